@@ -175,5 +175,6 @@ fn layouts_are_chosen_inherited_and_shown() {
     cluster.weir(&["mkfile", "weir:/bad", "--count", "9"]).fails(&["9"]);
     cluster.weir(&["setlayout", "weir:/plain", "--unit", "4K"]).fails(&["weir:/plain"]);
     let df = cluster.weir(&["df"]).ok();
-    assert_eq!(df.lines().count(), 5, "{df}");
+    // The titles, four targets, and all of them.
+    assert_eq!(df.lines().count(), 6, "{df}");
 }

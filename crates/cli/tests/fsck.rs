@@ -318,6 +318,21 @@ fn an_object_on_the_wrong_target_and_a_stray_file_are_told_of_and_left() {
 }
 
 #[test]
+fn all_is_not_called_well_where_not_all_could_be_checked() {
+    let place = Place::new();
+    let cluster = place.up("half", &["--targets", "2"]);
+    assert!(cluster.weir(&["fsck"]).ok().contains("all is well"));
+    cluster.kill("data-1");
+    let offline = || cluster.weir(&["df", "--json"]).json()[0]["state"] == "offline";
+    eventually("the target is offline", offline);
+    let said = cluster.weir(&["fsck"]);
+    assert_eq!(said.code, Some(8), "{said:?}");
+    assert!(said.out.contains("NOT CHECKED: target 1"), "{said:?}");
+    assert!(said.out.contains("nothing is wrong in what could be checked"), "{said:?}");
+    assert!(!said.out.contains("all is well"), "{said:?}");
+}
+
+#[test]
 fn a_target_that_is_away_is_not_called_empty() {
     let place = Place::new();
     let cluster = place.up("away", &["--targets", "2"]);

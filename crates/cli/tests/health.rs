@@ -120,6 +120,39 @@ fn move_target(cluster: &Cluster<'_>, disk: &Disk) {
     cluster.weir(&["up"]).ok();
 }
 
+/// As daemons of units are looked at, and those of other machines.
+#[test]
+fn a_metadata_disk_that_is_nearly_full_is_named_where_its_directory_cannot_be_seen() {
+    let place = Place::new();
+    let cluster = place.up("names", &["--targets", "1"]);
+    let Some(disk) = Disk::memory(&place, "64m") else { return };
+    cluster.weir(&["down"]).ok();
+    let (dir, there) = (cluster.dir().join("meta"), disk.at.join("meta"));
+    assert!(succeeds("cp", &[&"-a", &dir, &there]));
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::os::unix::fs::symlink(there, dir).unwrap();
+    cluster.weir(&["up"]).ok();
+    let credential = cluster.dir().join("client.toml");
+    let asked = ["status", "--json", "--credential", credential.to_str().unwrap()];
+    let noted = || {
+        let status = place.weir(&asked).json();
+        let notes = status["notes"].as_array().unwrap().clone();
+        notes.into_iter().find(|note| note["kind"] == "metadata_full")
+    };
+    assert_eq!(noted(), None);
+    let space = rustix::fs::statvfs(&disk.at).unwrap();
+    let filler = (space.f_bavail - space.f_blocks / 50) * space.f_frsize;
+    std::fs::write(disk.at.join("filler"), vec![1; filler as usize]).unwrap();
+    eventually("it is noted", || noted().is_some());
+    let what = noted().unwrap()["what"].to_string();
+    assert!(
+        what.contains("the disk of the metadata, on ") && what.contains("of 64M free"),
+        "{what}"
+    );
+    std::fs::remove_file(disk.at.join("filler")).unwrap();
+    eventually("there is room again", || noted().is_none());
+}
+
 /// Makes a file on one target only.
 fn file_on(client: &Client, target: u32, name: &str) -> File {
     let layout = LayoutSpec { count: 1, base: Some(target - 1), ..LayoutSpec::default() };

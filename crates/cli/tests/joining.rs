@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Place, Said, eventually, said};
+use harness::{Cluster, Place, Said, eventually, said};
 use std::fs;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -19,6 +19,13 @@ fn join(place: &Place, name: &str, invitation: &str, more: &[&str]) -> Said {
     said(place.command(&[&fixed, more].concat()))
 }
 
+/// Where its metadata server listens.
+fn address(cluster: &Cluster<'_>) -> SocketAddr {
+    let text = fs::read_to_string(cluster.dir().join("cluster.toml")).unwrap();
+    let text: toml::Table = text.parse().unwrap();
+    text["metadata"].as_str().unwrap().parse().unwrap()
+}
+
 /// What an invitation says.
 fn contents(line: &str) -> serde_json::Value {
     let digits = line.trim().split(':').nth(1).unwrap();
@@ -31,8 +38,11 @@ fn contents(line: &str) -> serde_json::Value {
 fn an_invitation_is_for_one_machine_and_what_fails_leaves_nothing() {
     let place = Place::new();
     let first = place.up("one", &["--targets", "1"]);
-    let said = first.weir(&["invite"]);
-    assert!(said.err.contains("no other machine reaches this cluster"), "{said:?}");
+    first.weir(&["invite"]).fails(&["no other machine reaches this cluster", "--address 127."]);
+    let here = address(&first).ip().to_string();
+    let invite = ["invite", "--address", &here];
+    let said = first.weir(&invite);
+    assert!(said.err.contains("no other machine reaches 127."), "{said:?}");
     let invitation = said.ok();
     let data = place.path("disk");
     let with_data = ["--data", data.to_str().unwrap()];
@@ -57,7 +67,7 @@ fn an_invitation_is_for_one_machine_and_what_fails_leaves_nothing() {
     join(&place, "three", &invitation, &with_data).fails(&["has been used", "weir invite"]);
     // Whatever has come meanwhile, no number is given twice.
     first.weir(&["server", "add"]).ok();
-    let only_mounts = first.weir(&["invite", "--targets", "0"]).ok();
+    let only_mounts = first.weir(&[&invite[..], &["--targets", "0"]].concat()).ok();
     let (with_server, without) = (contents(&invitation), contents(&only_mounts));
     assert!(with_server["server_key"].is_string() && with_server["server"] != 0);
     assert!(without["client_key"].is_string() && without["server"] == 0);
@@ -74,7 +84,7 @@ fn an_invitation_is_for_one_machine_and_what_fails_leaves_nothing() {
     second.weir(&["down", "--purge", "--yes"]).ok();
     assert!(!second.dir().exists() && data.join("superblock").exists());
 
-    let invitation = first.weir(&["invite"]).ok();
+    let invitation = first.weir(&invite).ok();
     first.weir(&["down"]).ok();
     let again = place.path("again");
     let refused = join(&place, "two", &invitation, &["--data", again.to_str().unwrap()]);
@@ -87,7 +97,9 @@ fn who_joins_says_where_it_listens_and_what_fails_with_it() {
     let place = Place::new();
     let first = place.up("one", &["--targets", "1"]);
     let file = place.path("for-two");
-    assert_eq!(first.weir(&["invite", "--output", file.to_str().unwrap()]).ok(), "");
+    let here = address(&first).ip().to_string();
+    let invite = ["invite", "--address", &here, "--output", file.to_str().unwrap()];
+    assert_eq!(first.weir(&invite).ok(), "");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     // It was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap().port();
@@ -150,9 +162,7 @@ fn who_cannot_reach_the_cluster_any_more_has_joined_and_goes_on() {
     let place = Place::new();
     let first = place.up("one", &["--targets", "1"]);
     let invitation = first.weir(&["invite", "--address", "127.0.0.9"]).ok();
-    let text = fs::read_to_string(first.dir().join("cluster.toml")).unwrap();
-    let text: toml::Table = text.parse().unwrap();
-    let metadata = text["metadata"].as_str().unwrap().parse().unwrap();
+    let metadata = address(&first);
     // It is cut as soon as everything was made.
     let made = place.path("state/weir/two/cluster.toml");
     let is_back = Arc::new(AtomicBool::new(false));

@@ -3,7 +3,8 @@
 
 mod harness;
 
-use harness::{Place, eventually, is_ours};
+use harness::{Place, eventually, is_ours, root};
+use std::path::Path;
 
 #[test]
 fn a_cluster_comes_up_shows_itself_and_goes_down() {
@@ -27,6 +28,59 @@ fn a_cluster_comes_up_shows_itself_and_goes_down() {
     assert!(!pids.iter().any(|pid| is_ours(*pid)), "a daemon runs on");
     cluster.weir(&["status"]).fails(&[]);
     assert!(cluster.weir(&["down"]).ok().contains("was not running"));
+}
+
+#[test]
+fn a_mount_has_the_size_of_the_disk_and_not_of_a_disk_for_each_target() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "4", "--targets-per-server", "2"]);
+    let mount = cluster.mount("mounted", "rw");
+    let space = |at: &Path| {
+        let space = rustix::fs::statvfs(at).unwrap();
+        (space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize, space.f_files)
+    };
+    let ((size, free, files), (disk_size, disk_free, disk_files)) =
+        (space(&mount), space(&cluster.dir()));
+    assert_eq!((size >> 20, files), (disk_size >> 20, disk_files));
+    // Others use the disk, too.
+    assert!(free.abs_diff(disk_free) < disk_size / 20, "{free} free, {disk_free} on the disk");
+
+    let text = cluster.weir(&["df"]).ok();
+    let sum: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(sum[..4], ["all", "on", "1", "disk"], "{text}");
+    assert_eq!(sum[4].parse::<u64>().unwrap() >> 10, disk_size >> 20, "{text}");
+    let targets = cluster.weir(&["df", "--json"]).json();
+    let disk = &targets[0]["disk"];
+    assert!(disk.is_string(), "{targets}");
+    assert!(targets.as_array().unwrap().iter().all(|t| t["disk"] == *disk), "{targets}");
+    let servers = cluster.weir(&["server", "list", "--json"]).json();
+    assert_eq!(servers[1]["total_bytes"].as_u64().unwrap() >> 20, disk_size >> 20, "{servers}");
+}
+
+#[test]
+fn another_address_for_a_cluster_that_exists_is_refused_with_how_to_move_it() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1", "--listen", "127.0.0.1"]);
+    cluster.weir(&["mkdir", "/kept"]).ok();
+    cluster.weir(&["up", "--listen", "127.0.0.1"]).ok();
+    let moved = ["up", "--listen", "127.0.0.7"];
+    cluster.weir(&moved).fails(&["listens on 127.0.0.1:", "cannot change", ".toml", "weir down"]);
+    // As it says.
+    cluster.weir(&["down"]).ok();
+    for entry in std::fs::read_dir(cluster.dir()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(&path, text.replace("127.0.0.1:", "127.0.0.7:")).unwrap();
+        }
+    }
+    let text = cluster.weir(&moved).ok();
+    assert!(text.contains("metadata server at 127.0.0.7:"), "{text}");
+    assert_eq!(cluster.weir(&["ls", "/"]).ok(), "kept\n");
+    eventually("all is well", || cluster.weir(&["status"]).code == Some(0));
 }
 
 #[test]

@@ -176,6 +176,11 @@ fn daemons_serve_the_metrics_that_are_documented_and_no_others() {
     assert!(sum("data-1", "weir_target_disk_duration_seconds_count", "op=\"change\"") > 0.0);
     assert!(sum("meta", "weir_meta_request_duration_seconds_count", "answer=\"now\"") > 0.0);
     assert_eq!(sum("meta", "weir_target_state", "state=\"online\""), 3.0);
+    let disk = rustix::fs::statvfs(cluster.dir().join("meta")).unwrap();
+    let size_of_disk = (disk.f_blocks * disk.f_frsize) as f64;
+    assert_eq!(sum("meta", "weir_meta_disk_size_bytes", ""), size_of_disk);
+    let free = sum("meta", "weir_meta_disk_free_bytes", "");
+    assert!(free > 0.0 && free < size_of_disk, "{free}");
     let mount = mnt.display().to_string();
     assert!(sum(&mount, "weir_mount_operation_duration_seconds_count", writes) > 0.0);
     assert!(sum(&mount, "weir_client_bytes_total", "kind=\"write\"") >= size);

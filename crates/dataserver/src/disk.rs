@@ -28,7 +28,9 @@ use weir_net::{ConnId, LoopHandle, PooledBuf};
 use weir_policy::{Request, SOON_US};
 use weir_store::{ELSEWHERE, Object, Pledge, ReadMode, ReadOutcome, Target, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{Epoch, Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId};
+use weir_types::{
+    DiskId, Epoch, Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId,
+};
 use weir_wire::data::ObjectStat;
 use weir_wire::targets::TargetWork;
 
@@ -94,6 +96,8 @@ pub(crate) struct Unopened {
 pub(crate) struct Disk {
     pub(crate) store: Target,
     pub(crate) served: Arc<ServedTarget>,
+    /// What its directory is on.
+    pub(crate) device: DiskId,
     backlog: Backlog<Task, Lanes<Task>>,
     health: Mutex<Health>,
     meter: Meter,
@@ -124,6 +128,7 @@ impl Disk {
         let (at_work, chores) = (AtWork::new(Counts::of(store.dir())), Chores::default());
         let answered_ms = AtomicU64::new(0);
         let disk = Self {
+            device: store.disk(),
             store,
             served,
             backlog,

@@ -18,7 +18,7 @@ use weir_host::net::Signal;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
 use weir_store::{ELSEWHERE, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{Error, ErrorKind, FsUsage, Result, SessionId, TargetId};
+use weir_types::{DiskId, Error, ErrorKind, FsUsage, Result, SessionId, TargetId};
 use weir_wire::Header;
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity};
@@ -248,6 +248,7 @@ impl Registrar {
                 let Health { usage, trouble } = disk.health();
                 return TargetReport {
                     usage,
+                    disk: disk.device,
                     hangs_ms,
                     given_up: true,
                     ..nothing(target, trouble)
@@ -268,6 +269,7 @@ impl Registrar {
             TargetReport {
                 target,
                 usage,
+                disk: disk.device,
                 trouble,
                 removed,
                 gaps,
@@ -325,6 +327,7 @@ fn nothing(target: TargetId, trouble: String) -> TargetReport {
     TargetReport {
         target,
         usage: FsUsage::default(),
+        disk: DiskId::UNKNOWN,
         trouble,
         removed: Vec::new(),
         gaps: Vec::new(),

@@ -5,7 +5,7 @@ use crate::random::Gen;
 use weir_layout::{Region, RegionList};
 use weir_types::codec::Bytes;
 use weir_types::{
-    Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, Consistency, CopyIndex,
+    Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, Consistency, CopyIndex, DiskId,
     Duplication, Epoch, Error, ErrorKind, Extras, FileId, FileKind, FileLayout, Filling, FsUsage,
     Generation, JobId, KeyGeneration, LayoutKind, LayoutSpec, ObjectId, Placement, Rank,
     Restrictions, Scheme, Segment, SegmentIndex, SegmentState, ServerId, SessionId, SlotId,
@@ -96,8 +96,8 @@ macro_rules! sample_newtype {
     )*};
 }
 sample_newtype!(
-    FileId TargetId ServerId ClientId SessionId Epoch Generation KeyGeneration SegmentIndex
-    ColumnIndex CopyIndex JobId Rank SlotId SlotSequence Timestamp Mac
+    FileId TargetId DiskId ServerId ClientId SessionId Epoch Generation KeyGeneration
+    SegmentIndex ColumnIndex CopyIndex JobId Rank SlotId SlotSequence Timestamp Mac
 );
 
 macro_rules! sample_one_of {
@@ -490,7 +490,7 @@ sample_struct! {
     MachineLoad { cpu_permille, received_bytes_per_s, sent_bytes_per_s }
     TargetView {
         target, server, host, domain, state, suspect, draining, since_ms, silent_ms, held_ms, usage,
-        behind, behind_per_s, behind_expected_s, trouble, hangs_ms, given_up, work, machine,
+        disk, behind, behind_per_s, behind_expected_s, trouble, hangs_ms, given_up, work, machine,
         slow
     }
     TargetPage { targets, end }
@@ -505,7 +505,7 @@ sample_struct! {
     RemoveServerRequest { server }
     RebalanceRequest { within_percent, stop }
     Online { from, until }
-    TargetEntry { target, state, since, past, anew, draining, usage }
+    TargetEntry { target, state, since, past, anew, draining, usage, disk }
     ServerEntry { server, host, domain, tcp, unix, targets }
     ClusterMap { epoch, servers }
     LostColumn { segment, start, column, targets }
@@ -516,8 +516,8 @@ sample_struct! {
     ListLackingRequest { access, from, max_objects }
     AcceptLossRequest { access, object, start, end }
     TargetReport {
-        target, usage, trouble, removed, gaps, filled, unreachable, distrusted, hangs_ms, given_up,
-        work
+        target, usage, disk, trouble, removed, gaps, filled, unreachable, distrusted, hangs_ms,
+        given_up, work
     }
     Fill { from, object, to, generation }
     Copies { copies, generation, fence, capability }

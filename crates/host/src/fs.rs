@@ -270,6 +270,18 @@ impl Directory {
         })
     }
 
+    /// Which of the machine's file systems it is on: the number of the device. A simulated
+    /// machine has one.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn device(&self) -> Result<u64> {
+        match &self.0 {
+            DirectoryKind::Os(fd) => Ok(rustix::fs::fstat(fd)?.st_dev),
+            DirectoryKind::Simulated(_) => Ok(0),
+        }
+    }
+
     /// Which mount it is on: another one whenever its file system is mounted anew, and
     /// never that of before while the machine runs. `None` if the kernel does not say
     /// (before Linux 6.8).

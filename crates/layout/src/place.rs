@@ -58,7 +58,8 @@ pub struct TargetInfo {
     pub target: TargetId,
     /// The server that serves it, and what fails with that.
     pub home: Home,
-    /// Free space in bytes; `u64::MAX` if it is not known.
+    /// Free space in bytes, of a disk that several targets are on its part of it; `u64::MAX` if
+    /// it is not known.
     pub free_bytes: u64,
     /// Whether it can be written now.
     pub online: bool,

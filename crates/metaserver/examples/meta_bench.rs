@@ -14,7 +14,7 @@ use weir_metaserver::machine::{Answer, Peer};
 use weir_metaserver::{MetaMachine, Moment, NewFileSystem, Times};
 use weir_metastore::{Embedded, EmbeddedConfig};
 use weir_types::{
-    Caller, ClientId, Decode, Encode, Error, FileId, FileKind, FsUsage, RequestId, Result,
+    Caller, ClientId, Decode, DiskId, Encode, Error, FileId, FileKind, FsUsage, RequestId, Result,
     ServerId, SessionId, SlotId, SlotSequence, TargetId, Timestamp,
 };
 use weir_wire::handshake::{Hello, Identity};
@@ -57,6 +57,7 @@ impl Bench {
             .map(|t| TargetReport {
                 target: TargetId(t),
                 usage,
+                disk: DiskId::UNKNOWN,
                 trouble: String::new(),
                 removed: Vec::new(),
                 gaps: Vec::new(),

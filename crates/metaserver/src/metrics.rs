@@ -103,6 +103,8 @@ impl Observer {
         tell_network(page, &mut counted);
         self.tell_requests(page, &mut counted);
         tell_clients(page, &mut counted);
+        counted.tell(page, &n::META_DISK_SIZE, "disk.size_bytes");
+        counted.tell(page, &n::META_DISK_FREE, "disk.free_bytes");
         tell_copies(page, &mut counted);
         tell_targets(page, targets);
         // Told of each target: its state, and what it lacks.

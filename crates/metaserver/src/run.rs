@@ -13,14 +13,15 @@ use weir_host::net::{Events, Poller, Signal};
 use weir_host::{clock, fs};
 use weir_metastore::{Embedded, EmbeddedConfig, Engine};
 use weir_net::{Address, BufferPool, Listener, LoopHandle, Server, ServerConfig, random_bytes};
-use weir_types::{Error, ErrorKind, Result};
+use weir_types::{Error, ErrorKind, FsUsage, Result};
 use weir_wire::key::MasterKey;
 
 /// An engine calls this when [`Engine::poll`] has something to do.
 pub type Notify = Box<dyn Fn() + Send + Sync>;
 
-/// A wait without an end, in pieces.
-const LONG_WAIT: Duration = Duration::from_secs(3600);
+/// How often the disk of the metadata is asked for its room. (Not by the loop: that waits for no
+/// disk.)
+const ROOM_EVERY: Duration = Duration::from_secs(5);
 /// Memory for large requests on their way.
 const BUFFER_BYTES: usize = 64 << 20;
 
@@ -124,10 +125,17 @@ fn serve_observed<E: Engine + Send + 'static>(
     if let Some(handle) = handle.get() {
         observer.begin(handle.clone(), running.counters().clone());
     }
+    let look = || {
+        if let Some((handle, room)) = handle.get().zip(room(&config.dir)) {
+            handle.post(News::Room(room));
+        }
+    };
+    look();
     tracing::info!("metadata server serves {} on {addresses:?}", config.dir.display());
     on_ready(ReadyInfo { addresses });
 
-    wait_for([shutdown, failure.wake()]).map_err(|e| broken(e).context("wait for the end"))?;
+    wait_for([shutdown, failure.wake()], look)
+        .map_err(|e| broken(e).context("wait for the end"))?;
     observer.end();
     let stopped = running.stop();
     match failure.take() {
@@ -198,17 +206,28 @@ fn start_machine<E: Engine>(
     Ok(machine)
 }
 
-/// Waits until one of them is raised.
-fn wait_for(signals: [&Signal; 2]) -> io::Result<()> {
+/// Room on the disk of a directory; `None`: it does not say.
+fn room(dir: &Path) -> Option<FsUsage> {
+    let space = fs::Directory::open(dir).and_then(|dir| dir.space()).ok()?;
+    Some(FsUsage {
+        total_bytes: space.total_bytes,
+        free_bytes: space.free_bytes,
+        total_files: space.total_files,
+        free_files: space.free_files,
+    })
+}
+
+/// Waits until one of them is raised; looks meanwhile, every [`ROOM_EVERY`].
+fn wait_for(signals: [&Signal; 2], look: impl Fn()) -> io::Result<()> {
     let poller = Poller::new()?;
     for (token, signal) in (0..).zip(signals) {
         poller.add_signal(signal, token)?;
     }
     let mut events = Events::with_capacity(signals.len());
     while events.list().is_empty() {
-        match poller.wait(&mut events, LONG_WAIT) {
+        match poller.wait(&mut events, ROOM_EVERY) {
             Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e.into()),
-            _ => {}
+            _ => look(),
         }
     }
     Ok(())

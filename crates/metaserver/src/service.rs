@@ -12,7 +12,7 @@ use weir_host::plant::{Bug, planted};
 use weir_host::sync::Mutex;
 use weir_metastore::{Embedded, Engine, Sequence};
 use weir_net::{ConnId, Frame, Outbox, Service};
-use weir_types::{Encode, Error, ErrorKind, Result, Timestamp};
+use weir_types::{Encode, Error, ErrorKind, FsUsage, Result, Timestamp};
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::{Header, Key};
 
@@ -26,6 +26,8 @@ pub(crate) enum News {
     Engine,
     /// Somebody wants to know what was counted.
     Observer,
+    /// What the disk of the metadata has.
+    Room(FsUsage),
 }
 
 /// How the service tells its owner that it cannot go on.
@@ -215,6 +217,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
                 let (status, targets) = (self.machine.status(now), self.machine.all_targets(now));
                 self.observer.answer(Told { status, targets });
             }
+            News::Room(room) => self.machine.set_room(room),
         }
     }
 

@@ -5,7 +5,9 @@ mod harness;
 use harness::*;
 use weir_metaserver::machine::Peer;
 use weir_metastore::ModelEngine;
-use weir_types::{Decode, Encode, Epoch, ErrorKind, FileId, KeyGeneration, ServerId, TargetId};
+use weir_types::{
+    Decode, DiskId, Encode, Epoch, ErrorKind, FileId, KeyGeneration, ServerId, TargetId,
+};
 use weir_wire::data::{ServerStatus, StatusRequest};
 use weir_wire::handshake::{Attempt, Identity};
 use weir_wire::map::{ClusterMap, TargetState};
@@ -55,6 +57,25 @@ fn targets_go_offline_when_silent_and_come_back() {
     let mut c = c.restart();
     let after = map(&mut c, me, Epoch(0)).unwrap();
     assert_eq!((after.epoch, states(&after)), (third.epoch, states(&third)));
+}
+
+#[test]
+fn the_space_of_a_disk_counts_once_however_many_targets_and_servers_are_on_it() {
+    let mut c = Model::new(2);
+    c.register_on("node-1", 2, &[3]).unwrap();
+    let me = &mut c.client(root());
+    let on = |disk, target| TargetReport { disk: DiskId(disk), ..Model::report(target) };
+    let mut df_with = |third: u64| {
+        c.heartbeat(1, vec![on(5, 1), on(5, 2)]).unwrap();
+        c.heartbeat(2, vec![on(third, 3)]).unwrap();
+        let usage = c.ask(me, &StatfsRequest { file: FileId::ROOT }).unwrap();
+        (usage.total_bytes >> 40, usage.free_bytes >> 39, usage.total_files, usage.free_files)
+    };
+    assert_eq!(df_with(5), (1, 1, 1000, 900), "another server of the same machine");
+    assert_eq!(df_with(6), (2, 2, 2000, 1800), "another disk");
+    let map = map(&mut c, me, Epoch(0)).unwrap();
+    let disks: Vec<u64> = map.targets().map(|(_, t)| t.disk.0).collect();
+    assert_eq!(disks, [5, 5, 6]);
 }
 
 #[test]

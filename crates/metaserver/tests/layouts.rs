@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use weir_layout::check_layout;
 use weir_metastore::{Engine, ModelEngine};
 use weir_types::{
-    ErrorKind, FileId, FsUsage, Generation, KeyGeneration, LayoutKind, LayoutSpec, Segment,
+    DiskId, ErrorKind, FileId, FsUsage, Generation, KeyGeneration, LayoutKind, LayoutSpec, Segment,
     TargetId,
 };
 use weir_wire::capability::Check;
@@ -377,6 +377,26 @@ fn without_room_on_the_machine_of_its_writer_or_without_servers_there_chunks_are
     let bases: BTreeSet<u32> =
         (0..6).map(|n| c.create(&mut me, ROOT, &format!("f{n}")).layout.base).collect();
     assert_eq!(bases.len(), 4, "{bases:?}");
+}
+
+#[test]
+fn a_disk_gets_no_more_new_data_for_the_targets_that_share_it() {
+    let mut c = Cluster::new(0);
+    let on = |disk, target| TargetReport {
+        disk: DiskId(disk),
+        ..Cluster::<ModelEngine>::report(target)
+    };
+    c.register_reports(1, vec![on(1, 1), on(1, 2), on(1, 3)]).unwrap();
+    c.register_reports(2, vec![on(2, 4)]).unwrap();
+    let me = &mut c.client(root());
+    let mut alone = 0;
+    for n in 0..400 {
+        let open = c.make(me, &create_with(ROOT, &format!("f{n}"), chunks(1))).unwrap();
+        let segments = open.layout.segments.iter();
+        let first = segments.flat_map(|segment| &segment.columns).next().unwrap();
+        alone += u32::from(first.copies().any(|(_, target)| target == TargetId(4)));
+    }
+    assert!((150..250).contains(&alone), "{alone} of 400 on one of two disks of one size");
 }
 
 #[test]

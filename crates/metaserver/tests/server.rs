@@ -11,7 +11,7 @@ use weir_host::net::Signal;
 use weir_metaserver::{MetaServerConfig, NewFileSystem, ReadyInfo, init, run};
 use weir_net::{Address, BlockingConn, Wait};
 use weir_types::{
-    Caller, ClientId, Error, ErrorKind, FileId, FsUsage, KeyGeneration, Result, ServerId,
+    Caller, ClientId, DiskId, Error, ErrorKind, FileId, FsUsage, KeyGeneration, Result, ServerId,
     SessionId, SlotId, SlotSequence, TargetId,
 };
 use weir_wire::data::StatusRequest;
@@ -153,6 +153,7 @@ fn register(address: &str, server: u32) -> Result<()> {
     let target = TargetReport {
         target: TargetId(server),
         usage,
+        disk: DiskId::UNKNOWN,
         trouble: String::new(),
         removed: Vec::new(),
         gaps: Vec::new(),

@@ -94,8 +94,8 @@ families! {
             "Time of operations on a target's disk, without waiting in the queue: read, change";
         TARGET_PACE: Gauge "weir_target_seconds_per_mebibyte" ["target"] =
             "Time that a MiB takes to be read from a target's disk, of late; 0: not known";
-        TARGET_SIZE: Gauge "weir_target_size_bytes" ["target"] = "Space of a target";
-        TARGET_FREE: Gauge "weir_target_free_bytes" ["target"] = "Free space of a target";
+        TARGET_SIZE: Gauge "weir_target_size_bytes" ["target"] = "Space of the disk that a target is on, which others may be on too";
+        TARGET_FREE: Gauge "weir_target_free_bytes" ["target"] = "Free space of the disk that a target is on";
         TARGET_IN_SERVICE: Gauge "weir_target_in_service" ["target"] =
             "1; 0 if a target's disk has failed, is read-only or missing";
         TARGET_HANGS: Gauge "weir_target_disk_hangs_seconds" ["target"] =
@@ -137,6 +137,10 @@ families! {
         META_TARGETS_LOST: Counter "weir_meta_targets_lost_total" [] =
             "Times that a target went offline";
         META_EPOCH: Gauge "weir_meta_map_epoch" [] = "Epoch of the cluster map";
+        META_DISK_SIZE: Gauge "weir_meta_disk_size_bytes" [] =
+            "Space of the disk that the metadata is on; 0: not known";
+        META_DISK_FREE: Gauge "weir_meta_disk_free_bytes" [] =
+            "Free space of the disk that the metadata is on";
         COPIES_TO_DO: Gauge "weir_copies_missing" [] =
             "Copies that are to be made or moved, as far as was looked";
         COPIES_BYTES_TO_DO: Gauge "weir_copies_missing_bytes" [] = "Bytes of those";

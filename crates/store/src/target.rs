@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_host::fs::{Directory, File, Lock, OpenHow};
-use weir_types::{Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId};
+use weir_types::{DiskId, Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId};
 
 /// The directory of objects.
 const OBJECTS: &str = "objects";
@@ -360,6 +360,17 @@ impl Target {
             total_files: space.total_files,
             free_files: space.free_files,
         })
+    }
+
+    /// Which disk that is. Another machine's is another one also if its kernel gives it the
+    /// same number, and two processes of a machine agree.
+    pub fn disk(&self) -> DiskId {
+        // Random, so that no two machines have the same.
+        let machine = weir_host::boot_id().map(|boot| (boot >> 64) as u64 ^ boot as u64);
+        match (machine, self.backing.root.device()) {
+            (Some(machine), Ok(device)) => DiskId(machine ^ device),
+            _ => DiskId::UNKNOWN,
+        }
     }
 
     /// Makes everything of the target durable (and whatever else is on its

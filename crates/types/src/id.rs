@@ -40,6 +40,9 @@ newtype_id! {
     FileId(u64);
     /// One storage directory that a data server serves: the unit of placement.
     TargetId(u32);
+    /// A local file system of a machine, as long as that runs: targets of which it is the same
+    /// share its room. See [`DiskId::UNKNOWN`].
+    DiskId(u64);
     /// One data server process.
     ServerId(u32);
     /// One client credential.
@@ -70,6 +73,11 @@ newtype_id! {
     JobId(u64);
     /// One process of a job.
     Rank(u32);
+}
+
+impl DiskId {
+    /// Nobody knows which.
+    pub const UNKNOWN: DiskId = DiskId(0);
 }
 
 impl TargetId {

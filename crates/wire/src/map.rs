@@ -2,7 +2,7 @@
 
 use crate::message::records;
 use weir_types::limits::MAX_PAST;
-use weir_types::{Epoch, FsUsage, ServerId, TargetId};
+use weir_types::{DiskId, Epoch, FsUsage, ServerId, TargetId};
 
 /// What a target is good for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +77,8 @@ records! {
         draining: bool,
         /// Its space when last heard of.
         usage: FsUsage,
+        /// The disk that it is on, which others may be on too.
+        disk: DiskId,
     }
     /// One data server.
     ServerEntry {

@@ -6,7 +6,7 @@ use crate::map::{ServerEntry, Standing};
 use crate::message::{records, requests};
 use crate::targets::{MachineLoad, TargetWork};
 use crate::ticket::SealedTicket;
-use weir_types::{Epoch, FileId, FsUsage, Generation, ObjectId, TargetId};
+use weir_types::{DiskId, Epoch, FileId, FsUsage, Generation, ObjectId, TargetId};
 
 records! {
     /// What a target reports.
@@ -15,6 +15,8 @@ records! {
         target: TargetId,
         /// Its space.
         usage: FsUsage,
+        /// The disk that it is on, which others may be on too.
+        disk: DiskId,
         /// Why it is out of service; empty: it is not.
         trouble: String,
         /// Objects that were removed, or were not there, since they were named

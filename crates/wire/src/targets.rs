@@ -3,7 +3,7 @@
 use crate::map::TargetState;
 use crate::message::{records, requests};
 use weir_types::codec::Bytes;
-use weir_types::{ColumnIndex, FileId, FsUsage, SegmentIndex, ServerId, TargetId};
+use weir_types::{ColumnIndex, DiskId, FileId, FsUsage, SegmentIndex, ServerId, TargetId};
 
 records! {
     /// What a target has done for clients.
@@ -64,6 +64,8 @@ records! {
         held_ms: u64,
         /// Its space when last heard of.
         usage: FsUsage,
+        /// The disk that it is on, which others may be on too.
+        disk: DiskId,
         /// Gaps that others have noted for it, or it for itself: parts of objects
         /// that it lacks, of 1 MiB at the most, or of an object from some place to its end.
         behind: u64,

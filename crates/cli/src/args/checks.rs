@@ -9,8 +9,10 @@ use std::path::PathBuf;
 /// Verify all data and metadata against their checksums
 #[derive(Args)]
 #[command(
-    after_help = "Exit code 1 if anything is wrong. It needs an administrator's credential, \
-    such as the one that `weir up` made."
+    after_help = "Exit code: 0 all is as it was written, or what was not was repaired from other \
+    copies or is being made anew from them; 1 something else is wrong, or could not be verified \
+    to the end. It needs an administrator's credential, such as the one that `weir up` \
+    made."
 )]
 pub struct Scrub {
     #[command(flatten)]

@@ -21,9 +21,9 @@ pub struct Up {
     #[arg(long, env = "WEIR_MOUNT", value_name = "DIR")]
     pub mount: Option<PathBuf>,
     /// Listen on this address of this machine; other machines can connect if it
-    /// is not a loopback address
-    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
-    pub listen: IpAddr,
+    /// is not a loopback address [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<IpAddr>,
     /// Listen on this TCP port and the ones after it [default: free ones]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,

@@ -18,7 +18,8 @@ pub struct Invite {
     /// How many targets (disks) the machine has; 0: it only mounts
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=256))]
     pub targets: u32,
-    /// By which address the machine reaches this one [default: the one of `weir up --listen`]
+    /// By which address the machine reaches this one [default: the one of `weir up --listen`, if
+    /// that is not a loopback address]
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
     /// Write it to this file (mode 0600) [default: standard output]

@@ -19,7 +19,7 @@ pub struct Layout {
     pub json: bool,
 }
 
-/// Show the space of each target
+/// Show the space of each target, and of all disks
 #[derive(Args)]
 pub struct Df {
     #[command(flatten)]

@@ -295,6 +295,9 @@ impl Report {
             self.records
         );
         text += &match (all, repaired) {
+            (0, _) if !self.not_looked_at.is_empty() => {
+                "nothing is wrong in what could be checked".to_owned()
+            }
             (0, _) => "all is well".to_owned(),
             (all, 0) => format!("{all} problems"),
             (all, repaired) => {

@@ -114,8 +114,8 @@ pub fn invite(invite: &Invite) -> Done {
     let invitation = make(&state, &mut description, metadata, invite.targets)?;
     if metadata.ip().is_loopback() {
         eprintln!(
-            "weir: no other machine reaches this cluster: its metadata server listens on \
-             {metadata}. One that was made with `weir up --listen ADDRESS` can be reached"
+            "weir: this is for a second directory of this machine: no other machine reaches \
+             {metadata}"
         );
     }
     let line = invitation.to_line()?;
@@ -138,12 +138,23 @@ fn reached_at(metadata: &str, given: Option<IpAddr>) -> Done<SocketAddr> {
              ADDRESS` (`ip address` shows which there are)",
         ));
     }
+    if given.is_none() && at.ip().is_loopback() {
+        return Err(Failure::new(format!(
+            "no other machine reaches this cluster: its metadata server listens on {at}"
+        ))
+        .hint(format!(
+            "make a cluster with `weir up --listen ADDRESS`; `weir up --listen` says how to move \
+             one that there is. If something leads others there, or to try a second directory of \
+             this machine: `weir invite --address {}`",
+            at.ip()
+        )));
+    }
     Ok(at)
 }
 
 /// Whether other machines may reach a metadata server that listens there, for all we know.
 pub fn is_for_others(metadata: &str) -> bool {
-    reached_at(metadata, None).is_ok_and(|at| !at.ip().is_loopback())
+    reached_at(metadata, None).is_ok()
 }
 
 /// Takes numbers that nobody has, durably, and makes keys for them.
@@ -194,6 +205,8 @@ mod tests {
             assert_eq!(given.to_string(), "10.0.0.1:7700");
         }
         assert!(reached_at("10.0.0.1:7700", Some([0; 4].into())).is_err());
+        let given = reached_at("127.0.0.1:7700", Some([127, 0, 0, 1].into())).unwrap();
+        assert_eq!(given.to_string(), "127.0.0.1:7700");
         assert!(is_for_others("10.0.0.1:7700") && !is_for_others("127.0.0.1:7700"));
     }
 

@@ -11,7 +11,7 @@ use crate::settings;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weir_client::Client;
-use weir_types::{FsUsage, ServerId, TargetId};
+use weir_types::{Disks, FsUsage, ServerId, TargetId};
 use weir_wire::map::ServerEntry;
 use weir_wire::targets::TargetView;
 
@@ -95,13 +95,9 @@ impl Member {
         }
     }
 
-    /// The space of its targets, as if each had a disk of its own.
+    /// The space of its disks.
     fn usage(&self) -> FsUsage {
-        self.targets.iter().fold(FsUsage::default(), |mut sum, view| {
-            sum.total_bytes = sum.total_bytes.saturating_add(view.usage.total_bytes);
-            sum.free_bytes = sum.free_bytes.saturating_add(view.usage.free_bytes);
-            sum
-        })
+        self.targets.iter().map(|view| (view.disk, view.usage)).collect::<Disks>().usage()
     }
 
     fn to_json(&self) -> Value {

@@ -136,7 +136,7 @@ fn ask_servers(cluster: &Cluster, picture: &mut Picture) -> Done {
     };
     let of_metadata = |error| no_answer("metadata server".to_owned(), error);
     match client.metadata_status() {
-        Ok(status) => picture.look_at_metadata(status),
+        Ok(status) => picture.look_at_metadata(status, &host),
         Err(error) => picture.trouble.push(of_metadata(error)),
     }
     match client.cluster_map() {
@@ -206,8 +206,13 @@ impl Picture {
         self.trouble.extend(Trouble::of_metadata_space(dir.display().to_string(), usage));
     }
 
-    fn look_at_metadata(&mut self, status: ServerStatus) {
+    fn look_at_metadata(&mut self, status: ServerStatus, host: &str) {
         self.look_at_version(META, &status);
+        // Unless it was seen here, where it has a name.
+        if !self.trouble.iter().any(|trouble| matches!(trouble, Trouble::MetadataFull { .. })) {
+            let usage = metadata_space(&status);
+            self.trouble.extend(Trouble::of_metadata_space(format!("on {host}"), usage));
+        }
         self.servers.push((META.to_owned(), status));
         if let Some(moving) = Moving::of(&self.servers) {
             let (segments, copies) = (moving.stuck, moving.without_source);
@@ -468,6 +473,19 @@ fn rot_text(servers: &[(String, ServerStatus)]) -> String {
                 "\nRot: {found} blocks found, {repaired} repaired from other copies, {lost} not\n"
             )
         }
+    }
+}
+
+/// Of the disk of the metadata, as its server says.
+fn metadata_space(status: &ServerStatus) -> FsUsage {
+    let is = |wanted: &str| {
+        let found = status.counters.iter().find(|(name, _)| name == wanted);
+        found.map_or(0, |(_, value)| *value)
+    };
+    FsUsage {
+        total_bytes: is("disk.size_bytes"),
+        free_bytes: is("disk.free_bytes"),
+        ..FsUsage::default()
     }
 }
 

@@ -8,6 +8,7 @@ use crate::layouts::df::{percent, state_name};
 use crate::output::{Table, human_duration, human_size, print, print_json};
 use crate::settings;
 use serde_json::{Value, json};
+use weir_types::DiskId;
 use weir_wire::map::TargetState;
 use weir_wire::targets::{MachineLoad, TargetView};
 
@@ -53,6 +54,12 @@ pub fn place_of(host: &str, domain: &str) -> String {
 /// A failure domain for programs; null: it is its host.
 pub fn domain_of(domain: &str) -> Option<&str> {
     (!domain.is_empty()).then_some(domain)
+}
+
+/// A disk for programs: all targets on it have the same, as long as its machine runs; null: it
+/// is not known.
+pub fn disk_name(disk: DiskId) -> Option<String> {
+    (disk != DiskId::UNKNOWN).then(|| format!("{:016x}", disk.0))
 }
 
 /// The state of a target in words.
@@ -114,6 +121,7 @@ pub fn to_json(view: &TargetView) -> Value {
         "heard_ms_ago": view.silent_ms,
         "total_bytes": view.usage.total_bytes,
         "free_bytes": view.usage.free_bytes,
+        "disk": disk_name(view.disk),
         "behind": view.behind,
         "behind_per_s": view.behind_per_s,
         "behind_expected_s": view.behind_expected_s,
@@ -157,6 +165,7 @@ pub mod tests {
             silent_ms: 0,
             held_ms: 0,
             usage: FsUsage::default(),
+            disk: DiskId::UNKNOWN,
             behind: 7,
             behind_per_s: 2,
             behind_expected_s: 3,

@@ -41,7 +41,7 @@ pub enum Trouble {
     /// The disk of a target has little room or none.
     TargetFull { target: u32, server: u32, host: String, usage: FsUsage },
     /// The disk that metadata is on has.
-    MetadataFull { dir: String, usage: FsUsage },
+    MetadataFull { place: String, usage: FsUsage },
     /// Copies cannot be made, or not where they should be.
     CopiesStuck { segments: u64 },
     /// Copies are to be made and no copy of the same is online.
@@ -70,9 +70,9 @@ impl Trouble {
         is_scarce(&usage).then_some(Self::TargetFull { target, server, host, usage })
     }
 
-    /// Of a directory of metadata with little room.
-    pub fn of_metadata_space(dir: String, usage: FsUsage) -> Option<Self> {
-        is_scarce(&usage).then_some(Self::MetadataFull { dir, usage })
+    /// Of the disk of the metadata, in a directory or on a machine, with little room.
+    pub fn of_metadata_space(place: String, usage: FsUsage) -> Option<Self> {
+        is_scarce(&usage).then_some(Self::MetadataFull { place, usage })
     }
 
     /// Whether all works in spite of it: only then `weir status` ends with 0.
@@ -152,8 +152,8 @@ impl Trouble {
                 human_size(usage.free_bytes),
                 human_size(usage.total_bytes)
             ),
-            Self::MetadataFull { dir, usage } => format!(
-                "the disk of the metadata, {dir}, is nearly full: {} of {} free",
+            Self::MetadataFull { place, usage } => format!(
+                "the disk of the metadata, {place}, is nearly full: {} of {} free",
                 human_size(usage.free_bytes),
                 human_size(usage.total_bytes)
             ),
@@ -234,10 +234,9 @@ impl Trouble {
                  target add --server {server}` or `weir server add`; `weir target drain {target}` \
                  empties this one"
             ),
-            Self::MetadataFull { dir, .. } => format!(
-                "make room on the disk of {dir}: when it is full nothing can be made or renamed \
-                 (`weir meta export /elsewhere/names.weir` saves what there is)"
-            ),
+            Self::MetadataFull { .. } => "make room there: when it is full nothing can be made or \
+                renamed (`weir meta export /elsewhere/names.weir` saves what there is)"
+                .to_owned(),
             Self::CopiesStuck { .. } => "`weir targets` shows which targets are away: bring them \
                 back, or add some with `weir server add`; `weir fsck` names the files"
                 .to_owned(),

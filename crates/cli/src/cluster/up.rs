@@ -16,7 +16,7 @@ use crate::files::remote::{caller, connect};
 use crate::output::{ByteSize, parse_size, print, print_json};
 use crate::settings::{self, Cluster, UpDefaults};
 use serde_json::json;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_client::Client;
@@ -28,6 +28,7 @@ use weir_wire::key::MasterKey;
 use weir_wire::map::TargetState;
 
 const DEFAULT_TARGETS: u32 = 4;
+const DEFAULT_LISTEN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The longest that targets may take to appear in the cluster map.
 const TARGETS_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -173,14 +174,15 @@ fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Plan> {
     let servers = targets.div_ceil(per_server);
     let count = servers as usize + 1;
     let base = up.port.or(defaults.port);
+    let listen = up.listen.unwrap_or(DEFAULT_LISTEN);
     let held = match base {
-        Some(base) => ports::from_base(up.listen, base, count)?,
-        None => ports::free(up.listen, count)?,
+        Some(base) => ports::from_base(listen, base, count)?,
+        None => ports::free(listen, count)?,
     };
     let metrics_address = up.metrics.or(defaults.metrics);
     let metrics_base = base.map(|base| base.saturating_add(count as u16));
     let (metrics, held_for_metrics) = ports::for_metrics(metrics_address, metrics_base, count)?;
-    let mut addresses = held.ports.iter().map(|port| SocketAddr::new(up.listen, *port).to_string());
+    let mut addresses = held.ports.iter().map(|port| SocketAddr::new(listen, *port).to_string());
     let metadata = addresses.next().unwrap_or_default();
     let servers = addresses
         .zip(1..)
@@ -253,6 +255,9 @@ fn check_same(state: &StateDir, description: &Description, up: &Up) -> Done {
     if up.targets_per_server.is_some_and(|n| n as usize != per_server) {
         return differs("--targets-per-server", format!("{per_server} targets per server"));
     }
+    if let Some(listen) = up.listen {
+        check_listens(state, description, listen)?;
+    }
     let port = format!(":{}", up.port.unwrap_or(0));
     if up.port.is_some() && !description.metadata.ends_with(&port) {
         return differs("--port", format!("its metadata server on {}", description.metadata));
@@ -278,6 +283,23 @@ fn check_same(state: &StateDir, description: &Description, up: &Up) -> Done {
         }
     }
     Ok(())
+}
+
+/// What a machine has joined with may listen elsewhere than the metadata server.
+fn check_listens(state: &StateDir, description: &Description, listen: IpAddr) -> Done {
+    let server = || description.servers.first().map(|server| &server.address);
+    let at = if description.joined { server() } else { Some(&description.metadata) };
+    if at.and_then(|at| at.parse().ok()).is_some_and(|at: SocketAddr| at.ip() == listen) {
+        return Ok(());
+    }
+    let (name, dir) = (&description.name, state.dir().display());
+    let has = at.map_or("nowhere".to_owned(), |at| format!("on {at}"));
+    let message = format!("cluster {name} exists and listens {has}; --listen cannot change that");
+    Err(Failure::new(message).hint(format!(
+        "leave the flag out; --name makes another cluster; to move this one: `weir down`, put the \
+         new address in place of the old one in the .toml files of {dir} (and of machines that have \
+         joined), `weir up`"
+    )))
 }
 
 /// Starts the daemons that do not run; returns how many were started.

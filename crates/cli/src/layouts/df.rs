@@ -1,14 +1,14 @@
-//! `weir df`: the space of each target.
+//! `weir df`: the space of each target, and of all disks.
 
 use crate::args::Df;
-use crate::cluster::targets::domain_of;
+use crate::cluster::targets::{disk_name, domain_of};
 use crate::failure::Done;
 use crate::files::remote::connect;
 use crate::output::{Table, human_size, print, print_json};
 use crate::settings;
 use serde_json::json;
-use weir_types::FsUsage;
-use weir_wire::map::TargetState;
+use weir_types::{Disks, FsUsage};
+use weir_wire::map::{ClusterMap, TargetState};
 
 /// Runs `weir df`.
 pub fn run(df: &Df) -> Done {
@@ -28,6 +28,7 @@ pub fn run(df: &Df) -> Done {
                     "total_bytes": target.usage.total_bytes,
                     "used_bytes": used(&target.usage),
                     "free_bytes": target.usage.free_bytes,
+                    "disk": disk_name(target.disk),
                 })
             })
             .collect();
@@ -40,18 +41,33 @@ pub fn run(df: &Df) -> Done {
     };
     let unit = if df.human_readable { ">SIZE" } else { ">1K-BLOCKS" };
     let mut table = Table::new(&[">TARGET", "SERVER", unit, ">USED", ">AVAIL", ">USE%", "STATE"]);
+    let mut row = |target, place, usage: &FsUsage, state| {
+        let (all, used, free) = (usage.total_bytes, used(usage), usage.free_bytes);
+        table.row(vec![target, place, size(all), size(used), size(free), percent(usage), state]);
+    };
     for (server, target) in map.targets() {
-        table.row(vec![
-            target.target.to_string(),
-            format!("{} ({})", server.server, server.tcp),
-            size(target.usage.total_bytes),
-            size(used(&target.usage)),
-            size(target.usage.free_bytes),
-            percent(&target.usage),
-            state_name(target.state).to_owned(),
-        ]);
+        let place = format!("{} ({})", server.server, server.tcp);
+        row(target.target.to_string(), place, &target.usage, state_name(target.state).to_owned());
+    }
+    let disks = online_disks(&map);
+    if map.targets().count() > 1 && disks.count() > 0 {
+        let state = format!("{} online", disks.targets());
+        row("all".to_owned(), disks_in_words(disks.count()), &disks.usage(), state);
     }
     print(&table.render())
+}
+
+/// The disks that can be written to: what `df` on a mount shows the space of.
+fn online_disks(map: &ClusterMap) -> Disks {
+    let online = map.targets().map(|(_, t)| t).filter(|t| t.state == TargetState::Online);
+    online.map(|t| (t.disk, t.usage)).collect()
+}
+
+fn disks_in_words(count: u64) -> String {
+    match count {
+        1 => "on 1 disk".to_owned(),
+        _ => format!("on {count} disks"),
+    }
 }
 
 /// Bytes in use.

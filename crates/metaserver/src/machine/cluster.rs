@@ -8,10 +8,13 @@ use crate::mover::progress::Shrinking;
 use crate::ops::{ClusterView, Outcome};
 use crate::schema::{self, ServerRecord, TargetRecord, key};
 use std::collections::{BTreeMap, BTreeSet};
+use weir_layout::place::FULL_BELOW_BYTES;
 use weir_layout::{Home, TargetInfo, Whereabouts, homes};
 use weir_metastore::{Engine, Tx};
 use weir_policy::{SlowDisks, Verdict};
-use weir_types::{Column, Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
+use weir_types::{
+    Column, DiskId, Disks, Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId,
+};
 use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
 use weir_wire::meta::TargetLoad;
 use weir_wire::peer::TargetReport;
@@ -61,6 +64,8 @@ pub(super) struct Cluster {
 pub(super) struct Heard {
     pub at_ms: u64,
     pub usage: FsUsage,
+    /// The disk that this is the space of.
+    pub disk: DiskId,
     /// Why it is out of service; empty: it is not.
     pub trouble: String,
     /// For how long its disk has been at one operation; 0: it does not hang.
@@ -453,7 +458,7 @@ impl Cluster {
                 continue;
             }
             let heard = self.heard.entry(report.target).or_default();
-            (heard.at_ms, heard.usage) = (now_ms, report.usage);
+            (heard.at_ms, heard.usage, heard.disk) = (now_ms, report.usage, report.disk);
             heard.trouble.clone_from(&report.trouble);
             (heard.hangs_ms, heard.given_up) = (report.hangs_ms, report.given_up);
             if report.given_up {
@@ -503,8 +508,9 @@ impl Cluster {
         (us_per_mib > 0).then_some(TargetLoad { target, us_per_mib, in_flight })
     }
 
-    pub(super) fn usage(&self, target: TargetId) -> FsUsage {
-        self.heard.get(&target).map(|heard| heard.usage).unwrap_or_default()
+    /// The space of a target's disk when last heard of, and which disk that is.
+    fn space(&self, target: TargetId) -> (DiskId, FsUsage) {
+        self.heard.get(&target).map(|heard| (heard.disk, heard.usage)).unwrap_or_default()
     }
 
     pub(super) fn refresh(&mut self) {
@@ -519,16 +525,17 @@ impl Cluster {
             Whereabouts { server, host, domain }
         }));
         let nobody = all().all(|(_, t)| t.state != TargetState::Online);
+        let is_online = |t: &TargetRecord| t.state == TargetState::Online;
+        let online = all().filter(|(_, t)| is_online(t));
+        let disks: Disks = online.map(|(_, t)| self.space(t.target)).collect();
+        view.usage = disks.usage();
         for (server, t) in all() {
-            let usage = self.usage(t.target);
-            let online = t.state == TargetState::Online;
+            let online = is_online(t);
             let leaves = self.leaving.is_some_and(|(target, _)| target == t.target);
-            let free_bytes = match usage.total_bytes {
+            let free_bytes = match self.space(t.target) {
                 // It gets something only where there is nothing else left.
                 _ if t.draining => 0,
-                // Before the first report after a start nothing is known.
-                0 => u64::MAX,
-                _ => usage.free_bytes,
+                (disk, usage) => share_of_room(&usage, disks.sharers(disk)),
             };
             let away = matches!(t.state, TargetState::Offline | TargetState::Syncing);
             view.targets.push(TargetInfo {
@@ -543,7 +550,6 @@ impl Cluster {
                 wait_us: 0,
             });
             if online {
-                add(&mut view.usage, &usage);
                 view.loads.extend(self.load_of(t.target).map(|load| (t.target, load)));
             }
         }
@@ -602,7 +608,8 @@ impl Cluster {
                     past: t.past.times().collect(),
                     anew: t.anew,
                     draining: t.draining,
-                    usage: self.usage(t.target),
+                    usage: self.space(t.target).1,
+                    disk: self.space(t.target).0,
                 })
                 .collect(),
         };
@@ -643,9 +650,12 @@ fn note_change(server: ServerId, report: &TargetReport, state: TargetState) {
     }
 }
 
-fn add(sum: &mut FsUsage, usage: &FsUsage) {
-    sum.total_bytes = sum.total_bytes.saturating_add(usage.total_bytes);
-    sum.free_bytes = sum.free_bytes.saturating_add(usage.free_bytes);
-    sum.total_files = sum.total_files.saturating_add(usage.total_files);
-    sum.free_files = sum.free_files.saturating_add(usage.free_files);
+/// What one of several targets on a disk counts with where new data is placed: its part of what
+/// is free there. It is full when the disk is.
+fn share_of_room(usage: &FsUsage, sharers: u64) -> u64 {
+    match usage.total_bytes {
+        // Before the first report after a start nothing is known.
+        0 => u64::MAX,
+        _ => (usage.free_bytes / sharers).max(usage.free_bytes.min(FULL_BELOW_BYTES)),
+    }
 }

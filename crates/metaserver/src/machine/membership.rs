@@ -80,6 +80,7 @@ impl<E: Engine> MetaMachine<E> {
                 false => 0,
             },
             usage: heard.usage,
+            disk: heard.disk,
             behind: self.cluster.hearsay.gaps_for(record.target),
             behind_per_s: heard.behind.per_s(),
             behind_expected_s: heard.behind.expected_s(),

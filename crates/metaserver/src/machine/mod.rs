@@ -54,8 +54,8 @@ use std::collections::BTreeSet;
 use weir_metastore::{Engine, IdAllocator, Sequence, Tx, transact};
 use weir_types::codec::Reader;
 use weir_types::{
-    ClientId, Decode, Encode, Error, ErrorKind, FileId, Result, ServerId, SessionId, Timestamp,
-    check_host,
+    ClientId, Decode, Encode, Error, ErrorKind, FileId, FsUsage, Result, ServerId, SessionId,
+    Timestamp, check_host,
 };
 use weir_wire::data::ServerStatus;
 use weir_wire::handshake::{Hello, Identity, Welcome};
@@ -216,6 +216,8 @@ pub struct MetaMachine<E: Engine> {
     nonce_count: u64,
     instance: u64,
     started_ms: u64,
+    /// Of the disk that the metadata is on; 0: not known.
+    room: FsUsage,
     last_tick_ms: u64,
     connections: u32,
 }
@@ -264,6 +266,7 @@ impl<E: Engine> MetaMachine<E> {
             nonces: entropy,
             nonce_count: 0,
             started_ms: now.monotonic_ms,
+            room: FsUsage::default(),
             last_tick_ms: now.monotonic_ms,
             connections: 0,
             engine,
@@ -580,6 +583,8 @@ impl<E: Engine> MetaMachine<E> {
         counters.extend(self.mover.list());
         counters.extend(self.shortfalls());
         counters.push(("map_epoch".into(), self.cluster.epoch.0));
+        counters.push(("disk.size_bytes".into(), self.room.total_bytes));
+        counters.push(("disk.free_bytes".into(), self.room.free_bytes));
         counters.sort();
         ServerStatus {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -631,6 +636,11 @@ impl<E: Engine> MetaMachine<E> {
     /// whether changes that were acknowledged and not synced may be lost.
     pub fn set_boot(&mut self, boot: u32) {
         self.instance = self.instance & 0xffff_ffff | u64::from(boot) << 32;
+    }
+
+    /// Says what the disk of the metadata has.
+    pub fn set_room(&mut self, room: FsUsage) {
+        self.room = room;
     }
 
     /// The counters.

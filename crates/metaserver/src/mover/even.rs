@@ -1,7 +1,7 @@
 //! How evenly space is used: pure.
 
 use std::collections::{BTreeMap, BTreeSet};
-use weir_types::TargetId;
+use weir_types::{Disks, TargetId};
 use weir_wire::map::{ClusterMap, TargetEntry, TargetState};
 
 /// Targets beside their mean.
@@ -17,12 +17,16 @@ impl Uneven {
     /// Of the targets of a map that are in use, or will be as soon as they are up to date.
     pub fn of(map: &ClusterMap) -> Self {
         let is_awaited = |t: &TargetEntry| t.state == TargetState::Syncing && !t.draining;
-        let used = |(_, t): (_, &TargetEntry)| {
-            let takes = (t.state.is_online() && !t.draining) || is_awaited(t);
-            let used = t.usage.total_bytes.saturating_sub(t.usage.free_bytes);
-            (takes && t.usage.total_bytes > 0).then_some((t.target, used, t.usage.total_bytes))
+        let takes = |t: &TargetEntry| (t.state.is_online() && !t.draining) || is_awaited(t);
+        let in_use = || map.targets().map(|(_, t)| t).filter(|t| takes(t));
+        let disks: Disks = in_use().map(|t| (t.disk, t.usage)).collect();
+        let used = |t: &TargetEntry| {
+            // Each has its part of a disk that several are on.
+            let size = t.usage.total_bytes / disks.sharers(t.disk);
+            let free = t.usage.free_bytes / disks.sharers(t.disk);
+            (size > 0).then_some((t.target, size.saturating_sub(free), size))
         };
-        let all: Vec<(TargetId, u64, u64)> = map.targets().filter_map(used).collect();
+        let all: Vec<(TargetId, u64, u64)> = in_use().filter_map(used).collect();
         let sum = |of: fn(&(TargetId, u64, u64)) -> u64| -> u128 {
             all.iter().map(|t| u128::from(of(t))).sum()
         };
@@ -68,7 +72,7 @@ impl Uneven {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_types::{Epoch, FsUsage, ServerId};
+    use weir_types::{DiskId, Epoch, FsUsage, ServerId};
     use weir_wire::map::ServerEntry;
 
     fn map(used: &[(u64, u64)]) -> ClusterMap {
@@ -85,6 +89,7 @@ mod tests {
                 total_files: 0,
                 free_files: 0,
             },
+            disk: DiskId::UNKNOWN,
         };
         let targets = used.iter().enumerate().map(target).collect();
         let (host, domain, tcp, unix) = Default::default();
@@ -101,6 +106,16 @@ mod tests {
         assert!(!uneven.take(TargetId(1), 1) && !uneven.take(TargetId(9), 1));
         assert_eq!(Uneven::of(&map(&[(50, 100), (100, 200)])).percent(), 0);
         assert_eq!(Uneven::of(&map(&[])).percent(), 0);
+    }
+
+    #[test]
+    fn what_is_too_much_on_a_disk_goes_once_and_not_from_each_target_on_it() {
+        let mut map = map(&[(80, 100), (80, 100), (20, 100)]);
+        map.servers[0].targets[..2].iter_mut().for_each(|t| t.disk = DiskId(5));
+        let mut uneven = Uneven::of(&map);
+        assert_eq!(uneven.percent(), 30, "50 is the mean of the two disks");
+        assert!(!uneven.take(TargetId(0), 9), "30 too much: half of it in a round, by both");
+        assert!(uneven.take(TargetId(0), 8) && uneven.take(TargetId(1), 8));
     }
 
     #[test]

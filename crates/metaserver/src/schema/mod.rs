@@ -72,15 +72,17 @@ pub fn decode<T: Decode>(bytes: &[u8], what: &str) -> Result<T> {
     match bytes.split_first() {
         Some((&RECORD_VERSION, rest)) => T::from_bytes(rest)
             .map_err(|e| Error::new(ErrorKind::Corrupt, format!("metadata record {what}: {e}"))),
-        Some((version, _)) => Err(Error::new(
-            ErrorKind::Unsupported,
-            format!(
-                "metadata record {what} has version {version}; this program reads version \
-                 {RECORD_VERSION}: use the release that wrote it, or a newer one"
-            ),
-        )),
+        Some((version, _)) => Err(other_version(what, *version, &RECORD_VERSION.to_string())),
         None => Err(Error::new(ErrorKind::Corrupt, format!("metadata record {what} is empty"))),
     }
+}
+
+fn other_version(what: &str, version: u8, reads: &str) -> Error {
+    let message = format!(
+        "metadata record {what} has version {version}; this program reads version {reads}: use \
+         the release that wrote it, or a newer one"
+    );
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 /// The record of the format as it is stored. `quotas`: there are any.
@@ -101,6 +103,10 @@ pub fn decode_format(bytes: &[u8]) -> Result<(FormatRecord, Age)> {
         Some(&WITH_LONGER_INODES) => Age::NoHoles { quotas: false },
         Some(&WITH_LONGER_INODES_AND_QUOTAS) => Age::NoHoles { quotas: true },
         Some(&WITH_DIRECTORIES) => Age::ShorterInodes,
+        Some(&version) if version > QUOTA_FORMAT_VERSION => {
+            let reads = format!("{RECORD_VERSION} to {QUOTA_FORMAT_VERSION}");
+            return Err(other_version(WHAT, version, &reads));
+        }
         _ => return Ok((decode(bytes, WHAT)?, Age::NoDirectories)),
     };
     let mut first = bytes.to_vec();
@@ -133,7 +139,9 @@ mod tests {
             assert_eq!(decode_format(&bytes).unwrap(), (record.clone(), age));
         }
         bytes[0] = 7;
-        assert_eq!(decode_format(&bytes).unwrap_err().kind, ErrorKind::Unsupported);
+        let refused = decode_format(&bytes).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Unsupported);
+        assert!(refused.message.contains("has version 7; this program reads version 1 to 6"));
     }
 
     #[test]

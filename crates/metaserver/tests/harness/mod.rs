@@ -7,8 +7,8 @@ use weir_metaserver::machine::{Answer, MetaMachine, Moment, Peer, Times};
 use weir_metaserver::{NewFileSystem, init::initialize};
 use weir_metastore::{Embedded, EmbeddedConfig, Engine, ModelEngine};
 use weir_types::{
-    Attr, Caller, ClientId, ClientStanding, Decode, Encode, Epoch, Error, ErrorKind, FileId,
-    FileKind, FsUsage, LayoutSpec, RequestId, Restrictions, ServerId, SessionId, SlotId,
+    Attr, Caller, ClientId, ClientStanding, Decode, DiskId, Encode, Epoch, Error, ErrorKind,
+    FileId, FileKind, FsUsage, LayoutSpec, RequestId, Restrictions, ServerId, SessionId, SlotId,
     SlotSequence, TargetId, Timestamp,
 };
 use weir_wire::handshake::{Hello, Identity};
@@ -199,6 +199,7 @@ impl<E: Engine> Cluster<E> {
         TargetReport {
             target: TargetId(target),
             usage,
+            disk: DiskId::UNKNOWN,
             trouble: String::new(),
             removed: Vec::new(),
             gaps: Vec::new(),

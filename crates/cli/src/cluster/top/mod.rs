@@ -142,7 +142,7 @@ fn slowest<'a>(views: &[&'a TargetView]) -> Option<(&'a TargetView, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_types::{FsUsage, ServerId, TargetId};
+    use weir_types::{DiskId, FsUsage, ServerId, TargetId};
     use weir_wire::map::TargetState;
 
     pub(super) fn view(target: u32, read_bytes: u64, us_per_mib: u32) -> TargetView {
@@ -158,6 +158,7 @@ mod tests {
             silent_ms: 0,
             held_ms: 0,
             usage: FsUsage::default(),
+            disk: DiskId::UNKNOWN,
             behind: 0,
             behind_per_s: 0,
             behind_expected_s: 0,

@@ -2,7 +2,7 @@
 
 use super::*;
 use TargetState::{Offline, Online, OutOfService, Syncing};
-use weir_types::FsUsage;
+use weir_types::{DiskId, FsUsage};
 
 fn record(target: u32, state: TargetState, since: u64) -> TargetRecord {
     let (target, since, joins) = (TargetId(target), Epoch(since), None);
@@ -28,6 +28,7 @@ fn report(target: u32, gaps: &[(u32, u64)], unreachable: &[u32]) -> TargetReport
     TargetReport {
         target: TargetId(target),
         usage: FsUsage::default(),
+        disk: DiskId::UNKNOWN,
         trouble: String::new(),
         removed: Vec::new(),
         gaps: gaps.iter().map(|(t, n)| (TargetId(*t), *n)).collect(),
