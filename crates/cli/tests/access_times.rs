@@ -201,6 +201,36 @@ fn noatime_strictatime_and_nodiratime_are_what_mount_says() {
 }
 
 #[test]
+fn what_an_option_sets_its_opposite_takes_back() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Set { at, cluster, watcher: _watcher } = mounted(&place, "rw");
+    for (number, options) in [
+        "noatime,atime",
+        "strictatime,nostrictatime",
+        "strictatime,norelatime",
+        "nodiratime,diratime",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // As without all of them: once after a change, files and directories alike.
+        fs::write(at.join("d/f"), options).unwrap();
+        fs::File::create(at.join("d/new")).unwrap();
+        fs::remove_file(at.join("d/new")).unwrap();
+        std::thread::sleep(WHILE);
+        let mount = cluster.mount(&format!("m{number}"), options);
+        let (file, dir) = (mount.join("d/f"), mount.join("d"));
+        let read = || drop(fs::read(&file).unwrap());
+        let list = || assert_eq!(fs::read_dir(&dir).unwrap().count(), 2);
+        assert!(changes(&file, read) && !changes(&file, read), "{options}");
+        assert!(changes(&dir, list) && !changes(&dir, list), "{options}");
+    }
+}
+
+#[test]
 fn a_descriptor_that_says_so_changes_nothing() {
     if !root() {
         return;

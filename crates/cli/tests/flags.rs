@@ -81,6 +81,9 @@ fn simulations_are_chosen_repeated_broken_and_explained() {
     let one = sim(&["--seed", "5", "--json"]).json();
     assert_eq!((&one["seed"], &one["violations"]), (&5.into(), &Value::Array(Vec::new())));
     assert_ne!(one["trace_hash"], sim(&["--seed", "6", "--json"]).json()["trace_hash"]);
+    let mut told = place.command(&["sim", "--duration", "2s", "--json"]);
+    told.env("TMPDIR", place.path("")).env("WEIR_SEED", "5");
+    assert_eq!(said(told).json()["trace_hash"], one["trace_hash"]);
     let mut longer = place.command(&["sim", "--seed", "5", "--json", "--duration", "4s"]);
     longer.env("TMPDIR", place.path(""));
     assert_ne!(said(longer).json()["trace_hash"], one["trace_hash"]);

@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Cluster, Place, Said, WEIR, eventually, root, said};
+use harness::{Cluster, Place, Running, Said, WEIR, eventually, root, said};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::process::Command;
@@ -158,6 +158,38 @@ fn a_mount_that_fails_says_why_through_mount() {
         script(&cluster, "mount -s -t fuse.weir one m -o turbo; mounts; umount m").ok(),
         "1\n"
     );
+}
+
+#[test]
+fn the_helper_mounts_in_the_namespace_that_it_is_told() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = cluster(&place);
+    cluster.weir(&["mkdir", "/there"]).ok();
+    let helper = place.path("mount.fuse.weir");
+    symlink(WEIR, &helper).unwrap();
+    let other = Running(Command::new("unshare").args(["-m", "sleep", "300"]).spawn().unwrap());
+    let namespace = format!("/proc/{}/ns/mnt", other.0.id());
+    let ours = fs::read_link("/proc/self/ns/mnt").unwrap();
+    eventually("it has one", || fs::read_link(&namespace).is_ok_and(|other| other != ours));
+    let mut mount = Command::new(&helper);
+    mount.args(["one", place.path("m").to_str().unwrap(), "-N", &namespace]);
+    place.prepare(&mut mount);
+    said(mount).ok();
+    let line = format!(" {} fuse.weir ", place.path("m").display());
+    let is_mounted =
+        |whose: &str| fs::read_to_string(format!("/proc/{whose}/mounts")).unwrap().contains(&line);
+    assert!(is_mounted(&other.0.id().to_string()) && !is_mounted("self"));
+    let there = |what: &str| {
+        let mut inside = Command::new("nsenter");
+        inside.arg(format!("--mount={namespace}")).args([what, place.path("m").to_str().unwrap()]);
+        said(inside).ok()
+    };
+    assert_eq!(there("ls"), "there\n");
+    there("umount");
+    eventually("its process ends", || cluster.pids().len() == 2);
 }
 
 #[test]

@@ -168,11 +168,15 @@ fn credentials_are_made_listed_and_work_at_once() {
     let place = Place::new();
     let cluster = place.up("one", &["--targets", "1"]);
     cluster.weir(&["mkdir", "/seen"]).ok();
-    cluster.weir(&["key", "new", "--output", "new.toml", "--note", "for a test"]).ok();
+    cluster.weir(&["key", "new", "--output", "new.toml", "--note", "a guest's"]).ok();
     assert_eq!(place.weir(&["ls", "--credential", "new.toml", "/"]).ok(), "seen\n");
-    cluster.weir(&["key", "new"]).ok();
+    let credential = std::fs::read_to_string(place.path("new.toml")).unwrap();
+    assert!(credential.contains("a guest's"), "{credential}");
+    cluster.weir(&["key", "new", "--note", "for a test"]).ok();
     let list = cluster.weir(&["key", "list", "--json"]).json();
-    assert_eq!(list.as_array().unwrap().len(), 2, "{list}");
+    let notes: Vec<_> = list.as_array().unwrap().iter().map(|row| &row["note"]).collect();
+    assert!(notes.len() == 2 && notes.iter().any(|note| **note == "for a test"), "{list}");
+    assert!(cluster.weir(&["key", "list"]).ok().contains("for a test"));
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(place.path("new.toml")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use weir_client::{Client, Context, CreateOptions, File};
 use weir_types::{ErrorKind, FileId, LayoutSpec};
 use weir_wire::Rights;
@@ -120,6 +121,10 @@ fn flipped_bits_of_objects_are_all_found_and_none_is_served() {
     assert_eq!((code, findings(&found)), (1, expected), "{found:#}");
     let said = cluster.weir(&["scrub", "1", "--limit", "64M"]).fails(&[]);
     assert_eq!(said, "", "it is all in the list");
+    // 1.2 MB: so much takes more than two seconds, of which the last one is not waited for.
+    let begin = Instant::now();
+    cluster.weir(&["scrub", "1", "--limit", "500K"]).fails(&[]);
+    assert!(begin.elapsed() >= Duration::from_millis(1200), "{:?}", begin.elapsed());
     let said = cluster.weir(&["scrub", "1"]);
     for word in ["weir:/data, bytes 20480-24575", "target 1 (data-1)", "weir:/other", "3 findings"]
     {

@@ -1,6 +1,6 @@
-//! Every flag, mount option and key of a configuration file has an effect, and a test that
-//! shows it: `tests/effects.txt` names one for each. Whoever adds one adds its test; whoever
-//! removes or renames a test is told here whose it was.
+//! Every flag, variable of the environment, mount option and key of a configuration file has an
+//! effect, and a test that shows it: `tests/effects.txt` names one for each. Whoever adds one adds
+//! its test; whoever removes or renames a test is told here whose it was.
 //!
 //! The table is honest: what has no such test yet says so, and is counted.
 
@@ -172,6 +172,8 @@ fn everything() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     flags(&Arguments::command(), "", &mut all);
     flags(&MountHelper::command(), "mount.fuse.weir", &mut all);
+    // Of no flag.
+    all.insert("environment WEIR_LOG".to_owned());
     all.extend(KNOWN.split(", ").map(|option| {
         let name = option.split('=').next().unwrap_or(option);
         format!("mount option {}", name.trim())
@@ -191,6 +193,9 @@ fn everything() -> BTreeSet<String> {
 fn flags(command: &Command, path: &str, all: &mut BTreeSet<String>) {
     for arg in command.get_arguments().filter(|arg| !arg.is_positional()) {
         let flag = spelled(arg);
+        if let Some(variable) = arg.get_env() {
+            all.insert(format!("environment {}", variable.to_string_lossy()));
+        }
         let is_shared = arg.get_help_heading() == Some("Which cluster");
         match flag.as_str() {
             "--help" | "--version" => {}
