@@ -1,6 +1,7 @@
 //! `weir df`: the space of each target.
 
 use crate::args::Df;
+use crate::cluster::daemon::data_name;
 use crate::cluster::targets::domain_of;
 use crate::failure::Done;
 use crate::files::remote::connect;
@@ -22,6 +23,7 @@ pub fn run(df: &Df) -> Done {
                 json!({
                     "target": target.target.0,
                     "server": server.server.0,
+                    "server_name": data_name(server.server.0),
                     "host": server.host,
                     "domain": domain_of(&server.domain),
                     "state": state_name(target.state),
@@ -43,7 +45,7 @@ pub fn run(df: &Df) -> Done {
     for (server, target) in map.targets() {
         table.row(vec![
             target.target.to_string(),
-            format!("{} ({})", server.server, server.tcp),
+            format!("{} ({})", data_name(server.server.0), server.tcp),
             size(target.usage.total_bytes),
             size(used(&target.usage)),
             size(target.usage.free_bytes),
