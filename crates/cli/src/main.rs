@@ -19,6 +19,7 @@ mod mount_log;
 mod mount_options;
 mod notify;
 mod output;
+mod progress;
 mod quota;
 mod reliability;
 mod remount;
@@ -72,7 +73,7 @@ fn run(command: &Command) -> Done {
         Command::Take(take) => files::take::run(take),
         Command::Ls(ls) => files::list::run(ls),
         Command::Stat(stat) => files::stat::run(stat),
-        Command::Rm(rm) => files::simple::rm(rm),
+        Command::Rm(rm) => files::rm::run(rm),
         Command::Mkdir(mkdir) => files::simple::mkdir(mkdir),
         Command::Layout(layout) => layouts::show::run(layout),
         Command::Df(df) => layouts::df::run(df),
@@ -92,6 +93,7 @@ fn run(command: &Command) -> Done {
         Command::Top(asked) => top::run(asked),
         Command::Clients(asked) => sessions::list(asked),
         Command::Locks(asked) => holds::list(asked),
+        Command::Target(Target::List(asked)) => targets::list(asked),
         Command::Target(Target::Create(create)) => keys::create_target(create),
         Command::Target(Target::Add(add)) => adding::add_targets(add),
         Command::Target(Target::Drain(drain)) => draining::drain_target(drain),

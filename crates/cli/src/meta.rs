@@ -4,6 +4,7 @@ use crate::args::{Meta, MetaCommand, MetaExport, MetaImport};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::output::{human_size, print};
+use crate::progress::Progress;
 use crate::{serve, settings};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
@@ -13,6 +14,9 @@ use weir_client::Administrator;
 use weir_metaserver::restore::{
     ExportHeader, ExportTotals, ExportWriter, Sequence, restore_directory,
 };
+
+/// Records between two words of how far an export is.
+const RECORDS_BETWEEN: u64 = 1000;
 
 /// Runs `weir meta`.
 pub fn run(meta: &Meta) -> Done {
@@ -77,24 +81,39 @@ fn write_records<W: Write>(
     let export = admin.export()?;
     let header = ExportHeader { cluster: export.cluster(), sequence: Sequence(export.sequence()) };
     let mut writer = ExportWriter::new(out, header).map_err(&about)?;
+    let progress = Progress::start(false, 0);
+    let (mut records, mut bytes) = (0u64, 0);
     for record in export {
         let (key, value) = record?;
         writer.record(&key, &value).map_err(&about)?;
+        records += 1;
+        bytes += (key.len() + value.len()) as u64;
+        if records.is_multiple_of(RECORDS_BETWEEN) {
+            progress.say(|| format!("{records} records, {}", human_size(bytes)));
+        }
     }
     let (out, totals) = writer.finish().map_err(&about)?;
+    progress.finish();
     Ok((totals, out))
 }
 
 fn run_import(import: &MetaImport) -> Done {
-    let from: Box<dyn Read> = match import.file == Path::new("-") {
-        true => Box::new(io::stdin().lock()),
+    // Of what comes from elsewhere nobody knows how much it is.
+    let (from, whole): (Box<dyn Read>, u64) = match import.file == Path::new("-") {
+        true => (Box::new(io::stdin().lock()), 0),
         false => {
-            let file = File::open(&import.file).map_err(|e| Failure::file(&import.file, e))?;
-            Box::new(BufReader::new(file))
+            let about = |e| Failure::file(&import.file, e);
+            let file = File::open(&import.file).map_err(about)?;
+            let whole = file.metadata().map_err(about)?.len();
+            (Box::new(BufReader::new(file)), whole)
         }
     };
+    let progress = Progress::start(false, whole);
+    progress.say(|| format!("into {}", import.dir.display()));
     let dir = settings::absolute(&import.dir)?;
-    let restored = restore_directory(&dir, from).map_err(|e| {
+    let restored = restore_directory(&dir, progress.of_reading(from));
+    progress.finish();
+    let restored = restored.map_err(|e| {
         let exists = e.kind == weir_types::ErrorKind::Exists;
         let failure = Failure::from(e).about(import.file.display());
         match exists {

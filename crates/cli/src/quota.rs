@@ -6,10 +6,11 @@ use crate::files::owners::Owners;
 use crate::files::remote::{caller, connect};
 use crate::files::upward::path_of;
 use crate::output::{Table, human_size, print, print_json};
+use crate::progress::Progress;
 use crate::settings;
 use serde_json::{Value, json};
 use std::time::Duration;
-use weir_client::{Client, Context};
+use weir_client::{Administrator, Client, Context};
 use weir_types::{FileId, FileKind};
 use weir_wire::quota::{QuotaChange, QuotaInfo, QuotaLimits, QuotaSubject};
 
@@ -66,10 +67,22 @@ fn set(set: &QuotaSet) -> Done {
         files: set.files.map_or(before.files, |limit| limit.0),
     };
     admin.set_quota(subject, QuotaChange::Set(limits))?;
-    while set.wait && admin.quotas()?.iter().any(|info| is_it(info) && info.counting) {
+    if set.wait { wait(&admin, subject) } else { Ok(()) }
+}
+
+/// Waits until what is there has been counted.
+fn wait(admin: &Administrator, subject: QuotaSubject) -> Done {
+    let progress = Progress::start(false, 0);
+    loop {
+        let quotas = admin.quotas()?.into_iter();
+        let mut counting = quotas.filter(|info| info.subject == subject && info.counting);
+        let Some(info) = counting.next() else { break };
+        let (files, bytes) = (info.used_files, human_size(info.used_bytes));
+        progress.say(|| format!("counting: {files} files, {bytes}"));
         // Nothing tells when it ends.
         std::thread::sleep(INTERVAL);
     }
+    progress.finish();
     Ok(())
 }
 

@@ -4,8 +4,10 @@
 mod harness;
 
 use harness::{Place, noise, said, same_trees};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use std::fs;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Stdio;
 
@@ -125,6 +127,22 @@ fn trees_are_removed_only_when_asked_to() {
 }
 
 #[test]
+fn a_tree_is_removed_however_deep_it_is() {
+    let place = Place::new();
+    let cluster = place.up("deep", &["--targets", "1"]);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let mut at = openat(CWD, cluster.mount("m", ""), flags, Mode::empty()).unwrap();
+    for _ in 0..2100 {
+        mkdirat(&at, "d", Mode::from_raw_mode(0o755)).unwrap();
+        at = openat(&at, "d", flags, Mode::empty()).unwrap();
+    }
+    fs::write(format!("/proc/self/fd/{}/bottom", at.as_raw_fd()), "x").unwrap();
+    drop(at);
+    cluster.weir(&["rm", "-r", "/d"]).ok();
+    assert_eq!(cluster.weir(&["ls", "/"]).ok(), "");
+}
+
+#[test]
 fn layouts_are_chosen_inherited_and_shown() {
     let place = Place::new();
     let cluster = place.up("one", &["--targets", "4", "--unit", "128K"]);
@@ -177,4 +195,12 @@ fn layouts_are_chosen_inherited_and_shown() {
     let df = cluster.weir(&["df"]).ok();
     // The titles, four targets, and all of them.
     assert_eq!(df.lines().count(), 6, "{df}");
+    // A server is called the same everywhere.
+    let targets = cluster.weir(&["targets"]).ok();
+    assert!([&df, &targets, &text].iter().all(|text| text.contains("  data-2 (")), "{df}{text}");
+    for command in ["df", "targets", "server list"] {
+        let words: Vec<&str> = command.split(' ').chain(["--json"]).collect();
+        let json = cluster.weir(&words).json();
+        assert_eq!((&json[1]["server"], &json[1]["server_name"]), (&2.into(), &"data-2".into()));
+    }
 }

@@ -136,6 +136,13 @@ fn small_flags_of_small_commands_do_what_they_say() {
     let begin = Instant::now();
     cluster.weir(&["top", "--json", "-n", "1", "--interval", "1.5"]).ok();
     assert!(begin.elapsed() >= Duration::from_millis(1500), "{:?}", begin.elapsed());
+    assert_eq!(cluster.weir(&["target", "list", "--json"]).json().as_array().unwrap().len(), 4);
+    for what in ["server", "target", "key", "quota"] {
+        let help = |word: &str| cluster.weir(&[what, word, "--help"]).ok();
+        assert_eq!(help("ls"), help("list"));
+        assert_eq!(help("rm"), help("remove"));
+        cluster.weir(&[what, "ls"]).ok();
+    }
     let up = cluster.weir(&["up", "--json"]).json();
     assert_eq!((&up["name"], &up["started"]), (&"small".into(), &0.into()), "{up}");
 
@@ -544,10 +551,22 @@ fn progress_is_shown_on_a_terminal_unless_it_is_to_be_quiet() {
     for command in ["cp big weir:/again", "scrub", "fsck", "spread weir:/out2 big"] {
         assert_eq!(is_drawn(command), Some(true), "{command}");
     }
+    fs::create_dir(place.path("many")).unwrap();
+    for n in 0..400 {
+        fs::write(place.path(&format!("many/{n}")), "x").unwrap();
+    }
+    cluster.weir(&["cp", "-r", "many", "weir:/many"]).ok();
+    assert_eq!(cluster.weir(&["meta", "export", "names"]).err, "");
+    for command in ["meta export names", "meta import --dir restored names", "rebalance --wait"] {
+        assert_eq!(is_drawn(command), Some(true), "{command}");
+    }
     // Nothing in a log does anything to a terminal.
     let path = cluster.dir().join("log/evil.log");
     let mut log = fs::File::create(path).unwrap();
     log.write_all(b"2999-01-01T00:00:00Z  INFO \x1b[2Jgone\n").unwrap();
     let shown = on_terminal(&cluster, &format!("{WEIR} log evil")).unwrap();
     assert!(shown.contains("\\u{1b}[2Jgone"), "{shown:?}");
+    for command in ["rm -r weir:/many", "down --purge --yes"] {
+        assert_eq!(is_drawn(command), Some(true), "{command}");
+    }
 }

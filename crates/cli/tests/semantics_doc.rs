@@ -23,7 +23,8 @@ fn every_test_that_is_named_exists() {
     let (root, text) = document();
     let mut listed = BTreeSet::new();
     for line in text.lines().filter(|line| line.starts_with("- [")) {
-        listed.insert(references(line)[0]);
+        let number = references(line)[0];
+        assert!(listed.insert(number), "[{number}] is listed twice: {line}");
         let mut words = line.split('`').skip(1).step_by(2);
         let file = words.next().unwrap();
         let code =

@@ -12,8 +12,10 @@ pub enum Key {
     #[command(visible_alias = "create")]
     New(KeyNew),
     /// List the keys of clients and what they may do
+    #[command(visible_alias = "ls")]
     List(KeyList),
     /// Refuse a client's key from now on
+    #[command(visible_aliases = ["remove", "rm"])]
     Revoke(KeyRevoke),
     /// Write keys and configuration of a further data server, on this machine or another
     Server(KeyServer),

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 #[derive(Subcommand)]
 pub enum Server {
     /// Show the data servers with their targets
+    #[command(visible_alias = "ls")]
     List(ServerList),
     /// Add a data server on this machine to a cluster of `weir up`
     Add(ServerAdd),
@@ -16,6 +17,7 @@ pub enum Server {
     /// Use the targets of a server again
     Undrain(ServerChoice),
     /// Take a server with its targets out of the cluster for good
+    #[command(visible_alias = "rm")]
     Remove(ServerRemove),
 }
 
@@ -75,9 +77,12 @@ pub struct ServerRemove {
     pub yes: bool,
 }
 
-/// Make targets, drain them, and take them out of the cluster
+/// Show targets, make and drain them, and take them out of the cluster
 #[derive(Subcommand)]
 pub enum Target {
+    /// Show the targets, as `weir targets` does
+    #[command(visible_alias = "ls")]
+    List(Targets),
     /// Make a directory a target
     Create(TargetCreate),
     /// Give a data server another target
@@ -87,6 +92,7 @@ pub enum Target {
     /// Use a target again that was drained
     Undrain(TargetChoice),
     /// Take a target out of the cluster for good
+    #[command(visible_alias = "rm")]
     Remove(TargetRemove),
     /// Put a new target in the place of one whose disk has failed
     Replace(TargetReplace),

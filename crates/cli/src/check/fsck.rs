@@ -6,7 +6,6 @@
 
 use crate::args::Fsck;
 use crate::check::lacking::Lacking;
-use crate::check::progress::Progress;
 use crate::check::repair::{self, Outcome, Verdict, confirm, is_repairable, why_left};
 use crate::check::snapshot::{self, Paths};
 use crate::check::spool::Spool;
@@ -14,6 +13,7 @@ use crate::cluster::daemon::data_name;
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::output::{print, print_json};
+use crate::progress::Progress;
 use crate::settings;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -331,6 +331,7 @@ impl Report {
                 "path": problem.file.and_then(|file| self.paths.path(file)),
                 "target": target.map(|target| target.0),
                 "server": target.and_then(|target| self.servers.get(&target)),
+                "server_name": target.and_then(|target| self.servers.get(&target)),
                 "object": object.map(|object| object.to_string()),
                 "bytes": bytes,
                 "repaired": *outcome == Outcome::Repaired,

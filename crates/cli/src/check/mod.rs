@@ -4,7 +4,6 @@
 pub mod accept;
 pub mod fsck;
 pub mod lacking;
-pub mod progress;
 mod repair;
 pub mod scrub;
 pub mod snapshot;

@@ -2,13 +2,13 @@
 //! the metadata, on all targets at once.
 
 use crate::args::Scrub;
-use crate::check::progress::Progress;
 use crate::check::snapshot::{self, Paths};
 use crate::check::spool::Spool;
 use crate::cluster::daemon::data_name;
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::output::{human_size, print, print_json};
+use crate::progress::Progress;
 use crate::settings;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -308,6 +308,7 @@ impl Report {
                 json!({
                     "target": t.target.0,
                     "server": t.server,
+                    "server_name": t.server,
                     "objects": t.objects,
                     "bytes": t.bytes,
                     "findings": t.findings.len(),
@@ -324,6 +325,7 @@ impl Report {
                 json!({
                     "target": target.target.0,
                     "server": target.server,
+                    "server_name": target.server,
                     "damage": damage_name(f.damage),
                     "what": f.what,
                     "object": f.object.map(|object| object.to_string()),

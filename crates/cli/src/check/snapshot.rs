@@ -1,10 +1,10 @@
 //! A snapshot of the metadata, and what can be looked up in it: the paths of
 //! files and their segments.
 
-use crate::check::progress::Progress;
 use crate::check::spool::Spool;
 use crate::failure::Done;
 use crate::output::named;
+use crate::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_client::Administrator;
 use weir_metaserver::audit::{Fact, Problem, SnapshotReader};

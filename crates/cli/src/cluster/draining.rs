@@ -7,6 +7,7 @@ use crate::cluster::servers::{self, listed};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::output::print;
+use crate::progress::Progress;
 use crate::settings;
 use std::time::{Duration, Instant};
 use weir_client::Client;
@@ -81,18 +82,22 @@ struct Seen {
 /// Waits until no file has a copy on the targets, and shows how far it is.
 fn wait(client: &Client, targets: &[TargetId]) -> Done {
     let admin = client.administrator()?;
-    let mut shown = String::new();
+    let (mut shown, mut progress) = (String::new(), None);
     let mut last: Option<(Seen, Instant)> = None;
     loop {
         let moving = Moving::of(&[(META.to_owned(), client.metadata_status()?)]);
         let moving = moving.unwrap_or_default();
         let files = admin.count_copies(targets)?;
+        let progress = progress.get_or_insert_with(|| Progress::start(false, files));
         if files == 0 {
+            progress.finish();
             return print(&format!("nothing is left on target {}\n", listed(targets)));
         }
         still_drained(client, targets)?;
+        progress.left(files);
+        progress.say(|| format!("{files} files left. {}", moving.line()));
         let text = format!("{files} files left{}\n", moving.text().trim_end());
-        if text != shown {
+        if text != shown && !progress.is_watched() {
             print(&text)?;
             shown = text;
         }

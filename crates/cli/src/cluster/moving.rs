@@ -79,6 +79,12 @@ impl Moving {
         text
     }
 
+    /// The same in one line.
+    pub fn line(&self) -> String {
+        let text = self.text();
+        text.lines().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    }
+
     /// For programs.
     pub fn json(&self) -> Value {
         json!({
@@ -117,6 +123,9 @@ mod tests {
         let moving = Moving::of(&[(META.to_owned(), status)]).unwrap();
         let text = moving.text();
         assert!(text.contains("7 to be made") && text.contains("left"), "{text}");
+        let both = Moving { rebalancing: true, ..moving };
+        let line = both.line();
+        assert!(line.contains("left; Rebalancing: ") && !line.contains('\n'), "{line}");
         assert_eq!(moving.json()["copies_to_do"], 7);
         assert_eq!(Moving::default().text(), "");
     }

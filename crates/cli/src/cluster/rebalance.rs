@@ -6,6 +6,7 @@ use crate::cluster::moving::Moving;
 use crate::failure::Done;
 use crate::files::remote::connect;
 use crate::output::print;
+use crate::progress::Progress;
 use crate::settings;
 use std::time::Duration;
 
@@ -20,16 +21,19 @@ pub fn run(order: &Rebalance) -> Done {
     if !order.wait {
         return Ok(());
     }
+    let progress = Progress::start(false, 0);
     let mut shown = String::new();
     loop {
         let moving = Moving::of(&[(META.to_owned(), client.metadata_status()?)]);
         let moving = moving.unwrap_or_default();
         let text = moving.text();
-        if text != shown {
+        progress.say(|| moving.line());
+        if text != shown && !progress.is_watched() {
             print(text.trim_start())?;
             shown = text;
         }
         if !moving.rebalancing {
+            progress.finish();
             return Ok(());
         }
         // Nothing tells when it ends.

@@ -4,7 +4,6 @@
 use crate::args::{ServerRemove, TargetRemove};
 use crate::check::fsck::unreadable;
 use crate::check::lacking::Lacking;
-use crate::check::progress::Progress;
 use crate::check::snapshot::{self, Paths};
 use crate::check::spool::Spool;
 use crate::cluster::servers::{self, Member, listed};
@@ -12,6 +11,7 @@ use crate::cluster::shrink;
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::output::{confirmed, print};
+use crate::progress::Progress;
 use crate::settings::{self, Cluster};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_client::losses::States;
@@ -175,12 +175,14 @@ impl Lasts {
         let (mut away, stale) = unreadable(&map);
         away.extend(targets);
         let mut spool = Spool::new();
-        let taken = snapshot::take(admin, &mut spool, &Progress::start(true, 0))?;
+        let progress = Progress::start(false, 0);
+        let taken = snapshot::take(admin, &mut spool, &progress)?;
         let (ids_end, removed, listed) = (taken.ids_end, taken.removed, BTreeSet::new());
         let bounds = Bounds { listed, ids_end, removed, away, stale };
         let mut files: BTreeMap<FileId, Vec<(u64, u64)>> = BTreeMap::new();
         // Of these all copies are there, or on others that are away or not up to date.
         for part in spool.parts() {
+            progress.say(|| format!("comparing: {} of {}", part + 1, spool.parts().len()));
             let mut facts = Part::default();
             spool.read(part, |fact| facts.add(fact))?;
             let is_there = |problem: &Problem| match &problem.subject {
@@ -192,6 +194,7 @@ impl Lasts {
         }
         // Of these another copy is online, and knows that it lacks something.
         let whole: BTreeSet<FileId> = files.keys().copied().collect();
+        progress.say(|| "asking the servers what copies lack".to_owned());
         let (lacking, not_asked) = Lacking::ask(admin, &states);
         for (file, loss) in lacking.losses(client, &mut spool, &states)? {
             let was_there = loss.missing.iter().any(|target| targets.contains(target));
@@ -200,6 +203,7 @@ impl Lasts {
             }
         }
         let paths = Paths::find(&mut spool, files.keys().copied())?;
+        progress.finish();
         let line = |(file, ranges): (&FileId, &Vec<(u64, u64)>)| {
             let ranges: Vec<String> =
                 ranges.iter().map(|(first, last)| format!("bytes {first}-{last}")).collect();

@@ -104,6 +104,7 @@ impl Member {
         let usage = self.usage();
         json!({
             "server": self.entry.server.0,
+            "server_name": data_name(self.entry.server.0),
             "host": self.entry.host,
             "address": self.entry.tcp,
             "socket": self.entry.unix,

@@ -14,6 +14,7 @@
 
 use crate::cluster::secret;
 use crate::failure::{Done, Failure};
+use crate::progress::Progress;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};
@@ -265,10 +266,16 @@ impl StateDir {
         // A link leads to a directory that `weir up` did not make: only it goes.
         let targets: Vec<PathBuf> =
             targets.flatten().map(|target| target.path()).filter(|t| !t.is_symlink()).collect();
-        std::thread::scope(|scope| {
-            let removals: Vec<_> = targets
-                .iter()
-                .map(|target| scope.spawn(move || std::fs::remove_dir_all(target)))
+        let parts: Vec<Vec<PathBuf>> = targets.iter().map(|target| parts_of(target)).collect();
+        let progress = Progress::start(false, parts.iter().map(Vec::len).sum::<usize>() as u64);
+        progress.say(|| format!("deleting {} targets", targets.len()));
+        let purged = std::thread::scope(|scope| {
+            let each = targets.iter().zip(&parts);
+            let removals: Vec<_> = each
+                .map(|(target, parts)| {
+                    let progress = &progress;
+                    scope.spawn(move || purge_target(target, parts, progress))
+                })
                 .collect();
             removals.into_iter().zip(&targets).try_for_each(|(removal, target)| {
                 match removal.join() {
@@ -276,7 +283,9 @@ impl StateDir {
                     Err(_) => Err(Failure::new("a thread panicked")),
                 }
             })
-        })
+        });
+        progress.finish();
+        purged
     }
 
     fn description_file(&self) -> PathBuf {
@@ -343,6 +352,22 @@ pub fn make_dir(path: &Path, mode: u32) -> Done {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(mode);
     builder.create(path).map_err(|e| Failure::file(path, e))
+}
+
+/// The directories that a target has its objects in.
+fn parts_of(target: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(target.join("objects")) else { return Vec::new() };
+    let dirs = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    dirs.map(|entry| entry.path()).collect()
+}
+
+/// Deletes a target part by part, so that it can be said how far it is.
+fn purge_target(target: &Path, parts: &[PathBuf], progress: &Progress) -> std::io::Result<()> {
+    for part in parts {
+        std::fs::remove_dir_all(part)?;
+        progress.advance(1);
+    }
+    std::fs::remove_dir_all(target)
 }
 
 #[cfg(test)]

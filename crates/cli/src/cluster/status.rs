@@ -404,6 +404,7 @@ impl Picture {
                     "behind_per_s": view.map(|view| view.behind_per_s),
                     "behind_expected_s": view.map(|view| view.behind_expected_s),
                     "server": server.server.0,
+                    "server_name": data_name(server.server.0),
                     "host": server.host,
                     "domain": targets::domain_of(&server.domain),
                     "address": server.tcp,

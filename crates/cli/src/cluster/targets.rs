@@ -113,6 +113,7 @@ pub fn to_json(view: &TargetView) -> Value {
     json!({
         "target": view.target.0,
         "server": view.server.0,
+        "server_name": data_name(view.server.0),
         "host": view.host,
         "domain": domain_of(&view.domain),
         "state": if view.suspect { "suspect" } else { state_name(view.state) },

@@ -10,6 +10,7 @@ pub mod owners;
 pub mod progress;
 pub mod remote;
 pub mod remote_tree;
+pub mod rm;
 pub mod simple;
 pub mod spread;
 pub mod stat;

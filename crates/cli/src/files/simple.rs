@@ -1,15 +1,12 @@
-//! `weir cat`, `weir rm` and `weir mkdir`.
+//! `weir cat` and `weir mkdir`.
 
-use crate::args::{Cat, Mkdir, Rm};
-use crate::failure::{Done, Failure, for_each};
+use crate::args::{Cat, Mkdir};
+use crate::failure::{Done, for_each};
 use crate::files::copy::to_stdout;
-use crate::files::name::{RemoteName, child, split};
+use crate::files::name::RemoteName;
 use crate::files::remote::{RemoteTree, Sessions};
 use crate::files::tree::Tree;
-use weir_types::{ErrorKind, FileId, FileKind};
-
-/// The deepest directory that rm goes into.
-const MAX_DEPTH: usize = 2048;
+use weir_types::FileKind;
 
 /// Runs `weir cat`.
 pub fn cat(cat: &Cat) -> Done {
@@ -51,57 +48,4 @@ fn make_parents(tree: &RemoteTree, path: &[u8]) -> Done {
         }
     }
     Ok(())
-}
-
-/// Runs `weir rm`.
-pub fn rm(rm: &Rm) -> Done {
-    let mut sessions = Sessions::default();
-    for_each(&rm.paths, |text| {
-        let name = RemoteName::parse(text)?;
-        let tree = sessions.tree(&rm.client, &name, "rm")?;
-        let path = &name.path;
-        if split(path).is_none() {
-            return Err(
-                Failure::new("the root directory cannot be removed").about(tree.shown(path))
-            );
-        }
-        let Some(meta) = tree.stat(path, false)? else {
-            let missing = || Failure::new(ErrorKind::NotFound.text()).about(tree.shown(path));
-            return if rm.force { Ok(()) } else { Err(missing()) };
-        };
-        let (parent, last) = tree.parent(path)?;
-        if meta.kind != FileKind::Directory {
-            return tree
-                .client
-                .unlink(&tree.context, parent, last)
-                .map(drop)
-                .map_err(tree.about(path));
-        }
-        if !rm.recursive {
-            let failure = Failure::new("is a directory").about(tree.shown(path));
-            return Err(failure.hint("-r removes it with all that is in it"));
-        }
-        remove_tree(&tree, path, FileId(meta.identity.1), 0)?;
-        tree.client.rmdir(&tree.context, parent, last).map_err(tree.about(path))
-    })
-}
-
-/// Removes everything in a directory.
-fn remove_tree(tree: &RemoteTree, path: &[u8], dir: FileId, depth: usize) -> Done {
-    if depth > MAX_DEPTH {
-        return Err(Failure::new("directories are too deep").about(tree.shown(path)));
-    }
-    let entries = tree.entries(dir).map_err(tree.about(path))?;
-    for_each(&entries, |entry| {
-        let below = child(path, &entry.name);
-        if entry.kind == FileKind::Directory {
-            remove_tree(tree, &below, entry.file, depth + 1)?;
-            tree.client.rmdir(&tree.context, dir, &entry.name).map_err(tree.about(&below))
-        } else {
-            tree.client
-                .unlink(&tree.context, dir, &entry.name)
-                .map(drop)
-                .map_err(tree.about(&below))
-        }
-    })
 }

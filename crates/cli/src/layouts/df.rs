@@ -1,6 +1,7 @@
 //! `weir df`: the space of each target, and of all disks.
 
 use crate::args::Df;
+use crate::cluster::daemon::data_name;
 use crate::cluster::targets::{disk_name, domain_of};
 use crate::failure::Done;
 use crate::files::remote::connect;
@@ -22,6 +23,7 @@ pub fn run(df: &Df) -> Done {
                 json!({
                     "target": target.target.0,
                     "server": server.server.0,
+                    "server_name": data_name(server.server.0),
                     "host": server.host,
                     "domain": domain_of(&server.domain),
                     "state": state_name(target.state),
@@ -46,7 +48,7 @@ pub fn run(df: &Df) -> Done {
         table.row(vec![target, place, size(all), size(used), size(free), percent(usage), state]);
     };
     for (server, target) in map.targets() {
-        let place = format!("{} ({})", server.server, server.tcp);
+        let place = format!("{} ({})", data_name(server.server.0), server.tcp);
         row(target.target.to_string(), place, &target.usage, state_name(target.state).to_owned());
     }
     let disks = online_disks(&map);

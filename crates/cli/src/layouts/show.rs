@@ -1,6 +1,7 @@
 //! `weir layout`: where the bytes of a file lie.
 
 use crate::args::Layout;
+use crate::cluster::daemon::data_name;
 use crate::cluster::targets::domain_of;
 use crate::failure::{Done, Failures};
 use crate::layouts::spec::{describe, duplication_name, family_name, placement_name, text};
@@ -84,7 +85,7 @@ impl Places {
 
     fn server(&self, target: TargetId) -> String {
         match self.map.server_of(target) {
-            Some(server) => format!("{} ({})", server.server, server.tcp),
+            Some(server) => format!("{} ({})", data_name(server.server.0), server.tcp),
             None => "?".to_owned(),
         }
     }
@@ -201,6 +202,7 @@ fn value_of(
                         "target": target.0,
                         "bytes": bytes,
                         "server": server.map(|s| s.server.0),
+                        "server_name": server.map(|s| data_name(s.server.0)),
                         "host": server.map(|s| s.host.as_str()),
                         "domain": server.and_then(|s| domain_of(&s.domain)),
                         "address": server.map(|s| s.tcp.as_str()),

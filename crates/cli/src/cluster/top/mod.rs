@@ -65,6 +65,7 @@ impl<'a> Row<'a> {
         json!({
             "target": target.0,
             "server": server.0,
+            "server_name": data_name(server.0),
             "read_bytes_per_s": self.read_per_s,
             "written_bytes_per_s": self.written_per_s,
             "queued": work.queued,

@@ -1,7 +1,7 @@
-//! How far a check has come: nothing unless a person is watching.
+//! How far something long has come: nothing unless a person is watching.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Read};
 use std::time::Duration;
 
 /// A line on standard error.
@@ -26,9 +26,21 @@ impl Progress {
         Self { bar }
     }
 
+    /// Whether somebody sees it instead of what a command prints for programs.
+    pub fn is_watched(&self) -> bool {
+        !self.bar.is_hidden() && std::io::stdout().is_terminal()
+    }
+
     /// So much more is done.
     pub fn advance(&self, by: u64) {
         self.bar.inc(by);
+    }
+
+    /// So much is left, which may also have become more.
+    pub fn left(&self, left: u64) {
+        let whole = self.bar.length().unwrap_or(0).max(left);
+        self.bar.set_length(whole);
+        self.bar.set_position(whole - left);
     }
 
     /// What is being done.
@@ -36,6 +48,16 @@ impl Progress {
         if !self.bar.is_hidden() {
             self.bar.set_message(what());
         }
+    }
+
+    /// Says something above the line.
+    pub fn suspend<T>(&self, say: impl FnOnce() -> T) -> T {
+        self.bar.suspend(say)
+    }
+
+    /// What is read moves the bar on.
+    pub fn of_reading<R: Read>(&self, from: R) -> impl Read + use<R> {
+        self.bar.wrap_read(from)
     }
 
     /// Takes the line away.
