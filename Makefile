@@ -30,7 +30,7 @@ quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 	@scripts/quickstart.sh
 
 test: deps $(PJD) $(DEB) ## Unit, property, fuzz and end-to-end tests
-	RUST_TEST_THREADS=$(RUST_TEST_THREADS) $(CARGO) test --workspace --locked --no-fail-fast
+	@RUST_TEST_THREADS=$(RUST_TEST_THREADS) CARGO="$(CARGO)" scripts/test.sh
 
 package-test: deb ## Boot a Debian with systemd in a container, and use the package there (root)
 	@scripts/package-test.sh "$$(ls -t $(TARGET_DIR)/debian/weir_*.deb | head -n 1)"

@@ -19,6 +19,7 @@ const USED_SECTORS: u64 = 4096;
 /// or small requests, or the end of it: so it is found out anew after so long as well, unless
 /// nobody has used it at all since the last time, nor for so long before.
 const SETTLED_US: Micros = 10_000_000;
+const SECTOR: u64 = 512;
 /// Nobody uses one that has had fewer sectors (256 KiB) read and written for so long.
 const QUIET_SECTORS: u64 = 512;
 const QUIET_US: Micros = 1_000_000;
@@ -42,7 +43,7 @@ struct Found {
     sectors: Option<u64>,
     /// Nobody had used it since the probe before.
     was_alone: bool,
-    /// Somebody used it just before, and may not any more.
+    /// Somebody used it just before or meanwhile, and may not any more.
     was_busy: bool,
 }
 
@@ -91,9 +92,16 @@ impl Quiet {
         now.saturating_sub(since) >= QUIET_US
     }
 
-    /// A probe has read so far itself.
-    fn probed(&mut self, used: Option<u64>) {
-        self.sectors = used.unwrap_or(self.sectors);
+    /// A probe has read so many bytes itself, from a count of sectors to another; whether others
+    /// used the disk meanwhile.
+    fn probed(&mut self, bytes: u64, (before, after): (Option<u64>, Option<u64>)) -> bool {
+        let (Some(before), Some(after)) = (before, after) else { return false };
+        let others = after.saturating_sub(before + bytes.div_ceil(SECTOR));
+        self.sectors = after;
+        if others >= QUIET_SECTORS {
+            self.since = None;
+        }
+        others >= QUIET_SECTORS
     }
 }
 
@@ -184,8 +192,8 @@ impl Probe {
                 let name = dir.display();
                 tracing::debug!(us_per_mib, took, "a probe of {name}: {bytes} bytes");
                 let was_alone = self.found.is_some_and(|found| found.used_since(used) == Some(0));
-                let (at, was_busy) = (now + took, !is_quiet);
-                self.quiet.probed(sectors);
+                let at = now + took;
+                let was_busy = self.quiet.probed(bytes, (used, sectors)) || !is_quiet;
                 self.found = Some(Found { us_per_mib, at, took, sectors, was_alone, was_busy });
                 Some(us_per_mib)
             }
@@ -273,8 +281,10 @@ mod tests {
         assert!(!quiet.look(Some(1_000), 0) && !quiet.look(Some(1_500), S - 1));
         assert!(quiet.look(Some(1_511), S) && !quiet.look(Some(1_512), 2 * S));
         assert!(!quiet.look(None, 9 * S), "nobody counts");
-        quiet.probed(Some(9_000));
-        assert!(quiet.look(Some(9_000), 3 * S), "but for the probe itself");
+        assert!(!quiet.probed(256 << 10, (Some(1_512), Some(2_034))));
+        assert!(quiet.look(Some(2_034), 3 * S), "but for the probe itself");
+        assert!(quiet.probed(256 << 10, (Some(2_034), Some(9_000))), "somebody has come meanwhile");
+        assert!(!quiet.look(Some(9_000), 4 * S) && quiet.look(Some(9_000), 5 * S));
     }
 
     #[test]
