@@ -34,8 +34,7 @@ pub struct MountOptions {
 pub const KNOWN: &str = "ro, rw, allow_other, allow_root_only, default_permissions, suid, nosuid, \
     dev, nodev, exec, noexec, relatime, norelatime, atime, noatime, strictatime, nostrictatime, \
     diratime, nodiratime, remount, nocache, direct_io, tcp, consistency=strict|relaxed|none, \
-    read_policy=proportional|primary|halves|skip-hot|graduated|graduated-primary, ttl=SECONDS, \
-    timeout=SECONDS, max_io=SIZE, metrics=ADDRESS:PORT";
+    read_policy=POLICY, ttl=SECONDS, timeout=SECONDS, max_io=SIZE, metrics=ADDRESS:PORT";
 /// What a mount may wait for a server in one step of a call, seconds.
 const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=3600;
 

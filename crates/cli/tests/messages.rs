@@ -91,7 +91,8 @@ fn the_server_speaks_another_version() {
     let place = Place::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    // Answers every connection with a frame of protocol version 7.
+    // Answers every connection with a frame of another version of the protocol.
+    let others = weir_wire::frame::VERSION + 1;
     let server = std::thread::spawn(move || {
         for _ in 0..1 {
             let (mut stream, _) = listener.accept().unwrap();
@@ -99,13 +100,14 @@ fn the_server_speaks_another_version() {
             stream.read_exact(&mut hello).unwrap();
             let mut answer =
                 weir_wire::handshake::refusal(&weir_types::ErrorKind::VersionMismatch.into());
-            answer[4..6].copy_from_slice(&7u16.to_le_bytes());
+            answer[4..6].copy_from_slice(&others.to_le_bytes());
             stream.write_all(&answer).unwrap();
         }
     });
     credential(&place, "c.toml", &"ab".repeat(32), &address);
     let own = format!("version {}", weir_wire::frame::VERSION);
-    place.weir(&["ls", "--credential", "c.toml"]).fails(&["version 7", &own, "same release"]);
+    let theirs = format!("version {others}");
+    place.weir(&["ls", "--credential", "c.toml"]).fails(&[&theirs, &own, "same release"]);
     server.join().unwrap();
 }
 

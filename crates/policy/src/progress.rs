@@ -17,11 +17,6 @@ impl Progress {
     /// Of a program of which it is not known how much it is going to read, and with whom.
     pub const OF_NO_JOB: Self = Self { done_bytes: 0, work_bytes: u64::MAX };
 
-    /// Whether it is anything else.
-    pub fn is_of_job(self) -> bool {
-        self.work_bytes != u64::MAX
-    }
-
     /// The share that is done, 0 to 1.
     pub fn share(self) -> f64 {
         if self.done_bytes >= self.work_bytes {

@@ -136,9 +136,9 @@ const NOT_HOT: f64 = 1.5;
 const SOONER: f64 = 0.75;
 /// And so much where readers of the same job have their first copies that are no further.
 const SOONER_THAN_OWNERS: f64 = 0.5;
-/// A copy is not asked for what a disk whose own readers are ahead, or that is far quicker for a
-/// reader of no job, would have by so many requests sooner: a reader goes from front to back, and
-/// stands still when what it has asked for behind that has come.
+/// A copy is not asked for what a disk whose own readers are ahead would have by so many requests
+/// sooner: a reader goes from front to back, and stands still when what it has asked for behind
+/// that has come.
 const HELD_UP_REQUESTS: f64 = 2.0;
 /// Who has a block within this time is not left: it serves from memory, or nearly so, and
 /// another one would have to fetch it from its disk.
@@ -200,7 +200,7 @@ impl Router {
             }
             ReadPolicy::GraduatedPrimary => {
                 self.divert(own, first, copies);
-                self.soonest(first, (own, left), copies, |_| false)
+                self.soonest(first, left, copies, |_| false)
             }
             ReadPolicy::Proportional => {
                 self.divert(own, first, copies);
@@ -214,7 +214,7 @@ impl Router {
                     own.service_us >= SOON_US
                         && (helps || other.done_us() < own.done_us() * clearly)
                 };
-                self.soonest(first, (own, left), copies, is_sooner)
+                self.soonest(first, left, copies, is_sooner)
             }
         }
     }
@@ -224,7 +224,7 @@ impl Router {
     fn soonest(
         &self,
         first: usize,
-        (own, left): (Progress, u64),
+        left: u64,
         copies: &[CopyView],
         may: impl Fn(usize) -> bool,
     ) -> Option<usize> {
@@ -242,12 +242,9 @@ impl Router {
         let used = || (first..copies.len()).filter(|n| copies[*n].is_usable && is_used(n));
         let chosen = used().filter(|n| !copies[*n].is_full).min_by(sooner)?;
         // That is so at its own slow disk where others come first.
-        let is_far_quicker =
-            |n: usize| !own.is_of_job() && copies[n].service_us * HOT <= copies[chosen].service_us;
         let is_held_up = |n: usize| {
             let sooner_us = HELD_UP_REQUESTS * copies[n].service_us;
-            let counts = self.diverting[n].is_on() || is_far_quicker(n);
-            counts && done_us(n) + sooner_us < done_us(chosen)
+            self.diverting[n].is_on() && done_us(n) + sooner_us < done_us(chosen)
         };
         if !ends && used().any(is_held_up) {
             return None;
@@ -334,26 +331,6 @@ mod tests {
         assert_eq!(choices(ReadPolicy::Halves, &copies), turns);
         copies[0].is_usable = false;
         assert_eq!(choices(ReadPolicy::Halves, &copies), [Some(1); 6]);
-    }
-
-    #[test]
-    fn a_program_of_no_job_does_not_wait_for_a_far_slower_copy_that_has_nothing_to_do() {
-        let mut router = router(ReadPolicy::Proportional, 2);
-        let slow = |times: f64| CopyView { rest_us: 3_000.0 * times, ..copy(2_000.0 * times) };
-        let full = |queued| CopyView {
-            is_full: true,
-            has_enough: true,
-            in_flight: 2,
-            queued,
-            ..slow(1.0)
-        };
-        let mut choose =
-            |own, other, queued| router.choose(0, (own, UNKNOWN), &[slow(other), full(queued)]);
-        let alone = Progress::OF_NO_JOB;
-        assert_eq!(choose(alone, 4.0, 0), None, "the quick one has it sooner");
-        assert_eq!(choose(alone, 4.0, 8), Some(0), "others wait there");
-        assert_eq!(choose(alone, 1.5, 0), Some(0), "it is hardly slower");
-        assert_eq!(choose(OWN, 4.0, 0), Some(0), "of a job: both are at work");
     }
 
     #[test]

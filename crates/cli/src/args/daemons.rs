@@ -73,7 +73,7 @@ pub struct Detach {
 /// Mount the file system
 #[derive(Args)]
 #[command(after_help = format!("Mount options: {KNOWN}; and those that /etc/fstab has for every \
-    file system."))]
+    file system. Policies: proportional, primary, halves, skip-hot, graduated, graduated-primary."))]
 pub struct Mount {
     #[command(flatten)]
     pub client: ClientChoice,

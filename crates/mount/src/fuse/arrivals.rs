@@ -70,12 +70,15 @@ impl Reader {
             let thread = self.thread.as_raw_nonzero();
             std::fs::read_to_string(format!("/proc/self/task/{thread}/{name}")).unwrap_or_default()
         };
-        match read("wchan").as_str() {
-            // It is at work, or the kernel does not say where threads sleep.
-            "0" | "" => sleeps(&read("stat")),
-            // Asleep elsewhere it may be copying a request.
-            place => place.starts_with("fuse_dev"),
+        let nowhere = |place: &str| matches!(place, "0" | "");
+        let place = read("wchan");
+        if !nowhere(&place) {
+            // Asleep elsewhere it may be copying a request, or wait to note it.
+            return place.starts_with("fuse_dev");
         }
+        // It is at work, and may fall asleep elsewhere the next moment; or the kernel does not say
+        // where threads sleep.
+        sleeps(&read("stat")) && nowhere(&read("wchan")) && sleeps(&read("stat"))
     }
 }
 
