@@ -50,8 +50,8 @@ fn pieces() -> impl Strategy<Value = Vec<(u64, u64)>> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let mode =
-        prop_oneof![Just(ReadMode::Nowait), Just(ReadMode::Blocking), Just(ReadMode::Locked)];
+    let modes = [ReadMode::Nowait, ReadMode::Resident, ReadMode::Blocking, ReadMode::Locked];
+    let mode = prop::sample::select(modes.to_vec());
     prop_oneof![
         6 => (pieces(), any::<u64>()).prop_map(|(p, seed)| Op::Write(p, seed)),
         2 => any::<u64>().prop_map(Op::Append),
@@ -131,7 +131,8 @@ impl Run {
             }
             Op::Read(pieces, mode) => {
                 let received = read_pieces(&self.object, &self.place(&pieces), mode).unwrap();
-                if received != Received::WouldBlock || mode != ReadMode::Nowait {
+                let may_not_wait = matches!(mode, ReadMode::Nowait | ReadMode::Resident);
+                if received != Received::WouldBlock || !may_not_wait {
                     assert_eq!(received, Received::Good(take(&self.model, &pieces)));
                 }
             }
