@@ -485,6 +485,9 @@ fn the_lock_of_a_killed_process_is_free_though_its_parent_keeps_the_same_open_fi
 }
 
 /// The kernel does not wait for the end of an open file when its last descriptor is closed.
+///
+/// In a process of its own: one that is forked by another test has all open files of this one,
+/// too, until it executes a program.
 #[test]
 fn locks_are_free_when_the_last_close_has_returned() {
     if !root() {
@@ -492,10 +495,24 @@ fn locks_are_free_when_the_last_close_has_returned() {
     }
     let place = Place::new();
     let _cluster = place.up("one", &["--targets", "2", "--mount", "m"]);
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "closing_process", "--nocapture"])
+        .env("WEIR_TEST_CLOSES_IN", place.path("m"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Not a test: locks files and closes them.
+#[test]
+fn closing_process() {
+    let Some(directory) = std::env::var_os("WEIR_TEST_CLOSES_IN").map(PathBuf::from) else {
+        return;
+    };
     let whole = describe(EXCLUSIVE, 0, 0);
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let path = place.path(&format!("m/f{thread}"));
+            let path = directory.join(format!("f{thread}"));
             scope.spawn(move || {
                 for round in 0..1000 {
                     let file = open(path.clone());
@@ -507,7 +524,7 @@ fn locks_are_free_when_the_last_close_has_returned() {
             });
         }
     });
-    let path = place.path("m/f0");
+    let path = directory.join("f0");
     for round in 0..200 {
         let mut child = Command::new("flock");
         child.arg(&path).arg("true");
