@@ -27,6 +27,9 @@ const LINES: [(&str, &str); 4] = [
 /// So much of what the links allow is to be reached.
 const AIM: f64 = 0.95;
 const MIB: f64 = (1 << 20) as f64;
+/// Of a full Ethernet frame of 1514 bytes TCP brings so many: what is left of a link's rate, which
+/// the kernel counts with all headers.
+const DATA_SHARE: f64 = 1448.0 / 1514.0;
 
 pub fn run(plan: &HotNetwork) -> Result<()> {
     let mut report = Report::new(&plan.common.out, "hot-network")?;
@@ -88,21 +91,22 @@ impl HotNetwork {
         self.clients().into_iter().max().unwrap_or(1)
     }
 
-    /// MiB/s that the links of so many clients, and what is left of those of the servers, carry:
-    /// of each file one column is on two servers alone, and all columns are as fast as that one.
+    /// MiB/s of data that the links of so many clients, and what is left of those of the servers,
+    /// carry: of each file one column is on two servers alone, and all columns are as fast as that one.
     fn allowed(&self, clients: u32, is_loaded: bool) -> f64 {
         let taken = if is_loaded { self.share as f64 / 100.0 } else { 0.0 };
         let columns = f64::from(self.disks / 2);
         let links = f64::from(clients).min(columns * (2.0 - taken));
-        links * self.link_rate as f64 / MIB
+        links * self.link_rate as f64 * DATA_SHARE / MIB
     }
 }
 
 fn text(line: &str, clients: u32, outcome: &Outcome) -> String {
     let sent: Vec<u64> = outcome.links.iter().map(|link| link.out_bytes >> 20).collect();
     let (rate, load) = (outcome.aggregate(), outcome.sent_bytes[LOADED] >> 20);
+    let by_the_last = outcome.together() * f64::from(clients);
     format!(
-        "{line:12} {clients:2} clients: {rate:6.1} MiB/s; MiB that the servers' links sent {sent:?}, the load {load}"
+        "{line:12} {clients:2} clients: {rate:6.1} MiB/s ({by_the_last:.1} until the last has ended); MiB that the servers' links sent {sent:?}, the load {load}"
     )
 }
 

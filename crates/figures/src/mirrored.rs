@@ -90,8 +90,9 @@ pub fn text(line: &str, clients: u32, size: u64, outcome: &Outcome) -> String {
     let disks = outcome.disks.iter();
     let served: Vec<u64> = disks.map(|disk| disk.served_bytes() >> 20).collect();
     let (mib, rate) = (size >> 20, outcome.aggregate());
+    let by_the_last = outcome.together() * f64::from(clients);
     format!(
-        "{line:12} {clients:2} clients, {mib:3} MiB each: {rate:6.1} MiB/s; MiB that the disks served {served:?}"
+        "{line:12} {clients:2} clients, {mib:3} MiB each: {rate:6.1} MiB/s ({by_the_last:.1} until the last has ended); MiB that the disks served {served:?}"
     )
 }
 

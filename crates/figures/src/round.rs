@@ -11,6 +11,7 @@ use crate::stop;
 use crate::worker::{command, now_us, steps};
 use std::io::{Error, Result};
 use std::ops::Range;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ const AHEAD: Duration = Duration::from_millis(700);
 const HOT_AHEAD: Duration = Duration::from_secs(6);
 /// The kernel's counts are looked at so often.
 const EVERY: Duration = Duration::from_millis(250);
+/// Each is a job of its own.
+static ROUNDS: AtomicU32 = AtomicU32::new(0);
 
 /// What one who writes without a pause has of a disk.
 pub const WRITERS_PART: f64 = 7.0 / 8.0;
@@ -114,12 +117,14 @@ impl Lab {
         let options = format!("{},read_policy={}", self.options, round.policy);
         let mount = |n: usize| self.cluster.mount(n, self.place(&format!("m{n}")), &options);
         let mounts: Vec<Mount> = (0..round.files.len()).map(mount).collect::<Result<_>>()?;
+        // Servers remember for a while how far those of the last round were.
+        let job = format!("round-{}", ROUNDS.fetch_add(1, Relaxed));
         let reader = |(rank, (mount, file)): (usize, (&Mount, &String))| {
             let (file, call_bytes) = (mount.path().join(file), round.call_bytes);
             let Range { start: from, end: to } = round.range(rank);
             let mut command = command(&WorkKind::Read { file, call_bytes, from, to })?;
             if round.job {
-                command.env("WEIR_JOB", "figures").env("WEIR_RANK", rank.to_string());
+                command.env("WEIR_JOB", &job).env("WEIR_RANK", rank.to_string());
                 command.env("WEIR_RANKS", mounts.len().to_string());
                 if !round.ranges.is_empty() {
                     command.env("WEIR_RANGES", format!("{from}+{}", to - from));

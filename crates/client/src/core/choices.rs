@@ -397,8 +397,13 @@ impl Choices {
             let is_quick = view.service_us < SOON_US;
             // At its own first copies, too, if others have theirs there.
             let least = if Some(n) == first { FAR_BEHIND } else { 0.0 };
-            // Before anything has come nobody knows who is going to read where.
+            // Before anything has come nobody knows who is going to read where; and where readers
+            // have only begun they are going to read.
+            let is_begun = |peer: Progress| {
+                own.is_some_and(|own| peer.share() * (own.work_bytes as f64) < REQUEST_BYTES as f64)
+            };
             view.may_be_owned |= own.is_some_and(|own| own.done_bytes == 0);
+            view.may_be_owned |= view.peer.is_some_and(is_begun);
             let leads = |peer: Progress| own.is_some_and(|own| peer.ahead_of(own) > least);
             let is_behind = view.peer.is_some_and(leads);
             let is_full = |of: &Column| of.is_full(n, len_bytes, (patience, is_behind));

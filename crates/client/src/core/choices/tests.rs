@@ -313,6 +313,38 @@ fn a_process_of_a_job_reads_the_copy_whose_own_readers_are_ahead() {
 }
 
 #[test]
+fn a_disk_that_has_nothing_to_do_is_its_readers_who_have_only_begun() {
+    const PIECE: u64 = 256 << 10;
+    // What a reader asks of its own copy and of the others' one, who are so far.
+    let counts = |others_bytes: u64| {
+        let member = Member { job: JobId(5), rank: Rank(3), ranks: 4, shared: false };
+        let reader = Arc::new(JobReader::new(member));
+        reader.reads(100 << 20);
+        reader.has_read(0..2 << 20);
+        let behind = ((others_bytes << 32) / (100 << 20)).max(1) as u32;
+        let who = Some((JobId(5), Rank(3)));
+        let (mut choices, mut paces) =
+            (Choices::default(), known(report(20_000, 0), report(20_000, 0)));
+        let mut counts = [0, 0];
+        for n in 0..6 {
+            let reader = Some(reader.clone());
+            let piece = Wanted { offset: n * PIECE, len_bytes: PIECE, reader, ..wanted(0) };
+            let of = (0, Patience::Turn(None));
+            let choice = choices.choose(POLICY, &piece, &both(true, true), &mut paces, of).0;
+            paces.heard(B, Report { who, behind: Some(behind), ..report(20_000, 0) }, 0);
+            let Some(copy) = at(choice) else { continue };
+            choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) }, 0);
+            paces.sent([A, B][copy]);
+            counts[copy] += 1;
+        }
+        counts
+    };
+    assert_eq!(counts(0), [2, 0]);
+    assert_eq!(counts(PIECE), [2, 0]);
+    assert_eq!(counts(1 << 20), [2, 2], "they do something else");
+}
+
+#[test]
 fn who_is_behind_has_more_waiting_where_others_are_ahead_and_does_not_wait_for_the_end_of_a_run() {
     const PIECE: u64 = 256 << 10;
     // What one reader of a file of parts or of its own has at each copy, once the others at a
