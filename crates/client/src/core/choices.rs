@@ -20,8 +20,10 @@ use weir_wire::frame::REQUEST_COST_BYTES;
 /// Turning to another place costs what a disk would spend on so much: with a seek, and with what
 /// the kernel has read ahead at the other copy.
 const TURN_BYTES: f64 = 1_048_576.0;
-/// Progress is made by about so much at a time.
-const REQUEST_BYTES: u64 = 512 << 10;
+/// Progress is made by about so much at a time, a piece.
+const REQUEST_BYTES: u64 = 256 << 10;
+/// A reader that has read less than this has only begun.
+const BEGUN_BYTES: f64 = 524_288.0;
 /// Where several copies are read at the same time they take turns after so much: less than what a
 /// reader has outstanding, so that all have something to do.
 const SHORT_RUN_BYTES: u64 = 1 << 20;
@@ -400,7 +402,7 @@ impl Choices {
             // Before anything has come nobody knows who is going to read where; and where readers
             // have only begun they are going to read.
             let is_begun = |peer: Progress| {
-                own.is_some_and(|own| peer.share() * (own.work_bytes as f64) < REQUEST_BYTES as f64)
+                own.is_some_and(|own| peer.share() * (own.work_bytes as f64) < BEGUN_BYTES)
             };
             view.may_be_owned |= own.is_some_and(|own| own.done_bytes == 0);
             view.may_be_owned |= view.peer.is_some_and(is_begun);
