@@ -388,7 +388,11 @@ impl Paces {
         let queued = pace.others.round() as u32;
         // A disk that others of a job leave alone for a moment is theirs all the same.
         let others = if who.is_some() { pace.others } else { pace.others_now };
-        let is_idle = pace.heard.is_some() && now <= pace.idle_until && others.round() == 0.0;
+        let is_idle = match pace.heard {
+            Some(_) => now <= pace.idle_until && others.round() == 0.0,
+            // Nobody has said that it has anything to do. (The disks of a job are somebody's.)
+            None => who.is_none(),
+        };
         CopyView {
             is_usable,
             is_full: false,
@@ -436,6 +440,13 @@ mod tests {
         assert!(view.is_idle && view.queued > 3, "{view:?}");
         let who = Some((JobId(5), Rank(1)));
         assert!(!paces.view(A, true, (MIB, who), 100_000).is_idle);
+    }
+
+    #[test]
+    fn a_target_of_which_nothing_was_heard_has_nothing_to_do_but_for_a_job() {
+        let paces = Paces::default();
+        let is_idle = |who| paces.view(A, true, (MIB, who), 0).is_idle;
+        assert!(is_idle(None) && !is_idle(Some((JobId(5), Rank(1)))));
     }
 
     #[test]

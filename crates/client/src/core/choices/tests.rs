@@ -517,8 +517,7 @@ fn what_a_server_says_first_counts_before_a_run_has_ended() {
 #[test]
 fn who_reads_alone_has_both_disks_at_work_from_the_second_request_on() {
     const PIECE: u64 = 256 << 10;
-    let first_two = |there: u16| {
-        let mut paces = known(report(10_000, 0), report(10_000, there));
+    let first_two = |mut paces: Paces| {
         let mut choices = Choices::default();
         let mut next = |n| {
             let piece = Wanted { offset: n * PIECE, len_bytes: PIECE, ..wanted(0) };
@@ -531,6 +530,8 @@ fn who_reads_alone_has_both_disks_at_work_from_the_second_request_on() {
         };
         (next(0), next(1))
     };
-    assert_eq!(first_two(0), (0, 1));
-    assert_eq!(first_two(2), (0, 0), "others read there");
+    let with_others = |there| known(report(10_000, 0), report(10_000, there));
+    assert_eq!(first_two(with_others(0)), (0, 1));
+    assert_eq!(first_two(with_others(2)), (0, 0), "others read there");
+    assert_eq!(first_two(Paces::default()), (0, 1), "nobody has said anything");
 }
