@@ -205,6 +205,10 @@ impl Router {
             ReadPolicy::Proportional => {
                 self.divert(own, first, copies);
                 let is_sooner = |n: usize| {
+                    // Who is ahead waits rather than hold up those who are behind.
+                    if copies[n].peer.is_some_and(|peer| own > peer) {
+                        return false;
+                    }
                     let (own, other) = (&copies[first], &copies[n]);
                     let helps = own.has_enough && other.helps(own);
                     // Where readers of the same job are no further the disk is theirs, unless it has
@@ -412,6 +416,19 @@ mod tests {
         assert_eq!(choose(queued(2), full(Some(OWN))), Some(0), "its own reader needs that one");
         let room = CopyView { in_flight: 1, is_full: false, ..full(Some(ahead)) };
         assert_eq!(choose(queued(2), room), Some(1));
+    }
+
+    #[test]
+    fn who_is_ahead_leaves_a_disk_to_its_own_readers_however_slow_his_own_is() {
+        let choose = |done_mib: u64| {
+            let peer = Some(Progress { done_bytes: done_mib << 20, ..OWN });
+            let mut router = router(ReadPolicy::Proportional, 2);
+            let own = CopyView { queued: 6, is_full: true, has_enough: true, ..copy(20_000.0) };
+            let other = CopyView { peer, ..copy(10_000.0) };
+            router.choose(0, (OWN, UNKNOWN), &[own, other])
+        };
+        assert_eq!(choose(500), Some(1), "they are as far, and so is all that both read");
+        assert_eq!(choose(499), None);
     }
 
     #[test]
