@@ -35,7 +35,7 @@ test: deps $(PJD) $(DEB) ## Unit, property, fuzz and end-to-end tests
 package-test: deb ## Boot a Debian with systemd in a container, and use the package there (root)
 	@scripts/package-test.sh "$$(ls -t $(TARGET_DIR)/debian/weir_*.deb | head -n 1)"
 
-upgrade-test: deps ## Build an earlier release from the history, and let it meet today's
+upgrade-test: deps ## Build the last release from the history, and let it meet today's
 	@CARGO="$(CARGO)" scripts/upgrade-test.sh
 
 soak: deps ## Crash images, kill cycles and simulated seeds for hours (SOAK="images cycles kills names sim")

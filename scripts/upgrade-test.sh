@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds the program of an earlier release from this repository's history, in a target directory of
+# Builds the program of the last release from this repository's history, in a target directory of
 # its own, and lets it meet today's: scripts/upgrade-test.sh. About four minutes of two cores the
 # first time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo=${CARGO:-cargo}
-# The end of the first issue: protocol 1, formats 1.
+# 0.1.0, the last release (CHANGELOG.md), which has no tag: protocol 1, formats 1.
 commit=c6c1f850549372a95055d5e901bbcdded2eb2a8a
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/upgrade
 if ! git cat-file -e "$commit^{commit}" 2>/dev/null; then

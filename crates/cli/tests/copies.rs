@@ -12,6 +12,8 @@ use library::{client, counter};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, File, ReadPolicy};
 use weir_types::{ErrorKind, FileId, LayoutSpec, TargetId};
@@ -320,6 +322,66 @@ fn what_is_started_again_and_lacks_much_is_left_to_get_it() {
     let line = status.lines().find(|line| line.contains("being brought up to date"));
     assert!(line.is_some_and(|line| line.contains("/s, ") && line.contains(" left")), "{status}");
     file.close(&Context::root()).unwrap();
+}
+
+/// Sets things of the metadata server and starts it anew.
+fn set_of_metadata(cluster: &Cluster<'_>, values: &[(&str, i64)]) {
+    let path = cluster.dir().join("meta.toml");
+    let mut settings: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+    let values = values.iter().map(|(key, value)| ((*key).to_owned(), (*value).into()));
+    settings.extend(values);
+    fs::write(&path, settings.to_string()).unwrap();
+    cluster.kill("meta");
+    cluster.weir(&["up"]).ok();
+}
+
+#[test]
+fn a_copy_is_brought_up_to_date_beside_a_busy_reader_as_fast_as_rebuild_busy_percent_lets_it() {
+    let paused = [100, 5].map(|percent| std::thread::spawn(move || paused_ms_beside(percent)));
+    let [at_all, at_some] = paused.map(|paused| paused.join().unwrap());
+    assert_eq!(at_all, 0, "clients get nothing");
+    assert!(at_some > 0, "clients get most of the time");
+}
+
+/// How long target 1 has paused while it brought target 2 what that lacked.
+fn paused_ms_beside(percent: i64) -> u64 {
+    let place = Place::new();
+    let cluster = place.up("busy", &["--targets", "2"]);
+    let missed_soon = ("target_timeout_ms", 2_500);
+    set_of_metadata(&cluster, &[("rebuild_busy_percent", percent), missed_soon]);
+    let (ctx, watcher) = (Context::root(), client(&cluster, false));
+    let counter = |name: &str| {
+        let counters = watcher.data_status(TargetId(1), 5000).unwrap().counters;
+        counters.into_iter().find(|(n, _)| n == name).unwrap().1
+    };
+    let is = |state: &str| cluster.weir(&["df", "--json"]).json()[1]["state"] == state;
+    let beside = two_copies(&watcher, b"beside", &noise(100_000, 1));
+    cluster.kill("data-2");
+    eventually("it is missed", || is("offline"));
+    let data = noise(8 << 20, 2);
+    let file = two_copies(&watcher, b"file", &data);
+    let (reader, done) = (client(&cluster, false), AtomicBool::new(false));
+    let (open, _) = reader.open(&ctx, beside.id(), Rights::READ).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                open.read_at(&Context::root(), 0, &mut [0; 100_000]).unwrap();
+            }
+        });
+        cluster.weir(&["up"]).ok();
+        eventually("it has got all", || is("online"));
+        done.store(true, Relaxed);
+    });
+    assert!(counter("bytes.resynced") >= data.len() as u64);
+    let paused = counter("resync.paused_ms");
+    // From the copy that was brought: once everybody knows that it is back.
+    beside.write_at(&ctx, 0, b"both").unwrap();
+    beside.sync(&ctx).unwrap();
+    cluster.kill("data-1");
+    let mut back = vec![0; data.len()];
+    assert_eq!(file.read_at(&ctx, 0, &mut back).unwrap(), data.len());
+    assert!(back == data, "{percent} %");
+    paused
 }
 
 /// A file of one column with two copies, the first on target 1.

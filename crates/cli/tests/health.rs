@@ -262,7 +262,9 @@ fn a_full_disk_refuses_writes_and_goes_on_when_there_is_room_again() {
     let kept_bytes = noise(300_000, 1);
     let kept = synced(&client, "kept", &kept_bytes);
 
-    let file = file_on(&client, 2, "big");
+    // Before it is known that there is no room, or new ones go elsewhere.
+    let [file, small, again] = ["big", "small", "again"].map(|name| file_on(&client, 2, name));
+    drop(small);
     let block = noise(1 << 20, 2);
     let error = (0..40).find_map(|i| file.write_at(&ctx, i << 20, &block).err());
     let error = error.expect("24 MiB do not hold 40");
@@ -275,8 +277,6 @@ fn a_full_disk_refuses_writes_and_goes_on_when_there_is_room_again() {
     assert!(server_counter(&client, "error.no_space") >= 2);
 
     // Through the mount: from `write`, or at the latest from `fsync`.
-    let small = file_on(&client, 2, "small");
-    drop(small);
     let by_path = std::fs::OpenOptions::new().write(true).open(mnt.join("small")).unwrap();
     let written = std::os::unix::fs::FileExt::write_all_at(&by_path, &noise(8 << 20, 3), 0);
     // A program that is started here closes its copy of the descriptor: that
@@ -286,13 +286,18 @@ fn a_full_disk_refuses_writes_and_goes_on_when_there_is_room_again() {
     assert_eq!(failure.raw_os_error(), Some(libc::ENOSPC), "{failure}");
     drop(by_path);
 
-    // A full disk is no trouble, and what was there is there.
-    all_is_well(&cluster);
+    // A full disk is no trouble, but is noted; and what was there is there.
+    let words = ["NOTE: the disk of target 2, on ", "weir rebalance", "weir target drain 2"];
+    status_becomes(&cluster, |said| {
+        said.code == Some(0) && words.iter().all(|word| said.out.contains(word))
+    });
+    let notes = cluster.weir(&["status", "--json"]).json()["notes"].clone();
+    let kinds: Vec<_> = notes.as_array().unwrap().iter().map(|note| &note["kind"]).collect();
+    assert!(kinds.iter().any(|kind| *kind == "target_full"), "{kinds:?}");
     reads(&kept, &kept_bytes);
     drop(file);
     std::fs::remove_file(mnt.join("big")).unwrap();
     std::fs::remove_file(mnt.join("small")).unwrap();
-    let again = file_on(&client, 2, "again");
     eventually("there is room again", || again.write_at(&ctx, 0, &block).is_ok());
     again.sync(&ctx).unwrap();
     reads(&again, &block);

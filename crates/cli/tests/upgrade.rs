@@ -1,8 +1,9 @@
 //! What an earlier release has made, and its programs, meet today's: each works, or is refused
 //! with a message that says what to do, and what is refused is left as it was.
 //!
-//! `make test` has data and messages that the program of commit c6c1f85 (protocol 1, formats 1)
-//! has made (`upgrade/record.sh`); `make upgrade-test` builds that program, and lets both meet.
+//! `make test` has data and messages that the program of commit c6c1f85 (the last release, 0.1.0:
+//! protocol 1, formats 1) has made (`upgrade/record.sh`); `make upgrade-test` builds that
+//! program, and lets both meet.
 #![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
 mod harness;
@@ -305,4 +306,134 @@ fn what_was_refused_is_served_by_the_old_program_as_before() {
     }));
     said(old(&cluster, &["down"])).ok();
     done.unwrap();
+}
+
+/// What a cluster is by its state directory: descriptions, configurations and keys.
+fn described(cluster: &Cluster<'_>) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = contents(&[cluster.dir().join("keys")]);
+    let top = fs::read_dir(cluster.dir()).unwrap().map(|entry| entry.unwrap().path());
+    let files_of_it = top.filter(|path| path.is_file());
+    files.extend(files_of_it.map(|path| (path.clone(), fs::read(path).unwrap())));
+    files
+}
+
+fn pids(cluster: &Cluster<'_>) -> Vec<i32> {
+    let mut pids = cluster.pids();
+    pids.sort_unstable();
+    pids
+}
+
+#[test]
+#[ignore = "needs the old program: make upgrade-test"]
+fn old_commands_for_a_cluster_of_today_change_nothing_of_it() {
+    let place = Place::new();
+    let cluster = place.up("now", &["--targets", "2"]);
+    fs::write(place.path("f"), harness::noise(1 << 20, 1)).unwrap();
+    cluster.weir(&["cp", "f", "weir:/f"]).ok();
+    let is_there = || {
+        cluster.weir(&["cp", "weir:/f", "back"]).ok();
+        assert!(fs::read(place.path("back")).unwrap() == fs::read(place.path("f")).unwrap());
+    };
+    let (before, running) = (described(&cluster), pids(&cluster));
+    let is_as_before = || assert!(described(&cluster) == before, "its description was changed");
+    // While it runs: it is seen that it does, and nothing more.
+    names_both_versions(&said(old(&cluster, &["status"])));
+    let up = said(old(&cluster, &["up"])).ok();
+    assert!(up.contains("Everything was running already"), "{up}");
+    assert_eq!(pids(&cluster), running);
+    is_as_before();
+    is_there();
+    // While it does not.
+    cluster.weir(&["down"]).ok();
+    let dirs = data_of(&cluster);
+    let data = contents(&dirs);
+    let status = said(old(&cluster, &["status"]));
+    assert!(status.code == Some(1) && status.out.contains("meta does not run"), "{status:?}");
+    // The old one does not know what is set there, and starts nothing.
+    said(old(&cluster, &["up"])).fails(&["meta.toml", "unknown field"]);
+    assert!(pids(&cluster).is_empty());
+    is_as_before();
+    is_untouched(&data, &dirs);
+    cluster.weir(&["up"]).ok();
+    is_there();
+    // It ends daemons that its pid files name, as today's does.
+    said(old(&cluster, &["down"])).ok();
+    assert!(pids(&cluster).is_empty());
+    is_as_before();
+    cluster.weir(&["up"]).ok();
+    is_there();
+}
+
+/// A data server in the foreground with a configuration of its own, and what it logs.
+fn data_server(place: &Place, program: &str, config: &Path) -> (Running, PathBuf) {
+    let log = place.path("server.log");
+    let mut command = Command::new(program);
+    place.prepare(command.arg("data").arg("--config").arg(config));
+    let to = fs::File::create(&log).unwrap();
+    (Running(command.stderr(to).spawn().unwrap()), log)
+}
+
+/// Says, sooner or later, which versions met.
+fn logs_both_versions(log: &Path) {
+    let text = || fs::read_to_string(log).unwrap();
+    let words = [format!("version {OLD}"), format!("version {VERSION}"), WHAT_TO_DO.to_owned()];
+    eventually("both versions are logged", || words.iter().all(|word| text().contains(word)));
+}
+
+/// The configuration of the first data server of a cluster, with another metadata server.
+fn config_for(cluster: &Cluster<'_>, metadata: &str) -> PathBuf {
+    let text = fs::read_to_string(cluster.dir().join("data-1.toml")).unwrap();
+    let mut table: toml::Table = text.parse().unwrap();
+    table.insert("metadata".to_owned(), vec![metadata.to_owned()].into());
+    let path = cluster.place.path("data-elsewhere.toml");
+    fs::write(&path, table.to_string()).unwrap();
+    path
+}
+
+#[test]
+#[ignore = "needs the old program: make upgrade-test"]
+fn an_old_data_server_does_not_join_a_cluster_of_today() {
+    let place = Place::new();
+    let cluster = place.up("now", &["--targets", "2"]);
+    cluster.weir(&["mkdir", "/kept"]).ok();
+    let targets = || cluster.weir(&["targets", "--json"]).json().as_array().unwrap().len();
+    let then = unpack(&place);
+    let objects = [then.dir().join("targets/1/objects")];
+    let before = contents(&objects);
+    let config = config_for(&then, &metadata(&cluster));
+    let (server, log) = data_server(&place, &old_program(), &config);
+    logs_both_versions(&log);
+    assert_eq!(targets(), 2);
+    cluster.weir(&["status"]).ok();
+    assert_eq!(cluster.weir(&["ls", "/"]).ok(), "kept\n");
+    drop(server);
+    is_untouched(&before, &objects);
+}
+
+#[test]
+#[ignore = "needs the old program: make upgrade-test"]
+fn a_data_server_of_today_does_not_join_an_old_cluster() {
+    let place = Place::new();
+    let cluster = place.up("now", &["--targets", "1"]);
+    fs::write(place.path("f"), harness::noise(1 << 20, 1)).unwrap();
+    cluster.weir(&["cp", "f", "weir:/f"]).ok();
+    cluster.weir(&["down"]).ok();
+    let then = unpack(&place);
+    said(old(&then, &["up"])).ok();
+    let done = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        let objects = [cluster.dir().join("targets/1/objects")];
+        let before = contents(&objects);
+        let (server, log) = data_server(&place, WEIR, &config_for(&cluster, &metadata(&then)));
+        logs_both_versions(&log);
+        let status = said(old(&then, &["status"])).ok();
+        assert!(status.contains("data-1") && status.contains("data-2"), "{status}");
+        assert_eq!(said(old(&then, &["cat", "weir:/d/word"])).ok(), "kept\n");
+        drop(server);
+        is_untouched(&before, &objects);
+    }));
+    said(old(&then, &["down"])).ok();
+    done.unwrap();
+    cluster.weir(&["up"]).ok();
+    cluster.weir(&["cp", "weir:/f", "back"]).ok();
+    assert!(fs::read(place.path("back")).unwrap() == fs::read(place.path("f")).unwrap());
 }

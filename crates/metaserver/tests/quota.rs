@@ -290,6 +290,61 @@ fn what_is_granted_goes_with_the_session() {
     write(&mut c, other, &second, 50 * MIB).unwrap();
 }
 
+/// As `docs/semantics.md` says, How far beyond.
+#[test]
+fn a_restart_goes_beyond_by_64_mib_a_file_and_no_more_than_was_left() {
+    const UNTOLD: u64 = 20 * MIB;
+    // Enough for all that a writer is ever told, and so little that it is told less.
+    for limit in [4096 * MIB, 160 * MIB] {
+        let mut c = Machine::new(2);
+        let dir = shared(&mut c, "all");
+        let quota = QuotaSubject::Directory(dir);
+        set(&mut c, quota, Some(limit), None);
+        let mut greedy = c.client(alice());
+        let big = c.create(&mut greedy, dir, "big");
+        let mut writers: Vec<_> = (0..3)
+            .map(|i| {
+                let mut me = c.client(alice());
+                let open = c.create(&mut me, dir, &format!("f{i}"));
+                let up_to = room(&mut c, &me, open.attr.file, 10 * MIB + UNTOLD).unwrap();
+                c.make(&mut me, &commit(&open, 10 * MIB)).unwrap();
+                (me, open, up_to)
+            })
+            .collect();
+        let (told, files) = (3 * 10 * MIB, writers.len() as u64);
+        let left = limit - told;
+        let most = (files * (64 * MIB + UNTOLD)).min(left);
+        let granted = quotas(&mut c)[0].granted_bytes;
+        assert!(granted > files * UNTOLD && granted <= most, "{granted}");
+        // As long as it runs nobody else gets that.
+        assert_eq!(kind(room(&mut c, &greedy, big.attr.file, left)), ErrorKind::QuotaExceeded);
+
+        let mut c = c.killed();
+        for (me, open, _) in &writers {
+            c.rejoin(me).unwrap();
+            c.ask(me, &reassert(&[open.attr.file])).unwrap();
+        }
+        c.rejoin(&greedy).unwrap();
+        c.ask(&greedy, &reassert(&[big.attr.file])).unwrap();
+        c.nothing_is_held();
+        write(&mut c, &mut greedy, &big, left).unwrap();
+        assert_eq!(used(&mut c, quota).0, limit);
+        // What they had been told they may have written meanwhile.
+        for (me, open, up_to) in &mut writers {
+            c.make(me, &commit(open, *up_to)).unwrap();
+            assert_eq!(
+                kind(room(&mut c, me, open.attr.file, *up_to + 1)),
+                ErrorKind::QuotaExceeded
+            );
+        }
+        let (bytes, _) = used(&mut c, quota);
+        assert_eq!(bytes, limit + granted, "all of it is counted");
+        assert!(bytes <= limit + most);
+        assert_eq!(kind(room(&mut c, &greedy, big.attr.file, left + 1)), ErrorKind::QuotaExceeded);
+        assert_eq!(audit(&c), []);
+    }
+}
+
 #[test]
 fn what_is_given_away_counts_for_the_new_owner() {
     let mut c = Machine::new(2);

@@ -204,7 +204,8 @@ impl Trouble {
                 }
                 ErrorKind::AuthFailed => {
                     "use a credential of this cluster: client.toml in its state directory, or one \
-                     of `weir key new`"
+                     of `weir key new`; if only one data server refuses, it has not the key that \
+                     was made for it (server_key_file in its configuration)"
                         .to_owned()
                 }
                 _ => format!(

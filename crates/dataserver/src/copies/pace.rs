@@ -5,10 +5,11 @@
 //! The share is one of time, so nobody has to know how fast disks and networks are; it is
 //! a floor too, so a copy is whole some day however busy the clients are.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A step that took longer counts as one that took so long: what held it up was not the
-/// step, and nobody is made to wait for minutes.
+/// step, and nobody is made to wait for minutes. So on a disk where steps do take longer the
+/// share is greater than the one that is set (`docs/copies.md`).
 const LONGEST_STEP: Duration = Duration::from_millis(500);
 
 /// What is set.
@@ -29,8 +30,39 @@ pub(crate) struct Step {
     pub(crate) took: Duration,
     /// Bytes that were brought over.
     pub(crate) bytes: u64,
-    /// Clients asked for something meanwhile.
+    /// Clients asked for something meanwhile, or in the pause before it.
     pub(crate) busy: bool,
+}
+
+/// The step that a thread is at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steps {
+    bytes: u64,
+    /// So often clients had asked for something by the end of the step before it. What they
+    /// ask for in the pause counts: who asks once for each pause would count as nobody.
+    asked: u64,
+    since: Instant,
+}
+
+impl Steps {
+    pub(crate) fn new(asked: u64, now: Instant) -> Self {
+        Self { bytes: 0, asked, since: now }
+    }
+
+    /// It has ended, and the next one is of so many bytes. `asked`: so often clients have asked
+    /// for something; `is_asked`: some of that is under way.
+    pub(crate) fn end(&mut self, bytes: u64, asked: u64, is_asked: bool, now: Instant) -> Step {
+        let busy = is_asked || asked != self.asked;
+        let took = now.saturating_duration_since(self.since);
+        let step = Step { took, bytes: self.bytes, busy };
+        (self.bytes, self.asked) = (bytes, asked);
+        step
+    }
+
+    /// The next one begins, after the pause.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.since = now;
+    }
 }
 
 impl Pace {
@@ -74,6 +106,22 @@ mod tests {
         assert_eq!(two.pause(step(10, 1 << 20, false)), Duration::ZERO);
         let two = Pace { threads: 2, ..slow };
         assert_eq!(two.pause(step(10, 1 << 20, false)), Duration::from_millis(1990));
+    }
+
+    #[test]
+    fn what_clients_ask_for_in_a_pause_counts_for_the_step_after_it() {
+        let begun = weir_host::clock::now();
+        let at = |ms| begun + Duration::from_millis(ms);
+        let mut steps = Steps::new(7, begun);
+        let first = steps.end(5, 8, false, at(10));
+        assert_eq!(first, step(10, 0, true));
+        // In the pause somebody asks, and is answered.
+        steps.begin(at(50));
+        assert_eq!(steps.end(6, 9, false, at(60)), step(10, 5, true));
+        steps.begin(at(90));
+        assert_eq!(steps.end(7, 9, false, at(95)), step(5, 6, false), "nobody has since");
+        steps.begin(at(95));
+        assert_eq!(steps.end(8, 9, true, at(100)), step(5, 7, true), "it is under way");
     }
 
     proptest! {

@@ -1,12 +1,12 @@
 //! Keeps a thread that makes copies, or brings them up to date, to its pace.
 
-use super::pace::{Pace, Step};
+use super::pace::{Pace, Steps};
 use crate::counters::add;
 use crate::service::Shared;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_types::{ErrorKind, Result};
@@ -17,23 +17,13 @@ pub(super) struct Pacer {
     shutdown: Signal,
     /// Threads that share what is allowed, this one among them.
     threads: u32,
-    last: Cell<Last>,
-}
-
-/// When the step that is under way began, and what it is.
-#[derive(Clone, Copy)]
-struct Last {
-    bytes: u64,
-    /// So often clients had asked for something then.
-    asked: u64,
-    since: Instant,
+    steps: Cell<Steps>,
 }
 
 impl Pacer {
     pub(super) fn new(shared: Arc<Shared>, shutdown: Signal, threads: u32) -> Self {
-        let asked = shared.counters.asked();
-        let last = Cell::new(Last { bytes: 0, asked, since: clock::now() });
-        Self { shared, shutdown, threads, last }
+        let steps = Cell::new(Steps::new(shared.counters.asked(), clock::now()));
+        Self { shared, shutdown, threads, steps }
     }
 
     /// Keeps to what is set for such work: told of the bytes of each step before it.
@@ -43,10 +33,8 @@ impl Pacer {
     pub(super) fn pace(&self, bytes: u64) -> Result<()> {
         let counters = &self.shared.counters;
         add(&counters.resynced_bytes, bytes);
-        let asked = counters.asked();
-        let Last { bytes: before, asked: asked_before, since } = self.last.get();
-        let busy = asked != asked_before || counters.is_asked();
-        let step = Step { took: clock::elapsed(since), bytes: before, busy };
+        let mut steps = self.steps.get();
+        let step = steps.end(bytes, counters.asked(), counters.is_asked(), clock::now());
         let pace = Pace {
             bytes_per_s: self.shared.resync_bytes_per_s,
             busy_percent: self.shared.busy_percent.load(Relaxed),
@@ -57,7 +45,8 @@ impl Pacer {
             add(&counters.resync_paused_ms, pause.as_millis() as u64);
             self.pause(pause)?;
         }
-        self.last.set(Last { bytes, asked: counters.asked(), since: clock::now() });
+        steps.begin(clock::now());
+        self.steps.set(steps);
         Ok(())
     }
 
