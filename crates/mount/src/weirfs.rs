@@ -222,8 +222,13 @@ impl Filesystem for WeirFs {
         let by_handle = set.fh.is_some() && set.size.is_some();
         let by = if by_handle { &data_context(ctx) } else { &context };
         let question = self.cache.asks(ctx.pid, Some(request.file), Answer::Change);
-        if self.takes_back(ctx, set)? {
+        if self.may_take_back(ctx, set)? {
             let attr = self.client.getattr(by, request.file)?;
+            if set.size != Some(attr.size) {
+                // Of the kernel nobody hears this. A program does, and what it asks for again
+                // is done.
+                return Err(Errno::EINTR);
+            }
             let attr = self.tell(ctx, question, attr)?;
             return Ok(Attributes { attr, allocated: None, ttl: Duration::ZERO });
         }
