@@ -418,6 +418,14 @@ impl Filesystem for WeirFs {
         handle.is_ok_and(|h| h.file().is_ok_and(|file| file.opening.appends_here(offset)))
     }
 
+    fn write_is_refused(&self, ctx: &RequestContext<'_>, fh: u64) {
+        if let Ok(handle) = self.handle(fh)
+            && let Ok(handle) = handle.file()
+        {
+            self.write_fails(ctx, fh, handle);
+        }
+    }
+
     fn flush(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, owner: u64) -> Reply<()> {
         let handle = self.handle(fh)?;
         let open = handle.file()?;

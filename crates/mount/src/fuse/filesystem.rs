@@ -261,6 +261,9 @@ pub trait Filesystem: Send + Sync + 'static {
         false
     }
 
+    /// A write through this handle is answered with an error, and was not handed on.
+    fn write_is_refused(&self, ctx: &RequestContext<'_>, fh: u64) {}
+
     /// Writes; says how many bytes were taken. The data may be kept without a
     /// copy: [`WriteData::take`].
     fn write(

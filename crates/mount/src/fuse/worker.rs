@@ -368,13 +368,16 @@ impl<F: Filesystem> Worker<F> {
             let start = data.as_ptr().addr() - request.0.as_ptr().addr();
             let range = start..start + data.len();
             let data = WriteData { request, range, pool: &shared.pool, interrupt };
-            if args.appends() {
-                if !shared.fs.appends_here(fh, offset) {
-                    shared.arrivals.settle();
-                }
-                shared.arrivals.wait_for(What::Append, header.node, header.unique);
+            let take_turn = || {
+                let all_known = shared.fs.appends_here(fh, offset);
+                shared.arrivals.take_turn((header.node, header.unique), all_known, interrupt)
+            };
+            if args.appends() && !take_turn() {
+                shared.fs.write_is_refused(&ctx, fh);
+                Ok(Err(Errno::EINTR))
+            } else {
+                catch_unwind(AssertUnwindSafe(|| dispatch.write(fh, offset, data, &args)))
             }
-            catch_unwind(AssertUnwindSafe(|| dispatch.write(fh, offset, data, &args)))
         } else {
             catch_unwind(AssertUnwindSafe(|| dispatch.serve(op)))
         };
