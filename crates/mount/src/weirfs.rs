@@ -444,17 +444,20 @@ impl Filesystem for WeirFs {
         }
     }
 
-    fn release(
+    fn unlock_closed(
         &self,
         _ctx: &RequestContext<'_>,
         node: NodeId,
         fh: u64,
         args: ReleaseArgs,
     ) -> Reply<()> {
-        let unlocked = self.unlock_left(fh, node, args);
+        self.unlock_left(fh, node, args)
+    }
+
+    fn release(&self, _ctx: &RequestContext<'_>, _node: NodeId, fh: u64) -> Reply<()> {
         // Dropping the last reference closes the file.
         self.handles.remove(fh);
-        unlocked
+        Ok(())
     }
 
     fn getlk(&self, ctx: &RequestContext<'_>, node: NodeId, args: &LockArgs) -> Reply<Lock> {

@@ -289,15 +289,21 @@ pub trait Filesystem: Send + Sync + 'static {
     /// this must not wait.
     fn abandon(&self, node: NodeId, fh: u64, lock_owner: u64) {}
 
-    /// The last descriptor was closed: `fh` is not used again. Nobody sees the
-    /// answer.
-    fn release(
+    /// The last descriptor was closed: frees what was locked through `fh`. [`Filesystem::release`]
+    /// follows; who asks for a lock does not wait for that.
+    fn unlock_closed(
         &self,
         ctx: &RequestContext<'_>,
         node: NodeId,
         fh: u64,
         args: ReleaseArgs,
     ) -> Reply<()> {
+        Ok(())
+    }
+
+    /// The last descriptor was closed: `fh` is not used again. Nobody sees the
+    /// answer.
+    fn release(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64) -> Reply<()> {
         Ok(())
     }
 

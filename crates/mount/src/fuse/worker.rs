@@ -325,8 +325,8 @@ impl<F: Filesystem> Worker<F> {
 
     /// Serves the request in the buffer; always answers.
     fn serve(&mut self, length: usize) {
-        // Until it is answered.
-        let _noted = self.noted.take();
+        // Until it is answered, at most.
+        let mut noted = self.noted.take();
         let Self { shared, device, request, reply, interrupt, waits, noted: _ } = self;
         let bytes = &request.0[REQUEST_START..REQUEST_START + length];
         let Ok(Request { header, op }) = Request::parse(bytes, shared.setxattr_ext) else { return };
@@ -350,6 +350,7 @@ impl<F: Filesystem> Worker<F> {
             node: header.node,
             answer: &answer,
             arrivals: &shared.arrivals,
+            noted: &mut noted,
             buffer: reply,
             negative_ttl: shared.negative_ttl,
         };
