@@ -7,10 +7,12 @@ mod harness;
 
 use coherence_io::{Block, open_direct};
 use harness::{Cluster, Place, Running, Said, eventually, eventually_within, noise, root, said};
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
@@ -356,4 +358,42 @@ fn a_direct_write_that_is_refused_leaves_what_another_mount_wrote() {
         assert_eq!(fs::metadata(&others).unwrap().len(), 0);
     };
     std::thread::scope(|scope| scope.spawn(alice).join().unwrap());
+}
+
+/// The kernel takes nothing back of an append. What the program asks for next is done.
+#[test]
+fn a_program_sets_the_size_it_wants_after_a_write_that_was_refused() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, _, all) = start(&place, "appends");
+    let others = cluster.mount("other", "allow_other").join("all/f");
+    let limit = |bytes| {
+        cluster.weir(&["quota", "set", "user:5001", "--bytes", bytes, "--wait"]).ok();
+    };
+    limit("4M");
+    let bytes = noise(4 * MIB as usize, 1);
+    let (is_refused, refused) = mpsc::channel();
+    let (is_raised, raised) = mpsc::channel();
+    let (all, others) = (&all, &others);
+    std::thread::scope(|scope| {
+        let alice = scope.spawn(move || {
+            // SAFETY: of this thread alone.
+            unsafe { libc::setfsuid(ALICE) };
+            let mut file = File::options().create(true).append(true).open(all.join("f")).unwrap();
+            fs::write(others, &bytes).unwrap();
+            assert_eq!(file.metadata().unwrap().len(), 4 * MIB, "the kernel knows the end");
+            let refused = file.write_all(&noise(4096, 2)).unwrap_err();
+            is_refused.send(refused.raw_os_error()).unwrap();
+            raised.recv().unwrap();
+            // (The standard library asks again when it is told EINTR.)
+            file.set_len(4 * MIB + 100).unwrap();
+            assert_eq!(fs::metadata(others).unwrap().len(), 4 * MIB + 100);
+        });
+        assert_eq!(refused.recv().unwrap(), Some(libc::EDQUOT));
+        limit("8M");
+        is_raised.send(()).unwrap();
+        alice.join().unwrap();
+    });
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use weir_host::net::{Events, Poller, Signal};
-use weir_host::{clock, fs};
+use weir_host::{clock, fs, thread};
 use weir_metastore::{Embedded, EmbeddedConfig, Engine};
 use weir_net::{Address, BufferPool, Listener, LoopHandle, Server, ServerConfig, random_bytes};
 use weir_types::{Error, ErrorKind, FsUsage, Result};
@@ -125,8 +125,9 @@ fn serve_observed<E: Engine + Send + 'static>(
     if let Some(handle) = handle.get() {
         observer.begin(handle.clone(), running.counters().clone());
     }
-    let look = || {
-        if let Some((handle, room)) = handle.get().zip(room(&config.dir)) {
+    let dir = config.dir.clone();
+    let look = move || {
+        if let Some((handle, room)) = handle.get().zip(room(&dir)) {
             handle.post(News::Room(room));
         }
     };
@@ -134,7 +135,7 @@ fn serve_observed<E: Engine + Send + 'static>(
     tracing::info!("metadata server serves {} on {addresses:?}", config.dir.display());
     on_ready(ReadyInfo { addresses });
 
-    wait_for([shutdown, failure.wake()], look)
+    wait_for([shutdown, failure.wake()], ROOM_EVERY, look)
         .map_err(|e| broken(e).context("wait for the end"))?;
     observer.end();
     let stopped = running.stop();
@@ -217,18 +218,51 @@ fn room(dir: &Path) -> Option<FsUsage> {
     })
 }
 
-/// Waits until one of them is raised; looks meanwhile, every [`ROOM_EVERY`].
-fn wait_for(signals: [&Signal; 2], look: impl Fn()) -> io::Result<()> {
+/// Waits until one of them is raised; looks meanwhile, every so often. In another thread, and not
+/// again before that has ended: a disk that hangs hides no signal.
+fn wait_for(
+    signals: [&Signal; 2],
+    every: Duration,
+    look: impl Fn() + Send + Sync + 'static,
+) -> io::Result<()> {
+    let look = Arc::new(look);
+    let mut looking: Option<thread::JoinHandle> = None;
     let poller = Poller::new()?;
     for (token, signal) in (0..).zip(signals) {
         poller.add_signal(signal, token)?;
     }
     let mut events = Events::with_capacity(signals.len());
-    while events.list().is_empty() {
-        match poller.wait(&mut events, ROOM_EVERY) {
+    loop {
+        match poller.wait(&mut events, every) {
             Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e.into()),
-            _ => look(),
+            _ if !events.list().is_empty() => return Ok(()),
+            _ => {}
+        }
+        if looking.as_ref().is_none_or(thread::JoinHandle::is_finished) {
+            let look = look.clone();
+            looking = thread::spawn("weir-room", move || look())
+                .inspect_err(|error| tracing::warn!(%error, "cannot ask the disk for its room"))
+                .ok();
         }
     }
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use weir_host::sync::Mutex;
+
+    #[test]
+    fn a_disk_that_hangs_hides_no_signal() {
+        let [shutdown, failure] = [(); 2].map(|()| Signal::new().unwrap());
+        let (hangs, until) = mpsc::channel::<()>();
+        let (raises, until) = (shutdown.clone(), Mutex::new(until));
+        let look = move || {
+            raises.raise();
+            let _ = until.lock().recv();
+        };
+        wait_for([&shutdown, &failure], Duration::from_millis(1), look).unwrap();
+        drop(hangs);
+    }
 }

@@ -5,7 +5,7 @@ use crate::handles::{FileHandle, Handle, Reading};
 use crate::jobs::Part;
 use crate::kernel_cache::Passed;
 use crate::kernel_size::{Answer, Failed};
-use crate::translate::{context, data_context, is_to_run};
+use crate::translate::{context, is_to_run};
 use crate::weirfs::WeirFs;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,9 +49,7 @@ impl WeirFs {
         let reading = RwLock::new(Reading::of(part));
         let access = self.access_of(attr, flags, keep_cache);
         let capable = AtomicBool::new(attr.extras.any);
-        let has_passed = AtomicBool::new(false);
-        let handle =
-            FileHandle { file, direct, synchronous, has_passed, opening, reading, capable, access };
+        let handle = FileHandle { file, direct, synchronous, opening, reading, capable, access };
         let fh = self.handles.insert(Handle::File(handle));
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
     }
@@ -93,6 +91,21 @@ impl WeirFs {
     ) -> Reply<usize> {
         let (handle, len) = (self.handle(fh)?, data.len());
         let handle = handle.file()?;
+        let past_pages = is_past_pages(handle, args);
+        let written = self.write_of(ctx, (node, handle), (offset, data), args);
+        if written.is_err() && past_pages {
+            self.write_fails(ctx, fh, handle);
+        }
+        written.map(|()| len)
+    }
+
+    fn write_of(
+        &self,
+        ctx: &RequestContext<'_>,
+        (node, handle): (NodeId, &FileHandle),
+        (offset, data): (u64, WriteData<'_>),
+        args: &IoArgs,
+    ) -> Reply<()> {
         let by = handle.context(ctx);
         if args.kill_suidgid {
             self.clear_suid(&context(ctx), self.file(node)?)?;
@@ -102,55 +115,47 @@ impl WeirFs {
         if args.from_page_cache {
             // Nobody waits for these bytes but who maps them, and may ask for
             // them to be durable with fsync or msync.
-            handle.file.write_page(&by, offset, &data)?;
-            return Ok(len);
+            return Ok(handle.file.write_page(&by, offset, &data)?);
         }
-        let flags = args.open_flags as i32;
-        let past_pages = handle.direct || flags & libc::O_DIRECT != 0;
-        let bytes = offset..offset.saturating_add(len as u64);
-        if past_pages {
-            handle.has_passed.store(true, Ordering::Relaxed);
-        }
+        let (len, flags) = (data.len() as u64, args.open_flags as i32);
+        let bytes = offset..offset.saturating_add(len);
         let write = || write_through(handle, &by, offset, data, flags);
-        if past_pages {
+        if is_past_pages(handle, args) {
             // Where an append ends up the kernel does not know.
-            let (len, believed_end) = (bytes.end - bytes.start, bytes.end);
-            let passed = |end: u64| Passed { bytes: end - len..end, believed_end };
-            if let Err(error) = handle.opening.passing(ctx.pid, || write().map(passed)) {
-                self.write_fails(ctx, (fh, handle), believed_end);
-                return Err(error);
-            }
+            let passed = |end: u64| Passed { bytes: end - len..end, believed_end: bytes.end };
+            handle.opening.passing(ctx.pid, || write().map(passed))?;
         } else {
             handle.opening.writing(ctx.pid, bytes, write)?;
         }
         if flags & (libc::O_SYNC | libc::O_DSYNC) != 0 {
             handle.file.sync(&by)?;
         }
-        Ok(len)
+        Ok(())
     }
 
     /// A write past the kernel's pages fails. One past the end that the kernel knew it takes back:
     /// it cuts the file to that end. Others may have written behind it, so the kernel learns how
     /// long the file is, and what it sets next is looked at.
-    fn write_fails(&self, ctx: &RequestContext<'_>, (fh, handle): (u64, &FileHandle), end: u64) {
-        let (file, by) = (handle.file.id(), data_context(ctx));
+    pub(crate) fn write_fails(&self, ctx: &RequestContext<'_>, fh: u64, handle: &FileHandle) {
+        // Whatever signal has ended the write: it does not end this.
+        let (file, by) = (handle.file.id(), Context::root());
         // Not its thread's question: that may be busy with an answer to another one.
         let question = self.cache.asks(0, Some(file), Answer::Other);
         let again = |file| self.client.getattr(&by, file);
         let attr = again(file).and_then(|attr| self.cache.tell(question, attr, again));
         let size = attr.map(|attr| attr.size).ok();
-        handle.opening.fails(Failed { by: ctx.pid, fh, size, end });
+        handle.opening.fails(Failed { by: ctx.pid, fh, size });
     }
 
-    /// Whether the kernel sets a size to take a failed write back, and nobody asked for it.
-    pub(crate) fn takes_back(&self, ctx: &RequestContext<'_>, set: &SetAttr) -> Reply<bool> {
+    /// Whether the kernel may be setting a size to take a failed write back, and nobody have asked
+    /// for it.
+    pub(crate) fn may_take_back(&self, ctx: &RequestContext<'_>, set: &SetAttr) -> Reply<bool> {
         let (Some(fh), Some(size)) = (set.fh, set.size) else { return Ok(false) };
         let handle = self.handle(fh)?;
         let handle = handle.file()?;
-        let failed = handle.opening.takes_back(ctx.pid, fh, size);
-        // A write of one that was killed is answered before it has failed, or has not.
-        let passes = || handle.has_passed.load(Ordering::Relaxed);
-        Ok(failed || (passes() && was_killed(ctx.pid)))
+        // A write of one that was killed is answered before it has failed, or has not; perhaps
+        // before anybody served it. What else such a thread asked for, nobody waits for.
+        Ok(handle.opening.may_take_back(ctx.pid, fh, size) || was_killed(ctx.pid))
     }
 
     /// Takes away what makes a program more than its user, as a write by others does.
@@ -198,6 +203,11 @@ impl WeirFs {
             done => Ok(done?),
         }
     }
+}
+
+/// Whether a write goes past the kernel's pages.
+fn is_past_pages(handle: &FileHandle, args: &IoArgs) -> bool {
+    !args.from_page_cache && (handle.direct || args.open_flags as i32 & libc::O_DIRECT != 0)
 }
 
 /// Writes, and says where the bytes end.

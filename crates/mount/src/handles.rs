@@ -43,8 +43,6 @@ pub(crate) struct FileHandle {
     pub(crate) direct: bool,
     /// Opened with `O_SYNC` or `O_DSYNC`. (Of a write the kernel says so with each.)
     pub(crate) synchronous: bool,
-    /// Something was written past the kernel's pages.
-    pub(crate) has_passed: AtomicBool,
     /// What the process that has opened it is of a job, as its environment says, or it does
     /// itself.
     pub(crate) reading: RwLock<Reading>,

@@ -553,10 +553,10 @@ impl Opening {
         self.pages.lock().size.fails(failed, Instant::now());
     }
 
-    /// Whether it is a failed write that the kernel takes back when this thread sets this size
+    /// Whether it may be a failed write that the kernel takes back when this thread sets this size
     /// through this handle.
-    pub(crate) fn takes_back(&self, by: u32, fh: u64, size: u64) -> bool {
-        self.pages.lock().size.takes_back(by, fh, size, Instant::now())
+    pub(crate) fn may_take_back(&self, by: u32, fh: u64, size: u64) -> bool {
+        self.pages.lock().size.may_take_back(by, fh, size, Instant::now())
     }
 }
 

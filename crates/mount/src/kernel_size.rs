@@ -17,6 +17,7 @@
 //!   the kernel is raising its size.
 //! - **Nothing of others is cut.** After a direct write past its end that failed the kernel
 //!   cuts the file to what it took for the size: only its thread's next request can be that.
+//!   A program may ask for the same: it is never told that this was done when it was not.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -74,17 +75,14 @@ pub(crate) struct Failed {
     pub(crate) fh: u64,
     /// How long the file was then, as the kernel knows; `None`: nobody knows.
     pub(crate) size: Option<u64>,
-    /// Where it would have ended.
-    pub(crate) end: u64,
 }
 
 impl Failed {
-    /// Whether the kernel takes it back when this thread sets this size. (It is never less than
-    /// the kernel knew, and the write went past it. If the file was so long then, there is
-    /// nothing to cut.)
-    fn is_taken_back(&self, by: u32, fh: u64, size: u64) -> bool {
-        let may_be = self.size.is_none_or(|was| size >= was) && size < self.end;
-        self.by == by && self.fh == fh && (may_be || self.size == Some(size))
+    /// Whether the kernel may be taking it back when this size is set: it is never less than the
+    /// kernel knew. (It may be more than the write would have reached: the kernel may have heard
+    /// since of what others have written.)
+    fn may_be_taken_back(&self, size: u64) -> bool {
+        self.size.is_none_or(|was| size >= was)
     }
 }
 
@@ -163,8 +161,8 @@ impl KernelSize {
     /// A write past the pages of this thread is answered, perhaps another piece of one that fails.
     pub(crate) fn passes(&mut self, by: u32, end: u64, now: Instant) {
         self.passed = Some(end);
-        for (failed, at) in self.failed.iter_mut().filter(|(failed, _)| failed.by == by) {
-            (failed.end, *at) = (failed.end.max(end), now);
+        for (_, at) in self.failed.iter_mut().filter(|(failed, _)| failed.by == by) {
+            *at = now;
         }
     }
 
@@ -174,15 +172,15 @@ impl KernelSize {
         offset <= self.least() || (self.passed == Some(offset) && self.unsettled.is_empty())
     }
 
-    /// Whether it is a failed write that the kernel takes back when this thread sets this size
-    /// through this handle.
-    pub(crate) fn takes_back(&mut self, by: u32, fh: u64, size: u64, now: Instant) -> bool {
+    /// Whether it may be a failed write that the kernel takes back when this thread sets this size
+    /// through this handle. It does so once: what is set next is a program's.
+    pub(crate) fn may_take_back(&mut self, by: u32, fh: u64, size: u64, now: Instant) -> bool {
         let index = self.failed.iter().position(|(failed, _)| failed.by == by && failed.fh == fh);
         let (failed, at) = match index {
             Some(index) => self.failed.swap_remove(index),
             None => return false,
         };
-        now <= at + TAKES_BACK && failed.is_taken_back(by, fh, size)
+        now <= at + TAKES_BACK && failed.may_be_taken_back(size)
     }
 
     /// A thread of the kernel is going to be told this size, which was asked for at
@@ -369,17 +367,17 @@ mod tests {
     #[test]
     fn only_what_the_kernel_sets_after_a_failed_write_takes_that_back() {
         let (now, mib) = (Instant::now(), 1 << 20);
-        let failed = |size| Failed { by: 1, fh: 7, size, end: 64 * mib };
+        let failed = |size| Failed { by: 1, fh: 7, size };
         let mut size = KernelSize::new(0);
         let sets = |size: &mut KernelSize, was, by, fh, to, at: Instant| {
             size.fails(failed(was), now);
-            size.takes_back(by, fh, to, at)
+            size.may_take_back(by, fh, to, at)
         };
         assert!(sets(&mut size, Some(mib), 1, 7, mib, now));
-        assert!(!size.takes_back(1, 7, mib, now), "it does so once");
-        // It knew of more than there is.
+        assert!(!size.may_take_back(1, 7, mib, now), "it does so once");
+        // It knew of more than there is, or heard later of what others wrote: anywhere.
         assert!(sets(&mut size, Some(mib), 1, 7, 2 * mib, now));
-        assert!(!sets(&mut size, Some(mib), 1, 7, 64 * mib, now), "nothing was past that");
+        assert!(sets(&mut size, Some(mib), 1, 7, 640 * mib, now));
         assert!(!sets(&mut size, Some(mib), 1, 7, 0, now), "a program cuts");
         assert!(!sets(&mut size, Some(mib), 2, 7, mib, now));
         assert!(!sets(&mut size, Some(mib), 1, 8, mib, now));
@@ -389,11 +387,11 @@ mod tests {
         // Its other pieces may be answered later.
         size.fails(failed(Some(mib)), now);
         size.passes(1, 65 * mib, late);
-        assert!(size.takes_back(1, 7, 64 * mib, late));
+        assert!(size.may_take_back(1, 7, 64 * mib, late));
         // The thread goes on.
         size.fails(failed(Some(mib)), now);
         size.asks(1, now);
-        assert!(!size.takes_back(1, 7, mib, now));
+        assert!(!size.may_take_back(1, 7, mib, now));
     }
 
     #[test]

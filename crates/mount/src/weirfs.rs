@@ -222,8 +222,13 @@ impl Filesystem for WeirFs {
         let by_handle = set.fh.is_some() && set.size.is_some();
         let by = if by_handle { &data_context(ctx) } else { &context };
         let question = self.cache.asks(ctx.pid, Some(request.file), Answer::Change);
-        if self.takes_back(ctx, set)? {
+        if self.may_take_back(ctx, set)? {
             let attr = self.client.getattr(by, request.file)?;
+            if set.size != Some(attr.size) {
+                // Of the kernel nobody hears this. A program does, and what it asks for again
+                // is done.
+                return Err(Errno::EINTR);
+            }
             let attr = self.tell(ctx, question, attr)?;
             return Ok(Attributes { attr, allocated: None, ttl: Duration::ZERO });
         }
@@ -413,6 +418,14 @@ impl Filesystem for WeirFs {
         handle.is_ok_and(|h| h.file().is_ok_and(|file| file.opening.appends_here(offset)))
     }
 
+    fn write_is_refused(&self, ctx: &RequestContext<'_>, fh: u64) {
+        if let Ok(handle) = self.handle(fh)
+            && let Ok(handle) = handle.file()
+        {
+            self.write_fails(ctx, fh, handle);
+        }
+    }
+
     fn flush(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, owner: u64) -> Reply<()> {
         let handle = self.handle(fh)?;
         let open = handle.file()?;
@@ -431,17 +444,20 @@ impl Filesystem for WeirFs {
         }
     }
 
-    fn release(
+    fn unlock_closed(
         &self,
         _ctx: &RequestContext<'_>,
         node: NodeId,
         fh: u64,
         args: ReleaseArgs,
     ) -> Reply<()> {
-        let unlocked = self.unlock_left(fh, node, args);
+        self.unlock_left(fh, node, args)
+    }
+
+    fn release(&self, _ctx: &RequestContext<'_>, _node: NodeId, fh: u64) -> Reply<()> {
         // Dropping the last reference closes the file.
         self.handles.remove(fh);
-        unlocked
+        Ok(())
     }
 
     fn getlk(&self, ctx: &RequestContext<'_>, node: NodeId, args: &LockArgs) -> Reply<Lock> {

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fuse_support::{BLOCKS, MemFs, Mount, NOTIFIES, PANICS, can_mount, eventually};
+use fuse_support::{BLOCKS, CLOSES, MemFs, Mount, NOTIFIES, PANICS, can_mount, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use weir_mount::fuse::{Config, Errno, MountError, MountWith, Session};
 
@@ -123,6 +123,25 @@ fn blocked_operations_stall_nobody_else() {
             assert!(!reader.wait().unwrap().success());
         }
     });
+    mount.end();
+}
+
+/// What was locked through a file is free before the rest of its end, which may take a while.
+#[test]
+fn whoever_asks_for_a_lock_does_not_wait_for_the_whole_end_of_a_file() {
+    if !can_mount() {
+        return;
+    }
+    let config = Config { flock_locks: true, ..Config::default() };
+    let mount = Mount::new(MemFs::new(), &config);
+    let file = fs::File::open(mount.path(CLOSES)).unwrap();
+    drop(fs::File::open(mount.path(CLOSES)).unwrap());
+    eventually("a file is closed", || mount.probe.blocked.load(Ordering::SeqCst) == 1);
+    within(3, "the answer that it is locked", || {
+        assert!(matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)));
+    });
+    mount.release_blocked();
+    drop(file);
     mount.end();
 }
 
@@ -353,7 +372,11 @@ fn an_ordinary_user_can_mount() {
     let mut server = serve_in_process(command, &home);
     let script = "ls home && fusermount3 -u home";
     let output = nobody().args(["sh", "-c", script]).current_dir(dir.path()).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "blocks\nnotifies\npanics\n", "{output:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "blocks\ncloses\nnotifies\npanics\n",
+        "{output:?}"
+    );
     within(5, "the end", || assert!(server.0.wait().unwrap().success()));
 }
 

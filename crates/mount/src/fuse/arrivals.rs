@@ -10,10 +10,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::args::NodeId;
+use super::interrupt::Interrupt;
 
 /// A thread that has read a request looks at it within this time.
 const LOOKS: Duration = Duration::from_secs(1);
-/// So long at most one request waits for earlier ones.
+/// So long at most a request for a lock waits for earlier ones.
 const WAITS: Duration = Duration::from_secs(5);
 
 /// What is remembered of requests.
@@ -59,7 +60,7 @@ impl Reader {
         self.has_looked.store(false, Ordering::Release);
     }
 
-    /// It has looked at what it has read.
+    /// It has looked at what it has read, or there is nothing more to read.
     pub(super) fn has_looked(&self) {
         self.has_looked.store(true, Ordering::Release);
     }
@@ -124,6 +125,7 @@ impl Arrivals {
 
     /// It reads no more.
     pub(super) fn leave(&self, reader: &Arc<Reader>) {
+        reader.has_looked();
         self.readers().retain(|one| !Arc::ptr_eq(one, reader));
     }
 
@@ -133,29 +135,50 @@ impl Arrivals {
         Noted { arrivals: Arc::clone(self), unique }
     }
 
-    /// Waits until all that was read before now has been noted.
-    pub(super) fn settle(&self) {
-        let until = Instant::now() + LOOKS;
+    /// Waits until all that was read before now has been noted, or it is enough. `false`: not all
+    /// may have been.
+    fn settle(&self, enough: impl Fn() -> bool) -> bool {
         let readers = self.readers().clone();
-        for reader in readers {
-            while !reader.has_looked.load(Ordering::Acquire)
-                && !reader.waits()
-                && Instant::now() < until
-            {
+        readers.iter().all(|reader| {
+            while !reader.has_looked.load(Ordering::Acquire) && !reader.waits() {
+                if enough() {
+                    return false;
+                }
                 std::thread::yield_now();
             }
-        }
+            true
+        })
     }
 
-    /// Waits for what is known to have come before this request.
-    pub(super) fn wait_for(&self, what: What, node: NodeId, before: u64) {
-        let is_it =
-            |known: &Known| known.what == what && known.node == node && known.unique < before;
-        let more = |state: &mut State| state.known.iter().any(is_it);
-        let waited = self.done.wait_timeout_while(self.lock(), WAITS, more);
-        if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
-            tracing::debug!(node, ?what, "a request that came before takes long");
+    /// Waits until the appends to this file that came before this one have ended, however long that
+    /// takes: its bytes go behind theirs. (They wait for none that came later, and for servers not
+    /// for ever.) `all_known`: every one has been noted. `false`: it is interrupted.
+    pub(super) fn take_turn(
+        self: &Arc<Self>,
+        (node, unique): (NodeId, u64),
+        all_known: bool,
+        interrupt: &Interrupt,
+    ) -> bool {
+        if !all_known && !self.settle(|| interrupt.interrupted()) {
+            return false;
         }
+        let earlier = |known: &Known| {
+            (known.what, known.node) == (What::Append, node) && known.unique < unique
+        };
+        let must_wait = |state: &State| state.known.iter().any(earlier);
+        if !must_wait(&self.lock()) {
+            return true;
+        }
+        let wakes = Arc::clone(self);
+        let wake = move || {
+            drop(wakes.lock());
+            wakes.done.notify_all();
+        };
+        interrupt.wake_with(wake, || {
+            let waits = |state: &mut State| must_wait(state) && !interrupt.interrupted();
+            let waited = self.done.wait_while(self.lock(), waits);
+            !must_wait(&waited.unwrap_or_else(PoisonError::into_inner))
+        })
     }
 
     /// How many closes have been served.
@@ -166,31 +189,81 @@ impl Arrivals {
     /// Waits for closes of a file that came before this request. `false`: there was none since
     /// so many had been served.
     pub(super) fn wait_for_closes(&self, node: NodeId, before: u64, served: u64) -> bool {
-        self.settle();
+        let until = Instant::now() + LOOKS;
+        self.settle(|| Instant::now() >= until);
         let is_it = |known: &Known| {
             (known.what, known.node) == (What::Close, node) && known.unique < before
         };
-        let state = self.lock();
-        let none = state.closes == served && !state.known.iter().any(is_it);
-        drop(state);
-        if !none {
-            self.wait_for(What::Close, node, before);
+        let more = |state: &mut State| state.known.iter().any(is_it);
+        let mut state = self.lock();
+        if state.closes == served && !more(&mut state) {
+            return false;
         }
-        !none
+        let waited = self.done.wait_timeout_while(state, WAITS, more);
+        if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
+            tracing::debug!(node, "a close that came before takes long");
+        }
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::heeds::Heeds;
+    use super::super::interrupt::InterruptTable;
     use super::*;
+
+    #[test]
+    fn an_append_waits_for_those_that_came_before_until_it_is_interrupted() {
+        let (arrivals, table) = (Arc::new(Arrivals::default()), InterruptTable::default());
+        let interrupt = Arc::new(Interrupt::new().unwrap());
+        let active = table.begin(6, &interrupt, Heeds::Any);
+        let before = arrivals.note(2, 7, What::Append);
+        let _others = (arrivals.note(4, 8, What::Append), arrivals.note(4, 7, What::Close));
+        let _after = arrivals.note(8, 7, What::Append);
+        assert!(arrivals.take_turn((7, 2), false, &interrupt));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| arrivals.take_turn((7, 6), false, &interrupt));
+            table.interrupt(6);
+            assert!(!waits.join().unwrap());
+        });
+        drop(active);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| arrivals.take_turn((7, 6), false, &interrupt));
+            drop(before);
+            assert!(waits.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn an_append_does_not_go_on_before_all_threads_have_looked() {
+        let (arrivals, table) = (Arc::new(Arrivals::default()), InterruptTable::default());
+        let interrupt = Arc::new(Interrupt::new().unwrap());
+        let _active = table.begin(6, &interrupt, Heeds::Any);
+        let reader = arrivals.join();
+        reader.reads();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| arrivals.take_turn((7, 6), false, &interrupt));
+            // This thread is at work, and has not looked: for longer than others would wait.
+            let until = Instant::now() + LOOKS + LOOKS / 2;
+            while Instant::now() < until {
+                assert!(!waits.is_finished());
+            }
+            table.interrupt(6);
+            assert!(!waits.join().unwrap());
+            let waits = scope.spawn(|| arrivals.take_turn((7, 6), true, &interrupt));
+            assert!(waits.join().unwrap(), "nothing can be unknown");
+        });
+        arrivals.leave(&reader);
+        assert!(reader.has_looked.load(Ordering::Acquire), "who looks at it must not wait");
+    }
 
     #[test]
     fn a_request_waits_for_those_of_its_kind_and_file_that_came_before() {
         let arrivals = Arc::new(Arrivals::default());
         let (before, other) = (arrivals.note(2, 7, What::Close), arrivals.note(4, 8, What::Close));
         let _after = arrivals.note(8, 7, What::Close);
-        arrivals.wait_for(What::Append, 7, 6);
-        arrivals.wait_for(What::Close, 7, 2);
+        assert!(!arrivals.wait_for_closes(7, 2, 0));
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| arrivals.wait_for_closes(7, 6, 0));
             drop(before);

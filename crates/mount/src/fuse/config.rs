@@ -45,7 +45,9 @@ pub struct Config {
     pub max_io_bytes: usize,
     /// How far the kernel reads ahead, KiB. Setting it needs root.
     pub read_ahead_kib: u32,
-    /// How many requests of the kernel's own (read-ahead, writeback) may wait.
+    /// How many requests that no thread waits for (read-ahead, writeback, pieces of large direct
+    /// reads and writes) the kernel may send at once; at most half of [`Config::max_workers`]: some
+    /// of them wait for others, which need a thread, too.
     pub max_background: u16,
 
     /// Threads that wait for requests while all is quiet, at least 1.
@@ -121,6 +123,12 @@ impl Default for Config {
 pub(super) const IO_BYTES: std::ops::RangeInclusive<usize> = (128 << 10)..=(16 << 20);
 
 impl Config {
+    /// [`Config::max_background`] within its bounds.
+    pub(super) fn background(&self) -> u16 {
+        let most = u16::try_from(self.max_workers / 2).unwrap_or(u16::MAX);
+        self.max_background.min(most).max(1)
+    }
+
     /// What is wrong with the options, if anything.
     pub(super) fn problem(&self) -> Option<String> {
         let plain = |text: &str| {
@@ -170,5 +178,15 @@ mod tests {
             Config { max_workers: 1, ..Config::default() },
         ];
         assert!(odd.iter().all(|config| config.problem().is_some()));
+    }
+
+    #[test]
+    fn requests_that_wait_for_others_leave_threads_for_those() {
+        let background = |max_background, max_workers| {
+            Config { max_background, max_workers, ..Config::default() }.background()
+        };
+        assert_eq!(Config::default().background(), 64);
+        assert_eq!((background(64, 16), background(4, 16)), (8, 4));
+        assert_eq!((background(64, 2), background(64, 3)), (1, 1));
     }
 }

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 use super::abi;
 use super::answer::Answer;
 use super::args::{CopyArgs, Entry, IoArgs, IoctlArgs, LockKind, NodeId, Opened, ReleaseArgs};
-use super::arrivals::Arrivals;
+use super::arrivals::{Arrivals, Noted};
 use super::dir_sink::{DirSink, given};
 use super::encode;
 use super::errno::Errno;
@@ -25,6 +25,8 @@ pub(super) struct Dispatch<'a, F, D> {
     pub(super) node: NodeId,
     pub(super) answer: &'a Answer<D>,
     pub(super) arrivals: &'a Arrivals,
+    /// The request, if later ones may have to wait for it.
+    pub(super) noted: &'a mut Option<Noted>,
     /// The worker's warm buffer for replies.
     pub(super) buffer: &'a mut [u8],
     pub(super) negative_ttl: Duration,
@@ -73,7 +75,7 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
             }
             Op::TmpFile { mode, args } => self.created(&fs.tmpfile(ctx, node, mode, args)?),
             Op::Flush { fh, lock_owner } => self.done(fs.flush(ctx, node, fh, lock_owner)),
-            Op::Release { fh, args } => self.done(fs.release(ctx, node, fh, args)),
+            Op::Release { fh, args } => self.release(fh, args),
             Op::ReleaseDir { fh, .. } => self.done(fs.releasedir(ctx, node, fh)),
             Op::Fsync { fh, data_only } => self.done(fs.fsync(ctx, node, fh, data_only)),
             Op::FsyncDir { fh, data_only } => self.done(fs.fsyncdir(ctx, node, fh, data_only)),
@@ -195,7 +197,7 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
 
     /// Closes a file whose opener was killed meanwhile: nobody else will.
     fn take_back(&self, node: NodeId, opened: &Opened) {
-        let released = || self.fs.release(self.ctx, node, opened.fh, ReleaseArgs::default());
+        let released = || self.fs.release(self.ctx, node, opened.fh);
         if !self.answer.was_heard()
             && let Err(errno) = released()
         {
@@ -222,6 +224,14 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
             }
             Err(errno) => Err(errno),
         }
+    }
+
+    fn release(self, fh: u64, args: ReleaseArgs) -> Reply<()> {
+        let unlocked = self.fs.unlock_closed(self.ctx, self.node, fh, args);
+        // Whoever asks for a lock waits no longer: to close may take a while.
+        self.noted.take();
+        let released = self.fs.release(self.ctx, self.node, fh);
+        self.done(unlocked.and(released))
     }
 
     fn readlink(&self) -> Reply<()> {

@@ -261,6 +261,9 @@ pub trait Filesystem: Send + Sync + 'static {
         false
     }
 
+    /// A write through this handle is answered with an error, and was not handed on.
+    fn write_is_refused(&self, ctx: &RequestContext<'_>, fh: u64) {}
+
     /// Writes; says how many bytes were taken. The data may be kept without a
     /// copy: [`WriteData::take`].
     fn write(
@@ -286,15 +289,21 @@ pub trait Filesystem: Send + Sync + 'static {
     /// this must not wait.
     fn abandon(&self, node: NodeId, fh: u64, lock_owner: u64) {}
 
-    /// The last descriptor was closed: `fh` is not used again. Nobody sees the
-    /// answer.
-    fn release(
+    /// The last descriptor was closed: frees what was locked through `fh`. [`Filesystem::release`]
+    /// follows; who asks for a lock does not wait for that.
+    fn unlock_closed(
         &self,
         ctx: &RequestContext<'_>,
         node: NodeId,
         fh: u64,
         args: ReleaseArgs,
     ) -> Reply<()> {
+        Ok(())
+    }
+
+    /// The last descriptor was closed: `fh` is not used again. Nobody sees the
+    /// answer.
+    fn release(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64) -> Reply<()> {
         Ok(())
     }
 

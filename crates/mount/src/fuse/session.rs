@@ -307,7 +307,7 @@ fn greet(device: &OwnedFd, config: &Config) -> Result<Agreed, MountError> {
             return Err(MountError::OldKernel { version });
         }
         let agreed = agree(&offer, config);
-        answer.bytes(agreed.reply(config.max_background).as_bytes());
+        answer.bytes(agreed.reply(config.background()).as_bytes());
         return Ok(agreed);
     }
 }

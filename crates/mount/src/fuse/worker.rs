@@ -325,8 +325,8 @@ impl<F: Filesystem> Worker<F> {
 
     /// Serves the request in the buffer; always answers.
     fn serve(&mut self, length: usize) {
-        // Until it is answered.
-        let _noted = self.noted.take();
+        // Until it is answered, at most.
+        let mut noted = self.noted.take();
         let Self { shared, device, request, reply, interrupt, waits, noted: _ } = self;
         let bytes = &request.0[REQUEST_START..REQUEST_START + length];
         let Ok(Request { header, op }) = Request::parse(bytes, shared.setxattr_ext) else { return };
@@ -350,6 +350,7 @@ impl<F: Filesystem> Worker<F> {
             node: header.node,
             answer: &answer,
             arrivals: &shared.arrivals,
+            noted: &mut noted,
             buffer: reply,
             negative_ttl: shared.negative_ttl,
         };
@@ -368,13 +369,16 @@ impl<F: Filesystem> Worker<F> {
             let start = data.as_ptr().addr() - request.0.as_ptr().addr();
             let range = start..start + data.len();
             let data = WriteData { request, range, pool: &shared.pool, interrupt };
-            if args.appends() {
-                if !shared.fs.appends_here(fh, offset) {
-                    shared.arrivals.settle();
-                }
-                shared.arrivals.wait_for(What::Append, header.node, header.unique);
+            let take_turn = || {
+                let all_known = shared.fs.appends_here(fh, offset);
+                shared.arrivals.take_turn((header.node, header.unique), all_known, interrupt)
+            };
+            if args.appends() && !take_turn() {
+                shared.fs.write_is_refused(&ctx, fh);
+                Ok(Err(Errno::EINTR))
+            } else {
+                catch_unwind(AssertUnwindSafe(|| dispatch.write(fh, offset, data, &args)))
             }
-            catch_unwind(AssertUnwindSafe(|| dispatch.write(fh, offset, data, &args)))
         } else {
             catch_unwind(AssertUnwindSafe(|| dispatch.serve(op)))
         };

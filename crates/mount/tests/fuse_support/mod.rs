@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_mount::fuse::{
-    Attributes, Config, DirEntry, DirSink, Entry, Errno, Filesystem, Handle, IoArgs, MountError,
-    NewMode, NodeId, Notifier, OpenArgs, Opened, OwnedWriteData, ROOT, Reply, RequestContext,
-    Session, SetAttr, SetTime, WriteData,
+    Attributes, Config, DirEntry, DirSink, Entry, Errno, Filesystem, Handle, IoArgs, LockArgs,
+    LockKind, MountError, NewMode, NodeId, Notifier, OpenArgs, Opened, OwnedWriteData, ROOT, Reply,
+    RequestContext, Session, SetAttr, SetTime, WriteData,
 };
 use weir_types::{Attr, Extras, FileId, FileKind, FsUsage, Generation, Timestamp};
 
@@ -19,6 +19,8 @@ pub const BLOCKS: &str = "blocks";
 pub const PANICS: &str = "panics";
 /// Reading it sends a notification from the thread that serves the read.
 pub const NOTIFIES: &str = "notifies";
+/// Its end waits as a read of `blocks` does. Somebody else has locked it.
+pub const CLOSES: &str = "closes";
 
 struct Node {
     attr: Attr,
@@ -58,6 +60,7 @@ pub struct MemFs {
     /// `blocks` is read through the page cache, too.
     pub blocks_in_cache: bool,
     blocks: NodeId,
+    closes: NodeId,
 }
 
 fn now() -> Timestamp {
@@ -74,10 +77,11 @@ impl MemFs {
             direct_io: false,
             blocks_in_cache: false,
             blocks: ROOT + 1,
+            closes: ROOT + 4,
         };
         let mut state = fs.state.lock().unwrap();
         state.make(None, FileKind::Directory, 0o755, (0, 0));
-        for name in [BLOCKS, PANICS, NOTIFIES] {
+        for name in [BLOCKS, PANICS, NOTIFIES, CLOSES] {
             let node = state.make(Some((ROOT, name.as_bytes())), FileKind::File, 0o666, (0, 0));
             state.nodes.get_mut(&node).unwrap().attr.size = 1 << 20;
         }
@@ -457,6 +461,14 @@ impl Filesystem for MemFs {
     fn flush(&self, _: &RequestContext<'_>, _: NodeId, _: u64, _: u64) -> Reply<()> {
         self.state().apply_writes();
         Ok(())
+    }
+
+    fn release(&self, ctx: &RequestContext<'_>, node: NodeId, _: u64) -> Reply<()> {
+        if node == self.closes { self.block(ctx) } else { Ok(()) }
+    }
+
+    fn setlk(&self, _: &RequestContext<'_>, _: NodeId, args: &LockArgs, _: bool) -> Reply<()> {
+        if args.lock.kind == LockKind::Unlock { Ok(()) } else { Err(Errno::EAGAIN) }
     }
 
     fn fsync(&self, _: &RequestContext<'_>, _: NodeId, _: u64, _: bool) -> Reply<()> {
