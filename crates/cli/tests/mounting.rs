@@ -91,6 +91,33 @@ fn a_busy_mountpoint_names_who_is_there() {
 }
 
 #[test]
+fn a_mount_in_use_is_out_of_sight_at_once_if_lazy_and_ends_with_its_last_user() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    for lazy in ["--lazy", "-l"] {
+        let mut command = cluster.command(&["mount", "--foreground", "m"]);
+        let mut mount = Running(command.stderr(Stdio::null()).spawn().unwrap());
+        let table = || fs::read_to_string("/proc/self/mounts").unwrap();
+        let line = format!(" {} fuse.weir", place.path("m").display());
+        eventually("it is mounted", || table().contains(&line));
+        let mut held = fs::File::create(place.path("m/f")).unwrap();
+        cluster.weir(&["umount", "m"]).fails(&["busy"]);
+        cluster.weir(&["umount", lazy, "m"]).ok();
+        assert!(!table().contains(&line), "it is in sight");
+        assert_eq!(fs::read_dir(place.path("m")).unwrap().count(), 0, "it is in sight");
+        // Who uses it goes on, while another one is mounted in its place.
+        cluster.weir(&["mount", "m"]).ok();
+        held.write_all(b"written when it was gone").unwrap();
+        held.sync_all().unwrap();
+        assert!(mount.0.try_wait().unwrap().is_none(), "it has ended before its user");
+        drop(held);
+        assert!(mount.0.wait().unwrap().success());
+        assert_eq!(fs::read_to_string(place.path("m/f")).unwrap(), "written when it was gone");
+        cluster.weir(&["umount", "m"]).ok();
+    }
+}
+
+#[test]
 fn down_with_force_ends_a_mount_in_use() {
     let place = Place::new();
     let cluster = place.up("one", &["--targets", "1", "--mount", "m"]);
