@@ -4,7 +4,6 @@ apt-get install --yes --quiet --quiet /packages/weir.deb >/dev/null 2>&1
 systemctl list-unit-files 'weir*' --no-legend | grep -c disabled | grep -x 3 >/dev/null
 systemd-analyze --man=no verify weir.service weir-data@1.service weir-meta.service
 
-mkdir /mnt/weir
 weir up --targets 2 >/dev/null
 weir down >/dev/null
 printf '[up]\nmount = "/mnt/weir"\n' >/etc/weir/config.toml

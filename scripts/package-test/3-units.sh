@@ -15,6 +15,7 @@ systemctl --quiet enable --now weir-data@10
 weir key new --output /etc/weir/client.toml >/dev/null
 echo 'weir:/etc/weir/client.toml  /mnt/weir  fuse.weir  defaults,_netdev,nofail  0  0' >>/etc/fstab
 systemctl daemon-reload
+mkdir -p /mnt/weir
 mount /mnt/weir
 write_data /mnt/weir
 weir status --credential /var/lib/weir/default/client.toml | tail -n 1 | grep -x 'All is well.' >/dev/null

@@ -2,7 +2,7 @@
 
 use crate::args::{Mount, Umount};
 use crate::cluster::mount_lock::MountLock;
-use crate::cluster::mounting::{self, MountFiles, clear_mountpoint, mountpoint};
+use crate::cluster::mounting::{self, MountFiles, clear_mountpoint, made_mountpoint, mountpoint};
 use crate::cluster::mounts;
 use crate::cluster::program;
 use crate::failure::{Done, Failure};
@@ -27,21 +27,31 @@ use weir_mount::{KernelCache, WeirFs, tell_client};
 /// Runs `weir mount`.
 pub fn mount(mount: &Mount) -> Done {
     let cluster = settings::cluster(&mount.client)?;
-    let path = mountpoint(&mount.mountpoint)?;
     if remount::is_asked(&mount.options) {
+        let path = mountpoint(&mount.mountpoint)?;
         return remount::remount(&path, &mount.options, Some(&cluster.source()));
     }
     let mut options = settings::config_file(&mount.client.cluster)?.mount.options;
     options.extend(mount.options.iter().cloned());
     // What is wrong with the options is said here, not in a log.
     MountOptions::parse(&options)?;
+    let (path, made) = made_mountpoint(&mount.mountpoint)?;
+    let done = mount_on(mount, &cluster, &path, &options);
+    if made && done.is_err() {
+        // Unless somebody uses it by now.
+        let _ = std::fs::remove_dir(&path);
+    }
+    done
+}
+
+fn mount_on(mount: &Mount, cluster: &Cluster, path: &Path, options: &[String]) -> Done {
     if mount.foreground {
         // Whoever starts a daemon holds the lock for it.
         let alone = !mount.detach.detached;
-        let run = |ready: &dyn Fn(&str)| run(&cluster, &path, &options, alone, ready);
+        let run = |ready: &dyn Fn(&str)| run(cluster, path, options, alone, ready);
         return serve(&mount.detach, Leaves::WhenReady, run);
     }
-    mounting::mount(&cluster, &path, &options).map(drop)
+    mounting::mount(cluster, path, options).map(drop)
 }
 
 /// Runs `weir umount`.

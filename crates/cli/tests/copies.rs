@@ -99,6 +99,36 @@ fn copies_are_asked_for_and_shown() {
     cluster.weir(&["mkfile", "weir:/bad", "--duplication", "server-async"]).fails(&["--copies"]);
 }
 
+/// Beside the ones of its directory, which other files there have.
+#[test]
+fn one_file_has_copies_of_its_own() {
+    let place = Place::new();
+    let cluster = place.up("own", &["--targets", "3"]);
+    cluster.weir(&["mkdir", "/d"]).ok();
+    cluster.weir(&["setlayout", "weir:/d", "--copies", "3"]).ok();
+    let of = |name: &str| {
+        let layout = cluster.weir(&["layout", "--json", name]).json()[0].clone();
+        (layout["copies"].as_u64().unwrap(), layout["duplication"].as_str().unwrap().to_owned())
+    };
+    let duplication = ["--duplication", "client-async"];
+    cluster.weir(&[&["mkfile", "weir:/d/own", "--copies", "2"], &duplication[..]].concat()).ok();
+    cluster.weir(&["mkfile", "weir:/d/plain"]).ok();
+    assert_eq!(of("weir:/d/own"), (2, "client-async".to_owned()));
+    assert_eq!(of("weir:/d/plain"), (3, "server-sync".to_owned()));
+    fs::write(place.path("data"), noise(300_000, 6)).unwrap();
+    cluster.weir(&["cp", "data", "weir:/d/own"]).ok();
+    let layout = cluster.weir(&["layout", "--json", "weir:/d/own"]).json();
+    let objects = layout[0]["segments"][0]["objects"].as_array().unwrap();
+    let first = objects.iter().filter(|object| object["column"] == 0);
+    assert_eq!(first.count(), 2, "{layout}");
+
+    // What a directory says about new files, for programs too.
+    let said = cluster.weir(&["setlayout", "--json", "weir:/d", "weir:/"]).json();
+    let copies: Vec<_> = said.as_array().unwrap().iter().map(|d| &d["default"]["copies"]).collect();
+    assert_eq!((copies[0].as_u64(), &said[0]["path"]), (Some(3), &"weir:/d".into()), "{said}");
+    assert_ne!(copies[1].as_u64(), Some(3), "{said}");
+}
+
 /// CEFT-PVFS: servers 1 and 3 are one group, 2 and 4 the other; 1 and 2 are partners.
 #[test]
 fn of_two_groups_any_one_of_each_pair_may_die() {

@@ -54,6 +54,24 @@ fn mount_and_umount_work_as_for_any_type() {
     eventually("its process ends", || cluster.pids().len() == 2);
 }
 
+/// As of any type: only `weir mount` makes what is missing.
+#[test]
+fn by_mount_no_mountpoint_is_made() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = cluster(&place);
+    let said = script(
+        &cluster,
+        "! mount -t fuse.weir weir:$D nowhere
+         echo weir:$D $PWD/nowhere fuse.weir defaults 0 0 > fstab; ! mount -a -T fstab",
+    );
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.err.matches("make the directory first").count(), 2, "{said:?}");
+    assert!(!place.path("nowhere").exists());
+}
+
 #[test]
 fn a_line_in_fstab_mounts_once() {
     if !root() {

@@ -133,6 +133,21 @@ fn a_process_says_which_ranges_of_a_file_it_reads() {
     let wrong = cluster.weir(&["run", "--ranges", "3M-5M", "--", "true"]);
     assert_eq!(wrong.code, Some(2));
     assert!(wrong.err.contains("such as 0+64M"), "{}", wrong.err);
+
+    // By hand: `weir run` sets nothing else. Each time through a mount that has nothing in memory.
+    for (job, variable, value, mib) in [
+        ("all", "WEIR_SHARED", "0", 8),
+        ("share", "WEIR_SHARED", "1", 1),
+        ("some", "WEIR_RANGES", "3M+5M", 5),
+    ] {
+        let mut dd = Command::new("dd");
+        dd.arg(format!("if={}/f", cluster.mount(job, "ro").display()));
+        dd.args(["of=/dev/null", "bs=1M", "skip=3", "count=1"]);
+        dd.env("WEIR_JOB", job).env("WEIR_RANK", "5").env("WEIR_RANKS", "8").env(variable, value);
+        assert!(dd.status().unwrap().success());
+        let of = work(job);
+        assert_eq!((of.len(), of[0].0, of[0].1), (1, 5, mib), "{job}: {of:?}");
+    }
 }
 
 #[test]

@@ -48,22 +48,33 @@ fn for_each_file(
 }
 
 /// Lists a directory with what a program gets from `getdents`; each file that
-/// stays has to be there once. Returns how many others there were.
+/// stays has to be there once, and to be found again at the position where it was. Returns how
+/// many others there were.
 fn whole_listing(dir: &Path) -> usize {
     let mut seen = vec![false; FILES];
-    let mut others = 0;
-    for entry in fs::read_dir(dir).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        match name.strip_prefix("stays") {
+    let (mut others, mut kept) = (0, Vec::new());
+    let reader = Reader::open(dir).unwrap();
+    let keep = |number: usize| number.is_multiple_of(FILES / 200);
+    while let Some((position, name)) = reader.next() {
+        match number(&name) {
             Some(number) => {
-                let number: usize = number.parse().unwrap();
                 assert!(!std::mem::replace(&mut seen[number], true), "{name} twice");
+                if keep(number) {
+                    kept.push((position, number));
+                }
             }
+            None if name == "." || name == ".." => {}
             None => others += 1,
         }
     }
     let missing = seen.iter().position(|seen| !seen);
     assert_eq!(missing, None, "a file that stays was not listed");
+    // Back and forth, each far from the one before.
+    for step in 0..kept.len() {
+        let (position, wanted) = kept[step * 89 % kept.len()];
+        reader.seek(position);
+        assert!(finds(&reader, wanted), "stays{wanted}");
+    }
     others
 }
 
@@ -177,9 +188,9 @@ fn number(name: &str) -> Option<usize> {
     name.strip_prefix("stays")?.parse().ok()
 }
 
-/// The next name is one of a file whose number is given.
+/// The next one of the files that stay has the number that is given: others may come before it.
 fn finds(reader: &Reader, wanted: usize) -> bool {
-    reader.next().and_then(|(_, name)| number(&name)) == Some(wanted)
+    std::iter::from_fn(|| reader.next()).find_map(|(_, name)| number(&name)) == Some(wanted)
 }
 
 #[test]

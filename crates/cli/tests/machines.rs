@@ -24,10 +24,10 @@ struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// On a node of a network, with an empty disk, and a directory to mount on.
+    /// On a node of a network, with an empty disk.
     fn new(place: &'a Place, network: &Network, number: u32) -> Self {
         let script = "hostname $1; mkdir -p /run/weir; mount -t tmpfs none /run/weir
-             mount -t tmpfs none $2; mkdir $2/data $2/mnt; echo ready; exec sleep 1000";
+             mount -t tmpfs none $2; echo ready; exec sleep 1000";
         std::fs::create_dir_all(place.path("disk")).unwrap();
         let mut command = network.command(number, OsStr::new("unshare"));
         command.args(["--mount", "--uts", "sh", "-ec", script, "sh", &format!("node{number}")]);
@@ -63,7 +63,7 @@ impl<'a> Machine<'a> {
 
     /// What another machine does with an invitation.
     fn join(&self, invitation: &str, more: &[&str]) -> Said {
-        let data = self.path("data");
+        let data = self.path("disks/a");
         let mut command = self.command(WEIR, &["join", "--data", data.to_str().unwrap()]);
         command.args(more).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut joining = command.spawn().unwrap();
@@ -74,7 +74,7 @@ impl<'a> Machine<'a> {
     }
 
     fn mount(&self) {
-        self.weir(&["mount", self.path("mnt").to_str().unwrap()]).ok();
+        self.weir(&["mount", self.path("mnt/weir").to_str().unwrap()]).ok();
     }
 }
 
@@ -137,7 +137,7 @@ fn three_machines_join_with_three_commands_each_and_one_may_fail() {
 
     // One cluster: each has the others' files, with copies on machines of their own.
     let bytes = noise(3 << 20, 7);
-    let file = second.path("mnt/file");
+    let file = second.path("mnt/weir/file");
     first.weir(&["setlayout", "--copies", "2", "--count", "3", "weir:/"]).ok();
     std::fs::write(place.path("bytes"), &bytes).unwrap();
     let copy = [place.path("bytes"), file.clone()].map(|path| path.display().to_string());

@@ -6,6 +6,7 @@ mod harness;
 use harness::{Place, Running, Stopped, eventually, noise, root, said, same_trees};
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -90,6 +91,33 @@ fn a_busy_mountpoint_names_who_is_there() {
 }
 
 #[test]
+fn a_mount_in_use_is_out_of_sight_at_once_if_lazy_and_ends_with_its_last_user() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    for lazy in ["--lazy", "-l"] {
+        let mut command = cluster.command(&["mount", "--foreground", "m"]);
+        let mut mount = Running(command.stderr(Stdio::null()).spawn().unwrap());
+        let table = || fs::read_to_string("/proc/self/mounts").unwrap();
+        let line = format!(" {} fuse.weir", place.path("m").display());
+        eventually("it is mounted", || table().contains(&line));
+        let mut held = fs::File::create(place.path("m/f")).unwrap();
+        cluster.weir(&["umount", "m"]).fails(&["busy"]);
+        cluster.weir(&["umount", lazy, "m"]).ok();
+        assert!(!table().contains(&line), "it is in sight");
+        assert_eq!(fs::read_dir(place.path("m")).unwrap().count(), 0, "it is in sight");
+        // Who uses it goes on, while another one is mounted in its place.
+        cluster.weir(&["mount", "m"]).ok();
+        held.write_all(b"written when it was gone").unwrap();
+        held.sync_all().unwrap();
+        assert!(mount.0.try_wait().unwrap().is_none(), "it has ended before its user");
+        drop(held);
+        assert!(mount.0.wait().unwrap().success());
+        assert_eq!(fs::read_to_string(place.path("m/f")).unwrap(), "written when it was gone");
+        cluster.weir(&["umount", "m"]).ok();
+    }
+}
+
+#[test]
 fn down_with_force_ends_a_mount_in_use() {
     let place = Place::new();
     let cluster = place.up("one", &["--targets", "1", "--mount", "m"]);
@@ -101,16 +129,32 @@ fn down_with_force_ends_a_mount_in_use() {
 }
 
 #[test]
-fn a_mountpoint_has_to_be_a_directory_that_exists() {
+fn a_mountpoint_that_is_missing_is_made_and_goes_again_if_mounting_fails() {
     let place = Place::new();
     let cluster = place.up("one", &["--targets", "1"]);
-    cluster.weir(&["mount", "nowhere"]).fails(&["nowhere", "make the directory first"]);
+    cluster.weir(&["mkfile", "weir:/there"]).ok();
+    for flags in [&["mount", "new/below"][..], &["mount", "-f", "new/other"]] {
+        let (mountpoint, there) = (place.path(flags.last().unwrap()), "its files are there");
+        let mut command = cluster.command(flags);
+        let mount = Running(command.stderr(Stdio::null()).spawn().unwrap());
+        eventually(there, || mountpoint.join("there").exists());
+        cluster.weir(&["umount", flags.last().unwrap()]).ok();
+        drop(mount);
+        assert!(mountpoint.is_dir(), "another mount may be wanted there");
+        fs::remove_dir(mountpoint).unwrap();
+    }
+    // What is there and no directory is left alone, and what cannot be mounted leaves nothing.
     fs::write(place.path("file"), "").unwrap();
     cluster.weir(&["mount", "file"]).fails(&["file: Not a directory"]);
-    fs::create_dir(place.path("m")).unwrap();
+    symlink("nowhere", place.path("link")).unwrap();
+    cluster.weir(&["mount", "link"]).fails(&["link", "make the directory first"]);
     cluster.weir(&["mount", "m", "-o", "turbo"]).fails(&["turbo", "nocache"]);
+    cluster.weir(&["mount", "m", "-o", "remount,ro"]).fails(&["m"]);
     cluster.weir(&["down"]).ok();
-    cluster.weir(&["mount", "m"]).fails(&["cannot connect", "weir up"]);
+    for flags in [&["mount", "m"][..], &["mount", "-f", "m"]] {
+        cluster.weir(flags).fails(&["cannot connect", "weir up"]);
+    }
+    assert!(!place.path("m").exists() && !place.path("nowhere").exists());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::machine::{LONG_TICK_MS, MoverSettings, Times};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use weir_metastore::EmbeddedConfig;
 use weir_types::{Error, ErrorKind, Result};
 use weir_wire::Key;
 use weir_wire::key::MasterKey;
@@ -200,6 +201,11 @@ impl MetaServerConfig {
         MoverSettings { rebuild_after_ms, rebuild_concurrency, busy_percent }
     }
 
+    pub(crate) fn engine(&self) -> EmbeddedConfig {
+        let Self { sync_delay_ms, cache_bytes, .. } = *self;
+        EmbeddedConfig { sync_delay_ms, cache_bytes, ..EmbeddedConfig::default() }
+    }
+
     pub(crate) fn times(&self) -> Times {
         Times {
             session_timeout_ms: self.session_timeout_ms,
@@ -272,6 +278,52 @@ mod tests {
         assert!(named(MetaServerConfig { lease_ms: 40_000, ..good.clone() }).contains("lease_ms"));
         assert!(named(MetaServerConfig { grace_ms: 5_000, ..good.clone() }).contains("grace_ms"));
         assert!(named(MetaServerConfig { session_timeout_ms: 0, ..good }).contains("session"));
+    }
+
+    #[test]
+    fn what_is_written_is_what_the_server_goes_by() {
+        let text = r#"
+            dir = "d"
+            listen = ["127.0.0.1:0"]
+            master_key_file = "k"
+            session_timeout_ms = 31001
+            target_timeout_ms = 3851
+            grace_ms = 10101
+            lease_ms = 10051
+            capability_ms = 3600501
+            ticket_ms = 3600502
+            heartbeat_ms = 601
+            rebuild_after_ms = 600001
+            rebuild_concurrency = 255
+            rebuild_busy_percent = 26
+            sync_delay_ms = 503
+            cache_bytes = 1048576
+        "#;
+        let config: MetaServerConfig = toml::from_str(text).unwrap();
+        config.check().unwrap();
+        let times = Times {
+            session_timeout_ms: 31_001,
+            target_timeout_ms: 3851,
+            grace_ms: 10_101,
+            lease_ms: 10_051,
+            capability_ms: 3_600_501,
+            ticket_ms: 3_600_502,
+            heartbeat_ms: 601,
+        };
+        assert_eq!(config.times(), times);
+        let (rebuild_after_ms, rebuild_concurrency, busy_percent) = (600_001, 255, 26);
+        let mover = MoverSettings { rebuild_after_ms, rebuild_concurrency, busy_percent };
+        assert_eq!(config.mover(), mover);
+        let engine = config.engine();
+        assert_eq!((engine.sync_delay_ms, engine.cache_bytes), (503, 1 << 20));
+        // None of that is what goes without saying: only these are.
+        let usual = MetaServerConfig::new("d".into(), config.listen.clone(), "k".into());
+        let (said, usual) = (format!("{config:#?}"), format!("{usual:#?}"));
+        let same = said.lines().zip(usual.lines()).filter(|(said, usual)| said == usual);
+        let same = same.filter_map(|(said, _)| said.split_once(": "));
+        let same: Vec<&str> = same.map(|(key, _)| key.trim()).collect();
+        let places = ["dir", "listen", "metrics", "master_key_file", "cluster"];
+        assert_eq!(same, [&places[..], &["leases_per_client", "max_connections"]].concat());
     }
 
     #[test]

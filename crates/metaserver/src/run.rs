@@ -165,12 +165,7 @@ fn open_embedded(config: &MetaServerConfig, notify: Notify) -> Result<Embedded> 
             ),
         ));
     }
-    let embedded = EmbeddedConfig {
-        sync_delay_ms: config.sync_delay_ms,
-        cache_bytes: config.cache_bytes,
-        ..EmbeddedConfig::default()
-    };
-    Embedded::open(&config.dir, embedded, notify)
+    Embedded::open(&config.dir, config.engine(), notify)
         .map_err(|e| e.context(format!("metadata directory {shown}")))
 }
 

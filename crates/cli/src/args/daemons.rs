@@ -77,7 +77,7 @@ pub struct Detach {
 pub struct Mount {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// The directory to mount on
+    /// The directory to mount on; it is made if it is missing
     pub mountpoint: PathBuf,
     /// Mount options, separated by commas: ro, allow_other, nocache, ...
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]

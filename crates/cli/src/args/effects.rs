@@ -10,6 +10,7 @@ use clap::{Arg, Command, CommandFactory};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use weir_client::job;
 
 /// What a line of the table says.
 struct Shown {
@@ -63,10 +64,10 @@ fn fault(what: &str, shown: &Shown) -> Option<String> {
         return Some(format!("{what}: there is no {:?}", shown.helper));
     };
     let is_said = |text: &str| {
-        spellings(what).iter().any(|spelling| text.contains(spelling))
+        spellings(what).iter().any(|spelling| has_word(text, spelling))
             || shorts_of(what).into_iter().any(|short| says(text, short))
     };
-    (!is_said(test) && !is_said(&helper))
+    (!is_said(&without_comments(test)) && !is_said(&without_comments(&helper)))
         .then(|| format!("{what}: it is not said by {} of crates/{}", shown.test, shown.file))
 }
 
@@ -86,6 +87,36 @@ fn what_another_function_says_is_not_said_by_a_test() {
     assert_eq!(function(source, "one"), Some("fn one() {\n    a(\"--all\");"));
     assert_eq!(function(source, "two"), Some("fn two() {\n    b(\"--none\");"));
     assert_eq!(function(source, "on"), None);
+}
+
+/// A source without what is said about it.
+fn without_comments(source: &str) -> String {
+    let code = |line: &str| {
+        let is_comment = |at: &usize| line[..*at].matches('"').count().is_multiple_of(2);
+        let end = line.match_indices("//").map(|(at, _)| at).find(is_comment);
+        line[..end.unwrap_or(line.len())].to_owned() + "\n"
+    };
+    // The first word of a line within a string begins after its `\n`.
+    source.lines().map(code).collect::<String>().replace("\\n", "\n")
+}
+
+/// Whether a text has this word, and not only a longer one: neither `--names` nor a name that is
+/// made of it is `--name`. A key may be written as its flag.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let next = &text[at + word.len()..];
+        !text[..at].ends_with(is_part) && !next.starts_with(is_part) && !next.starts_with('-')
+    })
+}
+
+#[test]
+fn what_is_said_about_a_test_is_not_said_by_it() {
+    let source = "fn has_a_key_ms() { // --lazy\n    a(\"b://--force\"); // key_ms\n}";
+    let code = without_comments(source);
+    for (word, is_there) in [("--lazy", false), ("--force", true), ("key_ms", false)] {
+        assert_eq!(has_word(&code, word), is_there, "{word}");
+    }
 }
 
 /// Whether a source has this function, and it is a test.
@@ -173,7 +204,8 @@ fn everything() -> BTreeSet<String> {
     flags(&Arguments::command(), "", &mut all);
     flags(&MountHelper::command(), "mount.fuse.weir", &mut all);
     // Of no flag.
-    all.insert("environment WEIR_LOG".to_owned());
+    let variables = ["WEIR_LOG", job::JOB, job::RANK, job::RANKS, job::SHARED, job::RANGES];
+    all.extend(variables.map(|name| format!("environment {name}")));
     all.extend(KNOWN.split(", ").map(|option| {
         let name = option.split('=').next().unwrap_or(option);
         format!("mount option {}", name.trim())

@@ -96,6 +96,21 @@ pub fn mountpoint(path: &Path) -> Done<PathBuf> {
     }
 }
 
+/// The path of a mountpoint, which is made, with the directories above it, if nothing is there;
+/// and whether it was.
+pub fn made_mountpoint(path: &Path) -> Done<(PathBuf, bool)> {
+    let is_missing = |path: &Path| {
+        path.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+    };
+    if let Ok(found) = mountpoint(path)
+        && (mounts::at(&found)?.is_some() || !is_missing(&found))
+    {
+        return Ok((found, false));
+    }
+    std::fs::create_dir_all(path).map_err(|e| Failure::file(path, e))?;
+    Ok((mountpoint(path)?, true))
+}
+
 /// Takes away what is left of a mount that cannot end; fails, with what to do, if then
 /// nothing can be mounted here.
 pub fn clear_mountpoint(path: &Path) -> Done {

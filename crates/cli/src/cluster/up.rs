@@ -7,7 +7,6 @@ use crate::cluster::credential::Credential;
 use crate::cluster::daemon::{META, cluster_id, cluster_id_text, data_name, to_text};
 use crate::cluster::life::{self, Life};
 use crate::cluster::mounting::{self, mounts_of};
-use crate::cluster::mounts;
 use crate::cluster::process::{Process, Starting};
 use crate::cluster::state::{Description, ServerDescription, StateDir};
 use crate::cluster::{daemon, data_servers, grow, invitation, keys, ports, secret};
@@ -380,13 +379,10 @@ pub fn never_heard_of(targets: usize) -> Failure {
 
 /// Mounts the cluster, unless it is mounted there already.
 fn mount(state: &StateDir, description: &mut Description, path: &Path, undo: &mut Undo) -> Done {
-    // A mount whose process has died or is stopped exists, but cannot be looked at.
-    let absolute = std::path::absolute(path).map_err(|e| Failure::file(path, e))?;
-    let missing = mounts::at(&absolute)?.is_none() && !path.exists() && !path.is_symlink();
-    let path = mounting::mountpoint(path).or_else(|failure| match missing {
-        true => std::path::absolute(path).map_err(|e| Failure::file(path, e)),
-        false => Err(failure),
-    })?;
+    let (path, made) = mounting::made_mountpoint(path)?;
+    if made {
+        undo.mountpoint = Some(path.clone());
+    }
     if let Some(mount) = mounts_of(state)?.into_iter().find(|mount| mount.mountpoint == path) {
         match Life::of(&mount) {
             Life::Serves => return Ok(()),
@@ -395,13 +391,8 @@ fn mount(state: &StateDir, description: &mut Description, path: &Path, undo: &mu
             Life::Dead | Life::Stuck(_) => mounting::unmount(&mount, true)?,
         }
     }
-    if !path.exists() {
-        std::fs::create_dir_all(&path).map_err(|e| Failure::file(&path, e))?;
-        undo.mountpoint = Some(path.clone());
-    }
-    let path = settings::absolute(&path)?;
     mounting::mount(&Cluster::Here(state.clone()), &path, &[])?;
-    if undo.mountpoint.is_some() && !description.made_mountpoints.contains(&path) {
+    if made && !description.made_mountpoints.contains(&path) {
         description.made_mountpoints.push(path);
         state.set_description(description)?;
     }
