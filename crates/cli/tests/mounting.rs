@@ -112,6 +112,9 @@ fn a_mount_in_use_is_out_of_sight_at_once_if_lazy_and_ends_with_its_last_user() 
         assert!(mount.0.try_wait().unwrap().is_none(), "it has ended before its user");
         drop(held);
         assert!(mount.0.wait().unwrap().success());
+        // It has said so: nobody waits for its leases to run out.
+        let clients = cluster.weir(&["clients", "--program", "weir mount", "--json"]).json();
+        assert_eq!(clients["clients"].as_array().unwrap().len(), 1, "{clients}");
         assert_eq!(fs::read_to_string(place.path("m/f")).unwrap(), "written when it was gone");
         cluster.weir(&["umount", "m"]).ok();
     }

@@ -66,12 +66,13 @@ impl Default for Options {
 
 /// The file system of one cluster.
 pub struct WeirFs {
-    // Before the client, whose files they are.
+    // Both before the client, whose files they are: with its last file it ends its session. Of a
+    // mount that ends with its last user the kernel does not say that a file was closed.
     pub(crate) pins: Pins,
+    pub(crate) handles: Handles,
     // Before the cache: its last events still concern pages.
     pub(crate) client: Client,
     pub(crate) options: Options,
-    pub(crate) handles: Handles,
     pub(crate) jobs: Jobs,
     pub(crate) cache: KernelCache,
     pub(crate) locks: HandleLocks,
@@ -83,7 +84,7 @@ impl WeirFs {
     /// is attached to the mount once that stands.
     pub fn new(client: Client, cache: KernelCache, options: Options) -> Self {
         let (pins, handles, jobs, locks, nodes) = Default::default();
-        Self { pins, client, options, handles, jobs, cache, locks, nodes }
+        Self { pins, handles, client, options, jobs, cache, locks, nodes }
     }
 
     /// How long the kernel may believe names and attributes.
