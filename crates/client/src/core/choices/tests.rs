@@ -320,7 +320,7 @@ fn a_disk_that_has_nothing_to_do_is_its_readers_who_have_only_begun() {
         let member = Member { job: JobId(5), rank: Rank(3), ranks: 4, shared: false };
         let reader = Arc::new(JobReader::new(member));
         reader.reads(100 << 20);
-        reader.has_read(0..2 << 20);
+        reader.has_read(0..PIECE);
         let behind = ((others_bytes << 32) / (100 << 20)).max(1) as u32;
         let who = Some((JobId(5), Rank(3)));
         let (mut choices, mut paces) =
@@ -340,8 +340,8 @@ fn a_disk_that_has_nothing_to_do_is_its_readers_who_have_only_begun() {
         counts
     };
     assert_eq!(counts(0), [2, 0]);
-    assert_eq!(counts(PIECE), [2, 0]);
-    assert_eq!(counts(1 << 20), [2, 2], "they do something else");
+    assert_eq!(counts(PIECE + 4096), [2, 0]);
+    assert!(counts(1 << 20)[1] > 0, "they are further, and do something else");
 }
 
 #[test]
