@@ -37,11 +37,14 @@ fn unpack(place: &Place) -> Cluster<'_> {
     tar.arg("-xzf").arg(recorded("format-1.tar.gz")).arg("-C").arg(place.path("state/weir"));
     said(tar).ok();
     let now_at = cluster.dir().display().to_string();
-    for name in ["client.toml", "meta.toml", "data-1.toml", "data-2.toml"] {
+    // Other tests run servers of it as well.
+    let address = place.address().to_string();
+    for name in ["client.toml", "meta.toml", "data-1.toml", "data-2.toml", "cluster.toml"] {
         let path = cluster.dir().join(name);
         let text = fs::read_to_string(&path).unwrap();
-        assert!(text.contains(PACKED_AT), "{name}");
-        fs::write(&path, text.replace(PACKED_AT, &now_at)).unwrap();
+        assert!(text.contains(PACKED_AT) || name == "cluster.toml", "{name}");
+        let text = text.replace(PACKED_AT, &now_at).replace("127.0.0.1", &address);
+        fs::write(&path, text).unwrap();
     }
     cluster
 }

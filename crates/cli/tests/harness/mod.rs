@@ -86,7 +86,7 @@ impl Place {
 
     /// A loopback address of this place's own: while a test has stopped one of
     /// its servers, no cluster of another test can take the port.
-    fn address(&self) -> Ipv4Addr {
+    pub fn address(&self) -> Ipv4Addr {
         let mut hasher = DefaultHasher::new();
         self.dir.path().hash(&mut hasher);
         let [_, a, b, c, ..] = hasher.finish().to_le_bytes();
