@@ -20,8 +20,9 @@ use weir_wire::frame::REQUEST_COST_BYTES;
 /// Turning to another place costs what a disk would spend on so much: with a seek, and with what
 /// the kernel has read ahead at the other copy.
 const TURN_BYTES: f64 = 1_048_576.0;
-/// Progress is made by about so much at a time, a piece.
-const REQUEST_BYTES: u64 = 256 << 10;
+/// Progress is made by about so much at a time: two pieces. (With one, who reads in small calls is
+/// helped without need while the kernel's read-ahead begins.)
+const REQUEST_BYTES: u64 = 512 << 10;
 /// A reader that has read less than this has only begun.
 const BEGUN_BYTES: f64 = 524_288.0;
 /// Where several copies are read at the same time they take turns after so much: less than what a
