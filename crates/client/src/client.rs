@@ -267,12 +267,12 @@ impl Inner {
     ) -> Result<File> {
         let file = open.attr.file;
         *self.holdings.opened.lock().counts.entry(file).or_default() += 1;
-        self.servers.told_loads(&open.loads);
         if !open.loads.is_empty() && self.servers.will_have_questions() {
             // Who asks is there before the first reads are over.
             self.stop.1.notify_all();
         }
         self.servers.is_going_to_be_used(&self.session);
+        self.servers.told_loads(&open.loads);
         let mut fresh = None;
         let state = loop {
             if let Some(state) = self.enter_opened(open, &mut fresh, emptied) {

@@ -309,7 +309,8 @@ impl Disk {
         let said = &self.served.load.us_per_mib;
         let read = (self.meter.unread_us(), said.load(Relaxed));
         let now = clock::uptime().as_micros() as u64;
-        let probe = || self.probe.lock().look(self.store.dir(), read, now);
+        let is_read = || self.meter.unread_us() == 0;
+        let probe = || self.probe.lock().look(self.store.dir(), read, is_read, now);
         if let Some(us_per_mib) = self.at_work.on_read(probe) {
             self.meter.probed(us_per_mib, now, said);
         }
@@ -670,7 +671,11 @@ fn read(store: &Target, work: &ReadWork, data: &mut Data) -> Result<Outcome> {
     if work.of_copies {
         check_generation(&object, work.generation)?;
     }
-    let mode = if work.locked { ReadMode::Locked } else { ReadMode::Blocking };
+    let mode = match (work.locked, work.of_copies) {
+        (true, _) => ReadMode::Locked,
+        (false, true) => ReadMode::Exact,
+        (false, false) => ReadMode::Blocking,
+    };
     let buf = data.buf.as_deref_mut().unwrap_or_default();
     match object.read_pieces(&work.pieces, buf, &mut data.checks, mode)? {
         ReadOutcome::Done { bytes, object_bytes } => {

@@ -158,8 +158,15 @@ impl Probe {
     }
 
     /// How long a MiB takes, if that has to be said: by a probe, which takes as long as the disk
-    /// does, or by the last one. `unread`, `said`: as above.
-    pub(crate) fn look(&mut self, dir: &Path, read: (Micros, u32), now: Micros) -> Option<u32> {
+    /// does, or by the last one, and is short if the disk `is_read` meanwhile. `unread`, `said`: as
+    /// above.
+    pub(crate) fn look(
+        &mut self,
+        dir: &Path,
+        read: (Micros, u32),
+        is_read: impl Fn() -> bool,
+        now: Micros,
+    ) -> Option<u32> {
         if let Opened::NotYet = self.opened {
             self.opened = match Device::of(dir) {
                 Ok(device) => Opened::Device(device),
@@ -177,7 +184,7 @@ impl Probe {
             Due::No => None,
             Due::Same(us_per_mib) => Some(us_per_mib),
             Due::Probe => {
-                let (bytes, took) = match device.read() {
+                let (bytes, took) = match device.read(is_read) {
                     Ok(done) => done,
                     Err(e) => {
                         // A disk may try for long to read a place that is damaged.
@@ -290,7 +297,7 @@ mod tests {
     #[test]
     fn a_disk_that_is_not_to_be_probed_is_not() {
         let dir = std::env::temp_dir();
-        assert_eq!(Probe::off().look(&dir, (60 * S, 0), 200 * S), None);
+        assert_eq!(Probe::off().look(&dir, (60 * S, 0), || false, 200 * S), None);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct Use {
     pub perturber_bytes: u64,
     /// What it gave while the readers read,
     pub meanwhile_disk_bytes: u64,
+    /// of that, to the perturber,
+    pub meanwhile_perturber_bytes: u64,
     /// and what was written to it meanwhile.
     pub meanwhile_written_bytes: u64,
 }
@@ -27,10 +29,9 @@ impl Use {
     }
 
     /// What part of so many bytes, which the disk could give, the perturber got while the readers
-    /// read, who got all that the server was given.
+    /// read.
     pub fn perturbers_part(&self, could_give: f64) -> f64 {
-        let bytes = self.meanwhile_disk_bytes.saturating_sub(self.served_bytes());
-        bytes as f64 / could_give
+        self.meanwhile_perturber_bytes as f64 / could_give
     }
 }
 
@@ -50,9 +51,23 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What the perturber of a disk has had, and when.
+    pub fn perturbed(&mut self, disk: usize, steps: &[Step]) {
+        let had = |at_us| steps.iter().take_while(|step| step.at_us <= at_us).last();
+        let bytes = |at_us| had(at_us).map_or(0, |step| step.bytes);
+        let end = self.readers.iter().map(|steps| steps[steps.len() - 1].at_us).max();
+        let meanwhile = bytes(end.unwrap_or(0)) - bytes(self.begin_us());
+        let disk = &mut self.disks[disk];
+        (disk.perturber_bytes, disk.meanwhile_perturber_bytes) = (bytes(u64::MAX), meanwhile);
+    }
+
+    fn begin_us(&self) -> u64 {
+        self.readers.iter().map(|steps| steps[0].at_us).min().unwrap_or(0)
+    }
+
     /// MiB a second of each reader, by its own clock from the common beginning.
     pub fn rates(&self) -> Vec<f64> {
-        let begin = self.readers.iter().map(|steps| steps[0].at_us).min().unwrap_or(0);
+        let begin = self.begin_us();
         let rate = |steps: &Vec<Step>| {
             let end = steps[steps.len() - 1];
             end.bytes as f64 / MIB / ((end.at_us - begin) as f64 / 1e6)
@@ -72,10 +87,10 @@ impl Outcome {
     }
 
     /// MiB a second that each disk could give until the last reader had ended without what its
-    /// perturber had, by the kernel's counts.
+    /// perturber had.
     fn left(&self, rate: u64) -> impl Iterator<Item = f64> {
-        let perturbers = |disk: &Use| disk.meanwhile_disk_bytes.saturating_sub(disk.served_bytes());
-        let of_disk = move |disk| (rate as f64 - perturbers(disk) as f64 / self.seconds) / MIB;
+        let perturber = |disk: &Use| disk.meanwhile_perturber_bytes as f64 / self.seconds;
+        let of_disk = move |disk| (rate as f64 - perturber(disk)) / MIB;
         self.disks.iter().map(of_disk)
     }
 
@@ -118,9 +133,8 @@ mod tests {
         let seconds = readers.iter().map(|(_, seconds)| *seconds).max().unwrap_or_default();
         let given = (20 << 20) * seconds;
         let disk = |n: usize| {
-            let perturber_bytes = if n == 0 { given / 2 } else { 0 };
-            let meanwhile_disk_bytes = given;
-            Use { disk_bytes: given, perturber_bytes, meanwhile_disk_bytes, ..Use::default() }
+            let meanwhile_perturber_bytes = if n == 0 { given / 2 } else { 0 };
+            Use { meanwhile_perturber_bytes, meanwhile_disk_bytes: given, ..Use::default() }
         };
         Outcome {
             readers: readers.iter().map(steps).collect(),
@@ -130,6 +144,16 @@ mod tests {
             samples: Vec::new(),
             seconds: seconds as f64,
         }
+    }
+
+    #[test]
+    fn what_a_perturber_has_had_before_and_after_does_not_count() {
+        let mut outcome = outcome(&[(40, 2), (40, 4)]);
+        let step = |at, mib: u64| Step { at_us: at * SECOND_US, bytes: mib << 20 };
+        outcome.perturbed(1, &[step(0, 0), step(1, 7), step(3, 20), step(5, 47), step(6, 60)]);
+        let disk = outcome.disks[1];
+        assert_eq!((disk.perturber_bytes, disk.meanwhile_perturber_bytes), (60 << 20, 40 << 20));
+        assert_eq!(disk.perturbers_part((80 << 20) as f64), 0.5);
     }
 
     #[test]

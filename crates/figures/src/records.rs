@@ -7,7 +7,7 @@ use std::io::Result;
 const MIB: f64 = (1 << 20) as f64;
 const READERS: &str = "reader,bytes,seconds,mib_per_s";
 const DISKS: &str = "disk,perturbed,disk_bytes,perturber_bytes,served_bytes,seconds,\
-    meanwhile_disk_bytes,meanwhile_written_bytes";
+    meanwhile_disk_bytes,meanwhile_perturber_bytes,meanwhile_written_bytes";
 const LINKS: &str = "node,perturbed,out_bytes,in_bytes,perturber_bytes,seconds";
 const SAMPLES: &str = "what,number,ms,bytes";
 
@@ -37,7 +37,11 @@ impl Records {
         for (n, disk) in outcome.disks.iter().enumerate() {
             let is_perturbed = u8::from(perturbed.contains(&n)).to_string();
             let before = [disk.disk_bytes, disk.perturber_bytes, disk.served_bytes()];
-            let meanwhile = [disk.meanwhile_disk_bytes, disk.meanwhile_written_bytes];
+            let meanwhile = [
+                disk.meanwhile_disk_bytes,
+                disk.meanwhile_perturber_bytes,
+                disk.meanwhile_written_bytes,
+            ];
             let seconds = format!("{:.3}", outcome.seconds);
             let values = [n.to_string(), is_perturbed].into_iter();
             let values = values.chain(before.map(|n| n.to_string())).chain([seconds]);

@@ -142,10 +142,10 @@ impl Lab {
         self.share(round, 0.0)?;
         for perturber in perturbers {
             let words = perturber.worker.end()?;
-            let bytes = words.trim().parse().map_err(|_| Error::other(words.clone()))?;
+            let bytes = || words.trim().parse().map_err(|_| Error::other(words.clone()));
             match round.load {
-                Load::Reads { .. } => outcome.disks[perturber.disk].perturber_bytes = bytes,
-                Load::Sends { .. } => outcome.sent_bytes[perturber.disk] = bytes,
+                Load::Reads { .. } => outcome.perturbed(perturber.disk, &steps(&words)?),
+                Load::Sends { .. } => outcome.sent_bytes[perturber.disk] = bytes()?,
                 // The kernel counts it apart from what is read.
                 Load::Writes => {}
             }
@@ -162,9 +162,8 @@ impl Lab {
         let memory = if round.is_hot { remember } else { forget };
         self.disks.iter().try_for_each(|disk| memory(disk.path()))?;
         // What was found of a disk among writes is not what readers are to go by.
-        if round.is_hot | self.was_written.swap(false, Relaxed) {
-            self.settle()?;
-        }
+        let was_written = round.is_hot | self.was_written.swap(false, Relaxed);
+        self.settle(if was_written { SETTLED } else { RESTED })?;
         let before = counts(&self.disks)?;
         self.share(round, WRITERS_PART)?;
         let perturber = |disk: &usize| Perturber::start(self, *disk, round.load);
@@ -175,13 +174,13 @@ impl Lab {
         Ok((perturbers, before))
     }
 
-    /// Waits until what was written is on the disks: servers look meanwhile how busy these are, by
-    /// reads that are nobody's.
-    fn settle(&self) -> Result<()> {
+    /// Waits until the disks have done nothing for so long, as what was written is on them: servers
+    /// look meanwhile how busy these are, by reads that are nobody's.
+    fn settle(&self, quiet: Duration) -> Result<()> {
         let begin = Instant::now();
         while begin.elapsed() < SETTLES_WITHIN {
             let before = counts(&self.disks)?;
-            sleep(SETTLED);
+            sleep(quiet);
             stop::check()?;
             if counts(&self.disks)? == before {
                 return Ok(());
@@ -235,6 +234,8 @@ impl Lab {
 
 /// A disk has nothing to do any more that has done nothing for so long.
 const SETTLED: Duration = Duration::from_millis(2_500);
+/// One that was read alone: servers look once more, after a second, when nobody reads any more.
+const RESTED: Duration = Duration::from_millis(1_200);
 const SETTLES_WITHIN: Duration = Duration::from_secs(180);
 /// So little comes from disks of what is in memory.
 const HOT: u64 = 50;

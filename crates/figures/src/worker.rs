@@ -7,7 +7,9 @@ use std::io::{Error, Read, Result, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
 use std::time::Duration;
 use weir_testbed::{
     Network, Reads, read_around, send_through, wait_for_end, wait_for_go, write_again,
@@ -15,10 +17,12 @@ use weir_testbed::{
 
 /// Readers say how far they are after so many bytes.
 const STEP_BYTES: u64 = 1 << 20;
+/// And who perturbs a disk so often, what it has had.
+const PERTURBER_STEP: Duration = Duration::from_millis(10);
 /// What a writer writes before each sync: 10 MB, in whole pages.
 const WRITE_BYTES: usize = 10_002_432;
 
-/// When a reader had so many bytes, by a clock that all processes share.
+/// When somebody had so many bytes, by a clock that all processes share.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub at_us: u64,
@@ -31,9 +35,7 @@ pub fn run(work: &Work) -> Result<()> {
         WorkKind::Perturb { file, bytes_per_s, turn_ms } => {
             let turn = Duration::from_millis(*turn_ms);
             wait_for_go()?;
-            until_end(|stopped| {
-                read_around(file, Reads { bytes_per_s: *bytes_per_s, turn }, stopped)
-            })
+            perturb(file, Reads { bytes_per_s: *bytes_per_s, turn })
         }
         WorkKind::Send { network, node, bytes_per_s } => {
             let network = Network::found(network, *node);
@@ -59,6 +61,37 @@ fn until_end(work: impl FnOnce(&AtomicBool) -> Result<u64>) -> Result<()> {
     })?;
     println!("{bytes}");
     Ok(())
+}
+
+/// Reads until it is told to end, and says when it had had how much.
+fn perturb(file: &Path, reads: Reads) -> Result<()> {
+    let (had, steps) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let step = || Step { at_us: now_us(), bytes: had.load(Relaxed) };
+    let note = || steps.lock().unwrap_or_else(PoisonError::into_inner).push(step());
+    let stopped = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_for_end();
+            stopped.store(true, Relaxed);
+        });
+        scope.spawn(|| {
+            while !stopped.load(Relaxed) {
+                note();
+                sleep(PERTURBER_STEP);
+            }
+        });
+        let read = read_around(file, reads, &had, &stopped);
+        // Who has failed is not told to end.
+        stopped.store(true, Relaxed);
+        read
+    })?;
+    note();
+    print(&steps.into_inner().unwrap_or_else(PoisonError::into_inner));
+    Ok(())
+}
+
+fn print(steps: &[Step]) {
+    steps.iter().for_each(|step| println!("{} {}", step.at_us, step.bytes));
 }
 
 /// A command that does such work.
@@ -104,11 +137,11 @@ fn read(path: &Path, call_bytes: u64, range: Range<u64>) -> Result<()> {
             break;
         }
     }
-    steps.iter().for_each(|step| println!("{} {}", step.at_us, step.bytes));
+    print(&steps);
     Ok(())
 }
 
-/// What a reader has said.
+/// What a reader, or who reads to perturb, has said.
 pub fn steps(words: &str) -> Result<Vec<Step>> {
     let step = |line: &str| {
         let (at_us, bytes) = line.split_once(' ')?;

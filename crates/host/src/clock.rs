@@ -19,10 +19,13 @@ pub fn elapsed(start: Instant) -> Duration {
 }
 
 /// Time since some moment that stays the same as long as this process (or the
-/// simulation) lasts.
+/// simulation) lasts; that was an hour ago or more, so that what was a while ago
+/// can be said from the beginning.
 pub fn uptime() -> Duration {
-    elapsed(base())
+    HEAD_START + elapsed(base())
 }
+
+const HEAD_START: Duration = Duration::from_secs(3600);
 
 /// Time since the machine started, asleep or not: a process that was stopped,
 /// or whose machine slept, sees on it how long that was.
@@ -48,4 +51,14 @@ pub fn unix_now() -> Duration {
 fn base() -> Instant {
     static BASE: OnceLock<Instant> = OnceLock::new();
     *BASE.get_or_init(Instant::now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_while_ago_can_be_said_from_the_beginning() {
+        assert!(uptime().checked_sub(Duration::from_secs(3600)).is_some());
+    }
 }

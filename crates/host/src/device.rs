@@ -67,9 +67,9 @@ impl Device {
         sectors(&String::from_utf8(text).ok()?)
     }
 
-    /// Reads a little; how many bytes that was, and how long it took. It waits for as long as the
-    /// device takes.
-    pub fn read(&mut self) -> Result<(u64, Duration)> {
+    /// Reads a little, and less if `is_wanted` says that others want to; how many bytes that was, and
+    /// how long it took. It waits for as long as the device takes.
+    pub fn read(&mut self, is_wanted: impl Fn() -> bool) -> Result<(u64, Duration)> {
         let begin = clock::uptime();
         let mut bytes = 0;
         while bytes < MOST_BYTES {
@@ -83,7 +83,7 @@ impl Device {
             }
             self.at = (self.at + PIECE_BYTES) % FILE_BYTES;
             bytes += PIECE_BYTES;
-            if clock::uptime() - begin >= ENOUGH {
+            if clock::uptime() - begin >= ENOUGH || is_wanted() {
                 break;
             }
         }
@@ -209,7 +209,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         match Device::of(dir.path()) {
             Ok(mut device) => {
-                let (bytes, took) = device.read().unwrap();
+                let (bytes, took) = device.read(|| false).unwrap();
                 assert!(bytes >= PIECE_BYTES as u64 && took > Duration::ZERO);
                 assert!(Device::of(dir.path()).is_ok(), "the file is there already");
             }

@@ -27,6 +27,9 @@ pub enum ReadMode {
     /// Waits for the disk. Takes no lock, unless a block that it must verify
     /// itself was being written.
     Blocking,
+    /// The same; of a large read the kernel fetches nothing beyond, since what
+    /// follows may be read from another copy.
+    Exact,
     /// Excludes writers and verifies every block: what a mismatch is after
     /// this is rot.
     Locked,
@@ -35,7 +38,7 @@ pub enum ReadMode {
 impl ReadMode {
     /// Whether it waits for the disk.
     fn waits(self) -> bool {
-        matches!(self, Self::Blocking | Self::Locked)
+        matches!(self, Self::Blocking | Self::Exact | Self::Locked)
     }
 }
 
@@ -75,6 +78,9 @@ struct Scratch {
     window: std::ops::Range<u64>,
 }
 
+/// Who reads less at a time gains by what the kernel reads ahead: it is as much as Linux does.
+const EXACT_BYTES: usize = 128 << 10;
+
 thread_local! {
     static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
@@ -97,8 +103,8 @@ impl Object {
     /// follows it moves up. One CRC-32C is pushed to `checks` for each cut (the
     /// part of a clipped piece inside one 4 KiB block of the object), in order.
     ///
-    /// The checksums of full cuts are the stored ones; in the modes `Nowait`
-    /// and `Blocking` the data was not verified against them, and a writer may
+    /// The checksums of full cuts are the stored ones; in the modes
+    /// that take no lock the data was not verified against them, and a writer may
     /// have been at work: a reader that sees a mismatch asks again `Locked`.
     ///
     /// Errors: `InvalidArgument` if `buf` is too small or a piece out of range,
@@ -122,7 +128,7 @@ impl Object {
         };
         let result = match mode {
             ReadMode::Nowait | ReadMode::Resident => attempt(mode),
-            ReadMode::Blocking => match attempt(mode) {
+            ReadMode::Blocking | ReadMode::Exact => match attempt(mode) {
                 Err(Miss::Suspect(_)) => {
                     let _writer = self.lock_for_reading();
                     attempt(ReadMode::Locked)
@@ -235,9 +241,15 @@ impl RunRead<'_> {
         if self.mode == ReadMode::Resident && !file.may_be_cached(position, want as u64) {
             return Err(Miss::NotCached);
         }
+        if self.mode == ReadMode::Exact && want >= EXACT_BYTES {
+            // What is on its way already the kernel reads ahead of no more.
+            file.will_need(position, want as u64);
+        }
         let result = match self.mode {
             ReadMode::Nowait | ReadMode::Resident => file.read_at(buffers, position, true),
-            ReadMode::Blocking | ReadMode::Locked => read_at(file, buffers, position),
+            ReadMode::Blocking | ReadMode::Exact | ReadMode::Locked => {
+                read_at(file, buffers, position)
+            }
         };
         match result {
             Ok(got) if got == want => Ok(()),

@@ -50,7 +50,8 @@ fn pieces() -> impl Strategy<Value = Vec<(u64, u64)>> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let modes = [ReadMode::Nowait, ReadMode::Resident, ReadMode::Blocking, ReadMode::Locked];
+    use ReadMode::{Blocking, Exact, Locked, Nowait, Resident};
+    let modes = [Nowait, Resident, Blocking, Exact, Locked];
     let mode = prop::sample::select(modes.to_vec());
     prop_oneof![
         6 => (pieces(), any::<u64>()).prop_map(|(p, seed)| Op::Write(p, seed)),

@@ -72,7 +72,7 @@ fn records_of_838_bytes_are_appended_and_found() {
     }
     let strided: Vec<(u64, u64)> = (0..250).map(|i| (i * 2 * 838, 838)).collect();
     let expected: Vec<u8> = (0..250).flat_map(|i| pattern(i * 2, 838)).collect();
-    for mode in [ReadMode::Blocking, ReadMode::Locked] {
+    for mode in [ReadMode::Blocking, ReadMode::Exact, ReadMode::Locked] {
         let received = read_pieces(&object, &strided, mode).unwrap();
         assert_eq!(received, Received::Good(expected.clone()));
     }
@@ -181,6 +181,30 @@ fn a_cold_read_without_waiting_says_so_and_then_comes_warm() {
     assert_eq!(read_pieces(&object, &pieces, ReadMode::Blocking).unwrap(), wanted);
     let warm = read_pieces(&object, &pieces, ReadMode::Nowait).unwrap();
     assert!(warm == wanted || warm == Received::WouldBlock);
+}
+
+#[test]
+fn of_a_large_exact_read_nothing_beyond_is_fetched() {
+    let store = TestTarget::new();
+    let object = store.target.object_or_create(object_id(1)).unwrap();
+    let data = pattern(1, 3_000_000);
+    write(&object, 0, &data);
+    object.sync().unwrap();
+    let file = std::fs::File::open(store.only_file()).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let (start, end) = (1 << 20, (1 << 20) + (512 << 10));
+    let beyond = || read_pieces(&object, &[(end, 64 << 10)], ReadMode::Resident).unwrap();
+    if beyond() != Received::WouldBlock || !tells_what_is_cached() {
+        println!("skipped: needs a page cache that can be dropped (no tmpfs), and Linux 6.5");
+        return;
+    }
+    // In order, as from a stream.
+    for start in [start, start + (256 << 10)] {
+        let wanted = data[start as usize..][..256 << 10].to_vec();
+        let received = read_pieces(&object, &[(start, 256 << 10)], ReadMode::Exact).unwrap();
+        assert_eq!(received, Received::Good(wanted));
+    }
+    assert_eq!(beyond(), Received::WouldBlock, "it may be read from another copy");
 }
 
 #[test]

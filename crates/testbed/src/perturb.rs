@@ -33,11 +33,17 @@ pub struct Reads {
     pub turn: Duration,
 }
 
-/// Reads a file around and around, past the page cache, until `stopped`; returns the bytes.
+/// Reads a file around and around, past the page cache, until `stopped`; returns the bytes, which
+/// are counted in `had` as they come.
 ///
 /// # Errors
 /// What the system says; the file is shorter than one read.
-pub fn read_around(path: &Path, reads: Reads, stopped: &AtomicBool) -> Result<u64> {
+pub fn read_around(
+    path: &Path,
+    reads: Reads,
+    had: &AtomicU64,
+    stopped: &AtomicBool,
+) -> Result<u64> {
     let file = File::options().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path)?;
     let places = file.metadata()?.len() / READ_BYTES as u64;
     if places == 0 {
@@ -45,22 +51,24 @@ pub fn read_around(path: &Path, reads: Reads, stopped: &AtomicBool) -> Result<u6
     }
     let (next, latency_us) = (AtomicU64::new(0), AtomicU64::new(0));
     let pace = Pace { reads, begin: Instant::now(), next, latency_us };
-    let one = || -> Result<u64> {
+    let one = || -> Result<()> {
         let mut memory = vec![0; READ_BYTES + ALIGN];
         let skip = memory.as_ptr().align_offset(ALIGN);
-        let (mut bytes, buffer) = (0, &mut memory[skip..skip + READ_BYTES]);
+        let buffer = &mut memory[skip..skip + READ_BYTES];
         while let Some(number) = pace.wait(stopped) {
             let begin = Instant::now();
-            bytes += file.read_at(buffer, number % places * READ_BYTES as u64)? as u64;
+            let bytes = file.read_at(buffer, number % places * READ_BYTES as u64)?;
+            had.fetch_add(bytes as u64, Relaxed);
             pace.took(begin.elapsed());
         }
-        Ok(bytes)
+        Ok(())
     };
     scope(|scope| {
         let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(one)).collect();
         let failed = |_| Error::other("a reader has failed");
-        readers.into_iter().map(|reader| reader.join().map_err(failed)?).sum()
-    })
+        readers.into_iter().try_for_each(|reader| reader.join().map_err(failed)?)
+    })?;
+    Ok(had.load(Relaxed))
 }
 
 struct Pace {

@@ -9,7 +9,7 @@ use crate::output::print;
 use std::fs::File;
 use std::io::{ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 use weir_testbed::{Reads, Throttle, read_around, send_through};
@@ -111,7 +111,7 @@ fn disk(
     }
     let count = || Ok(record.disk_counts(place, node)?.read_bytes);
     let reads = Reads { bytes_per_s: part(rate, perturb.share), turn: Duration::ZERO };
-    timed(perturb.seconds, count, |stopped| read_around(&path, reads, stopped))
+    timed(perturb.seconds, count, |stopped| read_around(&path, reads, &AtomicU64::new(0), stopped))
 }
 
 fn link(place: &Place, record: &Record, node: u32, perturb: &TestbedPerturb) -> Done<Taken> {

@@ -35,9 +35,11 @@ const LONE_RUN_BYTES: u64 = 512 << 10;
 const WINDOW_REQUESTS: u64 = 2;
 /// where they are small more of them, which a disk can put in order,
 const MIN_WINDOW_BYTES: u64 = 512 << 10;
-/// and more at one whose own readers are ahead: what its disk has begun nobody puts in order, and
-/// others would have every second turn if no more of this reader's were waiting,
-const BEHIND_WINDOW_BYTES: u64 = 1 << 20;
+/// and more where own readers are ahead, so much at all other copies together: what a disk has
+/// begun nobody puts in order, and others would have every second turn if no more of this reader's
+/// were waiting; and one whose limit is kept by the tenth of a second does 2 MiB of 20 MiB/s at
+/// once, and then nothing,
+const BEHIND_WINDOW_BYTES: u64 = 2 << 20;
 /// and of large ones no more than this.
 const MAX_WINDOW_BYTES: u64 = 2 << 20;
 /// Reads that come within so long are of one program, as a rule, and in no order.
@@ -191,9 +193,8 @@ struct Outstanding {
 
 impl Outstanding {
     /// Whether the copy has so much to do that it is busy until more can be asked for.
-    fn is_full((requests, bytes): (u32, u64), len_bytes: u64, is_behind: bool) -> bool {
-        let least = if is_behind { BEHIND_WINDOW_BYTES } else { MIN_WINDOW_BYTES };
-        let window = (WINDOW_REQUESTS * len_bytes).clamp(least, MAX_WINDOW_BYTES);
+    fn is_full((requests, bytes): (u32, u64), len_bytes: u64, least_bytes: u64) -> bool {
+        let window = (WINDOW_REQUESTS * len_bytes).clamp(least_bytes, MAX_WINDOW_BYTES);
         u64::from(requests) >= WINDOW_REQUESTS && bytes + len_bytes > window
     }
 }
@@ -205,20 +206,20 @@ impl Column {
         Self { router, outstanding: vec![Outstanding::default(); copies], moved: 0 }
     }
 
-    /// `is_behind`: those who read their first copies there are ahead of who asks.
+    /// `least_bytes`: it may have so much to do in any case.
     fn is_full(
         &self,
         copy: usize,
         len_bytes: u64,
-        (patience, is_behind): (Patience, bool),
+        (patience, least_bytes): (Patience, u64),
     ) -> bool {
         let of = self.outstanding[copy];
         match patience {
             Patience::Ahead => false,
-            Patience::None => Outstanding::is_full((of.requests, of.bytes), len_bytes, is_behind),
+            Patience::None => Outstanding::is_full((of.requests, of.bytes), len_bytes, least_bytes),
             Patience::Turn(_) => {
                 let waited = (of.waited_requests, of.waited_bytes);
-                Outstanding::is_full(waited, len_bytes, is_behind)
+                Outstanding::is_full(waited, len_bytes, least_bytes)
             }
         }
     }
@@ -382,6 +383,7 @@ impl Choices {
         let nominal_us = (NOMINAL_US_PER_MIB * cost).max(SOON_US);
         let usual = known.map_or(nominal_us, |view| view.service_us);
         let first = views.iter().position(|view| view.is_usable);
+        let others = (copies.len() as u64).saturating_sub(1).max(1);
         for (n, view) in views.iter_mut().enumerate() {
             if view.service_us == 0.0 {
                 // Of which nothing is known counts as no better and no worse.
@@ -408,8 +410,11 @@ impl Choices {
             view.may_be_owned |= own.is_some_and(|own| own.done_bytes == 0);
             view.may_be_owned |= view.peer.is_some_and(is_begun);
             let leads = |peer: Progress| own.is_some_and(|own| peer.ahead_of(own) > least);
-            let is_behind = view.peer.is_some_and(leads);
-            let is_full = |of: &Column| of.is_full(n, len_bytes, (patience, is_behind));
+            let least_bytes = match view.peer.is_some_and(leads) {
+                true => BEHIND_WINDOW_BYTES / others,
+                false => MIN_WINDOW_BYTES,
+            };
+            let is_full = |of: &Column| of.is_full(n, len_bytes, (patience, least_bytes));
             view.is_full = !is_quick && self.columns.get(&column).is_some_and(is_full);
             view.has_enough = view.is_full;
         }

@@ -20,6 +20,9 @@ const MEAN_US: f64 = 300_000.0;
 const STALE_US: Micros = 1_000_000;
 /// What a server has said counts for so long, whatever the metadata server says.
 const OUTDATED_US: Micros = 2_000_000;
+/// What was heard longer ago, by anybody, is no more than nothing: as long as servers themselves go
+/// by what they have found.
+const FORGOTTEN_US: Micros = 10_000_000;
 /// A target had nothing to do if that was heard so long ago at most.
 const IDLE_US: Micros = 250_000;
 /// or before anything was read, by what the metadata server said: programs open, and wait for others
@@ -45,6 +48,8 @@ const WAITED_US: Micros = 20_000;
 const MAX_DOUBLINGS: u32 = 5;
 /// Questions to one target at a time: each needs a connection.
 const MAX_ASKED: usize = 4;
+/// Of what is opened so many targets are asked at once: a file of more is one of many servers.
+const MAX_OPENED: usize = 64;
 /// Readers, in this client, that are told of others at a target.
 const MAX_TOLD: usize = 1024;
 
@@ -75,6 +80,8 @@ pub struct Report {
 pub struct Question {
     /// Which.
     pub target: TargetId,
+    /// A file was opened that it has something of: nobody reads it yet.
+    pub opened: bool,
     /// It has the first copy of what is read.
     pub first: bool,
     /// On whose behalf.
@@ -128,6 +135,8 @@ struct Pace {
     has_said: bool,
     /// If it had nothing to do then, it counts so for so long.
     idle_until: Micros,
+    /// A file was opened that it has something of, and what is known of it is some time old.
+    is_opened: bool,
     told: BTreeMap<Who, Told>,
     /// It did not answer, and has not since: it is left alone, and asked by one request when so
     /// much time has gone.
@@ -196,16 +205,29 @@ impl Paces {
         self.hear(target, report, own, now);
     }
 
-    /// What the metadata server says of a target, which it has from its server: it counts unless
-    /// something was heard of late.
-    pub fn told(&mut self, load: &TargetLoad, now: Micros) {
+    /// A file was opened. What the metadata server says of a target, which it has from its server:
+    /// it counts unless something was heard of late. Whether the target is to be asked, as that was
+    /// so a moment ago.
+    pub fn told(&mut self, load: &TargetLoad, now: Micros) -> bool {
         let pace = self.targets.entry(load.target).or_default();
         if pace.heard.is_some_and(|at| now.saturating_sub(at) <= OUTDATED_US) {
+            return false;
+        }
+        (pace.has_said, pace.is_opened) = (false, true);
+        self.opened(load, now);
+        true
+    }
+
+    /// What a target says of itself when a file was opened: nothing is read yet, so that of what it
+    /// will be like it is no more than a first word.
+    pub fn opened(&mut self, load: &TargetLoad, now: Micros) {
+        let pace = self.targets.entry(load.target).or_default();
+        if pace.has_said {
             return;
         }
         pace.us_per_mib = f64::from(load.us_per_mib);
         pace.others = (f64::from(load.in_flight) - f64::from(pace.own)).max(0.0);
-        (pace.others_now, pace.has_said) = (pace.others, false);
+        pace.others_now = pace.others;
         (pace.heard, pace.idle_until) = (Some(now), now + TOLD_IDLE_US);
     }
 
@@ -324,6 +346,11 @@ impl Paces {
     pub fn questions(&mut self, now: Micros) -> (Vec<Question>, Option<Micros>) {
         let (mut questions, mut next) = (Vec::new(), None::<Micros>);
         for (target, pace) in &mut self.targets {
+            let is_opened = std::mem::take(&mut pace.is_opened) && pace.silent.is_none();
+            if is_opened && questions.len() < MAX_OPENED {
+                let (target, reader) = (*target, None);
+                questions.push(Question { target, opened: true, first: false, reader });
+            }
             let is_followed = |told: &&mut Told| now.saturating_sub(told.used) < FOLLOWED_US;
             if pace.silent.is_some() {
                 // Only a read finds out whether it answers again; then it is asked.
@@ -340,7 +367,7 @@ impl Paces {
                 if told.due() <= now && n < MAX_ASKED {
                     told.said = now;
                     let (target, first, reader) = (*target, told.first, told.reader.clone());
-                    questions.push(Question { target, first, reader });
+                    questions.push(Question { target, opened: false, first, reader });
                 }
                 let due = told.due().max(now + MIN_PAUSE_US);
                 next = Some(next.map_or(due, |next| next.min(due)));
@@ -374,24 +401,29 @@ impl Paces {
     ) -> CopyView {
         let unknown = Pace::default();
         let pace = self.targets.get(&target).unwrap_or(&unknown);
+        let is_forgotten = pace.heard.is_none_or(|at| now.saturating_sub(at) > FORGOTTEN_US);
+        let (us_per_mib, others, others_now) = match is_forgotten {
+            true => (0.0, 0.0, 0.0),
+            false => (pace.us_per_mib, pace.others, pace.others_now),
+        };
         let told = who.and_then(|_| pace.told.get(&who));
-        let others = told.and_then(|told| told.others);
-        let peer = others.filter(|(_, at)| now.saturating_sub(*at) <= STALE_US);
+        let heard = told.and_then(|told| told.others);
+        let peer = heard.filter(|(_, at)| now.saturating_sub(*at) <= STALE_US);
         let peer = peer.map(|(progress, _)| progress);
         // While one is on its way the disk reads the next.
-        let us_per_mib = pace.us_per_mib.max(self.links.us_per_mib(target, now));
+        let us_per_mib = us_per_mib.max(self.links.us_per_mib(target, now));
         let cost_mib = (len_bytes as f64 + REQUEST_COST_BYTES as f64) / MIB;
         let known_us = us_per_mib * cost_mib;
         // What a disk takes for some pieces at once says little of one: a MiB of them is waited for.
         let share = if who.is_some() { cost_mib.min(1.0) } else { 1.0 };
         let service_us = known_us.max(pace.waited_us(now) * share);
-        let queued = pace.others.round() as u32;
+        let queued = others.round() as u32;
         // A disk that others of a job leave alone for a moment is theirs all the same.
-        let others = if who.is_some() { pace.others } else { pace.others_now };
-        let is_idle = match pace.heard {
-            Some(_) => now <= pace.idle_until && others.round() == 0.0,
+        let others = if who.is_some() { others } else { others_now };
+        let is_idle = match is_forgotten {
+            false => now <= pace.idle_until && others.round() == 0.0,
             // Nobody has said that it has anything to do. (The disks of a job are somebody's.)
-            None => who.is_none(),
+            true => who.is_none(),
         };
         CopyView {
             is_usable,
@@ -454,18 +486,44 @@ mod tests {
         let mut paces = Paces::default();
         let told = |us_per_mib, in_flight| TargetLoad { target: A, us_per_mib, in_flight };
         let view = |paces: &Paces, now| paces.view(A, true, (MIB, None), now);
-        paces.told(&told(40_000, 3), 1_000);
+        assert!(paces.told(&told(40_000, 3), 1_000));
         let first = view(&paces, 2_000);
         assert!(first.service_us >= 40_000.0 && first.queued == 3, "{first:?}");
         paces.told(&TargetLoad { target: B, us_per_mib: 40_000, in_flight: 0 }, 1_000);
         let is_idle = |now| paces.view(B, true, (MIB, None), now).is_idle;
         assert!(is_idle(1_900_000) && !is_idle(2_100_000));
+        // They are asked themselves: who was there some time ago may have gone.
+        let questions = |paces: &mut Paces| {
+            let questions = paces.questions(2_000).0;
+            questions.into_iter().map(|q| (q.target, q.opened)).collect::<Vec<_>>()
+        };
+        assert_eq!(questions(&mut paces), [(A, true), (B, true)]);
+        assert_eq!(questions(&mut paces), []);
+        paces.opened(&told(40_000, 1), 2_500);
+        assert_eq!(view(&paces, 2_500).queued, 1);
+        assert!(!paces.has_said(A), "nothing is decided for long by that");
         paces.heard_answer(A, report(10_000, 0), 3_000);
-        assert_eq!(view(&paces, 3_000).queued, 0, "who was there some time ago may have gone");
-        paces.told(&told(90_000, 0), 4_000);
+        assert_eq!(view(&paces, 3_000).queued, 0);
+        paces.opened(&told(40_000, 1), 3_500);
+        assert_eq!(view(&paces, 3_500).queued, 0, "it has said more since");
+        assert!(!paces.told(&told(90_000, 0), 4_000));
         assert!(view(&paces, 4_000).service_us < 20_000.0, "its server has said it just now");
         paces.told(&told(90_000, 0), 3_001 + OUTDATED_US);
         assert!(view(&paces, 4_000_000).service_us >= 90_000.0);
+    }
+
+    #[test]
+    fn what_was_heard_long_ago_is_nothing_to_go_by() {
+        let mut paces = Paces::default();
+        paces.told(&TargetLoad { target: A, us_per_mib: 6_000_000, in_flight: 9 }, 1_000);
+        paces.heard_answer(B, report(40_000, 9), 1_000);
+        let view = |target, now| paces.view(target, true, (MIB, None), now);
+        let is_known = |target, now| view(target, now).service_us > 0.0;
+        assert!(is_known(A, 1_000 + FORGOTTEN_US) && is_known(B, 1_000 + FORGOTTEN_US));
+        for target in [A, B] {
+            let view = view(target, 1_001 + FORGOTTEN_US);
+            assert!(view.service_us == 0.0 && view.queued == 0 && view.is_idle, "{view:?}");
+        }
     }
 
     #[test]
@@ -505,6 +563,14 @@ mod tests {
         assert_eq!(paces.view(B, true, (MIB, told.who), late).peer, None);
         // It does not read any more.
         assert_eq!(paces.questions(1_000_000 + FOLLOWED_US).1, None);
+    }
+
+    #[test]
+    fn a_client_that_has_just_begun_asks_as_well() {
+        let mut paces = Paces::default();
+        let now = weir_host::clock::uptime().as_micros() as Micros;
+        paces.follow(A, (true, false), None, now);
+        assert_eq!(asked(&mut paces, now), [(A, true)]);
     }
 
     #[test]

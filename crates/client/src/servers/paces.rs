@@ -231,11 +231,15 @@ impl Servers {
         Choosable::Copy(Read { copy, target, answer_us, slot })
     }
 
-    /// How fast targets are, as the metadata server says.
+    /// A file was opened, whose targets are so fast as the metadata server says.
     pub(crate) fn told_loads(&self, loads: &[TargetLoad]) {
+        let mut asks = false;
         if !loads.is_empty() {
             let (mut paces, now) = (self.paces.lock(), now());
-            loads.iter().for_each(|load| paces.told(load, now));
+            loads.iter().for_each(|load| asks |= paces.told(load, now));
+        }
+        if asks {
+            self.questions.wake();
         }
     }
 

@@ -1,6 +1,7 @@
 //! Asks targets for their load between requests, as long as files with several copies are read:
 //! how busy those are that are not read just now, and how far the readers of a job are there
-//! (1.21 of graduated declustering: progress is told also when nothing flows).
+//! (1.21 of graduated declustering: progress is told also when nothing flows); and when one is
+//! opened: the first reads go by what targets are like, and find a connection to each.
 
 use super::paces::{now, report};
 use super::{DataConn, Detours, Servers};
@@ -11,14 +12,17 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use weir_host::sync::{Condvar, Mutex};
 use weir_net::Wait;
-use weir_types::Result;
+use weir_types::{Result, TargetId};
 use weir_wire::data::LoadRequest;
+use weir_wire::meta::TargetLoad;
 use weir_wire::{Header, Request};
 
 /// Answers are waited for so long: they need no disk.
 const ANSWER_MS: u64 = 250;
 /// And connections for so long, one after another.
 const CONNECT_MS: u64 = 100;
+/// Who reads a file has so many requests at each copy at once.
+const CONNECTIONS: usize = 2;
 
 /// The thread that asks.
 #[derive(Debug, Default)]
@@ -83,16 +87,25 @@ impl Servers {
 
     fn ask_all(&self, session: &MetaSession, questions: Vec<Question>) {
         add(&self.counters.load_questions, questions.len() as u64);
+        // What is opened may have copies on targets that are away.
+        let is_worth_it = |question: &Question| !question.opened || self.is_ready(question.target);
         let sent: Vec<_> = questions
             .into_iter()
+            .filter(is_worth_it)
             .map(|question| (self.ask(session, &question), question))
             .collect();
         // What one that does not answer has taken of it is not taken from the others.
         let wait = Wait::for_ms(ANSWER_MS);
         for (conn, question) in sent {
-            let Question { target, reader, .. } = question;
+            let Question { target, opened, reader, .. } = question;
             let who = who(reader.as_deref());
             match conn.and_then(|conn| take_answer(conn, &wait)) {
+                Ok(reply) if opened => {
+                    let (us_per_mib, in_flight) = (reply.progress, reply.in_flight.into());
+                    let load = TargetLoad { target, us_per_mib, in_flight };
+                    self.paces.lock().opened(&load, now());
+                    self.connect_ahead(session, target);
+                }
                 Ok(reply) => self.paces.lock().heard_answer(target, report(&reply, who), now()),
                 Err(error) => {
                     tracing::debug!("load of target {target}: {error}");
@@ -102,9 +115,18 @@ impl Servers {
         }
     }
 
+    /// Connects as often as somebody who reads from a target is likely to need: later, when data is
+    /// on its way, a new connection waits behind that.
+    fn connect_ahead(&self, session: &MetaSession, target: TargetId) {
+        let wait = Wait::for_ms(CONNECT_MS);
+        let take = |_| self.take_known(session, target, &wait, &Detours::none()).ok();
+        let conns: Vec<DataConn> = (0..CONNECTIONS).map_while(take).collect();
+        conns.into_iter().for_each(DataConn::put_back);
+    }
+
     fn ask(&self, session: &MetaSession, question: &Question) -> Result<DataConn> {
         let wait = &Wait::for_ms(CONNECT_MS);
-        let Question { target, first, ref reader } = *question;
+        let Question { target, first, ref reader, .. } = *question;
         let mut conn = self.take_known(session, target, wait, &Detours::none())?;
         let mut header = Header::request(LoadRequest::OP, conn.conn.next_request_id());
         if let Some(reader) = reader {

@@ -371,12 +371,12 @@ fn who_is_behind_has_more_waiting_where_others_are_ahead_and_does_not_wait_for_t
         assert_eq!(ask(0, &mut paces), Some(0), "nothing is known of the others");
         paces.heard(others_at, says, 0);
         let mut counts = [1, 0];
-        (1..9).filter_map(|n| ask(n, &mut paces)).for_each(|copy| counts[copy] += 1);
+        (1..13).filter_map(|n| ask(n, &mut paces)).for_each(|copy| counts[copy] += 1);
         counts
     };
     let half = (1 << 31) + 1;
-    assert_eq!(counts(B, half), [2, 4], "of its own copies two, and four of the others'");
-    assert_eq!(counts(A, half)[0], 4, "others have their first copies where it has its own");
+    assert_eq!(counts(B, half), [2, 8], "of its own copies two, and eight of the others'");
+    assert_eq!(counts(A, half)[0], 8, "others have their first copies where it has its own");
     assert_eq!(counts(A, half / 2)[0], 2, "and are behind");
 }
 
