@@ -156,11 +156,6 @@ impl JobReader {
         }
     }
 
-    /// Whether it has said that it reads any of these bytes.
-    pub(crate) fn means_to_read(&self, bytes: Range<u64>) -> bool {
-        self.ranges.as_ref().is_none_or(|ranges| ranges.overlap(bytes) > 0)
-    }
-
     /// These bytes of a read have come, which has not ended. How much of it counts: that is to be
     /// [`JobReader::ends`]ed.
     pub(crate) fn comes(&self, bytes: Range<u64>) -> u64 {
@@ -201,16 +196,6 @@ impl JobReader {
             request.progress = (progress.share() * all) as u32;
             let mib = progress.work_bytes.div_ceil(1 << 20).clamp(1, u32::MAX.into());
             request.work = mib as u32;
-        }
-    }
-}
-
-impl JobReader {
-    /// Says in a request that it is none of what its reader is to do: as of one that has done all,
-    /// so that what others wait for comes before.
-    pub(crate) fn sign_beside(request: &mut Header) {
-        if request.work > 0 {
-            request.progress = u32::MAX;
         }
     }
 }
@@ -316,7 +301,6 @@ mod tests {
         reader.reads(1_000);
         let progress = || reader.progress().map(|p| (p.done_bytes, p.work_bytes));
         assert_eq!(progress(), Some((0, 350)));
-        assert!(reader.means_to_read(150..320) && !reader.means_to_read(200..300));
         // What a kernel reads ahead of the gap is nothing that was to be done.
         reader.has_read(150..320);
         assert_eq!(progress(), Some((70, 350)));

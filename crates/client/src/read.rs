@@ -3,14 +3,13 @@
 
 use crate::config::{Consistency, ReadPolicy};
 use crate::core::choices::Wanted;
-use crate::core::plan::{Chunk, Place, Plan};
+use crate::core::plan::{Place, Plan};
 use crate::core::transfer::Transfer;
 use crate::counters::add;
 use crate::drive::{Call, Parts, Until, drive, now_ms};
 use crate::job::JobReader;
 use crate::servers::{DataConn, Slot};
 use std::io::IoSliceMut;
-use std::ops::Range;
 use std::sync::Arc;
 use weir_host::clock;
 use weir_layout::{Piece, Run, cut_count, cuts, scatter};
@@ -213,9 +212,6 @@ impl Parts for ReadParts<'_> {
         conn.request_id = conn.conn.next_request_id();
         let mut header = Header::request(ReadRequest::OP, conn.request_id);
         self.call.ctx.sign(&mut header);
-        if self.is_beside(part) {
-            JobReader::sign_beside(&mut header);
-        }
         conn.conn.send(header, &request, &[], &[], wait)
     }
 
@@ -233,15 +229,12 @@ impl ReadParts<'_> {
         if chunk.stripe.columns != 1 || self.plan.parts.len() == 1 {
             return;
         }
-        let bytes: u64 = of_file(chunk).map(|range| reader.comes(range)).sum();
+        let ranges = chunk.regions.ranges();
+        let of_file = ranges
+            .map(|(start, len)| chunk.segment_start + start..chunk.segment_start + start + len);
+        let bytes: u64 = of_file.map(|range| reader.comes(range)).sum();
         let (_, came) = self.came.get_or_insert_with(|| (reader.clone(), 0));
         *came += bytes;
-    }
-
-    /// Whether a part is none of what its reader has said that it reads: the kernel fetches it ahead.
-    fn is_beside(&self, part: usize) -> bool {
-        let (chunk, reader) = (self.plan.chunk(part), self.call.ctx.reader.as_ref());
-        reader.is_some_and(|reader| of_file(chunk).all(|range| !reader.means_to_read(range)))
     }
 
     fn take_reply(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
@@ -282,12 +275,6 @@ impl ReadParts<'_> {
             add(&self.call.inner.counters.checksum_mismatches, 1);
         })
     }
-}
-
-/// Where in the file a chunk's regions are.
-fn of_file(chunk: &Chunk) -> impl Iterator<Item = Range<u64>> + '_ {
-    let ranges = chunk.regions.ranges();
-    ranges.map(|(start, len)| chunk.segment_start + start..chunk.segment_start + start + len)
 }
 
 /// The parts of a buffer that the runs name, which ascend and do not overlap.

@@ -112,6 +112,7 @@ impl Lab {
     /// Does a round.
     pub fn round(&self, round: &Round<'_>) -> Result<Outcome> {
         stop::check()?;
+        self.prepare(round)?;
         let is_hot_before = matches!(round.load, Load::Writes);
         let early = if is_hot_before { Some(self.begin(round, HOT_AHEAD)?) } else { None };
         let options = format!("{},read_policy={}", self.options, round.policy);
@@ -157,13 +158,18 @@ impl Lab {
         Ok(outcome)
     }
 
-    /// Prepares caches, and has the perturbers at work; the disks' counts from before.
-    fn begin(&self, round: &Round<'_>, ahead: Duration) -> Result<(Vec<Perturber>, Vec<Counts>)> {
+    /// Prepares caches, and waits for the disks to be at rest: who opens a file is told how busy
+    /// they are.
+    fn prepare(&self, round: &Round<'_>) -> Result<()> {
         let memory = if round.is_hot { remember } else { forget };
         self.disks.iter().try_for_each(|disk| memory(disk.path()))?;
         // What was found of a disk among writes is not what readers are to go by.
         let was_written = round.is_hot | self.was_written.swap(false, Relaxed);
-        self.settle(if was_written { SETTLED } else { RESTED })?;
+        self.settle(if was_written { SETTLED } else { RESTED })
+    }
+
+    /// Has the perturbers at work; the disks' counts from before.
+    fn begin(&self, round: &Round<'_>, ahead: Duration) -> Result<(Vec<Perturber>, Vec<Counts>)> {
         let before = counts(&self.disks)?;
         self.share(round, WRITERS_PART)?;
         let perturber = |disk: &usize| Perturber::start(self, *disk, round.load);

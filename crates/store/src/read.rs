@@ -27,8 +27,8 @@ pub enum ReadMode {
     /// Waits for the disk. Takes no lock, unless a block that it must verify
     /// itself was being written.
     Blocking,
-    /// The same; of a large read the kernel fetches nothing beyond, since what
-    /// follows may be read from another copy.
+    /// The same; of a large read that was not begun before (as by `Nowait`) the kernel fetches
+    /// nothing beyond, since what follows may be read from another copy.
     Exact,
     /// Excludes writers and verifies every block: what a mismatch is after
     /// this is rot.
@@ -80,6 +80,7 @@ struct Scratch {
 
 /// Who reads less at a time gains by what the kernel reads ahead: it is as much as Linux does.
 const EXACT_BYTES: usize = 128 << 10;
+const WILL_NEED_BYTES: u64 = 512 << 10;
 
 thread_local! {
     static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
@@ -242,8 +243,11 @@ impl RunRead<'_> {
             return Err(Miss::NotCached);
         }
         if self.mode == ReadMode::Exact && want >= EXACT_BYTES {
-            // What is on its way already the kernel reads ahead of no more.
-            file.will_need(position, want as u64);
+            // What is on its way already the kernel reads ahead of no more. It takes no more at once
+            // than it sends to a device.
+            let (want, step) = (want as u64, WILL_NEED_BYTES);
+            let steps = (0..want).step_by(step as usize);
+            steps.for_each(|at| file.will_need(position + at, step.min(want - at)));
         }
         let result = match self.mode {
             ReadMode::Nowait | ReadMode::Resident => file.read_at(buffers, position, true),

@@ -35,7 +35,7 @@ const LONE_RUN_BYTES: u64 = 512 << 10;
 const WINDOW_REQUESTS: u64 = 2;
 /// where they are small more of them, which a disk can put in order,
 const MIN_WINDOW_BYTES: u64 = 512 << 10;
-/// and more where own readers are ahead, so much at all other copies together: what a disk has
+/// and more where own readers are ahead, this by the number of other copies: what a disk has
 /// begun nobody puts in order, and others would have every second turn if no more of this reader's
 /// were waiting; and one whose limit is kept by the tenth of a second does 2 MiB of 20 MiB/s at
 /// once, and then nothing,
@@ -350,7 +350,7 @@ impl Choices {
             false => RUN_BYTES,
         };
         // Before it has said itself what it is like nothing is decided for longer than this request.
-        if paces.has_said(copies[copy].target) || !goes_by_speed(policy) {
+        if paces.has_said(copies[copy].target, now) || !goes_by_speed(policy) {
             self.runs.begin(column, (offset, len_bytes, run_bytes), copy, now);
         }
         Choice::Copy(Chosen::of(copy, &views[copy], is_known))
@@ -383,7 +383,7 @@ impl Choices {
         let nominal_us = (NOMINAL_US_PER_MIB * cost).max(SOON_US);
         let usual = known.map_or(nominal_us, |view| view.service_us);
         let first = views.iter().position(|view| view.is_usable);
-        let others = (copies.len() as u64).saturating_sub(1).max(1);
+        let others = views.iter().filter(|view| view.is_usable).count().saturating_sub(1).max(1);
         for (n, view) in views.iter_mut().enumerate() {
             if view.service_us == 0.0 {
                 // Of which nothing is known counts as no better and no worse.
@@ -411,7 +411,7 @@ impl Choices {
             view.may_be_owned |= view.peer.is_some_and(is_begun);
             let leads = |peer: Progress| own.is_some_and(|own| peer.ahead_of(own) > least);
             let least_bytes = match view.peer.is_some_and(leads) {
-                true => BEHIND_WINDOW_BYTES / others,
+                true => (BEHIND_WINDOW_BYTES / others as u64).max(MIN_WINDOW_BYTES),
                 false => MIN_WINDOW_BYTES,
             };
             let is_full = |of: &Column| of.is_full(n, len_bytes, (patience, least_bytes));
@@ -529,7 +529,8 @@ fn is_uneven(views: &[CopyView]) -> bool {
     least >= SOON_US && times().any(|us| us >= least * UNEVEN)
 }
 
-fn goes_by_speed(policy: ReadPolicy) -> bool {
+/// Whether what is known of targets counts.
+pub fn goes_by_speed(policy: ReadPolicy) -> bool {
     use ReadPolicy::{GraduatedPrimary, Proportional, SkipHot};
     matches!(policy, Proportional | GraduatedPrimary | SkipHot)
 }

@@ -144,6 +144,10 @@ struct Pace {
 }
 
 impl Pace {
+    fn is_forgotten(&self, now: Micros) -> bool {
+        self.heard.is_none_or(|at| now.saturating_sub(at) > FORGOTTEN_US)
+    }
+
     /// Time that it takes for a request at least, as it has not answered for so long, and has
     /// those of others to answer as well.
     fn waited_us(&self, now: Micros) -> f64 {
@@ -267,8 +271,8 @@ impl Paces {
     }
 
     /// Whether its server has said what it is like, and not the metadata server alone.
-    pub(super) fn has_said(&self, target: TargetId) -> bool {
-        self.targets.get(&target).is_some_and(|pace| pace.has_said)
+    pub(super) fn has_said(&self, target: TargetId, now: Micros) -> bool {
+        self.targets.get(&target).is_some_and(|pace| pace.has_said && !pace.is_forgotten(now))
     }
 
     pub(super) fn is_silent(&self, target: TargetId) -> bool {
@@ -401,7 +405,7 @@ impl Paces {
     ) -> CopyView {
         let unknown = Pace::default();
         let pace = self.targets.get(&target).unwrap_or(&unknown);
-        let is_forgotten = pace.heard.is_none_or(|at| now.saturating_sub(at) > FORGOTTEN_US);
+        let is_forgotten = pace.is_forgotten(now);
         let (us_per_mib, others, others_now) = match is_forgotten {
             true => (0.0, 0.0, 0.0),
             false => (pace.us_per_mib, pace.others, pace.others_now),
@@ -501,7 +505,7 @@ mod tests {
         assert_eq!(questions(&mut paces), []);
         paces.opened(&told(40_000, 1), 2_500);
         assert_eq!(view(&paces, 2_500).queued, 1);
-        assert!(!paces.has_said(A), "nothing is decided for long by that");
+        assert!(!paces.has_said(A, 2_500), "nothing is decided for long by that");
         paces.heard_answer(A, report(10_000, 0), 3_000);
         assert_eq!(view(&paces, 3_000).queued, 0);
         paces.opened(&told(40_000, 1), 3_500);
@@ -523,6 +527,7 @@ mod tests {
         for target in [A, B] {
             let view = view(target, 1_001 + FORGOTTEN_US);
             assert!(view.service_us == 0.0 && view.queued == 0 && view.is_idle, "{view:?}");
+            assert!(!paces.has_said(target, 1_001 + FORGOTTEN_US));
         }
     }
 

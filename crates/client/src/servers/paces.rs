@@ -3,7 +3,7 @@
 
 use super::{DataConn, Servers};
 use crate::core::choices::{
-    Asked, Candidate, Choice, Choices, Chosen, ColumnKey, Patience, Turn, Wanted,
+    Asked, Candidate, Choice, Choices, Chosen, ColumnKey, Patience, Turn, Wanted, goes_by_speed,
 };
 use crate::core::copies::copies_of;
 use crate::core::pace::{Paces, Report, Who, who};
@@ -233,12 +233,15 @@ impl Servers {
 
     /// A file was opened, whose targets are so fast as the metadata server says.
     pub(crate) fn told_loads(&self, loads: &[TargetLoad]) {
+        if loads.is_empty() {
+            return;
+        }
         let mut asks = false;
-        if !loads.is_empty() {
+        {
             let (mut paces, now) = (self.paces.lock(), now());
             loads.iter().for_each(|load| asks |= paces.told(load, now));
         }
-        if asks {
+        if asks && goes_by_speed(self.config.read_policy) {
             self.questions.wake();
         }
     }

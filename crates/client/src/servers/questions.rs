@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use weir_host::sync::{Condvar, Mutex};
 use weir_net::Wait;
-use weir_types::{Result, TargetId};
+use weir_types::Result;
 use weir_wire::data::LoadRequest;
 use weir_wire::meta::TargetLoad;
 use weir_wire::{Header, Request};
@@ -21,6 +21,9 @@ use weir_wire::{Header, Request};
 const ANSWER_MS: u64 = 250;
 /// And connections for so long, one after another.
 const CONNECT_MS: u64 = 100;
+/// To ask the targets of what was opened, and to connect to them, takes no longer: those of jobs are
+/// to hear of their readers meanwhile.
+const OPENED_MS: u64 = 200;
 /// Who reads a file has so many requests at each copy at once.
 const CONNECTIONS: usize = 2;
 
@@ -66,7 +69,8 @@ impl Servers {
             let (questions, next) = self.paces.lock().questions(now());
             self.ask_all(session, questions);
             let mut ended = self.questions.ended.lock();
-            if let (false, Some(next)) = (*ended, next) {
+            let is_told = || !self.questions.rests.load(Relaxed);
+            if let (false, false, Some(next)) = (*ended, is_told(), next) {
                 let time = Duration::from_micros(next.saturating_sub(now()).max(1));
                 ended = self.questions.changed.wait_timeout(ended, time);
             }
@@ -85,15 +89,27 @@ impl Servers {
         self.questions.changed.notify_all();
     }
 
+    /// Those first on which something depends now.
     fn ask_all(&self, session: &MetaSession, questions: Vec<Question>) {
-        add(&self.counters.load_questions, questions.len() as u64);
-        // What is opened may have copies on targets that are away.
-        let is_worth_it = |question: &Question| !question.opened || self.is_ready(question.target);
-        let sent: Vec<_> = questions
-            .into_iter()
-            .filter(is_worth_it)
-            .map(|question| (self.ask(session, &question), question))
-            .collect();
+        let (opened, read): (Vec<_>, Vec<_>) = questions.into_iter().partition(|of| of.opened);
+        self.ask_some(session, read, || Wait::for_ms(CONNECT_MS));
+        // What is opened may have copies on targets that are away; all of it is soon over.
+        let all = Wait::for_ms(OPENED_MS);
+        let is_there = |question: &Question| self.is_ready(question.target);
+        let opened: Vec<_> = opened.into_iter().filter(is_there).collect();
+        let targets: Vec<_> = opened.iter().map(|question| question.target).collect();
+        self.ask_some(session, opened, || Wait::for_ms(all.remaining().as_millis() as u64));
+        for target in targets {
+            if let Err(error) = self.connect_ahead(session, target, CONNECTIONS, &all) {
+                tracing::debug!("target {target}: {error}");
+            }
+        }
+    }
+
+    fn ask_some(&self, session: &MetaSession, of: Vec<Question>, connects: impl Fn() -> Wait) {
+        add(&self.counters.load_questions, of.len() as u64);
+        let ask = |question: Question| (self.ask(session, &question, &connects()), question);
+        let sent: Vec<_> = of.into_iter().map(ask).collect();
         // What one that does not answer has taken of it is not taken from the others.
         let wait = Wait::for_ms(ANSWER_MS);
         for (conn, question) in sent {
@@ -104,7 +120,6 @@ impl Servers {
                     let (us_per_mib, in_flight) = (reply.progress, reply.in_flight.into());
                     let load = TargetLoad { target, us_per_mib, in_flight };
                     self.paces.lock().opened(&load, now());
-                    self.connect_ahead(session, target);
                 }
                 Ok(reply) => self.paces.lock().heard_answer(target, report(&reply, who), now()),
                 Err(error) => {
@@ -115,17 +130,7 @@ impl Servers {
         }
     }
 
-    /// Connects as often as somebody who reads from a target is likely to need: later, when data is
-    /// on its way, a new connection waits behind that.
-    fn connect_ahead(&self, session: &MetaSession, target: TargetId) {
-        let wait = Wait::for_ms(CONNECT_MS);
-        let take = |_| self.take_known(session, target, &wait, &Detours::none()).ok();
-        let conns: Vec<DataConn> = (0..CONNECTIONS).map_while(take).collect();
-        conns.into_iter().for_each(DataConn::put_back);
-    }
-
-    fn ask(&self, session: &MetaSession, question: &Question) -> Result<DataConn> {
-        let wait = &Wait::for_ms(CONNECT_MS);
+    fn ask(&self, session: &MetaSession, question: &Question, wait: &Wait) -> Result<DataConn> {
         let Question { target, first, ref reader, .. } = *question;
         let mut conn = self.take_known(session, target, wait, &Detours::none())?;
         let mut header = Header::request(LoadRequest::OP, conn.conn.next_request_id());
