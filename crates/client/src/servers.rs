@@ -302,25 +302,6 @@ impl Servers {
         }
     }
 
-    /// Sees to it that so many connections to the server of a target are idle: later, when data is
-    /// on its way, a new one waits behind that.
-    fn connect_ahead(
-        &self,
-        session: &MetaSession,
-        target: TargetId,
-        count: usize,
-        wait: &Wait,
-    ) -> Result<()> {
-        let Some(pool) = self.pool(target) else { return Ok(()) };
-        for _ in pool.idle.lock().len()..count.min(pool.max_idle) {
-            wait.check()?;
-            let attempt = pool.attempt.load(Relaxed);
-            let idle = self.open(session, &pool, attempt, (wait, None), &Detours::none())?;
-            DataConn::new(idle, pool.clone()).put_back();
-        }
-        Ok(())
-    }
-
     /// So long the metadata server is asked in the course of a wait.
     fn within(&self, wait: &Wait) -> u64 {
         (wait.remaining().as_millis() as u64).min(self.config.request_timeout_ms)

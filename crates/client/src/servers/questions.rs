@@ -21,11 +21,9 @@ use weir_wire::{Header, Request};
 const ANSWER_MS: u64 = 250;
 /// And connections for so long, one after another.
 const CONNECT_MS: u64 = 100;
-/// To ask the targets of what was opened, and to connect to them, takes no longer: those of jobs are
-/// to hear of their readers meanwhile.
+/// To connect to all targets of what was opened takes no longer: those of jobs are to hear of their
+/// readers meanwhile.
 const OPENED_MS: u64 = 200;
-/// Who reads a file has so many requests at each copy at once.
-const CONNECTIONS: usize = 2;
 
 /// The thread that asks.
 #[derive(Debug, Default)]
@@ -97,13 +95,7 @@ impl Servers {
         let all = Wait::for_ms(OPENED_MS);
         let is_there = |question: &Question| self.is_ready(question.target);
         let opened: Vec<_> = opened.into_iter().filter(is_there).collect();
-        let targets: Vec<_> = opened.iter().map(|question| question.target).collect();
         self.ask_some(session, opened, || Wait::for_ms(all.remaining().as_millis() as u64));
-        for target in targets {
-            if let Err(error) = self.connect_ahead(session, target, CONNECTIONS, &all) {
-                tracing::debug!("target {target}: {error}");
-            }
-        }
     }
 
     fn ask_some(&self, session: &MetaSession, of: Vec<Question>, connects: impl Fn() -> Wait) {
