@@ -404,9 +404,26 @@ fn paused_ms_beside(percent: i64) -> u64 {
     });
     assert!(counter("bytes.resynced") >= data.len() as u64);
     let paused = counter("resync.paused_ms");
-    // From the copy that was brought: once everybody knows that it is back.
-    beside.write_at(&ctx, 0, b"both").unwrap();
-    beside.sync(&ctx).unwrap();
+    // From the copy that was brought: once everybody knows that it is back, and the metadata server
+    // that the other one has noted no more for it.
+    let mut number = 0_u64;
+    let mut write = || {
+        number += 1;
+        beside.write_at(&ctx, 0, &number.to_le_bytes()).unwrap();
+        beside.sync(&ctx).unwrap();
+        number.to_le_bytes()
+    };
+    eventually("a write is on both when it is done", || {
+        let (written, mut there) = (write(), [0; 8]);
+        let copy = fs::File::open(object_on(&cluster, 2, beside.id())).unwrap();
+        copy.read_exact_at(&mut there, DATA).unwrap();
+        there == written
+    });
+    let said = || cluster.weir(&["targets", "--json"]).json()[0]["written_bytes"].as_u64();
+    let before = said();
+    write();
+    eventually("its server has reported since", || said() > before);
+    eventually("nothing is missed", || is("online"));
     cluster.kill("data-1");
     let mut back = vec![0; data.len()];
     assert_eq!(file.read_at(&ctx, 0, &mut back).unwrap(), data.len());
