@@ -224,7 +224,7 @@ impl<C: Copy> Machine<C> {
             }
             Err(error) => {
                 self.counters.count_failure(error.kind);
-                Body::Error(error)
+                Body::Error(as_told(error))
             }
         };
         let status = if let Body::Error(error) = &body { Some(error.kind) } else { None };
@@ -573,6 +573,15 @@ impl<C: Copy> Machine<C> {
         }
         self.pending.push(pending);
         OpId((self.pending.len() - 1) as u32)
+    }
+}
+
+/// Of waits that this server has given up because it stops its clients know nothing: to them it
+/// is gone, and they ask again, elsewhere or when it is back.
+fn as_told(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::Interrupted => Error::new(ErrorKind::Unreachable, "the server stops"),
+        _ => error,
     }
 }
 

@@ -382,6 +382,15 @@ fn failures_of_the_disk_are_answered_and_counted() {
 }
 
 #[test]
+fn a_server_that_stops_is_gone_to_its_clients_and_has_not_interrupted_their_calls() {
+    let mut m = machine();
+    let mut actions = ask(&mut m, &SyncRequest { access: access() });
+    let Some(Action::Disk { op, .. }) = actions.pop() else { panic!("{actions:?}") };
+    m.on_done(op, Err(ErrorKind::Interrupted.into()), &mut actions);
+    assert_eq!(refusal(&actions), ErrorKind::Unreachable);
+}
+
+#[test]
 fn a_copy_is_checked_here_as_far_as_it_can_be_and_another_server_asks_for_none() {
     let mut m = machine();
     let from = |target: TargetId| {
