@@ -13,7 +13,7 @@ use std::io::{Error, Result};
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 use weir_testbed::{Counts, Disk, LinkCounts, Sampler, Worker, forget, remember};
 
@@ -111,6 +111,15 @@ fn counts(disks: &[Disk]) -> Result<Vec<Counts>> {
 impl Lab {
     /// Does a round.
     pub fn round(&self, round: &Round<'_>) -> Result<Outcome> {
+        self.round_beside(round, || {}).map(|(outcome, ())| outcome)
+    }
+
+    /// The same, and something besides from when the readers begin.
+    pub fn round_beside<T: Send>(
+        &self,
+        round: &Round<'_>,
+        beside: impl FnOnce() -> T + Send,
+    ) -> Result<(Outcome, T)> {
         stop::check()?;
         self.prepare(round)?;
         let is_hot_before = matches!(round.load, Load::Writes);
@@ -139,7 +148,7 @@ impl Lab {
             Some(begun) => begun,
             None => self.begin(round, AHEAD)?,
         };
-        let mut outcome = self.read(readers)?;
+        let (mut outcome, found) = self.read(readers, beside)?;
         self.share(round, 0.0)?;
         for perturber in perturbers {
             let words = perturber.worker.end()?;
@@ -155,7 +164,7 @@ impl Lab {
             outcome.disks[n].disk_bytes = after.read_bytes - before.read_bytes;
         }
         prove(&outcome, round.is_hot)?;
-        Ok(outcome)
+        Ok((outcome, found))
     }
 
     /// Prepares caches, and waits for the disks to be at rest: who opens a file is told how busy
@@ -214,15 +223,24 @@ impl Lab {
         (1..=self.disks.len() as u32).map(|node| bed.network.counts(node)).collect()
     }
 
-    /// All readers read; what the disks did meanwhile.
-    fn read(&self, mut readers: Vec<Worker>) -> Result<Outcome> {
+    /// All readers read, and something is done `beside`; what the disks did meanwhile.
+    fn read<T: Send>(
+        &self,
+        mut readers: Vec<Worker>,
+        beside: impl FnOnce() -> T + Send,
+    ) -> Result<(Outcome, T)> {
         let mut disks = vec![Use::default(); self.disks.len()];
         let (before, links) = (counts(&self.disks)?, self.links()?);
         let sampler = Sampler::start(&self.disks, EVERY);
         let begin = now_us();
         readers.iter_mut().try_for_each(Worker::go)?;
-        let words: Vec<Result<String>> = readers.into_iter().map(Worker::end).collect();
-        let seconds = (now_us() - begin) as f64 / 1e6;
+        let (words, seconds, found) = thread::scope(|scope| {
+            let beside = scope.spawn(beside);
+            let words: Vec<Result<String>> = readers.into_iter().map(Worker::end).collect();
+            let seconds = (now_us() - begin) as f64 / 1e6;
+            (words, seconds, beside.join())
+        });
+        let found = found.map_err(|_| Error::other("a thread has panicked"))?;
         let samples = sampler.stop()?;
         for (n, (after, before)) in counts(&self.disks)?.iter().zip(&before).enumerate() {
             disks[n].meanwhile_disk_bytes = after.read_bytes - before.read_bytes;
@@ -234,7 +252,7 @@ impl Lab {
         stop::check()?;
         let readers = words.into_iter().map(|words| steps(&words?)).collect::<Result<_>>()?;
         let sent_bytes = vec![0; self.disks.len()];
-        Ok(Outcome { readers, disks, links, sent_bytes, samples, seconds })
+        Ok((Outcome { readers, disks, links, sent_bytes, samples, seconds }, found))
     }
 }
 

@@ -44,15 +44,12 @@ pub fn run(plan: &SlowDisk) -> Result<()> {
 
 /// How long the slowest process took, and what `weir top` said while they read.
 fn round(lab: &Lab, files: &[String], policy: &str) -> Result<(f64, String)> {
-    thread::scope(|scope| {
-        let top = scope.spawn(|| {
-            thread::sleep(LOOK);
-            lab.cluster.weir(&["top", "-n", "1"])
-        });
-        let outcome = lab.round(&Round { job: true, ..Round::of(policy, files) })?;
-        let top = top.join().map_err(|_| Error::other("a thread has panicked"))??;
-        let rates = outcome.rates();
-        let slowest = rates.iter().copied().min_by(f64::total_cmp).unwrap_or_default();
-        Ok(((FILE_BYTES >> 20) as f64 / slowest, top))
-    })
+    let round = Round { job: true, ..Round::of(policy, files) };
+    let (outcome, top) = lab.round_beside(&round, || {
+        thread::sleep(LOOK);
+        lab.cluster.weir(&["top", "-n", "1"])
+    })?;
+    let rates = outcome.rates();
+    let slowest = rates.iter().copied().min_by(f64::total_cmp).unwrap_or_default();
+    Ok(((FILE_BYTES >> 20) as f64 / slowest, top?))
 }

@@ -85,6 +85,8 @@ pub struct CopyView {
     pub peer: Option<Progress>,
     /// Whether there is one was not heard yet.
     pub may_be_owned: bool,
+    /// The reader itself reads first copies there: of another column of a file that is striped.
+    pub is_mine: bool,
 }
 
 impl CopyView {
@@ -94,9 +96,11 @@ impl CopyView {
         self.service_us * f64::from(before.saturating_add(1))
     }
 
-    /// Whether readers of the same job have their first copies there, as far as is known.
+    /// Whether readers of the same job, and not this one, have their first copies there, as far
+    /// as is known. Of a file that is striped over all disks each is everybody's: whatever is
+    /// behind waits for the slowest, and is helped if others ask elsewhere.
     pub fn is_owned(&self) -> bool {
-        self.peer.is_some() || self.may_be_owned
+        !self.is_mine && (self.peer.is_some() || self.may_be_owned)
     }
 
     /// Whether it is worth reading besides another one that has enough to do: nobody else wants
@@ -106,7 +110,7 @@ impl CopyView {
     pub fn helps(&self, other: &Self) -> bool {
         let there_us = |of: &Self| Self { turn_us: 0.0, ..*of }.done_us();
         let is_sooner = !self.is_owned() && there_us(self) < there_us(other);
-        let has_time = self.is_idle && !self.may_be_owned;
+        let has_time = self.is_idle && (self.is_mine || !self.may_be_owned);
         self.service_us < other.service_us * HOT && (has_time || is_sooner)
     }
 
@@ -206,14 +210,14 @@ impl Router {
                 self.divert(own, first, copies);
                 let is_sooner = |n: usize| {
                     // Who is ahead waits rather than hold up those who are behind.
-                    if copies[n].peer.is_some_and(|peer| own > peer) {
+                    let leads = copies[n].peer.is_some_and(|peer| own > peer);
+                    if leads && !copies[n].is_mine {
                         return false;
                     }
                     let (own, other) = (&copies[first], &copies[n]);
                     let helps = own.has_enough && other.helps(own);
                     // Where readers of the same job are no further the disk is theirs, unless it has
-                    // much more to give: of files that are striped over all disks each reader has
-                    // first copies everywhere, and all are as far as the slowest disk lets them.
+                    // much more to give.
                     let clearly = if other.is_owned() { SOONER_THAN_OWNERS } else { SOONER };
                     own.service_us >= SOON_US
                         && (helps || other.done_us() < own.done_us() * clearly)
@@ -320,6 +324,7 @@ mod tests {
             turn_us: 0.0,
             peer: None,
             may_be_owned: false,
+            is_mine: false,
         }
     }
 
@@ -429,6 +434,18 @@ mod tests {
         };
         assert_eq!(choose(500), Some(1), "they are as far, and so is all that both read");
         assert_eq!(choose(499), None);
+    }
+
+    #[test]
+    fn of_a_striped_file_each_disk_is_everybodys() {
+        let peer = |mib: u64| Some(Progress { done_bytes: mib << 20, ..OWN });
+        let own = CopyView { queued: 8, is_full: true, has_enough: true, ..copy(10_000.0) };
+        let mine = CopyView { is_mine: true, peer: peer(490), turn_us: 50_000.0, ..copy(10_000.0) };
+        let choose = |other| choices(ReadPolicy::Proportional, &[own, other])[0];
+        assert_eq!(choose(mine), Some(1), "whoever is behind waits for the slow disk, too");
+        assert_eq!(choose(CopyView { may_be_owned: true, ..mine }), Some(1));
+        assert_eq!(choose(CopyView { queued: 9, ..mine }), None, "it is no sooner there");
+        assert_eq!(choose(CopyView { is_mine: false, ..mine }), None);
     }
 
     #[test]

@@ -129,6 +129,7 @@ pub fn views(sights: &[Sight], len_bytes: u64, views: &mut Vec<CopyView>) {
             turn_us: us_per_mib * turn / MIB,
             peer: sight.peer,
             may_be_owned: false,
+            is_mine: false,
         }
     }));
 }

@@ -67,6 +67,41 @@ fn the_processes_of_a_job_end_together_whichever_disks_are_slow() {
 }
 
 #[test]
+fn a_job_of_striped_files_is_not_as_slow_as_its_slowest_disk() {
+    // Files over all disks, as they are by default: who is behind waits for the slow disk, and
+    // not for the others.
+    for (seed, disks, file_mib, left, least) in
+        [(1, DISKS, 80, 0.5, 0.92), (2, DISKS, 80, 0.5, 0.92), (3, 4, 24, 0.25, 0.66)]
+    {
+        let mut arena = Arena::new(Track {
+            seed,
+            disks,
+            readers: disks,
+            stripes: disks,
+            first_percent: 0,
+            copies: 2,
+            file_bytes: file_mib * MIB,
+            bytes_per_s: RATE_MIB * MIB,
+        })
+        .unwrap();
+        let ideal_s = |left: f64| {
+            let speed = (f64::from(disks) - 1.0 + left) * RATE_MIB as f64;
+            (file_mib * u64::from(disks)) as f64 / speed
+        };
+        let mut part = |slow, policy| {
+            let left = if slow { left } else { 1.0 };
+            let race = Race { slow: vec![(0, left)], ..race(0, policy, true) };
+            ideal_s(left) / arena.race(&race).unwrap().slowest().as_secs_f64()
+        };
+        let well = part(false, ReadPolicy::Proportional);
+        let (first, default) =
+            (part(true, ReadPolicy::Primary), part(true, ReadPolicy::Proportional));
+        assert!(well > 0.93, "seed {seed}: {well:.3} of the ideal without a fault");
+        assert!(default > least && first < 0.6, "seed {seed}: {default:.3}, {first:.3}");
+    }
+}
+
+#[test]
 fn a_job_reads_its_bytes_though_a_server_dies_under_its_pieces() {
     const MIB_EACH: u64 = 32;
     // The slow disk's own server, with pieces that wait for it, or a neighbour that helps.

@@ -108,6 +108,11 @@ struct Told {
 }
 
 impl Told {
+    /// Whether the reader has read there a moment ago.
+    fn is_followed(&self, now: Micros) -> bool {
+        now.saturating_sub(self.used) < FOLLOWED_US
+    }
+
     /// When the target is to be asked.
     fn due(&self) -> Micros {
         match &self.reader {
@@ -310,9 +315,8 @@ impl Paces {
     ) -> bool {
         let pace = self.targets.entry(target).or_default();
         let who = who(reader.map(Arc::as_ref));
-        let is_followed = |told: &Told| now.saturating_sub(told.used) < FOLLOWED_US;
         if pace.told.len() >= MAX_TOLD && !pace.told.contains_key(&who) {
-            pace.told.retain(|_, told| is_followed(told));
+            pace.told.retain(|_, told| told.is_followed(now));
             if pace.told.len() >= MAX_TOLD {
                 return false;
             }
@@ -334,7 +338,7 @@ impl Paces {
                 unanswered: 0,
             }
         });
-        is_new |= !is_followed(told);
+        is_new |= !told.is_followed(now);
         // Of several files of a process the one counts that has its first copy there.
         if first || !told.first || is_new {
             (told.reader, told.first) = (reader.cloned(), first);
@@ -355,7 +359,7 @@ impl Paces {
                 let (target, reader) = (*target, None);
                 questions.push(Question { target, opened: true, first: false, reader });
             }
-            let is_followed = |told: &&mut Told| now.saturating_sub(told.used) < FOLLOWED_US;
+            let is_followed = |told: &&mut Told| told.is_followed(now);
             if pace.silent.is_some() {
                 // Only a read finds out whether it answers again; then it is asked.
                 if pace.told.values_mut().any(|told| is_followed(&told)) {
@@ -441,6 +445,7 @@ impl Paces {
             turn_us: 0.0,
             peer,
             may_be_owned: who.is_some() && !told.is_some_and(|told| told.has_answered),
+            is_mine: told.is_some_and(|told| told.first && told.is_followed(now)),
         }
     }
 }
@@ -568,6 +573,21 @@ mod tests {
         assert_eq!(paces.view(B, true, (MIB, told.who), late).peer, None);
         // It does not read any more.
         assert_eq!(paces.questions(1_000_000 + FOLLOWED_US).1, None);
+    }
+
+    #[test]
+    fn a_disk_of_which_a_reader_reads_first_copies_too_is_its_own() {
+        let (mut paces, one) = (Paces::default(), reader(1));
+        let is_mine = |paces: &Paces, reader: u32, now| {
+            let of = (MIB, who(Some(&self::reader(reader))));
+            paces.view(A, true, of, now).is_mine
+        };
+        paces.follow(A, (false, false), Some(&one), 1_000_000);
+        assert!(!is_mine(&paces, 1, 1_000_000), "its second copy, of one column");
+        paces.follow(A, (true, true), Some(&one), 1_000_000);
+        paces.follow(A, (false, false), Some(&one), 1_000_000);
+        assert!(is_mine(&paces, 1, 1_000_000) && !is_mine(&paces, 2, 1_000_000));
+        assert!(!is_mine(&paces, 1, 1_000_000 + FOLLOWED_US), "it has gone on to another one");
     }
 
     #[test]

@@ -187,6 +187,7 @@ impl Model<'_> {
                 turn_us: 0.0,
                 peer: this.peers[copy],
                 may_be_owned: false,
+                is_mine: false,
             };
             let views: Vec<_> = (0..this.in_flight.len()).map(view).collect();
             let block = this.next_block;
