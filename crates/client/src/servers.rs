@@ -302,6 +302,24 @@ impl Servers {
         }
     }
 
+    /// Makes one more connection to the server of a target if fewer than so many are idle.
+    fn connect_ahead(
+        &self,
+        session: &MetaSession,
+        target: TargetId,
+        count: usize,
+        wait: &Wait,
+    ) -> Result<()> {
+        let Some(pool) = self.pool(target) else { return Ok(()) };
+        // The lock is not kept: what is made is put there.
+        let idle = pool.idle.lock().len();
+        if idle < count.min(pool.max_idle) {
+            let attempt = pool.attempt.load(Relaxed);
+            pool.keep(self.open(session, &pool, attempt, (wait, None), &Detours::none())?);
+        }
+        Ok(())
+    }
+
     /// So long the metadata server is asked in the course of a wait.
     fn within(&self, wait: &Wait) -> u64 {
         (wait.remaining().as_millis() as u64).min(self.config.request_timeout_ms)

@@ -35,10 +35,13 @@ const LONE_RUN_BYTES: u64 = 512 << 10;
 const WINDOW_REQUESTS: u64 = 2;
 /// where they are small more of them, which a disk can put in order,
 const MIN_WINDOW_BYTES: u64 = 512 << 10;
-/// and more where own readers are ahead, this by the number of other copies: what a disk has
-/// begun nobody puts in order, and others would have every second turn if no more of this reader's
-/// were waiting; and one whose limit is kept by the tenth of a second does 2 MiB of 20 MiB/s at
-/// once, and then nothing,
+/// and more where own readers are ahead: what a disk has begun nobody puts in order, and others
+/// would have every second turn if no more of this reader's were waiting; and one whose limit is
+/// kept by the tenth of a second does 2 MiB of 20 MiB/s at once, and then nothing. No more than it
+/// does in such a time: a reader goes from front to back, and what it has asked of a slow disk is
+/// all to come before it gets to its end;
+const BEHIND_WINDOW_US: f64 = 100_000.0;
+/// and of all other copies together this,
 const BEHIND_WINDOW_BYTES: u64 = 2 << 20;
 /// and of large ones no more than this.
 const MAX_WINDOW_BYTES: u64 = 2 << 20;
@@ -364,7 +367,7 @@ impl Choices {
         paces: &Paces,
         (now, patience): (Micros, Patience),
     ) -> (Vec<CopyView>, Vec<usize>, bool) {
-        let Wanted { column, len_bytes, ref reader, .. } = *wanted;
+        let Wanted { column, len_bytes, rest_bytes, ref reader, .. } = *wanted;
         let of: (u64, Who) = (len_bytes, who(reader.as_deref()));
         self.refused.retain(|(.., until)| now < *until);
         let refused = |n: usize| self.refused.iter().any(|(c, at, _)| (*c, *at) == (column, n));
@@ -384,17 +387,22 @@ impl Choices {
         let usual = known.map_or(nominal_us, |view| view.service_us);
         let first = views.iter().position(|view| view.is_usable);
         let others = views.iter().filter(|view| view.is_usable).count().saturating_sub(1).max(1);
+        let outstanding = self.columns.get(&column).map(|of| &of.outstanding);
         for (n, view) in views.iter_mut().enumerate() {
+            // What was chosen for it a moment ago may be on its way to a connection.
+            let chosen = outstanding.map_or(0, |of| of[n].requests);
+            view.in_flight = view.in_flight.max(chosen);
             if view.service_us == 0.0 {
                 // Of which nothing is known counts as no better and no worse.
                 view.service_us = usual;
             }
             // All of the run will be read from it.
             let run = if patience == Patience::Ahead { RUN_BYTES } else { SHORT_RUN_BYTES };
-            let rest = run.saturating_sub(len_bytes) as f64;
-            // A disk that serves nobody else is there already.
-            let has_it = view.queued == 0 && self.is_used(column, n);
-            let is_there = Some(n) == first || has_it;
+            let rest = run.saturating_sub(len_bytes).min(rest_bytes) as f64;
+            // A disk that serves nobody else is there already. Where it serves others the first
+            // one has to turn as well; in a job it is more than that: its readers' own.
+            let has_it = view.queued == 0 && (self.is_used(column, n) || Some(n) == first);
+            let is_there = has_it || (Some(n) == first && reader.is_some());
             let us_per_byte = view.service_us / (len_bytes as f64 + REQUEST_COST_BYTES as f64);
             view.rest_us = us_per_byte * rest;
             view.turn_us = if is_there { 0.0 } else { us_per_byte * TURN_BYTES };
@@ -411,7 +419,9 @@ impl Choices {
             view.may_be_owned |= view.peer.is_some_and(is_begun);
             let leads = |peer: Progress| own.is_some_and(|own| peer.ahead_of(own) > least);
             let least_bytes = match view.peer.is_some_and(leads) {
-                true => (BEHIND_WINDOW_BYTES / others as u64).max(MIN_WINDOW_BYTES),
+                true => ((BEHIND_WINDOW_US / us_per_byte) as u64)
+                    .min(BEHIND_WINDOW_BYTES / others as u64)
+                    .max(MIN_WINDOW_BYTES),
                 false => MIN_WINDOW_BYTES,
             };
             let is_full = |of: &Column| of.is_full(n, len_bytes, (patience, least_bytes));

@@ -285,7 +285,7 @@ impl Servers {
 }
 
 impl Pool {
-    fn keep(&self, idle: Idle) {
+    pub(super) fn keep(&self, idle: Idle) {
         let mut all = self.idle.lock();
         if all.len() < self.max_idle {
             all.push(idle);

@@ -1,18 +1,19 @@
 //! Asks targets for their load between requests, as long as files with several copies are read:
 //! how busy those are that are not read just now, and how far the readers of a job are there
 //! (1.21 of graduated declustering: progress is told also when nothing flows); and when one is
-//! opened: the first reads go by what targets are like, and find a connection to each.
+//! opened: the first reads go by what targets are like, and find connections to each.
 
 use super::paces::{now, report};
 use super::{DataConn, Detours, Servers};
 use crate::core::pace::{Question, who};
 use crate::counters::add;
 use crate::session::MetaSession;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use weir_host::sync::{Condvar, Mutex};
 use weir_net::Wait;
-use weir_types::Result;
+use weir_types::{Result, TargetId};
 use weir_wire::data::LoadRequest;
 use weir_wire::meta::TargetLoad;
 use weir_wire::{Header, Request};
@@ -24,6 +25,11 @@ const CONNECT_MS: u64 = 100;
 /// To connect to all targets of what was opened takes no longer: those of jobs are to hear of their
 /// readers meanwhile.
 const OPENED_MS: u64 = 200;
+/// Who begins to read a file has so many requests at each of its targets soon. When data is on its
+/// way a connection that is made then waits behind that.
+const CONNECTIONS: usize = 4;
+/// When so many are still to be made, those to what is opened then are made by who reads it.
+const MAX_AHEAD: usize = 256;
 
 /// The thread that asks.
 #[derive(Debug, Default)]
@@ -62,10 +68,24 @@ impl Servers {
 
     /// Asks, until it is to end.
     pub(crate) fn ask_for_loads(&self, session: &MetaSession) {
+        let mut ahead = VecDeque::new();
         loop {
             self.questions.rests.store(true, Relaxed);
             let (questions, next) = self.paces.lock().questions(now());
-            self.ask_all(session, questions);
+            let answered = self.ask_all(session, questions);
+            if ahead.len() < MAX_AHEAD {
+                (1..CONNECTIONS).for_each(|_| ahead.extend(&answered));
+            }
+            let has_ended = *self.questions.ended.lock();
+            // One at a time: what is due to be asked meanwhile comes first.
+            if let Some(target) = ahead.pop_front().filter(|_| !has_ended) {
+                let wait = Wait::for_ms(CONNECT_MS);
+                if let Err(error) = self.connect_ahead(session, target, CONNECTIONS, &wait) {
+                    tracing::debug!("target {target}: {error}");
+                    ahead.retain(|other| *other != target);
+                }
+                continue;
+            }
             let mut ended = self.questions.ended.lock();
             let is_told = || !self.questions.rests.load(Relaxed);
             if let (false, false, Some(next)) = (*ended, is_told(), next) {
@@ -87,18 +107,24 @@ impl Servers {
         self.questions.changed.notify_all();
     }
 
-    /// Those first on which something depends now.
-    fn ask_all(&self, session: &MetaSession, questions: Vec<Question>) {
+    /// Those first on which something depends now. Targets of what was opened that have answered.
+    fn ask_all(&self, session: &MetaSession, questions: Vec<Question>) -> Vec<TargetId> {
         let (opened, read): (Vec<_>, Vec<_>) = questions.into_iter().partition(|of| of.opened);
         self.ask_some(session, read, || Wait::for_ms(CONNECT_MS));
         // What is opened may have copies on targets that are away; all of it is soon over.
         let all = Wait::for_ms(OPENED_MS);
         let is_there = |question: &Question| self.is_ready(question.target);
         let opened: Vec<_> = opened.into_iter().filter(is_there).collect();
-        self.ask_some(session, opened, || Wait::for_ms(all.remaining().as_millis() as u64));
+        self.ask_some(session, opened, || Wait::for_ms(all.remaining().as_millis() as u64))
     }
 
-    fn ask_some(&self, session: &MetaSession, of: Vec<Question>, connects: impl Fn() -> Wait) {
+    fn ask_some(
+        &self,
+        session: &MetaSession,
+        of: Vec<Question>,
+        connects: impl Fn() -> Wait,
+    ) -> Vec<TargetId> {
+        let mut answered = Vec::new();
         add(&self.counters.load_questions, of.len() as u64);
         let ask = |question: Question| (self.ask(session, &question, &connects()), question);
         let sent: Vec<_> = of.into_iter().map(ask).collect();
@@ -112,6 +138,7 @@ impl Servers {
                     let (us_per_mib, in_flight) = (reply.progress, reply.in_flight.into());
                     let load = TargetLoad { target, us_per_mib, in_flight };
                     self.paces.lock().opened(&load, now());
+                    answered.push(target);
                 }
                 Ok(reply) => self.paces.lock().heard_answer(target, report(&reply, who), now()),
                 Err(error) => {
@@ -120,6 +147,7 @@ impl Servers {
                 }
             }
         }
+        answered
     }
 
     fn ask(&self, session: &MetaSession, question: &Question, wait: &Wait) -> Result<DataConn> {

@@ -517,7 +517,7 @@ fn what_a_server_says_first_counts_before_a_run_has_ended() {
 #[test]
 fn who_reads_alone_has_both_disks_at_work_from_the_second_request_on() {
     const PIECE: u64 = 256 << 10;
-    let first_two = |mut paces: Paces| {
+    let first_two = |mut paces: Paces, is_sent: bool| {
         let mut choices = Choices::default();
         let mut next = |n| {
             let piece = Wanted { offset: n * PIECE, len_bytes: PIECE, ..wanted(0) };
@@ -525,13 +525,32 @@ fn who_reads_alone_has_both_disks_at_work_from_the_second_request_on() {
             let choice = choices.choose(POLICY, &piece, &both(true, true), &mut paces, of).0;
             let copy = at(choice).unwrap();
             choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) }, 0);
-            paces.sent([A, B][copy]);
+            if is_sent {
+                paces.sent([A, B][copy]);
+            }
             copy
         };
         (next(0), next(1))
     };
     let with_others = |there| known(report(10_000, 0), report(10_000, there));
-    assert_eq!(first_two(with_others(0)), (0, 1));
-    assert_eq!(first_two(with_others(2)), (0, 0), "others read there");
-    assert_eq!(first_two(Paces::default()), (0, 1), "nobody has said anything");
+    assert_eq!(first_two(with_others(0), true), (0, 1));
+    assert_eq!(first_two(with_others(2), true), (0, 0), "others read there");
+    assert_eq!(first_two(Paces::default(), true), (0, 1), "nobody has said anything");
+    let slower = || known(report(10_000, 0), report(10_500, 0));
+    assert_eq!(first_two(slower(), false), (0, 1), "the first one waits for a connection");
+}
+
+#[test]
+fn a_head_turns_at_the_first_copy_too_where_others_read() {
+    const PIECE: u64 = 256 << 10;
+    let first = |a, b, rest_bytes| {
+        let mut paces = known(report(45_000, a), report(50_000, b));
+        let piece = Wanted { len_bytes: PIECE, rest_bytes, ..wanted(0) };
+        let of = (0, Patience::None);
+        at(Choices::default().choose(POLICY, &piece, &both(true, true), &mut paces, of).0)
+    };
+    assert_eq!(first(7, 2, PIECE), Some(1), "it is the last but one of a small file");
+    assert_eq!(first(7, 2, 64 * PIECE), Some(1));
+    assert_eq!(first(4, 4, PIECE), Some(0));
+    assert_eq!(first(0, 2, PIECE), Some(0), "nobody is there");
 }
