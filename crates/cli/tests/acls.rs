@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::sync::RwLock;
 use weir_client::{Context, CreateOptions};
 use weir_types::{ErrorKind, FileId};
 use weir_wire::meta::XattrMode;
@@ -219,6 +220,10 @@ fn probe(base: &Path) -> Vec<String> {
     all
 }
 
+/// Held by tests that start programs: what is forked has all open files of this process until it
+/// executes another program, a pipe that was opened for reading, say.
+static STARTS: RwLock<()> = RwLock::new(());
+
 #[test]
 fn every_call_with_lists_by_every_user_ends_as_on_a_local_directory() {
     if !root() {
@@ -226,6 +231,7 @@ fn every_call_with_lists_by_every_user_ends_as_on_a_local_directory() {
     }
     let place = Place::new();
     let all = Mounts::new(&place, "acls", 1);
+    let _nobody_starts = STARTS.write();
     fs::set_permissions(place.path("."), Permissions::from_mode(0o755)).unwrap();
     let seed = 0x2545_f491_4f6c_dd1d;
     println!("seed {seed:#x}");
@@ -250,6 +256,7 @@ fn every_call_with_lists_by_every_user_ends_as_on_a_local_directory() {
 
 #[test]
 fn setfacl_and_getfacl_work_as_on_a_local_directory() {
+    let _starts = STARTS.read();
     if !root() {
         return;
     }
@@ -288,6 +295,7 @@ fn list_of(file: &fs::File) -> Option<usize> {
 
 #[test]
 fn what_one_mount_sets_counts_at_once_on_another() {
+    let _starts = STARTS.read();
     if !root() {
         return;
     }
@@ -322,6 +330,7 @@ fn what_one_mount_sets_counts_at_once_on_another() {
 
 #[test]
 fn the_library_is_held_to_lists_too() {
+    let _starts = STARTS.read();
     if !root() {
         return;
     }

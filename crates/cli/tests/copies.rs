@@ -520,6 +520,40 @@ fn a_file_with_two_copies_takes_as_many_requests_as_one_with_one() {
 }
 
 #[test]
+fn who_opens_a_file_of_which_copies_are_chosen_finds_connections_to_its_servers() {
+    let place = Place::new();
+    let cluster = place.up("ahead", &["--targets", "2"]);
+    let (ctx, data) = (Context::root(), noise(500_000, 4));
+    let writer = client(&cluster, false);
+    let file = two_copies(&writer, b"two", &data);
+    let read = |file: &File| {
+        let mut found = vec![0; data.len()];
+        assert_eq!(file.read_at(&ctx, 0, &mut found).unwrap(), data.len());
+        assert!(found == data);
+    };
+    // One more to each where a question was under way when it was counted.
+    for (policy, connections) in [(ReadPolicy::Proportional, 8..=10), (ReadPolicy::Primary, 1..=2)]
+    {
+        let config = ClientConfig { read_policy: policy, ..library::config(&cluster) };
+        let reader = Client::connect(config).unwrap();
+        assert_eq!(counter(&reader, "data_connections"), 0);
+        let open = || reader.open(&ctx, file.id(), Rights::READ).unwrap().0;
+        if policy == ReadPolicy::Proportional {
+            eventually("four to each, once its speed is known", || {
+                read(&file);
+                open().close(&ctx).unwrap();
+                counter(&reader, "data_connections") >= *connections.start()
+            });
+        }
+        let opened = open();
+        read(&opened);
+        opened.close(&ctx).unwrap();
+        let made = counter(&reader, "data_connections");
+        assert!(connections.contains(&made), "{policy:?}: {made}");
+    }
+}
+
+#[test]
 fn each_policy_reads_the_copies_that_it_says_and_without_a_lease_the_first_is_read() {
     let place = Place::new();
     let cluster = place.up("policies", &["--targets", "4"]);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_host::clock;
-use weir_host::sync::{Mutex, RwLock};
+use weir_host::sync::{Mutex, MutexGuard, RwLock};
 use weir_net::{Address, BlockingConn, Wait, Watch, random_bytes};
 use weir_types::{
     ColumnIndex, CopyIndex, Epoch, Error, ErrorKind, ObjectId, RequestId, Result, Segment,
@@ -118,6 +118,16 @@ pub(crate) struct DataConn {
     pool: Arc<Pool>,
 }
 
+impl Pool {
+    /// Idle connections of this session on which changes may be sent. (One of an earlier session
+    /// takes none of today's capabilities, and one of an earlier attempt no changes.)
+    fn usable(&self, session: SessionId) -> MutexGuard<'_, Vec<Idle>> {
+        let (attempt, mut idle) = (self.attempt.load(Relaxed), self.idle.lock());
+        idle.retain(|idle| idle.session == session && idle.attempt >= attempt);
+        idle
+    }
+}
+
 impl DataConn {
     fn new(idle: Idle, pool: Arc<Pool>) -> Self {
         let Idle { session, attempt, instance, via, conn } = idle;
@@ -183,6 +193,8 @@ pub(crate) struct Servers {
     tickets: Mutex<BTreeMap<ServerId, SealedTicket>>,
     /// A random number of this client: see [`Attempt`].
     run: u64,
+    /// So many connections may be made before they are needed.
+    max_ahead: usize,
     /// It uses files with several copies.
     chooses: AtomicBool,
     /// A target has turned out not to be what the map says.
@@ -209,6 +221,7 @@ impl Servers {
             known: RwLock::new(Known { max_idle, ..Known::default() }),
             tickets: Mutex::default(),
             run: u64::from_le_bytes(random_bytes()?),
+            max_ahead: (descriptors / 8) as usize,
             chooses: AtomicBool::new(false),
             outdated: AtomicBool::new(false),
             tickets_used: AtomicU64::new(0),
@@ -275,15 +288,8 @@ impl Servers {
                 format!("target {target} is not part of the cluster any more"),
             )
         })?;
-        // A connection of an earlier session takes none of today's capabilities,
-        // and one of an earlier attempt no changes.
-        let current = session.id();
         let attempt = pool.attempt.load(Relaxed);
-        let idle = {
-            let mut idle = pool.idle.lock();
-            idle.retain(|idle| idle.session == current && idle.attempt >= attempt);
-            idle.pop()
-        };
+        let idle = pool.usable(session.id()).pop();
         if let Some(idle) = idle {
             return Ok(DataConn::new(idle, pool));
         }
@@ -302,7 +308,8 @@ impl Servers {
         }
     }
 
-    /// Makes one more connection to the server of a target if fewer than so many are idle.
+    /// Makes one more connection to the server of a target if fewer than so many are idle, and
+    /// so many to each server are but a part of the descriptors that this process may have.
     fn connect_ahead(
         &self,
         session: &MetaSession,
@@ -311,9 +318,10 @@ impl Servers {
         wait: &Wait,
     ) -> Result<()> {
         let Some(pool) = self.pool(target) else { return Ok(()) };
+        let all = count * self.known.read().pools.len();
         // The lock is not kept: what is made is put there.
-        let idle = pool.idle.lock().len();
-        if idle < count.min(pool.max_idle) {
+        let idle = pool.usable(session.id()).len();
+        if all <= self.max_ahead && idle < count.min(pool.max_idle) {
             let attempt = pool.attempt.load(Relaxed);
             pool.keep(self.open(session, &pool, attempt, (wait, None), &Detours::none())?);
         }

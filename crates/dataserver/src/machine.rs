@@ -576,11 +576,13 @@ impl<C: Copy> Machine<C> {
     }
 }
 
-/// Of waits that this server has given up because it stops its clients know nothing: to them it
-/// is gone, and they ask again, elsewhere or when it is back.
+/// A wait that was given up because this server stops is no interruption of the client's call: to
+/// the client the server is gone, and it asks another one, or this one when it is back.
 fn as_told(error: Error) -> Error {
     match error.kind {
-        ErrorKind::Interrupted => Error::new(ErrorKind::Unreachable, "the server stops"),
+        ErrorKind::Interrupted => {
+            Error { kind: ErrorKind::Unreachable, ..error.context("the server stops") }
+        }
         _ => error,
     }
 }

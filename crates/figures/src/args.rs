@@ -194,9 +194,16 @@ pub enum WorkKind {
     Send { network: String, node: u32, bytes_per_s: u64 },
 }
 
+const LONG: [&str; 3] = ["partitions", "call-size", "hot-network"];
+
 /// Every experiment, as small as it makes sense.
 pub fn all() -> Vec<Experiment> {
-    let small = |name: &str| Arguments::parse_from(["weir-figures", name, "--quick"]).experiment;
+    let small = |name: &str| {
+        // Those that take longest are not repeated, so that all take no more than half an hour.
+        let once: &[&str] = if LONG.contains(&name) { &["--trials", "1"] } else { &[] };
+        let words = ["weir-figures", name, "--quick"].into_iter().chain(once.iter().copied());
+        Arguments::parse_from(words).experiment
+    };
     let names = [
         "even-reads",
         "partitions",

@@ -240,7 +240,6 @@ impl Lab {
             let seconds = (now_us() - begin) as f64 / 1e6;
             (words, seconds, beside.join())
         });
-        let found = found.map_err(|_| Error::other("a thread has panicked"))?;
         let samples = sampler.stop()?;
         for (n, (after, before)) in counts(&self.disks)?.iter().zip(&before).enumerate() {
             disks[n].meanwhile_disk_bytes = after.read_bytes - before.read_bytes;
@@ -249,6 +248,7 @@ impl Lab {
         let carried =
             self.links()?.into_iter().zip(links).map(|(after, before)| after.since(before));
         let links = carried.collect();
+        let found = found.map_err(|_| Error::other("a thread has panicked"))?;
         stop::check()?;
         let readers = words.into_iter().map(|words| steps(&words?)).collect::<Result<_>>()?;
         let sent_bytes = vec![0; self.disks.len()];

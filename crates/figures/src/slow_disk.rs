@@ -3,6 +3,7 @@
 
 use crate::args::SlowDisk;
 use crate::lab::Lab;
+use crate::outcome::Outcome;
 use crate::round::Round;
 use std::io::{Error, Result};
 use std::thread;
@@ -30,26 +31,22 @@ pub fn run(plan: &SlowDisk) -> Result<()> {
         mib(FILE_BYTES),
         mib(lab.rate)
     );
-    let seconds = |policy: &str| round(&lab, &files, policy).map(|(seconds, _)| seconds);
-    let well = seconds("proportional")?;
-    println!("all disks are well:                             {well:.1} s");
+    let round = |policy| Round { job: true, ..Round::of(policy, &files) };
+    let seconds = |policy| Ok::<_, Error>(slowest(&lab.round(&round(policy))?));
+    println!("all disks are well:                             {:.1} s", seconds("proportional")?);
     lab.throttle.limit(&lab.disks[0], lab.rate / SLOWER)?;
-    let (held_up, top) = round(&lab, &files, "primary")?;
-    println!("disk 1 gives a quarter, first copies are read:  {held_up:.1} s");
-    let spared = seconds("proportional")?;
-    println!("the same, as Weir reads by default:             {spared:.1} s");
-    println!("meanwhile `weir top` said:\n{}", top.trim_end());
-    Ok(())
-}
-
-/// How long the slowest process took, and what `weir top` said while they read.
-fn round(lab: &Lab, files: &[String], policy: &str) -> Result<(f64, String)> {
-    let round = Round { job: true, ..Round::of(policy, files) };
-    let (outcome, top) = lab.round_beside(&round, || {
+    let (held_up, top) = lab.round_beside(&round("primary"), || {
         thread::sleep(LOOK);
         lab.cluster.weir(&["top", "-n", "1"])
     })?;
-    let rates = outcome.rates();
-    let slowest = rates.iter().copied().min_by(f64::total_cmp).unwrap_or_default();
-    Ok(((FILE_BYTES >> 20) as f64 / slowest, top?))
+    println!("disk 1 gives a quarter, first copies are read:  {:.1} s", slowest(&held_up));
+    println!("the same, as Weir reads by default:             {:.1} s", seconds("proportional")?);
+    println!("while first copies were read `weir top` said:\n{}", top?.trim_end());
+    Ok(())
+}
+
+/// How long the slowest process took.
+fn slowest(outcome: &Outcome) -> f64 {
+    let slowest = outcome.rates().iter().copied().min_by(f64::total_cmp).unwrap_or_default();
+    (FILE_BYTES >> 20) as f64 / slowest
 }

@@ -85,7 +85,8 @@ pub struct CopyView {
     pub peer: Option<Progress>,
     /// Whether there is one was not heard yet.
     pub may_be_owned: bool,
-    /// The reader itself reads first copies there: of another column of a file that is striped.
+    /// The reader itself reads first copies there: of another column of a file that is striped,
+    /// or of another file.
     pub is_mine: bool,
 }
 

@@ -38,8 +38,8 @@ const MIN_WINDOW_BYTES: u64 = 512 << 10;
 /// and more where own readers are ahead: what a disk has begun nobody puts in order, and others
 /// would have every second turn if no more of this reader's were waiting; and one whose limit is
 /// kept by the tenth of a second does 2 MiB of 20 MiB/s at once, and then nothing. No more than it
-/// does in such a time: a reader goes from front to back, and what it has asked of a slow disk is
-/// all to come before it gets to its end;
+/// does in such a time: a reader goes from front to back, and would stand still, with its own disk,
+/// until a slow one has done more;
 const BEHIND_WINDOW_US: f64 = 100_000.0;
 /// and of all other copies together this,
 const BEHIND_WINDOW_BYTES: u64 = 2 << 20;
@@ -400,7 +400,7 @@ impl Choices {
             let run = if patience == Patience::Ahead { RUN_BYTES } else { SHORT_RUN_BYTES };
             let rest = run.saturating_sub(len_bytes).min(rest_bytes) as f64;
             // A disk that serves nobody else is there already. Where it serves others the first
-            // one has to turn as well; in a job it is more than that: its readers' own.
+            // one has to turn as well; a process of a job goes by whose disk it is.
             let has_it = view.queued == 0 && (self.is_used(column, n) || Some(n) == first);
             let is_there = has_it || (Some(n) == first && reader.is_some());
             let us_per_byte = view.service_us / (len_bytes as f64 + REQUEST_COST_BYTES as f64);
@@ -419,7 +419,7 @@ impl Choices {
             view.may_be_owned |= view.peer.is_some_and(is_begun);
             let leads = |peer: Progress| own.is_some_and(|own| peer.ahead_of(own) > least);
             let least_bytes = match view.peer.is_some_and(leads) {
-                true => ((BEHIND_WINDOW_US / us_per_byte) as u64)
+                true => ((BEHIND_WINDOW_US / view.service_us * len_bytes as f64) as u64)
                     .min(BEHIND_WINDOW_BYTES / others as u64)
                     .max(MIN_WINDOW_BYTES),
                 false => MIN_WINDOW_BYTES,

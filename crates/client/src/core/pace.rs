@@ -93,6 +93,8 @@ pub struct Question {
 struct Told {
     reader: Option<Arc<JobReader>>,
     first: bool,
+    /// When a first copy was read there last, or was to be.
+    first_used: Option<Micros>,
     /// How far the last one of the others is, and when it was so.
     others: Option<(Progress, Micros)>,
     /// When something was heard, or else it began to be followed.
@@ -111,6 +113,11 @@ impl Told {
     /// Whether the reader has read there a moment ago.
     fn is_followed(&self, now: Micros) -> bool {
         now.saturating_sub(self.used) < FOLLOWED_US
+    }
+
+    /// Whether that was a first copy.
+    fn is_mine(&self, now: Micros) -> bool {
+        self.first_used.is_some_and(|at| now.saturating_sub(at) < FOLLOWED_US)
     }
 
     /// When the target is to be asked.
@@ -330,6 +337,7 @@ impl Paces {
             Told {
                 reader,
                 first,
+                first_used: None,
                 others,
                 heard: said,
                 has_answered,
@@ -344,6 +352,9 @@ impl Paces {
             (told.reader, told.first) = (reader.cloned(), first);
         }
         told.used = now;
+        if first {
+            told.first_used = Some(now);
+        }
         if chosen {
             told.said = told.said.max(now);
         }
@@ -445,7 +456,7 @@ impl Paces {
             turn_us: 0.0,
             peer,
             may_be_owned: who.is_some() && !told.is_some_and(|told| told.has_answered),
-            is_mine: told.is_some_and(|told| told.first && told.is_followed(now)),
+            is_mine: told.is_some_and(|told| told.is_mine(now)),
         }
     }
 }
@@ -587,6 +598,8 @@ mod tests {
         paces.follow(A, (true, true), Some(&one), 1_000_000);
         paces.follow(A, (false, false), Some(&one), 1_000_000);
         assert!(is_mine(&paces, 1, 1_000_000) && !is_mine(&paces, 2, 1_000_000));
+        // It reads on, another column whose second copy is there.
+        paces.follow(A, (false, false), Some(&one), 1_000_000 + FOLLOWED_US);
         assert!(!is_mine(&paces, 1, 1_000_000 + FOLLOWED_US), "it has gone on to another one");
     }
 

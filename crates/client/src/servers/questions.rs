@@ -25,10 +25,10 @@ const CONNECT_MS: u64 = 100;
 /// To connect to all targets of what was opened takes no longer: those of jobs are to hear of their
 /// readers meanwhile.
 const OPENED_MS: u64 = 200;
-/// Who begins to read a file has so many requests at each of its targets soon. When data is on its
-/// way a connection that is made then waits behind that.
+/// Who begins to read a file has so many requests at each of its servers soon; a connection that is
+/// made when data is on its way waits behind that data.
 const CONNECTIONS: usize = 4;
-/// When so many are still to be made, those to what is opened then are made by who reads it.
+/// While so many are still to be made no more are added: who reads makes those himself.
 const MAX_AHEAD: usize = 256;
 
 /// The thread that asks.
@@ -82,7 +82,8 @@ impl Servers {
                 let wait = Wait::for_ms(CONNECT_MS);
                 if let Err(error) = self.connect_ahead(session, target, CONNECTIONS, &wait) {
                     tracing::debug!("target {target}: {error}");
-                    ahead.retain(|other| *other != target);
+                    // One that hangs is not to keep questions waiting again and again.
+                    ahead.clear();
                 }
                 continue;
             }

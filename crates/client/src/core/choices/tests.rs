@@ -549,7 +549,7 @@ fn a_head_turns_at_the_first_copy_too_where_others_read() {
         let of = (0, Patience::None);
         at(Choices::default().choose(POLICY, &piece, &both(true, true), &mut paces, of).0)
     };
-    assert_eq!(first(7, 2, PIECE), Some(1), "it is the last but one of a small file");
+    assert_eq!(first(7, 2, PIECE), Some(1), "nearly the end of a small file");
     assert_eq!(first(7, 2, 64 * PIECE), Some(1));
     assert_eq!(first(4, 4, PIECE), Some(0));
     assert_eq!(first(0, 2, PIECE), Some(0), "nobody is there");
