@@ -37,11 +37,9 @@ const WINDOW_REQUESTS: u64 = 2;
 const MIN_WINDOW_BYTES: u64 = 512 << 10;
 /// and more where own readers are ahead: what a disk has begun nobody puts in order, and others
 /// would have every second turn if no more of this reader's were waiting; and one whose limit is
-/// kept by the tenth of a second does 2 MiB of 20 MiB/s at once, and then nothing. No more than it
-/// does in such a time: a reader goes from front to back, and would stand still, with its own disk,
-/// until a slow one has done more;
-const BEHIND_WINDOW_US: f64 = 100_000.0;
-/// and of all other copies together this,
+/// kept by the tenth of a second does 2 MiB of 20 MiB/s at once, and then nothing. So much of all
+/// other copies together, and of one that is slower than the first in proportion less: a reader goes
+/// from front to back, and would stand still, with its own disk, until that has done more;
 const BEHIND_WINDOW_BYTES: u64 = 2 << 20;
 /// and of large ones no more than this.
 const MAX_WINDOW_BYTES: u64 = 2 << 20;
@@ -386,11 +384,17 @@ impl Choices {
         let nominal_us = (NOMINAL_US_PER_MIB * cost).max(SOON_US);
         let usual = known.map_or(nominal_us, |view| view.service_us);
         let first = views.iter().position(|view| view.is_usable);
+        let first_us = first.map_or(0.0, |n| views[n].service_us);
+        let first_us = if first_us > 0.0 { first_us } else { usual };
         let others = views.iter().filter(|view| view.is_usable).count().saturating_sub(1).max(1);
         let outstanding = self.columns.get(&column).map(|of| &of.outstanding);
+        // All who come to the end of a small file would take a far slower disk for free.
+        let ends = reader.is_none() && !is_uneven(&views);
+        let most_rest = if ends { rest_bytes } else { u64::MAX };
         for (n, view) in views.iter_mut().enumerate() {
-            // What was chosen for it a moment ago may be on its way to a connection.
-            let chosen = outstanding.map_or(0, |of| of[n].requests);
+            // What was chosen for it a moment ago may be on its way to a connection. (Processes of a
+            // job leave each other's disks alone meanwhile.)
+            let chosen = outstanding.filter(|_| reader.is_none()).map_or(0, |of| of[n].requests);
             view.in_flight = view.in_flight.max(chosen);
             if view.service_us == 0.0 {
                 // Of which nothing is known counts as no better and no worse.
@@ -398,7 +402,7 @@ impl Choices {
             }
             // All of the run will be read from it.
             let run = if patience == Patience::Ahead { RUN_BYTES } else { SHORT_RUN_BYTES };
-            let rest = run.saturating_sub(len_bytes).min(rest_bytes) as f64;
+            let rest = run.saturating_sub(len_bytes).min(most_rest) as f64;
             // A disk that serves nobody else is there already. Where it serves others the first
             // one has to turn as well; a process of a job goes by whose disk it is.
             let has_it = view.queued == 0 && (self.is_used(column, n) || Some(n) == first);
@@ -419,9 +423,11 @@ impl Choices {
             view.may_be_owned |= view.peer.is_some_and(is_begun);
             let leads = |peer: Progress| own.is_some_and(|own| peer.ahead_of(own) > least);
             let least_bytes = match view.peer.is_some_and(leads) {
-                true => ((BEHIND_WINDOW_US / view.service_us * len_bytes as f64) as u64)
-                    .min(BEHIND_WINDOW_BYTES / others as u64)
-                    .max(MIN_WINDOW_BYTES),
+                true => {
+                    let most = (BEHIND_WINDOW_BYTES / others as u64) as f64;
+                    let slower = (first_us / view.service_us).min(1.0);
+                    ((most * slower) as u64).max(MIN_WINDOW_BYTES)
+                }
                 false => MIN_WINDOW_BYTES,
             };
             let is_full = |of: &Column| of.is_full(n, len_bytes, (patience, least_bytes));

@@ -349,13 +349,13 @@ fn who_is_behind_has_more_waiting_where_others_are_ahead_and_does_not_wait_for_t
     const PIECE: u64 = 256 << 10;
     // What one reader of a file of parts or of its own has at each copy, once the others at a
     // copy have said how far they are.
-    let counts = |others_at: TargetId, behind: u32| {
+    let counts = |others_at: TargetId, behind: u32, us_per_mib: u32| {
         let member = Member { job: JobId(5), rank: Rank(3), ranks: 4, shared: false };
         let reader = Arc::new(JobReader::new(member));
         reader.reads(100 << 20);
         reader.has_read(0..40 << 20);
         let who = Some((JobId(5), Rank(3)));
-        let says = Report { who, behind: Some(behind), ..report(20_000, 0) };
+        let says = Report { who, behind: Some(behind), ..report(us_per_mib, 0) };
         let (mut choices, mut paces) =
             (Choices::default(), known(report(20_000, 0), report(20_000, 0)));
         let mut ask = |n: u64, paces: &mut Paces| {
@@ -375,9 +375,11 @@ fn who_is_behind_has_more_waiting_where_others_are_ahead_and_does_not_wait_for_t
         counts
     };
     let half = (1 << 31) + 1;
-    assert_eq!(counts(B, half), [2, 8], "of its own copies two, and eight of the others'");
-    assert_eq!(counts(A, half)[0], 8, "others have their first copies where it has its own");
-    assert_eq!(counts(A, half / 2)[0], 2, "and are behind");
+    assert_eq!(counts(B, half, 20_000), [2, 8], "of its own copies two, and eight of the others'");
+    assert_eq!(counts(B, half, 40_000), [2, 4], "of a slower disk less");
+    assert_eq!(counts(B, half, 10_000), [2, 8]);
+    assert_eq!(counts(A, half, 20_000)[0], 8, "others have first copies where it has its own");
+    assert_eq!(counts(A, half / 2, 20_000)[0], 2, "and are behind");
 }
 
 #[test]
