@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use weir_testbed::Network;
+use weir_testbed::{ETHERNET_QUEUE, Network};
 
 /// Bytes a second of each link.
 const LINK: u64 = 1 << 30;
@@ -117,7 +117,7 @@ fn three_machines_join_with_three_commands_each_and_one_may_fail() {
         return;
     }
     let place = Place::new();
-    let network = Network::make(&format!("weir-j{}", std::process::id()), &[LINK; 3]).unwrap();
+    let network = Network::make(&format!("weir-j{}", std::process::id()), &[LINK; 3], ETHERNET_QUEUE).unwrap();
     let [first, second, third] = [1, 2, 3].map(|number| Machine::new(&place, &network, number));
     let at: Ipv4Addr = network.address(1);
     let listen = at.to_string();

@@ -4,7 +4,7 @@ mod machines;
 mod readers;
 mod writers;
 
-pub use machines::{CallSize, HotNetwork};
+pub use machines::{CallSize, HotNetwork, MirroredHot};
 pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
 pub use writers::{DistributedQueue, GraduatedWrite, WriteSize};
 
@@ -30,6 +30,8 @@ pub enum Experiment {
     AdjacentFaults(AdjacentFaults),
     /// Clients of files with one copy, and with two: what do two disks give for one?
     MirroredReads(Mirrored),
+    /// The same of files that are in the servers' memory: what do two links give for one?
+    MirroredHot(MirroredHot),
     /// Clients of files with two copies, while one disk is written to without a pause
     HotSpot(Mirrored),
     /// Writers spread records over disks, some of which give half: what does each disk get?
@@ -194,6 +196,7 @@ pub enum WorkKind {
     Send { network: String, node: u32, bytes_per_s: u64 },
 }
 
+/// Experiments that take longest.
 const LONG: [&str; 3] = ["partitions", "call-size", "hot-network"];
 
 /// Every experiment, as small as it makes sense.
@@ -209,6 +212,7 @@ pub fn all() -> Vec<Experiment> {
         "partitions",
         "adjacent-faults",
         "mirrored-reads",
+        "mirrored-hot",
         "hot-spot",
         "distributed-queue",
         "graduated-write",
@@ -248,6 +252,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 10);
+        assert_eq!(all().len(), 11);
     }
 }

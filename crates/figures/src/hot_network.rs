@@ -29,7 +29,7 @@ const AIM: f64 = 0.95;
 const MIB: f64 = (1 << 20) as f64;
 /// Of a full Ethernet frame of 1514 bytes TCP brings so many: what is left of a link's rate, which
 /// the kernel counts with all headers.
-const DATA_SHARE: f64 = 1448.0 / 1514.0;
+pub const DATA_SHARE: f64 = 1448.0 / 1514.0;
 
 pub fn run(plan: &HotNetwork) -> Result<()> {
     let mut report = Report::new(&plan.common.out, "hot-network")?;

@@ -8,6 +8,7 @@
 //!   │  files     what they read;  course: their rounds;  compare: with what is ideal
 //!   └─ proof     that caches were cold, and perturbers had their share
 //! mirrored       clients of files with one copy and with two
+//! mirrored_hot   the same of what is in memory, behind links
 //! hot_spot       one disk is written to without a pause
 //! distributed_queue  writers spread records over disks, some of which are slow
 //! graduated_write  writers of a file each, each chunk where it is written first
@@ -41,6 +42,7 @@ mod hot_network;
 mod hot_spot;
 mod lab;
 mod mirrored;
+mod mirrored_hot;
 mod outcome;
 mod partitions;
 mod plot;
@@ -91,7 +93,7 @@ fn main() -> ExitCode {
 
 fn needs_machines(experiment: &Experiment) -> bool {
     match experiment {
-        Experiment::CallSize(_) | Experiment::HotNetwork(_) => true,
+        Experiment::CallSize(_) | Experiment::HotNetwork(_) | Experiment::MirroredHot(_) => true,
         Experiment::EvenReads(plan) => plan.profile.is_some(),
         _ => false,
     }
@@ -118,6 +120,7 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::Partitions(plan) => partitions::run(plan),
         Experiment::AdjacentFaults(plan) => adjacent::run(plan),
         Experiment::MirroredReads(plan) => mirrored::run(plan),
+        Experiment::MirroredHot(plan) => mirrored_hot::run(plan),
         Experiment::HotSpot(plan) => hot_spot::run(plan),
         Experiment::DistributedQueue(plan) => distributed_queue::run(plan),
         Experiment::GraduatedWrite(plan) => graduated_write::run(plan),

@@ -34,7 +34,7 @@ pub use cold::{forget, forget_whole, in_memory, remember};
 pub use device::{Counts, Device};
 pub use disk::{Disk, Frozen, detach, make_image};
 pub use model::{Drive, Model};
-pub use network::{LinkCounts, Network, enter};
+pub use network::{ETHERNET_QUEUE, LinkCounts, MYRINET_QUEUE, Network, enter};
 pub use perturb::{Reads, read_around, write_again};
 pub use samples::{Sample, Sampler};
 pub use stream::send_through;

@@ -24,8 +24,17 @@ const CABLE: &str = "cable";
 /// one piece (64 KiB), or as much as passes in this part of a second.
 const BURST_BYTES: u64 = 128 << 10;
 const BURSTS_PER_S: u64 = 1_000;
-/// So much waits before a link; more is lost, as in a switch.
-const QUEUE_BYTES: u64 = 1 << 20;
+/// So much waits before a link of Ethernet; more is lost, as in a switch.
+pub const ETHERNET_QUEUE: u64 = 1 << 20;
+/// Myrinet loses nothing: who would send more has to wait (flow control at every link; Boden and
+/// others, IEEE Micro 15(1), 1995). So before a link waits as much as there is.
+pub const MYRINET_QUEUE: u64 = 256 << 20;
+/// All of them are in it.
+const SUBNET: &str = "10.214.8.0/24";
+/// How TCP goes by what links carry: as Linux does, whatever this machine does otherwise. (One
+/// that goes by how fast segments were acknowledged, BBR, takes what a token bucket lets through at
+/// once for a link's rate.)
+const CONGESTION: &str = "cubic";
 /// Address of the switch, where those are who only load links; nodes have those from 1 on.
 const SWITCH: u8 = 254;
 /// The most nodes.
@@ -59,12 +68,12 @@ impl LinkCounts {
 }
 
 impl Network {
-    /// Makes one with a node for each rate (bytes a second, each way). If it cannot be made
-    /// nothing of it is left.
+    /// Makes one with a node for each rate (bytes a second, each way), and so many bytes that wait
+    /// before a link until more are lost. If it cannot be made nothing of it is left.
     ///
     /// # Errors
     /// There is one of this name; what the system says.
-    pub fn make(name: &str, rates: &[u64]) -> Result<Self> {
+    pub fn make(name: &str, rates: &[u64], queue_bytes: u64) -> Result<Self> {
         let nodes = u32::try_from(rates.len()).unwrap_or(u32::MAX);
         if !(1..=MAX_NODES).contains(&nodes) {
             return Err(Error::other(format!("a network has 1 to {MAX_NODES} nodes")));
@@ -74,7 +83,7 @@ impl Network {
         }
         let network = Self { name: name.into(), nodes, goes: true };
         network.make_switch()?;
-        (1..).zip(rates).try_for_each(|(node, rate)| network.make_node(node, *rate))?;
+        (1..).zip(rates).try_for_each(|(node, rate)| network.make_node(node, *rate, queue_bytes))?;
         Ok(network)
     }
 
@@ -141,13 +150,10 @@ impl Network {
     }
 
     /// From now on the link of a node carries so much each way.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn limit(&self, node: u32, bytes_per_s: u64) -> Result<()> {
+    fn limit(&self, node: u32, bytes_per_s: u64, queue_bytes: u64) -> Result<()> {
         let burst = BURST_BYTES.max(bytes_per_s / BURSTS_PER_S);
         let words =
-            format!("tbf rate {bytes_per_s}bps burst {burst} limit {}", QUEUE_BYTES.max(burst));
+            format!("tbf rate {bytes_per_s}bps burst {burst} limit {}", queue_bytes.max(burst));
         let ends = [(node, CABLE.to_owned()), (0, port(node))];
         ends.iter().try_for_each(|(place, end)| {
             let namespace = self.namespace(*place);
@@ -182,15 +188,16 @@ impl Network {
         self.ip(0, &format!("addr add {}/24 dev bridge", self.address(0)))
     }
 
-    fn make_node(&self, node: u32, rate: u64) -> Result<()> {
+    fn make_node(&self, node: u32, rate: u64, queue_bytes: u64) -> Result<()> {
         let (switch, port) = (self.namespace(0), port(node));
         run("ip", &["netns", "add", &self.namespace(node)])?;
         self.ip(node, &format!("link add {CABLE} type veth peer name {port} netns {switch}"))?;
-        self.limit(node, rate)?;
+        self.limit(node, rate, queue_bytes)?;
         self.ip(0, &format!("link set dev {port} master bridge"))?;
         self.ip(0, &format!("link set dev {port} up"))?;
         self.ip(node, &format!("addr add {}/24 dev {CABLE}", self.address(node)))?;
         self.ip(node, &format!("link set dev {CABLE} up"))?;
+        self.ip(node, &format!("route change {SUBNET} dev {CABLE} congctl {CONGESTION}"))?;
         self.ip(node, "link set dev lo up")
     }
 
@@ -253,7 +260,7 @@ fn namespaces(name: &str) -> Result<Vec<String>> {
 pub(crate) fn unsupported() -> Option<&'static str> {
     static TRIES: AtomicU32 = AtomicU32::new(0);
     let (process, number) = (std::process::id(), TRIES.fetch_add(1, Ordering::Relaxed));
-    let made = Network::make(&format!("weir-try{process}.{number}"), &[1 << 20]);
+    let made = Network::make(&format!("weir-try{process}.{number}"), &[1 << 20], ETHERNET_QUEUE);
     made.is_err()
         .then_some("network namespaces, veth, bridges and token buckets (tbf) of the kernel")
 }

@@ -1,6 +1,7 @@
 //! The machines that the papers measured on, and a newer one: nodes, disks and links.
 
 use crate::model::Drive;
+use crate::network::{ETHERNET_QUEUE, MYRINET_QUEUE};
 use serde::Serialize;
 
 /// A set of machines.
@@ -20,6 +21,8 @@ pub struct Profile {
     pub head: Option<Mechanics>,
     /// What a link carries each way, bytes a second.
     pub link_rate: u64,
+    /// So many bytes wait before a link; more is lost.
+    pub link_queue: u64,
     /// All rates are divided by this, so that two cores can carry them.
     pub scale: u64,
 }
@@ -59,6 +62,7 @@ pub const ALL: [Profile; 5] = [
         ],
         head: None,
         link_rate: 12_500 * KB,
+        link_queue: ETHERNET_QUEUE,
         scale: 1,
     },
     Profile {
@@ -70,6 +74,7 @@ pub const ALL: [Profile; 5] = [
         disk_rates: &[36 * MB],
         head: None,
         link_rate: 126_500 * KB,
+        link_queue: MYRINET_QUEUE,
         scale: 1,
     },
     Profile {
@@ -85,6 +90,7 @@ pub const ALL: [Profile; 5] = [
             prefetch_bytes: 256 << 10,
         }),
         link_rate: 40 * MB,
+        link_queue: MYRINET_QUEUE,
         scale: 1,
     },
     Profile {
@@ -95,6 +101,7 @@ pub const ALL: [Profile; 5] = [
         disk_rates: &[6_500 * KB],
         head: None,
         link_rate: 31_625 * KB,
+        link_queue: MYRINET_QUEUE,
         scale: 4,
     },
     Profile {
@@ -110,6 +117,7 @@ pub const ALL: [Profile; 5] = [
             prefetch_bytes: 0,
         }),
         link_rate: 78_125 * KB,
+        link_queue: ETHERNET_QUEUE,
         scale: 16,
     },
 ];
@@ -134,6 +142,8 @@ pub struct Plan {
     pub head: Option<Mechanics>,
     /// What a link carries each way.
     pub link_rate: u64,
+    /// So many bytes wait before it.
+    pub link_queue: u64,
 }
 
 impl Profile {
@@ -152,6 +162,7 @@ impl Profile {
             disk_rates: (0..nodes).map(|node| wishes.disk_rate.unwrap_or(rate(node))).collect(),
             head: self.head,
             link_rate: wishes.link_rate.unwrap_or(self.link_rate),
+            link_queue: self.link_queue,
         }
     }
 }
@@ -173,6 +184,7 @@ mod tests {
     fn profiles_say_what_the_papers_say() {
         let plan = |name| Profile::of(name).unwrap().plan(Wishes::default());
         let act = plan("act");
+        assert_eq!((act.link_queue, plan("now").link_queue), (ETHERNET_QUEUE, MYRINET_QUEUE));
         assert_eq!((act.disk_rates.len(), act.link_rate, act.drive(0)), (8, 12_500_000, None));
         // There the network is the slower one, on PrairieFire the disks are.
         assert!(act.disk_rates.iter().all(|rate| *rate > act.link_rate));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use weir_testbed::{Network, missing_for_networks, send_through};
+use weir_testbed::{ETHERNET_QUEUE, Network, missing_for_networks, send_through};
 
 /// So little that a machine with much else to do carries it.
 const RATE: u64 = 2_500_000;
@@ -48,8 +48,8 @@ fn a_link_carries_its_rate_each_way_and_the_kernel_counts_it() {
         return;
     }
     let name = format!("weir-n{}", std::process::id());
-    let network = Network::make(&name, &[RATE, RATE, RATE / 5]).unwrap();
-    Network::make(&name, &[RATE]).unwrap_err();
+    let network = Network::make(&name, &[RATE, RATE, RATE / 5], ETHERNET_QUEUE).unwrap();
+    Network::make(&name, &[RATE], ETHERNET_QUEUE).unwrap_err();
 
     // Never faster; slower only because others keep this machine busy: then once more.
     let ideal = BYTES as f64 / RATE as f64;
@@ -91,7 +91,7 @@ fn who_loads_a_link_takes_what_it_is_to_take() {
         return;
     }
     let name = format!("weir-s{}", std::process::id());
-    let network = Network::make(&name, &[RATE]).unwrap();
+    let network = Network::make(&name, &[RATE], ETHERNET_QUEUE).unwrap();
     let (stopped, begin) = (AtomicBool::new(false), Instant::now());
     let counted = || network.counts(1).unwrap().out_bytes;
     let came = scope(|scope| {

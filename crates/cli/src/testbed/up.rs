@@ -41,7 +41,7 @@ pub fn run(up: &TestbedUp) -> Done {
     let mut record = planned(profile, &plan, up.clients);
     // From here on `down` knows what there may be.
     place.write(&record)?;
-    let done = make(up, &place, &mut record);
+    let done = make(up, &place, &mut record, plan.link_queue);
     if done.is_err() {
         // What failed is the one to tell, and what stays besides.
         down::remove(&place, &record).unwrap_or_else(|failure| failure.say());
@@ -73,9 +73,9 @@ fn planned(profile: &Profile, plan: &Plan, clients: u32) -> Record {
     }
 }
 
-fn make(up: &TestbedUp, place: &Place, record: &mut Record) -> Done {
+fn make(up: &TestbedUp, place: &Place, record: &mut Record, link_queue: u64) -> Done {
     let links = vec![record.link_rate; record.nodes.len() + record.clients as usize];
-    let mut network = Network::make(&place.name(), &links).map_err(failed)?;
+    let mut network = Network::make(&place.name(), &links, link_queue).map_err(failed)?;
     network.leave();
     for dir in [place.disks(), place.run_dir(), place.log_dir()] {
         make_dir(&dir, 0o755)?;

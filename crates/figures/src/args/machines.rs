@@ -32,6 +32,27 @@ impl CallSize {
 }
 
 #[derive(Args, Clone)]
+pub struct MirroredHot {
+    #[command(flatten)]
+    pub common: Common,
+    /// The machines (`weir testbed profiles`)
+    #[arg(long, default_value = "prairiefire")]
+    pub profile: String,
+    /// Nodes with a disk: half of them mirror the others
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub disks: u32,
+    /// What a link carries each way in a second; the default is a sixteenth of PrairieFire's
+    #[arg(long, value_parser = size, default_value = "7720KiB")]
+    pub link_rate: u64,
+    /// Numbers of clients, each on a node of its own [default: 1,2,4,8,16, with --quick 1,16]
+    #[arg(long, value_delimiter = ',')]
+    pub clients: Vec<u32>,
+    /// Bytes that each client reads
+    #[arg(long, value_parser = size, default_value = "16MiB")]
+    pub file: u64,
+}
+
+#[derive(Args, Clone)]
 pub struct HotNetwork {
     #[command(flatten)]
     pub common: Common,

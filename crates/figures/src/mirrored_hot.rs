@@ -1,0 +1,124 @@
+//! Clients of files with one copy on half of the servers, and of files with a second copy on the
+//! other half, which are in the servers' memory: what do twice the links give?
+
+use crate::args::MirroredHot;
+use crate::bed::Bed;
+use crate::hot_network::DATA_SHARE;
+use crate::lab::Lab;
+use crate::mirrored::{names, write};
+use crate::outcome::Outcome;
+use crate::plot::{self, Labels};
+use crate::points::Points;
+use crate::records::Records;
+use crate::report::Report;
+use crate::round::Round;
+use std::io::Result;
+
+const CALL_BYTES: u64 = 1 << 20;
+/// So much more two copies are to give than one, where the servers' links are what is waited for.
+const AIM: f64 = 1.95;
+/// Files of how many copies are read, and how.
+const LINES: [(&str, u32, &str); 3] =
+    [("one copy", 1, "primary"), ("halves", 2, "halves"), ("proportional", 2, "proportional")];
+const MIB: f64 = (1 << 20) as f64;
+
+pub fn run(plan: &MirroredHot) -> Result<()> {
+    let mut report = Report::new(&plan.common.out, "mirrored-hot")?;
+    let lab = prepare(plan)?;
+    let mut records = Records::new(&report, "trial,line,clients")?;
+    let (mut points, mut by_the_last) = (Points::default(), Points::default());
+    for trial in 1..=plan.common.trials() {
+        for clients in plan.clients() {
+            for (line, copies, policy) in LINES {
+                let files = names(copies, plan.file, clients);
+                let is_hot = true;
+                let round = Round { call_bytes: CALL_BYTES, is_hot, ..Round::of(policy, &files) };
+                let outcome = lab.round(&round)?;
+                let key = [trial.to_string(), line.into(), clients.to_string()];
+                records.write(&key, &[], &outcome)?;
+                let last = outcome.together() * f64::from(clients);
+                points.add(line, clients.into(), outcome.aggregate());
+                by_the_last.add(line, clients.into(), last);
+                println!("trial {trial}, {}", text(line, clients, (&outcome, last)));
+            }
+        }
+    }
+    drop(lab);
+    points.write(&report, "by-clients.csv", "clients")?;
+    by_the_last.write(&report, "by-the-last.csv", "clients")?;
+    for clients in plan.clients() {
+        judge(&mut report, plan, (&points, &by_the_last), clients);
+    }
+    let title = format!("Hot reads of {} MiB each, one copy and two", plan.file >> 20);
+    let labels = Labels { title: &title, x: "clients", y: "MiB/s, all clients" };
+    let series = points.series(&LINES.map(|(line, ..)| line), 1.0);
+    plot::lines(&report.path("mirrored-hot.svg"), &labels, &series)?;
+    report.finish()
+}
+
+/// Machines, and files of one copy and of two for each client; what was written is in memory.
+fn prepare(plan: &MirroredHot) -> Result<Lab> {
+    let (columns, clients) = (plan.disks as usize / 2, plan.most_clients());
+    let mut bed = Bed::new(&plan.profile, 2 * columns as u32);
+    (bed.clients, bed.link_rate) = (clients, Some(plan.link_rate));
+    let of_a_disk = 2 * plan.file * u64::from(clients) / columns as u64;
+    let lab = Lab::on(&plan.common, &bed, of_a_disk)?;
+    for copies in [1, 2] {
+        let files = names(copies, plan.file, clients);
+        files.iter().try_for_each(|name| write(&lab, name, copies, columns, plan.file))?;
+    }
+    Ok(lab)
+}
+
+impl MirroredHot {
+    fn clients(&self) -> Vec<u32> {
+        match (&*self.clients, self.common.quick) {
+            ([], true) => vec![1, 16],
+            ([], false) => vec![1, 2, 4, 8, 16],
+            (clients, _) => clients.to_vec(),
+        }
+    }
+
+    fn most_clients(&self) -> u32 {
+        self.clients().into_iter().max().unwrap_or(1)
+    }
+
+    /// MiB/s of data that the links of so many clients and of the servers of so many copies carry.
+    fn allowed(&self, clients: u32, copies: u32) -> f64 {
+        let links = clients.min(self.disks / 2 * copies);
+        f64::from(links) * self.link_rate as f64 * DATA_SHARE / MIB
+    }
+}
+
+fn text(line: &str, clients: u32, (outcome, last): (&Outcome, f64)) -> String {
+    let sent: Vec<u64> = outcome.links.iter().map(|link| link.out_bytes >> 20).collect();
+    let rate = outcome.aggregate();
+    format!(
+        "{line:12} {clients:2} clients: {rate:6.1} MiB/s ({last:.1} until the last has ended); MiB that the servers' links sent {sent:?}"
+    )
+}
+
+/// Where links of clients are what is waited for, twice the servers are no faster.
+fn judge(
+    report: &mut Report,
+    plan: &MirroredHot,
+    (points, by_the_last): (&Points, &Points),
+    clients: u32,
+) {
+    let allowed = plan.allowed(clients, 2) / plan.allowed(clients, 1);
+    for line in ["halves", "proportional"] {
+        let rates = |of: &Points| {
+            Some((of.mean("one copy", clients.into())?, of.mean(line, clients.into())?))
+        };
+        let (Some((one, both)), Some((one_last, both_last))) = (rates(points), rates(by_the_last))
+        else {
+            continue;
+        };
+        let (times, aim) = (both / one, allowed * AIM / 2.0);
+        let text = format!(
+            "{clients} clients, {line}: {both:.1} MiB/s of two copies, {one:.1} of one: {times:.2} times, {:.2} until the last has ended (links allow {allowed:.2}, aim {aim:.2})",
+            both_last / one_last
+        );
+        report.verdict(times >= aim, &text);
+    }
+}
