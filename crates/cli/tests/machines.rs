@@ -117,7 +117,9 @@ fn three_machines_join_with_three_commands_each_and_one_may_fail() {
         return;
     }
     let place = Place::new();
-    let network = Network::make(&format!("weir-j{}", std::process::id()), &[LINK; 3], ETHERNET_QUEUE).unwrap();
+    let network =
+        Network::make(&format!("weir-j{}", std::process::id()), &[LINK; 3], ETHERNET_QUEUE)
+            .unwrap();
     let [first, second, third] = [1, 2, 3].map(|number| Machine::new(&place, &network, number));
     let at: Ipv4Addr = network.address(1);
     let listen = at.to_string();

@@ -83,7 +83,9 @@ impl Network {
         }
         let network = Self { name: name.into(), nodes, goes: true };
         network.make_switch()?;
-        (1..).zip(rates).try_for_each(|(node, rate)| network.make_node(node, *rate, queue_bytes))?;
+        (1..)
+            .zip(rates)
+            .try_for_each(|(node, rate)| network.make_node(node, *rate, queue_bytes))?;
         Ok(network)
     }
 

@@ -383,23 +383,25 @@ impl Choices {
         let cost = (len_bytes as f64 + REQUEST_COST_BYTES as f64) / 1_048_576.0;
         let nominal_us = (NOMINAL_US_PER_MIB * cost).max(SOON_US);
         let usual = known.map_or(nominal_us, |view| view.service_us);
+        // Of which nothing is known counts as no better and no worse.
+        let unknown = views.iter_mut().filter(|view| view.service_us == 0.0);
+        unknown.for_each(|view| view.service_us = usual);
         let first = views.iter().position(|view| view.is_usable);
-        let first_us = first.map_or(0.0, |n| views[n].service_us);
-        let first_us = if first_us > 0.0 { first_us } else { usual };
+        let first_us = first.map_or(usual, |n| views[n].service_us);
         let others = views.iter().filter(|view| view.is_usable).count().saturating_sub(1).max(1);
         let outstanding = self.columns.get(&column).map(|of| &of.outstanding);
-        // All who come to the end of a small file would take a far slower disk for free.
-        let ends = reader.is_none() && !is_uneven(&views);
-        let most_rest = if ends { rest_bytes } else { u64::MAX };
+        // All who come to the end of a small file would take a far slower disk for free,
+        let is_uneven = reader.is_none() && is_uneven(&views);
+        let most_rest = if reader.is_none() && !is_uneven { rest_bytes } else { u64::MAX };
+        // and so would all who wait at the same copy, at the same moment.
+        if is_uneven {
+            share_out(&mut views);
+        }
         for (n, view) in views.iter_mut().enumerate() {
             // What was chosen for it a moment ago may be on its way to a connection. (Processes of a
             // job leave each other's disks alone meanwhile.)
             let chosen = outstanding.filter(|_| reader.is_none()).map_or(0, |of| of[n].requests);
             view.in_flight = view.in_flight.max(chosen);
-            if view.service_us == 0.0 {
-                // Of which nothing is known counts as no better and no worse.
-                view.service_us = usual;
-            }
             // All of the run will be read from it.
             let run = if patience == Patience::Ahead { RUN_BYTES } else { SHORT_RUN_BYTES };
             let rest = run.saturating_sub(len_bytes).min(most_rest) as f64;
@@ -434,7 +436,7 @@ impl Choices {
             view.is_full = !is_quick && self.columns.get(&column).is_some_and(is_full);
             view.has_enough = view.is_full;
         }
-        if reader.is_none() && patience != Patience::Ahead {
+        if reader.is_none() && !is_uneven && patience != Patience::Ahead {
             self.even_out(column, &mut views);
         }
         (views, able, is_known)
@@ -535,6 +537,19 @@ impl Choices {
             *column = Column::new(policy, copies);
         }
         column
+    }
+}
+
+/// Others who wait see what this reader sees, and go where it would: of all that others have at the
+/// copies each is taken to have its part by its speed at least.
+fn share_out(views: &mut [CopyView]) {
+    let usable = || views.iter().filter(|view| view.is_usable);
+    let (speeds, requests) = usable().fold((0.0, 0.0), |(speeds, requests), view| {
+        (speeds + 1.0 / view.service_us, requests + f64::from(view.queued))
+    });
+    for view in views.iter_mut().filter(|view| view.is_usable) {
+        let part = requests / view.service_us / speeds;
+        view.queued = view.queued.max(part.round() as u32);
     }
 }
 

@@ -556,3 +556,21 @@ fn a_head_turns_at_the_first_copy_too_where_others_read() {
     assert_eq!(first(4, 4, PIECE), Some(0));
     assert_eq!(first(0, 2, PIECE), Some(0), "nobody is there");
 }
+
+#[test]
+fn those_who_wait_at_the_same_disk_do_not_all_go_to_a_far_slower_one() {
+    const PIECE: u64 = 256 << 10;
+    let choose = |slow_us_per_mib, others| {
+        let mut paces = known(report(slow_us_per_mib, 0), report(50_000, others));
+        let piece = Wanted { len_bytes: PIECE, ..wanted(0) };
+        let of = (0, Patience::Turn(None));
+        at(Choices::default().choose(POLICY, &piece, &both(true, true), &mut paces, of).0)
+    };
+    assert_eq!(choose(400_000, 3), Some(1));
+    assert_eq!(
+        choose(400_000, 14),
+        Some(1),
+        "it would be sooner there for the first of them alone"
+    );
+    assert_eq!(choose(50_000, 14), Some(0), "there is enough for them all");
+}
