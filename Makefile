@@ -53,7 +53,7 @@ fix: ## Format, and apply what clippy can fix
 bench: build ## Measure beside raw loopback TCP, /dev/fuse and the local disk (BENCH=--quick)
 	$(CARGO) run --release --locked -p weir-bench -- $(BENCH)
 
-figures: build ## Experiments on disks of a set speed, as root (FIGURES="even-reads --trials 5")
+figures: deps build ## Experiments on disks of a set speed, as root (FIGURES="even-reads --trials 5")
 	$(CARGO) run --release --locked -p weir-figures -- $(FIGURES)
 
 figures-scale: ## The policies in a simulation of 16 to 10,000 nodes (SCALE=--quick)

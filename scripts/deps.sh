@@ -16,6 +16,7 @@ needed=(
   mkfs.ext4:e2fsprogs
   mpirun:openmpi-bin
   python3:python3
+  rsvg-convert:librsvg2-bin
   rsync:rsync
   setfacl:acl
   setfattr:attr

@@ -49,7 +49,8 @@ pub fn run(plan: &AdjacentFaults) -> Result<()> {
     drop(lab);
     let ideal = |point: &Point<'_>| Some(Spread::of(&point.bound).mean);
     let (course, points, of) = (&course, &points[..], "what is possible");
-    Compared { course, points, ideal: &ideal, of, near: NEAR }.conclude(&mut report)?;
+    Compared { course, points, ideal: &ideal, of, near: NEAR, stated: &[] }
+        .conclude(&mut report)?;
     judge_copies(course, points, &mut report);
     report.finish()
 }

@@ -197,7 +197,8 @@ pub enum WorkKind {
 }
 
 /// Experiments that take longest.
-const LONG: [&str; 3] = ["partitions", "call-size", "hot-network"];
+const LONG: [&str; 6] =
+    ["partitions", "mirrored-hot", "graduated-write", "write-size", "call-size", "hot-network"];
 
 /// Every experiment, as small as it makes sense.
 pub fn all() -> Vec<Experiment> {

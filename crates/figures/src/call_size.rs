@@ -6,7 +6,7 @@ use crate::args::{CallSize, Line};
 use crate::bed::Bed;
 use crate::files::chained;
 use crate::lab::Lab;
-use crate::plot::{self, Labels};
+use crate::plot::{self, Labels, Series};
 use crate::points::Points;
 use crate::records::Records;
 use crate::report::Report;
@@ -15,6 +15,9 @@ use std::io::Result;
 
 /// So near to what a disk gives everybody is to be, but who takes the copies in turn.
 const NEAR: f64 = 0.97;
+/// River, figure 1, of what a disk gives (on the disks of `now`): KiB of a call, and the part.
+const STATED: [(&str, f64, f64); 2] =
+    [("Non-Robust, 5.45 MB/s", 8.0, 1.0), ("Basic, within 5 %", 1024.0, 0.95)];
 
 pub fn run(plan: &CallSize) -> Result<()> {
     let mut report = Report::new(&plan.common.out, "call-size")?;
@@ -50,7 +53,12 @@ pub fn run(plan: &CallSize) -> Result<()> {
     let lines: Vec<&str> = plan.lines.iter().map(|line| line.policy()).collect();
     let title = format!("The slowest of {disks} readers, no disk is perturbed");
     let labels = Labels { title: &title, x: "KiB of a call", y: "MiB/s" };
-    plot::lines(&report.path("call-size.svg"), &labels, &points.series(&lines, 1024.0))?;
+    let mut series = points.series(&lines, 1024.0);
+    if plan.profile == "now" {
+        let of = |(name, kib, part)| Series::stated(name, kib, Some(gives * part));
+        series.extend(STATED.into_iter().filter_map(of));
+    }
+    plot::lines(&report.path("call-size.svg"), &labels, &series)?;
     report.finish()
 }
 

@@ -10,6 +10,16 @@ use std::io::Result;
 const HEAD: &str = "group,call_bytes,policy,faults,slowest_mib_per_s,slowest_deviation,\
     mean_mib_per_s,mean_deviation,ideal_mib_per_s";
 
+/// What a paper states, as a part of what the slowest reader of the first copies alone has when
+/// nothing is perturbed.
+pub struct Stated {
+    pub name: &'static str,
+    /// Of calls of so many bytes; `None`: of all.
+    pub call_bytes: Option<u64>,
+    pub faults: u32,
+    pub part: f64,
+}
+
 /// The points of an experiment, and the ideal of each.
 pub struct Compared<'a> {
     pub course: &'a Course<'a>,
@@ -19,6 +29,8 @@ pub struct Compared<'a> {
     pub of: &'a str,
     /// So near to it the default is to be.
     pub near: f64,
+    /// Drawn beside what was measured.
+    pub stated: &'a [Stated],
 }
 
 impl Compared<'_> {
@@ -94,7 +106,7 @@ impl Compared<'_> {
             let x = |point: &Point<'_>| f64::from(point.key.faults);
             for line in lines {
                 let points = of(line).iter().map(|p| (x(p), Spread::of(&p.slowest))).collect();
-                series.push(Series { name: name(line.policy()), points });
+                series.push(Series::new(name(line.policy()), points));
             }
             let ideal = |p: &&Point<'_>| {
                 let mean = (self.ideal)(p)?;
@@ -102,12 +114,23 @@ impl Compared<'_> {
             };
             let points: Vec<_> = lines.last().map(of).iter().flatten().filter_map(ideal).collect();
             if !points.is_empty() {
-                series.push(Series { name: name(self.of), points });
+                series.push(Series::new(name(self.of), points));
             }
         }
+        series.extend(self.stated_for(call_bytes));
         let kib = call_bytes >> 10;
         let title = format!("The slowest of {} readers, calls of {kib} KiB", self.course.disks);
         let labels = Labels { title: &title, x: "perturbed disks", y: "MiB/s" };
         plot::lines(path, &labels, &series)
+    }
+
+    fn stated_for(&self, call_bytes: u64) -> Vec<Series> {
+        let is_whole = |p: &&Point<'_>| {
+            (p.key.call_bytes, p.key.line, p.key.faults) == (call_bytes, Line::Primary, 0)
+        };
+        let whole = self.points.iter().find(is_whole).map(|p| Spread::of(&p.slowest).mean);
+        let of = self.stated.iter().filter(|s| s.call_bytes.is_none_or(|of| of == call_bytes));
+        let value = |s: &Stated| Series::stated(s.name, s.faults.into(), Some(whole? * s.part));
+        of.filter_map(value).collect()
     }
 }

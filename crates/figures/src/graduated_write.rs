@@ -3,7 +3,7 @@
 
 use crate::args::GraduatedWrite;
 use crate::lab::Lab;
-use crate::plot::{self, Labels};
+use crate::plot::{self, Labels, Series};
 use crate::points::Points;
 use crate::report::Report;
 use crate::writing::{Tables, Written, at_once, with_slow_disks};
@@ -63,7 +63,9 @@ pub fn run(plan: &GraduatedWrite) -> Result<()> {
         let title =
             format!("The slowest of {disks} writers, some disks give half, calls of {kib} KiB");
         let labels = Labels { title: &title, x: "slow disks", y: "MiB/s" };
-        let series = speeds.series(&["one disk", "graduated", IDEAL, DISKS], 1.0);
+        let mut series = speeds.series(&["one disk", "graduated", IDEAL, DISKS], 1.0);
+        let half = speeds.mean("one disk", 0).map(|whole| whole / 2.0);
+        series.extend(Series::stated("one disk, half", 1.0, half));
         plot::lines(&report.path(&format!("graduated-write-{kib}k.svg")), &labels, &series)?;
     }
     report.finish()

@@ -4,7 +4,7 @@
 use crate::args::Mirrored;
 use crate::mirrored::{names, text};
 use crate::outcome::Outcome;
-use crate::plot::{self, Labels};
+use crate::plot::{self, Labels, Series};
 use crate::points::Points;
 use crate::records::Records;
 use crate::report::Report;
@@ -16,6 +16,9 @@ const HOT: usize = 0;
 const POLICIES: [&str; 4] = ["primary", "halves", "skip-hot", "proportional"];
 /// So much more than `halves` gives who skips the hot disk, whatever is read.
 const AIM: f64 = 1.25;
+/// The paper states so much of small reads.
+const STATED_LEAST: f64 = 10.0;
+const MIB: f64 = (1 << 20) as f64;
 /// And the default so much of what the best of the others gives.
 const OF_THE_BEST: f64 = 0.95;
 /// The writer has at least this part of what it may have.
@@ -53,7 +56,14 @@ pub fn run(plan: &Mirrored) -> Result<()> {
     }
     let title = format!("Cold reads of {clients} clients, one disk of first copies is hot");
     let labels = Labels { title: &title, x: "MiB of each client", y: "MiB/s, all clients" };
-    let series = points.series(&POLICIES, (1 << 20) as f64);
+    let mut series = points.series(&POLICIES, MIB);
+    let ends = sizes.iter().min().zip(sizes.iter().max());
+    let times = |size: &u64, times: f64| Some(points.mean("halves", *size)? * times);
+    if let Some((least, most)) = ends {
+        let of = |size: &u64| *size as f64 / MIB;
+        series.extend(Series::stated("skip, 10 x halves", of(least), times(least, STATED_LEAST)));
+        series.extend(Series::stated("skip, 1.25 x", of(most), times(most, AIM)));
+    }
     plot::lines(&report.path("hot-spot.svg"), &labels, &series)?;
     report.finish()
 }

@@ -4,7 +4,7 @@
 use crate::args::Mirrored;
 use crate::lab::Lab;
 use crate::outcome::Outcome;
-use crate::plot::{self, Labels};
+use crate::plot::{self, Labels, Series};
 use crate::points::Points;
 use crate::records::Records;
 use crate::report::Report;
@@ -17,6 +17,10 @@ const USUAL_BYTES: u64 = 16 << 20;
 const CALL_BYTES: u64 = 1 << 20;
 /// So much more two copies are to give than one.
 const AIM: f64 = 1.95;
+/// CEFT-PVFS states about so much by the number of clients (figure 3),
+pub const STATED_CLIENTS: f64 = 2.0;
+/// and by the size of what they read (figure 4, cold) in the mean.
+const STATED_SIZES: f64 = 1.91;
 /// Files of how many copies are read, and how.
 const LINES: [(&str, u32, &str); 4] = [
     ("one copy", 1, "primary"),
@@ -65,11 +69,20 @@ pub fn run(plan: &Mirrored) -> Result<()> {
     let y = "MiB/s, all clients";
     let title = format!("Cold reads of {} MiB each, one copy and two", usual >> 20);
     let labels = Labels { title: &title, x: "clients", y };
-    plot::lines(&report.path("by-clients.svg"), &labels, &by_clients.series(&lines, 1.0))?;
+    let most = plan.most_clients();
+    let mut series = by_clients.series(&lines, 1.0);
+    let twice = by_clients.mean("one copy", most.into()).map(|one| one * STATED_CLIENTS);
+    series.extend(Series::stated("2 x one copy", most.into(), twice));
+    plot::lines(&report.path("by-clients.svg"), &labels, &series)?;
     let title = format!("Cold reads of {} clients, one copy and two", plan.most_clients());
     let labels = Labels { title: &title, x: "MiB of each client", y };
     let unit = (1 << 20) as f64;
-    plot::lines(&report.path("by-size.svg"), &labels, &by_size.series(&lines, unit))?;
+    let mut series = by_size.series(&lines, unit);
+    for size in &sizes {
+        let more = by_size.mean("one copy", *size).map(|one| one * STATED_SIZES);
+        series.extend(Series::stated("1.91 x one copy", *size as f64 / unit, more));
+    }
+    plot::lines(&report.path("by-size.svg"), &labels, &series)?;
     report.finish()
 }
 

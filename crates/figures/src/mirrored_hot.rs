@@ -5,9 +5,9 @@ use crate::args::MirroredHot;
 use crate::bed::Bed;
 use crate::hot_network::DATA_SHARE;
 use crate::lab::Lab;
-use crate::mirrored::{names, write};
+use crate::mirrored::{STATED_CLIENTS, names, write};
 use crate::outcome::Outcome;
-use crate::plot::{self, Labels};
+use crate::plot::{self, Labels, Series};
 use crate::points::Points;
 use crate::records::Records;
 use crate::report::Report;
@@ -51,7 +51,10 @@ pub fn run(plan: &MirroredHot) -> Result<()> {
     }
     let title = format!("Hot reads of {} MiB each, one copy and two", plan.file >> 20);
     let labels = Labels { title: &title, x: "clients", y: "MiB/s, all clients" };
-    let series = points.series(&LINES.map(|(line, ..)| line), 1.0);
+    let mut series = points.series(&LINES.map(|(line, ..)| line), 1.0);
+    let most = plan.most_clients();
+    let twice = points.mean("one copy", most.into()).map(|one| one * STATED_CLIENTS);
+    series.extend(Series::stated("2 x one copy", most.into(), twice));
     plot::lines(&report.path("mirrored-hot.svg"), &labels, &series)?;
     report.finish()
 }

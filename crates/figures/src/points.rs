@@ -27,7 +27,7 @@ impl Points {
             let own = self.values.iter().filter(|((of, _), _)| of == line);
             own.map(|((_, x), values)| (*x as f64 / unit, Spread::of(values))).collect()
         };
-        lines.iter().map(|line| Series { name: (*line).into(), points: points(line) }).collect()
+        lines.iter().map(|line| Series::new((*line).into(), points(line))).collect()
     }
 
     /// Writes all of them to a table.

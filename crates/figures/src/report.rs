@@ -1,5 +1,6 @@
 //! What an experiment leaves: CSV files, and lines of PASS and FAIL.
 
+use crate::plot;
 use std::fs::{self, File};
 use std::io::{BufWriter, Error, Result, Write};
 use std::path::{Path, PathBuf};
@@ -41,9 +42,17 @@ impl Report {
         self.verdicts.push(line);
     }
 
-    /// Writes the verdicts.
+    /// Writes the verdicts, and the plots in the other format.
     pub fn finish(self) -> Result<()> {
         fs::write(self.dir.join("verdicts.txt"), self.verdicts.join("\n") + "\n")?;
+        let mut lacks = None;
+        for entry in fs::read_dir(&self.dir)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "svg") {
+                lacks = lacks.or(plot::png(&path)?);
+            }
+        }
+        lacks.iter().for_each(|what| println!("skipped: PNG needs {what}"));
         println!("results: {}", self.dir.display());
         Ok(())
     }

@@ -41,7 +41,7 @@ pub struct EvenReads {
     pub readers: Readers,
     /// Policies
     #[arg(long, value_enum, value_delimiter = ',',
-        default_values = ["primary", "graduated", "halves", "proportional"])]
+        default_values = ["primary", "graduated", "graduated-primary", "proportional"])]
     pub lines: Vec<Line>,
     /// Readers know nothing of each other; else they are processes of one job
     #[arg(long)]
@@ -59,7 +59,8 @@ pub struct Partitions {
     #[command(flatten)]
     pub readers: Readers,
     /// Policies
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["primary", "proportional"])]
+    #[arg(long, value_enum, value_delimiter = ',',
+        default_values = ["primary", "graduated", "graduated-primary", "proportional"])]
     pub lines: Vec<Line>,
     /// What readers of even and of odd numbers read [default: 1:1,1:1.5,1:2, with --quick 1:1,1:2]
     #[arg(long, value_delimiter = ',')]
