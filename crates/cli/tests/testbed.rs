@@ -248,5 +248,6 @@ fn profiles_are_listed_for_people_and_for_programs() {
     for profile in profiles {
         assert!(listed.contains(profile["name"].as_str().unwrap()), "{listed}");
         assert!(profile["nodes"].as_u64() > Some(0) && profile["link_rate"].as_u64() > Some(0));
+        assert!(profile["link_queue"].as_u64() > Some(0));
     }
 }

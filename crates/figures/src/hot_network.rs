@@ -16,10 +16,10 @@ use std::io::Result;
 const CALL_BYTES: u64 = 1 << 20;
 /// The server whose link is loaded.
 const LOADED: usize = 0;
-/// Without a load; the policy makes no difference there.
+/// Without a load, as the default reads: `halves` has half of the servers at a time.
 const NONE: &str = "no load";
 const LINES: [(&str, &str); 4] = [
-    (NONE, "halves"),
+    (NONE, "proportional"),
     ("halves", "halves"),
     ("skip-hot", "skip-hot"),
     ("proportional", "proportional"),

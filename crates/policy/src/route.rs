@@ -74,6 +74,8 @@ pub struct CopyView {
     pub queued: u32,
     /// That was a moment ago, and there were none.
     pub is_idle: bool,
+    /// Requests of others that are taken to come besides, since these see what this reader sees.
+    pub to_come: u32,
     /// Time it takes for a block, by what was seen; 0: nothing was.
     pub service_us: f64,
     /// Time for what goes to it besides when it is chosen, the rest of a run, if nobody else reads
@@ -118,13 +120,14 @@ impl CopyView {
     /// Time until all is there that is going to be asked for with it, while others go on
     /// reading there.
     fn done_us(&self) -> f64 {
-        let shared = 1.0 + f64::from(self.queued) / OTHERS_OUTSTANDING;
-        self.answer_us() + (self.rest_us + self.turn_us) * shared
+        let (queued, to_come) = (f64::from(self.queued), f64::from(self.to_come));
+        let shared = 1.0 + (queued + to_come) / OTHERS_OUTSTANDING;
+        self.answer_us() + self.service_us * to_come + (self.rest_us + self.turn_us) * shared
     }
 
     /// The same where others let this reader go first, since it is behind them.
     fn done_first_us(&self) -> f64 {
-        Self { queued: 0, ..*self }.done_us()
+        Self { queued: 0, to_come: 0, ..*self }.done_us()
     }
 }
 
@@ -319,6 +322,7 @@ mod tests {
             has_enough: false,
             in_flight: 0,
             queued: 0,
+            to_come: 0,
             is_idle: false,
             service_us,
             rest_us: 0.0,

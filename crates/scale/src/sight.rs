@@ -123,6 +123,7 @@ pub fn views(sights: &[Sight], len_bytes: u64, views: &mut Vec<CopyView>) {
             has_enough: false,
             in_flight: sight.in_flight,
             queued: sight.others.round() as u32,
+            to_come: 0,
             is_idle: false,
             service_us: us_per_mib * (len_bytes as f64 + REQUEST_BYTES) / MIB,
             rest_us: us_per_mib * rest / MIB,

@@ -29,9 +29,9 @@ pub const ETHERNET_QUEUE: u64 = 1 << 20;
 /// Myrinet loses nothing: who would send more has to wait (flow control at every link; Boden and
 /// others, IEEE Micro 15(1), 1995). So before a link waits as much as there is.
 pub const MYRINET_QUEUE: u64 = 256 << 20;
-/// All of them are in it.
-const SUBNET: &str = "10.214.8.0/24";
-/// How TCP goes by what links carry: as Linux does, whatever this machine does otherwise. (One
+/// All of them are in this network, of 24 bits.
+const NETWORK: [u8; 3] = [10, 214, 8];
+/// How TCP goes by what links carry: as Linux does by default, whatever this machine is set to. (One
 /// that goes by how fast segments were acknowledged, BBR, takes what a token bucket lets through at
 /// once for a link's rate.)
 const CONGESTION: &str = "cubic";
@@ -121,7 +121,8 @@ impl Network {
     pub fn address(&self, node: u32) -> Ipv4Addr {
         // No more nodes than fit are made.
         let last = if node == 0 { SWITCH } else { u8::try_from(node).unwrap_or(u8::MAX) };
-        Ipv4Addr::new(10, 214, 8, last)
+        let [a, b, c] = NETWORK;
+        Ipv4Addr::new(a, b, c, last)
     }
 
     /// The file through which a node's network is entered; 0 is the switch.
@@ -151,7 +152,7 @@ impl Network {
         joined.map_err(|_| Error::other("a thread in a network has panicked"))?
     }
 
-    /// From now on the link of a node carries so much each way.
+    /// The link of a node carries so much each way, and so much waits before it.
     fn limit(&self, node: u32, bytes_per_s: u64, queue_bytes: u64) -> Result<()> {
         let burst = BURST_BYTES.max(bytes_per_s / BURSTS_PER_S);
         let words =
@@ -199,7 +200,9 @@ impl Network {
         self.ip(0, &format!("link set dev {port} up"))?;
         self.ip(node, &format!("addr add {}/24 dev {CABLE}", self.address(node)))?;
         self.ip(node, &format!("link set dev {CABLE} up"))?;
-        self.ip(node, &format!("route change {SUBNET} dev {CABLE} congctl {CONGESTION}"))?;
+        let [a, b, c] = NETWORK;
+        let all = format!("{a}.{b}.{c}.0/24");
+        self.ip(node, &format!("route change {all} dev {CABLE} congctl {CONGESTION}"))?;
         self.ip(node, "link set dev lo up")
     }
 
@@ -263,6 +266,7 @@ pub(crate) fn unsupported() -> Option<&'static str> {
     static TRIES: AtomicU32 = AtomicU32::new(0);
     let (process, number) = (std::process::id(), TRIES.fetch_add(1, Ordering::Relaxed));
     let made = Network::make(&format!("weir-try{process}.{number}"), &[1 << 20], ETHERNET_QUEUE);
-    made.is_err()
-        .then_some("network namespaces, veth, bridges and token buckets (tbf) of the kernel")
+    made.is_err().then_some(
+        "network namespaces, veth, bridges, token buckets (tbf) and TCP's cubic of the kernel",
+    )
 }

@@ -69,7 +69,7 @@ pub const ALL: [Profile; 5] = [
         name: "act2",
         about: "ACT's successor: 7 dual Pentium III, two disks as a RAID, Myrinet",
         source: "announced in the same paper, without rates: two of ACT's disks, PrairieFire's \
-            Myrinet; --link-rate 12500kB is its Fast Ethernet",
+            Myrinet; --link-rate 12500kB has the rate of its Fast Ethernet",
         nodes: 7,
         disk_rates: &[36 * MB],
         head: None,

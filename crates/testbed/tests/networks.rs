@@ -1,13 +1,14 @@
 //! Links are as fast as they are set to be, and gone in the end.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use weir_testbed::{ETHERNET_QUEUE, Network, missing_for_networks, send_through};
+use weir_testbed::{ETHERNET_QUEUE, MYRINET_QUEUE, Network, missing_for_networks, send_through};
 
 /// So little that a machine with much else to do carries it.
 const RATE: u64 = 2_500_000;
@@ -79,6 +80,10 @@ fn a_link_carries_its_rate_each_way_and_the_kernel_counts_it() {
     let slow = transfer(&network, 1, 3, BYTES / 4).as_secs_f64();
     assert!(slow > least(BYTES / 4, RATE / 5), "{slow}");
 
+    // Whatever this machine is set to: TCP goes by what is lost.
+    let routes = network.command(1, OsStr::new("ip")).arg("route").output().unwrap();
+    assert!(String::from_utf8_lossy(&routes.stdout).contains("congctl cubic"), "{routes:?}");
+
     drop(network);
     assert!(!Path::new("/run/netns").join(&name).exists());
     assert!(!Path::new("/run/netns").join(format!("{name}-1")).exists());
@@ -107,4 +112,28 @@ fn who_loads_a_link_takes_what_it_is_to_take() {
     // Some pieces are under way at once.
     let most = (RATE / 2) as f64 * seconds + (1 << 20) as f64;
     assert!(came > 0 && (came as f64) < most, "{came} in {seconds} s");
+}
+
+#[test]
+fn links_of_myrinet_lose_nothing_that_those_of_ethernet_lose() {
+    if let Some(what) = missing_for_networks() {
+        println!("skipped: needs {what}");
+        return;
+    }
+    // All send to one: more than waits before the link of Ethernet.
+    let lost = |kind: &str, queue_bytes| {
+        let name = format!("weir-{kind}{}", std::process::id());
+        let network =
+            Network::make(&name, &[8 * RATE, 8 * RATE, 8 * RATE, RATE], queue_bytes).unwrap();
+        scope(|scope| {
+            let network = &network;
+            (1..=3).for_each(|from| _ = scope.spawn(move || transfer(network, from, 4, 2 << 20)));
+        });
+        let mut tc = network.command(0, OsStr::new("tc"));
+        let said = tc.args(["-s", "-j", "qdisc", "show", "dev", "node4"]).output().unwrap();
+        let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+        said[0]["drops"].as_u64().unwrap()
+    };
+    assert!(lost("e", ETHERNET_QUEUE / 8) > 0);
+    assert_eq!(lost("m", MYRINET_QUEUE), 0);
 }

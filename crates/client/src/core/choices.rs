@@ -391,10 +391,10 @@ impl Choices {
         let others = views.iter().filter(|view| view.is_usable).count().saturating_sub(1).max(1);
         let outstanding = self.columns.get(&column).map(|of| &of.outstanding);
         // All who come to the end of a small file would take a far slower disk for free,
-        let is_uneven = reader.is_none() && is_uneven(&views);
-        let most_rest = if reader.is_none() && !is_uneven { rest_bytes } else { u64::MAX };
+        let ends = reader.is_none() && !is_uneven(&views);
+        let most_rest = if ends { rest_bytes } else { u64::MAX };
         // and so would all who wait at the same copy, at the same moment.
-        if is_uneven {
+        if reader.is_none() {
             share_out(&mut views);
         }
         for (n, view) in views.iter_mut().enumerate() {
@@ -407,7 +407,8 @@ impl Choices {
             let rest = run.saturating_sub(len_bytes).min(most_rest) as f64;
             // A disk that serves nobody else is there already. Where it serves others the first
             // one has to turn as well; a process of a job goes by whose disk it is.
-            let has_it = view.queued == 0 && (self.is_used(column, n) || Some(n) == first);
+            let has_it =
+                view.queued + view.to_come == 0 && (self.is_used(column, n) || Some(n) == first);
             let is_there = has_it || (Some(n) == first && reader.is_some());
             let us_per_byte = view.service_us / (len_bytes as f64 + REQUEST_COST_BYTES as f64);
             view.rest_us = us_per_byte * rest;
@@ -436,7 +437,7 @@ impl Choices {
             view.is_full = !is_quick && self.columns.get(&column).is_some_and(is_full);
             view.has_enough = view.is_full;
         }
-        if reader.is_none() && !is_uneven && patience != Patience::Ahead {
+        if reader.is_none() && patience != Patience::Ahead {
             self.even_out(column, &mut views);
         }
         (views, able, is_known)
@@ -447,7 +448,8 @@ impl Choices {
     /// beginning.
     fn even_out(&self, column: ColumnKey, views: &mut [CopyView]) {
         let mut has_nothing = false;
-        for (n, view) in views.iter_mut().enumerate() {
+        let far_us = far_us(views);
+        for (n, view) in views.iter_mut().enumerate().filter(|(_, v)| v.service_us < far_us) {
             if view.is_usable && view.is_idle && view.in_flight == 0 && !self.is_used(column, n) {
                 (view.turn_us, has_nothing) = (0.0, true);
             }
@@ -541,23 +543,30 @@ impl Choices {
 }
 
 /// Others who wait see what this reader sees, and go where it would: of all that others have at the
-/// copies each is taken to have its part by its speed at least.
+/// copies a far slower one is taken to have its part by its speed at least.
 fn share_out(views: &mut [CopyView]) {
+    let far_us = far_us(views);
     let usable = || views.iter().filter(|view| view.is_usable);
     let (speeds, requests) = usable().fold((0.0, 0.0), |(speeds, requests), view| {
         (speeds + 1.0 / view.service_us, requests + f64::from(view.queued))
     });
-    for view in views.iter_mut().filter(|view| view.is_usable) {
+    for view in views.iter_mut().filter(|view| view.is_usable && view.service_us >= far_us) {
         let part = requests / view.service_us / speeds;
-        view.queued = view.queued.max(part.round() as u32);
+        view.to_come = (part.round() as u32).saturating_sub(view.queued);
     }
 }
 
 /// Whether one copy is far slower than another, and none is in memory.
 fn is_uneven(views: &[CopyView]) -> bool {
-    let times = || views.iter().filter(|view| view.is_usable).map(|view| view.service_us);
-    let least = times().fold(f64::INFINITY, f64::min);
-    least >= SOON_US && times().any(|us| us >= least * UNEVEN)
+    let far_us = far_us(views);
+    views.iter().any(|view| view.is_usable && view.service_us >= far_us)
+}
+
+/// From such a time on a copy is far slower than the best; without an end if that is in memory.
+fn far_us(views: &[CopyView]) -> f64 {
+    let times = views.iter().filter(|view| view.is_usable).map(|view| view.service_us);
+    let least = times.fold(f64::INFINITY, f64::min);
+    if least >= SOON_US { least * UNEVEN } else { f64::INFINITY }
 }
 
 /// Whether what is known of targets counts.

@@ -450,6 +450,7 @@ impl Paces {
             has_enough: false,
             in_flight: pace.own,
             queued,
+            to_come: 0,
             is_idle,
             service_us,
             rest_us: 0.0,

@@ -183,6 +183,7 @@ impl Model<'_> {
                 queued: 0,
                 is_idle: false,
                 service_us: 0.0,
+                to_come: 0,
                 rest_us: 0.0,
                 turn_us: 0.0,
                 peer: this.peers[copy],

@@ -574,3 +574,17 @@ fn those_who_wait_at_the_same_disk_do_not_all_go_to_a_far_slower_one() {
     );
     assert_eq!(choose(50_000, 14), Some(0), "there is enough for them all");
 }
+
+#[test]
+fn what_others_are_taken_to_do_is_nothing_that_was_heard() {
+    // By what was heard the second copy takes three times as long.
+    let mut paces = known(report(100_000, 0), report(50_000, 5));
+    assert_eq!(chosen(&mut paces, ReadPolicy::SkipHot, both(true, true)), [Some(0); 4]);
+    // Nobody waits longer for the quick one since others wait at the slow one.
+    let mut paces = known(report(400_000, 14), report(50_000, 0));
+    let copies = both(true, true);
+    let choice =
+        Choices::default().choose(POLICY, &wanted(0), &copies, &mut paces, (0, Patience::Ahead)).0;
+    let Choice::Copy(Chosen { at: 1, answer_us, .. }) = choice else { panic!("{choice:?}") };
+    assert!((50_000.0..60_000.0).contains(&answer_us), "{answer_us}");
+}
