@@ -196,16 +196,16 @@ pub enum WorkKind {
     Send { network: String, node: u32, bytes_per_s: u64 },
 }
 
-/// Experiments that take longest.
-const LONG: [&str; 6] =
-    ["partitions", "mirrored-hot", "graduated-write", "write-size", "call-size", "hot-network"];
-
-/// Every experiment, as small as it makes sense.
+/// Every experiment, as small as it makes sense: all of them take no more than half an hour.
 pub fn all() -> Vec<Experiment> {
     let small = |name: &str| {
-        // Those that take longest are not repeated, so that all take no more than half an hour.
-        let once: &[&str] = if LONG.contains(&name) { &["--trials", "1"] } else { &[] };
-        let words = ["weir-figures", name, "--quick"].into_iter().chain(once.iter().copied());
+        let less: &[&str] = match name {
+            "even-reads" | "adjacent-faults" | "mirrored-reads" => &[],
+            "partitions" => &["--trials", "1", "--ratios", "1:2"],
+            "call-size" => &["--trials", "1", "--calls", "4KiB,1MiB"],
+            _ => &["--trials", "1"],
+        };
+        let words = ["weir-figures", name, "--quick"].into_iter().chain(less.iter().copied());
         Arguments::parse_from(words).experiment
     };
     let names = [

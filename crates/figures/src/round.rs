@@ -174,7 +174,13 @@ impl Lab {
         self.disks.iter().try_for_each(|disk| memory(disk.path()))?;
         // What was found of a disk among writes is not what readers are to go by.
         let was_written = round.is_hot | self.was_written.swap(false, Relaxed);
-        self.settle(if was_written { SETTLED } else { RESTED })
+        self.settle(if was_written { SETTLED } else { RESTED })?;
+        // What servers read meanwhile for readers of the last round, who had it from elsewhere.
+        if round.is_hot {
+            Ok(())
+        } else {
+            self.disks.iter().try_for_each(|disk| forget(disk.path()))
+        }
     }
 
     /// Has the perturbers at work; the disks' counts from before.
