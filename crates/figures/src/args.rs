@@ -4,7 +4,7 @@ mod machines;
 mod readers;
 mod writers;
 
-pub use machines::{CallSize, HotNetwork, MirroredHot};
+pub use machines::{CallSize, HotClients, HotNetwork, MirroredHot};
 pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
 pub use writers::{DistributedQueue, GraduatedWrite, WriteSize};
 

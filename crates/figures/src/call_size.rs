@@ -55,7 +55,7 @@ pub fn run(plan: &CallSize) -> Result<()> {
     let labels = Labels { title: &title, x: "KiB of a call", y: "MiB/s" };
     let mut series = points.series(&lines, 1024.0);
     if plan.profile == "now" {
-        let of = |(name, kib, part)| Series::stated(name, kib, Some(gives * part));
+        let of = |(name, kib, part)| Series::stated(name, [(kib, gives * part)]);
         series.extend(STATED.into_iter().filter_map(of));
     }
     plot::lines(&report.path("call-size.svg"), &labels, &series)?;

@@ -130,7 +130,7 @@ impl Compared<'_> {
         };
         let whole = self.points.iter().find(is_whole).map(|p| Spread::of(&p.slowest).mean);
         let of = self.stated.iter().filter(|s| s.call_bytes.is_none_or(|of| of == call_bytes));
-        let value = |s: &Stated| Series::stated(s.name, s.faults.into(), Some(whole? * s.part));
+        let value = |s: &Stated| Series::stated(s.name, [(s.faults.into(), whole? * s.part)]);
         of.filter_map(value).collect()
     }
 }

@@ -64,8 +64,8 @@ pub fn run(plan: &GraduatedWrite) -> Result<()> {
             format!("The slowest of {disks} writers, some disks give half, calls of {kib} KiB");
         let labels = Labels { title: &title, x: "slow disks", y: "MiB/s" };
         let mut series = speeds.series(&["one disk", "graduated", IDEAL, DISKS], 1.0);
-        let half = speeds.mean("one disk", 0).map(|whole| whole / 2.0);
-        series.extend(Series::stated("one disk, half", 1.0, half));
+        let half = speeds.mean("one disk", 0).map(|whole| (1.0, whole / 2.0));
+        series.extend(Series::stated("one disk, half", half));
         plot::lines(&report.path(&format!("graduated-write-{kib}k.svg")), &labels, &series)?;
     }
     report.finish()

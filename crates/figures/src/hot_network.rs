@@ -1,7 +1,7 @@
 //! Clients of files with two copies that are in the servers' memory, while somebody sends through
 //! the link of one server of first copies.
 
-use crate::args::HotNetwork;
+use crate::args::{HotClients, HotNetwork};
 use crate::bed::Bed;
 use crate::lab::Lab;
 use crate::mirrored::{names, write};
@@ -32,15 +32,15 @@ const STATED_WITHOUT: f64 = 2.0;
 const MIB: f64 = (1 << 20) as f64;
 /// Of a full Ethernet frame of 1514 bytes TCP brings so many: what is left of a link's rate, which
 /// the kernel counts with all headers.
-pub const DATA_SHARE: f64 = 1448.0 / 1514.0;
+const DATA_SHARE: f64 = 1448.0 / 1514.0;
 
 pub fn run(plan: &HotNetwork) -> Result<()> {
-    let mut report = Report::new(&plan.common.out, "hot-network")?;
-    let lab = prepare(plan)?;
+    let mut report = Report::new(&plan.hot.common.out, "hot-network")?;
+    let lab = prepare(&plan.hot, (plan.file, plan.most_clients()), &[2])?;
     let mut records = Records::new(&report, "trial,line,clients")?;
     let mut points = Points::default();
-    let load = Load::Sends { bytes_per_s: plan.link_rate * plan.share / 100 };
-    for trial in 1..=plan.common.trials() {
+    let load = Load::Sends { bytes_per_s: plan.hot.link_rate * plan.share / 100 };
+    for trial in 1..=plan.hot.common.trials() {
         for clients in plan.clients() {
             for (line, policy) in LINES {
                 let files = &names(2, plan.file, clients);
@@ -68,31 +68,35 @@ pub fn run(plan: &HotNetwork) -> Result<()> {
     let most = plan.most_clients();
     let without = points.mean(NONE, most.into());
     series.extend(STATED.into_iter().filter_map(|(name, gb_per_s)| {
-        Series::stated(name, most.into(), Some(without? * gb_per_s / STATED_WITHOUT))
+        Series::stated(name, [(most.into(), without? * gb_per_s / STATED_WITHOUT)])
     }));
     plot::lines(&report.path("hot-network.svg"), &labels, &series)?;
     report.finish()
 }
 
-/// Machines, and a file for each client; what was written is in memory.
-fn prepare(plan: &HotNetwork) -> Result<Lab> {
-    let (columns, clients) = (plan.disks as usize / 2, plan.most_clients());
-    let mut bed = Bed::new(&plan.profile, 2 * columns as u32);
-    (bed.clients, bed.link_rate) = (clients, Some(plan.link_rate));
-    let of_a_disk = plan.file * u64::from(clients) / columns as u64;
-    let lab = Lab::on(&plan.common, &bed, of_a_disk)?;
-    let files = names(2, plan.file, clients);
-    files.iter().try_for_each(|name| write(&lab, name, 2, columns, plan.file))?;
+/// Machines, and for each client a file of each of these numbers of copies; what was written is in
+/// memory.
+pub fn prepare(hot: &HotClients, (file, clients): (u64, u32), copies: &[u32]) -> Result<Lab> {
+    let columns = hot.disks as usize / 2;
+    let mut bed = Bed::new(&hot.profile, 2 * columns as u32);
+    (bed.clients, bed.link_rate) = (clients, Some(hot.link_rate));
+    let of_a_disk = copies.len() as u64 * file * u64::from(clients) / columns as u64;
+    let lab = Lab::on(&hot.common, &bed, of_a_disk)?;
+    for copies in copies {
+        let files = names(*copies, file, clients);
+        files.iter().try_for_each(|name| write(&lab, name, *copies, columns, file))?;
+    }
     Ok(lab)
+}
+
+/// MiB/s of data that a link carries.
+pub fn link_carries(hot: &HotClients) -> f64 {
+    hot.link_rate as f64 * DATA_SHARE / MIB
 }
 
 impl HotNetwork {
     fn clients(&self) -> Vec<u32> {
-        match (&*self.clients, self.common.quick) {
-            ([], true) => vec![1, 4, 16],
-            ([], false) => vec![1, 2, 4, 8, 16],
-            (clients, _) => clients.to_vec(),
-        }
+        self.hot.clients(&[1, 4, 16])
     }
 
     fn most_clients(&self) -> u32 {
@@ -103,9 +107,9 @@ impl HotNetwork {
     /// carry: of each file one column is on two servers alone, and all columns are as fast as that one.
     fn allowed(&self, clients: u32, is_loaded: bool) -> f64 {
         let taken = if is_loaded { self.share as f64 / 100.0 } else { 0.0 };
-        let columns = f64::from(self.disks / 2);
+        let columns = f64::from(self.hot.disks / 2);
         let links = f64::from(clients).min(columns * (2.0 - taken));
-        links * self.link_rate as f64 * DATA_SHARE / MIB
+        links * link_carries(&self.hot)
     }
 }
 

@@ -58,11 +58,11 @@ pub fn run(plan: &Mirrored) -> Result<()> {
     let labels = Labels { title: &title, x: "MiB of each client", y: "MiB/s, all clients" };
     let mut series = points.series(&POLICIES, MIB);
     let ends = sizes.iter().min().zip(sizes.iter().max());
-    let times = |size: &u64, times: f64| Some(points.mean("halves", *size)? * times);
+    let times =
+        |size: &u64, times: f64| Some((*size as f64 / MIB, points.mean("halves", *size)? * times));
     if let Some((least, most)) = ends {
-        let of = |size: &u64| *size as f64 / MIB;
-        series.extend(Series::stated("skip, 10 x halves", of(least), times(least, STATED_LEAST)));
-        series.extend(Series::stated("skip, 1.25 x", of(most), times(most, AIM)));
+        series.extend(Series::stated("skip, 10 x halves", times(least, STATED_LEAST)));
+        series.extend(Series::stated("skip, 1.25 x", times(most, AIM)));
     }
     plot::lines(&report.path("hot-spot.svg"), &labels, &series)?;
     report.finish()

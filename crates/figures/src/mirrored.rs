@@ -71,17 +71,19 @@ pub fn run(plan: &Mirrored) -> Result<()> {
     let labels = Labels { title: &title, x: "clients", y };
     let most = plan.most_clients();
     let mut series = by_clients.series(&lines, 1.0);
-    let twice = by_clients.mean("one copy", most.into()).map(|one| one * STATED_CLIENTS);
-    series.extend(Series::stated("2 x one copy", most.into(), twice));
+    let twice =
+        by_clients.mean("one copy", most.into()).map(|one| (most.into(), one * STATED_CLIENTS));
+    series.extend(Series::stated("2 x one copy", twice));
     plot::lines(&report.path("by-clients.svg"), &labels, &series)?;
     let title = format!("Cold reads of {} clients, one copy and two", plan.most_clients());
     let labels = Labels { title: &title, x: "MiB of each client", y };
     let unit = (1 << 20) as f64;
     let mut series = by_size.series(&lines, unit);
-    for size in &sizes {
-        let more = by_size.mean("one copy", *size).map(|one| one * STATED_SIZES);
-        series.extend(Series::stated("1.91 x one copy", *size as f64 / unit, more));
-    }
+    let times = |size: &u64| {
+        let one = by_size.mean("one copy", *size)?;
+        Some((*size as f64 / unit, one * STATED_SIZES))
+    };
+    series.extend(Series::stated("1.91 x one copy", sizes.iter().filter_map(times)));
     plot::lines(&report.path("by-size.svg"), &labels, &series)?;
     report.finish()
 }

@@ -2,10 +2,8 @@
 //! other half, which are in the servers' memory: what do twice the links give?
 
 use crate::args::MirroredHot;
-use crate::bed::Bed;
-use crate::hot_network::DATA_SHARE;
-use crate::lab::Lab;
-use crate::mirrored::{STATED_CLIENTS, names, write};
+use crate::hot_network::{link_carries, prepare};
+use crate::mirrored::{STATED_CLIENTS, names};
 use crate::outcome::Outcome;
 use crate::plot::{self, Labels, Series};
 use crate::points::Points;
@@ -20,14 +18,13 @@ const AIM: f64 = 1.95;
 /// Files of how many copies are read, and how.
 const LINES: [(&str, u32, &str); 3] =
     [("one copy", 1, "primary"), ("halves", 2, "halves"), ("proportional", 2, "proportional")];
-const MIB: f64 = (1 << 20) as f64;
 
 pub fn run(plan: &MirroredHot) -> Result<()> {
-    let mut report = Report::new(&plan.common.out, "mirrored-hot")?;
-    let lab = prepare(plan)?;
+    let mut report = Report::new(&plan.hot.common.out, "mirrored-hot")?;
+    let lab = prepare(&plan.hot, (plan.file, plan.most_clients()), &[1, 2])?;
     let mut records = Records::new(&report, "trial,line,clients")?;
     let (mut points, mut by_the_last) = (Points::default(), Points::default());
-    for trial in 1..=plan.common.trials() {
+    for trial in 1..=plan.hot.common.trials() {
         for clients in plan.clients() {
             for (line, copies, policy) in LINES {
                 let files = names(copies, plan.file, clients);
@@ -54,33 +51,15 @@ pub fn run(plan: &MirroredHot) -> Result<()> {
     let labels = Labels { title: &title, x: "clients", y: "MiB/s, all clients" };
     let mut series = points.series(&LINES.map(|(line, ..)| line), 1.0);
     let most = plan.most_clients();
-    let twice = points.mean("one copy", most.into()).map(|one| one * STATED_CLIENTS);
-    series.extend(Series::stated("2 x one copy", most.into(), twice));
+    let twice = points.mean("one copy", most.into()).map(|one| (most.into(), one * STATED_CLIENTS));
+    series.extend(Series::stated("2 x one copy", twice));
     plot::lines(&report.path("mirrored-hot.svg"), &labels, &series)?;
     report.finish()
 }
 
-/// Machines, and files of one copy and of two for each client; what was written is in memory.
-fn prepare(plan: &MirroredHot) -> Result<Lab> {
-    let (columns, clients) = (plan.disks as usize / 2, plan.most_clients());
-    let mut bed = Bed::new(&plan.profile, 2 * columns as u32);
-    (bed.clients, bed.link_rate) = (clients, Some(plan.link_rate));
-    let of_a_disk = 2 * plan.file * u64::from(clients) / columns as u64;
-    let lab = Lab::on(&plan.common, &bed, of_a_disk)?;
-    for copies in [1, 2] {
-        let files = names(copies, plan.file, clients);
-        files.iter().try_for_each(|name| write(&lab, name, copies, columns, plan.file))?;
-    }
-    Ok(lab)
-}
-
 impl MirroredHot {
     fn clients(&self) -> Vec<u32> {
-        match (&*self.clients, self.common.quick) {
-            ([], true) => vec![1, 16],
-            ([], false) => vec![1, 2, 4, 8, 16],
-            (clients, _) => clients.to_vec(),
-        }
+        self.hot.clients(&[1, 16])
     }
 
     fn most_clients(&self) -> u32 {
@@ -89,8 +68,8 @@ impl MirroredHot {
 
     /// MiB/s of data that the links of so many clients and of the servers of so many copies carry.
     fn allowed(&self, clients: u32, copies: u32) -> f64 {
-        let links = clients.min(self.disks / 2 * copies);
-        f64::from(links) * self.link_rate as f64 * DATA_SHARE / MIB
+        let links = clients.min(self.hot.disks / 2 * copies);
+        f64::from(links) * link_carries(&self.hot)
     }
 }
 

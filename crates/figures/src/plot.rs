@@ -22,9 +22,11 @@ impl Series {
     }
 
     /// What a paper states, in units of what was measured here: without that there is nothing.
-    pub fn stated(name: &str, x: f64, value: Option<f64>) -> Option<Self> {
-        let points = vec![(x, Spread { mean: value?, deviation: 0.0 })];
-        Some(Self { name: format!("paper: {name}"), points, is_stated: true })
+    pub fn stated(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Option<Self> {
+        let at = |(x, mean)| (x, Spread { mean, deviation: 0.0 });
+        let points: Vec<_> = points.into_iter().map(at).collect();
+        let name = format!("paper: {name}");
+        (!points.is_empty()).then_some(Self { name, points, is_stated: true })
     }
 }
 
@@ -118,8 +120,8 @@ mod tests {
         let path = dir.path().join("a.svg");
         let point = |mean| Spread { mean, deviation: 0.1 };
         let measured = Series::new("primary".into(), vec![(0.0, point(20.0)), (1.0, point(10.4))]);
-        assert!(Series::stated("half", 1.0, None).is_none());
-        let all = [Some(measured), Series::stated("half", 1.0, Some(10.0))];
+        assert!(Series::stated("half", None).is_none());
+        let all = [Some(measured), Series::stated("half", [(1.0, 10.0)])];
         let labels = Labels { title: "Readers", x: "perturbed disks", y: "MiB/s" };
         lines(&path, &labels, &all.into_iter().flatten().collect::<Vec<_>>()).unwrap();
         let svg = std::fs::read_to_string(&path).unwrap();

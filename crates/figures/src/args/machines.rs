@@ -31,8 +31,9 @@ impl CallSize {
     }
 }
 
+/// Clients of what is in the servers' memory, each on a node of its own.
 #[derive(Args, Clone)]
-pub struct MirroredHot {
+pub struct HotClients {
     #[command(flatten)]
     pub common: Common,
     /// The machines (`weir testbed profiles`)
@@ -44,9 +45,26 @@ pub struct MirroredHot {
     /// What a link carries each way in a second; the default is a sixteenth of PrairieFire's
     #[arg(long, value_parser = size, default_value = "7720KiB")]
     pub link_rate: u64,
-    /// Numbers of clients, each on a node of its own [default: 1,2,4,8,16, with --quick 1,16]
+    /// Numbers of clients [default: 1,2,4,8,16, with --quick 1,4,16; mirrored-hot: 1,16]
     #[arg(long, value_delimiter = ',')]
     pub clients: Vec<u32>,
+}
+
+impl HotClients {
+    /// Those that were asked for; or all, or with `--quick` these.
+    pub fn clients(&self, quick: &[u32]) -> Vec<u32> {
+        match (&*self.clients, self.common.quick) {
+            ([], true) => quick.to_vec(),
+            ([], false) => vec![1, 2, 4, 8, 16],
+            (clients, _) => clients.to_vec(),
+        }
+    }
+}
+
+#[derive(Args, Clone)]
+pub struct MirroredHot {
+    #[command(flatten)]
+    pub hot: HotClients,
     /// Bytes that each client reads
     #[arg(long, value_parser = size, default_value = "16MiB")]
     pub file: u64,
@@ -55,19 +73,7 @@ pub struct MirroredHot {
 #[derive(Args, Clone)]
 pub struct HotNetwork {
     #[command(flatten)]
-    pub common: Common,
-    /// The machines (`weir testbed profiles`)
-    #[arg(long, default_value = "prairiefire")]
-    pub profile: String,
-    /// Nodes with a disk: half of them mirror the others
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
-    pub disks: u32,
-    /// What a link carries each way in a second; the default is a sixteenth of PrairieFire's
-    #[arg(long, value_parser = size, default_value = "7720KiB")]
-    pub link_rate: u64,
-    /// Numbers of clients, each on a node of its own [default: 1,2,4,8,16, with --quick 1,4,16]
-    #[arg(long, value_delimiter = ',')]
-    pub clients: Vec<u32>,
+    pub hot: HotClients,
     /// Bytes that each client reads
     #[arg(long, value_parser = size, default_value = "32MiB")]
     pub file: u64,
