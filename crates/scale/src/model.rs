@@ -196,12 +196,25 @@ impl Model<'_> {
         while let Some(wish) = self.readers[reader].wish(self.now, &mut self.choices) {
             let (copy, block) = match wish {
                 Wish::Block { copy, block } => (copy, block),
+                Wish::Word { copy } => {
+                    self.tell(reader, copy);
+                    continue;
+                }
                 Wish::TakenBack { copy } => match self.take_back(reader, copy) {
                     Some(block) => (copy, block),
                     None => return,
                 },
             };
             self.send(reader, copy, block);
+        }
+    }
+
+    /// The disk says what it is like; one that died does not.
+    fn tell(&mut self, reader: usize, copy: usize) {
+        let disk = &self.disks[self.disk_of(reader, copy)];
+        if !disk.is_dead {
+            let report = disk.meter.report(disk.waiting());
+            self.readers[reader].sights[copy].heard(report, self.now);
         }
     }
 

@@ -4,8 +4,7 @@ use crate::cost::{Choice, Cost};
 use crate::sight::{Report, Sight, views};
 use crate::{Contender, Run};
 use weir_policy::{
-    CopyView, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs, SOON_US, Ticket, UNKNOWN,
-    window,
+    CopyView, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs, Ticket, UNKNOWN, window,
 };
 
 /// Who reads in order has no more than this between what it waits for and what it asks for.
@@ -52,6 +51,8 @@ pub enum Wish {
     Block { copy: usize, block: u64 },
     /// One that another copy has not begun with, from this one.
     TakenBack { copy: usize },
+    /// To know what this copy's disk is like.
+    Word { copy: usize },
 }
 
 impl Reader {
@@ -125,6 +126,9 @@ impl Reader {
         if self.again.is_empty() && ahead * self.block_bytes >= READ_AHEAD_BYTES {
             return None;
         }
+        if let Some(copy) = self.asks(now) {
+            return Some(Wish::Word { copy });
+        }
         let block = self.next()?;
         let (offset, len) = self.place(block);
         let begun = self.runs.go_on((), offset, len.into(), now);
@@ -136,9 +140,6 @@ impl Reader {
             self.again.push(block);
             return None;
         };
-        if let Some(copy) = self.asks_another(copy, now) {
-            return Some(Wish::Block { copy, block });
-        }
         self.runs.begin((), (offset, len.into(), RUN_BYTES), copy, now);
         Some(Wish::Block { copy, block })
     }
@@ -157,14 +158,12 @@ impl Reader {
         router.choose(block, (own, UNKNOWN), seen)
     }
 
-    /// A copy of which it is not known how fast it is, if that matters.
-    fn asks_another(&mut self, chosen: usize, now: Micros) -> Option<usize> {
-        let first = self.views.iter().find(|view| view.is_usable)?;
-        if !self.contender.is_by_speed() || first.service_us < SOON_US {
+    /// A copy that is to be asked what its disk is like, if that matters.
+    fn asks(&mut self, now: Micros) -> Option<usize> {
+        if !self.contender.is_by_speed() {
             return None;
         }
-        let mut others = (0..self.sights.len()).filter(|n| *n != chosen);
-        others.find(|n| self.sights[*n].is_usable && self.sights[*n].asks(now))
+        self.sights.iter_mut().position(|sight| sight.asks(now))
     }
 
     fn next(&mut self) -> Option<u64> {

@@ -12,7 +12,7 @@ const TURN_BYTES: f64 = MIB;
 /// What others have outstanding is taken as its mean over about so long.
 const MEAN_US: f64 = 300_000.0;
 /// Who was not heard of for so long is asked.
-const STALE_US: Micros = 1_000_000;
+const TICK_US: Micros = 100_000;
 
 /// A disk, as it says of itself in each reply.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ impl Sight {
         }
     }
 
-    /// A reply came, which is not counted as outstanding any more.
+    /// A reply came, which is not counted as outstanding any more, or an answer to a question.
     pub fn heard(&mut self, report: Report, now: Micros) {
         let others = f64::from(report.in_flight.saturating_sub(self.in_flight));
         let since = self.heard.map_or(f64::INFINITY, |at| (now - at) as f64);
@@ -94,11 +94,10 @@ impl Sight {
         self.heard.is_some_and(|at| at >= then)
     }
 
-    /// Whether it is asked, so that it is known how fast it is; it counts as asked then.
+    /// Whether it is asked what it is like, without a read; it counts as asked then.
     pub fn asks(&mut self, now: Micros) -> bool {
-        let pause_us = STALE_US.max((20.0 * self.us_per_mib) as Micros);
-        let is_old = |at: Option<Micros>| at.is_none_or(|at| now - at > pause_us);
-        let asks = is_old(self.heard) && is_old(self.asked);
+        let is_old = |at: Option<Micros>| at.is_none_or(|at| now - at > TICK_US);
+        let asks = self.is_usable && is_old(self.heard) && is_old(self.asked);
         if asks {
             self.asked = Some(now);
         }

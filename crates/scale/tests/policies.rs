@@ -120,7 +120,7 @@ fn the_work_of_a_decision_does_not_grow_with_the_nodes() {
             let per_block = choices.decisions as f64 / (nodes as u64 * WORK / MIB) as f64;
             (outcome.longest_queue, per_turn, per_block)
         };
-        let ((few_longest, few_turn, few_block), (longest, turn, block)) = (of(16), of(64));
+        let ((few_longest, few_turn, few_block), (longest, turn, block)) = (of(64), of(256));
         assert!(longest <= few_longest + 2, "{}: {few_longest}, {longest}", contender.name);
         assert!(turn < few_turn * 1.3 + 0.1, "{}: {few_turn}, {turn}", contender.name);
         assert!(block < few_block * 1.3 + 0.1, "{}: {few_block}, {block}", contender.name);
