@@ -588,3 +588,31 @@ fn what_others_are_taken_to_do_is_nothing_that_was_heard() {
     let Choice::Copy(Chosen { at: 1, answer_us, .. }) = choice else { panic!("{choice:?}") };
     assert!((50_000.0..60_000.0).contains(&answer_us), "{answer_us}");
 }
+
+#[test]
+fn of_three_copies_the_two_that_are_alike_are_read_and_a_far_slower_one_is_left_alone() {
+    const PIECE: u64 = 256 << 10;
+    const TARGETS: [TargetId; 3] = [A, B, TargetId(3)];
+    let first_two = |us_per_mib: [u32; 3], others: [u16; 3]| {
+        let (mut choices, mut paces) = (Choices::default(), Paces::default());
+        for (n, target) in TARGETS.into_iter().enumerate() {
+            paces.heard(target, report(us_per_mib[n], others[n]), 0);
+        }
+        let copies = TARGETS.map(|target| Candidate { target, is_usable: true });
+        [0, 1].map(|n| {
+            let piece = Wanted { offset: n * PIECE, len_bytes: PIECE, ..wanted(0) };
+            let of = (0, Patience::Turn(None));
+            let choice = choices.choose(POLICY, &piece, &copies, &mut paces, of).0;
+            let copy = at(choice)?;
+            choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) }, 0);
+            paces.sent(TARGETS[copy]);
+            Some(copy)
+        })
+    };
+    let idle = [0; 3];
+    assert_eq!(first_two([50_000, 50_000, 400_000], idle), [Some(0), Some(1)]);
+    assert_eq!(first_two([400_000, 50_000, 50_000], idle), [Some(1), Some(2)]);
+    // All who wait at the two see that the slow one has nothing to do.
+    assert_eq!(first_two([400_000, 50_000, 50_000], [0, 8, 8]), [Some(1), Some(1)]);
+    assert_eq!(first_two([50_000; 3], [8, 8, 0])[0], Some(2), "one that is not slow is taken");
+}
