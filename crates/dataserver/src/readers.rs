@@ -11,8 +11,9 @@ use weir_wire::data::{ReaderEntry, ReadersPage};
 /// One that has not read first copies here for so long, nor said that it does, reads elsewhere: it
 /// would say so every 20 ms.
 const STALE_MS: u64 = 500;
-/// Jobs that are remembered of one target,
-const MAX_JOBS: usize = 16;
+/// Jobs that are remembered of one target, of which one makes room for another only when it reads
+/// no more,
+const MAX_JOBS: usize = 32;
 /// and processes of each.
 const MAX_RANKS: usize = 16_384;
 
@@ -74,9 +75,9 @@ impl Readers {
         let now_ms = self.now_ms;
         if !self.jobs.contains_key(&job) && self.jobs.len() >= MAX_JOBS {
             let oldest = self.jobs.iter().min_by_key(|(_, job)| job.heard_ms);
-            if let Some(oldest) = oldest.map(|(id, _)| *id) {
-                self.jobs.remove(&oldest);
-            }
+            let oldest = oldest.filter(|(_, job)| now_ms.saturating_sub(job.heard_ms) > STALE_MS);
+            let Some(oldest) = oldest.map(|(id, _)| *id) else { return };
+            self.jobs.remove(&oldest);
         }
         let job = self.jobs.entry(job).or_default();
         job.heard_ms = now_ms;
@@ -181,14 +182,22 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let mut readers = Readers::default();
-        for n in 0..1_000 {
+        for n in 0..100 {
             readers.at(n).heard((JobId(n), Rank(0)), first(1));
         }
         assert_eq!(readers.jobs.len(), MAX_JOBS);
-        assert!(readers.jobs.contains_key(&JobId(999)), "the oldest go");
+        assert!(
+            readers.jobs.contains_key(&JobId(0)),
+            "one that reads is not forgotten for another"
+        );
+        for n in 0..100 {
+            readers.at(n * 1_000).heard((JobId(1_000 + n), Rank(0)), first(1));
+        }
+        assert_eq!(readers.jobs.len(), MAX_JOBS);
+        assert!(readers.jobs.contains_key(&JobId(1_099)), "the oldest go");
         for n in 0..MAX_RANKS as u32 + 10 {
-            readers.at(1_000).heard(of(n), first(n));
-            readers.at(1_000).heard(of(n), first(n + 1));
+            readers.at(200_000).heard(of(n), first(n));
+            readers.at(200_000).heard(of(n), first(n + 1));
         }
         let job = &readers.jobs[&JOB];
         assert_eq!((job.ranks.len(), job.order.len()), (MAX_RANKS, MAX_RANKS));

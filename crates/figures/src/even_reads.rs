@@ -17,6 +17,8 @@ const NEAR: f64 = 0.97;
 /// And while perturbers come and go.
 const NEAR_IN_TURNS: f64 = 0.95;
 const COPIES: usize = 2;
+/// So little more is none.
+const TIE: f64 = 0.02;
 /// River, figures 2 and 3: one perturbed disk of 16 halves who reads the first copies alone, and
 /// costs Primary-Copies a quarter with small calls; with large ones Basic has 5 to 10 % less than
 /// Primary-Copies without a fault.
@@ -52,6 +54,7 @@ pub fn run(plan: &EvenReads) -> Result<()> {
     drop(lab);
     if plan.turn == 0 {
         judge_the_first_copies(&course, &points, &mut report);
+        judge_the_shapes(&course, &points, &mut report);
     }
     let ideal = |point: &Point<'_>| ideal(plan, &points, point.key);
     let near = if plan.turn > 0 { NEAR_IN_TURNS } else { NEAR };
@@ -98,5 +101,35 @@ fn judge_the_first_copies(course: &Course<'_>, points: &[Point<'_>], report: &mu
             left * 100.0
         );
         report.verdict((0.4..=0.6).contains(&left), &what);
+    }
+}
+
+/// River, figures 2 and 3: Primary-Copies is before Basic however many disks are perturbed, and with
+/// large calls, without a fault, not by much. A tie counts where all disks are alike.
+fn judge_the_shapes(course: &Course<'_>, points: &[Point<'_>], report: &mut Report) {
+    for (group, call_bytes) in
+        course.groups.iter().flat_map(|g| course.calls.iter().map(move |call| (g, *call)))
+    {
+        let kib = call_bytes >> 10;
+        for faults in &course.faults {
+            let slowest = |line| {
+                let key = Key { group: &group.name, call_bytes, line, faults: *faults };
+                mean(points, key, |point| &point.slowest)
+            };
+            let both = slowest(Line::GraduatedPrimary).zip(slowest(Line::Graduated));
+            let Some((primary_copies, basic)) = both else { continue };
+            let part = basic / primary_copies;
+            let is_alike = *faults == 0 || *faults == course.disks;
+            let is_before = part < if is_alike { 1.0 + TIE } else { 1.0 };
+            let what = format!(
+                "{kib} KiB, {faults} perturbed: Basic has {:.0} % of what Primary-Copies has (aim: less)",
+                part * 100.0
+            );
+            report.verdict(is_before, &what);
+            if *faults == 0 && call_bytes >= 1 << 20 {
+                let what = format!("{kib} KiB, none perturbed: Basic has 90 % of it or more");
+                report.verdict(part >= 0.9, &format!("{what}: {:.0} %", part * 100.0));
+            }
+        }
     }
 }

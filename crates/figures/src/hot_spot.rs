@@ -16,7 +16,8 @@ const HOT: usize = 0;
 const POLICIES: [&str; 4] = ["primary", "halves", "skip-hot", "proportional"];
 /// So much more than `halves` gives who skips the hot disk, whatever is read.
 const AIM: f64 = 1.25;
-/// The paper states so much of small reads.
+/// Of small reads it is several times as much; the paper states ten times.
+const SEVERAL: f64 = 3.0;
 const STATED_LEAST: f64 = 10.0;
 const MIB: f64 = (1 << 20) as f64;
 /// And the default so much of what the best of the others gives.
@@ -51,13 +52,15 @@ pub fn run(plan: &Mirrored) -> Result<()> {
     }
     drop(lab);
     points.write(&report, "summary.csv", "bytes")?;
+    let least = sizes.iter().min();
     for size in &sizes {
-        judge(&mut report, &points, *size);
+        let times = if Some(size) == least { SEVERAL } else { AIM };
+        judge(&mut report, &points, (*size, times));
     }
     let title = format!("Cold reads of {clients} clients, one disk of first copies is hot");
     let labels = Labels { title: &title, x: "MiB of each client", y: "MiB/s, all clients" };
     let mut series = points.series(&POLICIES, MIB);
-    let ends = sizes.iter().min().zip(sizes.iter().max());
+    let ends = least.zip(sizes.iter().max());
     let times =
         |size: &u64, times: f64| Some((*size as f64 / MIB, points.mean("halves", *size)? * times));
     if let Some((least, most)) = ends {
@@ -79,16 +82,16 @@ fn prove_stressed(rate: u64, outcome: &Outcome) -> Result<()> {
     Err(Error::other(format!("the writer had {:.0} % of what it may have", part * 100.0)))
 }
 
-fn judge(report: &mut Report, points: &Points, size: u64) {
+fn judge(report: &mut Report, points: &Points, (size, aim): (u64, f64)) {
     let Some(halves) = points.mean("halves", size) else { return };
     for policy in ["skip-hot", "proportional"] {
         let Some(rate) = points.mean(policy, size) else { continue };
         let times = rate / halves;
         let mib = size >> 20;
         let what = format!(
-            "{mib} MiB each, {policy}: {rate:.1} MiB/s, halves {halves:.1}: {times:.2} times (aim {AIM})"
+            "{mib} MiB each, {policy}: {rate:.1} MiB/s, halves {halves:.1}: {times:.2} times (aim {aim})"
         );
-        report.verdict(times >= AIM, &what);
+        report.verdict(times >= aim, &what);
     }
     let others = POLICIES.iter().filter(|policy| **policy != "proportional");
     let best = others.filter_map(|policy| Some((points.mean(policy, size)?, policy)));

@@ -21,6 +21,11 @@ impl Points {
         self.values.get(&(line, x)).map(|values| Spread::of(values).mean)
     }
 
+    /// The greatest of all trials.
+    pub fn most(&self, line: &'static str, x: u64) -> Option<f64> {
+        self.values.get(&(line, x))?.iter().copied().reduce(f64::max)
+    }
+
     /// Lines in this order; an x counts as so many of `unit`.
     pub fn series(&self, lines: &[&'static str], unit: f64) -> Vec<Series> {
         let points = |line: &&'static str| {

@@ -164,6 +164,7 @@ impl Lab {
             outcome.disks[n].disk_bytes = after.read_bytes - before.read_bytes;
         }
         prove(&outcome, round.is_hot)?;
+        outcome.job = round.job.then_some(job);
         Ok((outcome, found))
     }
 
@@ -258,7 +259,8 @@ impl Lab {
         stop::check()?;
         let readers = words.into_iter().map(|words| steps(&words?)).collect::<Result<_>>()?;
         let sent_bytes = vec![0; self.disks.len()];
-        Ok((Outcome { readers, disks, links, sent_bytes, samples, seconds }, found))
+        let job = None;
+        Ok((Outcome { readers, disks, links, sent_bytes, samples, seconds, job }, found))
     }
 }
 

@@ -49,8 +49,8 @@ const TOGETHER_US: Micros = 50_000;
 const NOMINAL_US_PER_MIB: f64 = 5_000.0;
 /// Copies are far from alike if one takes so many times as long as another.
 const UNEVEN: f64 = 2.0;
-/// Columns of a file that are remembered.
-const MAX_COLUMNS: usize = 256;
+/// Columns of a file that are remembered, of each reader.
+const MAX_COLUMNS: usize = 2048;
 /// A copy that has failed is left alone for so long.
 const REFUSED_US: Micros = 1_000_000;
 /// Refusals of one file that are remembered.
@@ -58,6 +58,9 @@ const MAX_REFUSED: usize = 16;
 
 /// A column of a file.
 pub type ColumnKey = (SegmentIndex, ColumnIndex);
+/// In a column each process of a job has what it may have outstanding, and what it goes by, for
+/// itself, also where several of them are on one node; programs of none have it together.
+type ReaderKey = (ColumnKey, Who);
 
 /// A copy that may be read.
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +166,8 @@ pub enum Patience {
 pub struct Asked {
     /// Of which column.
     pub column: ColumnKey,
+    /// For whom.
+    pub who: Who,
     /// Which of the candidates.
     pub copy: usize,
     /// Its bytes.
@@ -171,7 +176,7 @@ pub struct Asked {
     pub waited: bool,
 }
 
-/// What is known of a column's readers.
+/// What is known of a reader in a column.
 #[derive(Debug)]
 struct Column {
     router: Router,
@@ -233,7 +238,7 @@ impl Column {
 /// The choices of one file's readers.
 #[derive(Debug, Default)]
 pub struct Choices {
-    columns: BTreeMap<ColumnKey, Column>,
+    columns: BTreeMap<ReaderKey, Column>,
     runs: Runs<ColumnKey>,
     /// Copies that have failed, and until when they are left alone.
     refused: Vec<(ColumnKey, usize, Micros)>,
@@ -288,7 +293,8 @@ impl Choices {
     ) -> Choice {
         let may_wait = matches!(patience, Patience::Turn(_));
         let Wanted { column, offset, len_bytes, rest_bytes, ref reader, .. } = *wanted;
-        self.column(policy, column, copies.len());
+        let key: ReaderKey = (column, who(reader.as_deref()));
+        self.column(policy, key, copies.len());
         let (mut views, able, is_known) = self.views(wanted, copies, paces, (now, patience));
         if let Some(at) = self.runs.look(column, offset, now)
             && copies.get(at).is_some_and(|copy| copy.is_usable && !paces.is_silent(copy.target))
@@ -319,12 +325,14 @@ impl Choices {
             reader.as_ref().and_then(|reader| reader.progress()).unwrap_or(Progress::OF_NO_JOB);
         // Columns do not all begin with the same one.
         let block = Runs::<ColumnKey>::number(offset) + u64::from(column.1.0);
-        let mut others = able.into_iter();
-        if let Some(tried) = others.find(|n| paces.tries(copies[*n].target, now)) {
+        // Of one who goes by the first copies another is none that is to be found again.
+        let may_try = if policy == ReadPolicy::Primary { 1 } else { able.len() };
+        let mut silent = able.into_iter().take(may_try);
+        if let Some(tried) = silent.find(|n| paces.tries(copies[*n].target, now)) {
             // By this one request: what comes of it is known before the next run.
             return Choice::Copy(Chosen::of(tried, &views[tried], is_known));
         }
-        let of = self.column(policy, column, copies.len());
+        let of = self.column(policy, key, copies.len());
         let bytes: u64 = of.outstanding.iter().map(|of| of.bytes).sum();
         let left = match own.left_bytes() {
             // It is not known to be so much: that counts only where one would wait for long.
@@ -366,7 +374,8 @@ impl Choices {
         (now, patience): (Micros, Patience),
     ) -> (Vec<CopyView>, Vec<usize>, bool) {
         let Wanted { column, len_bytes, rest_bytes, ref reader, .. } = *wanted;
-        let of: (u64, Who) = (len_bytes, who(reader.as_deref()));
+        let key: ReaderKey = (column, who(reader.as_deref()));
+        let of: (u64, Who) = (len_bytes, key.1);
         self.refused.retain(|(.., until)| now < *until);
         let refused = |n: usize| self.refused.iter().any(|(c, at, _)| (*c, *at) == (column, n));
         let able = |n: &usize| copies[*n].is_usable && !refused(*n);
@@ -389,7 +398,7 @@ impl Choices {
         let first = views.iter().position(|view| view.is_usable);
         let first_us = first.map_or(usual, |n| views[n].service_us);
         let others = views.iter().filter(|view| view.is_usable).count().saturating_sub(1).max(1);
-        let outstanding = self.columns.get(&column).map(|of| &of.outstanding);
+        let outstanding = self.columns.get(&key).map(|of| &of.outstanding);
         // All who come to the end of a small file would take a far slower disk for free,
         let ends = reader.is_none() && !is_uneven(&views);
         let most_rest = if ends { rest_bytes } else { u64::MAX };
@@ -408,7 +417,7 @@ impl Choices {
             // A disk that serves nobody else is there already. Where it serves others the first
             // one has to turn as well; a process of a job goes by whose disk it is.
             let has_it =
-                view.queued + view.to_come == 0 && (self.is_used(column, n) || Some(n) == first);
+                view.queued + view.to_come == 0 && (self.is_used(key, n) || Some(n) == first);
             let is_there = has_it || (Some(n) == first && reader.is_some());
             let us_per_byte = view.service_us / (len_bytes as f64 + REQUEST_COST_BYTES as f64);
             view.rest_us = us_per_byte * rest;
@@ -434,11 +443,11 @@ impl Choices {
                 false => MIN_WINDOW_BYTES,
             };
             let is_full = |of: &Column| of.is_full(n, len_bytes, (patience, least_bytes));
-            view.is_full = !is_quick && self.columns.get(&column).is_some_and(is_full);
+            view.is_full = !is_quick && self.columns.get(&key).is_some_and(is_full);
             view.has_enough = view.is_full;
         }
         if reader.is_none() && patience != Patience::Ahead {
-            self.even_out(column, &mut views);
+            self.even_out(key, &mut views);
         }
         (views, able, is_known)
     }
@@ -446,16 +455,16 @@ impl Choices {
     /// Of a program that knows of no other one copy has enough as long as it has something to do and
     /// another has nothing, to which it costs nothing to turn: so both are at work from the
     /// beginning.
-    fn even_out(&self, column: ColumnKey, views: &mut [CopyView]) {
+    fn even_out(&self, key: ReaderKey, views: &mut [CopyView]) {
         let mut has_nothing = false;
         let far_us = far_us(views);
         for (n, view) in views.iter_mut().enumerate().filter(|(_, v)| v.service_us < far_us) {
-            if view.is_usable && view.is_idle && view.in_flight == 0 && !self.is_used(column, n) {
+            if view.is_usable && view.is_idle && view.in_flight == 0 && !self.is_used(key, n) {
                 (view.turn_us, has_nothing) = (0.0, true);
             }
         }
         if has_nothing {
-            let used = views.iter_mut().enumerate().filter(|(n, _)| self.is_used(column, *n));
+            let used = views.iter_mut().enumerate().filter(|(n, _)| self.is_used(key, *n));
             used.for_each(|(_, view)| view.has_enough = true);
         }
     }
@@ -474,9 +483,10 @@ impl Choices {
         !self.waiting.is_empty()
     }
 
-    /// When the line of a column last went on.
-    pub fn moved(&self, column: ColumnKey) -> Micros {
-        self.columns.get(&column).map_or(0, |of| of.moved)
+    /// When the line of its reader in its column last went on.
+    pub fn moved(&self, wanted: &Wanted) -> Micros {
+        let key = (wanted.column, who(wanted.reader.as_deref()));
+        self.columns.get(&key).map_or(0, |of| of.moved)
     }
 
     /// A copy is asked, for somebody who waits for it.
@@ -507,17 +517,18 @@ impl Choices {
     }
 
     fn moves(&mut self, place: &Asked, now: Micros) {
-        if let Some(of) = self.columns.get_mut(&place.column).filter(|_| place.waited) {
+        if let Some(of) = self.columns.get_mut(&(place.column, place.who)).filter(|_| place.waited)
+        {
             of.moved = now;
         }
     }
 
     fn outstanding(&mut self, place: &Asked) -> Option<&mut Outstanding> {
-        self.columns.get_mut(&place.column)?.outstanding.get_mut(place.copy)
+        self.columns.get_mut(&(place.column, place.who))?.outstanding.get_mut(place.copy)
     }
 
-    fn is_used(&self, column: ColumnKey, copy: usize) -> bool {
-        self.columns.get(&column).is_some_and(|of| of.outstanding[copy].requests > 0)
+    fn is_used(&self, key: ReaderKey, copy: usize) -> bool {
+        self.columns.get(&key).is_some_and(|of| of.outstanding[copy].requests > 0)
     }
 
     /// A copy did not give what was asked for.
@@ -529,7 +540,7 @@ impl Choices {
         self.refused.push((column, copy, now + REFUSED_US));
     }
 
-    fn column(&mut self, policy: ReadPolicy, key: ColumnKey, copies: usize) -> &mut Column {
+    fn column(&mut self, policy: ReadPolicy, key: ReaderKey, copies: usize) -> &mut Column {
         if self.columns.len() >= MAX_COLUMNS && !self.columns.contains_key(&key) {
             // What is outstanding is bounded by who reads.
             self.columns.retain(|_, column| !column.is_idle());

@@ -175,7 +175,7 @@ impl Servers {
             let candidates = candidates();
             let mut choices = choosing.choices.lock();
             let now = now();
-            let moved = choices.moved(wanted.column).clamp(begun, now);
+            let moved = choices.moved(wanted).clamp(begun, now);
             let may_wait = now - moved < MAX_STILL_US && now - begun < MAX_WAIT_US;
             let waits = |wait: &Wait| may_wait && (turn.is_none() || wait.check().is_ok());
             let patience = match wait {
@@ -214,6 +214,7 @@ impl Servers {
             let Choice::Copy(chosen) = choice else { return Choosable::None };
             let place = Asked {
                 column: wanted.column,
+                who: who(wanted.reader.as_deref()),
                 copy: chosen.at,
                 len_bytes: wanted.len_bytes,
                 waited: matches!(wait, Waits::May(_) | Waits::Elsewhere),

@@ -32,7 +32,7 @@ fn both(a: bool, b: bool) -> [Candidate; 2] {
 
 /// By somebody who might have waited.
 fn asked(copy: usize) -> Asked {
-    Asked { column: COLUMN, copy, len_bytes: MIB, waited: true }
+    Asked { column: COLUMN, who: None, copy, len_bytes: MIB, waited: true }
 }
 
 fn at(choice: Choice) -> Option<usize> {
@@ -181,24 +181,24 @@ fn who_may_wait_has_two_mib_at_each_copy_and_what_comes_together_goes_in_the_ord
 #[test]
 fn a_line_goes_on_with_what_is_asked_for_in_it_and_with_what_comes_of_that() {
     let mut choices = Choices::default();
-    assert_eq!(choices.moved(COLUMN), 0);
-    choices.column(POLICY, COLUMN, 2);
+    assert_eq!(choices.moved(&wanted(0)), 0);
+    choices.column(POLICY, (COLUMN, None), 2);
     choices.asked(&asked(0), 10);
-    assert_eq!(choices.moved(COLUMN), 10);
+    assert_eq!(choices.moved(&wanted(0)), 10);
     // What did not wait says nothing of the line.
     let unwaited = Asked { waited: false, ..asked(0) };
     choices.asked(&unwaited, 20);
     choices.answered(&unwaited, 30);
-    assert_eq!(choices.moved(COLUMN), 10);
+    assert_eq!(choices.moved(&wanted(0)), 10);
     choices.answered(&asked(0), 40);
-    assert_eq!(choices.moved(COLUMN), 40);
+    assert_eq!(choices.moved(&wanted(0)), 40);
 }
 
 #[test]
 fn who_reads_further_on_waits_no_longer_than_others() {
     let mut paces = known(report(50_000, 0), report(50_000, 8));
     let (mut choices, copies) = (Choices::default(), both(true, true));
-    choices.column(POLICY, COLUMN, 2);
+    choices.column(POLICY, (COLUMN, None), 2);
     (0..2).for_each(|_| choices.asked(&asked(0), 0));
     let far = choices.wait(&wanted(900));
     let near = choices.wait(&Wanted { since: 1_000_000, ..wanted(2) });
@@ -333,7 +333,7 @@ fn a_disk_that_has_nothing_to_do_is_its_readers_who_have_only_begun() {
             let choice = choices.choose(POLICY, &piece, &both(true, true), &mut paces, of).0;
             paces.heard(B, Report { who, behind: Some(behind), ..report(20_000, 0) }, 0);
             let Some(copy) = at(choice) else { continue };
-            choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) }, 0);
+            choices.asked(&Asked { len_bytes: PIECE, who, ..asked(copy) }, 0);
             paces.sent([A, B][copy]);
             counts[copy] += 1;
         }
@@ -364,7 +364,7 @@ fn who_is_behind_has_more_waiting_where_others_are_ahead_and_does_not_wait_for_t
             let of = (0, Patience::Turn(None));
             let choice = choices.choose(POLICY, &piece, &both(true, true), paces, of).0;
             let copy = at(choice)?;
-            choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) }, 0);
+            choices.asked(&Asked { len_bytes: PIECE, who, ..asked(copy) }, 0);
             paces.sent([A, B][copy]);
             Some(copy)
         };
@@ -402,7 +402,7 @@ fn halves_take_runs_in_turn_and_memory_is_bounded() {
     let halves = chosen(&mut paces, ReadPolicy::Halves, both(true, true));
     assert_eq!(halves, [Some(0), Some(1), Some(0), Some(1)]);
     let mut choices = Choices::default();
-    for n in 0..2_000 {
+    for n in 0..4_000 {
         let column = (SegmentIndex(n), ColumnIndex(0));
         let wanted = Wanted { column, ..wanted(0) };
         let of = (0, Patience::Ahead);
@@ -416,7 +416,7 @@ fn halves_take_runs_in_turn_and_memory_is_bounded() {
 fn each_process_has_a_line_of_its_own_and_fixed_places_none() {
     let mut paces = known(report(50_000, 0), report(50_000, 8));
     let (mut choices, copies) = (Choices::default(), both(true, true));
-    choices.column(POLICY, COLUMN, 2);
+    choices.column(POLICY, (COLUMN, None), 2);
     (0..2).for_each(|_| choices.asked(&asked(0), 0));
     let mut ask = |choices: &mut Choices, policy, wanted: &Wanted| {
         choices.choose(policy, wanted, &copies, &mut paces, (0, Patience::Turn(None))).0
@@ -426,13 +426,48 @@ fn each_process_has_a_line_of_its_own_and_fixed_places_none() {
     assert_eq!(ask(&mut choices, POLICY, &wanted(3)), Choice::Behind);
     let member = Member { job: JobId(5), rank: Rank(1), ranks: 4, shared: false };
     let other = Wanted { reader: Some(Arc::new(JobReader::new(member))), ..wanted(3) };
-    assert_eq!(ask(&mut choices, POLICY, &other), Choice::Later, "not behind that one");
+    assert_eq!(at(ask(&mut choices, POLICY, &other)), Some(0), "not behind that one");
     assert_eq!(at(ask(&mut choices, ReadPolicy::Halves, &wanted(3))), Some(0));
     // What is taken in the order of its call nobody waits for.
     let unwaited = Asked { waited: false, ..asked(0) };
     (0..2).for_each(|_| _ = choices.answered(&asked(0), 0));
     (0..9).for_each(|_| choices.asked(&unwaited, 0));
     assert_eq!(at(ask(&mut choices, POLICY, &other)), Some(0));
+}
+
+#[test]
+fn processes_of_a_job_on_one_node_go_each_by_its_own_progress_and_have_each_its_own_at_a_copy() {
+    const PIECE: u64 = 256 << 10;
+    let reader = |rank: u32, mib: u64| {
+        let member = Member { job: JobId(5), rank: Rank(rank), ranks: 4, shared: false };
+        let reader = Arc::new(JobReader::new(member));
+        reader.reads(100 << 20);
+        reader.has_read(0..mib << 20);
+        reader
+    };
+    let (behind, ahead) = (reader(0, 20), reader(1, 60));
+    let (mut choices, mut paces) =
+        (Choices::default(), known(report(20_000, 0), report(20_000, 0)));
+    let mut counts = |reader: &Arc<JobReader>, from: u64| {
+        let (who, mut counts) = (who(Some(reader)), [0, 0]);
+        for n in from..from + 12 {
+            let reader = Some(reader.clone());
+            let piece = Wanted { offset: n * PIECE, len_bytes: PIECE, reader, ..wanted(0) };
+            let of = (0, Patience::Turn(None));
+            let choice = choices.choose(POLICY, &piece, &both(true, true), &mut paces, of).0;
+            // The reader of the second disk has 40 of 100 MiB.
+            let done = Some(u32::MAX / 5 * 2);
+            paces.heard(B, Report { who, behind: done, ..report(20_000, 0) }, 0);
+            let Some(copy) = at(choice) else { continue };
+            choices.asked(&Asked { len_bytes: PIECE, who, ..asked(copy) }, 0);
+            paces.sent([A, B][copy]);
+            counts[copy] += 1;
+        }
+        counts
+    };
+    let (own, others) = counts(&behind, 400).into();
+    assert!(own == 2 && others > 0, "the one at the second disk is ahead of it: {own}, {others}");
+    assert_eq!(counts(&ahead, 600), [2, 0], "what the other one has at both is not this one's");
 }
 
 #[test]

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""How long the runs are that data servers read from loop devices while a command runs.
+
+    scripts/disk-runs.py target/release/weir-figures even-reads --quick ...
+
+By the kernel's own record of every request (tracefs, event block_bio_queue), as root. A run goes on
+while a read begins within 1 MiB of where the last one of the servers ended on that device: requests
+of one run are sent by several threads, a little out of order. Perturbers' reads do not count, which
+lie elsewhere and are of another program.
+"""
+
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+TRACE = pathlib.Path("/sys/kernel/tracing")
+EVENT = TRACE / "events/block/block_bio_queue"
+LINE = re.compile(
+    r"^\s*(?P<comm>.+)-\d+\s+\[\d+\].*\s(?P<at>\d+\.\d+): block_bio_queue: "
+    r"(?P<dev>7,\d+) R\w* (?P<sector>\d+) \+ (?P<count>\d+)"
+)
+NEAR_SECTORS = 2048
+SERVERS = re.compile(r"^(disk|read|lane|weir-data|weir)")
+
+
+def reads(lines):
+    """(device, first sector, sectors) of each read of a server, in order."""
+    for line in lines:
+        found = LINE.match(line)
+        if found and SERVERS.match(found["comm"]):
+            yield found["dev"], int(found["sector"]), int(found["count"])
+
+
+def runs(of):
+    """Bytes of each run."""
+    ends, lengths = {}, collections.defaultdict(list)
+    for dev, sector, count in of:
+        end = ends.get(dev)
+        if end is not None and abs(sector - end) <= NEAR_SECTORS:
+            lengths[dev][-1] += count * 512
+        else:
+            lengths[dev].append(count * 512)
+        ends[dev] = sector + count
+    return [length for dev in lengths.values() for length in dev]
+
+
+def main(command):
+    if not EVENT.exists():
+        sys.exit("skipped: needs root and tracefs (mount -t tracefs nodev /sys/kernel/tracing)")
+    (TRACE / "buffer_size_kb").write_text("65536")
+    (TRACE / "trace").write_text("")
+    (EVENT / "enable").write_text("1")
+    try:
+        subprocess.run(command, check=True)
+    finally:
+        (EVENT / "enable").write_text("0")
+    with open(TRACE / "trace", errors="replace") as lines:
+        lengths = runs(reads(lines))
+    total = sum(lengths)
+    if total == 0:
+        sys.exit("nothing was read from a loop device by a data server")
+    mean = sum(length * length for length in lengths) / total / 2**20
+    short = sum(length for length in lengths if length < 4 << 20) / total
+    print(f"{total / 2**20:.0f} MiB in {len(lengths)} runs: {total / len(lengths) / 2**20:.1f} MiB each, "
+          f"{mean:.1f} in the mean over bytes; {short:.1%} of bytes in runs of less than 4 MiB")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    main(sys.argv[1:])
