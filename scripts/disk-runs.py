@@ -22,7 +22,7 @@ LINE = re.compile(
     r"(?P<dev>7,\d+) R\w* (?P<sector>\d+) \+ (?P<count>\d+)"
 )
 NEAR_SECTORS = 2048
-SERVERS = re.compile(r"^(disk|read|lane|weir-data|weir)")
+SERVERS = re.compile(r"^weir(?!figures)")
 
 
 def reads(lines):

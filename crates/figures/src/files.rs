@@ -10,7 +10,8 @@ pub fn chained(lab: &Lab, disks: usize, copies: usize, bytes: u64) -> Result<Vec
         let copies_text = copies.to_string();
         let column = ["--layout", "striped", "--count", "1", "--base", &base];
         let chain = ["--copies", &copies_text, "--placement", "chained"];
-        lab.write(&name, &[&column[..], &chain].concat(), bytes)?;
+        let chain = if copies > 1 { &chain[..] } else { &[] };
+        lab.write(&name, &[&column[..], chain].concat(), bytes)?;
         check(lab, &name, &places(n..=n, disks, copies))?;
         Ok(name)
     };
