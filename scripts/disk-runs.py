@@ -5,8 +5,9 @@
 
 By the kernel's own record of every request (tracefs, event block_bio_queue), as root. A run goes on
 while a read begins within 1 MiB of where the last one of the servers ended on that device: requests
-of one run are sent by several threads, a little out of order. Perturbers' reads do not count, which
-lie elsewhere and are of another program.
+of one run are sent by several threads, a little out of order. What servers read goes through the page
+cache (RA), and what the throttle had kept back comes from the kernel's workers; perturbers read around
+it, and do not count.
 """
 
 import collections
@@ -18,18 +19,18 @@ import sys
 TRACE = pathlib.Path("/sys/kernel/tracing")
 EVENT = TRACE / "events/block/block_bio_queue"
 LINE = re.compile(
-    r"^\s*(?P<comm>.+)-\d+\s+\[\d+\].*\s(?P<at>\d+\.\d+): block_bio_queue: "
-    r"(?P<dev>7,\d+) R\w* (?P<sector>\d+) \+ (?P<count>\d+)"
+    r"block_bio_queue: (?P<dev>7,\d+) RA (?P<sector>\d+) \+ (?P<count>\d+) \[(?P<comm>.*)\]"
 )
 NEAR_SECTORS = 2048
-SERVERS = re.compile(r"^weir(?!figures)")
+SERVERS = ("weir-disk-", "weir-loop-", "kworker/")
+BUFFER_KB = 65536
 
 
 def reads(lines):
     """(device, first sector, sectors) of each read of a server, in order."""
     for line in lines:
-        found = LINE.match(line)
-        if found and SERVERS.match(found["comm"]):
+        found = LINE.search(line)
+        if found and found["comm"].startswith(SERVERS):
             yield found["dev"], int(found["sector"]), int(found["count"])
 
 
@@ -49,15 +50,22 @@ def runs(of):
 def main(command):
     if not EVENT.exists():
         sys.exit("skipped: needs root and tracefs (mount -t tracefs nodev /sys/kernel/tracing)")
-    (TRACE / "buffer_size_kb").write_text("65536")
-    (TRACE / "trace").write_text("")
-    (EVENT / "enable").write_text("1")
+    buffer, enable = TRACE / "buffer_size_kb", EVENT / "enable"
+    had = [(file, file.read_text().split()[0]) for file in (buffer, enable)]
     try:
+        buffer.write_text(str(BUFFER_KB))
+        (TRACE / "trace").write_text("")
+        enable.write_text("1")
         subprocess.run(command, check=True)
+        enable.write_text("0")
+        with open(TRACE / "trace", errors="replace") as lines:
+            lengths = runs(reads(lines))
+        lost = [stats for stats in TRACE.glob("per_cpu/cpu*/stats") if "overrun: 0\n" not in stats.read_text()]
     finally:
-        (EVENT / "enable").write_text("0")
-    with open(TRACE / "trace", errors="replace") as lines:
-        lengths = runs(reads(lines))
+        for file, value in had:
+            file.write_text(value)
+    if lost:
+        sys.exit("the kernel's record was longer than its buffer: run something shorter")
     total = sum(lengths)
     if total == 0:
         sys.exit("nothing was read from a loop device by a data server")

@@ -12,7 +12,7 @@ use weir_wire::data::{ReaderEntry, ReadersPage};
 /// would say so every 20 ms.
 const STALE_MS: u64 = 500;
 /// Jobs that are remembered of one target, of which one makes room for another only when it reads
-/// no more,
+/// no more: of one more than these nobody is told here how far its processes are,
 const MAX_JOBS: usize = 32;
 /// and processes of each.
 const MAX_RANKS: usize = 16_384;
@@ -75,7 +75,7 @@ impl Readers {
         let now_ms = self.now_ms;
         if !self.jobs.contains_key(&job) && self.jobs.len() >= MAX_JOBS {
             let oldest = self.jobs.iter().min_by_key(|(_, job)| job.heard_ms);
-            let oldest = oldest.filter(|(_, job)| now_ms.saturating_sub(job.heard_ms) > STALE_MS);
+            let oldest = oldest.filter(|(_, job)| now_ms.abs_diff(job.heard_ms) > STALE_MS);
             let Some(oldest) = oldest.map(|(id, _)| *id) else { return };
             self.jobs.remove(&oldest);
         }

@@ -89,8 +89,16 @@ fn from_other_copies(lab: &Lab, outcome: &Outcome) -> Result<f64> {
     let job = outcome.job.as_deref().unwrap_or_default();
     let said = lab.cluster.weir(&["explain", job, "--json"])?;
     let jobs: serde_json::Value = serde_json::from_str(&said)?;
-    let part = jobs[0]["from_other_copies"].as_f64();
-    part.ok_or_else(|| Error::other(format!("weir explain {job} says: {said}")))
+    let sum = |name: &str| {
+        let processes = jobs[0]["processes"].as_array()?;
+        processes.iter().map(|process| process[name].as_u64()).sum::<Option<u64>>()
+    };
+    let (first, other) = sum("first_copy_bytes").zip(sum("other_copy_bytes")).unwrap_or_default();
+    // A server that did not answer is missing.
+    if first + other < outcome.read_bytes() {
+        return Err(Error::other(format!("weir explain {job} does not know of all: {said}")));
+    }
+    Ok(other as f64 / (first + other) as f64)
 }
 
 fn judge(report: &mut Report, plan: &CallSize, points: &Points, (call_bytes, gives): (u64, f64)) {

@@ -67,6 +67,11 @@ impl Outcome {
         self.readers.iter().map(|steps| steps[0].at_us).min().unwrap_or(0)
     }
 
+    /// What all of them have read.
+    pub fn read_bytes(&self) -> u64 {
+        self.readers.iter().filter_map(|steps| steps.last()).map(|step| step.bytes).sum()
+    }
+
     /// MiB a second of each reader, by its own clock from the common beginning.
     pub fn rates(&self) -> Vec<f64> {
         let begin = self.begin_us();

@@ -239,6 +239,7 @@ impl Column {
 #[derive(Debug, Default)]
 pub struct Choices {
     columns: BTreeMap<ReaderKey, Column>,
+    /// Who reads in the same place reads the same copy, so that its disk goes there once.
     runs: Runs<ColumnKey>,
     /// Copies that have failed, and until when they are left alone.
     refused: Vec<(ColumnKey, usize, Micros)>,
