@@ -195,6 +195,9 @@ mod tests {
         }
         assert_eq!(readers.jobs.len(), MAX_JOBS);
         assert!(readers.jobs.contains_key(&JobId(1_099)), "the oldest go");
+        // The clock was set back: what was heard of them is of no use then.
+        readers.at(50_000).heard((JobId(2_000), Rank(0)), first(1));
+        assert!(readers.jobs.contains_key(&JobId(2_000)));
         for n in 0..MAX_RANKS as u32 + 10 {
             readers.at(200_000).heard(of(n), first(n));
             readers.at(200_000).heard(of(n), first(n + 1));

@@ -49,7 +49,7 @@ const TOGETHER_US: Micros = 50_000;
 const NOMINAL_US_PER_MIB: f64 = 5_000.0;
 /// Copies are far from alike if one takes so many times as long as another.
 const UNEVEN: f64 = 2.0;
-/// Columns of a file that are remembered, of each reader.
+/// So many are remembered, of all columns and readers of a file.
 const MAX_COLUMNS: usize = 2048;
 /// A copy that has failed is left alone for so long.
 const REFUSED_US: Micros = 1_000_000;
@@ -87,6 +87,12 @@ pub struct Wanted {
     pub since: Micros,
     /// For which process of a job.
     pub reader: Option<Arc<JobReader>>,
+}
+
+impl Wanted {
+    fn key(&self) -> ReaderKey {
+        (self.column, who(self.reader.as_deref()))
+    }
 }
 
 /// A copy that is to be read.
@@ -138,7 +144,7 @@ pub struct Turn {
 
 impl Turn {
     fn of(wanted: &Wanted, number: u64) -> Self {
-        let (column, who) = (wanted.column, who(wanted.reader.as_deref()));
+        let (column, who) = wanted.key();
         let came = wanted.since - wanted.since % TOGETHER_US;
         Self { column, who, came, offset: wanted.offset, number }
     }
@@ -294,7 +300,7 @@ impl Choices {
     ) -> Choice {
         let may_wait = matches!(patience, Patience::Turn(_));
         let Wanted { column, offset, len_bytes, rest_bytes, ref reader, .. } = *wanted;
-        let key: ReaderKey = (column, who(reader.as_deref()));
+        let key = wanted.key();
         self.column(policy, key, copies.len());
         let (mut views, able, is_known) = self.views(wanted, copies, paces, (now, patience));
         if let Some(at) = self.runs.look(column, offset, now)
@@ -375,7 +381,7 @@ impl Choices {
         (now, patience): (Micros, Patience),
     ) -> (Vec<CopyView>, Vec<usize>, bool) {
         let Wanted { column, len_bytes, rest_bytes, ref reader, .. } = *wanted;
-        let key: ReaderKey = (column, who(reader.as_deref()));
+        let key = wanted.key();
         let of: (u64, Who) = (len_bytes, key.1);
         self.refused.retain(|(.., until)| now < *until);
         let refused = |n: usize| self.refused.iter().any(|(c, at, _)| (*c, *at) == (column, n));
@@ -486,8 +492,7 @@ impl Choices {
 
     /// When the line of its reader in its column last went on.
     pub fn moved(&self, wanted: &Wanted) -> Micros {
-        let key = (wanted.column, who(wanted.reader.as_deref()));
-        self.columns.get(&key).map_or(0, |of| of.moved)
+        self.columns.get(&wanted.key()).map_or(0, |of| of.moved)
     }
 
     /// A copy is asked, for somebody who waits for it.

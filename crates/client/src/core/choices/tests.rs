@@ -651,3 +651,15 @@ fn of_three_copies_the_two_that_are_alike_are_read_and_a_far_slower_one_is_left_
     assert_eq!(first_two([400_000, 50_000, 50_000], [0, 8, 8]), [Some(1), Some(1)]);
     assert_eq!(first_two([50_000; 3], [8, 8, 0])[0], Some(2), "one that is not slow is taken");
 }
+
+#[test]
+fn who_goes_by_first_copies_tries_no_other_one_that_was_silent() {
+    let tried = |policy| {
+        let mut paces = known(report(10_000, 0), report(10_000, 0));
+        paces.silent(B, 0);
+        let (now, copies) = (10_000_000, both(true, true));
+        let of = (now, Patience::Ahead);
+        at(Choices::default().choose(policy, &wanted(0), &copies, &mut paces, of).0)
+    };
+    assert_eq!((tried(POLICY), tried(ReadPolicy::Primary)), (Some(1), Some(0)));
+}
