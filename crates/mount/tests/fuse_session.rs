@@ -237,10 +237,31 @@ fn an_unmount_from_outside_ends_the_session() {
         Err(MountError::InUse(fs::canonicalize(mount.dir.path()).unwrap()))
     );
     drop(open);
-    assert!(Command::new("umount").arg(mount.dir.path()).status().unwrap().success());
+    // See `Mount::end`.
+    eventually("not in use", || {
+        Command::new("umount").arg(mount.dir.path()).status().unwrap().success()
+    });
     mount.join().unwrap();
     assert_eq!(mount.probe.destroyed.load(Ordering::SeqCst), 1);
     assert!(matches!(mount.handle.unmount(false), Err(MountError::NotMounted(_))));
+}
+
+/// Else the process would be gone before the file system has said that it ends.
+#[test]
+fn the_file_system_is_gone_when_the_session_has_ended() {
+    if !can_mount() {
+        return;
+    }
+    let config = Config { flock_locks: true, ..Config::default() };
+    let mut mount = Mount::new(MemFs::new(), &config);
+    mount.probe.slow_lock_waits.store(true, Ordering::SeqCst);
+    let mut waits = Command::new("flock").arg(mount.path(BLOCKS)).arg("true").spawn().unwrap();
+    eventually("it waits", || mount.probe.blocked.load(Ordering::SeqCst) == 1);
+    // It fails, as the file is still open, but cuts the connection.
+    assert!(Command::new("umount").arg("-f").arg(mount.dir.path()).output().is_ok());
+    waits.wait().unwrap();
+    mount.join().unwrap();
+    assert_eq!(std::sync::Arc::strong_count(&mount.probe), 1, "a thread has the file system");
 }
 
 #[test]

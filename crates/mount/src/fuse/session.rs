@@ -2,7 +2,8 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -114,13 +115,15 @@ impl<F: Filesystem> Session<F> {
 
     /// Serves until the file system is unmounted, by whomever; then interrupts
     /// the operations still running, waits for them
-    /// ([`Config::drain_timeout`]), and calls [`Filesystem::destroy`].
+    /// ([`Config::drain_timeout`]), calls [`Filesystem::destroy`], and drops the file
+    /// system, which no thread has any more.
     ///
     /// # Errors
     /// If no thread could be started, or requests can no longer be read.
     pub fn run(self) -> Result<(), MountError> {
+        let (there, gone) = mpsc::channel();
         for started in 0..self.waiting_workers {
-            match worker::start(&self.shared) {
+            match worker::start(&self.shared, &there) {
                 Ok(()) => {}
                 Err(error) if started > 0 => tracing::warn!(%error, "fewer threads than wished"),
                 Err(error) => {
@@ -129,6 +132,7 @@ impl<F: Filesystem> Session<F> {
                 }
             }
         }
+        drop(there);
         let shared = &self.shared;
         let watch = watch_callers(shared);
         let left = shared.crew.wait(self.handle.drain_timeout, || shared.interrupts.close());
@@ -138,6 +142,8 @@ impl<F: Filesystem> Session<F> {
         }
         if left > 0 {
             tracing::warn!(threads = left, "operations still run after the mount has ended");
+        } else if gone.recv_timeout(self.handle.drain_timeout) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("a call that waited for a lock still runs after the mount has ended");
         }
         let failure = *shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
         match failure {
@@ -179,8 +185,7 @@ impl Handle {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let waits = waits;
-                while waits.recv_timeout(self.drain_timeout) == Err(mpsc::RecvTimeoutError::Timeout)
-                {
+                while waits.recv_timeout(self.drain_timeout) == Err(RecvTimeoutError::Timeout) {
                     self.interrupts.interrupt_all();
                 }
             });

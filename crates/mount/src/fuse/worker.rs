@@ -5,10 +5,11 @@
 //! at any of them.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use rustix::io::Errno as OsErrno;
@@ -101,7 +102,12 @@ struct Worker<F> {
     interrupt: Arc<Interrupt>,
     /// The request in the buffer, if later ones may have to wait for it.
     noted: Option<Noted>,
+    /// Last, so that it goes after `shared`.
+    there: There,
 }
+
+/// Somebody has the file system as long as one of these is there. Nothing is ever sent.
+pub(super) type There = mpsc::Sender<Infallible>;
 
 /// What became of a request at first sight.
 enum Seen {
@@ -115,9 +121,9 @@ enum Seen {
 ///
 /// # Errors
 /// When the system grants no thread, memory or descriptors.
-pub(super) fn start<F: Filesystem>(shared: &Arc<Shared<F>>) -> std::io::Result<()> {
+pub(super) fn start<F: Filesystem>(shared: &Arc<Shared<F>>, there: &There) -> std::io::Result<()> {
     shared.crew.join();
-    start_counted(shared)
+    start_counted(shared, there)
 }
 
 /// Answers callers who were killed, until told to end: those whose requests are
@@ -136,8 +142,8 @@ pub(super) fn watch_callers<F>(shared: &Shared<F>) {
 }
 
 /// The same when the crew has counted it already.
-fn start_counted<F: Filesystem>(shared: &Arc<Shared<F>>) -> std::io::Result<()> {
-    let started = Worker::new(shared).and_then(|worker| {
+fn start_counted<F: Filesystem>(shared: &Arc<Shared<F>>, there: &There) -> std::io::Result<()> {
+    let started = Worker::new(shared, there).and_then(|worker| {
         std::thread::Builder::new().name("weir-fuse".into()).spawn(move || worker.run())
     });
     if started.is_err() {
@@ -147,7 +153,7 @@ fn start_counted<F: Filesystem>(shared: &Arc<Shared<F>>) -> std::io::Result<()> 
 }
 
 impl<F: Filesystem> Worker<F> {
-    fn new(shared: &Arc<Shared<F>>) -> std::io::Result<Self> {
+    fn new(shared: &Arc<Shared<F>>, there: &There) -> std::io::Result<Self> {
         let request = Pages::new(request_buffer_bytes(shared.max_io_bytes))?;
         Ok(Self {
             shared: Arc::clone(shared),
@@ -157,6 +163,7 @@ impl<F: Filesystem> Worker<F> {
             reply: Pages::new(shared.max_io_bytes)?,
             interrupt: Arc::new(Interrupt::new()?),
             noted: None,
+            there: there.clone(),
         })
     }
 
@@ -179,7 +186,7 @@ impl<F: Filesystem> Worker<F> {
             match self.shared.crew.took(urgency) {
                 Taken::Serve => self.serve(length),
                 Taken::StartAnother => {
-                    if let Err(error) = start_counted(&self.shared) {
+                    if let Err(error) = start_counted(&self.shared, &self.there) {
                         tracing::warn!(%error, "cannot start another thread for the mount");
                     }
                     self.serve(length);
@@ -327,7 +334,7 @@ impl<F: Filesystem> Worker<F> {
     fn serve(&mut self, length: usize) {
         // Until it is answered, at most.
         let mut noted = self.noted.take();
-        let Self { shared, device, request, reply, interrupt, waits, noted: _ } = self;
+        let Self { shared, device, request, reply, interrupt, waits, noted: _, there: _ } = self;
         let bytes = &request.0[REQUEST_START..REQUEST_START + length];
         let Ok(Request { header, op }) = Request::parse(bytes, shared.setxattr_ext) else { return };
         let heeds = Heeds::of(&op, header.pid);
@@ -438,6 +445,7 @@ impl<F: Filesystem> Worker<F> {
             reply: Pages::new(LOCK_REQUEST_BYTES)?,
             interrupt: Arc::new(Interrupt::new()?),
             noted: None,
+            there: self.there.clone(),
         })
     }
 }

@@ -45,6 +45,8 @@ pub struct Probe {
     pub destroyed: AtomicUsize,
     /// Reads of `blocks` end without an interrupt.
     released: AtomicBool,
+    /// Who waits for a lock is heard by nobody for a while.
+    pub slow_lock_waits: AtomicBool,
     pub notify_answer: Mutex<Option<Result<(), Errno>>>,
     pub notifier: Mutex<Option<Notifier>>,
     wake: Arc<(Mutex<()>, Condvar)>,
@@ -467,7 +469,12 @@ impl Filesystem for MemFs {
         if node == self.closes { self.block(ctx) } else { Ok(()) }
     }
 
-    fn setlk(&self, _: &RequestContext<'_>, _: NodeId, args: &LockArgs, _: bool) -> Reply<()> {
+    fn setlk(&self, ctx: &RequestContext<'_>, _: NodeId, args: &LockArgs, wait: bool) -> Reply<()> {
+        if wait && self.probe.slow_lock_waits.load(Ordering::SeqCst) {
+            let ended = self.block(ctx);
+            std::thread::sleep(Duration::from_millis(300));
+            return ended;
+        }
         if args.lock.kind == LockKind::Unlock { Ok(()) } else { Err(Errno::EAGAIN) }
     }
 
