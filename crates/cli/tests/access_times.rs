@@ -161,7 +161,7 @@ fn a_file_counts_as_read_once_after_a_change_and_once_a_day() {
     set(&file, 1_000_000_000);
     read();
     let number = FileId(fs::metadata(&file).unwrap().ino());
-    cluster.weir(&["umount", at.to_str().unwrap()]).ok();
+    cluster.umount(&at);
     let ended = || watcher.getattr(&Context::root(), number).unwrap().atime.seconds();
     eventually("the mount has told it", || ended() > 1_000_000_000);
     // Of two that exclude each other the last one counts, as with mount(8).

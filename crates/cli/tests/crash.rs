@@ -158,7 +158,7 @@ fn up_again(cluster: &Cluster<'_>) {
 }
 
 fn remount(cluster: &Cluster<'_>, at: &Path) {
-    cluster.weir(&["umount", at.to_str().unwrap()]).ok();
+    cluster.umount(at);
     cluster.weir(&["mount", at.to_str().unwrap()]).ok();
 }
 

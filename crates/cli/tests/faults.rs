@@ -75,7 +75,7 @@ fn a_killed_program_is_gone_at_once_whatever_call_it_waits_in() {
     fs::write(at.join("after"), noise(3_000_000, 7)).unwrap();
     assert!(fs::read(at.join("after")).unwrap() == noise(3_000_000, 7));
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
-    cluster.weir(&["umount", at.to_str().unwrap()]).ok();
+    cluster.umount(&at);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_stopped_daemon_holds_no_call_beyond_the_bound_and_work_goes_on_when_it_is_b
     for (i, bytes) in synced.iter().enumerate() {
         assert!(fs::read(at.join(format!("synced-{i}"))).unwrap() == *bytes, "file {i}");
     }
-    cluster.weir(&["umount", at.to_str().unwrap()]).ok();
+    cluster.umount(&at);
 }
 
 #[test]

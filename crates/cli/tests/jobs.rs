@@ -38,7 +38,7 @@ fn what_a_launcher_has_started_is_a_job_and_nothing_else_is() {
         std::fs::write(mnt.join(format!("f{n}")), &bytes).unwrap();
     }
     // Each time through a mount that has nothing in memory.
-    cluster.weir(&["umount", mnt.to_str().unwrap()]).ok();
+    cluster.umount(&mnt);
     let mnt = cluster.mount("plain", "ro");
     let plain = Command::new("sh").args(["-c", &compares(&mnt, &local, "0")]).status().unwrap();
     assert!(plain.success());
@@ -78,7 +78,7 @@ fn a_process_says_which_ranges_of_a_file_it_reads() {
     let mnt = cluster.mount("mnt", "rw");
     let bytes = noise(8 * MIB, 1);
     std::fs::write(mnt.join("f"), &bytes).unwrap();
-    cluster.weir(&["umount", mnt.to_str().unwrap()]).ok();
+    cluster.umount(&mnt);
     let mnt = cluster.mount("again", "rw");
     let work = |job: &str| {
         let explained = cluster.weir(&["explain", job, "-d", "0.1", "--json"]).json();

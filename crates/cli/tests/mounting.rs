@@ -30,11 +30,11 @@ fn a_mounted_cluster_holds_what_is_put_into_it() {
 
     // Mounting again by `weir up` is nothing new; what was written stays.
     cluster.weir(&["up", "--mount", "m"]).ok();
-    cluster.weir(&["umount", "m"]).ok();
+    cluster.umount("m");
     assert!(!mount.join("d").exists());
     cluster.weir(&["mount", "m"]).ok();
     assert!(fs::read(mount.join("d/data")).unwrap() == bytes);
-    cluster.weir(&["down", "--purge", "--yes"]).ok();
+    cluster.down(&["--purge", "--yes"]);
     assert!(!mount.exists(), "`weir up` made the directory, `weir down --purge` takes it");
 }
 
@@ -65,7 +65,7 @@ fn a_copied_tree_is_the_same() {
         cp
     });
     assert_eq!(copy.code, Some(0), "{copy:?}");
-    cluster.weir(&["umount", "m"]).ok();
+    cluster.umount("m");
     cluster.weir(&["mount", "m"]).ok();
     same_trees("/usr/include/linux".as_ref(), &place.path("m/tree"));
 }
@@ -86,7 +86,7 @@ fn a_busy_mountpoint_names_who_is_there() {
     cluster.weir(&["mount", "m"]).fails(&["mounted here already", "weir umount"]);
     user.kill().unwrap();
     user.wait().unwrap();
-    cluster.weir(&["umount", "m"]).ok();
+    cluster.umount("m");
     cluster.weir(&["umount", "m"]).fails(&["no Weir is mounted here"]);
 }
 
@@ -141,7 +141,7 @@ fn a_mountpoint_that_is_missing_is_made_and_goes_again_if_mounting_fails() {
         let mut command = cluster.command(flags);
         let mount = Running(command.stderr(Stdio::null()).spawn().unwrap());
         eventually(there, || mountpoint.join("there").exists());
-        cluster.weir(&["umount", flags.last().unwrap()]).ok();
+        cluster.umount(flags.last().unwrap());
         drop(mount);
         assert!(mountpoint.is_dir(), "another mount may be wanted there");
         fs::remove_dir(mountpoint).unwrap();
@@ -224,7 +224,7 @@ fn up_leaves_a_mount_in_the_foreground_alone_and_umount_waits_for_it() {
         let said = cluster.weir(&["up", "--mount", "m"]);
         said.fails(&[&format!("process of the mount, {pid}, is stopped"), "kill -CONT"]);
     }
-    cluster.weir(&["umount", "m"]).ok();
+    cluster.umount("m");
     let ended = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     assert!(ended.contains(") Z "), "{ended}");
     assert!(mount.0.wait().unwrap().success());

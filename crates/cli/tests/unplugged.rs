@@ -224,7 +224,7 @@ fn a_network_that_stays_away_fails_calls_in_time_and_the_mount_works_on_when_it_
     }
     drop(programs);
     assert!(fs::read(at.join("synced")).unwrap() == synced);
-    cluster.weir(&["umount", at.to_str().unwrap()]).ok();
+    cluster.umount(&at);
 }
 
 #[test]

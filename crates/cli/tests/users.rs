@@ -101,12 +101,12 @@ fn a_mount_is_for_all_users_or_for_its_own_and_groups_count() {
         denied(by(5001, "6001", &inside));
     }
     // `su` and the like change nothing else.
-    cluster.weir(&["umount", "m"]).ok();
+    cluster.umount("m");
     cluster.weir(&["mount", "m", "-o", "allow_root_only"]).ok();
     denied(by(5001, "6001", &["cat", file]));
     denied(by(5001, "6001", &["ls", place.path("m").to_str().unwrap()]));
     assert_eq!(fs::read_to_string(file).unwrap(), "for the group\n");
-    cluster.weir(&["umount", "m"]).ok();
+    cluster.umount("m");
 }
 
 #[test]
@@ -157,8 +157,8 @@ fn a_squashed_superuser_is_nobody_on_the_mount_and_its_data_is_safe() {
         let made = fs::metadata(own.join(name)).unwrap();
         assert_eq!((made.uid(), made.gid()), (40, 41), "{name}");
     }
-    place.weir(&["umount", "squashed"]).ok();
-    place.weir(&["umount", "all"]).ok();
+    cluster.umount("squashed");
+    cluster.umount("all");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_read_only_key_reads_through_its_mount_and_changes_nothing() {
     // Revoked, the mount is of no use any more.
     cluster.weir(&["key", "revoke", "reader"]).ok();
     fails_with(fs::read_dir(mount.join("dir")), Errno::ACCESS);
-    place.weir(&["umount", "reader"]).ok();
+    cluster.umount("reader");
 }
 
 /// A client of the library with a credential.
@@ -299,7 +299,7 @@ fn a_key_of_a_subtree_cannot_leave_it_by_any_way() {
     let admin = guest.administrator().map(drop);
     assert_eq!(admin.unwrap_err().kind, ErrorKind::NotAdministrator);
     assert_eq!(fs::read_to_string(own.join("out/secret")).unwrap(), "secret");
-    place.weir(&["umount", "guest"]).ok();
+    cluster.umount("guest");
 }
 
 #[test]

@@ -140,6 +140,30 @@ impl Cluster<'_> {
         at
     }
 
+    /// `weir umount`. See [`Said::is_busy`].
+    #[track_caller]
+    pub fn umount(&self, at: impl AsRef<OsStr>) -> String {
+        self.unless_busy(&["umount".as_ref(), at.as_ref()])
+    }
+
+    /// `weir down` of a cluster that is mounted. See [`Said::is_busy`].
+    #[track_caller]
+    pub fn down(&self, more: &[&str]) -> String {
+        self.unless_busy(&[&["down"], more].concat())
+    }
+
+    #[track_caller]
+    fn unless_busy<S: AsRef<OsStr>>(&self, arguments: &[S]) -> String {
+        let mut said = self.weir(arguments);
+        eventually("nobody uses the mount", || {
+            if said.is_busy() {
+                said = self.weir(arguments);
+            }
+            !said.is_busy()
+        });
+        said.ok()
+    }
+
     /// Number of the process of a mount.
     pub fn mount_pid(&self, at: &Path) -> i32 {
         let name = at.canonicalize().unwrap();
@@ -290,6 +314,12 @@ impl Said {
             assert!(self.err.contains(word), "no {word:?} in: {}", self.err);
         }
         self.err
+    }
+
+    /// Somebody uses the mount. That may be a program that another test of this process has just
+    /// started: until it begins it has open what this process had, and has closed since.
+    pub fn is_busy(&self) -> bool {
+        self.code == Some(1) && self.err.contains("busy: ")
     }
 
     /// It printed JSON.
