@@ -103,6 +103,7 @@ fn run(
         Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
     })?;
     let watch = client.watch();
+    // Until after the session, and so the client, has ended: the last flush may lose something.
     let _log = MountLog::start(watch.clone(), client.config().request_timeout_ms)?;
     let fuse = Config {
         source: cluster.source(),

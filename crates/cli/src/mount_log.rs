@@ -3,16 +3,17 @@
 
 use crate::failure::{Done, Failure};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_client::{Event, Watch};
 
 /// How often it is looked.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Writes the log until it is dropped.
+/// Writes the log until it is dropped, and then what has happened until then.
 pub struct MountLog {
-    _end: Sender<()>,
+    /// Both until it is dropped.
+    writer: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl MountLog {
@@ -21,20 +22,37 @@ impl MountLog {
         let (end, ended) = channel();
         let write = move || write(&watch, timeout_ms / 1000, &ended);
         let started = thread::Builder::new().name("mount-log".to_owned()).spawn(write);
-        started.map_err(|e| Failure::new(format!("cannot start a thread: {e}")))?;
-        Ok(Self { _end: end })
+        let thread = started.map_err(|e| Failure::new(format!("cannot start a thread: {e}")))?;
+        Ok(Self { writer: Some((end, thread)) })
+    }
+}
+
+impl Drop for MountLog {
+    fn drop(&mut self) {
+        let Some((end, thread)) = self.writer.take() else { return };
+        drop(end);
+        if thread.join().is_err() {
+            tracing::error!("the thread that writes the mount's log panicked");
+        }
     }
 }
 
 fn write(watch: &Watch, timeout_s: u64, ended: &Receiver<()>) {
     while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-        for event in watch.look() {
-            let line = line(&event, timeout_s, SystemTime::now());
-            match event {
-                Event::Back { .. } => tracing::info!("{line}"),
-                Event::DataLost { .. } => tracing::error!("{line}"),
-                Event::Away { .. } | Event::SessionLost => tracing::warn!("{line}"),
-            }
+        write_news(watch, timeout_s);
+    }
+    // What was lost by the last flush, above all: nobody else is told of it.
+    write_news(watch, timeout_s);
+}
+
+/// Writes what has happened since the last time.
+fn write_news(watch: &Watch, timeout_s: u64) {
+    for event in watch.look() {
+        let line = line(&event, timeout_s, SystemTime::now());
+        match event {
+            Event::Back { .. } => tracing::info!("{line}"),
+            Event::DataLost { .. } => tracing::error!("{line}"),
+            Event::Away { .. } | Event::SessionLost => tracing::warn!("{line}"),
         }
     }
 }

@@ -68,6 +68,26 @@ fn the_log_says_who_is_away_since_when_what_waits_and_after_how_long_it_is_back(
 }
 
 #[test]
+fn what_is_lost_at_last_is_in_the_log_when_the_mount_has_ended() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place, "last", "ttl=0,timeout=5");
+    let log = log(&cluster);
+    let mut file = File::create(at.join("loses")).unwrap();
+    file.sync_all().unwrap();
+    let inode = std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap());
+    let _stopped = cluster.stopped(&["data-1", "data-2", "data-3", "data-4"]);
+    file.write_all(&noise(600_000, 1)).unwrap();
+    // It is written and lost now, and the mount ends before its log is written the next time.
+    drop(file);
+    cluster.umount(&at);
+    let loss = ["ERROR", "data was lost", &format!("file {inode} ")];
+    assert_eq!(lines(&log, &loss).len(), 1, "{}", fs::read_to_string(&log).unwrap());
+}
+
+#[test]
 fn the_log_names_the_file_whose_data_was_lost_and_says_that_a_session_was() {
     if !root() {
         return;
