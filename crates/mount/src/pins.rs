@@ -12,6 +12,7 @@ use crate::weirfs::WeirFs;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_client::File;
 use weir_types::{Attr, ErrorKind, FileId, FileKind, Result};
@@ -31,24 +32,25 @@ const LOOKUPS: u8 = 4;
 /// Threads that may have been told `ESTALE` and not have come back.
 const MAX_UNLUCKY: usize = 1024;
 
-#[derive(Default)]
-struct State {
-    held: VecDeque<(Instant, File)>,
-    /// Somebody lets go of them in time.
-    kept: bool,
+struct State<T> {
+    held: VecDeque<(Instant, T)>,
+    /// Who lets go of them in time, as long as something is held.
+    keeper: Option<JoinHandle<()>>,
     closed: bool,
 }
 
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct Shared<T> {
+    state: Mutex<State<T>>,
     closing: Condvar,
 }
+
+/// What is held for a while. When this is dropped nothing is held any more.
+struct Held<T: Send + 'static>(Arc<Shared<T>>);
 
 /// What is held, and for whom something will be.
 #[derive(Default)]
 pub(crate) struct Pins {
-    shared: Arc<Shared>,
+    held: Held<File>,
     unlucky: Mutex<HashMap<u32, (u8, Instant)>>,
     /// How many those are: mostly none.
     count: AtomicUsize,
@@ -91,15 +93,28 @@ impl Pins {
 
     /// Holds a file for a while.
     pub(crate) fn hold(&self, file: File) {
-        let mut state = self.shared.lock();
-        state.held.push_back((Instant::now() + HELD_FOR, file));
+        self.held.hold(file);
+    }
+}
+
+impl<T: Send + 'static> Default for Held<T> {
+    fn default() -> Self {
+        let state = State { held: VecDeque::new(), keeper: None, closed: false };
+        Self(Arc::new(Shared { state: Mutex::new(state), closing: Condvar::new() }))
+    }
+}
+
+impl<T: Send + 'static> Held<T> {
+    fn hold(&self, what: T) {
+        let mut state = self.0.lock();
+        state.held.push_back((Instant::now() + HELD_FOR, what));
         // Closed outside the lock.
         let oldest = (state.held.len() > MAX_HELD).then(|| state.held.pop_front());
-        if !state.kept {
-            let shared = self.shared.clone();
+        if state.keeper.is_none() {
+            let shared = self.0.clone();
             let keeper = std::thread::Builder::new().name("weir-pins".into());
             match keeper.spawn(move || shared.let_go()) {
-                Ok(_) => state.kept = true,
+                Ok(keeper) => state.keeper = Some(keeper),
                 Err(error) => {
                     tracing::warn!("cannot hold a file that is looked up: no thread: {error}");
                     let held = std::mem::take(&mut state.held);
@@ -114,20 +129,24 @@ impl Pins {
     }
 }
 
-impl Drop for Pins {
+impl<T: Send + 'static> Drop for Held<T> {
     fn drop(&mut self) {
-        let held = {
-            let mut state = self.shared.lock();
+        let (held, keeper) = {
+            let mut state = self.0.lock();
             state.closed = true;
-            std::mem::take(&mut state.held)
+            (std::mem::take(&mut state.held), state.keeper.take())
         };
-        self.shared.closing.notify_all();
+        self.0.closing.notify_all();
         std::mem::drop(held);
+        // It may be closing a file: a client that ends meanwhile would not end its session.
+        if keeper.is_some_and(|keeper| keeper.join().is_err()) {
+            tracing::error!("the thread that lets go of files panicked");
+        }
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -146,7 +165,8 @@ impl Shared {
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
-        state.kept = false;
+        // This thread: nobody needs to wait for it any more.
+        state.keeper = None;
     }
 }
 
@@ -190,5 +210,34 @@ impl WeirFs {
             }
         }
         self.client.lookup(&by, parent, name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc::{Sender, channel};
+
+    /// Takes a while to go, and says when it begins to.
+    struct Slow(Sender<()>, Arc<AtomicBool>);
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            self.1.store(true, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn nothing_is_held_any_more_when_the_holder_is_gone() {
+        let ((going, goes), gone) = (channel(), Arc::new(AtomicBool::new(false)));
+        let held = Held::default();
+        held.hold(Slow(going, gone.clone()));
+        // The keeper lets go of it.
+        goes.recv().unwrap();
+        drop(held);
+        assert!(gone.load(Ordering::SeqCst));
     }
 }
