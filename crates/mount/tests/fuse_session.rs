@@ -377,7 +377,11 @@ fn an_ordinary_user_can_mount() {
     }
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By a program: had this process it open to write, so would whatever another test has just
+    // started, for a moment, and nobody could execute it.
+    let mut copy = Command::new("cp");
+    copy.arg(std::env::current_exe().unwrap()).arg(&program);
+    assert!(copy.status().unwrap().success());
     let home = dir.path().join("home");
     fs::create_dir(&home).unwrap();
     for path in [dir.path(), &home] {

@@ -15,11 +15,17 @@ const NOBODY: u32 = 65_534;
 /// By which the kernel says that a file is opened to be executed; programs cannot say so.
 const FOR_EXEC: i32 = 0x20;
 
+/// A file that can be executed at once: this process never has it open to write, and so neither
+/// has a program that another test has just started.
+fn made(how: &str, path: &Path) {
+    assert!(Command::new("sh").args(["-c", how]).arg(path).status().unwrap().success());
+}
+
 /// Programs that may be executed, or read, or both.
 pub fn programs(log: &mut Log, dir: &Path) {
     let (program, script) = (dir.join("to-run"), dir.join("to-read"));
-    fs::copy("/bin/true", &program).unwrap();
-    fs::write(&script, "#!/bin/sh\nexit 3\n").unwrap();
+    made("cp /bin/true $0", &program);
+    made("printf '#!/bin/sh\\nexit 3\\n' > $0", &script);
     let open = |flags| File::options().read(true).custom_flags(flags).open(&program);
     for (mode, owner) in [(0o111, 0), (0o100, NOBODY), (0o110, 0), (0o444, 0), (0o555, 0)] {
         for path in [&program, &script] {
