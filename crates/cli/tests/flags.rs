@@ -184,6 +184,21 @@ fn small_flags_of_small_commands_do_what_they_say() {
     cluster.weir(&create).fails(&["t12"]);
 }
 
+/// More than the cluster of the next test needs.
+const PORTS: u16 = 8;
+
+/// The first of so many free ports, below those from which the kernel takes one for whoever
+/// connects to something.
+fn free_ports(count: u16) -> u16 {
+    let width = 32_700 - 20_000 - count;
+    // Elsewhere than another process that looks for some.
+    let begin = std::process::id() as u16 % width;
+    let bind = |port| std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port));
+    let is_free = |base: &u16| (*base..base + count).all(|port| bind(port).is_ok());
+    let mut bases = (0..width).map(|n| 20_000 + (begin + n) % width);
+    bases.find(is_free).expect("there are free ports")
+}
+
 #[test]
 fn the_configuration_file_has_defaults_that_flags_and_the_environment_win_over() {
     if !root() {
@@ -192,10 +207,7 @@ fn the_configuration_file_has_defaults_that_flags_and_the_environment_win_over()
     let place = Place::new();
     let file = place.path("config/weir/config.toml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
-    let port = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    let port = free_ports(PORTS);
     let text = format!(
         "cluster = \"filed\"\n[up]\ntargets = 3\ntargets_per_server = 3\nport = {port}\n\
          unit = \"16K\"\nmetrics = \"127.0.0.1\"\nmount = \"{}\"\n[mount]\noptions = [\"ro\"]\n",
@@ -212,7 +224,7 @@ fn the_configuration_file_has_defaults_that_flags_and_the_environment_win_over()
     assert_eq!(map.servers[0].targets.len(), 3);
     let ports: Vec<u16> =
         map.servers.iter().filter_map(|s| s.tcp.rsplit(':').next()?.parse().ok()).collect();
-    assert!(ports.iter().all(|p| (port..port + 8).contains(p)), "{ports:?} {port}");
+    assert!(ports.iter().all(|p| (port..port + PORTS).contains(p)), "{ports:?} {port}");
     assert!(place.weir(&["setlayout", "weir:/"]).ok().contains("16K"));
     let error = fs::write(place.path("m/f"), "x").unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EROFS), "it is mounted with the options");
