@@ -217,8 +217,9 @@ fn a_server_that_stays_away_gives_an_error_that_names_it() {
     let ctx = Context::root();
     let attr = client.resolve(&ctx, b"/f", true).unwrap();
     let (file, _) = client.open(&ctx, attr.file, Rights::READ_WRITE).unwrap();
-    file.write_at(&ctx, 0, &noise(100_000, 1)).unwrap();
-    file.sync(&ctx).unwrap();
+    // It gives up soon, and disks may be slow.
+    let write = || file.write_at(&ctx, 0, &noise(100_000, 1)).and_then(|_| file.sync(&ctx));
+    eventually("it is synced", || write().is_ok());
     cluster.kill("data-2");
     let begin = Instant::now();
     let error = file.read_at(&ctx, 0, &mut [0; 100]).unwrap_err();
@@ -231,6 +232,7 @@ fn a_server_that_stays_away_gives_an_error_that_names_it() {
     // The server comes back: so does the file.
     up_again(&cluster);
     let mut read = vec![0; 100_000];
-    assert_eq!(file.read_at(&ctx, 0, &mut read).unwrap(), 100_000);
+    let is_read = || file.read_at(&ctx, 0, &mut read).is_ok_and(|bytes| bytes == 100_000);
+    eventually("it is read", is_read);
     assert!(read == noise(100_000, 1));
 }

@@ -29,8 +29,14 @@ fn signal(pid: i32, signal: Signal) {
 }
 
 fn programs(place: &Place, at: &Path, calls: &[&'static str], handler: bool) -> Vec<Program> {
+    calls.iter().for_each(|call| Program::prepare(&at.join(call)));
+    programs_in(place, at, calls, handler)
+}
+
+/// The same where their directories are prepared.
+fn programs_in(place: &Place, at: &Path, calls: &[&'static str], handler: bool) -> Vec<Program> {
     let start = |call: &&'static str| {
-        Program::start(call, &at.join(call), place.path(&format!("report-{call}")), handler)
+        Program::start_in(call, &at.join(call), place.path(&format!("report-{call}")), handler)
     };
     let all: Vec<Program> = calls.iter().map(start).collect();
     let begun = |p: &Program| p.report().calls >= 3;
@@ -169,13 +175,18 @@ fn a_stopped_daemon_holds_no_call_beyond_the_bound_and_work_goes_on_when_it_is_b
     }
     let place = Place::new();
     let (cluster, at) = mounted(&place, "stop", &format!("ttl=0,timeout={TIMEOUT_S}"));
+    // Whatever is prepared may take longer than the timeout: it is done by another mount.
+    let patient = cluster.mount("patient", "ttl=0");
     let synced: Vec<Vec<u8>> = (0..8).map(|i| noise(2_000_000, i)).collect();
     for (i, bytes) in synced.iter().enumerate() {
-        fs::write(at.join(format!("synced-{i}")), bytes).unwrap();
-        fs::File::open(at.join(format!("synced-{i}"))).unwrap().sync_all().unwrap();
+        fs::write(patient.join(format!("synced-{i}")), bytes).unwrap();
+        fs::File::open(patient.join(format!("synced-{i}"))).unwrap().sync_all().unwrap();
     }
     // But for a page fault, whose failure ends a program with SIGBUS.
-    let programs = programs(&place, &at, &CALLS[..9], false);
+    let calls = &CALLS[..9];
+    calls.iter().for_each(|call| Program::prepare(&patient.join(call)));
+    cluster.umount(&patient);
+    let programs = programs_in(&place, &at, calls, false);
     for daemons in [&["meta"][..], &["data-2"], &["meta", "data-1", "data-3"], &ALL] {
         let stopped = cluster.stopped(daemons);
         // Longer than the timeout: calls fail meanwhile.

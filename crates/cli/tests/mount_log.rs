@@ -93,7 +93,7 @@ fn the_log_names_the_file_whose_data_was_lost_and_says_that_a_session_was() {
         return;
     }
     let place = Place::new();
-    let (cluster, at) = mounted(&place, "lost", "ttl=0,timeout=1");
+    let (cluster, at) = mounted(&place, "lost", "ttl=0,timeout=5");
     let log = log(&cluster);
     // The program is told by `fsync`; every write that came before is one loss.
     let path = at.join("loses");

@@ -316,7 +316,7 @@ fn after_a_restart_who_has_not_come_back_is_waited_for_as_grace_ms_says() {
     let place = Place::new();
     let cluster = set(&place, "grace", &[("lease_ms", 1000), ("grace_ms", 3000)]);
     // It soon gives up to say that it goes.
-    let soon = ClientConfig { request_timeout_ms: 500, ..library::config(&cluster) };
+    let soon = ClientConfig { request_timeout_ms: 2000, ..library::config(&cluster) };
     let a = Client::connect(soon).unwrap();
     let ctx = Context::root();
     let writer = create(&a, b"f");

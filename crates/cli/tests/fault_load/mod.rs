@@ -56,8 +56,18 @@ impl Program {
     /// Starts one that works in `dir` of a mount and reports to `report` of a
     /// local disk. With `handler` SIGINT only interrupts it.
     pub fn start(call: &'static str, dir: &Path, report: PathBuf, handler: bool) -> Self {
+        Self::prepare(dir);
+        Self::start_in(call, dir, report, handler)
+    }
+
+    /// Makes the directory that one works in.
+    pub fn prepare(dir: &Path) {
         fs::create_dir_all(dir).unwrap();
         fs::write(dir.join("file"), noise(FILE_BYTES, 1)).unwrap();
+    }
+
+    /// Starts one in a directory that is prepared.
+    pub fn start_in(call: &'static str, dir: &Path, report: PathBuf, handler: bool) -> Self {
         let _ = fs::remove_file(&report);
         let log = report.with_extension("log");
         let mut command = Command::new(std::env::current_exe().unwrap());
