@@ -321,7 +321,11 @@ fn the_locks_of_a_process_go_with_any_close_and_with_its_death() {
     });
     // The program and the one it has started hold the lock together.
     let tasks = format!("/proc/{0}/task/{0}/children", child.id());
-    let started = std::fs::read_to_string(tasks).unwrap();
+    let mut started = String::new();
+    harness::eventually("it has started the other one", || {
+        started = std::fs::read_to_string(&tasks).unwrap();
+        !started.is_empty()
+    });
     for pid in started.split_whitespace() {
         Command::new("kill").args(["-9", pid]).status().unwrap();
     }

@@ -183,7 +183,8 @@ fn a_kill_comes_through_even_when_no_thread_is_left_to_hear_of_it() {
     eventually("every thread blocks", || blocked() >= 4);
     std::thread::sleep(Duration::from_millis(300));
     readers.iter_mut().for_each(|reader| reader.kill().unwrap());
-    within(5, "the end of the readers", || {
+    // Not for ever, is what is shown: they are many for two busy cores.
+    within(30, "the end of the readers", || {
         for reader in &mut readers {
             assert!(!reader.wait().unwrap().success());
         }
