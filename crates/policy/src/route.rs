@@ -90,6 +90,8 @@ pub struct CopyView {
     /// The reader itself reads first copies there: of another column of a file that is striped,
     /// or of another file.
     pub is_mine: bool,
+    /// It would be enough for this reader if it helped nobody else.
+    pub keeps_up: bool,
 }
 
 impl CopyView {
@@ -272,7 +274,11 @@ impl Router {
 
     /// Which of the others are used, by how far their own readers are.
     fn divert(&mut self, own: Progress, first: usize, copies: &[CopyView]) {
-        let marks = self.marks.for_work(own.work_bytes);
+        let is_long = self.policy == ReadPolicy::Proportional && copies[first].keeps_up;
+        let marks = match is_long {
+            true => self.marks.for_long_runs(own.work_bytes),
+            false => self.marks.for_work(own.work_bytes),
+        };
         for (n, copy) in copies.iter().enumerate() {
             match copy.peer.filter(|_| copy.is_usable && n != first) {
                 Some(peer) => _ = self.diverting[n].update(&marks, own, peer),
@@ -330,6 +336,7 @@ mod tests {
             peer: None,
             may_be_owned: false,
             is_mine: false,
+            keeps_up: false,
         }
     }
 
@@ -426,6 +433,25 @@ mod tests {
         assert_eq!(choose(queued(2), full(Some(OWN))), Some(0), "its own reader needs that one");
         let room = CopyView { in_flight: 1, is_full: false, ..full(Some(ahead)) };
         assert_eq!(choose(queued(2), room), Some(1));
+    }
+
+    #[test]
+    fn who_needs_another_copy_for_little_turns_to_it_seldom() {
+        const MIB: u64 = 1 << 20;
+        let own = Progress { done_bytes: 40 * MIB, work_bytes: 80 * MIB };
+        let choose = |router: &mut Router, lead_mib: u64, keeps_up: bool| {
+            let first = CopyView { keeps_up, in_flight: 1, ..copy(10_000.0) };
+            let peer = Some(Progress { done_bytes: own.done_bytes + lead_mib * MIB, ..own });
+            let other = CopyView { peer, ..copy(10_000.0) };
+            router.choose(0, (own, UNKNOWN), &[first, other])
+        };
+        let fresh = || router(ReadPolicy::Proportional, 2);
+        assert_eq!(choose(&mut fresh(), 2, false), Some(1), "it needs it all the time");
+        let mut seldom = fresh();
+        assert_eq!(choose(&mut seldom, 2, true), Some(0));
+        assert_eq!(choose(&mut seldom, 3, true), Some(1), "half of a sixteenth at half its way");
+        assert_eq!(choose(&mut seldom, 1, true), Some(1), "a long run");
+        assert_eq!(choose(&mut seldom, 0, true), Some(0));
     }
 
     #[test]

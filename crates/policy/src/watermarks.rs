@@ -7,6 +7,10 @@ use crate::Progress;
 const LOW_REQUESTS: u64 = 1;
 /// and the high one so many.
 const HIGH_REQUESTS: u64 = 2;
+/// Whose own disk would be enough may be behind by so much before it turns to a copy,
+const LONG_SHARE: f64 = 1.0 / 16.0;
+/// or by this, if it is less (and not less than others may).
+const LONG_BYTES: u64 = 10 << 20;
 
 /// Leads, as shares of the whole, of the one whose own disk it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +42,15 @@ impl Watermarks {
         let requests = |count: u64| (count * self.request_bytes) as f64 / work_bytes.max(1) as f64;
         let low = self.low.max(requests(LOW_REQUESTS));
         Self { high: self.high.max(requests(HIGH_REQUESTS)), low, ..self }
+    }
+
+    /// The same for one whose own disk keeps up with it: it turns to a copy seldom, and reads more
+    /// there then, so that heads turn seldom. (Who needs a copy all the time would only begin late.)
+    #[must_use]
+    pub fn for_long_runs(self, work_bytes: u64) -> Self {
+        let marks = self.for_work(work_bytes);
+        let most = LONG_BYTES as f64 / work_bytes.max(1) as f64;
+        Self { high: marks.high.max(LONG_SHARE.min(most)), ..marks }
     }
 
     /// The high one for a reader that has come so far.
@@ -106,6 +119,14 @@ mod tests {
         let marks = large.for_work(80 << 20);
         assert_eq!((marks.high, marks.low), (0.025, 0.0125));
         assert_eq!(large.for_work(1 << 40), large);
+    }
+
+    #[test]
+    fn marks_for_long_runs_are_a_sixteenth_of_the_work_or_ten_mib_where_the_usual_ones_are_less() {
+        let marks = Watermarks { request_bytes: 512 << 10, ..Watermarks::default() };
+        let mib = |work: u64| marks.for_long_runs(work << 20).high * work as f64;
+        assert_eq!((mib(4), mib(80), mib(1_000), mib(100_000)), (1.0, 5.0, 10.0, 1_000.0));
+        assert_eq!(marks.for_long_runs(80 << 20).low, marks.for_work(80 << 20).low);
     }
 
     proptest! {

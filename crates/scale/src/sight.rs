@@ -130,6 +130,7 @@ pub fn views(sights: &[Sight], len_bytes: u64, views: &mut Vec<CopyView>) {
             peer: sight.peer,
             may_be_owned: false,
             is_mine: false,
+            keeps_up: false,
         }
     }));
 }

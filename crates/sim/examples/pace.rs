@@ -77,8 +77,9 @@ fn show(faults: u64, ideal_s: f64, outcome: &Outcome) {
     let slowest_s = outcome.slowest().as_secs_f64();
     let gave: Vec<u64> = outcome.disk_bytes.iter().map(|bytes| bytes >> 20).collect();
     println!(
-        "{faults} slow: {slowest_s:.2} s, all disks for all {ideal_s:.2} s, {:.1} %; ends {ends:.3?}, disks {gave:?}",
-        100.0 * ideal_s / slowest_s
+        "{faults} slow: {slowest_s:.2} s, all disks for all {ideal_s:.2} s, {:.1} %; runs {:.2} MiB, ends {ends:.3?}, disks {gave:?}",
+        100.0 * ideal_s / slowest_s,
+        outcome.run_bytes() / 1_048_576.0,
     );
     let step = number("COURSE", 0) as usize;
     let len = outcome.course.iter().map(Vec::len).max().unwrap_or(0);

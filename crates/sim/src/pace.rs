@@ -84,6 +84,8 @@ pub struct Outcome {
     pub ends: Vec<Duration>,
     /// What each disk gave, bytes.
     pub disk_bytes: Vec<u64>,
+    /// How often each disk has turned to another place.
+    pub turns: Vec<u64>,
     /// How many bytes each reader had, a tenth of a second after another.
     pub course: Vec<Vec<u64>>,
     /// How many each disk had given.
@@ -94,6 +96,12 @@ impl Outcome {
     /// When the last one was done.
     pub fn slowest(&self) -> Duration {
         self.ends.iter().copied().max().unwrap_or_default()
+    }
+
+    /// What disks read before they turned to another place, in the mean.
+    pub fn run_bytes(&self) -> f64 {
+        let turns: u64 = self.turns.iter().sum();
+        self.disk_bytes.iter().sum::<u64>() as f64 / turns.max(1) as f64
     }
 }
 
@@ -137,6 +145,7 @@ impl Arena {
     pub fn race(&mut self, race: &Race) -> std::result::Result<Outcome, String> {
         let disks = usize::from(self.track.disks);
         let before: Vec<u64> = (0..disks).map(|n| self.disk(n).read_bytes()).collect();
+        let turned: Vec<u64> = (0..disks).map(|n| self.disk(n).turns()).collect();
         self.set_rates(race, true);
         (0..disks).for_each(|n| self.disk(n).set_not_cached(1.0));
         // A mean that is older than any report says nothing of this race.
@@ -167,10 +176,11 @@ impl Arena {
         if !done {
             return Err(format!("not done within {MAX_TIME:?}"));
         }
+        let turns = (0..disks).map(|n| self.disk(n).turns() - turned[n]).collect();
         let disk_bytes = (0..disks).map(|n| self.disk(n).read_bytes() - before[n]).collect();
         let ends = log.iter().map(|runner| runner.end - begin).collect();
         let course = log.into_iter().map(|runner| runner.course).collect();
-        Ok(Outcome { ends, disk_bytes, course, disk_course })
+        Ok(Outcome { ends, disk_bytes, turns, course, disk_course })
     }
 
     /// Slow disks become quick and slow again until all readers have ended; whether they have.

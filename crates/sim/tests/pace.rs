@@ -58,6 +58,11 @@ fn the_processes_of_a_job_end_together_whichever_disks_are_slow() {
             let outcome = arena.race(&race(faults, ReadPolicy::Proportional, true)).unwrap();
             let part = of_ideal(&outcome, faults);
             assert!(part > 0.94, "seed {seed}, {faults} slow: {part:.3} of the ideal, {outcome:?}");
+            // Runs are long where few disks are slow, and heads have no reason to turn where none is.
+            let least_mib =
+                [FILE_MIB as f64 / 2.0, 2.5].get(usize::from(faults)).copied().unwrap_or(1.0);
+            let run_mib = outcome.run_bytes() / MIB as f64;
+            assert!(run_mib >= least_mib, "{faults} slow: runs of {run_mib:.2} MiB");
             let read: u64 = outcome.disk_bytes.iter().sum();
             // Checksums, and headers of objects.
             let most = FILE_MIB * MIB * u64::from(DISKS) * 102 / 100;

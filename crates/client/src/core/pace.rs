@@ -458,6 +458,7 @@ impl Paces {
             peer,
             may_be_owned: who.is_some() && !told.is_some_and(|told| told.has_answered),
             is_mine: told.is_some_and(|told| told.is_mine(now)),
+            keeps_up: false,
         }
     }
 }

@@ -189,6 +189,7 @@ impl Model<'_> {
                 peer: this.peers[copy],
                 may_be_owned: false,
                 is_mine: false,
+                keeps_up: false,
             };
             let views: Vec<_> = (0..this.in_flight.len()).map(view).collect();
             let block = this.next_block;

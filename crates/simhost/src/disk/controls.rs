@@ -101,6 +101,11 @@ impl SimDisk {
         self.state().rate.read_bytes
     }
 
+    /// How often it has turned to another place for them, requests of 64 KiB and more.
+    pub fn turns(&self) -> u64 {
+        self.state().rate.turns
+    }
+
     /// After `operations` more operations that change something or sync, the
     /// disk stops: the next one is done in part at most and fails with `IO`,
     /// and so does all that comes later, without doing anything.

@@ -72,13 +72,10 @@ impl SimDisk {
     }
 
     /// Waits until so many bytes have come from it, or gone there.
-    fn transfer(&self, bytes: u64, reads: bool) {
+    fn transfer(&self, bytes: u64) {
         let Some(machine) = simulated::current() else { return };
         let time = {
             let rate = &mut self.state().rate;
-            if reads && rate.bytes_per_s > 0 {
-                rate.read_bytes += bytes;
-            }
             rate.transfer(machine.now(), bytes)
         };
         if !time.is_zero() {
@@ -460,7 +457,8 @@ impl File for FileHandle {
                 return Err(Errno::AGAIN);
             }
         } else {
-            self.disk.transfer(wanted, true);
+            self.disk.state().rate.count_read(self.inode, position, wanted);
+            self.disk.transfer(wanted);
             (state, turn) = self.begin(Operation::Read)?;
         }
         turn.proceed()?;
@@ -484,7 +482,7 @@ impl File for FileHandle {
     fn write_at(&self, bytes: &[IoSlice<'_>], position: u64) -> Result<usize> {
         let wanted: u64 = bytes.iter().map(|slice| slice.len() as u64).sum();
         end_of(position, wanted)?;
-        self.disk.transfer(wanted, false);
+        self.disk.transfer(wanted);
         let (mut state, turn) = self.begin(Operation::Write)?;
         let mut len = state.room(state.file(self.inode)?, position, wanted);
         match turn {
