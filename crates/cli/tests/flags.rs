@@ -187,8 +187,8 @@ fn small_flags_of_small_commands_do_what_they_say() {
 /// More than the cluster of the next test needs.
 const PORTS: u16 = 8;
 
-/// The first of so many free ports, below those from which the kernel takes one for whoever
-/// connects to something.
+/// The first of so many free ports, below those from which the kernel takes one, by default,
+/// for whoever connects to something.
 fn free_ports(count: u16) -> u16 {
     let width = 32_700 - 20_000 - count;
     // Elsewhere than another process that looks for some.

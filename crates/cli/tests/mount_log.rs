@@ -80,7 +80,8 @@ fn what_is_lost_at_last_is_in_the_log_when_the_mount_has_ended() {
     let inode = std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap());
     let _stopped = cluster.stopped(&["data-1", "data-2", "data-3", "data-4"]);
     file.write_all(&noise(600_000, 1)).unwrap();
-    // It is written and lost now, and the mount ends before its log is written the next time.
+    // It is written and lost now, and most often the mount ends before its log is written the next
+    // time.
     drop(file);
     cluster.umount(&at);
     let loss = ["ERROR", "data was lost", &format!("file {inode} ")];

@@ -62,7 +62,8 @@ pub struct Config {
     /// The most bytes of written data that the file system may hold without a
     /// copy; see [`super::WriteData::take`].
     pub write_pool_bytes: usize,
-    /// How long the end of the mount waits for operations still running.
+    /// How long the end of the mount waits for operations still running, and then for calls that
+    /// have been waiting for locks.
     pub drain_timeout: Duration,
     /// Tell the kernel that this process writes back memory on its behalf, so
     /// that memory pressure cannot deadlock it. Needs `CAP_SYS_RESOURCE`; left

@@ -116,7 +116,7 @@ impl<F: Filesystem> Session<F> {
     /// Serves until the file system is unmounted, by whomever; then interrupts
     /// the operations still running, waits for them
     /// ([`Config::drain_timeout`]), calls [`Filesystem::destroy`], and drops the file
-    /// system, which no thread has any more.
+    /// system, which no thread has any more unless one did not end in time, which is logged.
     ///
     /// # Errors
     /// If no thread could be started, or requests can no longer be read.
