@@ -504,9 +504,8 @@ impl Choices {
             view.has_enough = view.is_full;
         }
         if let Some((own, of)) = own.zip(self.columns.get_mut(&key)) {
-            let disk_us = views[0].service_us / (len_bytes as f64 + REQUEST_COST_BYTES as f64);
-            of.keeps_up = keeps_up(of, own, &views, disk_us, now);
-            views[0].keeps_up = of.keeps_up;
+            of.keeps_up = keeps_up(of, (own, len_bytes), &views, now);
+            views.iter_mut().take(1).for_each(|first| first.keeps_up = of.keeps_up);
         }
         if reader.is_none() && patience != Patience::Ahead {
             self.even_out(key, &mut views);
@@ -614,19 +613,25 @@ impl Choices {
     }
 }
 
-/// Whether the disk of a first copy, which takes so long for a byte, would be enough if it helped
-/// nobody else: it gives what the reader has had since it began, and those whose disks the copies
-/// are on (where several have slow disks, one is as slow as its own for want of help). Not where
-/// others of the job have theirs there, too: what it gives is for all of them.
-fn keeps_up(of: &Column, own: Progress, views: &[CopyView], disk_us: f64, now: Micros) -> bool {
-    let Some((begun, done_bytes)) = of.look.begun else { return false };
+/// Whether the disk of a first copy would be enough if it helped nobody else: it gives what the
+/// reader has had since it began, and those whose disks the copies are on (where several have slow
+/// disks, one is as slow as its own for want of help). Not where others of the job have theirs
+/// there, too: what it gives is for all of them. `len_bytes`: what the views are of.
+fn keeps_up(
+    of: &Column,
+    (own, len_bytes): (Progress, u64),
+    views: &[CopyView],
+    now: Micros,
+) -> bool {
+    let Some(((begun, done_bytes), first)) = of.look.begun.zip(views.first()) else { return false };
+    let disk_us = first.service_us / (len_bytes as f64 + REQUEST_COST_BYTES as f64);
     let of_peer = |peer: Progress| (peer.share() * own.work_bytes as f64) as u64;
     let furthest = views.iter().filter_map(|view| view.peer).map(of_peer).max();
     let had = |done: u64| done.saturating_sub(done_bytes);
     let most = had(furthest.unwrap_or(0).max(own.done_bytes)) as f64;
     let us = now.saturating_sub(begun) as f64;
     let times = if of.keeps_up { STILL_KEEPS_UP } else { KEEPS_UP };
-    let is_alone = views[0].is_usable && views[0].peer.is_none();
+    let is_alone = first.is_usable && first.peer.is_none();
     is_alone && had(own.done_bytes) >= LEAST_LOOK_BYTES && most * disk_us < us * times
 }
 

@@ -474,25 +474,25 @@ fn processes_of_a_job_on_one_node_go_each_by_its_own_progress_and_have_each_its_
 fn a_disk_keeps_up_that_gives_what_readers_have() {
     const SECOND: Micros = 1_000_000;
     let progress = |mib: u64| Progress { done_bytes: mib * MIB, work_bytes: 80 * MIB };
-    let view = |peer: Option<u64>| {
-        let paces = known(report(50_000, 0), report(50_000, 0));
-        CopyView { peer: peer.map(progress), ..paces.view(A, true, (MIB, None), 0) }
-    };
     // Since it had 20 MiB of 80, a second ago; what it has now, and the one at the other disk.
     let keeps_up = |(own, peer): (u64, u64), mib_per_s: f64, did: bool, shares: bool| {
         let mut of = Column::new(POLICY, 2);
         of.look.note(20 * MIB, SECOND);
         of.keeps_up = did;
-        let disk_us = SECOND as f64 / mib_per_s / MIB as f64;
-        let views = [view(shares.then_some(40)), view(Some(peer))];
-        keeps_up(&of, progress(own), &views, disk_us, 2 * SECOND)
+        let paces = known(report((SECOND as f64 / mib_per_s) as u32, 0), report(50_000, 0));
+        let view = |target, peer: Option<u64>| CopyView {
+            peer: peer.map(progress),
+            ..paces.view(target, true, (MIB, None), 0)
+        };
+        let views = [view(A, shares.then_some(40)), view(B, Some(peer))];
+        keeps_up(&of, (progress(own), MIB), &views, 2 * SECOND)
     };
     assert!(keeps_up((39, 39), 20.0, false, false), "a little less than the disk gives");
     assert!(!keeps_up((39, 39), 10.0, true, false), "others give half");
     assert!(!keeps_up((30, 39), 10.0, true, false), "as slow as its disk for want of help");
     assert!(keeps_up((30, 30), 10.0, false, false), "all are as slow");
     assert!(!keeps_up((23, 23), 20.0, false, false), "it has only begun");
-    assert!(!keeps_up((39, 39), 16.0, false, false) && keeps_up((39, 39), 16.0, true, false));
+    assert!(!keeps_up((39, 39), 16.5, false, false) && keeps_up((39, 39), 16.5, true, false));
     assert!(!keeps_up((39, 39), 20.0, true, true), "others of the job read there, too");
 }
 
