@@ -3,9 +3,11 @@
 //!
 //! Invariant: a copy that is not usable is never chosen.
 
+mod look;
 #[cfg(test)]
 mod tests;
 
+use self::look::Look;
 use super::pace::{Paces, Who, who};
 use crate::job::JobReader;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,17 +53,6 @@ const NOMINAL_US_PER_MIB: f64 = 5_000.0;
 const UNEVEN: f64 = 2.0;
 /// So many are remembered, of all columns and readers of a file.
 const MAX_COLUMNS: usize = 2048;
-/// How fast a reader is shows by so much,
-const LEAST_LOOK_BYTES: u64 = 4 << 20;
-/// and by what it has done for no longer than this.
-const MAX_LOOK_US: Micros = 60_000_000;
-/// Who has asked for nothing for so long has done something else.
-const PAUSE_US: Micros = 1_000_000;
-/// A disk keeps up with it that takes so many times as long, at the most,
-const KEEPS_UP: f64 = 1.1;
-/// and goes on to do so until it takes as long as this: what a disk is measured to give goes up and
-/// down.
-const STILL_KEEPS_UP: f64 = 1.2;
 /// A copy that has failed is left alone for so long.
 const REFUSED_US: Micros = 1_000_000;
 /// Refusals of one file that are remembered.
@@ -203,34 +194,6 @@ struct Column {
     moved: Micros,
     /// How fast the reader is.
     look: Look,
-    /// Its own disk is taken to keep up with it.
-    keeps_up: bool,
-}
-
-/// Since when it is looked how fast a reader is, and how far it was then; and when it was looked
-/// last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Look {
-    begun: Option<(Micros, u64)>,
-    last: (Micros, u64),
-}
-
-impl Look {
-    /// It is so far now. Time in which it reads nothing is none of reading, and who begins again is
-    /// another one; of long reading the later half counts.
-    fn note(&mut self, done_bytes: u64, now: Micros) {
-        let has_paused = now.saturating_sub(self.last.0) > PAUSE_US;
-        let is_anew = done_bytes.saturating_add(LEAST_LOOK_BYTES) < self.last.1;
-        self.last = (now, done_bytes);
-        if has_paused || is_anew {
-            self.begun = None;
-        }
-        let (at, done) = *self.begun.get_or_insert((now, done_bytes));
-        let (us, bytes) = (now.saturating_sub(at), done_bytes.saturating_sub(done));
-        if us > MAX_LOOK_US {
-            self.begun = Some((at + us / 2, done + bytes / 2));
-        }
-    }
 }
 
 /// Of one column at one copy, without what is fetched ahead.
@@ -261,7 +224,6 @@ impl Column {
             outstanding: vec![Outstanding::default(); copies],
             moved: 0,
             look: Look::default(),
-            keeps_up: false,
         }
     }
 
@@ -504,8 +466,8 @@ impl Choices {
             view.has_enough = view.is_full;
         }
         if let Some((own, of)) = own.zip(self.columns.get_mut(&key)) {
-            of.keeps_up = keeps_up(of, (own, len_bytes), &views, now);
-            views.iter_mut().take(1).for_each(|first| first.keeps_up = of.keeps_up);
+            let keeps_up = of.look.keeps_up((own, len_bytes), &views, now);
+            views.iter_mut().take(1).for_each(|first| first.keeps_up = keeps_up);
         }
         if reader.is_none() && patience != Patience::Ahead {
             self.even_out(key, &mut views);
@@ -611,28 +573,6 @@ impl Choices {
         }
         column
     }
-}
-
-/// Whether the disk of a first copy would be enough if it helped nobody else: it gives what the
-/// reader has had since it began, and those whose disks the copies are on (where several have slow
-/// disks, one is as slow as its own for want of help). Not where others of the job have theirs
-/// there, too: what it gives is for all of them. `len_bytes`: what the views are of.
-fn keeps_up(
-    of: &Column,
-    (own, len_bytes): (Progress, u64),
-    views: &[CopyView],
-    now: Micros,
-) -> bool {
-    let Some(((begun, done_bytes), first)) = of.look.begun.zip(views.first()) else { return false };
-    let disk_us = first.service_us / (len_bytes as f64 + REQUEST_COST_BYTES as f64);
-    let of_peer = |peer: Progress| (peer.share() * own.work_bytes as f64) as u64;
-    let furthest = views.iter().filter_map(|view| view.peer).map(of_peer).max();
-    let had = |done: u64| done.saturating_sub(done_bytes);
-    let most = had(furthest.unwrap_or(0).max(own.done_bytes)) as f64;
-    let us = now.saturating_sub(begun) as f64;
-    let times = if of.keeps_up { STILL_KEEPS_UP } else { KEEPS_UP };
-    let is_alone = first.is_usable && first.peer.is_none();
-    is_alone && had(own.done_bytes) >= LEAST_LOOK_BYTES && most * disk_us < us * times
 }
 
 /// Others who wait see what this reader sees, and go where it would: of all that others have at the

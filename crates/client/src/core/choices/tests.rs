@@ -471,49 +471,6 @@ fn processes_of_a_job_on_one_node_go_each_by_its_own_progress_and_have_each_its_
 }
 
 #[test]
-fn a_disk_keeps_up_that_gives_what_readers_have() {
-    const SECOND: Micros = 1_000_000;
-    let progress = |mib: u64| Progress { done_bytes: mib * MIB, work_bytes: 80 * MIB };
-    // Since it had 20 MiB of 80, a second ago; what it has now, and the one at the other disk.
-    let keeps_up = |(own, peer): (u64, u64), mib_per_s: f64, did: bool, shares: bool| {
-        let mut of = Column::new(POLICY, 2);
-        of.look.note(20 * MIB, SECOND);
-        of.keeps_up = did;
-        let paces = known(report((SECOND as f64 / mib_per_s) as u32, 0), report(50_000, 0));
-        let view = |target, peer: Option<u64>| CopyView {
-            peer: peer.map(progress),
-            ..paces.view(target, true, (MIB, None), 0)
-        };
-        let views = [view(A, shares.then_some(40)), view(B, Some(peer))];
-        keeps_up(&of, (progress(own), MIB), &views, 2 * SECOND)
-    };
-    assert!(keeps_up((39, 39), 20.0, false, false), "a little less than the disk gives");
-    assert!(!keeps_up((39, 39), 10.0, true, false), "others give half");
-    assert!(!keeps_up((30, 39), 10.0, true, false), "as slow as its disk for want of help");
-    assert!(keeps_up((30, 30), 10.0, false, false), "all are as slow");
-    assert!(!keeps_up((23, 23), 20.0, false, false), "it has only begun");
-    assert!(!keeps_up((39, 39), 16.5, false, false) && keeps_up((39, 39), 16.5, true, false));
-    assert!(!keeps_up((39, 39), 20.0, true, true), "others of the job read there, too");
-}
-
-#[test]
-fn how_fast_a_reader_is_goes_by_the_time_in_which_it_reads() {
-    const STEP: Micros = PAUSE_US / 2;
-    let mut look = Look::default();
-    look.note(5 * MIB, 0);
-    (1..=120).for_each(|n| look.note((5 + n) * MIB, n * STEP));
-    assert_eq!(look.begun, Some((0, 5 * MIB)));
-    look.note(126 * MIB, 121 * STEP);
-    assert_eq!(look.begun, Some((121 * STEP / 2, 65 * MIB + MIB / 2)), "the later half");
-    look.note(127 * MIB, 121 * STEP + PAUSE_US + 1);
-    assert_eq!(look.begun, Some((121 * STEP + PAUSE_US + 1, 127 * MIB)), "it has paused");
-    look.note(125 * MIB, 123 * STEP + 1);
-    assert_eq!(look.begun, Some((121 * STEP + PAUSE_US + 1, 127 * MIB)), "hardly less");
-    look.note(MIB, 124 * STEP);
-    assert_eq!(look.begun, Some((124 * STEP, MIB)), "it reads again");
-}
-
-#[test]
 fn what_comes_from_memory_over_a_slow_link_is_read_from_the_other_copy() {
     // Neither needs its disk.
     let quick = || known(report(100, 0), report(100, 0));
