@@ -54,6 +54,21 @@ count() {
   grep -hE '^test result:' "$logs/real" "$logs/simulated" | grep -oE "[0-9]+ $1" |
     awk '{ n += $1 } END { print n + 0 }'
 }
+# What each program took, the slowest first. Programs of the two lanes run at the same time.
+costs() {
+  awk '
+    /^ +Running / { name = $NF; gsub(/.*\/|\)/, "", name) }
+    /^ +Doc-tests / { name = "doc tests of " $2 }
+    /^test result:/ { sub(/-[0-9a-f]+$/, "", name); gsub(/s$/, "", $NF); print $NF, name }
+  ' "$@" | sort -rn | awk '{ all += $1 } NR <= 20 { printf "%8.1f s  %s\n", $1, substr($0, length($1) + 2) }
+    END { printf "%8.1f s  in %d programs\n", all, NR }'
+}
+
+echo
+echo "Real processes:"
+costs "$logs/real"
+echo "Simulated time:"
+costs "$logs/simulated"
 echo
 grep -hE '^test .* FAILED$|^error: .*test failed' "$logs/real" "$logs/simulated" || true
 echo "all tests: $(count passed) passed; $(count failed) failed; $(count ignored) ignored; $SECONDS s with the build"
