@@ -440,6 +440,77 @@ fn small_records_in_the_same_blocks_are_never_lost_nor_old() {
     }
 }
 
+/// Counts a thread when it ends, also by a panic.
+struct Ended<'a>(&'a AtomicUsize);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A request tells how its file is open when it is sent, which says nothing of how its call began:
+/// a buffered write that holds its page may come with `O_DIRECT`, and a direct one without.
+#[test]
+fn o_direct_that_comes_and_goes_stalls_nobody_and_shows_nothing_old() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "switched", "");
+    const SLOT: usize = 512;
+    const SLOTS: usize = 3 * 8;
+    fs::write(a.join("f"), vec![0; SLOTS * SLOT]).unwrap();
+    let (shared, elsewhere) = (open(&a.join("f")), open(&b.join("f")));
+    let (longest, done) = (std::sync::Mutex::new(Duration::ZERO), AtomicUsize::new(0));
+    let written: Vec<AtomicUsize> = (0..SLOTS).map(|_| AtomicUsize::new(0)).collect();
+    let (begin, ended) = (Instant::now(), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let file = if writer < 2 { &shared } else { &elsewhere };
+            let (longest, written, done, ended) = (&longest, &written, &done, &ended);
+            scope.spawn(move || {
+                let _ended = Ended(ended);
+                for round in (1..).take_while(|_| goes_on(begin, done, 1000)) {
+                    let begin = Instant::now();
+                    let own = (round * 5 % (SLOTS / 3)) * 3 + writer;
+                    let value = written[own].load(Ordering::SeqCst) + 1;
+                    file.write_all_at(&[value as u8; SLOT], (own * SLOT) as u64).unwrap();
+                    written[own].store(value, Ordering::SeqCst);
+                    done.fetch_add(1, Ordering::SeqCst);
+                    for slot in [own, round * 7 % SLOTS] {
+                        let least = written[slot].load(Ordering::SeqCst);
+                        let mut read = [0; SLOT];
+                        file.read_exact_at(&mut read, (slot * SLOT) as u64).unwrap();
+                        let most = written[slot].load(Ordering::SeqCst) + 1;
+                        let is = (least..=most).any(|value| read == [value as u8; SLOT]);
+                        assert!(is, "slot {slot}: {} is not {least} to {most}", read[0]);
+                    }
+                    let mut longest = longest.lock().unwrap();
+                    *longest = begin.elapsed().max(*longest);
+                }
+            });
+        }
+        scope.spawn(|| {
+            let flags = rustix::fs::fcntl_getfl(&shared).unwrap();
+            while ended.load(Ordering::SeqCst) < 3 {
+                rustix::fs::fcntl_setfl(&shared, flags | rustix::fs::OFlags::DIRECT).unwrap();
+                std::thread::yield_now();
+                rustix::fs::fcntl_setfl(&shared, flags).unwrap();
+                std::thread::yield_now();
+            }
+        });
+    });
+    let longest = *longest.lock().unwrap();
+    eprintln!("{} writes, the longest call {longest:?}", done.load(Ordering::SeqCst));
+    assert!(longest < LONG, "a call waited {longest:?}");
+    let (here, there) = (fs::read(a.join("f")).unwrap(), fs::read(b.join("f")).unwrap());
+    assert!(here == there);
+    for (slot, bytes) in here.chunks(SLOT).enumerate() {
+        assert_eq!(bytes, [written[slot].load(Ordering::SeqCst) as u8; SLOT]);
+    }
+}
+
 /// Reads begin and end at every moment of the other mount's recalls, and fill pages while
 /// they are dropped; those past the page cache lock no pages that would hold a drop up.
 #[test]

@@ -64,12 +64,10 @@ impl WeirFs {
     ) -> Reply<usize> {
         let handle = self.handle(fh)?;
         let handle = handle.file()?;
-        let FileHandle { file, opening, direct, .. } = handle;
-        // Of a direct handle too: what is mapped is cached.
+        let FileHandle { file, opening, .. } = handle;
         let bytes = offset..offset.saturating_add(buffer.len() as u64);
         let by = handle.context(ctx);
-        let past_pages = *direct || args.open_flags as i32 & libc::O_DIRECT != 0;
-        let read = |entered: &dyn Fn(bool)| match past_pages {
+        let read = |entered: &dyn Fn(bool)| match args.is_past_pages() {
             true => file.read_past_pages(&by, offset, buffer, entered),
             false => file.read_entering(&by, offset, buffer, entered),
         };
@@ -91,9 +89,8 @@ impl WeirFs {
     ) -> Reply<usize> {
         let (handle, len) = (self.handle(fh)?, data.len());
         let handle = handle.file()?;
-        let past_pages = is_past_pages(handle, args);
         let written = self.write_of(ctx, (node, handle), (offset, data), args);
-        if written.is_err() && past_pages {
+        if written.is_err() && args.is_past_pages() {
             self.write_fails(ctx, fh, handle);
         }
         written.map(|()| len)
@@ -119,8 +116,10 @@ impl WeirFs {
         }
         let (len, flags) = (data.len() as u64, args.open_flags as i32);
         let bytes = offset..offset.saturating_add(len);
-        let write = || write_through(handle, &by, offset, data, flags);
-        if is_past_pages(handle, args) {
+        // The flag may have been cleared since a direct write began.
+        let confirmed = flags & libc::O_DIRECT != 0 || args.is_past_pages() && !handle.direct;
+        let write = || write_through(handle, &by, (offset, data), flags, confirmed);
+        if args.is_past_pages() {
             // Where an append ends up the kernel does not know.
             let passed = |end: u64| Passed { bytes: end - len..end, believed_end: bytes.end };
             handle.opening.passing(ctx.pid, || write().map(passed))?;
@@ -205,21 +204,15 @@ impl WeirFs {
     }
 }
 
-/// Whether a write goes past the kernel's pages.
-fn is_past_pages(handle: &FileHandle, args: &IoArgs) -> bool {
-    !args.from_page_cache && (handle.direct || args.open_flags as i32 & libc::O_DIRECT != 0)
-}
-
-/// Writes, and says where the bytes end.
+/// Writes, and says where the bytes end; `confirmed`: when the servers have them.
 fn write_through(
     handle: &FileHandle,
     by: &Context,
-    offset: u64,
-    data: WriteData<'_>,
+    (offset, data): (u64, WriteData<'_>),
     flags: i32,
+    confirmed: bool,
 ) -> Reply<u64> {
     let (file, len) = (&handle.file, data.len() as u64);
-    let confirmed = flags & libc::O_DIRECT != 0;
     if flags & libc::O_APPEND != 0 {
         let at = match confirmed {
             true => file.append_confirmed(by, &data)?,

@@ -116,9 +116,10 @@ pub struct SetAttr {
 /// How a file is read or written, besides where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoArgs {
-    /// The `O_*` flags of the open file.
+    /// The `O_*` flags of the open file as the request was made: `fcntl` may have changed them since
+    /// the call began, so that they say nothing of the page cache.
     pub open_flags: u32,
-    /// Who reads or writes, as locks count owners.
+    /// Who reads or writes, as locks count owners: told of what goes past the page cache alone.
     pub lock_owner: Option<u64>,
     /// Writes: from the kernel's page cache, with no known writer.
     pub from_page_cache: bool,
@@ -127,6 +128,13 @@ pub struct IoArgs {
 }
 
 impl IoArgs {
+    /// Whether it goes past the kernel's page cache. Else the kernel may hold pages of the range
+    /// locked, or in writeback, until it is answered. (Of a file that is open for direct I/O
+    /// too: what is mapped is cached.)
+    pub(crate) fn is_past_pages(&self) -> bool {
+        self.lock_owner.is_some() && !self.from_page_cache
+    }
+
     /// Whether it is for the file system to find where the bytes go: behind the last.
     pub(super) fn appends(&self) -> bool {
         self.open_flags as i32 & libc::O_APPEND != 0 && !self.from_page_cache

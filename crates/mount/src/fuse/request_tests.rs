@@ -40,7 +40,7 @@ fn a_write_hands_out_exactly_its_data() {
         panic!("{:?}", request.op)
     };
     assert_eq!(args.lock_owner, Some(9));
-    assert!(args.kill_suidgid && !args.from_page_cache);
+    assert!(args.kill_suidgid && !args.from_page_cache && args.is_past_pages());
 }
 
 #[test]

@@ -268,8 +268,7 @@ impl<F: Filesystem> Worker<F> {
             Ok(Request { header, op }) => {
                 let urgency = match op {
                     Op::Write { args, .. } if args.from_page_cache => Urgency::WritesBack,
-                    // Past the page cache the kernel says who reads.
-                    Op::Read { args, .. } if args.lock_owner.is_none() => Urgency::Fills,
+                    Op::Read { args, .. } if !args.is_past_pages() => Urgency::Fills,
                     _ => Urgency::Normal,
                 };
                 let what = match op {
