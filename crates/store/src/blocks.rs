@@ -2,8 +2,8 @@
 //! recovery, for scrubbing and after a write that failed half way.
 
 use crate::geometry::{
-    BLOCK, Run, SLOT_BYTES, block_count, data_position, file_bytes, object_bytes, section_end,
-    section_start, slot_area, slot_position,
+    BLOCK, Run, SLOT_BYTES, block_count, data_position, file_bytes, first_block_of_slots,
+    first_byte_of, slot_area, slot_mates, slot_position,
 };
 use crate::piece::slot_of;
 use rustix::io::Result;
@@ -19,37 +19,64 @@ pub(crate) struct Slots {
     pub(crate) first_block: u64,
     pub(crate) stored: Vec<u8>,
     pub(crate) computed: Vec<u8>,
+    /// Bytes of data that were read: those that take room.
+    pub(crate) data_bytes: u64,
 }
 
 impl Slots {
-    /// Reads a run of an object of `len` bytes; what the file lacks is zeros.
+    /// Reads a run of an object of `len` bytes; what the file lacks is zeros. Holes are not
+    /// read: a block of zeros has a slot of zeros.
     pub(crate) fn read(file: &File, run: Run, len: u64) -> Result<Self> {
         let first_block = run.first_block();
         let last = run.last_block().min(block_count(len).saturating_sub(1));
         let count = (last + 1).saturating_sub(first_block) as usize;
         if len <= run.start / BLOCK * BLOCK {
-            return Ok(Self { first_block, stored: Vec::new(), computed: Vec::new() });
+            let (stored, computed) = (Vec::new(), Vec::new());
+            return Ok(Self { first_block, stored, computed, data_bytes: 0 });
         }
         let mut stored = vec![0; count * SLOT_BYTES];
-        file.read_full(&mut stored, slot_position(first_block))?;
-        if stored.iter().all(|&b| b == 0) && is_hole(file, first_block, last)? {
-            return Ok(Self { first_block, computed: stored.clone(), stored });
+        let slots = slot_position(first_block);
+        let slots_end = slots + stored.len() as u64;
+        if file.next_data(slots)?.is_some_and(|data| data < slots_end) {
+            file.read_full(&mut stored, slots)?;
         }
-        let mut computed = Vec::with_capacity(stored.len());
-        let mut data = vec![0; count.min(CHUNK_BLOCKS) * BLOCK_BYTES];
-        let mut block = first_block;
-        while block <= last {
-            let blocks = (last + 1 - block).min(CHUNK_BLOCKS as u64) as usize;
-            let data = &mut data[..blocks * BLOCK_BYTES];
-            let valid = (len - block * BLOCK).min(data.len() as u64) as usize;
-            let got = file.read_full(&mut data[..valid], data_position(block * BLOCK))?;
-            data[got..].fill(0);
-            for block in data.as_chunks::<BLOCK_BYTES>().0 {
-                computed.extend(slot_of(block).to_le_bytes());
+        let mut slots =
+            Self { first_block, computed: vec![0; stored.len()], stored, data_bytes: 0 };
+        slots.compute(file, count, len)?;
+        Ok(slots)
+    }
+
+    /// The slots of those blocks of which anything takes room.
+    fn compute(&mut self, file: &File, count: usize, len: u64) -> Result<()> {
+        let start = data_position(self.first_block * BLOCK);
+        let valid = (len - self.first_block * BLOCK).min((count * BLOCK_BYTES) as u64);
+        let mut buffer = vec![0; count.min(CHUNK_BLOCKS) * BLOCK_BYTES];
+        let mut at = 0;
+        while at < valid {
+            let Some(data) = file.next_data(start + at)?.filter(|&data| data < start + valid)
+            else {
+                break;
+            };
+            let data = (data - start) / BLOCK * BLOCK;
+            let hole = file.next_hole(start + data.max(at))? - start;
+            let end = hole.max(data + 1).next_multiple_of(BLOCK).min(valid);
+            at = data;
+            while at < end {
+                let wanted = (end - at).min(buffer.len() as u64) as usize;
+                let got = file.read_full(&mut buffer[..wanted], start + at)?;
+                let blocks = wanted.div_ceil(BLOCK_BYTES);
+                buffer[got..blocks * BLOCK_BYTES].fill(0);
+                let first = (at / BLOCK) as usize;
+                let computed = &mut self.computed[first * SLOT_BYTES..];
+                let read = buffer.as_chunks::<BLOCK_BYTES>().0.iter().take(blocks);
+                for (slot, block) in computed.as_chunks_mut::<SLOT_BYTES>().0.iter_mut().zip(read) {
+                    *slot = slot_of(block).to_le_bytes();
+                }
+                self.data_bytes += wanted as u64;
+                at += wanted as u64;
             }
-            block += blocks as u64;
         }
-        Ok(Self { first_block, stored, computed })
+        Ok(())
     }
 
     /// The blocks that do not match.
@@ -82,13 +109,6 @@ impl Slots {
     }
 }
 
-/// Whether the data of blocks `first..=last` of one section takes no room.
-fn is_hole(file: &File, first: u64, last: u64) -> Result<bool> {
-    let start = data_position(first * BLOCK);
-    let end = start + (last + 1 - first) * BLOCK;
-    Ok(file.next_data(start)?.is_none_or(|next| next >= end))
-}
-
 /// Cuts bytes `from..to`, the first of which is at `position` of a file, at
 /// the borders of pages.
 fn pages(position: u64, from: usize, to: usize) -> impl Iterator<Item = (usize, usize)> {
@@ -103,17 +123,21 @@ fn pages(position: u64, from: usize, to: usize) -> impl Iterator<Item = (usize, 
     })
 }
 
-/// `offset`, if the section that it is in takes any room on the disk, else the
-/// beginning of the next one that does. A section that takes none is zeros, and
-/// so are its slots.
-pub(crate) fn next_used(file: &File, offset: u64) -> Result<Option<u64>> {
-    let block = offset / BLOCK;
-    let end = data_position(section_end(block) * BLOCK - 1) + 1;
-    Ok(match file.next_data(slot_area(block).start)? {
-        None => None,
-        Some(position) if position < end => Some(offset),
-        Some(position) => Some(section_start(object_bytes(position) / BLOCK) * BLOCK),
-    })
+/// The next bytes from `from` on, before `end`, that may be other than zero or have
+/// checksums other than zero: blocks whose slots share a page, from the first one that takes
+/// room, or whose slot may, on. What lies between takes no room, and is right as it is:
+/// however long it is, finding this costs no more than a few calls.
+pub(crate) fn next_used(file: &File, from: u64, end: u64) -> Result<Option<Run>> {
+    if from >= end {
+        return Ok(None);
+    }
+    let slots = file.next_data(slot_position(from / BLOCK))?;
+    let by_slots = slots.and_then(first_block_of_slots).map(|block| block * BLOCK);
+    let by_data = file.next_data(data_position(from))?.map(first_byte_of);
+    let Some(start) = by_slots.into_iter().chain(by_data).min() else { return Ok(None) };
+    let start = start.max(from);
+    let run = Run { start, end: end.min(slot_mates(start / BLOCK).end * BLOCK) };
+    Ok((start < end).then_some(run))
 }
 
 /// Where slots of blocks behind the end of an object are other than zero: a

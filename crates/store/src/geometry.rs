@@ -61,6 +61,14 @@ pub(crate) fn section_end(block: u64) -> u64 {
     section_first_block(section(block) + 1)
 }
 
+/// The blocks whose slots share the page of this one's: all of one section, and at most
+/// [`MAX_RUN_BLOCKS`].
+pub(crate) fn slot_mates(block: u64) -> std::ops::Range<u64> {
+    let page = (block + HEADER_SLOTS) / MAX_RUN_BLOCKS;
+    let first = |page: u64| (page * MAX_RUN_BLOCKS).saturating_sub(HEADER_SLOTS);
+    first(page)..first(page + 1)
+}
+
 /// The positions in the file of all slot pages of a block's section, bytes.
 pub(crate) fn slot_area(block: u64) -> std::ops::Range<u64> {
     let end = data_page(section_first_block(section(block))) * BLOCK;
@@ -79,6 +87,21 @@ pub(crate) fn slot_position(block: u64) -> u64 {
 pub(crate) fn first_slots(object_bytes: u64) -> u64 {
     let slots = HEADER_SLOTS + block_count(object_bytes).min(section_end(0));
     slots.div_ceil(MAX_RUN_BLOCKS) * BLOCK
+}
+
+/// The first byte of the object that is stored at a position of the file or behind it in the
+/// same page, or whose slot is in that page.
+pub(crate) fn first_byte_of(position: u64) -> u64 {
+    first_block_of_slots(position).map_or_else(|| object_bytes(position), |block| block * BLOCK)
+}
+
+/// The first block whose slot is in the page of a position of the file, if that holds slots.
+pub(crate) fn first_block_of_slots(position: u64) -> Option<u64> {
+    let page = position / BLOCK;
+    let section = (page + HEADER_SLOTS) / SECTION_PAGES;
+    let page = page - section_pages(page).start;
+    let slot = section * SECTION_SLOTS + page * MAX_RUN_BLOCKS;
+    (page < SLOT_PAGES).then(|| slot.saturating_sub(HEADER_SLOTS))
 }
 
 /// The position in the file of a byte of the object.
@@ -215,6 +238,19 @@ mod tests {
             prop_assert_ne!(data_page(a), slot_position(b) / BLOCK);
             prop_assert!(slot_position(a) >= HEADER_BYTES as u64);
             prop_assert!(slot_area(a).contains(&slot_position(a)));
+        }
+
+        #[test]
+        fn blocks_whose_slots_share_a_page_are_of_one_section(block in any_block()) {
+            let mates = slot_mates(block);
+            prop_assert!(mates.contains(&block));
+            let page = |block| slot_position(block) / BLOCK;
+            prop_assert_eq!(page(mates.start), page(mates.end - 1));
+            prop_assert_ne!(page(mates.end), page(block));
+            prop_assert!(section_start(block) <= mates.start && mates.end <= section_end(block));
+            prop_assert_eq!(first_block_of_slots(slot_position(block)), Some(mates.start));
+            prop_assert_eq!(first_block_of_slots(data_position(block * BLOCK)), None);
+            prop_assert_eq!(first_byte_of(data_position(block * BLOCK + 7)), block * BLOCK + 7);
         }
 
         #[test]

@@ -1,6 +1,6 @@
 //! What has rotted, for whoever has another copy of it.
 
-use crate::blocks::Slots;
+use crate::blocks::{Slots, next_used};
 use crate::geometry::{BLOCK, Run, SLOT_BYTES};
 use crate::object::Object;
 use crate::piece::slot_of;
@@ -15,9 +15,20 @@ impl Object {
         let _lock = self.lock_for_reading();
         let len = self.len();
         let mut found = Vec::new();
-        let start = bytes.start / BLOCK * BLOCK;
-        for run in Run::split(start, bytes.end.min(len).max(start)) {
-            self.damaged_of(run, len, &mut found);
+        let (mut from, end) = (bytes.start / BLOCK * BLOCK, bytes.end.min(len));
+        loop {
+            match next_used(&self.file, from, end) {
+                Ok(Some(run)) => {
+                    self.damaged_of(run, len, &mut found);
+                    from = run.end;
+                }
+                Ok(None) => break,
+                // Nobody knows what is there.
+                Err(_) => {
+                    found.push(from..end);
+                    break;
+                }
+            }
         }
         found
     }

@@ -1,9 +1,9 @@
 //! One object: its open file, its cached length, its lock.
 
 use crate::backing::Backing;
-use crate::blocks::{Slots, tidy};
+use crate::blocks::{Slots, next_used, tidy};
 use crate::geometry::{
-    BLOCK, HEADER_BYTES, Run, SLOT_BYTES, block_count, data_position, file_bytes, first_slots,
+    BLOCK, HEADER_BYTES, SLOT_BYTES, block_count, data_position, file_bytes, first_slots,
     object_bytes, section_end, slot_position,
 };
 use crate::header::{BadHeader, Header};
@@ -361,9 +361,12 @@ impl Object {
         // An append that failed was to change the last block.
         let start = start / BLOCK * BLOCK;
         let healed = tidy(&self.file, len).and_then(|_| {
-            Run::split(start, end.min(len)).try_for_each(|run| {
-                Slots::read(&self.file, run, len)?.repair(&self.file).map(|_| ())
-            })
+            let mut from = start;
+            while let Some(run) = next_used(&self.file, from, end.min(len))? {
+                Slots::read(&self.file, run, len)?.repair(&self.file)?;
+                from = run.end;
+            }
+            Ok(())
         });
         if let Err(e) = healed {
             let error = self.os_error("set checksums right after a failed change", e);

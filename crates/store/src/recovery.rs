@@ -2,23 +2,27 @@
 //! those of the data on disk. That data was not acknowledged as durable, or it
 //! is whole; either way it is what there is.
 //!
-//! Invariant: nothing outside of a mark is repaired. A mismatch there is rot,
-//! and stays one.
+//! Invariants
+//! - Nothing outside of a mark is repaired. A mismatch there is rot, and stays one.
+//! - Holes are not looked at: it takes as long as there are bytes on the disk.
+//! - How far it has come is remembered only when all before is durable, and holds for the
+//!   very marks that it began with.
 
 use crate::blocks::{Slots, next_used, slots_behind_end, tidy};
 use crate::directories::Directories;
 use crate::gaps::Suspects;
-use crate::geometry::{BLOCK, HEADER_BYTES, Run, object_bytes, section_end};
+use crate::geometry::{BLOCK, HEADER_BYTES, object_bytes};
 use crate::header::{BadHeader, Header};
 use crate::intents::Record;
 use crate::intents::area::Contents;
 use crate::intents::table::{GRANULE, files_of, window};
+use crate::recovery_progress::{Cursor, RecoveryProgress};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_host::fs::File;
 use weir_host::plant::{Bug, planted};
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{Generation, ObjectId, Result};
+use weir_types::{Error, ErrorKind, Generation, ObjectId, Result};
 
 /// What the opening of a target found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +31,7 @@ pub struct RecoveryReport {
     pub unclean: bool,
     /// Objects that might have had checksums that do not match.
     pub objects: u64,
-    /// Bytes of them that were examined.
+    /// Bytes of them that were examined: those that take room.
     pub bytes: u64,
     /// Checksums that were made those of the data, one for each block.
     pub blocks: u64,
@@ -46,94 +50,205 @@ pub struct RecoveryReport {
 /// The marked bytes of one object.
 type Marked = Vec<(u64, u64)>;
 
-/// Recovers a target that was not closed. Nobody else uses it yet. Nothing of
-/// it is durable before the file system is synced. Says what is suspect, if
-/// somebody wants to know.
-pub(crate) fn recover(
-    directories: &Directories,
-    contents: &Contents,
-    mut suspects: Option<&mut Suspects>,
-) -> Result<RecoveryReport> {
-    let log_damaged = contents.damaged;
-    let mut report = RecoveryReport { unclean: true, log_damaged, ..RecoveryReport::default() };
-    if planted(Bug::SkipRecovery) {
-        return Ok(report);
-    }
-    let (mut marked, mut windows) = (BTreeMap::<ObjectId, Marked>::new(), BTreeSet::new());
-    for record in &contents.records {
-        match *record {
-            Record::Window(window) => {
-                windows.insert(window);
-            }
-            Record::Range { id, first, end } => {
-                let bytes = |granule: u64| granule.saturating_mul(GRANULE).min(MAX_FILE_BYTES);
-                marked.entry(id).or_default().push((bytes(first), bytes(end)));
-            }
+/// What recovery is told, and whom it tells.
+pub(crate) struct Recover<'a> {
+    pub(crate) directories: &'a Directories,
+    pub(crate) contents: &'a Contents,
+    pub(crate) progress: &'a RecoveryProgress,
+    /// It remembers how far it has come whenever it has looked at so many bytes.
+    pub(crate) save_bytes: u64,
+}
+
+/// What is to be examined of an object.
+struct Task {
+    id: ObjectId,
+    ranges: Marked,
+    /// What its file takes, bytes: for the progress.
+    weight: u64,
+}
+
+impl Recover<'_> {
+    /// Recovers a target that was not closed. Nobody else uses it yet. Nothing of
+    /// it is durable before the file system is synced. Says what is suspect, if
+    /// somebody wants to know.
+    ///
+    /// Errors: `Interrupted` if it was told to stop. It goes on from there when it is begun anew.
+    pub(crate) fn run(&self, mut suspects: Option<&mut Suspects>) -> Result<RecoveryReport> {
+        let log_damaged = self.contents.damaged;
+        let mut report = RecoveryReport { unclean: true, log_damaged, ..RecoveryReport::default() };
+        if planted(Bug::SkipRecovery) {
+            return Ok(report);
         }
-    }
-    if let Some(suspects) = &mut suspects {
-        suspects.young = windows.iter().copied().map(files_of).collect();
-        suspects.unknown = log_damaged;
-    }
-    let mut suspect = |id, young: bool, marked: &[(u64, u64)]| {
-        let Some(suspects) = &mut suspects else { return };
-        let whole = [(0, MAX_FILE_BYTES)];
-        let ranges = if young { &whole } else { marked };
-        suspects.objects.extend(ranges.iter().map(|&(start, end)| (id, start..end)));
-    };
-    let era = contents.newest.map_or(u64::MAX, |newest| newest.era);
-    if !windows.is_empty() {
-        for hash in directories.hashes()?.0 {
-            for id in directories.objects(hash)? {
-                if windows.contains(&window(id.file)) && !marked.contains_key(&id) {
-                    let young = recover_object(directories, id, None, era, &mut report)?;
-                    suspect(id, young, &[]);
+        let (mut marked, mut windows) = (BTreeMap::<ObjectId, Marked>::new(), BTreeSet::new());
+        for record in &self.contents.records {
+            match *record {
+                Record::Window(window) => {
+                    windows.insert(window);
+                }
+                Record::Range { id, first, end } => {
+                    let bytes = |granule: u64| granule.saturating_mul(GRANULE).min(MAX_FILE_BYTES);
+                    marked.entry(id).or_default().push((bytes(first), bytes(end)));
                 }
             }
         }
-    }
-    for (id, marked) in marked {
-        // It may be young as well: made anew under its old name.
-        let young = windows.contains(&window(id.file));
-        let era = if young { era } else { u64::MAX };
-        let young = recover_object(directories, id, Some(&marked), era, &mut report)?;
-        suspect(id, young, &marked);
-    }
-    Ok(report)
-}
-
-/// Recovers one object: what is marked of it, or all of it if it is young
-/// (born in `era` or later). What cannot be read is counted and left as it is.
-/// Returns whether it is young, or may be.
-fn recover_object(
-    directories: &Directories,
-    id: ObjectId,
-    marked: Option<&[(u64, u64)]>,
-    era: u64,
-    report: &mut RecoveryReport,
-) -> Result<bool> {
-    let Some((file, _)) = directories.open(id, false)? else { return Ok(false) };
-    let failed = |e| directories.site().os_error(format!("recover object {id}"), e);
-    // Until its header says otherwise.
-    let mut recovery = Recovery { file: &file, id, era, report, young: era < u64::MAX };
-    match recovery.run(marked) {
-        Ok(()) => {}
-        Err(Failed::Read(e)) => {
-            recovery.report.failed += 1;
-            tracing::error!("{}", failed(e));
+        if let Some(suspects) = &mut suspects {
+            suspects.young = windows.iter().copied().map(files_of).collect();
+            suspects.unknown = log_damaged;
         }
-        // It is still marked, for the next time.
-        Err(Failed::Write(e)) => return Err(failed(e)),
+        let tasks = self.find(marked, &windows, suspects, &mut report)?;
+        let before = if log_damaged { None } else { self.saved() };
+        self.progress.begin(tasks.iter().map(|task| task.weight).sum());
+        let mut examining =
+            Examining { recover: self, report: &mut report, before, unsaved: 0, saves: true };
+        tasks.iter().try_for_each(|task| examining.object(task))?;
+        Ok(report)
     }
-    Ok(recovery.young)
+
+    /// What has to be examined, in the order of objects: it is the same each time, as long as
+    /// nothing else is marked.
+    fn find(
+        &self,
+        mut marked: BTreeMap<ObjectId, Marked>,
+        windows: &BTreeSet<u64>,
+        mut suspects: Option<&mut Suspects>,
+        report: &mut RecoveryReport,
+    ) -> Result<Vec<Task>> {
+        let era = self.contents.newest.map_or(u64::MAX, |newest| newest.era);
+        let mut tasks = Vec::new();
+        let mut look = |id: ObjectId, marked: Option<Marked>| -> Result<()> {
+            self.progress.has_looked();
+            // It may be young as well as marked: made anew under its old name.
+            let young = windows.contains(&window(id.file));
+            let found = self.look(id, if young { era } else { u64::MAX }, report)?;
+            let ranges = match found.young {
+                true => vec![(0, MAX_FILE_BYTES)],
+                false => marked.unwrap_or_default(),
+            };
+            if let Some(suspects) = &mut suspects {
+                suspects.objects.extend(ranges.iter().map(|&(start, end)| (id, start..end)));
+            }
+            if let Some(weight) = found.weight.filter(|_| !ranges.is_empty()) {
+                tasks.push(Task { id, ranges, weight });
+            }
+            Ok(())
+        };
+        if !windows.is_empty() {
+            for hash in self.directories.hashes()?.0 {
+                for id in self.directories.objects(hash)? {
+                    if windows.contains(&window(id.file)) && !marked.contains_key(&id) {
+                        look(id, None)?;
+                    }
+                }
+            }
+        }
+        while let Some((id, ranges)) = marked.pop_first() {
+            look(id, Some(ranges))?;
+        }
+        tasks.sort_unstable_by_key(|task| task.id);
+        Ok(tasks)
+    }
+
+    /// Looks at the header of an object: it is young if it was born in `era` or later. What
+    /// cannot be read is counted and left as it is.
+    fn look(&self, id: ObjectId, era: u64, report: &mut RecoveryReport) -> Result<Found> {
+        let Some((file, _)) = self.directories.open(id, false)? else {
+            return Ok(Found { young: false, weight: None });
+        };
+        // Until its header says otherwise.
+        let mut found = Found { young: era < u64::MAX, weight: None };
+        self.settle(id, found.look(&file, id, era, report), report)?;
+        Ok(found)
+    }
+
+    fn settle(
+        &self,
+        id: ObjectId,
+        result: Result<(), Failed>,
+        report: &mut RecoveryReport,
+    ) -> Result<()> {
+        let failed = |e| self.directories.site().os_error(format!("recover object {id}"), e);
+        match result {
+            Ok(()) => Ok(()),
+            Err(Failed::Read(e)) => {
+                report.failed += 1;
+                tracing::error!("{}", failed(e));
+                Ok(())
+            }
+            // It is still marked, for the next time.
+            Err(Failed::Write(e)) => Err(failed(e)),
+            Err(Failed::Ended(e)) => Err(e),
+        }
+    }
+
+    /// How far a recovery of before had come.
+    fn saved(&self) -> Option<Cursor> {
+        let cursor = Cursor::load(self.directories.target(), self.contents.max_sequence)?;
+        let site = self.directories.site();
+        tracing::info!("{site}: the recovery goes on behind object {}", cursor.id);
+        Some(cursor)
+    }
+
+    /// What has been done so far is durable, and is not done again.
+    fn save(&self, cursor: &Cursor) -> Result<bool> {
+        let (site, root) = (self.directories.site(), self.directories.target());
+        root.sync_file_system("recovery-progress")
+            .map_err(|e| site.failed_sync("sync during recovery", e))?;
+        let saved = cursor.save(root, self.contents.max_sequence);
+        if let Err(e) = &saved {
+            tracing::warn!("{site}: if it is stopped, recovery begins at the beginning: {e}");
+        }
+        Ok(saved.is_ok())
+    }
 }
 
-/// What of the disk does not work.
+/// What became of a look at an object.
+struct Found {
+    /// It is young, or may be.
+    young: bool,
+    /// What it takes; `None`: there is nothing that could be examined.
+    weight: Option<u64>,
+}
+
+impl Found {
+    fn look(
+        &mut self,
+        file: &File,
+        id: ObjectId,
+        era: u64,
+        report: &mut RecoveryReport,
+    ) -> Result<(), Failed> {
+        if file.size()? == 0 {
+            return Ok(());
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        file.read_full(&mut bytes, 0)?;
+        self.young = match Header::from_disk(&bytes) {
+            Ok(header) if header.id == id => header.born >= era,
+            // It never reached the disk, so the object was never synced.
+            Err(BadHeader::Empty) if era < u64::MAX => {
+                report.headers += 1;
+                let header = Header { id, generation: Generation(0), born: era, untidy: false };
+                file.write_full(&header.to_disk(), 0).map_err(Failed::Write)?;
+                true
+            }
+            // Damage, which opening the object tells of.
+            _ => {
+                report.failed += 1;
+                return Ok(());
+            }
+        };
+        self.weight = Some(file.allocated()?);
+        Ok(())
+    }
+}
+
+/// What of the disk does not work, or why there is no going on.
 enum Failed {
     /// What cannot be read is not served either.
     Read(Errno),
     /// The disk takes no changes: perhaps it will later.
     Write(Errno),
+    Ended(Error),
 }
 
 impl From<Errno> for Failed {
@@ -142,70 +257,74 @@ impl From<Errno> for Failed {
     }
 }
 
-struct Recovery<'a> {
-    file: &'a File,
-    id: ObjectId,
-    era: u64,
+/// The second part of a recovery.
+struct Examining<'a> {
+    recover: &'a Recover<'a>,
     report: &'a mut RecoveryReport,
-    /// It is young, or may be.
-    young: bool,
+    /// Up to here all is done already.
+    before: Option<Cursor>,
+    /// Bytes that were looked at since it was remembered how far it has come.
+    unsaved: u64,
+    /// That can be remembered.
+    saves: bool,
 }
 
-impl Recovery<'_> {
-    fn run(&mut self, marked: Option<&[(u64, u64)]>) -> Result<(), Failed> {
-        if self.file.size()? == 0 {
-            return Ok(());
-        }
-        let mut bytes = [0; HEADER_BYTES];
-        self.file.read_full(&mut bytes, 0)?;
-        self.young = match Header::from_disk(&bytes) {
-            Ok(header) if header.id == self.id => header.born >= self.era,
-            // It never reached the disk, so the object was never synced.
-            Err(BadHeader::Empty) if self.era < u64::MAX => {
-                self.write_header().map_err(Failed::Write)?;
-                true
-            }
-            // Damage, which opening the object tells of.
-            _ => {
-                self.report.failed += 1;
-                return Ok(());
-            }
+impl Examining<'_> {
+    fn object(&mut self, task: &Task) -> Result<()> {
+        let from = match &self.before {
+            Some(before) if task.id < before.id => None,
+            Some(before) if task.id == before.id => Some(before.offset),
+            _ => Some(0),
         };
-        let suspects = match marked {
-            _ if self.young => &[(0, MAX_FILE_BYTES)],
-            Some(suspects) => suspects,
-            None => return Ok(()),
-        };
-        self.report.objects += 1;
-        if self.file.size()? < BLOCK {
-            self.file.set_len(BLOCK).map_err(Failed::Write)?;
+        let recover = self.recover;
+        if let Some(from) = from.filter(|from| *from < Cursor::ALL)
+            && let Some((file, _)) = recover.directories.open(task.id, false)?
+        {
+            let examined = self.file(&file, task, from);
+            recover.settle(task.id, examined, self.report)?;
+            self.step(task.id, Cursor::ALL, BLOCK)?;
         }
-        let len = object_bytes(self.file.size()?);
-        for &(start, end) in suspects {
-            self.examine(start, end.min(len), len)?;
-        }
-        // Whether it can be read is known before anything is changed.
-        slots_behind_end(self.file, len)?;
-        tidy(self.file, len).map_err(Failed::Write)?;
+        recover.progress.has_done(task.weight);
         Ok(())
     }
 
-    fn write_header(&mut self) -> rustix::io::Result<()> {
-        self.report.headers += 1;
-        let (id, generation) = (self.id, Generation(0));
-        let header = Header { id, generation, born: self.era, untidy: false }.to_disk();
-        self.file.write_full(&header, 0)
+    fn file(&mut self, file: &File, task: &Task, from: u64) -> Result<(), Failed> {
+        self.report.objects += 1;
+        if file.size()? < BLOCK {
+            file.set_len(BLOCK).map_err(Failed::Write)?;
+        }
+        let len = object_bytes(file.size()?);
+        let mut done = 0;
+        for &(start, end) in &task.ranges {
+            let (mut at, end) = (start.max(from), end.min(len));
+            while let Some(run) = next_used(file, at, end)? {
+                let slots = Slots::read(file, run, len)?;
+                self.report.bytes += slots.data_bytes;
+                self.report.blocks += slots.repair(file).map_err(Failed::Write)?;
+                at = run.end;
+                done += slots.data_bytes;
+                self.recover.progress.has_looked();
+                self.recover.progress.is_at(done.min(task.weight));
+                self.step(task.id, at, slots.data_bytes + BLOCK).map_err(Failed::Ended)?;
+            }
+        }
+        // Whether it can be read is known before anything is changed.
+        slots_behind_end(file, len)?;
+        tidy(file, len).map_err(Failed::Write)?;
+        Ok(())
     }
 
-    fn examine(&mut self, start: u64, end: u64, len: u64) -> Result<(), Failed> {
-        let mut from = start;
-        while let Some(at) = next_used(self.file, from)?.filter(|&at| at < end) {
-            from = section_end(at / BLOCK) * BLOCK;
-            for run in Run::split(at, end.min(from)) {
-                let slots = Slots::read(self.file, run, len)?;
-                self.report.bytes += run.end - run.start;
-                self.report.blocks += slots.repair(self.file).map_err(Failed::Write)?;
-            }
+    /// So much more was looked at, up to here.
+    fn step(&mut self, id: ObjectId, offset: u64, bytes: u64) -> Result<()> {
+        self.unsaved += bytes;
+        let stopped = self.recover.progress.is_stopped();
+        if self.saves && (stopped || self.unsaved >= self.recover.save_bytes) {
+            self.saves = self.recover.save(&Cursor { id, offset })?;
+            self.unsaved = 0;
+        }
+        if stopped {
+            let what = "the recovery was told to stop; it goes on from here the next time";
+            return Err(self.recover.directories.site().error(ErrorKind::Interrupted, what));
         }
         Ok(())
     }

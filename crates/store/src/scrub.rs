@@ -4,20 +4,18 @@
 use crate::backing::Backing;
 use crate::blocks::{Slots, next_used, slots_behind_end};
 use crate::directories::{HASH_DIRECTORIES, hash_directory, parse_name};
-use crate::geometry::{BLOCK, Run, section_end};
+use crate::geometry::{BLOCK, Run};
 use crate::intents::area;
 use crate::object::Object;
 use crate::superblock;
 use std::sync::Arc;
 use weir_types::{Error, ErrorKind, ObjectId, Result};
 
-/// What looking at an object or a directory counts for beside the bytes of its
-/// data, so that a step ends however many of them are empty.
+/// What looking at an object, a page of checksums or a directory counts for beside the bytes
+/// of data, so that a step ends however many of them are empty.
 const OVERHEAD_BYTES: u64 = BLOCK;
 /// The most files of one directory that are told of singly.
 const MAX_STRANGERS: usize = 256;
-/// Blocks that are verified under one hold of an object's lock: 4 MiB.
-const RUN_BLOCKS: u64 = 1024;
 
 /// How far scrubbing has come; the default is the beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,7 +81,7 @@ pub struct ScrubStep {
     pub next: Option<ScrubCursor>,
     /// Objects that were finished.
     pub objects: u64,
-    /// Bytes of objects that were verified.
+    /// Bytes of objects that were verified: of those that take room.
     pub bytes: u64,
     /// What does not verify.
     pub findings: Vec<Finding>,
@@ -246,15 +244,11 @@ impl Scrub<'_> {
             // Writers wait for one run at a time.
             let _lock = object.lock_for_reading();
             let len = object.len();
-            let used = next_used(&object.file, from).map_err(|e| object.os_error("scrub", e))?;
-            let Some(at) = used.filter(|&at| at < len) else { break };
-            let border = (at / BLOCK + RUN_BLOCKS).min(section_end(at / BLOCK)) * BLOCK;
-            for run in Run::split(at, border.min(len)) {
-                self.run(&object, run, len);
-                self.step.bytes += run.end - run.start;
-                self.spent += run.end - run.start;
-            }
-            from = border;
+            let used = next_used(&object.file, from, len);
+            let Some(run) = used.map_err(|e| object.os_error("scrub", e))? else { break };
+            self.run(&object, run, len);
+            self.spent += OVERHEAD_BYTES;
+            from = run.end;
             if self.spent >= self.budget {
                 return Ok(Some(from));
             }
@@ -286,6 +280,8 @@ impl Scrub<'_> {
     fn run(&mut self, object: &Object, run: Run, len: u64) {
         match Slots::read(&object.file, run, len) {
             Ok(slots) => {
+                self.step.bytes += slots.data_bytes;
+                self.spent += slots.data_bytes;
                 for block in slots.mismatches() {
                     let what = "does not match its checksum".to_string();
                     let range = (block * BLOCK, ((block + 1) * BLOCK).min(len));

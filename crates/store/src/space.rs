@@ -1,8 +1,9 @@
 //! Room on the disk: punching holes, reserving, and where the holes are.
 
+use crate::blocks::next_used;
 use crate::geometry::{
-    BLOCK, PAGES_OF_SLOTS, Run, SLOT_BYTES, data_position, file_bytes, section_end, section_pages,
-    slot_position,
+    BLOCK, PAGES_OF_SLOTS, Run, SLOT_BYTES, data_position, file_bytes, first_byte_of, section_end,
+    section_pages, section_start, slot_area, slot_position,
 };
 use crate::object::{Change, Object};
 use rustix::io::Errno;
@@ -40,13 +41,11 @@ impl Object {
             return Ok(object_len);
         }
         self.write_zeros(&mut change, offset, first_whole)?;
-        for run in Run::split(first_whole, end_whole) {
-            self.punch_run(run).map_err(|e| {
-                let error = self.failed_change(format!("punch {len} bytes at {offset}"), e);
-                self.heal(run.start, run.end);
-                error
-            })?;
-        }
+        self.punch_blocks(first_whole, end_whole).map_err(|e| {
+            let error = self.failed_change(format!("punch {len} bytes at {offset}"), e);
+            self.heal(first_whole, end_whole);
+            error
+        })?;
         self.write_zeros(&mut change, end_whole, end)?;
         Ok(object_len)
     }
@@ -65,8 +64,34 @@ impl Object {
         Ok(())
     }
 
-    /// Whole blocks: their slots become zero, then their data.
-    fn punch_run(&self, run: Run) -> rustix::io::Result<()> {
+    /// Whole blocks: their slots become zero, then their data. In one go, however many sections
+    /// they are: of those between the first and the last all goes, slots too.
+    fn punch_blocks(&self, start: u64, end: u64) -> rustix::io::Result<()> {
+        let mut from = start;
+        while let Some(run) = next_used(&self.file, from, end)? {
+            self.clear_slots(run)?;
+            from = run.end;
+        }
+        let first_end = section_end(start / BLOCK) * BLOCK;
+        let last_start = section_start((end - 1) / BLOCK) * BLOCK;
+        let punched = match first_end <= last_start {
+            // All of one section.
+            false => self.punch_data(start, end),
+            true => {
+                let (slots, last) =
+                    (data_position(first_end - 1) + 1, slot_area(last_start / BLOCK));
+                self.punch_data(start, first_end)
+                    .and_then(|()| self.punch_file(slots, last.start))
+                    .and_then(|()| self.punch_data(last_start, end))
+            }
+        };
+        match punched {
+            Err(Errno::OPNOTSUPP) => self.overwrite_with_zeros(start, end),
+            other => other,
+        }
+    }
+
+    fn clear_slots(&self, run: Run) -> rustix::io::Result<()> {
         let mut slots = vec![0; run.block_count() * SLOT_BYTES];
         let position = slot_position(run.first_block());
         self.file.read_full(&mut slots, position)?;
@@ -74,20 +99,30 @@ impl Object {
             slots.fill(0);
             self.write_all(&mut [IoSlice::new(&slots)], position).map_err(|(_, e)| e)?;
         }
-        match self.file.punch(data_position(run.start), run.end - run.start) {
-            Err(Errno::OPNOTSUPP) => self.overwrite_with_zeros(run),
-            other => other,
-        }
+        Ok(())
+    }
+
+    /// Bytes of one section.
+    fn punch_data(&self, start: u64, end: u64) -> rustix::io::Result<()> {
+        self.punch_file(data_position(start), data_position(start) + (end - start))
+    }
+
+    fn punch_file(&self, start: u64, end: u64) -> rustix::io::Result<()> {
+        if start < end { self.file.punch(start, end - start) } else { Ok(()) }
     }
 
     /// On a file system that has no holes.
-    fn overwrite_with_zeros(&self, run: Run) -> rustix::io::Result<()> {
-        let (mut at, end) = (run.start, run.end.min(self.len()));
-        while at < end {
-            let n = (end - at).min(ZEROS.len() as u64);
-            let zeros = IoSlice::new(&ZEROS[..n as usize]);
-            self.write_all(&mut [zeros], data_position(at)).map_err(|(_, e)| e)?;
-            at += n;
+    fn overwrite_with_zeros(&self, start: u64, end: u64) -> rustix::io::Result<()> {
+        let (mut from, end) = (start, end.min(self.len()));
+        while let Some(run) = next_used(&self.file, from, end)? {
+            let mut at = run.start;
+            while at < run.end {
+                let n = (run.end - at).min(ZEROS.len() as u64);
+                let zeros = IoSlice::new(&ZEROS[..n as usize]);
+                self.write_all(&mut [zeros], data_position(at)).map_err(|(_, e)| e)?;
+                at += n;
+            }
+            from = run.end;
         }
         Ok(())
     }
@@ -158,7 +193,8 @@ impl Object {
                 Some(found) if found - position < border - at => {
                     return Ok(Some(at + found - position).filter(|&at| at < len));
                 }
-                Some(_) => at = border,
+                // Of a section behind it, perhaps its slots alone.
+                Some(found) => at = section_start(first_byte_of(found) / BLOCK) * BLOCK,
             }
         }
         Ok(None)

@@ -1,7 +1,7 @@
 //! One target: the directory, its identity and its objects.
 
 use crate::backing::Backing;
-use crate::directories::Directories;
+use crate::directories::{Directories, HASH_DIRECTORIES};
 use crate::gaps::{Gaps, Suspects};
 use crate::intents::area::{self, Contents};
 use crate::intents::{Intents, read_bytes};
@@ -10,7 +10,8 @@ use crate::object::Object;
 use crate::open_files::OpenFiles;
 use crate::piece::check_pieces;
 use crate::pledge::Pledge;
-use crate::recovery::{self, RecoveryReport};
+use crate::recovery::{self, Recover, RecoveryReport};
+use crate::recovery_progress::{Cursor, RecoveryProgress};
 use crate::scrub::{self, ScrubCursor, ScrubStep};
 use crate::site::{Site, check_syncs, os_error};
 use crate::superblock::{self, SUPERBLOCK, Superblock, TargetIdentity};
@@ -27,6 +28,9 @@ const LOCK: &str = "lock";
 /// The intent log.
 pub(crate) const INTENTS: &str = "intents";
 
+/// With a damaged intent log, bytes that are verified between looks at whether it is to stop.
+const VERIFY_STEP_BYTES: u64 = 64 << 20;
+
 /// The gap log lets so much less of its history be than an area of the intent log
 /// holds.
 const GAPS_SHARE: usize = 4;
@@ -42,11 +46,18 @@ pub struct TargetOptions {
     /// everything synced when so many marks are needed at once: for tests. Of the
     /// gap log, sectors of history are let be in proportion.
     pub max_log_sectors: usize,
+    /// A recovery makes all durable and remembers how far it has come whenever it has looked at
+    /// so many bytes.
+    pub recovery_save_bytes: u64,
 }
 
 impl Default for TargetOptions {
     fn default() -> Self {
-        Self { max_open_objects: 1024, max_log_sectors: area::AREA_SECTORS }
+        Self {
+            max_open_objects: 1024,
+            max_log_sectors: area::AREA_SECTORS,
+            recovery_save_bytes: 256 << 20,
+        }
     }
 }
 
@@ -116,73 +127,19 @@ impl Target {
 
     /// Opens a target. Errors as for [`Target::open`].
     pub fn open_with(dir: impl AsRef<Path>, options: TargetOptions) -> Result<Self> {
-        let dir = dir.as_ref();
-        let shown = dir.display();
-        let root = Directory::open(dir).map_err(|e| match e {
-            Errno::NOENT => {
-                let message = format!("target directory {shown} is missing (is its disk mounted?)");
-                Error::new(ErrorKind::NotFound, message)
-            }
-            e => os_error(e).context(format!("open target directory {shown}")),
-        })?;
-        let context = format!("target directory {shown}");
-        let read = |root| {
-            superblock::read(root).map_err(|e| match e.kind {
-                ErrorKind::NotFound => {
-                    let message =
-                        format!("target directory {shown} holds no target: no `{SUPERBLOCK}`");
-                    Error::new(ErrorKind::NotFound, message)
-                }
-                _ => e.context(&context),
-            })
-        };
-        // Before the lock, so that no lock file is made where no target is.
-        read(&root)?;
-        let lock = lock_directory(&root).map_err(|e| match e.kind {
-            ErrorKind::Busy => Error::new(
-                ErrorKind::Busy,
-                format!("target directory {shown} is already served by another process"),
-            ),
-            _ => e.context(&context),
-        })?;
-        check_syncs(&root, dir).map_err(|e| e.context(&context))?;
-        let Superblock { identity, version, gap_log } = read(&root)?;
-        let objects = root
-            .open_directory(OBJECTS)
-            .map_err(|e| os_error(e).context(format!("open `{OBJECTS}`")).context(&context))?;
-        if version < superblock::FORMAT_VERSION {
-            upgrade(&root, identity).map_err(|e| e.context(&context))?;
-        }
-        let site = Arc::new(Site::new(identity.target, dir.to_path_buf(), root.clone()));
-        let directories = Directories::new(site.clone(), root.clone(), objects);
-        let gaps = Gaps::open(
-            site.clone(),
-            root.clone(),
-            identity,
-            gap_log,
-            options.max_log_sectors / GAPS_SHARE,
-        )?;
-        let (intents, recovery) = bring_up(&site, identity, &directories, &gaps, options)?;
-        let mut target = Self {
-            identity,
-            backing: Arc::new(Backing::new(site, root, directories, intents)),
-            gaps,
-            open_files: OpenFiles::new(options.max_open_objects),
-            recovery,
-            _lock: lock,
-        };
-        if target.recovery.log_damaged {
-            target.recovery.findings = target.verify_all()?;
-        }
-        target.report_recovery();
-        Ok(target)
+        Opening::begin(dir, options)?.finish(&RecoveryProgress::default())
     }
 
     /// With a damaged intent log: everything is verified, nothing repaired.
-    fn verify_all(&self) -> Result<u64> {
-        let (mut cursor, mut count) = (ScrubCursor::default(), 0);
+    fn verify_all(&self, progress: &RecoveryProgress) -> Result<u64> {
+        let (mut cursor, mut count, mut hashes) = (ScrubCursor::default(), 0, 0);
+        progress.begin(HASH_DIRECTORIES as u64);
         loop {
-            let step = self.scrub(&cursor, 1 << 30)?;
+            if progress.is_stopped() {
+                let what = "it was told to stop while everything was verified";
+                return Err(self.backing.site.error(ErrorKind::Interrupted, what));
+            }
+            let step = self.scrub(&cursor, VERIFY_STEP_BYTES)?;
             for finding in &step.findings {
                 tracing::error!("{}: {finding}", self.name());
             }
@@ -191,6 +148,8 @@ impl Target {
                 Some(next) => cursor = next,
                 None => return Ok(count),
             }
+            progress.has_done((cursor.hash - hashes) as u64);
+            hashes = cursor.hash;
         }
     }
 
@@ -400,6 +359,101 @@ impl Target {
     }
 }
 
+/// A target that is being opened: it is there, and nobody else serves it. What takes time is
+/// still to be done.
+pub struct Opening {
+    dir: PathBuf,
+    options: TargetOptions,
+    root: Directory,
+    objects: Directory,
+    superblock: Superblock,
+    lock: Lock,
+}
+
+impl Opening {
+    /// Finds the target and locks it. Errors as for [`Target::open`].
+    pub fn begin(dir: impl AsRef<Path>, options: TargetOptions) -> Result<Self> {
+        let dir = dir.as_ref();
+        let shown = dir.display();
+        let root = Directory::open(dir).map_err(|e| match e {
+            Errno::NOENT => {
+                let message = format!("target directory {shown} is missing (is its disk mounted?)");
+                Error::new(ErrorKind::NotFound, message)
+            }
+            e => os_error(e).context(format!("open target directory {shown}")),
+        })?;
+        let context = format!("target directory {shown}");
+        let read = |root| {
+            superblock::read(root).map_err(|e| match e.kind {
+                ErrorKind::NotFound => {
+                    let message =
+                        format!("target directory {shown} holds no target: no `{SUPERBLOCK}`");
+                    Error::new(ErrorKind::NotFound, message)
+                }
+                _ => e.context(&context),
+            })
+        };
+        // Before the lock, so that no lock file is made where no target is.
+        read(&root)?;
+        let lock = lock_directory(&root).map_err(|e| match e.kind {
+            ErrorKind::Busy => Error::new(
+                ErrorKind::Busy,
+                format!("target directory {shown} is already served by another process"),
+            ),
+            _ => e.context(&context),
+        })?;
+        check_syncs(&root, dir).map_err(|e| e.context(&context))?;
+        let superblock = read(&root)?;
+        let objects = root
+            .open_directory(OBJECTS)
+            .map_err(|e| os_error(e).context(format!("open `{OBJECTS}`")).context(&context))?;
+        let dir = dir.to_path_buf();
+        Ok(Self { dir, options, root, objects, superblock, lock })
+    }
+
+    /// Which target of which server and cluster it is.
+    pub fn identity(&self) -> TargetIdentity {
+        self.superblock.identity
+    }
+
+    /// Recovers the target if it was not closed: that takes as long as it takes to read what
+    /// was changed of late.
+    ///
+    /// Errors: `Interrupted` if it was told to stop; else as for [`Target::open`].
+    pub fn finish(self, progress: &RecoveryProgress) -> Result<Target> {
+        let Self { dir, options, root, objects, superblock, lock } = self;
+        let Superblock { identity, version, gap_log } = superblock;
+        if version < superblock::FORMAT_VERSION {
+            let context = format!("target directory {}", dir.display());
+            upgrade(&root, identity).map_err(|e| e.context(context))?;
+        }
+        let site = Arc::new(Site::new(identity.target, dir, root.clone()));
+        let directories = Directories::new(site.clone(), root.clone(), objects);
+        let gaps = Gaps::open(
+            site.clone(),
+            root.clone(),
+            identity,
+            gap_log,
+            options.max_log_sectors / GAPS_SHARE,
+        )?;
+        let (intents, recovery) =
+            bring_up(&site, identity, &directories, &gaps, (options, progress))?;
+        let mut target = Target {
+            identity,
+            backing: Arc::new(Backing::new(site, root, directories, intents)),
+            gaps,
+            open_files: OpenFiles::new(options.max_open_objects),
+            recovery,
+            _lock: lock,
+        };
+        if target.recovery.log_damaged {
+            target.recovery.findings = target.verify_all(progress)?;
+        }
+        target.report_recovery();
+        Ok(target)
+    }
+}
+
 impl Drop for Target {
     fn drop(&mut self) {
         if let Err(e) = self.backing.close() {
@@ -456,7 +510,7 @@ fn bring_up(
     identity: TargetIdentity,
     directories: &Directories,
     gaps: &Gaps,
-    options: TargetOptions,
+    (options, progress): (TargetOptions, &RecoveryProgress),
 ) -> Result<(Option<Intents>, RecoveryReport)> {
     let root = directories.target();
     let (file, contents) = read_log(site, identity, root)?;
@@ -471,8 +525,13 @@ fn bring_up(
     };
     let mut suspects = Suspects::default();
     if !clean {
-        report =
-            recovery::recover(directories, &contents, gaps.is_kept().then_some(&mut suspects))?;
+        if contents.damaged {
+            // Sequence numbers may begin anew.
+            Cursor::forget(root).map_err(|e| site.failed_change("forget a recovery", e))?;
+        }
+        let (contents, save_bytes) = (&contents, options.recovery_save_bytes);
+        let recover = Recover { directories, contents, progress, save_bytes };
+        report = recover.run(gaps.is_kept().then_some(&mut suspects))?;
         root.sync_file_system("recovery")
             .map_err(|e| site.failed_sync("sync after recovery", e))?;
     }
@@ -489,7 +548,13 @@ fn bring_up(
             site.set_read_only();
             Ok((None, report))
         }
-        other => other.map(|intents| (Some(intents), report)),
+        other => {
+            let intents = other?;
+            if !clean && let Err(e) = Cursor::forget(root) {
+                tracing::warn!("{site}: what is remembered of the recovery stays: {e}");
+            }
+            Ok((Some(intents), report))
+        }
     }
 }
 

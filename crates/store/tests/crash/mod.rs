@@ -34,7 +34,10 @@ pub struct Settings {
 pub fn target() -> weir_types::Result<Target> {
     // Few, so that objects are closed and opened again, and the log is soon
     // written anew.
-    Target::open_with(DIR, TargetOptions { max_open_objects: 3, max_log_sectors: 3 })
+    Target::open_with(
+        DIR,
+        TargetOptions { max_open_objects: 3, max_log_sectors: 3, recovery_save_bytes: 8192 },
+    )
 }
 
 /// Runs the history of this seed; returns how many images it looked at, or what
