@@ -87,7 +87,7 @@ pub fn human_duration(seconds: u64) -> String {
     }
 }
 
-/// A time as 2026-11-21 07:32:39 in UTC, with `Z` to say so.
+/// A time as `YYYY-MM-DD HH:MM:SSZ`, in UTC.
 pub fn utc_time(time: Timestamp) -> String {
     let (days, second) = (time.seconds().div_euclid(86_400), time.seconds().rem_euclid(86_400));
     let (year, month, day) = civil_date(days);

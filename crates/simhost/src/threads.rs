@@ -6,7 +6,7 @@ use crate::world::{Event, Next, World};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What a simulated clock shows when a simulation begins: 2026-01-01.
+/// What a simulated clock shows when a simulation begins: the first second of 2026.
 const EPOCH: Duration = Duration::from_secs(1_767_225_600);
 /// Looking at the clock takes so long: a loop until a time comes to its end.
 const CLOCK_NANOS: u64 = 10;

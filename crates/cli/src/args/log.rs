@@ -23,7 +23,7 @@ pub struct Log {
     /// The last so many lines only
     #[arg(long, short = 'n', value_name = "NUMBER", visible_alias = "tail")]
     pub lines: Option<usize>,
-    /// From then on: 10m, 2h, 3d (ago), 14:30 (today), 2026-11-26, or 2026-11-26T14:30:00
+    /// From then on: 10m, 2h, 3d (ago), 14:30 (today), YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SS
     #[arg(long, value_name = "TIME", value_parser = Since::parse)]
     pub since: Option<Since>,
     /// Print each line as a JSON object
