@@ -10,8 +10,10 @@ use fault_load::Program;
 use harness::{Cluster, Place, Said, eventually, noise, root};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -167,5 +169,88 @@ fn of_several_mount_commands_at_once_one_wins_and_the_others_say_so() {
         assert_eq!(mounts_at(&at), 1);
         assert_eq!(fs::read_to_string(at.join("kept")).unwrap(), "kept");
         cluster.weir(&["status"]).ok();
+    }
+}
+
+/// Makes files, one after the other, until it is told to stop; those that are durable are noted.
+fn make_files(at: &Path, me: usize, stop: &AtomicBool) -> Vec<String> {
+    let mut made = Vec::new();
+    for n in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let name = format!("file-{me}-{n}");
+        let durable = fs::File::create_new(at.join(&name)).and_then(|mut file| {
+            file.write_all(name.as_bytes())?;
+            file.sync_all()
+        });
+        match durable {
+            Ok(()) => made.push(name),
+            Err(error) => {
+                assert_ne!(error.kind(), ErrorKind::NotFound, "{name}: the mountpoint is bare");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+    made
+}
+
+#[test]
+fn nothing_lands_below_the_mountpoint_while_a_dead_mount_is_taken_over() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place);
+    let path = at.to_str().unwrap();
+    let stop = AtomicBool::new(false);
+    let made: Vec<String> = std::thread::scope(|scope| {
+        let programs = [0, 1, 2, 3].map(|me| {
+            let (at, stop) = (&at, &stop);
+            scope.spawn(move || make_files(at, me, stop))
+        });
+        for _ in 0..6 {
+            cluster.kill(&cluster.mount_daemon());
+            cluster.weir(&["mount", path]).ok();
+            assert_eq!(mounts_at(&at), 1);
+        }
+        stop.store(true, Ordering::Relaxed);
+        programs.into_iter().flat_map(|program| program.join().unwrap()).collect()
+    });
+    let lost: Vec<&String> = made.iter().filter(|name| !at.join(name).exists()).collect();
+    assert!(
+        lost.is_empty(),
+        "{} of {} files are not on the mount: {lost:?}",
+        lost.len(),
+        made.len()
+    );
+    cluster.weir(&["umount", path]).ok();
+    assert_eq!(fs::read_dir(&at).unwrap().count(), 0, "in the bare directory");
+}
+
+/// How the kernel has mounted it, without the numbers that are of no other mount.
+fn options_of(at: &Path) -> (String, String) {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let is_there = |line: &&str| line.split(' ').nth(4) == at.to_str();
+    let line = table.lines().find(is_there).unwrap();
+    let (of_mount, of_kind) = line.split_once(" - ").unwrap();
+    (of_mount.split(' ').nth(5).unwrap().to_owned(), of_kind.to_owned())
+}
+
+#[test]
+fn a_mount_that_takes_over_has_the_options_that_are_asked_for() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place);
+    let path = at.to_str().unwrap();
+    for options in ["", "ro,noexec,noatime", "suid,dev,nodiratime", "strictatime"] {
+        cluster.weir(&["umount", path]).ok();
+        cluster.weir(&["mount", "-o", options, path]).ok();
+        let anew = options_of(&at);
+        cluster.kill(&cluster.mount_daemon());
+        cluster.weir(&["mount", "-o", options, path]).ok();
+        assert_eq!(options_of(&at), anew, "{options}");
     }
 }

@@ -20,6 +20,9 @@ use weir_types::checksum::crc32c;
 /// The longest that a mount's process may take to end after the unmount.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Dead mounts that an unmount takes away below one.
+const MOST_DEAD: usize = 64;
+
 /// Where a mount's process is recorded and logs.
 pub struct MountFiles {
     /// Its name as a daemon.
@@ -118,7 +121,12 @@ pub fn clear_mountpoint(path: &Path) -> Done {
         match Life::of(&mount) {
             // It is taken over by the new mount.
             Life::Dead => return check_fuse(),
-            Life::Stuck(process) => stuck::end(&mount, process)?,
+            Life::Stuck(process) => {
+                stuck::end_process(&mount, process)?;
+                if mounts::at(path)?.is_some() {
+                    return check_fuse();
+                }
+            }
             Life::Stopped(pid) => return Err(life::stopped(path, pid)),
             Life::Serves => {
                 return Err(Failure::new("a Weir is mounted here already")
@@ -189,6 +197,7 @@ pub fn unmount(mount: &WeirMount, lazy: bool) -> Done {
         Life::Dead => take_away(mountpoint, true)?,
         Life::Serves | Life::Stopped(_) => take_away(mountpoint, lazy)?,
     }
+    take_away_dead(mountpoint)?;
     // With --lazy the process goes on serving whoever still uses the mount.
     let Some(cluster) = Cluster::from_source(&mount.source).filter(|_| !lazy) else {
         return Ok(());
@@ -201,6 +210,17 @@ pub fn unmount(mount: &WeirMount, lazy: bool) -> Done {
     }
     let _ = std::fs::remove_file(&files.pid);
     let _ = std::fs::remove_file(&files.metrics);
+    Ok(())
+}
+
+/// Takes away what is left below of mounts that have died: the next one was mounted over them.
+fn take_away_dead(mountpoint: &Path) -> Done {
+    for _ in 0..MOST_DEAD {
+        match mounts::at(mountpoint)? {
+            Some(mount) if matches!(Life::of(&mount), Life::Dead) => take_away(mountpoint, true)?,
+            _ => break,
+        }
+    }
     Ok(())
 }
 

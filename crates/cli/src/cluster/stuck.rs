@@ -18,6 +18,14 @@ const ENDS_BY_ITSELF: Duration = Duration::from_secs(1);
 /// The longest that the process may take to end then.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Ends the process of such a mount, whose place the next mount takes.
+pub fn end_process(mount: &WeirMount, process: Process) -> Done {
+    if process.wait(ENDS_BY_ITSELF) || (abort(mount).is_ok() && process.wait(END_TIMEOUT)) {
+        return Ok(());
+    }
+    end(mount, process)
+}
+
 /// Takes such a mount away, and ends its process: all who wait for it get errors.
 pub fn end(mount: &WeirMount, process: Process) -> Done {
     let mountpoint = &mount.mountpoint;
@@ -44,7 +52,12 @@ fn force(mount: &WeirMount) -> Result<(), Errno> {
     }
     // fusermount3 forces nothing, but the kernel lets the user break the connection that it
     // made for them (where the file system for that is mounted).
-    let abort = format!("/sys/fs/fuse/connections/{}/abort", mount.connection);
-    std::fs::write(abort, "1").map_err(|_| Errno::PERM)?;
+    abort(mount)?;
     kernel_unmount(&mount.mountpoint, true)
+}
+
+/// Breaks the connection between the kernel and the process.
+fn abort(mount: &WeirMount) -> Result<(), Errno> {
+    let abort = format!("/sys/fs/fuse/connections/{}/abort", mount.connection);
+    std::fs::write(abort, "1").map_err(|_| Errno::PERM)
 }

@@ -1,6 +1,7 @@
 //! How a file system is mounted and served.
 
 use rustix::mount::MountFlags;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Who calls `mount(2)`.
@@ -147,6 +148,27 @@ impl Config {
         } else {
             None
         }
+    }
+
+    /// The options of the file system for the system calls that mount.
+    pub(super) fn direct_options(&self, device: &OwnedFd) -> String {
+        format!(
+            "fd={},rootmode=40000,user_id={},group_id={},{}",
+            device.as_raw_fd(),
+            rustix::process::getuid().as_raw(),
+            rustix::process::getgid().as_raw(),
+            self.mount_options()
+        )
+    }
+
+    /// The flags of the mount for the same.
+    pub(super) fn direct_flags(&self) -> MountFlags {
+        let mut flags = self.access_flags;
+        flags.set(MountFlags::NOSUID, !self.suid);
+        flags.set(MountFlags::NODEV, !self.dev);
+        flags.set(MountFlags::NOEXEC, !self.exec);
+        flags.set(MountFlags::RDONLY, self.read_only);
+        flags
     }
 
     /// The options as text, for `mount(2)` (but for those that name the

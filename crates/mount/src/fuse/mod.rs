@@ -33,6 +33,7 @@ mod notify;
 mod pages;
 mod request;
 mod session;
+mod takeover;
 mod worker;
 mod write_data;
 

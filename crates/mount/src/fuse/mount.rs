@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{IoSliceMut, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,13 +13,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno as OsErrno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
 use super::config::{Config, MountWith};
 use super::mount_error::MountError;
+use super::takeover;
 
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
@@ -43,47 +44,46 @@ pub(super) struct Mounted {
 }
 
 /// Mounts, and hands back the open device. A dead FUSE mount in the way is
-/// detached first.
+/// replaced.
 pub(super) fn mount(path: &Path, config: &Config) -> Result<(OwnedFd, Mounted), MountError> {
-    let mountpoint = free_mountpoint(path)?;
-    let direct =
-        match config.mount_with {
-            MountWith::Helper => None,
-            MountWith::Direct | MountWith::Auto => match mount_direct(&mountpoint, config) {
+    let Place { mountpoint, is_dead } = place(path)?;
+    let direct = match config.mount_with {
+        MountWith::Helper => None,
+        MountWith::Direct | MountWith::Auto => {
+            match mount_direct(&mountpoint, is_dead, config) {
                 Err(
                     MountError::System { errno: libc::EPERM, .. } | MountError::DeviceDenied(_),
                 ) if config.mount_with == MountWith::Auto => None,
                 result => Some(result?),
-            },
-        };
+            }
+        }
+    };
     let with_helper = direct.is_none();
     let device = match direct {
         Some(device) => device,
-        None => mount_with_helper(&mountpoint, config)?,
+        None => {
+            if is_dead {
+                // The helper mounts nothing where it is.
+                unmount(&mountpoint, true, false)?;
+            }
+            mount_with_helper(&mountpoint, config)?
+        }
     };
     let device_number = find_mount(&mountpoint).map(|mount| mount.device);
     Ok((device, Mounted { mountpoint, device_number, with_helper }))
 }
 
-fn mount_direct(mountpoint: &Path, config: &Config) -> Result<OwnedFd, MountError> {
+fn mount_direct(mountpoint: &Path, is_dead: bool, config: &Config) -> Result<OwnedFd, MountError> {
     let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let device = device.map_err(|errno| match errno {
         OsErrno::NOENT | OsErrno::NXIO | OsErrno::NODEV => MountError::NoDevice,
         errno => MountError::DeviceDenied(errno.to_string()),
     })?;
-    let options = format!(
-        "fd={},rootmode=40000,user_id={},group_id={},{}",
-        device.as_raw_fd(),
-        rustix::process::getuid().as_raw(),
-        rustix::process::getgid().as_raw(),
-        config.mount_options()
-    );
-    let mut flags = MountFlags::empty();
-    flags.set(MountFlags::NOSUID, !config.suid);
-    flags.set(MountFlags::NODEV, !config.dev);
-    flags.set(MountFlags::NOEXEC, !config.exec);
-    flags.set(MountFlags::RDONLY, config.read_only);
-    flags |= config.access_flags;
+    if is_dead {
+        takeover::take_over(mountpoint, &device, config)?;
+        return Ok(device);
+    }
+    let (options, flags) = (config.direct_options(&device), config.direct_flags());
     let options = CString::new(options).map_err(|_| MountError::BadConfig("a NUL".into()))?;
     let fstype = format!("fuse.{}", config.subtype);
     rustix::mount::mount(config.source.as_str(), mountpoint, fstype.as_str(), flags, &*options)
@@ -212,8 +212,17 @@ fn unmount(mountpoint: &Path, lazy: bool, with_helper: bool) -> Result<(), Mount
     })
 }
 
-/// The mountpoint as the kernel knows it: a directory where nothing is mounted.
-fn free_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
+/// Where to mount.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    /// As the kernel knows it: a directory.
+    mountpoint: PathBuf,
+    /// A FUSE mount whose process has died is there; otherwise nothing is.
+    is_dead: bool,
+}
+
+/// Finds out what is at a mountpoint; refuses if that is not to be mounted over.
+fn place(path: &Path) -> Result<Place, MountError> {
     // Through a dead mount the path itself cannot be resolved, its parent can.
     let through_parent = match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => {
@@ -222,13 +231,20 @@ fn free_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
         }
         _ => None,
     };
-    if let Some(mountpoint) = through_parent {
-        clear(&mountpoint)?;
+    if let Some(mountpoint) = through_parent
+        && is_taken(&mountpoint)?
+    {
+        return Ok(Place { mountpoint, is_dead: true });
     }
     let mountpoint = std::fs::canonicalize(path).map_err(|error| path_error(path, &error))?;
-    clear(&mountpoint)?;
+    if is_taken(&mountpoint)? {
+        return Ok(Place { mountpoint, is_dead: true });
+    }
     let metadata = std::fs::metadata(&mountpoint).map_err(|error| path_error(path, &error))?;
-    if metadata.is_dir() { Ok(mountpoint) } else { Err(MountError::NotDirectory(mountpoint)) }
+    match metadata.is_dir() {
+        true => Ok(Place { mountpoint, is_dead: false }),
+        false => Err(MountError::NotDirectory(mountpoint)),
+    }
 }
 
 fn path_error(path: &Path, error: &std::io::Error) -> MountError {
@@ -242,12 +258,12 @@ fn path_error(path: &Path, error: &std::io::Error) -> MountError {
     }
 }
 
-/// Detaches a dead FUSE mount at the path; refuses if anything else is there that is not to be
+/// Whether a dead FUSE mount is at the path; refuses if anything else is there that is not to be
 /// mounted over.
-fn clear(mountpoint: &Path) -> Result<(), MountError> {
-    let Some(found) = find_mount(mountpoint) else { return Ok(()) };
+fn is_taken(mountpoint: &Path) -> Result<bool, MountError> {
+    let Some(found) = find_mount(mountpoint) else { return Ok(false) };
     if found.fstype == AUTOMOUNT {
-        return Ok(());
+        return Ok(false);
     }
     if !(found.fstype.starts_with("fuse") && is_dead(mountpoint)) {
         return Err(MountError::Occupied {
@@ -261,7 +277,7 @@ fn clear(mountpoint: &Path) -> Result<(), MountError> {
         source = found.source,
         "taking over the mountpoint of a file system that died"
     );
-    unmount(mountpoint, true, false)
+    Ok(true)
 }
 
 /// Whether the daemon behind a FUSE mount has gone. One that hangs counts as
@@ -374,12 +390,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
-        assert_eq!(free_mountpoint(&file), Err(MountError::NotDirectory(file.clone())));
+        assert_eq!(place(&file), Err(MountError::NotDirectory(file.clone())));
         let none = dir.path().join("none");
-        assert_eq!(free_mountpoint(&none), Err(MountError::NoMountpoint(none.clone())));
+        assert_eq!(place(&none), Err(MountError::NoMountpoint(none.clone())));
         let below = file.join("x");
-        assert!(matches!(free_mountpoint(&below), Err(MountError::NotDirectory(_))));
-        match free_mountpoint(Path::new("/proc")) {
+        assert!(matches!(place(&below), Err(MountError::NotDirectory(_))));
+        match place(Path::new("/proc")) {
             Err(MountError::Occupied { fstype, .. }) => assert_eq!(fstype, "proc"),
             other => panic!("{other:?}"),
         }

@@ -48,8 +48,8 @@ pub struct Handle {
 impl<F: Filesystem> Session<F> {
     /// Mounts and agrees on the protocol. [`Session::run`] then serves.
     ///
-    /// A dead FUSE mount at the mountpoint (its daemon was killed) is detached
-    /// and replaced.
+    /// A dead FUSE mount at the mountpoint (its daemon was killed) is replaced,
+    /// without a moment at which nothing is mounted there (but without root).
     ///
     /// # Errors
     /// [`MountError`]; each says what to do.
