@@ -1,5 +1,5 @@
-//! Directories that another mount has moved, and calls that meet them: on a
-//! local file system none would fail.
+//! Directories that another mount has moved or removed, and calls that meet them: they end as
+//! on a local file system.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -7,13 +7,21 @@ mod coherence_io;
 mod harness;
 
 use coherence_io::{Two, two};
-use harness::{Place, root};
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
-use std::fs::{self, File};
+use harness::{Place, eventually, root};
+use rustix::fs::{
+    Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, accessat,
+    fchmod, fsync, futimens, linkat, mkdirat, mknodat, openat, readlinkat, renameat, renameat_with,
+    stat, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::fchdir;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn inode(path: &Path) -> u64 {
@@ -186,4 +194,147 @@ fn a_name_that_is_replaced_all_the_time_is_always_found() {
         scope.spawn(|| look(|name| assert_eq!(fs::metadata(name).unwrap().len(), 5)));
         scope.spawn(|| look(|name| assert_eq!(fs::read(name).unwrap(), b"whole")));
     });
+}
+
+/// How each call ends that works on a directory by its descriptor.
+fn calls_on(dir: &File, beside: &Path) -> Vec<(&'static str, Result<(), Errno>)> {
+    let mode = Mode::from(0o644);
+    let made = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let look = OFlags::RDONLY | OFlags::CLOEXEC;
+    let there = File::open(beside).unwrap();
+    let now = Timestamps { last_access: UTIME, last_modification: UTIME };
+    let ends = [
+        ("create", openat(dir, "new", made, mode).map(drop)),
+        ("open", openat(dir, "f", look, mode).map(drop)),
+        ("open it", openat(dir, ".", look, mode).map(drop)),
+        ("stat", statat(dir, "f", AtFlags::SYMLINK_NOFOLLOW).map(drop)),
+        ("access", accessat(dir, "f", Access::READ_OK, AtFlags::empty())),
+        ("mkdir", mkdirat(dir, "new", mode)),
+        ("symlink", symlinkat("to", dir, "new")),
+        ("readlink", readlinkat(dir, "f", []).map(drop)),
+        ("mknod", mknodat(dir, "new", FileType::Fifo, mode, 0)),
+        ("unlink", unlinkat(dir, "f", AtFlags::empty())),
+        ("rmdir", unlinkat(dir, "f", AtFlags::REMOVEDIR)),
+        ("rename into", renameat(&there, "file", dir, "new")),
+        ("rename out of", renameat(dir, "f", &there, "new")),
+        ("rename", renameat(dir, "f", dir, "new")),
+        ("link into", linkat(&there, "file", dir, "new", AtFlags::empty())),
+        ("link out of", linkat(dir, "f", &there, "new", AtFlags::empty())),
+        ("chmod", fchmod(dir, Mode::from(0o750))),
+        ("utimens", futimens(dir, &now)),
+        ("fsync", fsync(dir)),
+        ("chdir", CurrentDir::enter(dir).map(drop)),
+    ];
+    ends.into()
+}
+
+const UTIME: Timespec = Timespec { tv_sec: 7, tv_nsec: 0 };
+
+/// In it for a moment: this thread alone.
+struct CurrentDir;
+
+impl CurrentDir {
+    fn enter(dir: &File) -> Result<Self, Errno> {
+        let done = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                // SAFETY: this thread alone gets a current directory of its own.
+                unsafe { unshare_unsafe(UnshareFlags::FS) }?;
+                fchdir(dir)?;
+                match stat("f") {
+                    Err(Errno::NOENT) => Ok(()),
+                    other => other.map(drop),
+                }
+            });
+            thread.join().unwrap()
+        });
+        done.map(|()| Self)
+    }
+}
+
+#[test]
+fn a_directory_that_another_mount_has_removed_is_as_on_a_local_disk() {
+    if !root() {
+        return;
+    }
+    for options in ["", "consistency=relaxed", "consistency=none"] {
+        let place = Place::new();
+        let Two { cluster: _cluster, a, b } = two(&place, "removed", options);
+        let local = place.path("local");
+        fs::create_dir(&local).unwrap();
+        let mut ends = Vec::new();
+        for (here, elsewhere) in [(&local, &local), (&a, &a), (&a, &b)] {
+            fs::create_dir_all(elsewhere.join("top/d")).unwrap();
+            fs::write(elsewhere.join("top/file"), "in it").unwrap();
+            fs::set_permissions(elsewhere.join("top/d"), Permissions::from_mode(0o711)).unwrap();
+            let open = File::open(here.join("top/d")).unwrap();
+            fs::remove_dir(elsewhere.join("top/d")).unwrap();
+            // One has taken its place.
+            fs::create_dir(elsewhere.join("top/d")).unwrap();
+            fs::write(elsewhere.join("top/d/f"), "of another").unwrap();
+            // Where attributes are believed for a while it is seen later.
+            eventually("it is seen to be gone", || open.metadata().unwrap().nlink() == 0);
+            let was = open.metadata().unwrap();
+            assert_eq!((was.nlink(), was.mode() & 0o777), (0, 0o711), "{options} {here:?}");
+            let listed = Dir::read_from(&open).unwrap().next().map(|entry| entry.map(drop));
+            let ended = calls_on(&open, &here.join("top"));
+            let is_now = open.metadata().unwrap();
+            assert_eq!((is_now.mode() & 0o777, is_now.mtime()), (0o750, 7), "{options} {here:?}");
+            ends.push((listed, ended));
+            fs::remove_dir_all(elsewhere.join("top")).unwrap();
+        }
+        assert_eq!(ends[1], ends[0], "{options}: removed here");
+        assert_eq!(ends[2], ends[0], "{options}: removed elsewhere");
+    }
+}
+
+/// Directories in directories, with files in each.
+fn plant(top: &Path) {
+    for dir in 0..24 {
+        let at = top.join(format!("d{}/e{}/f{dir}", dir % 3, dir % 6));
+        fs::create_dir_all(&at).unwrap();
+        (0..6).for_each(|file| fs::write(at.join(format!("file{file}")), "in it").unwrap());
+    }
+}
+
+/// Starts both at once, each on its mount, and waits for them.
+fn both_at_once(a: (&Path, &str), b: (&Path, &str)) -> [(bool, String); 2] {
+    let start = |(at, text): (&Path, &str)| {
+        let mut command = Command::new("bash");
+        command.args(["-c", text]).current_dir(at).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.env("LC_ALL", "C").spawn().unwrap()
+    };
+    [start(a), start(b)].map(|child| {
+        let output = child.wait_with_output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    })
+}
+
+#[test]
+fn programs_that_remove_one_tree_on_two_mounts_do_not_fail_each_other() {
+    if !root() {
+        return;
+    }
+    for options in ["", "consistency=none"] {
+        let place = Place::new();
+        let Two { cluster: _cluster, a, b } = two(&place, "removed-twice", options);
+        let remove = "rm -rf tree";
+        for round in 0..12 {
+            plant(&a.join("tree"));
+            for (ok, said) in both_at_once((&a, remove), (&b, remove)) {
+                assert!(ok, "{options} round {round}: {said}");
+            }
+            assert!(!a.join("tree").exists() && !b.join("tree").exists());
+        }
+        let find = "find tree -depth -ignore_readdir_race -delete";
+        for other in [find, "cp -a tree copy", "cat $(find tree -type f)", "ls -lR tree"] {
+            for _ in 0..6 {
+                plant(&b.join("tree"));
+                let [(ok, said), (_, other_said)] = both_at_once((&a, remove), (&b, other));
+                assert!(ok, "{options} beside {other}: {said}");
+                assert!(!other_said.contains("Stale"), "{options} {other}: {other_said}");
+                assert!(!a.join("tree").exists() && !b.join("tree").exists());
+                fs::remove_dir_all(b.join("copy")).unwrap_or_default();
+            }
+        }
+    }
 }

@@ -1,17 +1,19 @@
 //! What is removed while the kernel still has it.
 //!
 //! To the cluster it does not exist any more. But who has a directory open, or as its current
-//! directory, may still look at it, and finds it empty; the kernel asks what it is before it
-//! says so (`ENOENT` rather than `ESTALE`). And who holds a file by `O_PATH` alone, or a pipe or
+//! directory, may still look at it, and finds it empty (`ENOENT` rather than `ESTALE`), also if
+//! another mount has removed it; the kernel asks what it is before it says so. And who holds a file by `O_PATH` alone, or a pipe or
 //! a device, of which the cluster is not told, may ask what it is. What any of them changes of it
 //! is changed in what this mount remembers: nobody else can find it.
 
 use crate::access_times::now_ns;
-use crate::fuse::{NodeId, RequestContext};
+use crate::fuse::{Errno, Reply, RequestContext};
 use crate::translate::context;
 use crate::weirfs::WeirFs;
 use weir_client::Context;
-use weir_types::{ACL_ACCESS, ACL_DEFAULT, Attr, ErrorKind, FileId, FileKind, Result, Timestamp};
+use weir_types::{
+    ACL_ACCESS, ACL_DEFAULT, Attr, Error, ErrorKind, FileId, FileKind, Result, Timestamp,
+};
 use weir_wire::meta::{SetAttrRequest, SetTime};
 
 /// What is known of a file.
@@ -22,21 +24,11 @@ pub(crate) enum Found {
 }
 
 impl WeirFs {
-    /// What the directory is that a call is about to remove or replace, if the kernel knows one.
-    pub(crate) fn may_go(
-        &self,
-        ctx: &RequestContext<'_>,
-        parent: NodeId,
-        name: &[u8],
-    ) -> Option<Attr> {
-        let file = self.nodes.at(parent, name)?;
-        let known = self.client.known_attr(file);
-        known.or_else(|| self.client.getattr(&context(ctx), file).ok())
-    }
-
     /// What a file is, or was.
     pub(crate) fn attr_or_last(&self, by: &Context, file: FileId) -> Result<Found> {
-        now_or_last(self.client.getattr(by, file), || self.nodes.gone(file))
+        let found = now_or_last(self.client.getattr(by, file), || self.nodes.gone(file));
+        self.is_told(&found);
+        found
     }
 
     /// Changes attributes of a file, or of what is remembered of it: the kernel has asked whether
@@ -46,7 +38,44 @@ impl WeirFs {
             Some(_) => None,
             None => self.nodes.change_gone(set.file, |last| change(last, set)),
         };
-        now_or_last(self.client.setattr(by, set), last)
+        let found = now_or_last(self.client.setattr(by, set), last);
+        self.is_told(&found);
+        found
+    }
+
+    /// The answer to a new name for a file in a directory: one of them may be gone.
+    pub(crate) fn of_link<T>(
+        &self,
+        ctx: &RequestContext<'_>,
+        dir: FileId,
+        answer: Result<T>,
+    ) -> Reply<T> {
+        let is_stale = |error: &Error| error.kind == ErrorKind::Stale;
+        if answer.as_ref().is_err_and(is_stale) {
+            let dir_is_gone = self.client.getattr(&context(ctx), dir).is_err_and(|e| is_stale(&e));
+            // If the file is gone the kernel looks once more what has its name.
+            if dir_is_gone || self.pins.tries_again(ctx.pid) {
+                return Err(Errno::ENOENT);
+            }
+        }
+        self.found(ctx, answer)
+    }
+
+    fn is_told(&self, found: &Result<Found>) {
+        if let Ok(Found::Now(attr)) = found {
+            self.nodes.is_told(attr);
+        }
+    }
+
+    /// The answer to a change of a file: of a directory that is gone it is that of a local file
+    /// system. Whoever has found something else by its name looks it up again.
+    pub(crate) fn of_node<T>(&self, file: FileId, answer: Result<T>) -> Reply<T> {
+        match answer {
+            Err(error) if error.kind == ErrorKind::Stale && self.nodes.is_directory(file) => {
+                Err(Errno::ENOENT)
+            }
+            answer => Ok(answer?),
+        }
     }
 
     /// The answer about extended attributes: of a file that is gone it is known if it had none of
@@ -65,6 +94,15 @@ impl WeirFs {
             },
             answer => answer,
         }
+    }
+}
+
+/// The answer about names in a directory. If that is gone, whoever removed it, nothing is in it:
+/// the kernel is not to look for another one, since the caller may have this one open.
+pub(crate) fn in_directory<T>(answer: Result<T>) -> Reply<T> {
+    match answer {
+        Err(error) if error.kind == ErrorKind::Stale => Err(Errno::ENOENT),
+        answer => Ok(answer?),
     }
 }
 

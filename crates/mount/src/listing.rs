@@ -2,6 +2,7 @@
 //! kernel's buffer.
 
 use crate::fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
+use crate::gone::in_directory;
 use crate::handles::Handle;
 use crate::translate::for_kernel;
 use crate::weirfs::WeirFs;
@@ -51,7 +52,7 @@ impl WeirFs {
                     let attributes = sink.wants_entries();
                     let page =
                         |by: &_| self.client.readdir(by, listed, cookie, DIR_PAGE, attributes);
-                    for_kernel(ctx, page)?
+                    in_directory(for_kernel(ctx, page))?
                 }
             };
             for (i, found) in page.entries.iter().enumerate() {

@@ -59,8 +59,9 @@ struct Table {
     aliases: HashMap<NodeId, FileId>,
     /// What was found last under a name.
     at: HashMap<Name, (FileId, NodeId)>,
-    /// What those were that the kernel has removed and has not forgotten.
-    gone: HashMap<FileId, Attr>,
+    /// What the kernel was last told of each directory that it knows, and what files were
+    /// that it has removed and has not forgotten.
+    last: HashMap<FileId, Attr>,
     given: u64,
 }
 
@@ -89,13 +90,33 @@ impl Nodes {
     }
 
     /// The number of a directory that the kernel is told to be at this place.
-    pub(crate) fn found(&self, file: FileId, parent: NodeId, name: &[u8]) -> NodeId {
-        self.lock().found(file, parent, name)
+    pub(crate) fn found(&self, dir: &Attr, parent: NodeId, name: &[u8]) -> NodeId {
+        let mut table = self.lock();
+        table.last.insert(dir.file, dir.clone());
+        table.found(dir.file, parent, name)
     }
 
     /// The kernel is told of a directory without a place.
-    pub(crate) fn found_by_number(&self, file: FileId, node: Option<NodeId>) -> NodeId {
-        self.lock().found_by_number(file, node)
+    pub(crate) fn found_by_number(&self, dir: &Attr, node: Option<NodeId>) -> NodeId {
+        let mut table = self.lock();
+        if dir.file != FileId::ROOT {
+            table.last.insert(dir.file, dir.clone());
+        }
+        table.found_by_number(dir.file, node)
+    }
+
+    /// What is told of a file: if the kernel has it as a directory, it is remembered.
+    pub(crate) fn is_told(&self, attr: &Attr) {
+        if attr.kind == FileKind::Directory
+            && let Some(last) = self.lock().last.get_mut(&attr.file)
+        {
+            last.clone_from(attr);
+        }
+    }
+
+    /// Whether the kernel has it as a directory.
+    pub(crate) fn is_directory(&self, file: FileId) -> bool {
+        self.lock().held.contains_key(&file)
     }
 
     /// The kernel has forgotten so many times that it was told of a number.
@@ -108,36 +129,25 @@ impl Nodes {
         self.lock().moved(from, to, exchange);
     }
 
-    /// The directory that was found last under a name.
-    pub(crate) fn at(&self, parent: NodeId, name: &[u8]) -> Option<FileId> {
-        self.lock().at.get(&(parent, name.into())).map(|(file, _)| *file)
-    }
-
-    /// A directory has been removed here, and the kernel may still have it: it was this.
-    pub(crate) fn is_gone(&self, last: Attr) {
-        let mut table = self.lock();
-        if table.held.contains_key(&last.file) {
-            table.gone.insert(last.file, Attr { nlink: 0, ..last });
-        }
-    }
-
     /// A name of a file has been removed here. The kernel still has the file: it says when it
     /// has forgotten it.
     pub(crate) fn has_lost_a_name(&self, left: Attr) {
         if left.nlink == 0 && left.kind != FileKind::Directory {
-            self.lock().gone.insert(left.file, left);
+            self.lock().last.insert(left.file, left);
         }
     }
 
-    /// What a file or directory was that has been removed here.
+    /// What a file was that has been removed here, or a directory that has been removed anywhere.
     pub(crate) fn gone(&self, file: FileId) -> Option<Attr> {
-        self.lock().gone.get(&file).cloned()
+        let last = self.lock().last.get(&file).cloned();
+        last.map(|last| Attr { nlink: 0, ..last })
     }
 
     /// Changes that, since there is nothing else that could be changed.
     pub(crate) fn change_gone(&self, file: FileId, change: impl FnOnce(&mut Attr)) -> Option<Attr> {
         let mut table = self.lock();
-        let last = table.gone.get_mut(&file)?;
+        let last = table.last.get_mut(&file)?;
+        last.nlink = 0;
         change(last);
         Some(last.clone())
     }
@@ -251,7 +261,7 @@ impl Table {
     fn forget(&mut self, node: NodeId, lookups: u64) {
         let file = self.aliases.get(&node).copied().unwrap_or(FileId(node));
         let Some(all) = self.held.get_mut(&file) else {
-            self.gone.remove(&file);
+            self.last.remove(&file);
             return;
         };
         let Some(at) = all.iter().position(|held| held.node == node) else { return };
@@ -263,7 +273,7 @@ impl Table {
         let gone = all.swap_remove(at);
         if all.is_empty() {
             self.held.remove(&file);
-            self.gone.remove(&file);
+            self.last.remove(&file);
         }
         self.aliases.remove(&node);
         if let Place::In(parent, Some(name)) = gone.place {

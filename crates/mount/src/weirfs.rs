@@ -9,7 +9,7 @@ use crate::fuse::{
     Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
     NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, Statx, WriteData,
 };
-use crate::gone::{Found, may_have_had};
+use crate::gone::{Found, in_directory, may_have_had};
 use crate::handles::{DirHandle, Handle, Handles};
 use crate::hints::Hint;
 use crate::jobs::Jobs;
@@ -143,7 +143,7 @@ impl WeirFs {
     /// Gives a directory the number that the kernel has for it at this place.
     pub(crate) fn number(&self, entry: &mut Entry, parent: NodeId, name: &[u8]) {
         if entry.attr.kind == FileKind::Directory {
-            entry.node = self.nodes.found(entry.attr.file, parent, name);
+            entry.node = self.nodes.found(&entry.attr, parent, name);
         }
     }
 
@@ -154,18 +154,20 @@ impl WeirFs {
 
 impl Filesystem for WeirFs {
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
-        let attr = self.find(ctx, self.file(parent)?, name)?;
+        let found = self.find(ctx, self.file(parent)?, name);
         if name != b".." {
-            return self.named(ctx, (parent, name), attr);
+            return self.named(ctx, (parent, name), in_directory(found)?);
         }
-        let node = self.nodes.found_by_number(attr.file, None);
+        // Only NFS export asks for it, and knows what it means if nothing is there any more.
+        let attr = found?;
+        let node = self.nodes.found_by_number(&attr, None);
         Ok(Entry { node, ..self.entry(ctx, attr)? })
     }
 
     fn find_again(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Entry> {
         let attr = self.client.getattr(&context(ctx), self.file(node)?)?;
         if attr.kind == FileKind::Directory {
-            self.nodes.found_by_number(attr.file, Some(node));
+            self.nodes.found_by_number(&attr, Some(node));
         }
         Ok(Entry { node, ..self.entry(ctx, attr)? })
     }
@@ -268,8 +270,8 @@ impl Filesystem for WeirFs {
         name: &[u8],
         target: &[u8],
     ) -> Reply<Entry> {
-        let attr = self.client.symlink(&context(ctx), self.file(parent)?, name, target)?;
-        self.entry(ctx, attr)
+        let made = self.client.symlink(&context(ctx), self.file(parent)?, name, target);
+        self.entry(ctx, in_directory(made)?)
     }
 
     fn mknod(
@@ -282,8 +284,8 @@ impl Filesystem for WeirFs {
     ) -> Reply<Entry> {
         let kind = FileKind::from_mode(mode.mode).ok_or(Errno::EINVAL)?;
         let (by, dir) = (context(ctx), self.file(parent)?);
-        let attr = self.client.mknod(&by, dir, name, kind, masked(mode), rdev)?;
-        self.entry(ctx, attr)
+        let made = self.client.mknod(&by, dir, name, kind, masked(mode), rdev);
+        self.entry(ctx, in_directory(made)?)
     }
 
     fn mkdir(
@@ -294,21 +296,19 @@ impl Filesystem for WeirFs {
         mode: NewMode,
     ) -> Reply<Entry> {
         let dir = self.file(parent)?;
-        let attr = self.client.mkdir_masked(&context(ctx), dir, name, masked(mode))?;
-        self.named(ctx, (parent, name), attr)
+        let made = self.client.mkdir_masked(&context(ctx), dir, name, masked(mode));
+        self.named(ctx, (parent, name), in_directory(made)?)
     }
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        let left = self.client.unlink(&context(ctx), self.file(parent)?, name)?;
-        left.into_iter().for_each(|left| self.nodes.has_lost_a_name(left));
+        let left = self.client.unlink(&context(ctx), self.file(parent)?, name);
+        in_directory(left)?.into_iter().for_each(|left| self.nodes.has_lost_a_name(left));
         Ok(())
     }
 
     fn rmdir(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        let last = self.may_go(ctx, parent, name);
-        self.client.rmdir(&context(ctx), self.file(parent)?, name)?;
+        in_directory(self.client.rmdir(&context(ctx), self.file(parent)?, name))?;
         self.nodes.removed(parent, name);
-        last.into_iter().for_each(|last| self.nodes.is_gone(last));
         Ok(())
     }
 
@@ -333,11 +333,8 @@ impl Filesystem for WeirFs {
             exchange: flags & libc::RENAME_EXCHANGE != 0,
             whiteout: flags & libc::RENAME_WHITEOUT != 0,
         };
-        let replaces = !request.exchange;
-        let replaced = replaces.then(|| self.may_go(ctx, new_parent, new_name)).flatten();
-        let left = self.client.replace(&context(ctx), &request)?;
+        let left = in_directory(self.client.replace(&context(ctx), &request))?;
         left.into_iter().for_each(|left| self.nodes.has_lost_a_name(left));
-        replaced.into_iter().for_each(|last| self.nodes.is_gone(last));
         self.nodes.moved((parent, name), (new_parent, new_name), request.exchange);
         Ok(())
     }
@@ -352,7 +349,9 @@ impl Filesystem for WeirFs {
         let file = self.file(node)?;
         // The kernel believes the size in this answer, come what may.
         let question = self.cache.asks(ctx.pid, Some(file), Answer::Change);
-        let attr = self.client.link(&context(ctx), file, self.file(new_parent)?, new_name)?;
+        let dir = self.file(new_parent)?;
+        let linked = self.client.link(&context(ctx), file, dir, new_name);
+        let attr = self.of_link(ctx, dir, linked)?;
         Ok(Entry::new(self.tell(ctx, question, attr)?, self.ttl()))
     }
 
@@ -374,8 +373,8 @@ impl Filesystem for WeirFs {
         args: OpenArgs,
     ) -> Reply<(Entry, Opened)> {
         let options = create_options(mode, args);
-        let made = self.client.create(&context(ctx), self.file(parent)?, name, &options)?;
-        self.created(ctx, made, args)
+        let made = self.client.create(&context(ctx), self.file(parent)?, name, &options);
+        self.created(ctx, in_directory(made)?, args)
     }
 
     fn tmpfile(
@@ -386,8 +385,8 @@ impl Filesystem for WeirFs {
         args: OpenArgs,
     ) -> Reply<(Entry, Opened)> {
         let options = create_options(mode, args);
-        let made = self.client.create_unnamed(&context(ctx), self.file(parent)?, &options)?;
-        self.created(ctx, made, args)
+        let made = self.client.create_unnamed(&context(ctx), self.file(parent)?, &options);
+        self.created(ctx, in_directory(made)?, args)
     }
 
     fn read(
@@ -618,7 +617,7 @@ impl Filesystem for WeirFs {
             _ => return Err(Errno::EINVAL),
         };
         let file = self.file(node)?;
-        self.client.set_xattr(&context(ctx), file, name, value, mode)?;
+        self.of_node(file, self.client.set_xattr(&context(ctx), file, name, value, mode))?;
         if name == CAPABILITY {
             self.is_capable(file);
         }
@@ -655,6 +654,7 @@ impl Filesystem for WeirFs {
         if let Some(hint) = Hint::named(name) {
             return self.hint(ctx, (node, hint), None);
         }
-        Ok(self.client.remove_xattr(&context(ctx), self.file(node)?, name)?)
+        let file = self.file(node)?;
+        self.of_node(file, self.client.remove_xattr(&context(ctx), file, name))
     }
 }
