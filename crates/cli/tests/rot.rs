@@ -217,7 +217,7 @@ fn check_names(client: &Client) -> Result<(), weir_types::Error> {
     let dir = client.resolve(&ctx, b"/dir", true)?.file;
     let (mut seen, mut cookie) = (0, 0);
     loop {
-        let page = client.readdir(&ctx, dir, cookie, 1000, true)?;
+        let page = client.readdir(&ctx, dir, (cookie, 0), 1000, true)?;
         for entry in &page.entries {
             cookie = entry.cookie;
             if &*entry.name == b"." || &*entry.name == b".." {

@@ -292,7 +292,7 @@ fn a_key_of_a_subtree_cannot_leave_it_by_any_way() {
     }
     let opened = guest.open(&ctx, secret, Rights::READ).map(drop);
     assert_eq!(opened.unwrap_err().kind, ErrorKind::Stale);
-    let listed = guest.readdir(&ctx, out, 0, 9, true).map(drop);
+    let listed = guest.readdir(&ctx, out, (0, 0), 9, true).map(drop);
     assert_eq!(listed.unwrap_err().kind, ErrorKind::Stale);
     let stolen = guest.link(&ctx, secret, FileId::ROOT, b"stolen").map(drop);
     assert_eq!(stolen.unwrap_err().kind, ErrorKind::Stale);

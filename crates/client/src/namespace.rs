@@ -292,16 +292,17 @@ impl Client {
         Ok(self.inner.session.call(ctx, &ReadlinkRequest { file })?.0)
     }
 
-    /// A part of a directory, from a cookie on (0: the beginning).
+    /// A part of a directory, from a cookie on (0: the beginning). `last`: where the listing
+    /// ends, as its first page has said (0 when that is asked for).
     pub fn readdir(
         &self,
         ctx: &Context,
         dir: FileId,
-        cookie: u64,
+        (cookie, last): (u64, u64),
         max_entries: u32,
         attributes: bool,
     ) -> Result<DirPage> {
-        let request = ReaddirRequest { dir, cookie, max_entries, attributes };
+        let request = ReaddirRequest { dir, cookie, last, max_entries, attributes };
         self.inner.readdir(ctx, &request)
     }
 

@@ -406,7 +406,7 @@ sample_struct! {
     FileAccess { file, age_ms, always }
     OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate, loads }
     DirEntry { name, file, kind, cookie, attr }
-    DirPage { entries, end }
+    DirPage { entries, end, last }
     LayoutPage { layout, more_segments, generation, capability }
     Removed { attr }
     GetMapRequest { have }
@@ -422,7 +422,7 @@ sample_struct! {
     LinkRequest { file, parent, name }
     SymlinkRequest { parent, name, target }
     ReadlinkRequest { file }
-    ReaddirRequest { dir, cookie, max_entries, attributes }
+    ReaddirRequest { dir, cookie, last, max_entries, attributes }
     GetXattrRequest { file, name }
     SetXattrRequest { file, name, value, mode }
     ListXattrRequest { file }

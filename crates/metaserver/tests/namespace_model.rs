@@ -280,6 +280,7 @@ impl<E: Engine> Both<E> {
             let expected: BTreeMap<String, FileId> =
                 entries.iter().map(|(name, &node)| (name.clone(), self.files[node])).collect();
             let request = ReaddirRequest {
+                last: 0,
                 dir: self.files[dir],
                 cookie: 0,
                 max_entries: 1000,

@@ -20,7 +20,8 @@ fn entries_that_stay_are_listed_once_whatever_else_happens() {
     let mut seen = Vec::new();
     let mut cookie = 0;
     for round in 0.. {
-        let request = ReaddirRequest { dir, cookie, max_entries: 500, attributes: round % 2 == 0 };
+        let request =
+            ReaddirRequest { last: 0, dir, cookie, max_entries: 500, attributes: round % 2 == 0 };
         let page = c.ask(me, &request).unwrap();
         for entry in &page.entries {
             assert!(entry.cookie > cookie);
@@ -65,11 +66,89 @@ fn odd_requests_get_an_answer() {
     let mut c = Cluster::new(0);
     let me = &mut c.client(root());
     c.mkdir(me, ROOT, "d");
-    let page =
-        |cookie, max_entries| ReaddirRequest { dir: ROOT, cookie, max_entries, attributes: false };
+    let page = |cookie, max_entries| ReaddirRequest {
+        last: 0,
+        dir: ROOT,
+        cookie,
+        max_entries,
+        attributes: false,
+    };
     let all = c.ask(me, &page(0, u32::MAX)).unwrap();
     assert!(all.end && all.entries.len() == 1);
     assert_eq!(c.ask(me, &page(0, 0)).unwrap().entries.len(), 1);
     let beyond = c.ask(me, &page(u64::MAX, 10)).unwrap();
     assert!(beyond.end && beyond.entries.is_empty());
+}
+
+/// The names of a listing, which goes on `after` each page of five.
+fn listed(
+    c: &mut Cluster<weir_metastore::ModelEngine>,
+    me: &mut Client,
+    dir: FileId,
+    mut after: impl FnMut(&mut Cluster<weir_metastore::ModelEngine>, &mut Client, usize),
+) -> Vec<String> {
+    let (mut names, mut cookie, mut last) = (Vec::new(), 0, 0);
+    for round in 0..1000 {
+        let request = ReaddirRequest { last, dir, cookie, max_entries: 5, attributes: false };
+        let page = c.ask(me, &request).unwrap();
+        last = page.last;
+        cookie = page.entries.last().map_or(cookie, |entry| entry.cookie);
+        names.extend(page.entries.into_iter().map(|e| String::from_utf8(e.name.0).unwrap()));
+        if page.end {
+            return names;
+        }
+        after(c, me, round);
+    }
+    panic!("{} entries, and no end", names.len());
+}
+
+#[test]
+fn what_is_renamed_within_a_directory_is_listed_once() {
+    let mut c = Cluster::new(0);
+    let me = &mut c.client(root());
+    let dir = c.mkdir(me, ROOT, "d");
+    let names: Vec<String> = (0..50).map(|n| format!("n{n:02}")).collect();
+    names.iter().for_each(|name| link_like(&mut c, me, dir, name));
+    let there_and_back = |c: &mut Cluster<_>, me: &mut Client, _| {
+        for name in &names {
+            c.make(me, &rename_request((dir, name), (dir, "T"))).unwrap();
+            c.make(me, &rename_request((dir, "T"), (dir, name))).unwrap();
+        }
+    };
+    assert_eq!(listed(&mut c, me, dir, there_and_back), names);
+    let to_other_names = |c: &mut Cluster<_>, me: &mut Client, round| {
+        for name in &names {
+            let at = |round| if round == 0 { name.clone() } else { format!("{name}-{round}") };
+            c.make(me, &rename_request((dir, &at(round)), (dir, &at(round + 1)))).unwrap();
+        }
+    };
+    let mut found = listed(&mut c, me, dir, to_other_names);
+    found.iter_mut().for_each(|name| name.truncate(3));
+    assert_eq!(found, names);
+}
+
+#[test]
+fn a_listing_has_an_end_however_many_names_come_meanwhile() {
+    let mut c = Cluster::new(0);
+    let me = &mut c.client(root());
+    let dir = c.mkdir(me, ROOT, "d");
+    let beside = c.mkdir(me, ROOT, "beside");
+    (0..50).for_each(|n| link_like(&mut c, me, dir, &format!("n{n:02}")));
+    let more = |c: &mut Cluster<_>, me: &mut Client, round: usize| {
+        (0..10).for_each(|n| link_like(c, me, dir, &format!("new{}", round * 10 + n)));
+        // By way of another directory, a name is another one each time.
+        for n in 0..25 {
+            let name = format!("n{n:02}");
+            c.make(me, &rename_request((dir, &name), (beside, "T"))).unwrap();
+            c.make(me, &rename_request((beside, "T"), (dir, &name))).unwrap();
+        }
+    };
+    let found = listed(&mut c, me, dir, more);
+    assert!(found.len() <= 50, "{found:?}");
+    for n in 25..50 {
+        let name = format!("n{n}");
+        assert_eq!(found.iter().filter(|found| **found == name).count(), 1, "{name} stayed");
+    }
+    let all = listed(&mut c, me, dir, |_, _, _| ());
+    assert!(all.len() > 50 && !found.iter().any(|name| !all.contains(name)));
 }

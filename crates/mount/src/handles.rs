@@ -115,11 +115,30 @@ pub(crate) struct DirHandle {
     pub(crate) unseen: bool,
     /// The part of a page that did not fit the kernel's buffer.
     rest: Mutex<Option<(u64, DirPage)>>,
+    /// Where the listing ends; 0: it begins.
+    last: AtomicU64,
 }
 
 impl DirHandle {
     pub(crate) fn new(flags: u32) -> Self {
-        Self { unseen: flags as i32 & libc::O_NOATIME != 0, rest: Mutex::default() }
+        let unseen = flags as i32 & libc::O_NOATIME != 0;
+        Self { unseen, rest: Mutex::default(), last: AtomicU64::new(0) }
+    }
+
+    /// It is listed from the beginning, as it is now.
+    pub(crate) fn begin(&self) {
+        self.last.store(0, Ordering::Relaxed);
+        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Where the listing ends.
+    pub(crate) fn last(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
+    }
+
+    /// A page has said where.
+    pub(crate) fn ends_at(&self, last: u64) {
+        self.last.store(last, Ordering::Relaxed);
     }
 
     /// What follows `cookie`, if it was put back.

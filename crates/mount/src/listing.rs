@@ -26,6 +26,9 @@ impl WeirFs {
         let handle = self.handle(fh)?;
         let Handle::Dir(dir) = &*handle else { return Err(Errno::EBADF) };
         let listed = self.file(node)?;
+        if offset == 0 {
+            dir.begin();
+        }
         if offset == 0 && !dir.unseen {
             self.is_listed(listed);
         }
@@ -50,9 +53,11 @@ impl WeirFs {
                 Some(page) => page,
                 None => {
                     let attributes = sink.wants_entries();
-                    let page =
-                        |by: &_| self.client.readdir(by, listed, cookie, DIR_PAGE, attributes);
-                    in_directory(for_kernel(ctx, page))?
+                    let from = (cookie, dir.last());
+                    let page = |by: &_| self.client.readdir(by, listed, from, DIR_PAGE, attributes);
+                    let page = in_directory(for_kernel(ctx, page))?;
+                    dir.ends_at(page.last);
+                    page
                 }
             };
             for (i, found) in page.entries.iter().enumerate() {

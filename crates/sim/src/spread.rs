@@ -152,7 +152,7 @@ fn read(config: &ClientConfig) -> Result<BTreeMap<String, Vec<u64>>> {
     let (ctx, client) = (Context::root(), Client::connect(config.clone())?);
     let dir = client.lookup(&ctx, FileId::ROOT, NAME)?.file;
     let mut records = BTreeMap::new();
-    for entry in client.readdir(&ctx, dir, 0, 1024, true)?.entries {
+    for entry in client.readdir(&ctx, dir, (0, 0), 1024, true)?.entries {
         if entry.name.starts_with(b".") {
             continue;
         }

@@ -348,7 +348,7 @@ impl Worker {
     }
 
     fn list(&self, dir: u64) -> Result<NameReply> {
-        let page = self.client.readdir(&self.ctx, FileId(dir), 0, LIST_ENTRIES, false)?;
+        let page = self.client.readdir(&self.ctx, FileId(dir), (0, 0), LIST_ENTRIES, false)?;
         let name_of = |bytes: &[u8]| {
             let digits = bytes.strip_prefix(b"n").and_then(|d| std::str::from_utf8(d).ok());
             digits.and_then(|d| d.parse::<Name>().ok())

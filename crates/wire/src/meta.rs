@@ -137,8 +137,11 @@ records! {
     DirPage {
         /// The entries.
         entries: Vec<DirEntry>,
-        /// Whether the directory ends here.
+        /// Whether the listing ends here.
         end: bool,
+        /// The position of the last name that there was when the listing began: later ones are
+        /// not in it.
+        last: u64,
     }
     /// A part of a layout.
     LayoutPage {
@@ -370,6 +373,8 @@ requests! {
         dir: FileId,
         /// Where to continue; 0: at the beginning.
         cookie: u64,
+        /// Where the listing ends, as its first page says; 0: it begins.
+        last: u64,
         /// The most entries to return.
         max_entries: u32,
         /// Whether to return attributes.

@@ -163,10 +163,11 @@ impl RemoteTree {
     /// The entries of a directory with their attributes, sorted by name.
     pub fn entries(&self, dir: FileId) -> Result<Vec<DirEntry>, Error> {
         let mut entries: Vec<DirEntry> = Vec::new();
-        let mut cookie = 0;
+        let (mut cookie, mut last) = (0, 0);
         loop {
             let most = MAX_READDIR_ENTRIES as u32;
-            let page = self.client.readdir(&self.context, dir, cookie, most, true)?;
+            let page = self.client.readdir(&self.context, dir, (cookie, last), most, true)?;
+            last = page.last;
             cookie = page.entries.last().map_or(cookie, |e| e.cookie);
             let nothing = page.entries.is_empty();
             entries

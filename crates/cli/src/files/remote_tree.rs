@@ -219,6 +219,8 @@ struct RemotePages {
     path: Vec<u8>,
     dir: FileId,
     cookie: u64,
+    /// Where it ends; 0: not asked yet.
+    last: u64,
     end: bool,
 }
 
@@ -228,8 +230,10 @@ impl Pages for RemotePages {
         // A reply may have nothing but `.` and `..`.
         while page.is_empty() && !self.end {
             let (tree, most) = (&self.tree, MAX_READDIR_ENTRIES as u32);
-            let reply = tree.client.readdir(&tree.context, self.dir, self.cookie, most, true);
+            let from = (self.cookie, self.last);
+            let reply = tree.client.readdir(&tree.context, self.dir, from, most, true);
             let reply = reply.map_err(tree.about(&self.path))?;
+            self.last = reply.last;
             self.end = reply.end || reply.entries.is_empty();
             self.cookie = reply.entries.last().map_or(self.cookie, |entry| entry.cookie);
             for entry in reply.entries {
@@ -288,7 +292,8 @@ impl Tree for RemoteTree {
 
     fn pages(self: Arc<Self>, path: &[u8], follow: bool) -> Done<Box<dyn Pages>> {
         let dir = self.attr(path, follow)?.file;
-        Ok(Box::new(RemotePages { tree: self, path: path.to_vec(), dir, cookie: 0, end: false }))
+        let path = path.to_vec();
+        Ok(Box::new(RemotePages { tree: self, path, dir, cookie: 0, last: 0, end: false }))
     }
 
     fn make_dir(&self, path: &[u8], mode: u16) -> Done {

@@ -25,9 +25,10 @@ pub fn path_of(client: &Client, mut dir: FileId) -> Option<String> {
 }
 
 fn name_in(client: &Client, parent: FileId, dir: FileId) -> Option<Vec<u8>> {
-    let mut cookie = 0;
+    let (mut cookie, mut last) = (0, 0);
     for _ in 0..MAX_PAGES {
-        let page = client.readdir(&Context::root(), parent, cookie, 4096, false).ok()?;
+        let page = client.readdir(&Context::root(), parent, (cookie, last), 4096, false).ok()?;
+        last = page.last;
         if let Some(entry) = page.entries.iter().find(|entry| entry.file == dir) {
             return Some(entry.name.0.clone());
         }

@@ -296,10 +296,11 @@ impl Load {
 
     fn list(&mut self) {
         let mut names = Vec::new();
-        let mut cookie = 0;
+        let (mut cookie, mut last) = (0, 0);
         loop {
-            let page = self.client.readdir(&self.ctx, self.dir, cookie, 10, false);
+            let page = self.client.readdir(&self.ctx, self.dir, (cookie, last), 10, false);
             let page = page.unwrap_or_else(|e| panic!("list: {e}"));
+            last = page.last;
             for entry in &page.entries {
                 names.push(String::from_utf8(entry.name.0.clone()).unwrap());
                 cookie = entry.cookie;

@@ -1,5 +1,7 @@
 //! A part of a directory, in the order of cookies: entries that are there all
-//! the while are listed exactly once, whatever else is made or removed.
+//! the while are listed exactly once, whatever else is made or removed. Cookies grow, and a
+//! listing ends with the greatest that there was when it began: so it has an end, however many
+//! names come meanwhile.
 
 use crate::ops::{Context, Outcome, access, inodes};
 use crate::schema::{self, ListEntry, key};
@@ -10,13 +12,16 @@ use weir_wire::meta::{DirEntry, DirPage, ReaddirRequest};
 
 /// Does it.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ReaddirRequest) -> Outcome<DirPage> {
-    let inode = inodes::load_directory(tx, request.dir)?;
+    let mut inode = inodes::load_directory(tx, request.dir)?;
     access::require(ctx.caller, &inode, access::READ)?;
     let limit = (request.max_entries as usize).clamp(1, MAX_READDIR_ENTRIES);
-    let (_, end) = key::listing_of(request.dir);
-    let Some(from) = request.cookie.checked_add(1) else {
-        return Ok(DirPage { entries: Vec::new(), end: true });
-    };
+    let newest = inodes::directory(&mut inode)?.next_cookie.saturating_sub(1);
+    let last = if request.last == 0 { newest } else { request.last.min(newest) };
+    if request.cookie >= last {
+        return Ok(DirPage { entries: Vec::new(), end: true, last });
+    }
+    let (from, behind) = (request.cookie + 1, last.saturating_add(1));
+    let end = key::listing(request.dir, behind);
     let found = tx.range(&key::listing(request.dir, from), &end, limit)?;
     let end = found.len() < limit;
     let mut entries = Vec::with_capacity(found.len());
@@ -33,5 +38,5 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ReaddirRequest) -> 
         };
         entries.push(DirEntry { name, file, kind, cookie, attr });
     }
-    Ok(DirPage { entries, end })
+    Ok(DirPage { entries, end, last })
 }

@@ -77,7 +77,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RenameRequest) -> O
         }
         target => {
             let left = request.whiteout.then_some(source.dentry.cookie);
-            let removed = replace(tx, ctx, dirs, (&from, source), (&to, target))?;
+            let removed = replace(tx, ctx, dirs, (&from, source), (&to, target), left.is_none())?;
             if let Some(cookie) = left {
                 leave_whiteout(tx, ctx, &from, cookie)?;
             }
@@ -266,6 +266,7 @@ fn replace(
     mut dirs: Directories,
     (from, mut source): (&End<'_>, Found),
     (to, target): (&End<'_>, Option<Found>),
+    leaves_its_place: bool,
 ) -> Outcome<Removed> {
     if let Some(target) = target.as_ref().filter(|target| target.is_directory()) {
         names::require_empty(tx, target.dentry.file)?;
@@ -279,6 +280,11 @@ fn replace(
             let dentry = Dentry { cookie: target.dentry.cookie, ..source.dentry };
             names::put(tx, to.dir, to.name, dentry)?;
             dirs.to_mut().modified(ctx.now);
+        }
+        // Nor does another name in the same directory: who is listing it meets the file once.
+        None if leaves_its_place && !dirs.differ() => {
+            names::put(tx, to.dir, to.name, source.dentry)?;
+            dirs.from.modified(ctx.now);
         }
         None => {
             let entry = (source.dentry.file, source.inode.kind);
