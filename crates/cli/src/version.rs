@@ -1,7 +1,7 @@
 //! What `weir --version` says.
 
 /// Program, protocol and on-disk format versions.
-pub const LINE: &str = concat!(env!("CARGO_PKG_VERSION"), " (protocol 7, format 2)");
+pub const LINE: &str = concat!(env!("CARGO_PKG_VERSION"), " (protocol 8, format 2)");
 
 #[cfg(test)]
 mod tests {

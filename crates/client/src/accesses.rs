@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_host::clock;
 use weir_host::sync::{Condvar, Mutex};
 use weir_types::limits::MAX_ACCESSED;
-use weir_types::{Attr, ErrorKind, FileId, Timestamp};
+use weir_types::{Attr, ErrorKind, FileId, Timestamp, access_is_due};
 use weir_wire::meta::{AccessedRequest, FileAccess};
 
 /// Files that are noted; beyond that, that one was read is forgotten.
@@ -22,10 +22,21 @@ const SLICE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug)]
 struct Noted {
-    at: Duration,
-    /// The same as time of day: what is shown meanwhile.
-    time: Timestamp,
+    /// By this machine's clock: what is shown meanwhile, and kept.
+    at: Timestamp,
     always: bool,
+}
+
+impl Noted {
+    /// Shows it with the attributes of the file; whether it changes them.
+    fn show(&self, attr: &mut Attr) -> bool {
+        let due = self.always || access_is_due(attr.atime, [attr.mtime, attr.ctime], self.at);
+        let shows = due && self.at > attr.atime;
+        if shows {
+            attr.atime = self.at;
+        }
+        shows
+    }
 }
 
 #[derive(Debug, Default)]
@@ -47,15 +58,16 @@ pub(crate) struct Accesses {
 }
 
 impl Accesses {
-    /// A file is being read. `always`: its time of access is to be now, whatever it is.
+    /// A file is being read. `always`: its time of access is to be now, whatever it is; else
+    /// the metadata server judges whether that is due.
     pub(crate) fn note(&self, file: FileId, always: bool) {
         if self.is_refused.load(Ordering::Relaxed) {
             return;
         }
         let mut state = self.state.lock();
         if state.noted.len() < MAX_NOTED || state.noted.contains_key(&file) {
-            let time = Timestamp(clock::unix_now().as_nanos() as i64);
-            state.noted.insert(file, Noted { at: clock::uptime(), time, always });
+            let at = Timestamp(clock::unix_now().as_nanos() as i64);
+            state.noted.insert(file, Noted { at, always });
             self.any.store(true, Ordering::Release);
         }
     }
@@ -74,15 +86,19 @@ impl Accesses {
         }
     }
 
-    /// Shows what is noted of a file, if that is news.
+    /// Shows what is noted of a file, if that is news: the server will keep it.
     pub(crate) fn show(&self, attr: &mut Attr) {
         if !self.any.load(Ordering::Acquire) {
             return;
         }
-        let state = self.state.lock();
-        let noted = state.noted.get(&attr.file).or_else(|| state.sending.get(&attr.file));
-        if let Some(noted) = noted {
-            attr.atime = attr.atime.max(noted.time);
+        let mut state = self.state.lock();
+        match state.noted.get_mut(&attr.file) {
+            Some(noted) => noted.always |= noted.show(attr),
+            None => {
+                if let Some(sent) = state.sending.get(&attr.file) {
+                    sent.show(attr);
+                }
+            }
         }
     }
 
@@ -105,23 +121,22 @@ impl Accesses {
         {
             state.sending.insert(file, noted);
         }
-        let now = clock::uptime();
         let access = |(file, noted): (&FileId, &Noted)| FileAccess {
             file: *file,
-            age_ms: now.saturating_sub(noted.at).as_millis() as u64,
+            at: noted.at,
             always: noted.always,
         };
         Some(state.sending.iter().map(access).collect())
     }
 
-    /// What was sent, with the times of day.
-    fn was_told(&self) -> Vec<(FileId, Timestamp)> {
+    /// What was sent.
+    fn was_told(&self) -> BTreeMap<FileId, Noted> {
         let mut state = self.state.lock();
         let sent = std::mem::take(&mut state.sending);
         self.any.store(!state.noted.is_empty(), Ordering::Release);
         drop(state);
         self.told.notify_all();
-        sent.into_iter().map(|(file, noted)| (file, noted.time)).collect()
+        sent
     }
 }
 
@@ -138,7 +153,9 @@ impl Inner {
                 // Whoever keeps the attributes of a file sees no older time than before.
                 Ok(()) => {
                     let mut kept = self.holdings.kept.lock();
-                    sent.iter().for_each(|(file, time)| kept.was_accessed(*file, *time));
+                    for (file, noted) in &sent {
+                        kept.was_accessed(*file, |attr| noted.show(attr));
+                    }
                 }
                 Err(error) => {
                     if error.kind == ErrorKind::ReadOnly {
@@ -194,6 +211,25 @@ mod tests {
         assert!(shown() > old, "it is on its way");
         accesses.was_told();
         assert_eq!(shown(), old, "the server says it from now on");
+    }
+
+    #[test]
+    fn what_is_not_due_is_not_shown_and_what_was_shown_is_told_as_such() {
+        let accesses = Accesses::default();
+        let shown = |read: i64| {
+            let mut attr = crate::core::sample::attr(FILE, 1, 0);
+            attr.atime = Timestamp(read);
+            accesses.show(&mut attr);
+            attr.atime != Timestamp(read)
+        };
+        let now = clock::unix_now().as_nanos() as i64;
+        accesses.note(FILE, false);
+        assert!(!shown(now), "others have read it since it was changed");
+        assert!(!accesses.take().unwrap()[0].always);
+        accesses.was_told();
+        accesses.note(FILE, false);
+        assert!(shown(0) && shown(now));
+        assert!(accesses.take().unwrap()[0].always);
     }
 
     #[test]

@@ -99,8 +99,8 @@ impl Client {
     }
 
     /// A file is being read: its time of access is to be now; unless `always`, only if it is not
-    /// later than that of the last change, or a day old. The metadata server is told of it
-    /// later.
+    /// later than that of the last change, or a day old. It is shown with the file's attributes
+    /// from now on, and the metadata server is told of it later.
     pub fn note_access(&self, file: FileId, always: bool) {
         self.inner.accesses.note(file, always);
     }

@@ -403,7 +403,7 @@ sample_struct! {
     StatusRequest {}
     PendingTruncate { generation, size }
     TargetLoad { target, us_per_mib, in_flight }
-    FileAccess { file, age_ms, always }
+    FileAccess { file, at, always }
     OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate, loads }
     DirEntry { name, file, kind, cookie, attr }
     DirPage { entries, end, last }

@@ -3,14 +3,25 @@
 
 mod harness;
 use harness::*;
+use weir_metastore::Engine;
 use weir_types::{Attr, ClientId, FileId, Restrictions, Squash, Timestamp};
 use weir_wire::meta::*;
 
 const ROOT: FileId = FileId::ROOT;
 const HOUR_MS: u64 = 3_600_000;
 
-fn read(file: FileId, age_ms: u64, always: bool) -> AccessedRequest {
-    AccessedRequest { files: vec![FileAccess { file, age_ms, always }] }
+fn read<E: Engine>(c: &Cluster<E>, file: FileId, age_ms: u64, always: bool) -> AccessedRequest {
+    let at = Timestamp(c.now.unix.0 - age_ms as i64 * 1_000_000);
+    AccessedRequest { files: vec![FileAccess { file, at, always }] }
+}
+
+fn reads<E: Engine>(
+    c: &mut Cluster<E>,
+    who: &Client,
+    (file, age_ms, always): (FileId, u64, bool),
+) -> weir_types::Result<()> {
+    let request = read(c, file, age_ms, always);
+    c.ask(who, &request)
 }
 
 #[test]
@@ -20,27 +31,29 @@ fn a_time_of_access_goes_on_after_a_change_or_a_day_and_never_back() {
     let file = c.create(me, ROOT, "f").attr.file;
     let begin = c.getattr(me, file).unwrap();
     c.pass_ms(10_000);
-    c.ask(me, &read(file, 4_000, false)).unwrap();
+    reads(&mut c, me, (file, 4_000, false)).unwrap();
     let first = c.getattr(me, file).unwrap();
     let ns = |ms: i64| ms * 1_000_000;
     assert_eq!(first.atime.0, begin.atime.0 + ns(6_000), "it was read four seconds ago");
     assert_eq!(Attr { atime: begin.atime, ..first.clone() }, begin, "nothing else changes");
     c.pass_ms(10_000);
-    c.ask(me, &read(file, 0, false)).unwrap();
+    reads(&mut c, me, (file, 0, false)).unwrap();
     assert_eq!(c.getattr(me, file).unwrap().atime, first.atime, "nothing has changed since");
-    c.ask(me, &read(file, 15_000, true)).unwrap();
+    reads(&mut c, me, (file, 15_000, true)).unwrap();
     assert_eq!(c.getattr(me, file).unwrap().atime, first.atime, "it was read later than that");
-    c.ask(me, &read(file, 1_000, true)).unwrap();
+    reads(&mut c, me, (file, 1_000, true)).unwrap();
     let always = c.getattr(me, file).unwrap();
     assert_eq!(always.atime.0, begin.atime.0 + ns(19_000));
     let old = Some(SetTime::At(Timestamp(always.atime.0 - ns(25 * HOUR_MS as i64))));
     c.make(me, &SetAttrRequest { atime: old, mtime: old, ..set_nothing(file) }).unwrap();
     c.pass_ms(1_000);
-    c.ask(me, &read(file, 0, false)).unwrap();
+    reads(&mut c, me, (file, 0, false)).unwrap();
     assert!(c.getattr(me, file).unwrap().atime > always.atime, "a day has passed");
     // What has gone is no error.
     let more = AccessedRequest {
-        files: [99, file.0].map(|n| FileAccess { file: FileId(n), age_ms: 0, always: true }).into(),
+        files: [99, file.0]
+            .map(|n| FileAccess { file: FileId(n), at: c.now.unix, always: true })
+            .into(),
     };
     c.ask(me, &more).unwrap();
     let many = AccessedRequest { files: vec![more.files[0]; 33] };
@@ -67,7 +80,7 @@ fn nobody_says_it_of_files_that_it_may_not_read() {
         let client = ClientId(70 + n as u64);
         c.set_client(client, restrictions);
         let guest = c.session_of(client, root());
-        let told = c.ask(&guest, &read(file, 0, true));
+        let told = reads(&mut c, &guest, (file, 0, true));
         match restrictions.read_only {
             // So that it does not ask again.
             true => assert_eq!(told.unwrap_err().kind, weir_types::ErrorKind::ReadOnly),
@@ -79,8 +92,8 @@ fn nobody_says_it_of_files_that_it_may_not_read() {
     }
     // The root of a subtree is the root to its client.
     let guest = c.session_of(ClientId(72), root());
-    c.ask(&guest, &read(ROOT, 0, true)).unwrap();
+    reads(&mut c, &guest, (ROOT, 0, true)).unwrap();
     assert!(c.getattr(admin, dir).unwrap().atime > before);
-    c.ask(admin, &read(file, 0, true)).unwrap();
+    reads(&mut c, admin, (file, 0, true)).unwrap();
     assert!(c.getattr(admin, file).unwrap().atime > before);
 }

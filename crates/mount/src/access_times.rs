@@ -7,10 +7,7 @@
 use crate::weirfs::WeirFs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
-use weir_types::{Attr, FileId};
-
-/// A time of access is brought up to date once in this time, though nothing has changed.
-const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
+use weir_types::{Attr, FileId, Timestamp, access_is_due};
 
 /// When the time of access of what is read changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,8 +27,7 @@ impl AccessTimes {
             AccessTimes::Never => false,
             AccessTimes::Always => true,
             AccessTimes::Relative => {
-                let age_ns = now_ns().saturating_sub(attr.atime.0);
-                attr.atime <= attr.mtime || attr.atime <= attr.ctime || age_ns >= DAY_NS
+                access_is_due(attr.atime, [attr.mtime, attr.ctime], Timestamp(now_ns()))
             }
         }
     }
@@ -84,7 +80,8 @@ impl WeirFs {
         if !always {
             said.iter().for_each(|said| said.store(false, Ordering::Relaxed));
         }
-        self.client.note_access(file, always);
+        // It has been judged: others may have read the file since, but this is shown here.
+        self.client.note_access(file, true);
     }
 
     /// The time of access has been set: what was read before that is not to come after it.
@@ -107,9 +104,9 @@ impl WeirFs {
     pub(crate) fn is_looked_at(&self, file: FileId) {
         let times = self.options.access_times;
         // If nothing is known of it, the metadata server judges.
-        let due = self.client.known_attr(file).is_none_or(|attr| times.is_due(&attr));
-        if due && times != AccessTimes::Never {
-            self.client.note_access(file, times == AccessTimes::Always);
+        let judged = self.client.known_attr(file).map(|attr| times.is_due(&attr));
+        if judged.unwrap_or(times != AccessTimes::Never) {
+            self.client.note_access(file, judged.is_some() || times == AccessTimes::Always);
         }
     }
 }
@@ -117,7 +114,7 @@ impl WeirFs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_types::{Extras, FileKind, Generation, Timestamp};
+    use weir_types::{Extras, FileKind, Generation};
 
     #[test]
     fn relative_times_follow_a_change_or_a_day() {

@@ -78,6 +78,21 @@ impl Timestamp {
         self.0.rem_euclid(1_000_000_000) as u32
     }
 }
+
+/// A time of access is brought up to date once in this time though nothing has changed.
+const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
+
+/// Whether a read at that time changes the time of access, as `relatime` says: if that is not
+/// later than the last change of contents or attributes, or a day old.
+pub fn access_is_due(
+    accessed: Timestamp,
+    changed: impl IntoIterator<Item = Timestamp>,
+    at: Timestamp,
+) -> bool {
+    let old = at.0.saturating_sub(accessed.0) >= DAY_NS;
+    old || changed.into_iter().any(|change| accessed <= change)
+}
+
 impl Encode for Timestamp {
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);

@@ -13,7 +13,9 @@ pub mod layout;
 pub mod limits;
 pub mod restrictions;
 
-pub use attr::{ACL_ACCESS, ACL_DEFAULT, Attr, Caller, Extras, FileKind, FsUsage, Timestamp};
+pub use attr::{
+    ACL_ACCESS, ACL_DEFAULT, Attr, Caller, Extras, FileKind, FsUsage, Timestamp, access_is_due,
+};
 pub use codec::{Decode, DecodeError, Encode, Reader};
 pub use consistency::{CONSISTENCY_XATTR, Consistency};
 pub use disk::Disks;

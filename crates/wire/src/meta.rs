@@ -168,10 +168,10 @@ records! {
     FileAccess {
         /// The file.
         file: FileId,
-        /// How long ago, milliseconds.
-        age_ms: u64,
-        /// In any case; otherwise only if the time that is kept is not later than that of
-        /// the last change, or a day old (`relatime`).
+        /// When, by the clock of the client, which has shown that.
+        at: Timestamp,
+        /// In any case, if it is later than what is kept; otherwise only if that is not later
+        /// than the last change, or a day old (`relatime`).
         always: bool,
     }
     /// What a name stands for after an unlink or rename.

@@ -4,7 +4,7 @@ use super::news::{Asked, Found, News, Numbered};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_host::plant::{Bug, planted};
-use weir_types::{Attr, FileId, Timestamp};
+use weir_types::{Attr, FileId};
 use weir_wire::lease::{EventKind, KEEP_ATTRIBUTES, KEEP_NAMES};
 
 /// Entries of each kind: half of them are those used last.
@@ -253,10 +253,12 @@ impl Kept {
         self.acls.remove(&file);
     }
 
-    /// A file was read, which is no change: what is known of it stays.
-    pub fn was_accessed(&mut self, file: FileId, time: Timestamp) {
-        if let Some(mut kept) = self.attributes.get(&file) {
-            kept.value.atime = kept.value.atime.max(time);
+    /// A file was read, which is no change: what is known of it stays, but for what `show`
+    /// changes, if it does.
+    pub fn was_accessed(&mut self, file: FileId, show: impl FnOnce(&mut Attr) -> bool) {
+        if let Some(mut kept) = self.attributes.get(&file)
+            && show(&mut kept.value)
+        {
             self.attributes.insert(file, kept);
         }
     }

@@ -3,12 +3,13 @@
 use crate::ops::{Context, Outcome, access, confine, inodes};
 use weir_metastore::Tx;
 use weir_types::limits::MAX_ACCESSED;
-use weir_types::{ErrorKind, FileId, FileKind, Timestamp};
+use weir_types::{ErrorKind, FileId, FileKind, Timestamp, access_is_due};
 use weir_wire::Rights;
 use weir_wire::meta::{AccessedRequest, FileAccess};
 
-/// A time of access is brought up to date once in this time though nothing has changed.
-const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
+/// The clock of a client may be ahead by so much: the time that it has shown is the time that is
+/// kept. Of what lies beyond nobody knows when it was.
+const AHEAD_NS: i64 = 60 * 1_000_000_000;
 
 /// Does it, for files that are there and that the client may read.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &AccessedRequest) -> Outcome<()> {
@@ -35,13 +36,12 @@ fn one(tx: &mut Tx<'_>, ctx: &Context<'_>, access: &FileAccess) -> Outcome<()> {
     let reads = ctx.has_open(file, Rights::READ)
         || access::allows(ctx.caller, &inode, access::READ)
         || inode.kind == FileKind::Symlink;
-    let age_ns = i64::try_from(access.age_ms.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
-    let at = Timestamp(ctx.now.0.saturating_sub(age_ns));
+    let latest = Timestamp(ctx.now.0.saturating_add(AHEAD_NS));
+    let at = if access.at > latest { ctx.now } else { access.at };
     if !reads || at <= inode.atime {
         return Ok(());
     }
-    let relative = [inode.mtime, inode.ctime].into_iter().any(|change| inode.atime <= change);
-    if access.always || relative || at.0.saturating_sub(inode.atime.0) >= DAY_NS {
+    if access.always || access_is_due(inode.atime, [inode.mtime, inode.ctime], at) {
         inode.atime = at;
         inodes::store(tx, file, &inode)?;
     }
