@@ -131,6 +131,30 @@ fn a_file_takes_what_a_local_one_would_take() {
     }
 }
 
+/// The disk of a data server takes room for tables of its own when it writes data down, later than
+/// the first who asks.
+#[test]
+fn what_a_file_takes_is_the_same_on_every_mount_whenever_it_is_asked() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "one", "");
+    let files: Vec<String> = (0..10).map(|n| format!("f{n}")).collect();
+    for (n, name) in files.iter().enumerate() {
+        let file = open(&a.join(name));
+        for piece in 0..30 {
+            file.write_all_at(&noise(4096, n as u64), (1 + piece * 37) << 16).unwrap();
+        }
+    }
+    let on = |mount: &Path| files.iter().map(|f| taken(&mount.join(f))).collect::<Vec<u64>>();
+    let early = on(&a);
+    rustix::fs::syncfs(File::open(place.path(".")).unwrap()).unwrap();
+    let c = cluster.mount("c", "");
+    assert_eq!((early, on(&a), on(&b)), (on(&c), on(&c), on(&c)));
+    assert_eq!(on(&c), [30 * 4096; 10]);
+}
+
 #[test]
 fn a_plainly_written_file_takes_its_size_at_once_and_nobody_is_asked() {
     if !root() {

@@ -5,6 +5,7 @@ use crate::client::Inner;
 use crate::context::Context;
 use crate::control::{BATCH, ask_allocated};
 use crate::core::copies::copies_of;
+use crate::core::kept::DOUBTFUL;
 use crate::core::plan::{Place, columns};
 use crate::drive::{Call, now_ms};
 use crate::file::OpenState;
@@ -26,9 +27,8 @@ const ASK_MS: u64 = 1_500;
 /// nor is who was among those of whom one did not.
 const ASK_AGAIN_MS: u64 = 200;
 /// and for all of a file's objects together no longer than so.
+/// (Who has not answered is not asked for [`DOUBTFUL`].)
 const ASK_ALL_MS: u64 = 2_000;
-/// So long it is believed what was found without all answers, and who has not answered is not asked.
-const DOUBTFUL: Duration = Duration::from_secs(10);
 
 /// What a file takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +61,8 @@ impl Inner {
                 return None;
             }
         };
-        let until = (!taken.certain).then(|| clock::uptime() + DOUBTFUL);
-        self.keep_allocated(attr.file, state, taken.bytes, until);
+        let found = (taken.bytes, taken.certain);
+        self.holdings.kept.lock().keep_allocated(attr.file, state, found, clock::uptime());
         Some(taken.bytes + buffered)
     }
 
@@ -126,10 +126,6 @@ impl Inner {
     fn known_allocated(&self, file: FileId, state: (u64, u64)) -> Option<u64> {
         let known = || self.holdings.kept.lock().allocated(file, state, clock::uptime());
         self.may_use_kept().then(known).flatten()
-    }
-
-    fn keep_allocated(&self, file: FileId, state: (u64, u64), bytes: u64, until: Option<Duration>) {
-        self.holdings.kept.lock().keep_allocated(file, state, bytes, until);
     }
 }
 

@@ -4,7 +4,7 @@
 //! Every sync names its site, a word for its place in the code: crash tests
 //! leave one out after the other and expect to notice.
 
-use crate::{residency, simulated};
+use crate::{extents, residency, simulated};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
@@ -13,6 +13,7 @@ use rustix::io::{Errno, ReadWriteFlags, Result, retry_on_intr};
 use std::any::Any;
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut, Read};
+use std::ops::Range;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
@@ -546,6 +547,19 @@ impl File {
         match &self.0 {
             FileKind::Os(fd) => Ok(rustix::fs::fstat(fd)?.st_blocks.cast_unsigned() * UNIT),
             FileKind::Simulated(file) => file.allocated(),
+        }
+    }
+
+    /// From a position on, some of what it has room for on the disk, written or reserved, in
+    /// order; none: there is no more. The same before data is written to the disk and after.
+    /// `None`: its file system does not say.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn extents(&self, position: u64) -> Result<Option<Vec<Range<u64>>>> {
+        match &self.0 {
+            FileKind::Os(fd) => extents::extents(fd, position),
+            FileKind::Simulated(_) => Ok(None),
         }
     }
 

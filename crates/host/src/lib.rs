@@ -16,6 +16,7 @@
 
 pub mod clock;
 pub mod device;
+mod extents;
 pub mod fs;
 pub mod load;
 pub mod net;

@@ -119,6 +119,19 @@ pub(crate) fn section_pages(page: u64) -> std::ops::Range<u64> {
 /// Pages of a section that are slots.
 pub(crate) const PAGES_OF_SLOTS: u64 = SLOT_PAGES;
 
+/// Bytes of a range of a file that are data, and not slots.
+pub(crate) fn data_in(range: std::ops::Range<u64>) -> u64 {
+    let (mut at, mut data) = (range.start, 0);
+    while at < range.end {
+        let pages = section_pages(at / BLOCK);
+        let begin = (pages.start + PAGES_OF_SLOTS) * BLOCK;
+        let end = pages.end * BLOCK;
+        data += range.end.min(end).saturating_sub(at.max(begin));
+        at = end;
+    }
+    data
+}
+
 /// Blocks of an object of this many bytes; the last may be partial.
 pub(crate) fn block_count(object_bytes: u64) -> u64 {
     object_bytes.div_ceil(BLOCK)
@@ -228,6 +241,21 @@ mod tests {
         assert_eq!((slot_position(32_639), slot_position(32_640)), (32 * 4096 - 4, 32_672 * 4096));
         assert_eq!((data_page(32_640), data_page(65_407)), (32_704, 65_471));
         assert_eq!((slot_position(65_408), data_page(65_408)), (65_472 * 4096, 65_504));
+    }
+
+    #[test]
+    fn what_is_data_of_a_range_is_counted_without_slots() {
+        let end = data_position(2 * SECTION_SLOTS * BLOCK);
+        let slots = [slot_area(0), slot_area(section_end(0)), slot_area(2 * SECTION_SLOTS)];
+        assert!(slots.iter().all(|slots| data_in(slots.clone()) == 0));
+        assert_eq!(data_in(0..end), 2 * SECTION_SLOTS * BLOCK);
+        for block in [0, 1, section_end(0) - 1, section_end(0), 2 * SECTION_SLOTS] {
+            let at = data_position(block * BLOCK);
+            assert_eq!(data_in(at..at + BLOCK), BLOCK);
+        }
+        let border = slot_area(section_end(0));
+        assert_eq!(data_in(border.start - 100..border.end + 7), 107);
+        assert_eq!(data_in(5..5), 0);
     }
 
     proptest! {

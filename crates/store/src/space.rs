@@ -2,8 +2,8 @@
 
 use crate::blocks::next_used;
 use crate::geometry::{
-    BLOCK, PAGES_OF_SLOTS, Run, SLOT_BYTES, data_position, file_bytes, first_byte_of, section_end,
-    section_pages, section_start, slot_area, slot_position,
+    BLOCK, PAGES_OF_SLOTS, Run, SLOT_BYTES, data_in, data_position, file_bytes, first_byte_of,
+    section_end, section_pages, section_start, slot_area, slot_position,
 };
 use crate::object::{Change, Object};
 use rustix::io::Errno;
@@ -219,13 +219,28 @@ impl Object {
     }
 
     /// Bytes of disk that its data takes, and room that is reserved: what its file takes
-    /// without header and checksums. (What the local file system takes for its own tables
-    /// may count.) Not 0 of one that holds data, which programs would take for a hole.
+    /// without header and checksums. Where the local file system says what is where, what it
+    /// takes for its own tables does not count either: that changes while it writes to the disk,
+    /// and from copy to copy. Not 0 of one that holds data, which programs would take for a hole.
     pub fn allocated(&self) -> Result<u64> {
-        let taken = || Ok(self.file.allocated()?.saturating_sub(self.stored_slots()? * BLOCK));
+        let taken = || match self.mapped()? {
+            Some(taken) => Ok(taken),
+            None => Ok(self.file.allocated()?.saturating_sub(self.stored_slots()? * BLOCK)),
+        };
         match taken().map_err(|e| self.os_error("find what it takes", e))? {
             0 => Ok(self.next_data(0)?.map_or(0, |_| BLOCK)),
             taken => Ok(taken),
+        }
+    }
+
+    /// Room of its data; `None`: the local file system does not say.
+    fn mapped(&self) -> rustix::io::Result<Option<u64>> {
+        let (mut taken, mut at) = (0, 0);
+        loop {
+            let Some(extents) = self.file.extents(at)? else { return Ok(None) };
+            let Some(last) = extents.last() else { return Ok(Some(taken)) };
+            at = last.end;
+            taken += extents.into_iter().map(data_in).sum::<u64>();
         }
     }
 

@@ -201,6 +201,22 @@ fn takes(object: &weir_store::Object, bytes: u64) {
 }
 
 #[test]
+fn what_an_object_takes_is_the_same_before_the_disk_has_it_and_after() {
+    let store = TestTarget::new();
+    let object = store.target.object_or_create(object_id(1)).unwrap();
+    // More pieces than an inode of ext4 has room for, in two sections, and room that is reserved.
+    for piece in 0..20 {
+        write(&object, piece * 64 * BLOCK, &pattern(1, 2 * BLOCK as usize));
+        write(&object, (150 << 20) + piece * 64 * BLOCK, &pattern(2, BLOCK as usize));
+    }
+    object.allocate(100 << 20, 1 << 20, true, G0).unwrap();
+    let before = object.allocated().unwrap();
+    object.sync().unwrap();
+    assert_eq!(object.allocated().unwrap(), before);
+    assert_eq!(before, 60 * BLOCK + (1 << 20));
+}
+
+#[test]
 fn what_the_data_of_an_object_takes_is_told_without_its_checksums() {
     let store = TestTarget::new();
     let object = store.target.object_or_create(object_id(1)).unwrap();

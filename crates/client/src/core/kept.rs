@@ -54,11 +54,17 @@ impl<K: Ord + Clone, V: Clone> Recent<K, V> {
 /// Names of a directory begin here and end before the same of the next.
 type Name = (FileId, Vec<u8>);
 
+/// So long it is believed what servers have said that a file takes, at first: whoever writes to
+/// it may have told of that before it was sent, and may not tell again.
+pub const DOUBTFUL: Duration = Duration::from_secs(10);
+
 /// What a file takes, and the state that it was in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Allocated {
     state: (u64, u64),
     bytes: u64,
+    /// All servers have said so.
+    certain: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -120,18 +126,23 @@ impl Kept {
         (known.state == state).then_some(known.bytes)
     }
 
-    /// Servers have said what a file takes. That is kept as long as its attributes are, but not
-    /// beyond `end`.
+    /// Servers have said what a file takes, all of them if that is `certain`. It is kept for
+    /// [`DOUBTFUL`], and if all say the same again when that is over, as long as its attributes are.
     pub fn keep_allocated(
         &mut self,
         file: FileId,
         state: (u64, u64),
-        bytes: u64,
-        end: Option<Duration>,
+        (bytes, certain): (u64, bool),
+        now: Duration,
     ) {
-        if self.attributes.get(&file).is_some() {
-            self.allocated.insert(file, Until { value: Allocated { state, bytes }, end });
+        if self.attributes.get(&file).is_none() {
+            return;
         }
+        let value = Allocated { state, bytes, certain };
+        let same = |known: Until<Allocated>| known.value == value && known.at(now).is_none();
+        let again = certain && self.allocated.get(&file).is_some_and(same);
+        let end = (!again).then_some(now + DOUBTFUL);
+        self.allocated.insert(file, Until { value, end });
     }
 
     /// Whether a file is known to have no security capabilities.
@@ -348,16 +359,23 @@ mod tests {
     #[test]
     fn what_a_file_takes_is_kept_as_long_as_it_is_as_it_was_and_its_attributes_are_kept() {
         let (mut kept, news) = kept();
-        kept.keep_allocated(FILE, (1, 5), 4096, None);
+        let later = NOW + DOUBTFUL;
+        kept.keep_allocated(FILE, (1, 5), (4096, true), NOW);
         assert_eq!(kept.allocated(FILE, (1, 5), NOW), Some(4096));
         assert_eq!(kept.allocated(FILE, (1, 6), NOW), None, "changed by us");
         assert_eq!(kept.allocated(FILE, (2, 5), NOW), None, "changed by somebody");
-        kept.keep_allocated(FILE, (1, 5), 8192, Some(NOW));
-        assert_eq!(kept.allocated(FILE, (1, 5), NOW - Duration::from_millis(1)), Some(8192));
-        assert_eq!(kept.allocated(FILE, (1, 5), NOW), None, "its time is over");
-        kept.keep_allocated(FILE, (1, 5), 4096, None);
+        assert_eq!(kept.allocated(FILE, (1, 5), later - Duration::from_millis(1)), Some(4096));
+        assert_eq!(kept.allocated(FILE, (1, 5), later), None, "said once");
+        kept.keep_allocated(FILE, (1, 5), (4096, true), later);
+        assert_eq!(kept.allocated(FILE, (1, 5), later * 2), Some(4096), "said twice");
+        kept.keep_allocated(FILE, (1, 6), (4096, false), NOW);
+        kept.keep_allocated(FILE, (1, 6), (4096, false), later);
+        assert_eq!(kept.allocated(FILE, (1, 6), later * 2), None, "not all have said it");
+        kept.keep_allocated(FILE, (1, 6), (4096, true), NOW);
+        kept.keep_allocated(FILE, (1, 6), (8192, true), later);
+        assert_eq!(kept.allocated(FILE, (1, 6), later * 2), None, "it was more the second time");
         kept.obey(at(1), &EventKind::Attributes { file: FILE });
-        kept.keep_allocated(FILE, (1, 5), 4096, None);
+        kept.keep_allocated(FILE, (1, 5), (4096, true), NOW);
         kept.keep_attr((kept.news.asking(), news.1), &attr(FILE), None);
         assert_eq!(kept.allocated(FILE, (1, 5), NOW), None, "asked for when nothing was kept");
     }

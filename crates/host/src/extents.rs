@@ -1,0 +1,96 @@
+//! Where a local file system has set room aside for a file: the ioctl `FIEMAP`.
+
+use rustix::io::{Errno, Result};
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// `FS_IOC_FIEMAP`, on every machine that Weir runs on; neither of the libraries at hand has it.
+const FIEMAP: u32 = 0xC020_660B;
+/// Extents of one call.
+const EXTENTS: usize = 128;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved_64: [u64; 2],
+    flags: u32,
+    reserved: [u32; 3],
+}
+
+#[repr(C)]
+struct Question {
+    start: u64,
+    length: u64,
+    flags: u32,
+    found: u32,
+    room: u32,
+    reserved: u32,
+    extents: [Extent; EXTENTS],
+}
+
+const _: () = assert!(size_of::<Extent>() == 56 && size_of::<Question>() == 32 + 56 * EXTENTS);
+
+/// See [`crate::fs::File::extents`].
+pub(crate) fn extents(file: &OwnedFd, from: u64) -> Result<Option<Vec<Range<u64>>>> {
+    let mut question = Box::new(Question {
+        start: from,
+        length: u64::MAX - from,
+        flags: 0,
+        found: 0,
+        room: EXTENTS as u32,
+        reserved: 0,
+        extents: [Extent::default(); EXTENTS],
+    });
+    loop {
+        // SAFETY: the descriptor is open; the structure is as the kernel has it, says how many
+        // extents it has room for, and lives until the call has returned, which does not keep it.
+        let result =
+            unsafe { libc::ioctl(file.as_raw_fd(), libc::Ioctl::from(FIEMAP), &raw mut *question) };
+        if result == 0 {
+            break;
+        }
+        let errno = std::io::Error::last_os_error().raw_os_error();
+        match Errno::from_raw_os_error(errno.unwrap_or(libc::EIO)) {
+            Errno::INTR => {}
+            Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS | Errno::BADR => return Ok(None),
+            errno => return Err(errno),
+        }
+    }
+    let found = question.extents.iter().take(question.found as usize);
+    let range =
+        |extent: &Extent| extent.logical.max(from)..extent.logical.saturating_add(extent.length);
+    Ok(Some(found.map(range).filter(|range| !range.is_empty()).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn room_is_told_before_it_is_written_to_the_disk_and_after() {
+        let file = tempfile::tempfile().unwrap();
+        let blocks = 2 * EXTENTS as u64 + 7;
+        for block in 0..blocks {
+            file.write_all_at(&[7; 4096], block * 16_384).unwrap();
+        }
+        let fd = OwnedFd::from(file.try_clone().unwrap());
+        let all = || -> Option<u64> {
+            let (mut at, mut sum) = (0, 0);
+            loop {
+                let some = extents(&fd, at).unwrap()?;
+                let Some(last) = some.last() else { return Some(sum) };
+                at = last.end;
+                sum += some.iter().map(|range| range.end - range.start).sum::<u64>();
+            }
+        };
+        let Some(before) = all() else { return println!("skipped: no FIEMAP here") };
+        assert_eq!(before, blocks * 4096);
+        file.sync_all().unwrap();
+        assert_eq!(all(), Some(before));
+        assert_eq!(extents(&fd, 100).unwrap().unwrap().first(), Some(&(100..4096)));
+    }
+}
