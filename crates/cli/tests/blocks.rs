@@ -156,6 +156,46 @@ fn what_a_file_takes_is_the_same_on_every_mount_whenever_it_is_asked() {
 }
 
 #[test]
+fn data_and_holes_begin_and_end_where_they_do_on_a_local_disk() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "one", "");
+    let local = place.path("local");
+    fs::create_dir(&local).unwrap();
+    const UNIT: u64 = 64 << 10;
+    let cases: [(&[(u64, usize)], u64); 6] = [
+        (&[(0, 122_764)], MIB),
+        (&[(0, 5), (3 * UNIT + 5000, 3000)], 4 * MIB + 17),
+        (&[(UNIT - 100, 200), (4 * UNIT, 4096), (5 * UNIT, 1)], 6 * UNIT),
+        (&[(7, 4096), (12_289, 1)], 12_290),
+        (&[(0, 70_001)], 70_002),
+        (&[], 10_000),
+    ];
+    for (n, (pieces, size)) in cases.into_iter().enumerate() {
+        let name = format!("f{n}");
+        for dir in [&local, &a] {
+            let file = open(&dir.join(&name));
+            for (at, len) in pieces {
+                file.write_all_at(&noise(*len, 1), *at).unwrap();
+            }
+            file.set_len(size).unwrap();
+        }
+        let [local, a, b] = [&local, &a, &b].map(|dir| File::open(dir.join(&name)).unwrap());
+        let near = |at: u64| [at.saturating_sub(1), at, at + 1, at + 1000];
+        let ends = pieces.iter().flat_map(|(at, len)| [*at, at + *len as u64]);
+        let blocks = ends.clone().flat_map(|at| [at / 4096 * 4096, at.next_multiple_of(4096)]);
+        for at in ends.chain(blocks).chain([0, 8192, 20_000, size]).flat_map(near) {
+            for file in [&a, &b] {
+                let found = (next_data(file, at), next_hole(file, at));
+                assert_eq!(found, (next_data(&local, at), next_hole(&local, at)), "{n}: {at}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_plainly_written_file_takes_its_size_at_once_and_nobody_is_asked() {
     if !root() {
         return;

@@ -3,7 +3,7 @@
 
 use crate::context::Context;
 use crate::control::{Control, ask_objects};
-use crate::core::lease::CallKind;
+use crate::core::lease::{BLOCK_BYTES, CallKind};
 use crate::core::plan::Place;
 use crate::drive::Call;
 use crate::file::File;
@@ -70,14 +70,14 @@ impl File {
         }
     }
 
-    /// The first byte at or after `offset` that may be other than zero; `None`
-    /// if there is none before the end of the file. What was reserved and not
+    /// The first byte at or after `offset` of a block ([`BLOCK_BYTES`]) in which any may be other
+    /// than zero; `None` if there is none before the end of the file. What was reserved and not
     /// written counts as either.
     pub fn next_data(&self, ctx: &Context, offset: u64) -> Result<Option<u64>> {
         self.seek(ctx, offset, false)
     }
 
-    /// The first byte at or after `offset` that lies in a hole, or else the end
+    /// The first byte at or after `offset` that lies in a block without data, or else the end
     /// of the file; `None` if `offset` is not before that.
     pub fn next_hole(&self, ctx: &Context, offset: u64) -> Result<Option<u64>> {
         Ok(match self.seek(ctx, offset, true)? {
@@ -99,20 +99,39 @@ impl File {
             self.state.refresh(&self.inner, ctx)?;
         }
         let layout = self.layout();
-        let end = layout.segments.partition_point(|segment| segment.start < size);
-        let segments = &layout.segments[segment_at(&layout, offset).unwrap_or(end)..end];
-        let columns = segments.iter().map(|segment| segment.columns.len()).max().unwrap_or(1);
-        let mut at = offset;
-        for batch in segments.chunks((SEEK_OBJECTS / columns).max(1)) {
-            let found = seek_in(call, batch, at, hole)?;
-            if let Some(found) = found.filter(|&found| found < size) {
-                return Ok(Some(found));
+        // An object ends with its last byte of data, a block of it does not end there.
+        let mut at = offset / BLOCK_BYTES * BLOCK_BYTES;
+        while at < size {
+            let Some(found) = seek_from(call, &layout, (at, size), hole)? else { break };
+            let block = found / BLOCK_BYTES * BLOCK_BYTES;
+            if !hole || found == block {
+                return Ok(Some(block.max(offset)));
             }
-            at = batch.last().map_or(at, Segment::end);
+            at = block + BLOCK_BYTES;
         }
-        // What no segment was granted for was never written.
-        Ok((hole && at < size).then_some(at))
+        Ok(None)
     }
+}
+
+/// The first byte of data, or of a hole, from `at` on and before `size`, as the objects have it.
+fn seek_from(
+    call: Call<'_>,
+    layout: &FileLayout,
+    (mut at, size): (u64, u64),
+    hole: bool,
+) -> Result<Option<u64>> {
+    let end = layout.segments.partition_point(|segment| segment.start < size);
+    let segments = &layout.segments[segment_at(layout, at).unwrap_or(end)..end];
+    let columns = segments.iter().map(|segment| segment.columns.len()).max().unwrap_or(1);
+    for batch in segments.chunks((SEEK_OBJECTS / columns).max(1)) {
+        let found = seek_in(call, batch, at, hole)?;
+        if let Some(found) = found.filter(|&found| found < size) {
+            return Ok(Some(found));
+        }
+        at = batch.last().map_or(at, Segment::end);
+    }
+    // What no segment was granted for was never written.
+    Ok((hole && at < size).then_some(at))
 }
 
 fn write_zeros(call: Call<'_>, range: Range<u64>) -> Result<()> {
