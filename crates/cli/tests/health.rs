@@ -304,6 +304,48 @@ fn a_full_disk_refuses_writes_and_goes_on_when_there_is_room_again() {
     reads(&kept, &kept_bytes);
 }
 
+/// What is appended once there is room again comes directly behind what was there before.
+#[test]
+fn an_append_that_a_full_disk_refuses_leaves_no_zeros_in_a_log() {
+    let place = Place::new();
+    let Some(disk) = Disk::memory(&place, "24m") else { return };
+    let cluster = four(&place);
+    move_target(&cluster, &disk);
+    let (ctx, writer, other) = (Context::root(), client(&cluster, true), client(&cluster, false));
+    let log = file_on(&writer, 2, "log");
+    log.append(&ctx, &[b'a'; 4000]).unwrap();
+    log.sync(&ctx).unwrap();
+    let big = file_on(&other, 2, "big");
+    for len in [1 << 20, 4096] {
+        let block = noise(len, 2);
+        let from = big.size();
+        let full = (0..400).find_map(|i| big.write_at(&ctx, from + i * len as u64, &block).err());
+        assert_eq!(full.expect("24 MiB do not hold 400").kind, ErrorKind::NoSpace);
+    }
+    drop(big);
+    let size = || other.getattr(&ctx, log.id()).unwrap().size;
+    // One that is told by a sync, and one that is told at once.
+    log.append(&ctx, &[b'b'; 50_000]).unwrap();
+    assert_eq!(log.sync(&ctx).unwrap_err().kind, ErrorKind::NoSpace);
+    assert_eq!((log.size(), size()), (4000, 4000));
+    let refused = log.append_confirmed(&ctx, &[b'c'; 50_000]).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::NoSpace);
+    assert_eq!((log.size(), size()), (4000, 4000));
+    other.unlink(&ctx, FileId::ROOT, b"big").unwrap();
+    eventually("there is room again", || log.append_confirmed(&ctx, &[b'd'; 50_000]).is_ok());
+    log.append(&ctx, b"e").unwrap();
+    log.sync(&ctx).unwrap();
+    let expected = [&[b'a'; 4000][..], &[b'd'; 50_000], b"e"].concat();
+    reads(&log, &expected);
+    let (theirs, _) = other.open(&ctx, log.id(), Rights::READ).unwrap();
+    reads(&theirs, &expected);
+    // What was refused does not come up when the file grows over it.
+    log.truncate(&ctx, 200_000).unwrap();
+    let mut all = expected;
+    all.resize(200_000, 0);
+    reads(&theirs, &all);
+}
+
 /// The bytes of a call that has returned are lost when they are sent for somebody else.
 #[test]
 fn a_sync_tells_of_bytes_that_were_lost_when_another_client_wanted_them() {

@@ -8,7 +8,7 @@ mod state;
 mod undone;
 
 pub(crate) use grants::CUT_BYTES;
-pub(crate) use state::OpenState;
+pub(crate) use state::{OpenState, was_refused};
 
 use crate::bytes::WriteData;
 use crate::client::Inner;

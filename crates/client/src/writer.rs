@@ -21,6 +21,7 @@ use crate::core::durable::Unsynced;
 use crate::core::filled::Filled;
 use crate::core::graduated::Graduated;
 use crate::core::plan::{MAX_CALL_BYTES, plan_regions};
+use crate::core::tail::Tail;
 use crate::core::written::Written;
 use crate::counters::add;
 use crate::drive::Call;
@@ -77,6 +78,8 @@ pub(crate) struct Writer {
     /// Calls so far: a call that sends what earlier ones have left counts, too.
     calls: u64,
     failures: Failures,
+    /// Of the file, as far as this writer has got it.
+    tail: Tail,
     /// Columns that servers have confirmed bytes of.
     written: Written,
     /// Ranges of which they have confirmed all bytes.
@@ -110,6 +113,7 @@ impl Writer {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         let mut writer = call.file.writer();
+        writer.give_back(call);
         // Nobody of this client writes meanwhile: the writer is locked.
         let offset = call.file.size();
         writer.prepare(call, offset, data.len())?;
@@ -203,6 +207,7 @@ impl Writer {
 
     fn prepare(&mut self, call: Call<'_>, offset: u64, len: usize) -> Result<()> {
         let end = offset.checked_add(len as u64).ok_or(ErrorKind::FileTooLarge)?;
+        self.give_back(call);
         self.calls += 1;
         self.notice_loss(call);
         match call.inner.config.write_behind_bytes {
@@ -216,6 +221,9 @@ impl Writer {
         // it fetched ahead before, and it is forgotten.
         call.file.dirty.store(true, Ordering::Release);
         call.file.reader().clear();
+        if self.is_idle() {
+            self.tail.begins(call.file.size());
+        }
         if len > 0 {
             self.wrote(call, offset..end, len);
         }
@@ -387,6 +395,7 @@ impl Writer {
     /// The file has no contents (just made, or emptied by this client).
     pub(crate) fn forget_objects(&mut self) {
         self.gathered = None;
+        self.tail = Tail::default();
         self.unsynced.clear();
         self.written.forget();
         self.filled.forget();

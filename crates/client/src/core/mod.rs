@@ -22,6 +22,7 @@ pub mod records;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod stream;
+pub mod tail;
 pub mod transfer;
 pub mod unknown_sizes;
 pub mod written;

@@ -15,6 +15,8 @@ pub(super) struct Extent {
     /// The same of writes that it was told of while this client holds leases:
     /// after a power cut it may not remember.
     pub(super) reported: Option<(u64, Timestamp)>,
+    /// The same as others know it: what the metadata server has said, or was told.
+    pub(super) told: u64,
     /// The newest change of the file that was heard of: older news are ignored.
     pub(super) change: u64,
     /// Its times, of the contents and of anything.
@@ -36,6 +38,7 @@ impl Extent {
             self.times = (attr.mtime, attr.ctime);
             let written = self.uncommitted.map_or(0, |(end, _)| end);
             self.size = attr.size.max(written);
+            self.told = attr.size;
         }
     }
 
@@ -85,6 +88,24 @@ impl OpenState {
         extent.gap |= start > extent.size;
         extent.size = extent.size.max(end);
         extent.uncommitted = later(extent.uncommitted, Some((end, time)));
+    }
+
+    /// How long the file is, as the metadata server has said, or was told.
+    pub(crate) fn told_size(&self) -> u64 {
+        self.extent().told
+    }
+
+    /// What this client has written from `end` on was refused, and nobody else knows of it: the
+    /// file ends there. `false`: somebody does, by now. (The writer's lock is held.)
+    pub(crate) fn ends_at(&self, end: u64) -> bool {
+        let mut extent = self.extent();
+        let Some((written, time)) = extent.uncommitted else { return false };
+        if extent.told > end || written != extent.size {
+            return false;
+        }
+        extent.size = end;
+        extent.uncommitted = Some((end, time));
+        true
     }
 
     /// Whether the file may have holes that the metadata server has not heard of.

@@ -76,6 +76,7 @@ impl OpenState {
             granted: RwLock::new(Arc::new(granted)),
             extent: Mutex::new(Extent {
                 size: open.attr.size,
+                told: open.attr.size,
                 change: open.attr.change,
                 times: (open.attr.mtime, open.attr.ctime),
                 sparse: open.attr.sparse,
@@ -157,9 +158,7 @@ impl OpenState {
     /// A change of the objects has failed like this: if no server has refused it, it
     /// may be done yet.
     pub(crate) fn change_failed(&self, error: &Error) {
-        let refused =
-            matches!(error.kind, ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::ReadOnly);
-        if !refused {
+        if !was_refused(error) {
             self.leave_unconfirmed();
         }
     }
@@ -195,6 +194,11 @@ impl OpenState {
     pub(crate) fn reader(&self) -> MutexGuard<'_, Reader> {
         self.reader.lock()
     }
+}
+
+/// Whether a server has refused a change, so that it is not done later either.
+pub(crate) fn was_refused(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::ReadOnly)
 }
 
 /// See [`OpenState::cutting`].

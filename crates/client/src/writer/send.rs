@@ -7,7 +7,9 @@ use crate::bytes::{Bytes, WriteData};
 use crate::core::gather::{Gather, gather, is_full, joins, room};
 use crate::core::plan::Plan;
 use crate::drive::{Call, now_ms};
+use crate::file::was_refused;
 use crate::write::WriteOp;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weir_layout::{begins_block, preferred_io_bytes};
 use weir_types::{Error, ErrorKind, FileLayout, Result};
@@ -125,13 +127,12 @@ impl Writer {
         if let Some(last) = self.in_flight.iter().rposition(overlaps) {
             self.finish_first(call, last + 1);
         }
-        let plan = match call.file.plan(offset, len as u64) {
-            Err(error) if error.kind == ErrorKind::Stale => {
-                call.file.refresh(call.inner, call.ctx)?;
-                self.cover(call, range.clone())?;
-                call.file.plan(offset, len as u64)?
+        let plan = match self.plan(call, &range) {
+            Ok(plan) => plan,
+            Err(error) => {
+                self.tail.refused(range);
+                return Err(error);
             }
-            plan => plan?,
         };
         // Memory beyond the pool is given back before more is taken.
         let beyond_pool = data.is_beyond_pool();
@@ -149,6 +150,18 @@ impl Writer {
             self.finish_first(call, 1);
         }
         Ok(())
+    }
+
+    fn plan(&mut self, call: Call<'_>, range: &Range<u64>) -> Result<Plan> {
+        let len = range.end - range.start;
+        match call.file.plan(range.start, len) {
+            Err(error) if error.kind == ErrorKind::Stale => {
+                call.file.refresh(call.inner, call.ctx)?;
+                self.cover(call, range.clone())?;
+                call.file.plan(range.start, len)
+            }
+            plan => plan,
+        }
     }
 
     pub(super) fn start(
@@ -196,10 +209,18 @@ impl Writer {
                     self.filled.note(op.generation, (op.range.start, op.range.end));
                 }
                 sent.fills.iter().for_each(|range| self.filled.note(op.generation, *range));
+                self.tail.confirmed(op.range.end);
             }
             Err(error) => {
                 call.inner.counters.presence.data_lost(call.file.id, &error);
                 call.file.change_failed(&error);
+                if was_refused(&error) && !op.may_be_done_yet() && sent.fills.is_empty() {
+                    self.tail.confirmed(op.confirmed_end());
+                    self.tail.refused(op.range.clone());
+                } else {
+                    // Nobody knows, or others may have written in between: it counts as written.
+                    self.tail.confirmed(op.range.end);
+                }
                 if op.may_be_done_yet() {
                     call.file.leave_unconfirmed();
                 }
@@ -228,6 +249,9 @@ impl Writer {
 
     pub(super) fn finish_all(&mut self, call: Call<'_>) {
         self.finish_first(call, self.in_flight.len());
+        if self.gathered.is_none() {
+            self.give_back(call);
+        }
     }
 }
 

@@ -57,6 +57,33 @@ impl Writer {
         result
     }
 
+    /// Gives back what was refused at the end of the file, when nothing is under way any more:
+    /// else what is appended next would have zeros before it. What may be left of it is
+    /// punched first, and if that cannot be, or others know of the size, it stays.
+    pub(super) fn give_back(&mut self, call: Call<'_>) {
+        if !self.tail.is_refused() {
+            return;
+        }
+        if !self.is_idle() {
+            // Comes back here.
+            self.send_gathered(call);
+            return self.finish_all(call);
+        }
+        let file = call.file;
+        // Without its lease others may have written there since.
+        let leased = !file.unleased.load(Ordering::Acquire);
+        let held = leased && self.losses == file.losses_so_far();
+        let size = file.size();
+        let Some((end, left)) = self.tail.give_back(size, file.told_size()).filter(|_| held) else {
+            return;
+        };
+        let punched = self.change_objects(call, Space::Punch, left);
+        file.changes.fetch_add(1, Ordering::AcqRel);
+        file.reader().clear();
+        let given_back = punched.map(|()| file.ends_at(end));
+        tracing::debug!("file {}: {end} to {size} was refused: {given_back:?}", file.id);
+    }
+
     pub(super) fn change_objects(
         &mut self,
         call: Call<'_>,
