@@ -158,3 +158,56 @@ fn walk(dir: &Path) -> Vec<PathBuf> {
     files.extend(dirs.iter().flat_map(|dir| walk(dir)));
     files
 }
+
+/// Sockets and resident memory of a process.
+fn holds(pid: i32) -> (usize, u64) {
+    let fds = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().filter_map(Result::ok);
+    let links = fds.filter_map(|fd| fs::read_link(fd.path()).ok());
+    let sockets = links.filter(|to| to.to_string_lossy().starts_with("socket:")).count();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+    (sockets, kib << 10)
+}
+
+/// Buffers and connections are for as much as is done, and not for as much as ever was.
+#[test]
+fn a_mount_that_was_busy_gives_back_what_it_does_not_use() {
+    if !root() {
+        return;
+    }
+    const WRITERS: usize = 100;
+    let place = Place::new();
+    let cluster = place.up("idle", &["--targets", "4"]);
+    let at = cluster.mount("m", "");
+    let pid = cluster.mount_pid(&at);
+    fs::write(at.join("first"), noise(100_000, 1)).unwrap();
+    let before = holds(pid);
+    let together = &std::sync::Barrier::new(WRITERS);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let path = at.join(format!("f{writer}"));
+            scope.spawn(move || {
+                let mut file = File::create(path).unwrap();
+                let block = noise(BLOCK_BYTES, writer as u64);
+                // None ends before all have written, so that all are busy at once.
+                for _ in 0..6 {
+                    file.write_all(&block).unwrap();
+                    together.wait();
+                }
+                file.sync_all().unwrap();
+            });
+        }
+    });
+    let busy = holds(pid);
+    let (begin, mut idle) = (Instant::now(), busy);
+    let most = (before.0 + 12, before.1 + (24 << 20));
+    while (idle.0 > most.0 || idle.1 > most.1) && begin.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(200));
+        idle = holds(pid);
+    }
+    println!("{before:?} before, {busy:?} busy, {idle:?} after {:?}", begin.elapsed());
+    assert!(busy.0 > most.0 && busy.1 > most.1, "it was not busy: {busy:?}");
+    assert!(idle.0 <= most.0 && idle.1 <= most.1, "{before:?} before, {idle:?} after");
+    assert_eq!(fs::read(at.join("first")).unwrap(), noise(100_000, 1));
+}

@@ -21,6 +21,7 @@ use crate::writer::Writer;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_host::clock;
 use weir_host::sync::{Condvar, Mutex};
 use weir_host::thread::{self, JoinHandle};
 use weir_layout::covered_bytes;
@@ -43,6 +44,8 @@ const BUFFER_BYTES: usize = 256 << 20;
 const MAX_DESCRIPTORS: u64 = 65_536;
 /// How often the background thread looks for old data.
 const TICK: Duration = Duration::from_millis(100);
+/// Buffers and connections that nobody has used for so long are given back.
+const UNUSED: Duration = Duration::from_secs(20);
 /// A session that asks nothing for so long says that it lives.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// The server is asked for a word if calls have waited so long and heard nothing.
@@ -545,7 +548,18 @@ impl Inner {
         }
     }
 
+    /// Gives back what nobody has used of late.
+    fn give_back_unused(&self) {
+        let bytes = self.buffers.trim();
+        let connections = self.servers.close_unused(UNUSED) + self.session.close_unused(UNUSED);
+        if bytes > 0 || connections > 0 {
+            tracing::debug!("{bytes} bytes of buffers and {connections} connections given back");
+            weir_host::memory::give_back();
+        }
+    }
+
     fn keep_alive(self: &Arc<Self>) {
+        let mut trimmed = clock::now();
         // Nobody who reads no copies needs it.
         let mut asks_for_loads = None;
         while self.next_turn() {
@@ -569,6 +583,10 @@ impl Inner {
                 && let Err(error) = self.session.call(&Context::root(), &PingRequest {})
             {
                 tracing::warn!("metadata server: {error}");
+            }
+            if clock::elapsed(trimmed) >= UNUSED {
+                self.give_back_unused();
+                trimmed = clock::now();
             }
             self.servers.keep_map(&self.session);
             self.servers.try_direct(&self.session);

@@ -79,6 +79,7 @@ struct Idle {
     /// The copy whose server passes on what is sent on it.
     via: Option<TargetId>,
     conn: BlockingConn,
+    since: Duration,
 }
 
 /// A change whose answer is outstanding on a connection. Should the connection
@@ -130,7 +131,7 @@ impl Pool {
 
 impl DataConn {
     fn new(idle: Idle, pool: Arc<Pool>) -> Self {
-        let Idle { session, attempt, instance, via, conn } = idle;
+        let Idle { session, attempt, instance, via, conn, since: _ } = idle;
         let owed = Owed { change: false, attempt, newest: pool.attempt.clone() };
         Self { conn, request_id: RequestId(0), instance, via, session, owed, asking: None, pool }
     }
@@ -147,7 +148,8 @@ impl DataConn {
             let Self { session, instance, via, conn, owed, .. } = self;
             // Direct ones again as soon as there are any.
             if via.is_none() || self.pool.route.is_cut() {
-                idle.push(Idle { session, attempt: owed.attempt, instance, via, conn });
+                let (attempt, since) = (owed.attempt, clock::uptime());
+                idle.push(Idle { session, attempt, instance, via, conn, since });
             }
         }
     }
@@ -345,6 +347,23 @@ impl Servers {
     fn close_idle(&self) {
         let pools: Vec<_> = self.known.read().pools.values().cloned().collect();
         pools.iter().for_each(|pool| pool.idle.lock().clear());
+    }
+
+    /// Closes connections that nobody has used for so long, but one to each server; how many.
+    pub(crate) fn close_unused(&self, age: Duration) -> usize {
+        let pools: Vec<_> = self.known.read().pools.values().cloned().collect();
+        let now = clock::uptime();
+        let close = |pool: &Arc<Pool>| {
+            let mut idle = pool.idle.lock();
+            // The one used last is taken next.
+            let rest = idle.len().saturating_sub(1);
+            let old = idle[..rest].iter().take_while(|idle| now.saturating_sub(idle.since) > age);
+            let old = old.count();
+            let closed: Vec<Idle> = idle.drain(..old).collect();
+            drop(idle);
+            closed.len()
+        };
+        pools.iter().map(close).sum()
     }
 
     /// The map as last seen.
@@ -553,7 +572,8 @@ impl Servers {
         };
         let (conn, welcome) = connected.map_err(|e| e.context(format!("{address}")))?;
         add(&self.counters.data_connections, 1);
-        Ok(Idle { session: of, attempt, instance: welcome.instance, via, conn })
+        let (instance, since) = (welcome.instance, clock::uptime());
+        Ok(Idle { session: of, attempt, instance, via, conn, since })
     }
 
     fn address_of(&self, entry: &ServerEntry) -> Result<Address> {

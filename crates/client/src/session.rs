@@ -36,7 +36,8 @@ struct State {
     session: SessionId,
     /// The run of the server that knows our open files.
     instance: Option<u64>,
-    idle: Vec<Joined>,
+    /// With when they were used last.
+    idle: Vec<(Instant, Joined)>,
     unsynced: Unsynced,
     last_used: Instant,
     /// Grows whenever session or server are new.
@@ -522,7 +523,7 @@ impl MetaSession {
         state.last_used = clock::now();
         let now = Wait::for_ms(0);
         let is_closed = |joined: &Joined| joined.conn.wait_for_reply(&now).is_ok();
-        while let Some(joined) = state.idle.pop() {
+        while let Some((_, joined)) = state.idle.pop() {
             if !alive || !is_closed(&joined) {
                 return Some(joined);
             }
@@ -534,8 +535,20 @@ impl MetaSession {
         let mut state = self.lock();
         // Of one that has ended meanwhile it is of no use.
         if conn.session == state.session && state.idle.len() < MAX_IDLE {
-            state.idle.push(conn);
+            state.idle.push((clock::now(), conn));
         }
+    }
+
+    /// Closes connections that nobody has used for so long, but one; how many.
+    pub(crate) fn close_unused(&self, age: Duration) -> usize {
+        let mut state = self.lock();
+        // The one used last is taken next.
+        let rest = state.idle.len().saturating_sub(1);
+        let old = state.idle[..rest].iter().take_while(|(used, _)| clock::elapsed(*used) > age);
+        let old = old.count();
+        let closed: Vec<_> = state.idle.drain(..old).collect();
+        drop(state);
+        closed.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

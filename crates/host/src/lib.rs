@@ -19,6 +19,7 @@ pub mod device;
 mod extents;
 pub mod fs;
 pub mod load;
+pub mod memory;
 pub mod net;
 pub mod plant;
 mod random;

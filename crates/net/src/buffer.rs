@@ -1,7 +1,7 @@
 //! Buffers for bulk data: page-aligned, in a few sizes, and reused while they
 //! are warm. On a virtual machine the first touch of a fresh page costs up to
-//! ten times a copy into a warm one, so memory is never given back while the
-//! pool lives (but for making room for another size), and never cleared.
+//! ten times a copy into a warm one, so memory is not given back as long as it is
+//! used now and then ([`BufferPool::trim`]), and never cleared.
 //!
 //! Invariant: the buffers that exist have at most `limit_bytes` in all.
 
@@ -36,6 +36,8 @@ struct State {
     allocated_bytes: usize,
     /// Those not in use, of each class, the warmest last.
     free: [Vec<Memory>; CLASSES.len()],
+    /// The fewest of each class that were not in use at any time since the last trim.
+    spare: [usize; CLASSES.len()],
 }
 
 /// The memory of one buffer.
@@ -89,6 +91,23 @@ impl BufferPool {
         Some(PooledBuf { memory: Some(memory), len, pool: self.inner.clone() })
     }
 
+    /// Frees the buffers that were in use at no time since the last call; returns their bytes.
+    pub fn trim(&self) -> usize {
+        let unused: Vec<Memory> = {
+            let mut state = self.inner.state.lock();
+            let State { allocated_bytes, free, spare } = &mut *state;
+            let mut unused = Vec::new();
+            for ((free, spare), size) in free.iter_mut().zip(spare).zip(CLASSES) {
+                // The coldest.
+                unused.extend(free.drain(..*spare));
+                *allocated_bytes -= *spare * size;
+                *spare = free.len();
+            }
+            unused
+        };
+        unused.iter().map(|memory| CLASSES[memory.class]).sum()
+    }
+
     /// Bytes of all buffers that exist, in use or not.
     pub fn allocated_bytes(&self) -> usize {
         self.inner.state.lock().allocated_bytes
@@ -104,6 +123,14 @@ impl BufferPool {
 
 impl State {
     fn take(&mut self, class: usize, limit_bytes: usize) -> Option<Memory> {
+        let taken = self.take_any(class, limit_bytes);
+        for (spare, free) in self.spare.iter_mut().zip(&self.free) {
+            *spare = free.len().min(*spare);
+        }
+        taken
+    }
+
+    fn take_any(&mut self, class: usize, limit_bytes: usize) -> Option<Memory> {
         if let Some(memory) = self.free[class].pop() {
             return Some(memory);
         }
@@ -204,6 +231,22 @@ mod tests {
         assert_eq!((again.as_ptr(), again[99_999], again.len()), (address, 7, 100_000));
         assert_eq!(pool.allocated_bytes(), 512 << 10);
         assert_eq!(pool.used_bytes(), 256 << 10);
+    }
+
+    #[test]
+    fn what_was_not_in_use_since_the_last_trim_is_freed() {
+        let pool = BufferPool::new(64 << 20);
+        let three: Vec<_> = (0..3).filter_map(|_| pool.take(1 << 20)).collect();
+        drop(three);
+        assert_eq!(pool.trim(), 0, "they were in use");
+        let (warm, large) = (pool.take(1 << 20), pool.take(4 << 20));
+        drop((warm, large));
+        assert_eq!(pool.trim(), 2 << 20, "two were not");
+        assert_eq!(pool.allocated_bytes(), 5 << 20);
+        let kept = pool.take(1 << 20);
+        assert_eq!(pool.trim(), 4 << 20);
+        drop(kept);
+        assert_eq!((pool.trim(), pool.trim(), pool.allocated_bytes()), (0, 1 << 20, 0));
     }
 
     #[test]

@@ -210,7 +210,11 @@ impl<F: Filesystem> Worker<F> {
         loop {
             match self.shared.crew.done() {
                 Next::Read => return true,
-                Next::Leave => return false,
+                Next::Leave => {
+                    // It has rested long: there is less to do than there was.
+                    self.shared.pool.free_spare();
+                    return false;
+                }
                 Next::Serve(queued) => {
                     let own = std::mem::replace(&mut self.device, queued.device);
                     (self.request, self.noted) = (queued.request, queued.noted);

@@ -92,6 +92,12 @@ impl WritePool {
         }
     }
 
+    /// Frees the buffers that nobody has.
+    pub(super) fn free_spare(&self) {
+        let spare = std::mem::take(&mut self.lock().spare);
+        drop(spare);
+    }
+
     fn give_back(&self, bytes: usize, pages: Option<Pages>) {
         let mut state = self.lock();
         state.taken_bytes -= bytes;
