@@ -6,7 +6,7 @@ mod harness;
 
 use harness::{Cluster, create_with, root};
 use weir_metastore::ModelEngine;
-use weir_types::{Epoch, FileId, LayoutSpec, TargetId};
+use weir_types::{DiskId, Epoch, FileId, LayoutSpec, TargetId};
 use weir_wire::Rights;
 use weir_wire::meta::{OpenFile, OpenRequest, TargetLoad};
 use weir_wire::targets::{ListTargetsRequest, TargetWork};
@@ -56,7 +56,10 @@ fn a_disk_is_slow_by_how_long_it_takes_and_by_its_pieces() {
     let mut c = Model::new(1);
     let targets = [1, 2, 3, 4];
     targets[1..].iter().for_each(|target| drop(c.register(*target, &[*target]).unwrap()));
-    for (piece_kib, is_slow) in [(64, false), (8_192, true)] {
+    // Reading in small pieces; then one that shares its disk, for which others wait; then no excuse.
+    for (piece_kib, is_shared, is_slow) in
+        [(64, false, false), (8_192, true, false), (8_192, false, true)]
+    {
         for _ in 0..120 {
             c.pass_ms(500);
             for target in targets {
@@ -64,7 +67,9 @@ fn a_disk_is_slow_by_how_long_it_takes_and_by_its_pieces() {
                 let (us_per_mib, piece_kib) =
                     if target == 3 { (60_000, piece_kib) } else { (10_000, 8_192) };
                 let work = TargetWork { us_per_mib, piece_kib, ..TargetWork::default() };
-                let report = weir_wire::peer::TargetReport { work, ..Model::report(target) };
+                let disk = if is_shared && target == 3 { 4 } else { target };
+                let disk = DiskId(disk.into());
+                let report = weir_wire::peer::TargetReport { work, disk, ..Model::report(target) };
                 c.heartbeat_under(target, Epoch(0), vec![report]).unwrap();
             }
         }
@@ -72,6 +77,7 @@ fn a_disk_is_slow_by_how_long_it_takes_and_by_its_pieces() {
         let page = c.ask(&me, &ListTargetsRequest { after: None }).unwrap();
         let slow: Vec<u32> =
             page.targets.iter().filter(|view| view.slow).map(|view| view.target.0).collect();
-        assert_eq!(slow, if is_slow { vec![3] } else { vec![] }, "{piece_kib} KiB");
+        let what = format!("{piece_kib} KiB, shared: {is_shared}");
+        assert_eq!(slow, if is_slow { vec![3] } else { vec![] }, "{what}");
     }
 }

@@ -234,7 +234,13 @@ impl Cluster {
         for (target, heard) in &mut self.heard {
             heard.behind.sample(now_ms, self.hearsay.gaps_for(*target));
         }
-        self.slow.retain(|target| self.heard.contains_key(&target));
+        // One waits for what others on its disk read, and says nothing of how fast that is.
+        let mut disks: BTreeMap<DiskId, u32> = BTreeMap::new();
+        for heard in self.heard.values().filter(|heard| heard.disk != DiskId::UNKNOWN) {
+            *disks.entry(heard.disk).or_default() += 1;
+        }
+        let shares = |heard: &Heard| disks.get(&heard.disk).is_some_and(|targets| *targets > 1);
+        self.slow.retain(|target| self.heard.get(&target).is_some_and(|heard| !shares(heard)));
         let verdicts = self.slow.judge(now_ms * 1_000);
         verdicts.iter().for_each(note_pace);
         if !verdicts.is_empty() {
