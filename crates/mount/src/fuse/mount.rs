@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::Errno as OsErrno;
 use rustix::mount::UnmountFlags;
 use rustix::net::{
@@ -77,7 +77,7 @@ fn mount_direct(mountpoint: &Path, is_dead: bool, config: &Config) -> Result<Own
     let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let device = device.map_err(|errno| match errno {
         OsErrno::NOENT | OsErrno::NXIO | OsErrno::NODEV => MountError::NoDevice,
-        errno => MountError::DeviceDenied(errno.to_string()),
+        errno => device_denied(&errno.to_string()),
     })?;
     if is_dead {
         takeover::take_over(mountpoint, &device, config)?;
@@ -121,12 +121,40 @@ fn mount_with_helper(mountpoint: &Path, config: &Config) -> Result<OwnedFd, Moun
     command.arg("-o").arg(options).arg("--").arg(mountpoint);
     command.env("_FUSE_COMMFD", "0").stdin(theirs);
     run_helper(command).map_err(|error| match error {
-        MountError::Helper(said) if said.contains("open /dev/fuse") => {
-            MountError::DeviceDenied(said)
-        }
+        MountError::Helper(said) if said.contains("open /dev/fuse") => device_denied(&said),
+        // With the helper it could not be opened either.
+        MountError::NoHelper if !may_open_device() => device_denied("permission denied"),
         error => error,
     })?;
     receive_device(&ours)?.ok_or_else(|| MountError::Helper("it passed no device".into()))
+}
+
+/// Whether whoever runs this program may open the device.
+fn may_open_device() -> bool {
+    rustix::fs::access(DEVICE, Access::READ_OK | Access::WRITE_OK).is_ok()
+}
+
+/// Why the device cannot be opened: who may open it, and what to do.
+fn device_denied(why: &str) -> MountError {
+    MountError::DeviceDenied(match rustix::fs::stat(DEVICE) {
+        Ok(stat) => who_may_open(why, stat.st_mode & 0o777, (stat.st_uid, stat.st_gid)),
+        Err(_) => why.to_owned(),
+    })
+}
+
+fn who_may_open(why: &str, mode: u32, (uid, gid): (u32, u32)) -> String {
+    if mode & 0o006 == 0o006 {
+        return format!(
+            "{why}, although its mode is {mode:04o}: does this machine or container keep devices from \
+             its users (a container needs --device {DEVICE})?"
+        );
+    }
+    let group = if mode & 0o060 == 0o060 { format!(" and group {gid}") } else { String::new() };
+    format!(
+        "{why}: user {uid}{group} alone may (its mode is {mode:04o}). Mount as that user, or let \
+         everyone open it, as systems usually do: as root `chmod 666 {DEVICE}`, until the machine is \
+         started anew; for good KERNEL==\"fuse\", MODE=\"0666\" in a file of /etc/udev/rules.d"
+    )
 }
 
 /// Runs the helper to its end. Its standard error explains a failure.
@@ -367,6 +395,17 @@ pub(super) fn wait_readable(device: impl AsFd, timeout: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_may_open_the_device_is_said_and_not_what_to_install() {
+        let said = MountError::DeviceDenied(who_may_open("EACCES", 0o600, (0, 0))).to_string();
+        assert!(said.contains("EACCES: user 0 alone may (its mode is 0600)"), "{said}");
+        assert!(said.contains("chmod 666 /dev/fuse") && !said.contains("fuse3"), "{said}");
+        let said = who_may_open("EACCES", 0o660, (0, 44));
+        assert!(said.contains("user 0 and group 44 alone"), "{said}");
+        let said = who_may_open("EPERM", 0o666, (0, 0));
+        assert!(said.contains("container") && !said.contains("chmod"), "{said}");
+    }
 
     #[test]
     fn mountinfo_is_parsed_with_blanks_in_names() {

@@ -13,7 +13,7 @@ pub enum MountError {
     BadConfig(String),
     /// There is no `/dev/fuse`.
     NoDevice,
-    /// `/dev/fuse` cannot be opened.
+    /// `/dev/fuse` cannot be opened: why, and what to do.
     DeviceDenied(String),
     /// The mountpoint does not exist.
     NoMountpoint(PathBuf),
@@ -64,11 +64,7 @@ impl fmt::Display for MountError {
                 "/dev/fuse is missing: load the module (modprobe fuse), or in a container pass \
                  --device /dev/fuse",
             ),
-            Self::DeviceDenied(why) => write!(
-                f,
-                "/dev/fuse cannot be opened ({why}): run as root, or install fuse3, which lets \
-                 everyone use it"
-            ),
+            Self::DeviceDenied(why) => write!(f, "/dev/fuse cannot be opened: {why}"),
             Self::NoMountpoint(path) => {
                 write!(f, "{} does not exist: make the directory first", path.display())
             }
