@@ -1,6 +1,7 @@
 //! `weir quota`: how much users, groups and directories may have, and what they have.
 
-use crate::args::{Quota, QuotaCommand, QuotaList, QuotaRemove, QuotaSet};
+use crate::args::{ClientChoice, Quota, QuotaCommand, QuotaList, QuotaRemove, QuotaSet};
+use crate::cluster::mounts::holding;
 use crate::failure::{Done, Failure};
 use crate::files::owners::Owners;
 use crate::files::remote::{caller, connect};
@@ -9,10 +10,11 @@ use crate::output::{Table, human_size, print, print_json};
 use crate::progress::Progress;
 use crate::settings;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::Duration;
 use weir_client::{Administrator, Client, Context};
 use weir_types::{FileId, FileKind};
-use weir_wire::quota::{QuotaChange, QuotaInfo, QuotaLimits, QuotaSubject};
+use weir_wire::quota::{QUOTA_XATTR, QuotaChange, QuotaInfo, QuotaLimits, QuotaSubject};
 
 /// Between looks at how far the counting is.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -44,7 +46,7 @@ pub fn parse_subject(text: &str) -> Result<SubjectName, String> {
 /// Runs `weir quota`.
 pub fn run(quota: &Quota) -> Done {
     match &quota.command {
-        None => show_own(&quota.list),
+        None => show_own(&quota.list, quota.path.as_deref()),
         Some(QuotaCommand::List(list)) => show_all(list),
         Some(QuotaCommand::Set(set)) => self::set(set),
         Some(QuotaCommand::Rm(rm)) => remove(rm),
@@ -118,23 +120,60 @@ fn directory(client: &Client, path: &str) -> Done<FileId> {
     Ok(attr.file)
 }
 
-fn show_own(list: &QuotaList) -> Done {
+fn show_own(list: &QuotaList, path: Option<&Path>) -> Done {
+    let ClientChoice { cluster, credential } = &list.client;
+    let is_named = cluster.name.is_some() || cluster.dir.is_some() || credential.is_some();
+    let at = path.or((!is_named).then_some(Path::new(".")));
+    let at = at.map(settings::absolute).transpose()?;
+    if let Some(at) = at.filter(|at| path.is_some() || matches!(holding(at), Ok(Some(_)))) {
+        return show_at(&at, list.json);
+    }
     let client = connect(&settings::cluster(&list.client)?.credential()?, "quota")?;
     let quotas = client.own_quotas(&Context::of(caller()))?;
-    if quotas.is_empty() && !list.json {
-        return print("there is no quota for you and your groups\n");
+    show_those_of(&quotas, list.json, &|dir| path_of(&client, dir))
+}
+
+/// Of who asks.
+fn show_those_of(
+    quotas: &[QuotaInfo],
+    as_json: bool,
+    dirs: &dyn Fn(FileId) -> Option<String>,
+) -> Done {
+    match quotas.is_empty() && !as_json {
+        true => print("there is no quota for you and your groups\n"),
+        false => show(quotas, as_json, dirs),
     }
-    show(&client, &quotas, list.json)
+}
+
+/// What a mount tells whoever asks, with or without a key of the cluster.
+fn show_at(at: &Path, as_json: bool) -> Done {
+    if holding(at)?.is_none() {
+        return Err(Failure::new("is not in a mounted Weir").about(at.display()));
+    }
+    let mut bytes = vec![0; 64 << 10];
+    let length = rustix::fs::getxattr(at, QUOTA_XATTR, &mut bytes[..]).map_err(|e| match e {
+        rustix::io::Errno::NODATA => Failure::new("its mount is of an older version of Weir")
+            .about(at.display())
+            .hint("mount it anew, or name a credential: `weir quota --credential FILE`"),
+        e => Failure::file(at, e),
+    })?;
+    let text = String::from_utf8_lossy(&bytes[..length]);
+    let quotas: Option<Vec<QuotaInfo>> = text.lines().map(QuotaInfo::of_line).collect();
+    let Some(quotas) = quotas else {
+        return Err(Failure::new("its mount is of another version of Weir").about(at.display()));
+    };
+    show_those_of(&quotas, as_json, &|_| Some(at.display().to_string()))
 }
 
 fn show_all(list: &QuotaList) -> Done {
     let client = connect(&settings::cluster(&list.client)?.credential()?, "quota list")?;
     let quotas = client.administrator()?.quotas()?;
-    show(&client, &quotas, list.json)
+    show(&quotas, list.json, &|dir| path_of(&client, dir))
 }
 
-fn show(client: &Client, quotas: &[QuotaInfo], as_json: bool) -> Done {
-    let names = Names { users: Owners::users(), groups: Owners::groups(), client };
+/// `dirs` has the names of directories.
+fn show(quotas: &[QuotaInfo], as_json: bool, dirs: &dyn Fn(FileId) -> Option<String>) -> Done {
+    let names = Names { users: Owners::users(), groups: Owners::groups(), dirs };
     if as_json {
         return print_json(&quotas.iter().map(|info| names.json(info)).collect::<Vec<_>>());
     }
@@ -169,7 +208,7 @@ fn percent(used: u64, limit: Option<u64>) -> String {
 struct Names<'a> {
     users: Owners,
     groups: Owners,
-    client: &'a Client,
+    dirs: &'a dyn Fn(FileId) -> Option<String>,
 }
 
 impl Names<'_> {
@@ -177,7 +216,7 @@ impl Names<'_> {
         match subject {
             QuotaSubject::User(uid) => Some(self.users.name(uid)),
             QuotaSubject::Group(gid) => Some(self.groups.name(gid)),
-            QuotaSubject::Directory(dir) => path_of(self.client, dir),
+            QuotaSubject::Directory(dir) => (self.dirs)(dir),
         }
     }
 

@@ -163,6 +163,12 @@ fn a_directory_has_its_quota_with_all_that_is_below() {
     is_exceeded(dd(BOB, &deep.join("bobs"), 4096));
     assert_eq!(fs::metadata(deep.join("bobs")).unwrap().len(), 3 * MIB);
     // As df sees it there, and elsewhere.
+    let shown = harness::said({
+        let mut df = Command::new("df");
+        df.args(["--block-size=1", "--output=size", text(&deep)]);
+        df
+    });
+    assert_eq!(shown.ok().lines().nth(1).map(str::trim), Some(&*(4 * MIB).to_string()));
     let space = rustix::fs::statvfs(&deep).unwrap();
     assert_eq!((space.f_blocks * space.f_frsize, space.f_bfree), (4 * MIB, 0));
     assert!(rustix::fs::statvfs(&mount).unwrap().f_blocks * space.f_frsize > 64 * MIB);
@@ -396,4 +402,46 @@ fn a_program_sets_the_size_it_wants_after_a_write_that_was_refused() {
         is_raised.send(()).unwrap();
         alice.join().unwrap();
     });
+}
+
+#[test]
+fn a_user_without_a_key_sees_on_a_mount_what_he_may_have() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, mount, all) = start(&place, "shows");
+    // Where users can run it.
+    let program = place.path("weir-of-users");
+    fs::copy(harness::WEIR, &program).unwrap();
+    let weir = |uid: u32, at: &Path, more: &str| {
+        let home = "unset XDG_STATE_HOME XDG_CONFIG_HOME; HOME=/nonexistent; export HOME";
+        let script = format!("{home}; cd '{}' && exec '{}' quota {more}", text(at), text(&program));
+        by(uid, &["sh", "-c", &script])
+    };
+    assert!(weir(ALICE, &all, "").ok().contains("no quota for you"));
+    cluster.weir(&["quota", "set", "user:5001", "--bytes", "4M", "--files", "9", "--wait"]).ok();
+    cluster.weir(&["quota", "set", "dir:/all", "--bytes", "64M", "--wait"]).ok();
+    dd(ALICE, &all.join("a"), 1024).ok();
+    let rows = |said: Said| -> Vec<(String, u64, u64)> {
+        let json = said.json();
+        let number = |row: &serde_json::Value, name: &str| row[name].as_u64().unwrap_or(0);
+        let row = |row: &serde_json::Value| {
+            let kind = row["kind"].as_str().unwrap().to_owned();
+            (kind, number(row, "used_bytes"), number(row, "limit_bytes"))
+        };
+        json.as_array().unwrap().iter().map(row).collect()
+    };
+    let of_alice = ("user".to_owned(), MIB, 4 * MIB);
+    let of_all = ("dir".to_owned(), MIB, 64 * MIB);
+    eventually("it is counted", || rows(weir(ALICE, &all, "--json"))[0] == of_alice);
+    assert_eq!(rows(weir(ALICE, &all, "--json")), [of_alice.clone(), of_all.clone()]);
+    assert_eq!(rows(weir(ALICE, &mount, "--json")), std::slice::from_ref(&of_alice));
+    assert_eq!(rows(weir(BOB, &all, "--json")), std::slice::from_ref(&of_all));
+    // By the path, from anywhere.
+    let there = format!("--json '{}'", text(&all));
+    assert_eq!(rows(weir(ALICE, Path::new("/"), &there)), [of_alice, of_all]);
+    let said = weir(ALICE, &all, "").ok();
+    assert!(said.contains("user:5001") && said.contains("4.0M") && said.contains("64M"), "{said}");
+    weir(ALICE, &all, "/").fails(&["not in a mounted Weir"]);
 }

@@ -19,6 +19,7 @@ mod locks;
 mod metrics;
 mod nodes;
 mod pins;
+mod quotas;
 mod translate;
 mod weirfs;
 

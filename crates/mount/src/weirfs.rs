@@ -18,6 +18,7 @@ use crate::kernel_size::Answer;
 use crate::locks::HandleLocks;
 use crate::nodes::Nodes;
 use crate::pins::Pins;
+use crate::quotas::is_quota;
 use crate::translate::{
     context, create_options, data_context, for_kernel, is_acl, is_to_run, masked, refused_xattr,
     rights_of, set_time,
@@ -599,7 +600,7 @@ impl Filesystem for WeirFs {
         flags: u32,
         _kill_sgid: bool,
     ) -> Reply<()> {
-        if refused_xattr(name) {
+        if refused_xattr(name) || is_quota(name) {
             return Err(Errno::EOPNOTSUPP);
         }
         if let Some(hint) = Hint::named(name) {
@@ -631,6 +632,9 @@ impl Filesystem for WeirFs {
         if let Some(hint) = Hint::named(name) {
             return self.hinted(ctx, (node, hint));
         }
+        if is_quota(name) {
+            return self.quotas(ctx, node);
+        }
         let file = self.file(node)?;
         if is_acl(name) {
             self.cache.tells_acl(file, node);
@@ -648,7 +652,7 @@ impl Filesystem for WeirFs {
     }
 
     fn removexattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<()> {
-        if refused_xattr(name) {
+        if refused_xattr(name) || is_quota(name) {
             return Err(Errno::EOPNOTSUPP);
         }
         if let Some(hint) = Hint::named(name) {

@@ -156,9 +156,74 @@ requests! {
     }
 }
 
+/// The attribute of anything on a mount that has, as text, the quotas that concern whoever asks.
+pub const QUOTA_XATTR: &str = "user.weir.quota";
+
+impl QuotaInfo {
+    /// As a line of [`QUOTA_XATTR`]: what it is and its number, bytes that there are and may be,
+    /// files that there are and may be (`-`: any), bytes granted, and whether all has been counted.
+    pub fn line(&self) -> String {
+        let kind = match self.subject {
+            QuotaSubject::User(_) => "user",
+            QuotaSubject::Group(_) => "group",
+            QuotaSubject::Directory(_) => "dir",
+        };
+        let most = |limit: Option<u64>| limit.map_or("-".to_owned(), |limit| limit.to_string());
+        format!(
+            "{kind} {} {} {} {} {} {} {}\n",
+            self.subject.parts().1,
+            self.used_bytes,
+            most(self.limits.bytes),
+            self.used_files,
+            most(self.limits.files),
+            self.granted_bytes,
+            if self.counting { "counting" } else { "counted" }
+        )
+    }
+
+    /// The reverse; `None`: it is no such line.
+    pub fn of_line(line: &str) -> Option<Self> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [kind, number, used, bytes, count, files, granted, counted] = words[..] else {
+            return None;
+        };
+        let tag = ["user", "group", "dir"].iter().position(|known| *known == kind)?;
+        let most = |word: &str| match word {
+            "-" => Some(None),
+            limit => limit.parse().ok().map(Some),
+        };
+        Some(Self {
+            subject: QuotaSubject::of_parts(tag as u8, number.parse().ok()?)?,
+            limits: QuotaLimits { bytes: most(bytes)?, files: most(files)? },
+            used_bytes: used.parse().ok()?,
+            used_files: count.parse().ok()?,
+            granted_bytes: granted.parse().ok()?,
+            counting: counted == "counting",
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quota_is_read_back_from_its_line() {
+        let info = QuotaInfo {
+            subject: QuotaSubject::Group(7),
+            limits: QuotaLimits { bytes: Some(u64::MAX), files: None },
+            used_bytes: 5,
+            used_files: 3,
+            granted_bytes: 1,
+            counting: true,
+        };
+        assert_eq!(info.line(), "group 7 5 18446744073709551615 3 - 1 counting\n");
+        assert_eq!(QuotaInfo::of_line(info.line().trim_end()), Some(info));
+        for bad in ["", "group 7", "file 7 5 - 3 - 1 counted", "user 4294967296 5 - 3 - 1 counted"]
+        {
+            assert_eq!(QuotaInfo::of_line(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn a_subject_is_read_back_and_a_number_that_no_user_has_is_refused() {

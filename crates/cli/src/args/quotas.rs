@@ -4,15 +4,21 @@ use super::ClientChoice;
 use crate::output::{ByteSize, parse_size};
 use crate::quota::{SubjectName, parse_subject};
 use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
 /// Show and set how much users, groups and directories may have
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
-#[command(after_help = "Without a subcommand it shows the quotas of who asks and his groups. The \
-    subcommands need an administrator's credential, such as the one that `weir up` made.")]
+#[command(
+    after_help = "Without a subcommand it shows the quotas of who asks and his groups, and on a \
+    mount what a quota of the directory, or of one above it, leaves there. The subcommands need an administrator's credential, such as the one that `weir up` made."
+)]
 pub struct Quota {
     #[command(subcommand)]
     pub command: Option<QuotaCommand>,
+    /// A directory or file on a mount: needs no credential [default: where the command is given, if
+    /// that is on one]
+    pub path: Option<PathBuf>,
     #[command(flatten)]
     pub list: QuotaList,
 }
