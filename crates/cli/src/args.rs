@@ -167,7 +167,8 @@ pub struct ClusterChoice {
 pub struct ClientChoice {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// Credential file of a client, for clusters elsewhere
+    /// Credential file of a client, for clusters elsewhere [default, if there is no cluster here:
+    /// ~/.config/weir/client.toml, then /etc/weir/client.toml]
     #[arg(long, env = "WEIR_CREDENTIAL", value_name = "FILE", help_heading = "Which cluster")]
     pub credential: Option<PathBuf>,
 }

@@ -119,7 +119,7 @@ impl Cluster {
 pub fn config_file(choice: &ClusterChoice) -> Done<ConfigFile> {
     let path = match &choice.config {
         Some(path) => path.clone(),
-        None => match usual_config_files().into_iter().find(|path| path.is_file()) {
+        None => match usual_files("config.toml").into_iter().find(|path| path.is_file()) {
             Some(path) => path,
             None => return Ok(ConfigFile::default()),
         },
@@ -128,14 +128,15 @@ pub fn config_file(choice: &ClusterChoice) -> Done<ConfigFile> {
     toml::from_str(&text).map_err(|e| Failure::new(e.to_string()).about(path.display()))
 }
 
-fn usual_config_files() -> Vec<PathBuf> {
+/// Where a file is that nobody named: in the user's configuration, then in the machine's.
+fn usual_files(name: &str) -> Vec<PathBuf> {
     let home_config = match absolute_env("XDG_CONFIG_HOME") {
         Some(dir) => Some(dir),
         None => home().map(|home| home.join(".config")),
     };
     let mut files: Vec<PathBuf> =
-        home_config.into_iter().map(|d| d.join("weir/config.toml")).collect();
-    files.push(PathBuf::from("/etc/weir/config.toml"));
+        home_config.into_iter().map(|d| d.join("weir").join(name)).collect();
+    files.push(Path::new("/etc/weir").join(name));
     files
 }
 
@@ -160,11 +161,26 @@ pub fn cluster(choice: &ClientChoice) -> Done<Cluster> {
     let credential = match &choice.credential {
         Some(file) => Some(file.clone()),
         None if named => None,
-        None => config_file(&choice.cluster)?.credential,
+        None => {
+            let config = config_file(&choice.cluster)?;
+            match config.credential.is_some() || config.dir.is_some() || config.cluster.is_some() {
+                true => config.credential,
+                false => usual_credential(&state_dir(&choice.cluster)?),
+            }
+        }
     };
     match credential {
         Some(file) => Ok(Cluster::Elsewhere(absolute(&file)?)),
         None => Ok(Cluster::Here(state_dir(&choice.cluster)?)),
+    }
+}
+
+/// The credential of this machine or user, where nobody says which cluster is meant and there is
+/// none here.
+fn usual_credential(here: &StateDir) -> Option<PathBuf> {
+    match here.exists() {
+        true => None,
+        false => usual_files("client.toml").into_iter().find(|path| path.is_file()),
     }
 }
 

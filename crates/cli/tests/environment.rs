@@ -77,3 +77,22 @@ fn a_metadata_server_is_told_of_its_file_and_how_much_to_say() {
     metadata_server(&cluster, &["meta"], &[("WEIR_CONFIG", &file), ("WEIR_LOG", "error")]);
     assert_eq!(log(), "", "that is no error");
 }
+
+#[test]
+fn without_a_cluster_here_the_credential_of_the_user_or_the_machine_is_used() {
+    let place = Place::new();
+    let first = place.up("one", &["--targets", "1"]);
+    place.weir(&["status"]).fails(&["there is no cluster in"]);
+    let usual = place.path("config/weir");
+    std::fs::create_dir_all(&usual).unwrap();
+    // With its mode: nobody else may read it.
+    std::fs::copy(first.dir().join("client.toml"), usual.join("client.toml")).unwrap();
+    first.weir(&["mkdir", "/seen"]).ok();
+    let said = place.weir(&["status"]).ok();
+    assert!(said.contains("Cluster one") && said.contains("All is well"), "{said}");
+    assert_eq!(place.weir(&["ls", "weir:/"]).ok(), "seen\n");
+    // One that is named, or that is here, comes first.
+    place.weir(&["status", "--name", "other"]).fails(&["there is no cluster in"]);
+    let _here = place.up("default", &["--targets", "1"]);
+    assert!(place.weir(&["status"]).ok().contains("Cluster default"));
+}
