@@ -353,3 +353,26 @@ fn keys_are_made_shown_and_revoked_by_name() {
     cluster.weir(&["key", "revoke", number]).ok();
     place.weir(&["ls", "--credential", "plain.toml", "/"]).fails(&["revoked"]);
 }
+
+#[test]
+fn who_makes_a_squashed_key_is_told_whom_its_directory_has_to_belong_to() {
+    let place = Place::new();
+    let cluster = place.up("whose", &["--targets", "1"]);
+    cluster.weir(&["mkdir", "/data"]).ok();
+    let new = |name: &str, more: &[&str]| {
+        cluster.weir(&[&["key", "new", name, "--subtree", "/data"], more].concat()).ok()
+    };
+    let owner = rustix::process::geteuid().as_raw().to_string();
+    let said = new("all", &["--squash", "all"]);
+    assert!(said.contains("everyone is 65534:65534 with it, who may not write in /data"), "{said}");
+    assert!(said.contains("`chown 65534:65534`"), "{said}");
+    let said = new("root", &["--squash", "root", "--anon-uid", "4321", "--anon-gid", "4322"]);
+    assert!(said.contains("the superuser is 4321:4322") && said.contains("`chown 4321:4322`"));
+    for (name, more) in [
+        ("owner", &["--squash", "all", "--anon-uid", &owner][..]),
+        ("reads", &["--squash", "all", "--read-only"]),
+        ("none", &[]),
+    ] {
+        assert!(!new(name, more).contains("chown"), "{name}");
+    }
+}

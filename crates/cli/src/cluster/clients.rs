@@ -51,6 +51,39 @@ impl Server {
     fn path(&self, dir: FileId) -> Option<String> {
         path_of(&self.client, dir)
     }
+
+    /// What to say if those whom a key makes anonymous cannot make files in its root directory.
+    fn cannot_write(&self, info: &ClientInfo) -> Option<String> {
+        let held = &info.restrictions;
+        if held.squash == Squash::None || held.read_only {
+            return None;
+        }
+        let root = held.subtree.unwrap_or(FileId::ROOT);
+        let attr = self.client.getattr(&Context::root(), root).ok()?;
+        let (uid, gid) = (held.anon_uid, held.anon_gid);
+        let bits = match () {
+            () if attr.uid == uid => attr.mode >> 6,
+            () if attr.gid == gid => attr.mode >> 3,
+            () => attr.mode,
+        };
+        let (write, pass) = (0o2, 0o1);
+        if uid == 0 || bits & (write | pass) == write | pass {
+            return None;
+        }
+        let who = match held.squash {
+            Squash::Root => "the superuser",
+            _ => "everyone",
+        };
+        let path = self.path(root).unwrap_or_else(|| "/".to_owned());
+        Some(format!(
+            "\n  {who} is {uid}:{gid} with it, who may not write in {path}: that belongs to {}:{}, \
+             mode {:o}. If that is not meant: on a mount with another key `chown {uid}:{gid}` it, or \
+             name its owner with --anon-uid and --anon-gid",
+            attr.uid,
+            attr.gid,
+            attr.mode & 0o7777
+        ))
+    }
 }
 
 /// Runs `weir key new`.
@@ -100,7 +133,10 @@ pub fn make(new: &KeyNew) -> Done {
         return Err(failure);
     }
     let may = match &restricted {
-        Some((server, info)) => format!("\n  it may: {}", may(info, &|dir| server.path(dir))),
+        Some((server, info)) => {
+            let cannot = server.cannot_write(info).unwrap_or_default();
+            format!("\n  it may: {}{cannot}", may(info, &|dir| server.path(dir)))
+        }
         None => String::new(),
     };
     print(&format!(
