@@ -51,7 +51,11 @@ fn an_invitation_is_for_one_machine_and_what_fails_leaves_nothing() {
     let half = &invitation[..invitation.len() / 2];
     let refused = join(&place, "two", half, &with_data).fails(&["not an invitation", "cut off"]);
     assert!(!refused.contains(&half[40..80]), "a secret was shown");
-    join(&place, "one", &invitation, &with_data).fails(&["there is a cluster in", "--name"]);
+    join(&place, "one", &invitation, &with_data).fails(&[
+        "there is a cluster in",
+        "--name",
+        "weir down --purge",
+    ]);
     fs::write(&data, "mine").unwrap();
     join(&place, "two", &invitation, &with_data).fails(&["disk"]);
     assert_eq!(fs::read(&data).unwrap(), b"mine");
@@ -158,7 +162,7 @@ fn way_to(metadata: SocketAddr, is_cut: impl Fn() -> bool + Send + 'static) {
 }
 
 #[test]
-fn who_cannot_reach_the_cluster_any_more_has_joined_and_goes_on() {
+fn who_cannot_reach_the_cluster_any_more_keeps_what_was_made_and_goes_on() {
     let place = Place::new();
     let first = place.up("one", &["--targets", "1"]);
     let invitation = first.weir(&["invite", "--address", "127.0.0.9"]).ok();
@@ -172,7 +176,8 @@ fn who_cannot_reach_the_cluster_any_more_has_joined_and_goes_on() {
     let with_data = ["--data", data.to_str().unwrap()];
     let second = place.cluster("two");
     let failed = join(&place, "two", &invitation, &with_data);
-    failed.fails(&["this machine has joined", "do not join again", "weir up"]);
+    let said = failed.fails(&["has not joined yet", "do not join again", "weir up"]);
+    assert!(!said.contains("this machine has joined"), "nobody has taken it yet: {said}");
     let server = format!("data-{}", contents(&invitation)["server"]);
     assert!(second.runs(&server));
     second.kill(&server);
@@ -181,5 +186,153 @@ fn who_cannot_reach_the_cluster_any_more_has_joined_and_goes_on() {
     second.weir(&["up"]).ok();
     eventually("all is well", || second.weir(&["status"]).code == Some(0));
     assert_eq!(first.weir(&["server", "list", "--json"]).json().as_array().unwrap().len(), 2);
+    second.weir(&["down", "--purge", "--yes"]).ok();
+}
+
+#[test]
+fn an_invitation_is_refused_after_its_server_was_removed_and_its_machine_says_what_to_run() {
+    let place = Place::new();
+    let first = place.up("one", &["--targets", "1"]);
+    let here = address(&first).ip().to_string();
+    let invite = ["invite", "--address", &here];
+    let invitation = first.weir(&invite).ok();
+    let (data, other) = (place.path("disk"), place.path("other"));
+    let with_data = ["--data", data.to_str().unwrap()];
+    let second = place.cluster("two");
+    assert!(join(&place, "two", &invitation, &with_data).ok().contains("Joined cluster one"));
+    eventually("all is well", || second.weir(&["status"]).code == Some(0));
+    let server = contents(&invitation)["server"].to_string();
+    first.weir(&["server", "drain", &server, "--wait"]).ok();
+    first.weir(&["server", "remove", &server]).ok();
+
+    // Its machine, with the data server running and without.
+    for runs in [true, false] {
+        if !runs {
+            second.kill(&format!("data-{server}"));
+        }
+        let status = second.weir(&["status"]);
+        assert_eq!(status.code, Some(1), "{status:?}");
+        let what = format!("data-{server}, of this machine, was removed from the cluster");
+        assert!(status.out.contains(&what), "{status:?}");
+        assert!(status.out.contains("weir down --purge"), "{status:?}");
+        assert!(!status.out.contains("All is well") && !status.out.contains("does not run"));
+    }
+    // The invitation, here and elsewhere.
+    let with_other = ["--data", other.to_str().unwrap()];
+    let refused = join(&place, "three", &invitation, &with_other);
+    refused.fails(&["the invitation is good no more", "removed from the cluster", "weir invite"]);
+    assert!(!place.path("state/weir/three").exists() && !other.exists());
+    // It comes again when it has let go of what it was.
+    let invitation = first.weir(&invite).ok();
+    join(&place, "two", &invitation, &with_data).fails(&["weir down --purge"]);
+    second.weir(&["down", "--purge", "--yes"]).ok();
+    join(&place, "two", &invitation, &with_data).fails(&["is target", "delete what is in it"]);
+    assert!(!place.path("state/weir/two").exists() && data.join("superblock").exists());
+    fs::remove_dir_all(&data).unwrap();
+    join(&place, "two", &invitation, &with_data).ok();
+    eventually("all is well", || second.weir(&["status"]).code == Some(0));
+    second.weir(&["down", "--purge", "--yes"]).ok();
+}
+
+/// The disk of the only target of the data server of a machine fails.
+fn lose_disk(machine: &Cluster<'_>, server: &str, disk: &std::path::Path) {
+    machine.kill(server);
+    fs::remove_dir_all(disk).unwrap();
+    machine.weir(&["up"]).fails(&["is missing (is its disk mounted?)"]);
+}
+
+/// Which targets there are, and their states.
+fn targets(cluster: &Cluster<'_>) -> Vec<(u64, String)> {
+    let all = cluster.weir(&["targets", "--json"]).json();
+    let state = |t: &serde_json::Value| t["state"].as_str().unwrap().to_owned();
+    all.as_array().unwrap().iter().map(|t| (t["target"].as_u64().unwrap(), state(t))).collect()
+}
+
+#[test]
+fn the_failed_disk_of_a_machine_that_has_joined_is_replaced_as_status_says() {
+    let place = Place::new();
+    let first = place.up("one", &["--targets", "1"]);
+    let here = address(&first).ip().to_string();
+    let [a, b, c, bytes, back] =
+        ["a", "b", "c", "bytes", "back"].map(|name| place.path(name).display().to_string());
+    let second = place.cluster("two");
+    let invitation = first.weir(&["invite", "--address", &here]).ok();
+    join(&place, "two", &invitation, &["--data", &a]).ok();
+    first.weir(&["setlayout", "--copies", "2", "--count", "1", "weir:/"]).ok();
+    fs::write(&bytes, harness::noise(3 << 20, 5)).unwrap();
+    first.weir(&["cp", &bytes, "weir:/file"]).ok();
+    let is_whole = |target: u64| {
+        eventually("all is whole", || {
+            let (one, two) = (first.weir(&["status"]), second.weir(&["status"]));
+            one.code == Some(0) && two.code == Some(0)
+        });
+        let online = "online".to_owned();
+        assert_eq!(targets(&first), [(1, online.clone()), (target, online)]);
+        first.weir(&["fsck"]).ok();
+    };
+    let replace = ["invite", "--address", &here, "--replace", "2"];
+    first.weir(&replace).fails(&["target 2 is in use"]);
+    first.weir(&["invite", "--address", &here, "--replace", "1"]).fails(&["target replace 1"]);
+    first.weir(&["invite", "--address", &here, "--replace", "9"]).fails(&["no target 9"]);
+
+    lose_disk(&second, "data-2", &place.path("a"));
+    let out = || targets(&first).contains(&(2, "offline".to_owned()));
+    eventually("it is missed", out);
+    let advice = "`weir invite --replace 2 | ssh ";
+    let said = first.weir(&["status"]).out;
+    assert!(said.contains(advice) && !said.contains("target replace"), "{said}");
+    let said = second.weir(&["status"]).out;
+    assert!(said.contains("on the machine of the metadata server") && said.contains(advice));
+    first.weir(&["target", "replace", "2"]).fails(&["not of this machine", advice]);
+    second.weir(&["target", "replace", "2"]).fails(&["this machine has joined", advice]);
+    // Nobody comes of it: the invitation stays good.
+    let nobody = std::process::Stdio::null;
+    let mut alone = first.command(&[&replace[..], &["--yes"]].concat());
+    alone.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut alone = alone.stdin(nobody()).spawn().unwrap();
+    drop(alone.stdout.take());
+    assert_eq!(alone.wait_with_output().unwrap().status.code(), Some(1));
+    assert_eq!(targets(&first).len(), 2, "nothing was changed");
+
+    // As it was said, from one machine to the other.
+    let mut inviting = first.command(&[&replace[..], &["--yes"]].concat());
+    let inviting = inviting.stdout(std::process::Stdio::piped());
+    let mut inviting = inviting.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut joining = second.command(&["join", "--data", &b]);
+    joining.stdin(inviting.stdout.take().unwrap());
+    let said = harness::said(joining).ok();
+    assert!(said.contains("data-2 serves target 3") && said.contains("target 2 is not served"));
+    let output = inviting.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("target 2 is removed"), "{said}");
+    is_whole(3);
+    first.weir(&[&replace[..], &["--yes"]].concat()).fails(&["no target 2"]);
+
+    // By a file, and only on that machine.
+    lose_disk(&second, "data-2", &place.path("b"));
+    let out = || targets(&first).contains(&(3, "offline".to_owned()));
+    eventually("it is missed", out);
+    let file = place.path("for-two");
+    let replace = ["invite", "--address", &here, "--replace", "3", "--yes"];
+    let output = ["--output", file.to_str().unwrap()];
+    let said = first.weir(&[&replace[..], &output].concat());
+    assert!(said.err.contains("`weir invite --replace 3` once more"), "{said:?}");
+    said.ok();
+    let invitation = fs::read_to_string(&file).unwrap();
+    let with_data = ["--data", &c];
+    for wrong in ["one", "three"] {
+        join(&place, wrong, &invitation, &with_data).fails(&["machine of data-2 alone"]);
+    }
+    join(&place, "two", &invitation, &["--data", &c, "--port", "1"]).fails(&["leave out"]);
+    join(&place, "two", &invitation, &with_data).ok();
+    // Given once more it changes nothing.
+    join(&place, "two", &invitation, &with_data).ok();
+    first.weir(&replace).ok();
+    is_whole(4);
+    first.weir(&["cp", "weir:/file", &back]).ok();
+    assert!(fs::read(&back).unwrap() == fs::read(&bytes).unwrap());
+    second.weir(&["down"]).ok();
+    second.weir(&["up"]).ok();
+    is_whole(4);
     second.weir(&["down", "--purge", "--yes"]).ok();
 }

@@ -178,4 +178,22 @@ fn three_machines_join_with_three_commands_each_and_one_may_fail() {
     third.weir(&["up"]).ok();
     eventually("all is well again", || first.weir(&["status"]).code == Some(0));
     third.run("cmp", &[&copy[0], &copy[1]]);
+
+    // Its disk fails for good, and is replaced as `weir status` says.
+    let server = third.weir(&["status", "--json"]).json()["daemons"][0]["pid"].to_string();
+    third.run("kill", &["-9", &server]);
+    third.run("rm", &["-r", third.path("disks/a").to_str().unwrap()]);
+    third.weir(&["up"]).fails(&["is missing (is its disk mounted?)"]);
+    let advice = "`weir invite --replace 3 | ssh node3 weir join --data DIRECTORY`";
+    eventually("it is missed", || first.weir(&["status"]).out.contains(advice));
+    let mut inviting = first.command(WEIR, &["invite", "--replace", "3", "--yes"]);
+    let mut inviting = inviting.stdout(Stdio::piped()).spawn().unwrap();
+    let disk = third.path("disks/b");
+    let mut joining = third.command(WEIR, &["join", "--data", disk.to_str().unwrap()]);
+    joining.stdin(inviting.stdout.take().unwrap());
+    said(joining).ok();
+    assert!(inviting.wait().unwrap().success());
+    eventually("all is well again", || first.weir(&["status"]).code == Some(0));
+    first.weir(&["fsck"]).ok();
+    third.run("cmp", &[&copy[0], &copy[1]]);
 }

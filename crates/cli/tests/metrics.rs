@@ -242,8 +242,42 @@ fn addresses_of_metrics_that_are_none_are_refused() {
     fs::create_dir(place.path("m")).unwrap();
     let refused = cluster.weir(&["mount", "m", "-o", "metrics=7810"]);
     refused.fails(&["metrics = '7810'", "127.0.0.1:7800"]);
-    cluster.weir(&["up", "--metrics"]).fails(&["made with metrics: none", "docs/metrics.md"]);
     cluster.weir(&["mount", "m", "-o", "metrics=127.0.0.1:0"]).ok();
     let status = cluster.weir(&["status", "--json"]).json();
     scrape(status["mount_daemons"][0]["metrics"].as_str().unwrap());
+}
+
+#[test]
+fn metrics_are_switched_on_of_a_cluster_that_runs() {
+    let place = Place::new();
+    let cluster = place.up("late", &["--targets", "2"]);
+    std::fs::write(place.path("file"), "kept").unwrap();
+    let file = place.path("file").display().to_string();
+    cluster.weir(&["cp", &file, "weir:/file"]).ok();
+    let daemons = || cluster.weir(&["status", "--json"]).json()["daemons"].clone();
+    assert!(daemons().as_array().unwrap().iter().all(|daemon| daemon["metrics"].is_null()));
+    let said = cluster.weir(&["up", "--metrics", "127.0.0.1"]);
+    for name in ["meta", "data-1", "data-2"] {
+        assert!(
+            said.err.contains(&format!("{name} is started anew, to serve metrics")),
+            "{said:?}"
+        );
+    }
+    said.ok();
+    let on = daemons();
+    for daemon in on.as_array().unwrap() {
+        let address: std::net::SocketAddr = daemon["metrics"].as_str().unwrap().parse().unwrap();
+        std::net::TcpStream::connect(address).unwrap();
+    }
+    assert!(cluster.weir(&["status"]).ok().contains("All is well"));
+    assert_eq!(cluster.weir(&["cat", "weir:/file"]).ok(), "kept");
+    // Once more: nothing is started anew.
+    assert_eq!(cluster.weir(&["up", "--metrics", "127.0.0.1"]).err, "");
+    let pids = |daemons: &serde_json::Value| -> Vec<String> {
+        daemons.as_array().unwrap().iter().map(|daemon| daemon["pid"].to_string()).collect()
+    };
+    assert_eq!(pids(&daemons()), pids(&on));
+    // What is added has them, too, and a server that does not run is not started by that alone.
+    cluster.weir(&["server", "add"]).ok();
+    assert!(daemons().as_array().unwrap().iter().all(|daemon| daemon["metrics"].is_string()));
 }

@@ -153,3 +153,69 @@ fn of_a_file_with_data_what_is_not_named_stays_and_what_cannot_be_is_refused() {
     cluster.weir(&["cp", file, "back"]).ok();
     assert!(fs::read(place.path("back")).unwrap() == noise(1_000_000, 6));
 }
+
+#[test]
+fn a_new_cluster_has_a_target_in_each_directory_that_is_named_and_copies_if_asked_for() {
+    let place = Place::new();
+    let [a, b, c] = ["a", "b", "c"].map(|name| place.path(name).display().to_string());
+    let cluster = place.cluster("named");
+    let up = ["up", "--data", &a, "--data", &b, "--copies", "2"];
+    let said = cluster.weir(&up);
+    assert!(said.err.contains("copies that are on one disk are lost with it"), "{said:?}");
+    assert!(said.ok().contains("2 targets on 2 data servers"));
+    for (target, dir) in [("1", &a), ("2", &b)] {
+        let link = cluster.dir().join("targets").join(target);
+        assert_eq!(std::fs::read_link(link).unwrap().to_str(), Some(&**dir));
+    }
+    let default = cluster.weir(&["setlayout", "--json", "weir:/"]).json();
+    assert_eq!(default[0]["default"]["copies"], 2, "{default}");
+    let said = cluster.weir(&["setlayout", "--copies", "2", "weir:/"]);
+    assert!(said.err.contains("on 1 disk: copies on one disk are lost"), "{said:?}");
+    said.ok();
+    // Once more, and with something else.
+    cluster.weir(&up).ok();
+    cluster.weir(&["up", "--data", &a]).fails(&["exists and has its targets in", "--data"]);
+    cluster.weir(&["up", "--copies", "3"]).fails(&["--copies 2", "weir setlayout"]);
+    // What fails leaves nothing of its own, and what there was.
+    std::fs::create_dir(&c).unwrap();
+    std::fs::write(place.path("c/mine"), "x").unwrap();
+    let new = place.path("new").display().to_string();
+    let other = place.cluster("other");
+    let more = ["--data", &new, "--data", &c, "--data", &a];
+    let failing = [&["up"], &more[..]].concat();
+    other.weir(&failing).fails(&["already served by another process"]);
+    assert!(!place.path("new").exists() && !other.dir().exists());
+    let left: Vec<_> = std::fs::read_dir(&c).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left, ["mine"]);
+    assert!(place.path("a/superblock").exists());
+    other.weir(&["up", "--targets", "3", "--data", &new]).fails(&["leave out --targets"]);
+    // It has the cluster's data, and is not deleted with it.
+    cluster.weir(&["down", "--purge", "--yes"]).ok();
+    assert!(place.path("a/superblock").exists());
+    other.weir(&failing).fails(&["it is target 1 already", "delete what is in it"]);
+    assert!(place.path("a/superblock").exists() && !place.path("new").exists());
+}
+
+#[test]
+fn a_cluster_for_other_machines_has_one_target_and_ports_that_are_known() {
+    let place = Place::new();
+    let cluster = place.cluster("wide");
+    let said = cluster.weir(&["up", "--listen", "0.0.0.0", "--copies", "2"]);
+    assert!(said.err.contains("no file can be made before there are 2 targets"), "{said:?}");
+    let usual = said.out.contains("metadata server at 0.0.0.0:7700\n");
+    assert!(usual || said.err.contains("of 0.0.0.0 is taken, so "), "{said:?}");
+    assert!(said.ok().contains("1 targets on 1 data servers"));
+    let ports = || -> Vec<u16> {
+        let list = cluster.weir(&["server", "list", "--json"]).json();
+        let address = |server: &serde_json::Value| server["address"].as_str().unwrap().to_owned();
+        let all = list.as_array().unwrap().iter().map(address);
+        all.map(|at| at.rsplit_once(':').unwrap().1.parse().unwrap()).collect()
+    };
+    let said = cluster.weir(&["server", "add"]);
+    let (first, second) = (ports()[0], ports()[1]);
+    assert!(second == first + 1 || said.err.contains("is taken, so "), "{said:?}");
+    let alone = place.cluster("alone");
+    let said = alone.weir(&["up", "--targets", "1", "--domain", "rack7"]);
+    assert!(said.err.contains("--domain keeps nothing apart here"), "{said:?}");
+    said.ok();
+}

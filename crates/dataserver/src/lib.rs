@@ -47,4 +47,5 @@ mod service;
 
 pub use config::{DataServerConfig, TargetConfig};
 pub use metrics::Observer;
+pub use register::try_key;
 pub use run::{ReadyInfo, run, run_observed};

@@ -18,13 +18,13 @@ use weir_host::net::Signal;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
 use weir_store::{ELSEWHERE, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{DiskId, Error, ErrorKind, FsUsage, Result, SessionId, TargetId};
-use weir_wire::Header;
+use weir_types::{DiskId, Error, ErrorKind, FsUsage, Result, ServerId, SessionId, TargetId};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity};
 use weir_wire::message::Request;
 use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
 use weir_wire::targets::TargetWork;
+use weir_wire::{Header, Key};
 
 /// One exchange ends within this time.
 const EXCHANGE_MS: u64 = 5_000;
@@ -144,22 +144,10 @@ impl Registrar {
     }
 
     fn connect(&self, address: &Address) -> Result<BlockingConn> {
-        let hello = Hello {
-            version: VERSION,
-            identity: Identity::Server(self.shared.server),
-            nonce: random_bytes()?,
-            session: SessionId(0),
-            name: format!("data server {} on {}", self.shared.server, host_name()),
-            host: host_name(),
-        };
+        let shared = &self.shared;
+        let who = (shared.server, shared.server_key.clone());
         let wait = self.wait(Duration::from_millis(EXCHANGE_MS));
-        let key = self.shared.server_key.clone();
-        let (conn, welcome) = BlockingConn::connect(address, key, &hello, &wait)?;
-        if welcome.cluster != self.shared.cluster {
-            let what = "it is of another cluster than our targets";
-            return Err(Error::new(ErrorKind::AuthFailed, what));
-        }
-        Ok(conn)
+        introduce(address, who, shared.cluster, &wait)
     }
 
     fn exchange<R: Request<Reply = HeartbeatReply>>(
@@ -320,6 +308,38 @@ impl Registrar {
             Err(e) => Err(std::io::Error::from(e).into()),
         }
     }
+}
+
+/// Whether the metadata server takes the key of a data server. Nothing is registered.
+///
+/// Errors: `AuthFailed` if not, and why: the server was removed from the cluster, say;
+/// `Unreachable`, `TimedOut`.
+pub fn try_key(metadata: &str, server: ServerId, key: Key, cluster: [u8; 16]) -> Result<()> {
+    let wait = Wait::until(clock::now() + Duration::from_millis(EXCHANGE_MS));
+    introduce(&Address::parse(metadata)?, (server, key), cluster, &wait).map(drop)
+}
+
+/// A connection to the metadata server of a cluster, as a data server.
+fn introduce(
+    address: &Address,
+    (server, key): (ServerId, Key),
+    cluster: [u8; 16],
+    wait: &Wait,
+) -> Result<BlockingConn> {
+    let hello = Hello {
+        version: VERSION,
+        identity: Identity::Server(server),
+        nonce: random_bytes()?,
+        session: SessionId(0),
+        name: format!("data server {server} on {}", host_name()),
+        host: host_name(),
+    };
+    let (conn, welcome) = BlockingConn::connect(address, key, &hello, wait)?;
+    if welcome.cluster != cluster {
+        let what = "it is of another cluster than our targets";
+        return Err(Error::new(ErrorKind::AuthFailed, what));
+    }
+    Ok(conn)
 }
 
 /// The report of a target of which there is nothing to say but what is wrong.

@@ -11,9 +11,17 @@ use std::path::PathBuf;
 pub struct Up {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// Number of targets [default: 4]
+    /// Number of targets, in the state directory [default: 4; 1 with --listen on an address that
+    /// other machines reach]
     #[arg(long, env = "WEIR_TARGETS", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub targets: Option<u32>,
+    /// A directory for each target, on a disk of its own; it is made
+    #[arg(long, value_name = "DIR")]
+    pub data: Vec<PathBuf>,
+    /// Copies of new files, each on a target of its own, unless a directory says otherwise
+    /// [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8), value_name = "N")]
+    pub copies: Option<u8>,
     /// Targets that one data server process serves [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub targets_per_server: Option<u32>,
@@ -24,11 +32,13 @@ pub struct Up {
     /// is not a loopback address [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<IpAddr>,
-    /// Listen on this TCP port and the ones after it [default: free ones]
+    /// Listen on this TCP port and the ones after it [default: free ones; 7700 with --listen on an
+    /// address that other machines reach]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
     /// Serve metrics for Prometheus at this address of this machine [default if given without
-    /// one: 127.0.0.1], each daemon and mount on a port of its own
+    /// one: 127.0.0.1], each daemon and mount on a port of its own. If the cluster exists its daemons
+    /// are started anew with it, one after the other
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1")]
     pub metrics: Option<IpAddr>,
     /// What fails as one with this machine and others, such as their rack

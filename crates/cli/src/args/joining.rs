@@ -11,13 +11,21 @@ use std::path::PathBuf;
 #[command(after_help = "It is one line, for one machine, and a secret: who has it can use the \
     cluster and be that data server. Hand it on over a safe way, such as\n  \
     weir invite | ssh node2 weir join --data /disk\n`weir server remove` takes the server out of \
-    the cluster again, and its key.")]
+    the cluster again, and its key. For a disk that has failed of a machine that has joined:\n  \
+    weir invite --replace 3 | ssh node2 weir join --data /newdisk\nThat waits until the new target \
+    is there, and takes the old one out. If it was interrupted, give it once more.")]
 pub struct Invite {
     #[command(flatten)]
     pub cluster: ClusterChoice,
     /// How many targets (disks) the machine has; 0: it only mounts
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=256))]
     pub targets: u32,
+    /// A target in place of this one, of a machine that has joined: its disk has failed
+    #[arg(long, value_name = "TARGET", conflicts_with = "targets")]
+    pub replace: Option<u32>,
+    /// With --replace: do not ask, though files may lose their last bytes with the target
+    #[arg(long, short, requires = "replace")]
+    pub yes: bool,
     /// By which address the machine reaches this one [default: the one of `weir up --listen`, if
     /// that is not a loopback address]
     #[arg(long, value_name = "ADDRESS")]
@@ -30,7 +38,9 @@ pub struct Invite {
 /// Join a cluster whose metadata server is on another machine, with disks of this one
 #[derive(Args)]
 #[command(after_help = "It reads what `weir invite` has printed there from standard input. \
-    Afterwards `weir mount`, `weir status`, `weir up` and `weir down` work here as there.")]
+    Afterwards `weir mount`, `weir status`, `weir up` and `weir down` work here as there. On a machine \
+    that has joined it takes what `weir invite --replace` prints: a target in place of one whose disk \
+    has failed.")]
 pub struct Join {
     #[command(flatten)]
     pub cluster: ClusterChoice,
@@ -43,14 +53,15 @@ pub struct Join {
     /// Listen on this address of this machine [default: the one by which it reaches the cluster]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<IpAddr>,
-    /// Listen on this TCP port [default: a free one]
+    /// Listen on this TCP port [default: the one after the metadata server's, or a free one if
+    /// that is taken]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
     /// What fails as one with this machine and others, such as their rack
     #[arg(long, value_parser = parse_domain, value_name = "NAME")]
     pub domain: Option<String>,
     /// Serve metrics for Prometheus at this address of this machine [default if given without
-    /// one: 127.0.0.1]; with --port on the next one
+    /// one: 127.0.0.1], on the port after that of the data server
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1")]
     pub metrics: Option<IpAddr>,
 }

@@ -42,7 +42,8 @@ pub struct ServerAdd {
     /// So many targets in the state directory [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub targets: Option<u32>,
-    /// Listen on this TCP port [default: a free one]
+    /// Listen on this TCP port [default: a free one; the next one in a cluster that listens for other
+    /// machines]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 }

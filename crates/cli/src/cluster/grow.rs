@@ -73,12 +73,17 @@ fn make(state: &StateDir, description: &Description, adding: &Adding) -> Done {
     if let Some(dir) = &adding.dir {
         make_link(&link, dir)?;
     }
-    let master = MasterKey(secret::read_key(&state.key_file("master"))?);
     let config = target_config(state, adding.target);
-    keys::write_target_key(&config, &master)?;
-    if adding.address.is_some() {
-        let server = ServerId(adding.server);
-        keys::write_server_key(&state.key_file(&format!("server-{server}")), server, &master)?;
+    if description.joined {
+        // It was in the invitation, and has been written before.
+        secret::read_key(&config.key_file)?;
+    } else {
+        let master = MasterKey(secret::read_key(&state.key_file("master"))?);
+        keys::write_target_key(&config, &master)?;
+        if adding.address.is_some() {
+            let server = ServerId(adding.server);
+            keys::write_server_key(&state.key_file(&format!("server-{server}")), server, &master)?;
+        }
     }
     let identity = TargetIdentity {
         cluster: cluster_id(&description.id)?,
@@ -185,6 +190,7 @@ mod tests {
             metadata: "127.0.0.1:20000".into(),
             joined: false,
             stripe_unit_bytes: 0,
+            copies: 0,
             metrics: None,
             made_mountpoints: Vec::new(),
             adding: None,

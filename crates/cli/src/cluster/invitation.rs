@@ -4,6 +4,7 @@
 
 use crate::args::Invite;
 use crate::cluster::credential::Credential;
+use crate::cluster::replaced::Offer;
 use crate::cluster::secret;
 use crate::cluster::state::{Description, Invited, StateDir};
 use crate::failure::{Done, Failure};
@@ -12,6 +13,7 @@ use crate::output::print;
 use crate::settings;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use weir_types::checksum::crc32c;
 use weir_types::restrictions::plain_client;
 use weir_types::{ClientId, KeyGeneration, ServerId, TargetId};
@@ -42,9 +44,37 @@ pub struct Invitation {
     server_key: Option<String>,
     /// Number and key of each of its targets.
     targets: Vec<(u32, String)>,
+    /// The target in whose place the only one of these comes; the server is there already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<u32>,
 }
 
 impl Invitation {
+    /// With the keys of what a guest was promised.
+    pub fn of(
+        guest: &Invited,
+        description: &Description,
+        metadata: SocketAddr,
+        master: &MasterKey,
+    ) -> Self {
+        let Invited { client, server, ref targets, replaces } = *guest;
+        let generation = KeyGeneration(1);
+        let target =
+            |number: &u32| (*number, master.target(TargetId(*number), generation).to_hex());
+        Self {
+            cluster: description.name.clone(),
+            id: description.id.clone(),
+            metadata: metadata.to_string(),
+            client,
+            client_key: master.client(ClientId(client)).to_hex(),
+            server,
+            // Not even of a number that nobody has: whoever only mounts is no server.
+            server_key: (server > 0).then(|| master.server(ServerId(server), generation).to_hex()),
+            targets: targets.iter().map(target).collect(),
+            replaces,
+        }
+    }
+
     /// The credential of the client.
     pub fn credential(&self) -> Done<Credential> {
         Ok(Credential {
@@ -64,6 +94,15 @@ impl Invitation {
     /// Number and key of each target.
     pub fn targets(&self) -> Done<Vec<(u32, Key)>> {
         self.targets.iter().map(|(target, text)| Ok((*target, key(text)?))).collect()
+    }
+
+    /// Writes it to a file, or to standard output.
+    pub fn hand_out(&self, output: Option<&Path>) -> Done {
+        let line = self.to_line()?;
+        match output {
+            Some(path) => secret::write_new(path, &line),
+            None => print(&line),
+        }
     }
 
     fn to_line(&self) -> Done<String> {
@@ -104,13 +143,17 @@ fn key(text: &str) -> Done<Key> {
 /// Runs `weir invite`.
 pub fn invite(invite: &Invite) -> Done {
     let state = settings::state_dir(&invite.cluster)?;
-    let _lock = state.lock()?;
+    let lock = state.lock()?;
     let mut description = state.description()?;
     if description.joined {
         return Err(Failure::new("this machine has joined the cluster itself, and cannot invite")
             .hint("`weir invite` is for the machine of the metadata server"));
     }
     let metadata = reached_at(&description.metadata, invite.address)?;
+    if let Some(target) = invite.replace {
+        let offer = Offer { target, yes: invite.yes, output: invite.output.as_deref() };
+        return offer.run(state, description, metadata, lock);
+    }
     let invitation = make(&state, &mut description, metadata, invite.targets)?;
     if metadata.ip().is_loopback() {
         eprintln!(
@@ -118,11 +161,7 @@ pub fn invite(invite: &Invite) -> Done {
              {metadata}"
         );
     }
-    let line = invitation.to_line()?;
-    match &invite.output {
-        Some(path) => secret::write_new(path, &line),
-        None => print(&line),
-    }
+    invitation.hand_out(invite.output.as_deref())
 }
 
 /// Where others reach a metadata server that listens there: at an address that was given, or at
@@ -174,21 +213,10 @@ fn make(
         let first = description.free_target(free.target.0);
         numbers.extend(first..first.saturating_add(targets));
     }
-    description.invited.push(Invited { client: client.0, server, targets: numbers.clone() });
+    let guest = Invited { client: client.0, server, targets: numbers, replaces: None };
+    description.invited.push(guest.clone());
     state.set_description(description)?;
-    let generation = KeyGeneration(1);
-    let target = |number| (number, master.target(TargetId(number), generation).to_hex());
-    Ok(Invitation {
-        cluster: description.name.clone(),
-        id: description.id.clone(),
-        metadata: metadata.to_string(),
-        client: client.0,
-        client_key: master.client(client).to_hex(),
-        server,
-        // Not even of a number that nobody has: whoever only mounts is no server.
-        server_key: (server > 0).then(|| master.server(ServerId(server), generation).to_hex()),
-        targets: numbers.into_iter().map(target).collect(),
-    })
+    Ok(Invitation::of(&guest, description, metadata, &master))
 }
 
 #[cfg(test)]
@@ -222,6 +250,7 @@ mod tests {
             server: 5,
             server_key: Some(secret.clone()),
             targets: vec![(9, secret.clone())],
+            replaces: None,
         };
         let line = invitation.to_line().unwrap();
         assert!(Invitation::from_line(&line).unwrap() == invitation);

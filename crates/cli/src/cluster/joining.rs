@@ -9,12 +9,12 @@ use crate::cluster::invitation::{Invitation, MAX_BYTES};
 use crate::cluster::secret;
 use crate::cluster::state::{Description, ServerDescription, StateDir};
 use crate::cluster::up::{Undo, await_targets, never_heard_of, start_daemons};
-use crate::cluster::{grow, ports};
+use crate::cluster::{grow, ports, replaced};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::output::print;
 use crate::settings;
-use std::io::{IsTerminal, Read};
+use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,6 +29,9 @@ const REACH_TIMEOUT: Duration = Duration::from_secs(10);
 pub fn run(join: &Join) -> Done {
     let state = settings::state_dir(&join.cluster)?;
     let invitation = read(join.invitation.as_deref())?;
+    if let Some(old) = invitation.replaces {
+        return replaced::join(join, &state, &invitation, old);
+    }
     let targets = invitation.targets()?.len();
     if join.data.len() != targets {
         return Err(Failure::new(format!(
@@ -56,20 +59,24 @@ pub fn run(join: &Join) -> Done {
         return Err(failure);
     }
     let mut undo = Undo::of_new(&state);
+    undo.may_change(&dirs);
     let started = make(join, &state, &invitation, here, &dirs)
         .and_then(|held| serve(&state, &mut undo, held));
-    match started {
-        Ok(description) => {
-            drop(lock);
-            // The cluster may know the data server by now, and nobody else may come with its
-            // number: from here on what was made stays.
-            follow(&state, &invitation, &description).map_err(goes_on)
-        }
-        Err(failure) => {
-            undo.run();
-            Err(failure)
-        }
-    }
+    let failure = match started {
+        Ok(description) => match follow(&state, &invitation, &description) {
+            Ok(()) => return Ok(()),
+            Err(failure) => match require_accepted(&invitation) {
+                // The cluster may know the data server by now, and nobody else may come with its
+                // number: what was made stays.
+                Ok(()) => return Err(goes_on(failure, &description)),
+                Err(refused) => refused,
+            },
+        },
+        Err(failure) => failure,
+    };
+    undo.run();
+    drop(lock);
+    Err(failure)
 }
 
 /// One cluster is kept in a directory.
@@ -78,16 +85,27 @@ fn require_none(state: &StateDir) -> Done {
         false => Ok(()),
         true => {
             Err(Failure::new(format!("there is a cluster in {} already", state.dir().display()))
-                .hint("`weir up` goes on with it; --name NAME keeps another one beside it"))
+                .hint(
+                    "`weir up` goes on with it; `weir down --purge` deletes it, for one that was \
+                     removed from its cluster, say; --name NAME keeps another one beside it",
+                ))
         }
     }
 }
 
-/// What was made stays, and the invitation has been used.
-fn goes_on(failure: Failure) -> Failure {
-    failure.about("this machine has joined").hint(
-        "do not join again: `weir status` says how it is, `weir log` why, and `weir up` starts \
-         what does not run",
+/// What was made stays, and the invitation may have been used.
+fn goes_on(failure: Failure, description: &Description) -> Failure {
+    let names: Vec<String> = description.servers.iter().map(|s| data_name(s.id)).collect();
+    let what = match names.is_empty() {
+        true => "this machine has not joined yet".to_owned(),
+        false => {
+            let names = names.join(", ");
+            format!("this machine has not joined yet: {names} runs here, and is not in the cluster")
+        }
+    };
+    failure.about(what).hint(
+        "do not join again: it goes on by itself when it reaches the metadata server. `weir status` \
+         says how it is, `weir log` why, and `weir up` starts what does not run",
     )
 }
 
@@ -102,8 +120,9 @@ fn read(path: Option<&Path>) -> Done<Invitation> {
                 let mut line = String::new();
                 input.read_line(&mut line).map(|_| line)
             } else {
-                let mut text = String::new();
-                input.take(MAX_BYTES as u64).read_to_string(&mut text).map(|_| text)
+                // Whoever writes it may go on, and wait for this machine.
+                let mut line = String::new();
+                BufReader::new(input.take(MAX_BYTES as u64)).read_line(&mut line).map(|_| line)
             }
             .map_err(|e| Failure::file(Path::new("standard input"), e))?
         }
@@ -125,6 +144,11 @@ fn way_to(metadata: &str) -> Done<IpAddr> {
     })
 }
 
+/// The port after the metadata server's.
+fn after_metadata(metadata: &str) -> u16 {
+    metadata.parse().map_or(0, |at: SocketAddr| at.port()).saturating_add(1)
+}
+
 /// Two machines with one number would be taken for one that moves.
 fn require_unused(invitation: &Invitation) -> Done {
     let map = connect(&invitation.credential()?, "join")?.cluster_map()?;
@@ -134,7 +158,26 @@ fn require_unused(invitation: &Invitation) -> Done {
             invitation.server, server.tcp, server.host
         ))
         .hint("each machine needs one of its own: `weir invite` on the first machine")),
-        None => Ok(()),
+        None => require_accepted(invitation),
+    }
+}
+
+/// A data server that was removed from the cluster does not come back.
+fn require_accepted(invitation: &Invitation) -> Done {
+    if invitation.server == 0 {
+        return Ok(());
+    }
+    let server = ServerId(invitation.server);
+    let (key, id) = (invitation.server_key()?, cluster_id(&invitation.id)?);
+    match weir_dataserver::try_key(&invitation.metadata, server, key, id) {
+        Err(e) if e.kind == ErrorKind::AuthFailed => {
+            Err(Failure::from(e).about("the invitation is good no more").hint(
+                "each machine needs one of its own, also one that was removed and comes again: \
+                 `weir invite` on the first machine",
+            ))
+        }
+        // If it cannot be asked now, the data server goes on asking.
+        _ => Ok(()),
     }
 }
 
@@ -152,6 +195,7 @@ fn make(
         metadata: invitation.metadata.clone(),
         joined: true,
         stripe_unit_bytes: 0,
+        copies: 0,
         metrics: join.metrics,
         made_mountpoints: Vec::new(),
         adding: None,
@@ -165,7 +209,8 @@ fn make(
         let listen = join.listen.unwrap_or(here);
         held = match join.port {
             Some(port) => ports::from_base(listen, port, 1)?,
-            None => ports::free(listen, 1)?,
+            // The same on each machine, so that a firewall can be set up for it.
+            None => ports::usual(listen, after_metadata(&invitation.metadata), 1)?.0,
         };
         let port = held.ports.first().copied().unwrap_or_default();
         let numbers: Vec<u32> = targets.iter().map(|(target, _)| *target).collect();
@@ -190,8 +235,15 @@ fn make_server(
     here: IpAddr,
 ) -> Done {
     let Some(server) = description.servers.first() else { return Ok(()) };
-    let (metrics, _held) =
-        ports::for_metrics(join.metrics, join.port.map(|port| port.saturating_add(1)), 1)?;
+    let next = server.address.parse().map_or(0, |at: SocketAddr| at.port()).saturating_add(1);
+    let (metrics, _held) = match (join.metrics, join.port) {
+        (Some(at), None) => {
+            let (held, _) = ports::usual(at, next, 1)?;
+            let addresses = held.ports.iter().map(|port| SocketAddr::new(at, *port).to_string());
+            (addresses.collect(), held)
+        }
+        (at, port) => ports::for_metrics(at, port.map(|_| next), 1)?,
+    };
     let who = (server.id, server.address.as_str());
     let new = data_servers::new_config(state, description, who, &[], metrics.into_iter().next());
     let everywhere = join.listen.is_some_and(|listen| listen.is_unspecified());
@@ -214,7 +266,17 @@ fn make_server(
         };
         match Target::create(dir, identity) {
             // By a run that was interrupted, or that could not reach the cluster.
-            Err(e) if e.kind == ErrorKind::Exists && Target::open(dir)?.identity() == identity => {}
+            Err(e) if e.kind == ErrorKind::Exists => {
+                match Target::open(dir)?.identity() == identity {
+                    true => {}
+                    false => {
+                        return Err(Failure::from(e).hint(
+                        "if it was one of a cluster that this machine has left, or is of no use any \
+                         more, delete what is in it; else name another directory with --data",
+                    ));
+                    }
+                }
+            }
             result => result?,
         }
     }

@@ -65,7 +65,7 @@ pub fn write_target_key(target: &TargetConfig, master: &MasterKey) -> Done {
 
 /// Writes a key that follows from the master key, unless it is there. What an interrupted
 /// command left of it is replaced; another key never.
-fn write_key(path: &Path, key: &SecretKey) -> Done {
+pub fn write_key(path: &Path, key: &SecretKey) -> Done {
     if path.exists() {
         match secret::read(path).map(|text| SecretKey::from_hex(&text)) {
             Ok(Some(found)) if found == *key => return Ok(()),

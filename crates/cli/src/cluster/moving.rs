@@ -1,7 +1,8 @@
 //! What the metadata server says of copies that are being made and moved.
 
 use crate::cluster::daemon::META;
-use crate::output::{human_duration, human_size};
+use crate::cluster::targets::time_left;
+use crate::output::human_size;
 use serde_json::{Value, json};
 use weir_wire::data::ServerStatus;
 
@@ -64,9 +65,11 @@ impl Moving {
                 human_size(self.bytes_done),
                 human_size(self.bytes_per_s),
             );
-            if self.expected_s > 0 {
-                text += &format!(", {} left", human_duration(self.expected_s));
-            }
+            text += &match time_left(self.expected_s) {
+                Some(left) => format!(", {left} left"),
+                None if self.copies_to_do > 0 => ", how long is not known yet".to_owned(),
+                None => String::new(),
+            };
             text += if self.looking { "; still looking for more\n" } else { "\n" };
         }
         if self.rebalancing {

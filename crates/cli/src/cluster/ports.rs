@@ -67,6 +67,33 @@ pub fn from_base(address: IpAddr, base: u16, count: usize) -> Done<Held> {
     Ok(Held { ports, _bound: Vec::new() })
 }
 
+/// The ports from `base` on, which an administrator can know beforehand, or free ones if one of
+/// those is taken: that is said. Returns whether they are those.
+pub fn usual(address: IpAddr, base: u16, count: usize) -> Done<(Held, bool)> {
+    let mut held = Held::default();
+    for port in (base..=u16::MAX).take(count) {
+        match hold(address, port) {
+            Ok(socket) => held.add(port, socket),
+            // Those of a cluster that has just gone only listeners can have at once.
+            Err(_) => match TcpListener::bind((address, port)) {
+                Ok(_) => held.ports.push(port),
+                Err(_) => break,
+            },
+        }
+    }
+    if held.ports.len() == count {
+        return Ok((held, true));
+    }
+    let free = free(address, count)?;
+    let shown: Vec<String> = free.ports.iter().map(u16::to_string).collect();
+    eprintln!(
+        "weir: port {} of {address} is taken, so {} is used instead; --port names others",
+        base.saturating_add(held.ports.len() as u16),
+        shown.join(", ")
+    );
+    Ok((free, false))
+}
+
 /// Addresses for the metrics of so many daemons, if they are to serve any: ports from `base` on, or
 /// free ones.
 pub fn for_metrics(
@@ -118,6 +145,17 @@ mod tests {
         let message = from_base(LOOPBACK, port, 1).unwrap_err().to_string();
         assert!(message.contains(&format!("port {port}")), "{message}");
         assert!(from_base(LOOPBACK, 65_530, 20).is_err());
+    }
+
+    #[test]
+    fn usual_ports_are_those_unless_one_is_taken() {
+        let address = IpAddr::from([127, 77, 0, 7]);
+        let (held, usual_ones) = usual(address, 7700, 3).unwrap();
+        assert_eq!((&held.ports[..], usual_ones), (&[7700, 7701, 7702][..], true));
+        drop(held);
+        let _holder = TcpListener::bind((address, 7701)).unwrap();
+        let (held, usual_ones) = usual(address, 7700, 3).unwrap();
+        assert!(!usual_ones && held.ports.len() == 3 && !held.ports.contains(&7701));
     }
 
     #[test]

@@ -29,9 +29,9 @@ pub fn remove_target(remove: &TargetRemove) -> Done {
     let client = connect(&cluster.credential()?, "target remove")?;
     let target = TargetId(remove.choice.target);
     if remove.force {
-        ask(&client, &[target], remove.yes)?;
+        ask(&client, &[target], remove.yes, print)?;
     }
-    take_out(&cluster, &client.administrator()?, target, remove.force)
+    print(&take_out(&cluster, &client.administrator()?, target, remove.force)?)
 }
 
 /// Runs `weir server remove`.
@@ -50,7 +50,7 @@ pub fn remove_server(remove: &ServerRemove) -> Done {
         can_go(&admin, &member, remove.force)?;
         let targets = member.numbers();
         if remove.force {
-            ask(&client, &targets, remove.yes)?;
+            ask(&client, &targets, remove.yes, print)?;
         }
         for target in targets {
             print(&removed(target, admin.remove_target(target, remove.force)?))?;
@@ -106,8 +106,13 @@ fn can_go(admin: &Administrator, member: &Member, force: bool) -> Done {
     Ok(())
 }
 
-/// Takes a target out of the cluster, and out of what this machine serves.
-pub fn take_out(cluster: &Cluster, admin: &Administrator, target: TargetId, force: bool) -> Done {
+/// Takes a target out of the cluster, and out of what this machine serves. Returns what to say.
+pub fn take_out(
+    cluster: &Cluster,
+    admin: &Administrator,
+    target: TargetId,
+    force: bool,
+) -> Done<String> {
     let known_here = match cluster {
         Cluster::Here(state) => state.description()?.server_of(target.0).is_some(),
         Cluster::Elsewhere(_) => false,
@@ -125,7 +130,7 @@ pub fn take_out(cluster: &Cluster, admin: &Administrator, target: TargetId, forc
     {
         text += &format!("it is not served any more; {} can be deleted\n", dir.display());
     }
-    print(&text)
+    Ok(text)
 }
 
 /// What to say of a target that was removed, of which so many files had copies.
@@ -139,13 +144,13 @@ fn removed(target: TargetId, files: u64) -> String {
     }
 }
 
-/// Names what may be lost with the targets, and asks.
-pub fn ask(client: &Client, targets: &[TargetId], yes: bool) -> Done {
+/// Names what may be lost with the targets, by `say`, and asks.
+pub fn ask(client: &Client, targets: &[TargetId], yes: bool, say: impl Fn(&str) -> Done) -> Done {
     let lasts = Lasts::of(client, &client.administrator()?, targets)?;
     if lasts.files.is_empty() && lasts.not_asked.is_empty() {
         return Ok(());
     }
-    print(&lasts.text())?;
+    say(&lasts.text())?;
     let (shown, count) = (listed(targets), lasts.files.len());
     let question = match lasts.not_asked.is_empty() {
         true => format!("Target {shown} may be all that has the last bytes of {count} files."),

@@ -8,9 +8,10 @@ use crate::cluster::removal;
 use crate::cluster::state::{Description, StateDir};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
+use crate::output::print;
 use crate::settings::{self, Cluster};
 use std::path::Path;
-use weir_types::TargetId;
+use weir_types::{ServerId, TargetId};
 use weir_wire::map::TargetState;
 
 /// Runs it. Given once more after it was interrupted, it goes on with the target that was made
@@ -22,11 +23,18 @@ pub fn run(replace: &TargetReplace) -> Done {
     let lock = state.lock()?;
     let mut description = begin(&state)?;
     let Some(server) = description.server_of(old).map(|server| server.id) else {
-        return Err(Failure::new(format!("target {old} is not of this machine")).hint(
-            "`weir target add --output DIR` makes another one for its server; then `weir target \
-             remove --force`",
-        ));
+        let views = connect(&cluster.credential()?, "target replace")?.targets()?;
+        let failure = Failure::new(format!("target {old} is not of this machine"));
+        return Err(match views.iter().find(|view| view.target == TargetId(old)) {
+            Some(view) => failure.hint(advice(Some(&description), old, view.server, &view.host)),
+            None => failure.hint("`weir targets` shows those that there are"),
+        });
     };
+    if description.joined {
+        let host = weir_host::host_name();
+        return Err(Failure::new("this machine has joined the cluster, and cannot change it")
+            .hint(advice(Some(&description), old, ServerId(server), &host)));
+    }
     let client = connect(&cluster.credential()?, "target replace")?;
     let views = client.targets()?;
     let view = views.iter().find(|view| view.target == TargetId(old));
@@ -48,7 +56,7 @@ pub fn run(replace: &TargetReplace) -> Done {
         ));
     }
     if view.is_some() {
-        removal::ask(&client, &[TargetId(old)], replace.yes)?;
+        removal::ask(&client, &[TargetId(old)], replace.yes, print)?;
     }
     let dir = replace.target_dir.as_deref().map(settings::absolute).transpose()?;
     match made(&state, &description, old, dir.as_deref())? {
@@ -67,7 +75,54 @@ pub fn run(replace: &TargetReplace) -> Done {
         }
     }
     drop(lock);
-    removal::take_out(&cluster, &client.administrator()?, TargetId(old), true)
+    print(&removal::take_out(&cluster, &client.administrator()?, TargetId(old), true)?)
+}
+
+/// What to do with a target that is lost for good, as the rest of a sentence: see [`advice`].
+pub fn if_lost(
+    description: Option<&Description>,
+    target: u32,
+    server: ServerId,
+    host: &str,
+) -> String {
+    let replace = advice(description, target, server, host);
+    match description {
+        Some(here) if !here.joined => format!(
+            "`weir target drain {target}` and then `weir target remove {target}`, or {replace}"
+        ),
+        _ => replace,
+    }
+}
+
+/// How the failed disk of a target is replaced, as the rest of a sentence. Where its server was made
+/// decides: `description` is of the cluster on this machine, if there is one here.
+pub fn advice(
+    description: Option<&Description>,
+    target: u32,
+    server: ServerId,
+    host: &str,
+) -> String {
+    let join = format!("`weir invite --replace {target} | ssh {host} weir join --data DIRECTORY`");
+    match description {
+        Some(here) if here.joined => match here.server_of(target) {
+            Some(_) => format!("on the machine of the metadata server ({}) {join}", here.metadata),
+            None => format!(
+                "`weir status` on the machine of the metadata server ({}) says how to replace it",
+                here.metadata
+            ),
+        },
+        Some(here) if here.server_of(target).is_some() => {
+            format!("`weir target replace {target}`")
+        }
+        Some(here) if here.invited.iter().any(|guest| guest.server == server.0) => join,
+        Some(_) => format!(
+            "`weir target add --server {server} --output DIRECTORY` makes another one for its \
+             server, and then `weir target remove {target} --force` takes it out"
+        ),
+        None => {
+            "`weir status` on the machine of the metadata server says how to replace it".to_owned()
+        }
+    }
 }
 
 /// The target that there is in place of another: the one that was made for that, or one that

@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +44,9 @@ pub struct Description {
     /// Default stripe unit of new files, bytes; 0: the built-in one.
     #[serde(default)]
     pub stripe_unit_bytes: u32,
+    /// Copies of new files; 0: as usual, one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub copies: u8,
     /// The address of this machine at which its daemons and mounts serve metrics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<IpAddr>,
@@ -71,6 +74,9 @@ pub struct Invited {
     pub server: u32,
     /// Of its targets.
     pub targets: Vec<u32>,
+    /// The target of a server that has joined in whose place the only one of these comes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<u32>,
 }
 
 impl Invited {
@@ -127,6 +133,10 @@ pub struct Adding {
     pub replaces: Option<u32>,
 }
 
+fn is_zero(copies: &u8) -> bool {
+    *copies == 0
+}
+
 impl Description {
     /// The server of a target.
     pub fn server_of(&self, target: u32) -> Option<&ServerDescription> {
@@ -136,6 +146,13 @@ impl Description {
     /// The numbers of all targets of this machine.
     pub fn targets(&self) -> Vec<u32> {
         self.servers.iter().flat_map(|server| server.targets.iter().copied()).collect()
+    }
+
+    /// The last port on which a server of this machine listens.
+    pub fn last_port(&self) -> u16 {
+        let all = self.servers.iter().map(|server| &server.address).chain([&self.metadata]);
+        let port = |at: &String| at.parse().ok().map(|at: SocketAddr| at.port());
+        all.filter_map(port).max().unwrap_or_default()
     }
 
     /// A number that no data server has or had, whether it is known to the cluster yet or not:
@@ -387,6 +404,7 @@ mod tests {
             metadata: "127.0.0.1:20000".into(),
             joined: false,
             stripe_unit_bytes: 65536,
+            copies: 2,
             metrics: Some("127.0.0.1".parse().unwrap()),
             made_mountpoints: vec!["/mnt/a".into()],
             adding: Some(Adding {
@@ -402,10 +420,14 @@ mod tests {
                 targets: vec![1, 2],
                 replacing: vec![Replacement { old: 1, new: 2 }],
             }],
-            invited: vec![Invited { client: 11, server: 7, targets: vec![8, 9] }],
+            invited: vec![
+                Invited { client: 11, server: 7, targets: vec![8, 9], replaces: None },
+                Invited { client: 11, server: 7, targets: vec![10], replaces: Some(8) },
+            ],
         };
+        assert_eq!(description.last_port(), 20001);
         assert_eq!((description.free_server(3), description.free_server(30)), (8, 30));
-        assert_eq!((description.free_target(3), description.free_target(30)), (10, 30));
+        assert_eq!((description.free_target(3), description.free_target(30)), (11, 30));
         state.set_description(&description).unwrap();
         assert_eq!(state.description().unwrap(), description);
         assert!(state.lock().is_err(), "the lock is held");

@@ -1,15 +1,16 @@
 //! `weir status`: daemons, targets, space, counters, and what is wrong.
 
 use crate::args::Status;
-use crate::cluster::daemon::{META, data_name};
+use crate::cluster::daemon::{META, cluster_id, data_name};
 use crate::cluster::life::Life;
 use crate::cluster::mounting::{MountFiles, mounts_of};
 use crate::cluster::mounts::WeirMount;
 use crate::cluster::moving::Moving;
 use crate::cluster::process::Process;
-use crate::cluster::state::StateDir;
-use crate::cluster::targets;
+use crate::cluster::replacing;
+use crate::cluster::state::{Description, StateDir};
 use crate::cluster::trouble::Trouble;
+use crate::cluster::{secret, targets};
 use crate::failure::{Done, Failure};
 use crate::files::remote::try_to_connect;
 use crate::layouts::df::{percent, state_name, used};
@@ -20,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::Path;
 use weir_client::Client;
-use weir_types::{Error, FsUsage, TargetId};
+use weir_types::{Error, ErrorKind, FsUsage, ServerId, TargetId};
 use weir_wire::data::ServerStatus;
 use weir_wire::map::{ClusterMap, ServerEntry};
 use weir_wire::targets::TargetView;
@@ -63,6 +64,8 @@ struct Picture {
     servers: Vec<(String, ServerStatus)>,
     /// What is wrong, with what to do.
     trouble: Vec<Trouble>,
+    /// The cluster on this machine, if it is one.
+    here: Option<(StateDir, Description)>,
 }
 
 /// Runs `weir status`. Trouble is an exit code of 1; what is only to be noted is not.
@@ -89,6 +92,7 @@ fn look(cluster: &Cluster) -> Done<Picture> {
         views: Vec::new(),
         servers: Vec::new(),
         trouble: Vec::new(),
+        here: None,
     };
     match cluster {
         Cluster::Elsewhere(file) => {
@@ -109,6 +113,7 @@ fn look(cluster: &Cluster) -> Done<Picture> {
             for mount in mounts_of(state)? {
                 picture.mount(cluster, &mount)?;
             }
+            picture.here = Some((state.clone(), description));
         }
     }
     Ok(picture)
@@ -251,7 +256,11 @@ impl Picture {
         }
         match client.targets() {
             Ok(views) => {
-                self.trouble.extend(views.iter().filter_map(Trouble::of_target));
+                let of_target = |view: &TargetView| {
+                    Trouble::of_target(view, self.replacing(view.target.0, view.server, &view.host))
+                };
+                let troubles: Vec<Trouble> = views.iter().filter_map(of_target).collect();
+                self.trouble.extend(troubles);
                 let targets = views.len();
                 let none = targets > 0 && views.iter().all(|view| !view.state.is_online());
                 self.trouble.extend(none.then_some(Trouble::NoTargetOnline { targets }));
@@ -261,7 +270,42 @@ impl Picture {
         }
         let blocks = rot(&self.servers).2;
         self.trouble.extend((blocks > 0).then_some(Trouble::Rotten { blocks }));
+        self.look_for_own(&map);
         self.map = Some(map);
+    }
+
+    /// What to do with a target that is lost.
+    fn replacing(&self, target: u32, server: ServerId, host: &str) -> String {
+        let here = self.here.as_ref().map(|(_, description)| description);
+        replacing::if_lost(here, target, server, host)
+    }
+
+    /// Whether what this machine has of the cluster is in it still.
+    fn look_for_own(&mut self, map: &ClusterMap) {
+        let Some((state, description)) = &self.here else { return };
+        let mut found = Vec::new();
+        for own in description.servers.iter().filter(|own| !own.targets.is_empty()) {
+            let (id, name) = (ServerId(own.id), data_name(own.id));
+            if !map.servers.iter().any(|server| server.server == id) {
+                found.push(match is_removed(state, description, id) {
+                    true => Trouble::Removed { name, joined: description.joined },
+                    false => Trouble::NotKnown { name },
+                });
+                continue;
+            }
+            let is_known = |target: u32| map.targets().any(|(_, t)| t.target.0 == target);
+            found.extend(own.targets.iter().filter(|target| !is_known(**target)).map(|target| {
+                let dir = state.target_dir(*target);
+                let dir = std::fs::read_link(&dir).unwrap_or(dir).display().to_string();
+                Trouble::TargetRemoved { target: *target, dir }
+            }));
+        }
+        // There is no use in starting what is out of the cluster.
+        let removed: Vec<String> = found.iter().filter_map(Trouble::removed).collect();
+        self.trouble.retain(
+            |trouble| !matches!(trouble, Trouble::DaemonDown { name } if removed.contains(name)),
+        );
+        self.trouble.extend(found);
     }
 
     fn look_at_data_server(&mut self, server: &ServerEntry, name: &str, status: &ServerStatus) {
@@ -278,6 +322,7 @@ impl Picture {
                     server: name.to_owned(),
                     host: host.to_owned(),
                     pid,
+                    replace: self.replacing(id, server.server, host),
                 }),
             });
         }
@@ -321,6 +366,15 @@ impl Picture {
         }
         text += "\n";
         text += &self.trouble.iter().map(Trouble::text).collect::<String>();
+        if let Some((_, here)) = self.here.as_ref().filter(|(_, here)| here.joined)
+            && !self.trouble.is_empty()
+        {
+            text += &format!(
+                "This machine has joined: what changes the cluster (`weir target`, `weir server`, `weir \
+                 invite`) is for the machine of the metadata server, at {}.\n",
+                here.metadata
+            );
+        }
         if self.is_well() {
             text += "All is well.\n";
         }
@@ -451,6 +505,14 @@ impl Picture {
             "notes": listed(true),
         })
     }
+}
+
+/// Whether the metadata server refuses the key of a data server of this machine.
+fn is_removed(state: &StateDir, description: &Description, server: ServerId) -> bool {
+    let key = secret::read_key(&state.key_file(&format!("server-{server}")));
+    let (Ok(key), Ok(id)) = (key, cluster_id(&description.id)) else { return false };
+    weir_dataserver::try_key(&description.metadata, server, key, id)
+        .is_err_and(|error| error.kind == ErrorKind::AuthFailed)
 }
 
 /// What was found to have rotted since the servers started, what of it was made good, and what not.

@@ -78,8 +78,15 @@ fn syncs(view: &TargetView) -> bool {
 
 /// How long it will take until a target that is syncing has all, in words.
 pub fn left(view: &TargetView) -> Option<String> {
-    let known = syncs(view) && view.behind_expected_s > 0;
-    known.then(|| human_duration(view.behind_expected_s))
+    if syncs(view) { time_left(view.behind_expected_s) } else { None }
+}
+
+/// Beyond this an estimate says that hardly anything happens just now, and not when it ends.
+const BELIEVABLE_S: u64 = 7 * 86_400;
+
+/// An estimate in words; `None`: it is not known yet.
+pub fn time_left(expected_s: u64) -> Option<String> {
+    (1..=BELIEVABLE_S).contains(&expected_s).then(|| human_duration(expected_s))
 }
 
 /// Why a target is out of service, for how long its disk has not answered, or that it is slow.
@@ -183,6 +190,8 @@ pub mod tests {
     fn states_and_what_is_wrong_are_said_in_a_few_words() {
         assert_eq!(left(&view(TargetState::Offline)), None, "it gets nothing");
         assert_eq!(left(&view(TargetState::Syncing)).as_deref(), Some("3s"));
+        let far = TargetView { behind_expected_s: 212 * 86_400, ..view(TargetState::Syncing) };
+        assert_eq!(left(&far), None, "it is not known yet");
         let hangs = TargetView { hangs_ms: 12_300, ..view(TargetState::Online) };
         assert_eq!(what_is_wrong(&hangs), "its disk hangs since 12s");
         let slow = TargetView { slow: true, ..view(TargetState::Online) };

@@ -34,10 +34,24 @@ pub enum Trouble {
     OtherVersion { server: String, version: String },
     /// Nothing can be read or written.
     NoTargetOnline { targets: usize },
-    /// A target changes nothing any more.
-    OutOfService { target: u32, reason: String, server: String, host: String, pid: Option<i32> },
-    /// A target is not what it should be, as the metadata server sees it.
-    Target(Box<TargetView>),
+    /// A data server of this machine is out of the cluster for good.
+    Removed { name: String, joined: bool },
+    /// The cluster has not heard of a data server of this machine.
+    NotKnown { name: String },
+    /// A target of this machine is out of the cluster for good.
+    TargetRemoved { target: u32, dir: String },
+    /// A target changes nothing any more. `replace` is what to do if its disk is lost.
+    OutOfService {
+        target: u32,
+        reason: String,
+        server: String,
+        host: String,
+        pid: Option<i32>,
+        replace: String,
+    },
+    /// A target is not what it should be, as the metadata server sees it; and what to do if it is
+    /// lost.
+    Target(Box<TargetView>, String),
     /// The disk of a target has little room or none.
     TargetFull { target: u32, server: u32, host: String, usage: FsUsage },
     /// The disk that metadata is on has.
@@ -53,7 +67,7 @@ pub enum Trouble {
 impl Trouble {
     /// What the metadata server's view of a target says of it, if anything; where its server says
     /// it better, nothing.
-    pub fn of_target(view: &TargetView) -> Option<Self> {
+    pub fn of_target(view: &TargetView, replace: String) -> Option<Self> {
         let is_well = match view.state {
             TargetState::Offline | TargetState::Syncing => false,
             TargetState::OutOfService => view.hangs_ms == 0,
@@ -61,7 +75,7 @@ impl Trouble {
                 view.hangs_ms == 0 && !view.suspect && !view.slow
             }
         };
-        (!is_well).then(|| Self::Target(Box::new(view.clone())))
+        (!is_well).then(|| Self::Target(Box::new(view.clone()), replace))
     }
 
     /// Of a disk with little room.
@@ -77,7 +91,13 @@ impl Trouble {
 
     /// Whether all works in spite of it: only then `weir status` ends with 0.
     pub fn is_note(&self) -> bool {
-        matches!(self, Self::TargetFull { .. } | Self::MetadataFull { .. } | Self::NoMetrics { .. })
+        matches!(
+            self,
+            Self::TargetFull { .. }
+                | Self::MetadataFull { .. }
+                | Self::NoMetrics { .. }
+                | Self::TargetRemoved { .. }
+        )
     }
 
     /// What it is, for programs.
@@ -96,8 +116,11 @@ impl Trouble {
             },
             Self::OtherVersion { .. } => "version_differs",
             Self::NoTargetOnline { .. } => "no_target_online",
+            Self::Removed { .. } => "server_removed",
+            Self::NotKnown { .. } => "server_not_known",
+            Self::TargetRemoved { .. } => "target_removed",
             Self::OutOfService { .. } => "out_of_service",
-            Self::Target(view) => match view.state {
+            Self::Target(view, _) => match view.state {
                 TargetState::Offline if view.given_up => "disk_given_up",
                 TargetState::Offline => "target_offline",
                 _ if view.hangs_ms > 0 => "disk_hangs",
@@ -143,7 +166,16 @@ impl Trouble {
             Self::OutOfService { target, reason, server, host, .. } => {
                 format!("target {target}: {reason} ({server} on {host})")
             }
-            Self::Target(view) => what_of(view),
+            Self::Removed { name, .. } => {
+                format!("{name}, of this machine, was removed from the cluster: its key is refused")
+            }
+            Self::NotKnown { name } => {
+                format!("{name}, of this machine, has not been heard of by the cluster yet")
+            }
+            Self::TargetRemoved { target, dir } => {
+                format!("target {target}, in {dir}, was removed from the cluster")
+            }
+            Self::Target(view, _) => what_of(view),
             Self::TargetFull { target, host, usage, .. } if usage.free_bytes == 0 => {
                 format!("the disk of target {target}, on {host}, is full")
             }
@@ -221,15 +253,30 @@ impl Trouble {
                  are missing"
                     .to_owned()
             }
-            Self::OutOfService { target, server, host, pid, .. } => {
+            Self::Removed { name, joined: false } => format!(
+                "`weir server remove {}` takes away what is left of it here",
+                name.trim_start_matches("data-")
+            ),
+            Self::Removed { .. } => "`weir down --purge` deletes what is left of it here. To have \
+                this machine in the cluster again: after that `weir invite` on the machine of the \
+                metadata server, and `weir join` here, with empty directories"
+                .to_owned(),
+            Self::NotKnown { name } => format!(
+                "does it run (`weir up`), and does it reach the metadata server? `weir log {name}` \
+                 says"
+            ),
+            Self::TargetRemoved { .. } => {
+                "nobody needs what is there any more; its server goes on with its others".to_owned()
+            }
+            Self::OutOfService { server, host, pid, replace, .. } => {
                 let stop = pid.map(|pid| format!(": `kill {pid}`, then `weir up`"));
                 format!(
                     "see to its disk (`dmesg`; is it mounted, and writable?), then start {server} \
-                     on {host} anew{}; if the disk has failed, `weir target replace {target}`",
+                     on {host} anew{}; if the disk has failed, {replace}",
                     stop.unwrap_or_default()
                 )
             }
-            Self::Target(view) => remedy_of(view),
+            Self::Target(view, replace) => remedy_of(view, replace),
             Self::TargetFull { target, server, .. } => format!(
                 "remove files, even targets out with `weir rebalance`, or add room with `weir \
                  target add --server {server}` or `weir server add`; `weir target drain {target}` \
@@ -247,6 +294,14 @@ impl Trouble {
             Self::Rotten { .. } => {
                 "`weir scrub` names their files: copy those anew from where they came".to_owned()
             }
+        }
+    }
+
+    /// The data server of this machine that is out of the cluster, if it says so.
+    pub fn removed(&self) -> Option<String> {
+        match self {
+            Self::Removed { name, .. } => Some(name.clone()),
+            _ => None,
         }
     }
 
@@ -315,7 +370,8 @@ fn what_of(view: &TargetView) -> String {
             "target {target} on {host} is being brought up to date{so_long}: {behind} parts of \
              objects to go, {}/s{}",
             view.behind_per_s,
-            left(view).map_or(String::new(), |left| format!(", {left} left"))
+            left(view)
+                .map_or(", how long is not known yet".to_owned(), |left| format!(", {left} left"))
         ),
         _ if view.suspect => format!(
             "target {target}: {name} on {host} has not been heard of for {} ms",
@@ -330,19 +386,17 @@ fn what_of(view: &TargetView) -> String {
 }
 
 /// What to do about it.
-fn remedy_of(view: &TargetView) -> String {
+fn remedy_of(view: &TargetView, replace: &str) -> String {
     let TargetView { target, host, .. } = view;
     let name = data_name(view.server.0);
     match view.state {
         TargetState::Offline if view.given_up => format!(
             "it comes back by itself when all disks of {name} answer. Look at the disk (`dmesg`, \
-             `iostat -x`); if it is lost, `weir target drain {target}` and then `weir target remove \
-             {target}`, or `weir target replace {target}`"
+             `iostat -x`); if it is lost, {replace}"
         ),
         TargetState::Offline => format!(
             "start {name} on {host} anew (there: `weir up`, or `systemctl status weir-data@{}`); if \
-             it is lost for good, `weir target drain {target}` and then `weir target remove \
-             {target}`, or `weir target replace {target}`",
+             it is lost for good, {replace}",
             view.server
         ),
         _ if view.hangs_ms > 0 => "look at the disk (`dmesg`, `iostat -x`)".to_owned(),

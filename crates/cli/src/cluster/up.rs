@@ -9,24 +9,31 @@ use crate::cluster::life::{self, Life};
 use crate::cluster::mounting::{self, mounts_of};
 use crate::cluster::process::{Process, Starting};
 use crate::cluster::state::{Description, ServerDescription, StateDir};
-use crate::cluster::{daemon, data_servers, grow, invitation, keys, ports, secret};
+use crate::cluster::{daemon, data_servers, grow, invitation, keys, metrics_on, ports, secret};
 use crate::failure::{Done, Failure};
 use crate::files::remote::{caller, connect};
 use crate::output::{ByteSize, parse_size, print, print_json};
 use crate::settings::{self, Cluster, UpDefaults};
 use serde_json::json;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_client::Client;
 use weir_dataserver::DataServerConfig;
 use weir_metaserver::{MetaServerConfig, NewFileSystem};
 use weir_store::{Target, TargetIdentity};
-use weir_types::{ClientId, LayoutSpec, ServerId, TargetId};
+use weir_types::{ClientId, ErrorKind, LayoutSpec, ServerId, TargetId};
 use weir_wire::key::MasterKey;
 use weir_wire::map::TargetState;
 
+/// Of a cluster that no other machine reaches: to try things out. One that others reach has disks of
+/// its own, and gets one target unless it is told of more.
 const DEFAULT_TARGETS: u32 = 4;
+/// The first port of a cluster that other machines reach, so that a firewall can be set up for it.
+const DEFAULT_PORT: u16 = 7700;
 const DEFAULT_LISTEN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The longest that targets may take to appear in the cluster map.
 const TARGETS_TIMEOUT: Duration = Duration::from_secs(20);
@@ -38,6 +45,8 @@ pub struct Undo {
     processes: Vec<Process>,
     pid_files: Vec<PathBuf>,
     mountpoint: Option<PathBuf>,
+    /// Directories of targets elsewhere, with what was in them before; `None`: they were not there.
+    elsewhere: Vec<(PathBuf, Option<BTreeSet<OsString>>)>,
 }
 
 /// Runs `weir up`.
@@ -70,7 +79,10 @@ fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mu
     let state = undo.state.clone();
     let (mut description, held) = if undo.fresh {
         let plan = plan(&state, up, defaults)?;
+        undo.may_change(&plan.dirs);
+        link_targets(&state, &plan)?;
         lay_out(&state, &plan.description, &up.domain, &plan.metrics)?;
+        warn(&state, up, &plan.description);
         (plan.description, plan.held)
     } else {
         let mut description = state.description()?;
@@ -79,6 +91,9 @@ fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mu
             failure.say();
         }
         check_same(&state, &description, up)?;
+        if let Some(address) = up.metrics.filter(|at| description.metrics != Some(*at)) {
+            metrics_on::run(&state, &mut description, address, up.port)?;
+        }
         (description, Vec::new())
     };
     let started = start_daemons(&state, &description, undo)?;
@@ -135,6 +150,7 @@ fn lay_out(
         root_gid: owner.gid,
         default_layout: LayoutSpec {
             stripe_unit_bytes: description.stripe_unit_bytes,
+            copies: description.copies,
             ..LayoutSpec::default()
         },
         ..NewFileSystem::new(cluster, FIRST_CLIENT)
@@ -152,6 +168,8 @@ fn lay_out(
 /// What a new cluster is to be.
 struct Plan {
     description: Description,
+    /// Where its targets are, if not in the state directory.
+    dirs: Vec<PathBuf>,
     /// Where its servers serve metrics, if they do.
     metrics: Vec<String>,
     /// Their ports, until they listen.
@@ -160,7 +178,17 @@ struct Plan {
 
 /// Decides on servers, targets and ports.
 fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Plan> {
-    let targets = up.targets.or(defaults.targets).unwrap_or(DEFAULT_TARGETS);
+    let listen = up.listen.unwrap_or(DEFAULT_LISTEN);
+    let dirs = up.data.iter().map(|dir| settings::absolute(dir)).collect::<Done<Vec<_>>>()?;
+    if up.targets.is_some_and(|targets| !dirs.is_empty() && targets as usize != dirs.len()) {
+        return Err(Failure::new("--data says how many targets there are: one for each")
+            .hint("leave out --targets"));
+    }
+    let usual = if listen.is_loopback() { DEFAULT_TARGETS } else { 1 };
+    let targets = match dirs.len() {
+        0 => up.targets.or(defaults.targets).unwrap_or(usual),
+        dirs => dirs as u32,
+    };
     let per_server = up.targets_per_server.or(defaults.targets_per_server).unwrap_or(1);
     if !(1..=256).contains(&targets) || !(1..=256).contains(&per_server) {
         return Err(Failure::new("a cluster has 1 to 256 targets"));
@@ -173,10 +201,13 @@ fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Plan> {
     let servers = targets.div_ceil(per_server);
     let count = servers as usize + 1;
     let base = up.port.or(defaults.port);
-    let listen = up.listen.unwrap_or(DEFAULT_LISTEN);
-    let held = match base {
-        Some(base) => ports::from_base(listen, base, count)?,
-        None => ports::free(listen, count)?,
+    let (held, base) = match base {
+        Some(base) => (ports::from_base(listen, base, count)?, Some(base)),
+        None if listen.is_loopback() => (ports::free(listen, count)?, None),
+        None => {
+            let (held, is_usual) = ports::usual(listen, DEFAULT_PORT, count)?;
+            (held, is_usual.then_some(DEFAULT_PORT))
+        }
     };
     let metrics_address = up.metrics.or(defaults.metrics);
     let metrics_base = base.map(|base| base.saturating_add(count as u16));
@@ -197,20 +228,64 @@ fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Plan> {
         None => state.dir().file_name().map_or("default".into(), |n| n.display().to_string()),
     };
     let stripe_unit_bytes = u32::try_from(unit.0).map_err(|_| Failure::new("--unit: too large"))?;
-    weir_layout::check_spec(&LayoutSpec { stripe_unit_bytes, ..LayoutSpec::default() })?;
+    let copies = up.copies.unwrap_or(0);
+    weir_layout::check_spec(&LayoutSpec { stripe_unit_bytes, copies, ..LayoutSpec::default() })?;
     let description = Description {
         name,
         id: cluster_id_text(secret::random()?),
         metadata,
         joined: false,
         stripe_unit_bytes,
+        copies,
         metrics: metrics_address,
         made_mountpoints: Vec::new(),
         adding: None,
         servers,
         invited: Vec::new(),
     };
-    Ok(Plan { description, metrics, held: vec![held, held_for_metrics] })
+    Ok(Plan { description, dirs, metrics, held: vec![held, held_for_metrics] })
+}
+
+/// Links the targets that are elsewhere into the state directory.
+fn link_targets(state: &StateDir, plan: &Plan) -> Done {
+    let targets = plan.description.targets();
+    targets
+        .iter()
+        .zip(&plan.dirs)
+        .try_for_each(|(target, dir)| grow::make_link(&state.target_dir(*target), dir))
+}
+
+/// Says what is not wrong, and perhaps not meant.
+fn warn(state: &StateDir, up: &Up, description: &Description) {
+    let targets = description.targets();
+    let copies = usize::from(description.copies);
+    if copies > targets.len() {
+        eprintln!(
+            "weir: no file can be made before there are {copies} targets, for its copies; there are \
+             {}: `weir invite` brings other machines, `weir server add` adds some of this one",
+            targets.len()
+        );
+    }
+    // The same disk, as far as the kernel tells: that of the file system.
+    let disk = |target: &u32| std::fs::metadata(state.target_dir(*target)).map(|meta| meta.dev());
+    let disks: BTreeSet<u64> = targets.iter().flat_map(disk).collect();
+    if copies > 1 && targets.len() > 1 && disks.len() < targets.len() {
+        eprintln!(
+            "weir: the {} targets are on {} file system{} of this machine: copies that are on one \
+             disk are lost with it. `weir up --data DIR --data DIR` names a directory on each disk",
+            targets.len(),
+            disks.len(),
+            if disks.len() == 1 { "" } else { "s" }
+        );
+    }
+    if let Some(domain) =
+        up.domain.as_ref().filter(|_| !invitation::is_for_others(&description.metadata))
+    {
+        eprintln!(
+            "weir: all of this machine is in domain {domain}, and no other machine reaches this \
+             cluster: --domain keeps nothing apart here"
+        );
+    }
 }
 
 fn make_server(
@@ -230,7 +305,18 @@ fn make_server(
             target: TargetId(target.target),
             server: ServerId(server.id),
         };
-        Target::create(&target.dir, identity)?;
+        let dir = std::fs::read_link(&target.dir).unwrap_or_else(|_| target.dir.clone());
+        Target::create(dir, identity).map_err(|e| {
+            let is_one = e.kind == ErrorKind::Exists;
+            let failure = Failure::from(e);
+            match is_one {
+                true => failure.hint(
+                    "if it was one of a cluster that is gone, delete what is in it; else name \
+                     another directory",
+                ),
+                false => failure,
+            }
+        })?;
     }
     data_servers::write(state, &config)
 }
@@ -251,6 +337,23 @@ fn check_same(state: &StateDir, description: &Description, up: &Up) -> Done {
         return differs("--targets", format!("{targets} targets"));
     }
     let per_server = description.servers.iter().map(|s| s.targets.len()).max().unwrap_or(0);
+    if !up.data.is_empty() {
+        let own = description.targets().into_iter().map(|target| state.target_dir(target));
+        let has: BTreeSet<PathBuf> = own.flat_map(|dir| settings::absolute(&dir)).collect();
+        let asked = up.data.iter().map(|dir| settings::absolute(dir)).collect::<Done<_>>()?;
+        if has != asked {
+            let dirs: Vec<String> = has.iter().map(|dir| dir.display().to_string()).collect();
+            return differs("--data", format!("its targets in {}", dirs.join(", ")));
+        }
+    }
+    if up.copies.is_some_and(|copies| copies.max(1) != description.copies.max(1)) {
+        let name = &description.name;
+        let has = description.copies.max(1);
+        return Err(Failure::new(format!(
+            "cluster {name} exists, and was made with --copies {has}"
+        ))
+        .hint("`weir setlayout --copies N weir:/` changes it for new files"));
+    }
     if up.targets_per_server.is_some_and(|n| n as usize != per_server) {
         return differs("--targets-per-server", format!("{per_server} targets per server"));
     }
@@ -264,12 +367,6 @@ fn check_same(state: &StateDir, description: &Description, up: &Up) -> Done {
     if up.unit.is_some_and(|unit| unit.0 != u64::from(description.stripe_unit_bytes)) {
         let unit = description.stripe_unit_bytes;
         return differs("--unit", format!("a default stripe unit of {unit} bytes (0: built-in)"));
-    }
-    if up.metrics.is_some() && up.metrics != description.metrics {
-        let has = description.metrics.map_or("none".to_owned(), |at| format!("them at {at}"));
-        return Err(Failure::new(format!("the cluster was made with metrics: {has}")).hint(
-            "give its daemons addresses for them, as docs/metrics.md says, and start them anew",
-        ));
     }
     if up.domain.is_some() {
         for server in &description.servers {
@@ -408,7 +505,17 @@ impl Undo {
             processes: Vec::new(),
             pid_files: Vec::new(),
             mountpoint: None,
+            elsewhere: Vec::new(),
         }
+    }
+
+    /// Targets are about to be made in these directories: what there is in them stays.
+    pub fn may_change(&mut self, dirs: &[PathBuf]) {
+        let names = |dir: &PathBuf| {
+            let entries = std::fs::read_dir(dir).ok()?.flatten();
+            Some(entries.map(|entry| entry.file_name()).collect())
+        };
+        self.elsewhere = dirs.iter().map(|dir| (dir.clone(), names(dir))).collect();
     }
 
     /// Undoes it.
@@ -428,6 +535,20 @@ impl Undo {
             && let Err(failure) = self.state.purge()
         {
             failure.say();
+        }
+        for (dir, before) in self.elsewhere {
+            let Some(before) = before else {
+                let _ = std::fs::remove_dir_all(&dir);
+                continue;
+            };
+            for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+                let is_made = !before.contains(&entry.file_name());
+                let _ = match entry.file_type() {
+                    Ok(kind) if is_made && kind.is_dir() => std::fs::remove_dir_all(entry.path()),
+                    Ok(_) if is_made => std::fs::remove_file(entry.path()),
+                    _ => Ok(()),
+                };
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::layouts::whereabouts::{Finder, Found};
 use crate::output::{print, print_json};
 use serde_json::json;
 use weir_client::CreateOptions;
-use weir_types::{FileKind, LayoutSpec};
+use weir_types::{Disks, FileKind, LayoutSpec};
 
 /// Runs `weir mkfile`.
 pub fn make_file(arguments: &MkFile) -> Done {
@@ -56,8 +56,29 @@ pub fn set_layout(arguments: &SetLayout) -> Done {
 
 fn set(found: &Found, layout: Option<LayoutSpec>) -> Done {
     let file = found.attr()?.file;
+    let copies = layout.as_ref().map_or(0, |layout| layout.copies);
     let done = found.tree.client.set_layout(&found.tree.context, file, layout);
-    done.map_err(found.tree.about(&found.path))
+    done.map_err(found.tree.about(&found.path))?;
+    if copies > 1 {
+        warn_of_disks(found, copies);
+    }
+    Ok(())
+}
+
+/// Copies on one disk are lost with it: said, if there are fewer disks than copies.
+fn warn_of_disks(found: &Found, copies: u8) {
+    // Who cannot be asked has been told of that with the layout.
+    let Ok(map) = found.tree.client.cluster_map() else { return };
+    let disks: Disks = map.targets().map(|(_, target)| (target.disk, target.usage)).collect();
+    if disks.targets() > disks.count() && disks.count() < u64::from(copies) {
+        eprintln!(
+            "weir: {copies} copies, and the {} targets are on {} disk{}: copies on one disk are lost \
+             with it",
+            disks.targets(),
+            disks.count(),
+            if disks.count() == 1 { "" } else { "s" }
+        );
+    }
 }
 
 fn default_of(found: &Found) -> Done<LayoutSpec> {

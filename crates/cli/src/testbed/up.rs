@@ -150,6 +150,7 @@ fn make_cluster(place: &Place, record: &Record, network: &Network) -> Done {
         metadata: format!("{}:{META_PORT}", network.address(META_NODE)),
         joined: false,
         stripe_unit_bytes: 0,
+        copies: 0,
         metrics: None,
         made_mountpoints: Vec::new(),
         adding: None,

@@ -10,7 +10,8 @@ const OTHERS: [&str; 6] = ["dmesg", "iostat", "smartctl", "kill", "systemctl", "
 /// Every kind, with words of what is said and of what to do.
 fn table() -> Vec<(&'static str, Trouble, [&'static str; 2])> {
     let text = |text: &str| text.to_owned();
-    let target = |view: TargetView| Trouble::Target(Box::new(view));
+    let replace = || text("`weir target replace 3`");
+    let target = |view: TargetView| Trouble::Target(Box::new(view), replace());
     let no_answer = |kind, message: &str| Trouble::NoAnswer {
         server: text("data-2"),
         host: text("node7"),
@@ -27,7 +28,17 @@ fn table() -> Vec<(&'static str, Trouble, [&'static str; 2])> {
     let stuck = Trouble::MountStuck { path: path.clone(), pid: 7, log };
     let (server, reason, pid) = (name.clone(), text("out of service: read-only"), Some(77));
     let host = text("node7");
-    let refuses = Trouble::OutOfService { target: 3, reason, server, host: host.clone(), pid };
+    let elsewhere = text("`weir invite --replace 3 | ssh node7 weir join --data DIRECTORY`");
+    let host_of_it = host.clone();
+    let refuses = Trouble::OutOfService {
+        target: 3,
+        reason,
+        server,
+        host: host_of_it,
+        pid,
+        replace: elsewhere,
+    };
+    let removed = |joined| Trouble::Removed { name: text("data-2"), joined };
     let (dir, segments) = (text("/s/meta"), 4);
     let version = text("0.0.9");
     vec![
@@ -58,7 +69,23 @@ fn table() -> Vec<(&'static str, Trouble, [&'static str; 2])> {
             ["data-2 runs version 0.0.9", "the same release"],
         ),
         ("no_target_online", Trouble::NoTargetOnline { targets: 4 }, ["none of the 4", "weir up"]),
-        ("out_of_service", refuses, ["target 3: out of service: read-only", "`kill 77`"]),
+        (
+            "out_of_service",
+            refuses,
+            ["target 3: out of service: read-only", "`kill 77`, then `weir up`; if the disk"],
+        ),
+        ("server_removed", removed(true), ["data-2, of this machine, was removed", "--purge`"]),
+        ("server_removed", removed(false), ["its key is refused", "`weir server remove 2`"]),
+        (
+            "server_not_known",
+            Trouble::NotKnown { name: text("data-2") },
+            ["data-2, of this machine, has not been heard of", "`weir log data-2`"],
+        ),
+        (
+            "target_removed",
+            Trouble::TargetRemoved { target: 3, dir: text("/d") },
+            ["target 3, in /d, was removed", "nobody needs"],
+        ),
         (
             "target_offline",
             target(view(TargetState::Offline)),
@@ -131,7 +158,8 @@ fn what_is_wrong_is_said_in_a_line_and_what_to_do_in_another() {
         assert!(trouble.what().contains(what), "{what:?} not in: {}", trouble.what());
         assert!(trouble.remedy().contains(remedy), "{remedy:?} not in: {}", trouble.remedy());
         assert_eq!(trouble.text().lines().count(), 2, "{}", trouble.text());
-        let noted = ["target_full", "metadata_full", "no_metrics"].contains(&kind);
+        let noted =
+            ["target_full", "metadata_full", "no_metrics", "target_removed"].contains(&kind);
         assert_eq!(trouble.text().starts_with("NOTE: "), noted, "{}", trouble.text());
     }
 }
@@ -142,7 +170,13 @@ fn every_command_that_is_named_can_be_given_as_it_stands() {
     for (_, trouble, _) in table() {
         let said = trouble.text();
         assert_eq!(said.matches('`').count() % 2, 0, "{said}");
-        for command in said.split('`').skip(1).step_by(2) {
+        let given = said.split('`').skip(1).step_by(2);
+        // What another machine does with what the command prints is a command of its own.
+        for command in given.flat_map(|given| given.split(" | ")) {
+            let command = match command.strip_prefix("ssh ") {
+                Some(there) => there.split_once(' ').unwrap().1,
+                None => command,
+            };
             let program = command.split(' ').next().unwrap();
             if program != "weir" {
                 assert!(OTHERS.contains(&program), "{command} in: {said}");
@@ -162,9 +196,9 @@ fn what_is_well_is_not_told() {
     let plenty = FsUsage { total_bytes: 100, free_bytes: 5, ..FsUsage::default() };
     assert_eq!(Trouble::of_space(1, (1, "node"), plenty), None);
     assert_eq!(Trouble::of_space(1, (1, "node"), FsUsage::default()), None, "not known");
-    assert_eq!(Trouble::of_target(&view(TargetState::Online)), None);
+    assert_eq!(Trouble::of_target(&view(TargetState::Online), String::new()), None);
     let out = view(TargetState::OutOfService);
-    assert_eq!(Trouble::of_target(&out), None, "its server says why");
+    assert_eq!(Trouble::of_target(&out, String::new()), None, "its server says why");
     let gone = TargetView { given_up: false, ..view(TargetState::Offline) };
-    assert!(Trouble::of_target(&gone).is_some());
+    assert!(Trouble::of_target(&gone, String::new()).is_some());
 }
