@@ -143,7 +143,7 @@ pub struct ServerConfig {
     pub pool: BufferPool,
     /// The most connections in all.
     pub max_connections: usize,
-    /// The most connections that are not authenticated yet.
+    /// The most connections that are not authenticated yet; when there are more, the oldest go.
     pub max_unauthenticated: usize,
     /// The most requests of one connection that are not answered.
     pub max_in_flight: usize,

@@ -341,14 +341,47 @@ fn who_does_not_finish_the_handshake_or_a_frame_is_cut_off() {
 }
 
 #[test]
-fn unauthenticated_connections_are_bounded() {
-    let running = start_with(|c| c.max_unauthenticated = 5);
-    let mut streams: Vec<_> = (0..10).map(|_| running.raw()).collect();
-    until("five are refused", || running.counters().refused_too_many.load(Relaxed) == 5);
-    assert_eq!(streams[9].read(&mut [0; 10]).unwrap(), 0);
-    drop(streams);
+fn unauthenticated_connections_are_bounded_and_keep_nobody_out() {
+    let running = start_with(|c| {
+        c.loops = 1;
+        c.max_unauthenticated = 5;
+    });
+    // It has begun, and goes after those from which nothing has come.
+    let mut begun = running.raw();
+    begun.write_all(b"WEIR").unwrap();
+    // By the time that this one is through, the beginning has been read.
+    running.connect();
+    let mut streams: Vec<_> = (0..9).map(|_| running.raw()).collect();
+    until("five are cut off", || running.counters().refused_too_many.load(Relaxed) == 5);
+    assert_eq!(streams[0].read(&mut [0; 10]).unwrap(), 0, "the oldest");
+    for _ in 0..20 {
+        running.connect();
+    }
+    // The first of them took the place of one more.
+    assert_eq!(running.counters().unauthenticated.load(Relaxed), 4);
+    begun.set_nonblocking(true).unwrap();
+    let error = begun.read(&mut [0; 10]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "it is there yet");
+    drop((streams, begun));
     until("they are forgotten", || running.counters().unauthenticated.load(Relaxed) == 0);
     running.connect();
+}
+
+#[test]
+fn who_is_cut_off_before_it_is_authenticated_connects_again_a_few_times() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
+    let attempts = Arc::new(AtomicU64::new(0));
+    let counted = attempts.clone();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            counted.fetch_add(1, Relaxed);
+            let _ = stream.read(&mut [0; 4096]);
+        }
+    });
+    let error = connect(&address, ClientId(1), key()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unreachable);
+    assert_eq!(attempts.load(Relaxed), 6);
 }
 
 #[test]

@@ -3,14 +3,27 @@
 use super::receive::{Received, protocol_error};
 use super::{BlockingConn, SLICE, send_all};
 use crate::address::Address;
+use crate::host::random_bytes;
 use crate::socket;
 use crate::wait::{Wait, Watch};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use std::time::Duration;
 use weir_host::net::{Interest, Socket};
 use weir_types::{Decode, Error, ErrorKind, Result};
 use weir_wire::frame::HEADER_BYTES;
 use weir_wire::handshake::{ClientHandshake, Hello, Welcome};
 use weir_wire::{Header, Key, Opener};
+
+/// A server that has too many connections which have proved nothing yet may end one of them: it is
+/// tried again after these times.
+const PAUSES_MS: [u64; 5] = [20, 40, 80, 160, 320];
+
+/// Why there is no connection.
+struct Refusal {
+    error: Error,
+    /// It was made, and ended without a word.
+    is_lost: bool,
+}
 
 impl BlockingConn {
     /// Connects, proves who we are, and makes the server prove that it knows
@@ -35,13 +48,45 @@ impl BlockingConn {
         wait: &Wait,
         watch: Option<Watch<'_>>,
     ) -> Result<(Self, Welcome)> {
+        let mut hello = hello.clone();
+        for pause in PAUSES_MS.map(Duration::from_millis) {
+            match Self::connect_once(address, key.clone(), &hello, wait, watch) {
+                // Nobody listens, or the server has said why not: neither passes soon.
+                Err(Refusal { error, is_lost: true }) if wait.remaining() > pause => {
+                    tracing::debug!("{address}: {error}: connecting again");
+                    wait.sleep(pause)?;
+                    watch.map_or(Ok(()), |watch| (watch.look)())?;
+                    hello.nonce = random_bytes()?;
+                }
+                connected => return connected.map_err(|refusal| refusal.error),
+            }
+        }
+        Self::connect_once(address, key, &hello, wait, watch).map_err(|refusal| refusal.error)
+    }
+
+    fn connect_once(
+        address: &Address,
+        key: Key,
+        hello: &Hello,
+        wait: &Wait,
+        watch: Option<Watch<'_>>,
+    ) -> std::result::Result<(Self, Welcome), Refusal> {
+        let socket = Self::socket_to(address, wait, watch)
+            .map_err(|error| Refusal { error, is_lost: false })?;
+        Self::shake_hands(socket, address, key, hello, (wait, watch)).map_err(|error| {
+            let is_lost = error.kind == ErrorKind::Unreachable;
+            Refusal { error, is_lost }
+        })
+    }
+
+    fn socket_to(address: &Address, wait: &Wait, watch: Option<Watch<'_>>) -> Result<Socket> {
         let socket = socket::connect(address, wait, watch)?;
         if let Some(fd) = socket.fd() {
             rustix::io::ioctl_fionbio(fd, false).map_err(os)?;
             set_socket_timeout(fd, Timeout::Recv, Some(SLICE)).map_err(os)?;
             set_socket_timeout(fd, Timeout::Send, Some(SLICE)).map_err(os)?;
         }
-        Self::shake_hands(socket, address, key, hello, (wait, watch))
+        Ok(socket)
     }
 
     /// Begins anew on a connection that leads to another server from now on, at `address`.

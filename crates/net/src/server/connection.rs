@@ -141,6 +141,11 @@ impl Connection {
         })
     }
 
+    /// Whether nothing that counts has come from a peer that has to say who it is.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_closing() || matches!(self.phase, Phase::Hello) && self.partial.is_empty()
+    }
+
     pub(super) fn is_closing(&self) -> bool {
         matches!(self.phase, Phase::Closing { .. })
     }

@@ -28,7 +28,7 @@ counters! {
     connections,
     /// Connections that are open and not authenticated.
     unauthenticated,
-    /// Refused: too many connections, or too many unauthenticated.
+    /// Refused, or ended before they were authenticated: there were too many.
     refused_too_many,
     /// Refused: the handshake failed (wrong key, bad ticket).
     refused_handshake,

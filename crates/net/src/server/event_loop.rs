@@ -8,7 +8,6 @@ use super::{ConnId, ServerConfig, ServerCounters, Service};
 use crate::socket::{Listener, set_tcp_options, set_unix_options};
 use rustix::io::Errno;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use weir_host::net::{Event, Events, Interest, Poller};
 use weir_types::{Error, Result};
@@ -215,15 +214,7 @@ impl<S: Service> EventLoop<S> {
                     return;
                 }
             };
-            let counters = &self.out.counters;
-            ServerCounters::add(&counters.accepted);
-            let unauthenticated = counters.unauthenticated.load(Relaxed) as usize;
-            let all = unauthenticated + counters.connections.load(Relaxed) as usize;
-            let config = &self.out.config;
-            if unauthenticated >= config.max_unauthenticated || all >= config.max_connections {
-                ServerCounters::add(&counters.refused_too_many);
-                continue;
-            }
+            ServerCounters::add(&self.out.counters.accepted);
             if listener.is_tcp() {
                 if let Err(e) = set_tcp_options(&socket) {
                     tracing::debug!("connection lost before it began: {e}");
@@ -254,6 +245,9 @@ impl<S: Service> EventLoop<S> {
     }
 
     fn adopt(&mut self, new: Accepted) {
+        if !self.out.make_room() {
+            return;
+        }
         let id = self.out.insert(new.socket);
         if let Some(conn) = self.out.get(id)
             && let Err(e) = self.poller.add_socket(&conn.socket, id.0, Interest::EDGES)

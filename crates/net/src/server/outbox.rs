@@ -40,6 +40,9 @@ pub struct Outbox {
     free: Vec<usize>,
     /// To receive from, in this order.
     pub(super) ready: VecDeque<ConnId>,
+    /// Those whose peers had not proved who they are, in the order in which they came. Some may
+    /// have done so since, or be gone.
+    unproved: VecDeque<ConnId>,
     /// Waiting for a buffer of the pool, in this order.
     pub(super) starved: VecDeque<ConnId>,
     /// A connection from the front of `starved` is being served.
@@ -80,6 +83,7 @@ impl Outbox {
             slots: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
+            unproved: VecDeque::new(),
             starved: VecDeque::new(),
             serving_starved: false,
             dirty: Vec::new(),
@@ -271,7 +275,36 @@ impl Outbox {
         let id = ConnId::new(self.loop_index, slot.generation, index);
         slot.conn = Some(Connection::new(id, socket, self.now_ms));
         self.counters.unauthenticated.fetch_add(1, Relaxed);
+        self.unproved.push_back(id);
         id
+    }
+
+    /// Makes room for one more connection. If there are too many, one of those goes whose peer has
+    /// not proved who it is: the oldest from which nothing has come, or else the oldest. Whether
+    /// there is room.
+    pub(super) fn make_room(&mut self) -> bool {
+        let unauthenticated = self.counters.unauthenticated.load(Relaxed) as usize;
+        let all = unauthenticated + self.counters.connections.load(Relaxed) as usize;
+        let config = &self.config;
+        if unauthenticated < config.max_unauthenticated && all < config.max_connections {
+            if self.unproved.len() > 2 * config.max_unauthenticated {
+                self.forget_proved();
+            }
+            return true;
+        }
+        ServerCounters::add(&self.counters.refused_too_many);
+        self.forget_proved();
+        let is_silent = |id: &ConnId| self.get(*id).is_some_and(Connection::is_silent);
+        let at = self.unproved.iter().position(is_silent).unwrap_or(0);
+        let Some(id) = self.unproved.remove(at) else { return false };
+        self.release(id);
+        true
+    }
+
+    fn forget_proved(&mut self) {
+        let mut unproved = std::mem::take(&mut self.unproved);
+        unproved.retain(|id| self.get(*id).is_some_and(|conn| !conn.welcomed));
+        self.unproved = unproved;
     }
 
     pub(super) fn get(&self, id: ConnId) -> Option<&Connection> {
