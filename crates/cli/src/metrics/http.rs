@@ -1,21 +1,22 @@
 //! As much of HTTP/1.1 as it takes to answer `GET /metrics`, and no more.
 //!
-//! A few threads take connections, one at a time each: that bounds them; more wait in the kernel.
-//! Whoever does not send a request, or does not take the answer, is left after [`PATIENCE`].
+//! One thread serves a bounded number of connections, none of which it waits for. Who has not sent
+//! a request within [`PATIENCE`], or not taken the answer by then, is left; when there are too many
+//! connections the oldest goes first of those that have sent no whole request.
 
-use std::io::{self, ErrorKind, Read, Write};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Connections that are served at a time.
-const THREADS: usize = 4;
+const MAX_CONNECTIONS: usize = 64;
 /// The longest that a connection may last.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest request.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
-/// After a failure to accept, as when there are no descriptors left.
+/// After a failure to accept or to wait, as when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(500);
 const STACK_BYTES: usize = 256 << 10;
 /// The type of a page of metrics.
@@ -25,36 +26,153 @@ const TEXT: &str = "text/plain; charset=utf-8";
 /// Answers until the process ends. `page`: `None` if there is nothing to say just now.
 pub fn serve(
     listener: TcpListener,
-    page: impl Fn() -> Option<String> + Send + Sync + 'static,
+    page: impl Fn() -> Option<String> + Send + 'static,
 ) -> io::Result<()> {
-    let (listener, page) = (Arc::new(listener), Arc::new(page));
-    for _ in 0..THREADS {
-        let (listener, page) = (Arc::clone(&listener), Arc::clone(&page));
-        let work = move || {
-            loop {
-                match listener.accept() {
-                    // Who goes away early has no answer.
-                    Ok((stream, _)) => drop(answer(&stream, PATIENCE, &*page)),
-                    Err(error) => {
-                        tracing::debug!("metrics: cannot accept a connection: {error}");
-                        thread::sleep(PAUSE);
-                    }
-                }
-            }
-        };
-        thread::Builder::new().name("weir-metrics".into()).stack_size(STACK_BYTES).spawn(work)?;
-    }
+    listener.set_nonblocking(true)?;
+    let mut server = Server { listener, patience: PATIENCE, connections: Vec::new(), page };
+    let work = move || {
+        loop {
+            server.turn();
+        }
+    };
+    thread::Builder::new().name("weir-metrics".into()).stack_size(STACK_BYTES).spawn(work)?;
     Ok(())
 }
 
-fn answer(
-    stream: &TcpStream,
+struct Server<P> {
+    listener: TcpListener,
     patience: Duration,
-    page: &dyn Fn() -> Option<String>,
-) -> io::Result<()> {
-    let until = Instant::now() + patience;
-    let request = receive(stream, until)?;
-    let (status, kind, body) = match meant(&request) {
+    /// In the order in which they came.
+    connections: Vec<Connection>,
+    page: P,
+}
+
+impl<P: Fn() -> Option<String>> Server<P> {
+    /// Waits until something is possible, and does it.
+    fn turn(&mut self) {
+        if self.wait().is_err() {
+            thread::sleep(PAUSE);
+        }
+        // Those that are there first: a new one may take the place of one that has waited.
+        self.go_on();
+        self.accept();
+        self.go_on();
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
+        let wants =
+            |it: &Connection| if it.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
+        fds.extend(self.connections.iter().map(|it| PollFd::new(&it.stream, wants(it))));
+        let first = self.connections.first();
+        let left = first.map(|it| it.until.saturating_duration_since(Instant::now()));
+        // A little later, so that its time is over when it is looked at.
+        let left = left.map(|left| left + Duration::from_millis(1));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Err(error) if error != rustix::io::Errno::INTR => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn accept(&mut self) {
+        // No more than can be looked at, so that who has sent a request is answered before it may
+        // be one too many.
+        for _ in 0..MAX_CONNECTIONS / 2 {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    return;
+                }
+                Err(e) if e.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(error) => {
+                    tracing::debug!("metrics: cannot accept a connection: {error}");
+                    return thread::sleep(PAUSE);
+                }
+            };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if self.connections.len() >= MAX_CONNECTIONS {
+                let silent = self.connections.iter().position(|it| it.answer.is_none());
+                self.connections.remove(silent.unwrap_or(0));
+            }
+            let until = Instant::now() + self.patience;
+            self.connections.push(Connection { stream, until, request: Vec::new(), answer: None });
+        }
+    }
+
+    /// Receives, answers and sends as far as that is possible now.
+    fn go_on(&mut self) {
+        let now = Instant::now();
+        // Who goes away early has no answer.
+        self.connections.retain_mut(|it| it.until > now && it.receive().is_ok());
+        // One page for all who ask now: it may take a while to be made.
+        let mut page = None;
+        for it in self.connections.iter_mut().filter(|it| it.answer.is_none() && it.has_asked()) {
+            let made = answer(&it.request, || page.get_or_insert_with(&self.page).clone());
+            it.answer = Some(io::Cursor::new(made));
+        }
+        self.connections.retain_mut(|it| it.send().is_ok_and(|is_sent| !is_sent));
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// When it is left.
+    until: Instant,
+    request: Vec<u8>,
+    /// What it gets, read as far as it was sent.
+    answer: Option<io::Cursor<Vec<u8>>>,
+}
+
+impl Connection {
+    /// Whether the head of a request is there.
+    fn has_asked(&self) -> bool {
+        self.request.windows(4).any(|four| four == b"\r\n\r\n")
+            || self.request.windows(2).any(|two| two == b"\n\n")
+    }
+
+    /// What has come by now of the head of a request.
+    fn receive(&mut self) -> io::Result<()> {
+        let mut piece = [0; 1024];
+        while self.answer.is_none() && !self.has_asked() {
+            if self.request.len() > MAX_REQUEST_BYTES {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(length) => self.request.extend_from_slice(&piece[..length]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what it takes; whether that was all.
+    fn send(&mut self) -> io::Result<bool> {
+        let Some(answer) = &mut self.answer else { return Ok(false) };
+        loop {
+            let left = answer.fill_buf()?;
+            if left.is_empty() {
+                return Ok(true);
+            }
+            match self.stream.write(left) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(length) => answer.consume(length),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The answer to a request.
+fn answer(request: &[u8], page: impl FnOnce() -> Option<String>) -> Vec<u8> {
+    let (status, kind, body) = match meant(request) {
         Ok(()) => match page() {
             Some(text) => ("200 OK", PAGE, text),
             None => ("503 Service Unavailable", TEXT, "not serving, or too busy\n".to_owned()),
@@ -67,7 +185,7 @@ fn answer(
          Connection: close\r\n\r\n"
     );
     let body = if request.starts_with(b"HEAD ") { "" } else { body.as_str() };
-    send(stream, &[head.as_bytes(), body.as_bytes()].concat(), until)
+    [head.as_bytes(), body.as_bytes()].concat()
 }
 
 /// Whether the page is meant; else the status that says no.
@@ -89,80 +207,47 @@ fn meant(request: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// The head of a request.
-fn receive(mut stream: &TcpStream, until: Instant) -> io::Result<Vec<u8>> {
-    let mut request = Vec::new();
-    let mut piece = [0; 1024];
-    while !ends(&request) {
-        if request.len() > MAX_REQUEST_BYTES {
-            return Err(ErrorKind::InvalidData.into());
-        }
-        stream.set_read_timeout(Some(left(until)?))?;
-        match stream.read(&mut piece) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(length) => request.extend_from_slice(&piece[..length]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(request)
-}
-
-fn ends(request: &[u8]) -> bool {
-    request.windows(4).any(|four| four == b"\r\n\r\n")
-        || request.windows(2).any(|two| two == b"\n\n")
-}
-
-fn send(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {
-    while !bytes.is_empty() {
-        stream.set_write_timeout(Some(left(until)?))?;
-        match stream.write(bytes) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(length) => bytes = bytes.get(length..).unwrap_or_default(),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-fn left(until: Instant) -> io::Result<Duration> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
 
-    /// What is answered to a request, and how `answer` ended.
-    fn ask(request: &[u8], page: Option<&str>) -> (String, io::Result<()>) {
+    /// Somebody who serves this page.
+    fn serving(page: Option<&str>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        client.write_all(request).unwrap();
-        let (stream, _) = listener.accept().unwrap();
+        let address = listener.local_addr().unwrap();
         let page = page.map(str::to_owned);
-        let done = answer(&stream, Duration::from_millis(300), &move || page.clone());
-        drop(stream);
+        serve(listener, move || page.clone()).unwrap();
+        address
+    }
+
+    /// What is answered to a request.
+    fn ask(address: SocketAddr, request: &[u8]) -> String {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        client.write_all(request).unwrap();
         let mut text = String::new();
         // What came after the request makes the kernel cut the connection off.
-        let _ = client.read_to_string(&mut text);
-        (text, done)
+        if let Err(error) = client.read_to_string(&mut text) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "no answer");
+        }
+        text
     }
+
+    const GOOD: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
     #[test]
     fn one_page_is_answered_and_nothing_else() {
-        let good = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
-        let (text, done) = ask(good.as_bytes(), Some("weir_a 1\n"));
-        done.unwrap();
+        let address = serving(Some("weir_a 1\n"));
+        let text = ask(address, GOOD.as_bytes());
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains(PAGE), "{text}");
         assert!(
             text.ends_with("Content-Length: 9\r\nConnection: close\r\n\r\nweir_a 1\n"),
             "{text}"
         );
-        let head = good.replace("GET", "HEAD");
-        assert!(ask(head.as_bytes(), Some("weir_a 1\n")).0.ends_with("close\r\n\r\n"));
-        assert!(ask(good.as_bytes(), None).0.starts_with("HTTP/1.1 503 "));
+        let head = GOOD.replace("GET", "HEAD");
+        assert!(ask(address, head.as_bytes()).ends_with("close\r\n\r\n"));
+        assert!(ask(serving(None), GOOD.as_bytes()).starts_with("HTTP/1.1 503 "));
         for (request, status) in [
             ("GET / HTTP/1.1\r\n\r\n", "404"),
             ("GET /metricsx HTTP/1.0\r\n\r\n", "404"),
@@ -170,26 +255,51 @@ mod tests {
             ("GET /metrics HTTP/2\r\n\r\n", "405"),
             ("\x16\x03\x01\n\n", "400"),
         ] {
-            let (text, _) = ask(request.as_bytes(), Some("x"));
+            let text = ask(address, request.as_bytes());
             assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {text}");
         }
+        assert_eq!(ask(address, &vec![b'a'; 3 * MAX_REQUEST_BYTES]), "");
     }
 
     #[test]
-    fn who_says_nothing_or_too_much_or_takes_nothing_is_left_in_time() {
-        let begun = Instant::now();
-        let (text, silent) = ask(b"GET /metrics", Some("x"));
-        assert!(text.is_empty() && silent.is_err());
-        let (_, endless) = ask(&vec![b'a'; 3 * MAX_REQUEST_BYTES], Some("x"));
-        assert_eq!(endless.unwrap_err().kind(), ErrorKind::InvalidData);
+    fn who_says_nothing_or_takes_nothing_keeps_nobody_from_an_answer() {
+        let address = serving(Some("weir_a 1\n"));
+        let idle = |_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(b"GET /metrics").unwrap();
+            stream
+        };
+        // Far more than are served at a time, all of them younger than what is waited for here.
+        let silent: Vec<TcpStream> = (0..3 * MAX_CONNECTIONS).map(idle).collect();
+        assert!(ask(address, GOOD.as_bytes()).contains(" 200 OK"));
+        drop(silent);
 
+        // More than the kernel takes for somebody who reads nothing.
+        let address = serving(Some(&"x".repeat(16 << 20)));
+        let lazy = |_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(GOOD.as_bytes()).unwrap();
+            stream
+        };
+        let lazy: Vec<TcpStream> = (0..8).map(lazy).collect();
+        assert!(ask(address, GOOD.as_bytes()).contains(" 200 OK"));
+        drop(lazy);
+    }
+
+    #[test]
+    fn who_says_nothing_is_left_in_time() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-        let (stream, _) = listener.accept().unwrap();
-        // More than the kernel takes for somebody who reads nothing.
-        let page = || Some("x".repeat(64 << 20));
-        assert!(answer(&stream, Duration::from_millis(300), &page).is_err());
-        assert!(begun.elapsed() < PATIENCE);
+        client.write_all(b"GET /metrics").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let patience = Duration::from_millis(50);
+        let mut server =
+            Server { listener, patience, connections: Vec::new(), page: || Some("x".to_owned()) };
+        server.turn();
+        assert_eq!(server.connections.len(), 1);
+        while !server.connections.is_empty() {
+            server.turn();
+        }
+        assert_eq!(client.read(&mut [0]).unwrap_or(0), 0);
     }
 }

@@ -59,7 +59,7 @@ pub fn are_at(address: &str) -> bool {
 pub fn serve(
     address: SocketAddr,
     daemon: &'static str,
-    tell: impl Fn(&mut Page) -> bool + Send + Sync + 'static,
+    tell: impl Fn(&mut Page) -> bool + Send + 'static,
 ) -> Option<SocketAddr> {
     let page = move || {
         let mut page = Page::default();
