@@ -1,7 +1,7 @@
 //! What a command says when it fails: what happened, and what to do about it.
 
-use crate::journal;
 use crate::output::plain_lines;
+use crate::{journal, logging};
 use std::fmt;
 use std::path::Path;
 use weir_types::{Error, ErrorKind};
@@ -91,10 +91,7 @@ impl Failure {
         }
         // Names of files are anything.
         let text = plain_lines(&format!("weir: {self}"));
-        match journal::is_stderr() {
-            true => eprintln!("{}", journal::error(&text)),
-            false => eprintln!("{text}"),
-        }
+        logging::say(&journal::failure(&text));
     }
 
     /// An error of the operating system, with the file it is about.

@@ -2,6 +2,7 @@
 
 use crate::args::Run;
 use crate::failure::{Done, Failure};
+use crate::logging;
 use crate::signals::Signals;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -53,7 +54,7 @@ pub fn run(run: &Run) -> Done {
         let status = wait(child)?;
         running.lock().unwrap_or_else(PoisonError::into_inner)[rank] = None;
         if !status.success() {
-            eprintln!("weir: rank {rank}: {status}");
+            logging::say(&format!("weir: rank {rank}: {status}"));
             failed.get_or_insert(code(status));
         }
     }

@@ -16,9 +16,17 @@ pub fn is_stderr() -> bool {
     fstat(io::stderr()).is_ok_and(|is| named == format!("{}:{}", is.st_dev, is.st_ino))
 }
 
-/// A failure as the journal is to have it.
-pub fn error(text: &str) -> String {
-    let lines = text.lines().map(|line| format!("{}{line}", priority(&Level::ERROR)));
+/// A failure as standard error is to have it, journal or not.
+pub fn failure(text: &str) -> String {
+    match is_stderr() {
+        true => graded(text, &Level::ERROR),
+        false => text.to_owned(),
+    }
+}
+
+/// Lines of a level as the journal is to have them.
+pub fn graded(text: &str, level: &Level) -> String {
+    let lines = text.lines().map(|line| format!("{}{line}", priority(level)));
     lines.collect::<Vec<String>>().join("\n")
 }
 

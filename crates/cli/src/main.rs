@@ -1,5 +1,7 @@
 //! `weir`: servers, mount and tools in one program. `main` reads as a list of
 //! what it can do; each command is a module.
+// They panic where standard error cannot be written: `logging::say` and `output::print` do not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod args;
 mod check;
@@ -10,6 +12,7 @@ mod jobs;
 mod journal;
 mod layouts;
 mod log;
+mod logging;
 mod manual;
 mod meta;
 mod metrics;
@@ -30,31 +33,32 @@ mod sim;
 mod testbed;
 mod version;
 
-use args::{Arguments, Command, Server, Target, Testbed};
+use args::{Arguments, Command, Server, Target};
 use clap::Parser;
 use cluster::{
     adding, down, draining, explain, holds, invitation, joining, keys, rebalance, removal,
     replacing, servers, sessions, status, targets, top, up,
 };
 use failure::Done;
-use journal::ForJournal;
 use std::process::ExitCode;
 
 /// Exit codes: 0 done, 1 failed, 2 (from clap) wrong usage; `weir fsck` and the helper of
 /// mount(8) have their own.
 fn main() -> ExitCode {
     let done = mount_helper::run_if_called().unwrap_or_else(|| run(&Arguments::parse().command));
-    match done {
+    let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.say();
             ExitCode::from(failure.code)
         }
-    }
+    };
+    logging::finish();
+    code
 }
 
 fn run(command: &Command) -> Done {
-    start_log(command);
+    logging::start(command);
     match command {
         Command::Up(up) => up::run(up),
         Command::Down(down) => down::run(down),
@@ -107,26 +111,5 @@ fn run(command: &Command) -> Done {
         Command::Server(Server::Remove(remove)) => removal::remove_server(remove),
         Command::Completions(asked) => manual::completions(asked),
         Command::Man(asked) => manual::pages(asked),
-    }
-}
-
-/// Daemons log what they do, commands only what goes wrong beside their own
-/// message; `WEIR_LOG` (as in `debug` or `weir_client=trace`) says otherwise.
-fn start_log(command: &Command) {
-    let serves = matches!(command, Command::Data(_) | Command::Testbed(Testbed::Disk(_)))
-        || matches!(command, Command::Meta(meta) if meta.command.is_none())
-        || matches!(command, Command::Mount(mount) if mount.foreground);
-    let usual = match command {
-        // What simulated servers complain of is what is done to them.
-        Command::Sim(_) => "off",
-        _ if serves => "info",
-        _ => "error",
-    };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match journal::is_stderr() {
-        true => log.event_format(ForJournal::new()).init(),
-        false => log.with_ansi(false).with_target(serves).init(),
     }
 }

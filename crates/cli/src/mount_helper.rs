@@ -4,6 +4,7 @@
 use crate::args::{ClusterChoice, MountHelper};
 use crate::cluster::mounting::{self, mountpoint};
 use crate::failure::{Done, Failure};
+use crate::logging;
 use crate::mount_options::MountOptions;
 use crate::remount;
 use crate::settings::{self, Cluster};
@@ -54,7 +55,7 @@ fn mount(asked: &MountHelper) -> Done {
     options.extend(asked_for.cloned());
     MountOptions::parse(&options)?;
     if asked.verbose {
-        eprintln!("{NAME}: {} on {}", cluster.source(), path.display());
+        logging::say(&format!("{NAME}: {} on {}", cluster.source(), path.display()));
     }
     if asked.fake {
         return Ok(());

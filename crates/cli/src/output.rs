@@ -1,6 +1,7 @@
 //! Sizes, tables and JSON for people and programs.
 
 use crate::failure::{Done, Failure};
+use crate::logging;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal, Write as _};
@@ -48,8 +49,7 @@ pub fn confirmed(question: &str, yes: bool) -> Done {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new(question).hint("say --yes if that is meant"));
     }
-    eprint!("{question} Go on? [y/N] ");
-    let _ = std::io::stderr().flush();
+    logging::put(format!("{question} Go on? [y/N] ").into_bytes());
     let mut answer = String::new();
     let _ = std::io::stdin().lock().read_line(&mut answer);
     match answer.trim().to_ascii_lowercase().as_str() {

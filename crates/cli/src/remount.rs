@@ -3,6 +3,7 @@
 
 use crate::cluster::mounts::{self, WeirMount};
 use crate::failure::{Done, Failure};
+use crate::logging;
 use crate::mount_options::MountOptions;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
@@ -37,10 +38,10 @@ pub fn remount(path: &Path, options: &[String], source: Option<&str>) -> Done {
     }
     let (flags, stay) = wanted(&mount, options)?;
     for option in stay {
-        eprintln!(
+        logging::say(&format!(
             "weir: {option}: stays as it was mounted; to change it, umount {0} and mount it anew",
             path.display()
-        );
+        ));
     }
     mount_remount(path, flags, c"").map_err(|errno| {
         let failure = Failure::file(path, errno);

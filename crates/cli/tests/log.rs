@@ -3,9 +3,10 @@
 
 mod harness;
 
-use harness::{Cluster, Place, Running, eventually};
+use harness::{Cluster, Place, Running, eventually, eventually_within};
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -156,4 +157,243 @@ fn renamed_logs_are_followed_and_nothing_is_hidden_or_made() {
     place.weir(&["log", "--credential", "client.toml"]).ok();
     place.weir(&["log", "--credential", "client.toml", "./m"]).fails(&["no log of mount-"]);
     assert!(!place.path("state/weir/.mounts").exists());
+}
+
+/// A server in the foreground, whose standard error is this; it listens.
+fn daemon(cluster: &Cluster<'_>, name: &str, more: &[&str], err: impl Into<Stdio>) -> Running {
+    let config = cluster.dir().join(format!("{name}.toml"));
+    let kind = if name == "meta" { "meta" } else { "data" };
+    let mut command = cluster.command(&[kind, "--config", config.to_str().unwrap()]);
+    command.args(more).env("WEIR_LOG", "trace").stderr(err);
+    let daemon = Running(command.spawn().unwrap());
+    let address = address_in(cluster, name, "listen");
+    eventually("it listens", || std::net::TcpStream::connect(&address).is_ok());
+    daemon
+}
+
+#[test]
+fn a_daemon_in_the_foreground_keeps_the_file_short_that_it_logs_to() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    cluster.down(&[]);
+    fs::create_dir(place.path("l")).unwrap();
+    let log = |name: &str| place.path("l").join(name).to_str().unwrap().to_owned();
+    let (metas, datas, mounts) = (log("meta.log"), log("data.log"), log("mount.log"));
+    let to = |file| ["--log", file, "--log-limit", "512K"];
+    let mut meta = daemon(&cluster, "meta", &to(metas.as_str()), Stdio::null());
+    let mut data = daemon(&cluster, "data-1", &to(datas.as_str()), Stdio::null());
+    fs::create_dir(place.path("m")).unwrap();
+    let mut command = cluster.command(&["mount", "--foreground", "m"]);
+    command.args(to(mounts.as_str())).env("WEIR_LOG", "trace");
+    let mut mount = Running(command.spawn().unwrap());
+    let file = place.path("m/file");
+    eventually("the mount serves", || fs::write(&file, "text").is_ok_and(|()| is_mounted(&file)));
+    let is_renamed = |name: &String| std::path::Path::new(&format!("{name}.1")).exists();
+    eventually_within(Duration::from_secs(60), "both were long enough", || {
+        let configs = ["meta", "data-1"];
+        configs.iter().for_each(|daemon| give_to_say(&address_in(&cluster, daemon, "listen")));
+        [&metas, &datas].into_iter().all(is_renamed)
+    });
+    for (one, log) in [(&mut mount, &mounts), (&mut data, &datas), (&mut meta, &metas)] {
+        end(one);
+        assert!(fs::read_to_string(log).unwrap().contains("signal 15: ending"), "{log}");
+    }
+    let sizes = fs::read_dir(place.path("l")).unwrap().flatten();
+    let taken: u64 = sizes.map(|log| log.metadata().map_or(0, |log| log.len())).sum();
+    assert!(taken <= 512 << 10, "{taken}");
+}
+
+/// Ends a daemon in order.
+fn end(daemon: &mut Running) {
+    let pid = rustix::process::Pid::from_child(&daemon.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let mut code = None;
+    eventually("it ends", || {
+        code = daemon.0.try_wait().unwrap();
+        code.is_some()
+    });
+    assert_eq!(code.unwrap().code(), Some(0));
+}
+
+/// An address in the configuration of a daemon.
+fn address_in(cluster: &Cluster<'_>, daemon: &str, key: &str) -> String {
+    let text = fs::read_to_string(cluster.dir().join(format!("{daemon}.toml"))).unwrap();
+    let config: toml::Table = text.parse().unwrap();
+    let one = std::slice::from_ref(&config[key]);
+    let all = config[key].as_array().map_or(one, Vec::as_slice);
+    // Not the path of a Unix socket.
+    let found = all.iter().filter_map(|address| address.as_str()).find(|it| !it.starts_with('/'));
+    found.unwrap().to_owned()
+}
+
+/// Does something a hundred times that a server says a line of.
+fn give_to_say(server: &str) {
+    for _ in 0..100 {
+        let mut stream = std::net::TcpStream::connect(server).unwrap();
+        // It may be cut off before all has gone.
+        let _ = stream.write_all(&[b'x'; 100]);
+    }
+}
+
+/// How many lines of its log a daemon says it has dropped.
+fn lines_lost(metrics: &str) -> u64 {
+    let mut stream = std::net::TcpStream::connect(metrics).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut page = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut page).unwrap();
+    let line = page.lines().find(|line| line.starts_with("weir_log_lines_lost_total ")).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Daemons and a mount whose logs go there do what they do as ever, and end in order.
+fn serve_without_a_log(err: impl Fn() -> Stdio) {
+    let place = Place::new();
+    let address = place.address().to_string();
+    let cluster = place.up("one", &["--targets", "1", "--metrics", &address]);
+    cluster.down(&[]);
+    let mut meta = daemon(&cluster, "meta", &[], err());
+    let mut data = daemon(&cluster, "data-1", &[], err());
+    fs::create_dir(place.path("m")).unwrap();
+    let mut command = cluster.command(&["mount", "--foreground", "m"]);
+    let mut mount = Running(command.env("WEIR_LOG", "trace").stderr(err()).spawn().unwrap());
+    let file = place.path("m/file");
+    eventually("the mount serves", || fs::write(&file, "text").is_ok_and(|()| is_mounted(&file)));
+    eventually_within(Duration::from_secs(60), "both have dropped lines", || {
+        ["meta", "data-1"].into_iter().all(|daemon| {
+            give_to_say(&address_in(&cluster, daemon, "listen"));
+            lines_lost(&address_in(&cluster, daemon, "metrics")) > 0
+        })
+    });
+    fs::write(&file, "more").unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "more");
+    for one in [&mut mount, &mut data, &mut meta] {
+        assert!(one.0.try_wait().unwrap().is_none(), "it has ended");
+        end(one);
+    }
+}
+
+fn is_mounted(file: &std::path::Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    mounts.contains(file.parent().unwrap().to_str().unwrap())
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_neither_daemons_nor_mounts() {
+    serve_without_a_log(|| OpenOptions::new().write(true).open("/dev/full").unwrap().into());
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_neither_daemons_nor_mounts() {
+    let held = std::cell::RefCell::new(Vec::new());
+    serve_without_a_log(|| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        held.borrow_mut().push(reader);
+        writer.into()
+    });
+}
+
+#[test]
+fn a_command_whose_message_cannot_be_written_does_the_rest_and_fails_as_ever() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    cluster.weir(&["mkdir", "weir:/d"]).ok();
+    let mut command = cluster.command(&["rm", "weir:/none", "weir:/neither", "-r", "weir:/d"]);
+    command.stderr(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    assert_eq!(command.status().unwrap().code(), Some(1));
+    assert_eq!(cluster.weir(&["ls", "weir:/"]).ok(), "", "what is there was removed");
+}
+
+#[test]
+fn what_a_full_log_directory_took_no_more_is_said_when_there_is_room_again() {
+    if !harness::root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    cluster.down(&[]);
+    let logs = cluster.dir().join("log");
+    let small = Small::at(&logs);
+    let filler = logs.join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
+    drop(file);
+    cluster.weir(&["up"]).ok();
+    cluster.weir(&["mkdir", "weir:/d"]).ok();
+    fs::remove_file(&filler).unwrap();
+    eventually("the log says what it lacks", || {
+        let log = fs::read_to_string(logs.join("meta.log")).unwrap_or_default();
+        log.contains("lines of this log were dropped: No space left on device")
+    });
+    cluster.down(&[]);
+    drop(small);
+}
+
+/// A file system of a few pages.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    fn at(path: &std::path::Path) -> Self {
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64k", "weir-test"]).arg(path);
+        assert!(mount.status().unwrap().success());
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn logs_keep_within_what_they_may_take_together_and_are_followed_and_shown_whole() {
+    let place = Place::new();
+    let cluster = place.cluster("one");
+    let address = place.address().to_string();
+    // What a daemon has that is gone goes first.
+    let logs = cluster.dir().join("log");
+    let limit = 1 << 20;
+    let mut up = cluster.command(&["up", "--targets", "1", "--listen", &address]);
+    up.env("WEIR_LOG_LIMIT", "1M").env("WEIR_LOG", "trace");
+    harness::said(up).ok();
+    say(&cluster, "mount-gone", &"long ago ".repeat(100_000));
+
+    let mut command = cluster.command(&["log", "-f", "-n", "0", "data-1"]);
+    let mut follow = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+    let (send, lines) = mpsc::channel();
+    let out = BufReader::new(follow.0.stdout.take().unwrap());
+    std::thread::spawn(move || out.lines().try_for_each(|line| send.send(line.unwrap())));
+    eventually("it follows", || {
+        say(&cluster, "data-1", "2999-01-01T00:00:00Z  INFO it has begun");
+        lines
+            .recv_timeout(Duration::from_millis(300))
+            .is_ok_and(|line| line.contains("it has begun"))
+    });
+    let inode = || fs::metadata(logs.join("data-1.log")).map(|log| log.ino()).ok();
+    let (first, mut renamed) = (inode(), 0);
+    let mut last = first;
+    eventually_within(Duration::from_secs(60), "the log was renamed twice", || {
+        give_to_say(&address_in(&cluster, "data-1", "listen"));
+        let now = inode();
+        renamed += u32::from(now.is_some() && now != last);
+        last = now.or(last);
+        renamed >= 2
+    });
+    let sizes = fs::read_dir(&logs).unwrap().flatten();
+    let taken: u64 = sizes.map(|log| log.metadata().map_or(0, |log| log.len())).sum();
+    assert!(taken <= limit, "{taken}");
+    assert!(!logs.join("mount-gone.log").exists());
+    // What is written last is followed, though the file was renamed more than once.
+    let mark = "2999-01-02T00:00:00Z  INFO the mark";
+    say(&cluster, "data-1", mark);
+    eventually_within(Duration::from_secs(60), "what comes last is followed", || {
+        lines.try_iter().any(|line| line.contains("the mark"))
+    });
+    // What was renamed is shown as well. (It stays as it is when nobody writes any more.)
+    cluster.down(&[]);
+    let older = fs::read_to_string(logs.join("data-1.log.1")).unwrap();
+    let (time, _) = older.lines().next().unwrap().split_once('Z').unwrap();
+    let shown = cluster.weir(&["log", "data-1"]).ok();
+    assert!(shown.starts_with(time), "{time}: {:?}", shown.lines().next());
 }

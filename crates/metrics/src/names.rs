@@ -30,6 +30,8 @@ families! {
         RESIDENT: Gauge "process_resident_memory_bytes" [] = "Memory that is in use";
         OPEN_FDS: Gauge "process_open_fds" [] = "Descriptors that are open";
         MAX_FDS: Gauge "process_max_fds" [] = "Descriptors that may be open";
+        LOG_LINES_LOST: Counter "weir_log_lines_lost_total" [] =
+            "Lines of its log that were dropped: they could not be written, or came too fast";
     }
     /// Of data servers and metadata servers: their connections.
     NETWORK {

@@ -4,7 +4,7 @@
 use crate::run::{self, Report};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -74,7 +74,10 @@ pub fn run_here(seeds: Range<u64>, duration: Duration, twice: bool) {
     for seed in seeds {
         let line = run_line(seed, duration, twice);
         if let Ok(text) = serde_json::to_string(&line) {
-            println!("{text}");
+            // Without somebody who collects the lines there is no use in more of them.
+            if writeln!(io::stdout(), "{text}").is_err() {
+                return;
+            }
         }
     }
 }

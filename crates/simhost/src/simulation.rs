@@ -12,6 +12,7 @@ use crate::world::{Next, Shared, World};
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
@@ -332,7 +333,9 @@ impl Simulation {
         let body = move || {
             if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
                 let panic = record_panic(&world, thread, &*payload);
-                eprintln!("simulated thread {}: {}", panic.thread, panic.message);
+                // It is among the panics that are returned, too.
+                let told = (panic.thread.as_str(), &panic.message);
+                let _ = writeln!(io::stderr(), "simulated thread {}: {}", told.0, told.1);
                 panics.borrow_mut().push(panic);
             }
         };

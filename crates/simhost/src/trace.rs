@@ -2,6 +2,7 @@
 
 use crate::options::Trace;
 use std::collections::VecDeque;
+use std::io::{self, Write};
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -58,7 +59,8 @@ impl Tracer {
         let keep = match self.wanted {
             Trace::Off => return,
             Trace::Print => {
-                eprintln!("{}", stamped(now, &line()));
+                // Who reads it may have gone.
+                let _ = writeln!(io::stderr(), "{}", stamped(now, &line()));
                 return;
             }
             Trace::Last(keep) => keep,

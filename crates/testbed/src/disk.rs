@@ -4,7 +4,7 @@ use crate::device::{Counts, Device};
 use crate::model::{Drive, Model};
 use crate::{run, text};
 use std::fs::{self, File};
-use std::io::{Error, Result};
+use std::io::{self, Error, Result, Write};
 use std::path::{Path, PathBuf};
 
 /// A loop device with an ext4 file system, mounted; both go when it is dropped.
@@ -156,7 +156,7 @@ impl Drop for Frozen<'_> {
         // Else whoever waits for it could not even be killed.
         let thawed = text(&self.0.at).and_then(|at| run("fsfreeze", &["-u", at]));
         if let Err(error) = thawed {
-            eprintln!("{}: {error}", self.0.at.display());
+            let _ = writeln!(io::stderr(), "{}: {error}", self.0.at.display());
         }
     }
 }
@@ -240,7 +240,7 @@ impl Drop for Made {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
             // Nobody is here to be told but whoever reads what the program says.
-            eprintln!("a disk stays: {error}");
+            let _ = writeln!(io::stderr(), "a disk stays: {error}");
         }
     }
 }

@@ -8,7 +8,7 @@
 use crate::run;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{Error, Result};
+use std::io::{self, Error, Result, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -224,7 +224,7 @@ impl Drop for Network {
         }
         if let Err(error) = Self::remove(&self.name) {
             // Nobody is here to be told but whoever reads what the program says.
-            eprintln!("a network stays: {error}");
+            let _ = writeln!(io::stderr(), "a network stays: {error}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::device::Device;
 use std::fs;
-use std::io::{Error, ErrorKind, Result};
+use std::io::{self, Error, ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -164,7 +164,7 @@ impl Drop for Throttle {
         }
         if let Err(error) = self.end() {
             // Nobody is here to be told but whoever reads what the program says.
-            eprintln!("a group of processes stays: {error}");
+            let _ = writeln!(io::stderr(), "a group of processes stays: {error}");
         }
     }
 }

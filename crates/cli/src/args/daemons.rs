@@ -2,6 +2,7 @@
 
 use super::ClientChoice;
 use crate::mount_options::KNOWN;
+use crate::output::{ByteSize, parse_size};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -61,13 +62,20 @@ pub struct MetaImport {
     pub file: PathBuf,
 }
 
-/// How a program of ours starts a daemon of ours.
+/// How a program of ours starts a daemon of ours, and where that logs.
 #[derive(Args, Clone, Debug)]
 pub struct Detach {
     /// Leave the terminal's session, begin when told to on standard input, and report on
     /// standard output
     #[arg(long, hide = true)]
     pub detached: bool,
+    /// Log to this file, and not to standard error; it is renamed FILE.1 when it is long
+    #[arg(long, value_name = "FILE", help_heading = "Log")]
+    pub log: Option<PathBuf>,
+    /// What all logs in the directory of that file may take
+    #[arg(long, help_heading = "Log", env = "WEIR_LOG_LIMIT", value_name = "SIZE")]
+    #[arg(value_parser = parse_size, default_value = "256M")]
+    pub log_limit: ByteSize,
 }
 
 /// Mount the file system

@@ -4,6 +4,7 @@ use crate::cluster::daemon::META;
 use crate::cluster::process::{self, DaemonSpec, Process, Starting};
 use crate::cluster::state::StateDir;
 use crate::failure::Done;
+use crate::logging;
 
 /// Starts a daemon; `None` if it runs already.
 pub fn start(state: &StateDir, name: &str) -> Done<Option<Starting>> {
@@ -30,7 +31,10 @@ pub fn stop(state: &StateDir, name: &str, force: bool) -> Done<bool> {
     if let Some(process) = process
         && process.stop(force).map_err(|e| e.about(name))?
     {
-        eprintln!("weir: {name} had to be killed; its log: {}", state.log_file(name).display());
+        logging::say(&format!(
+            "weir: {name} had to be killed; its log: {}",
+            state.log_file(name).display()
+        ));
     }
     let _ = std::fs::remove_file(&pid_file);
     if let Some(socket) = state.socket_file(name) {

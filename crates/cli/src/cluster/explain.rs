@@ -5,6 +5,7 @@ use crate::args::Explain;
 use crate::cluster::top::held_up;
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
+use crate::logging;
 use crate::output::{Table, human_size, print, print_json};
 use crate::settings;
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ pub fn run(explain: &Explain) -> Done {
     std::thread::sleep(Duration::from_secs_f64(explain.interval));
     let views = connection.targets()?;
     let ((now, silent), seconds) = (look(&connection, &views), at.elapsed().as_secs_f64());
-    silent.iter().for_each(|error| eprintln!("weir: {error}"));
+    silent.iter().for_each(|error| logging::say(&format!("weir: {error}")));
     let asked = explain.job.as_deref();
     let uid = rustix::process::getuid().as_raw();
     let is_asked = |job: JobId| asked.is_none_or(|name| is_called(job, name, uid));

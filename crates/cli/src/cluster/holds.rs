@@ -6,6 +6,7 @@ use crate::cluster::sessions::{each, host_of};
 use crate::failure::{Done, Failure};
 use crate::files::name::{RemoteName, shown};
 use crate::files::remote::{Sessions, connect};
+use crate::logging;
 use crate::output::{Table, human_duration, plain, print, print_json};
 use crate::settings;
 use serde_json::{Value, json};
@@ -34,7 +35,7 @@ struct Found {
 pub fn list(asked: &Locks) -> Done {
     let found = find(asked)?;
     if found.more {
-        eprintln!("weir: there are more than {}; --limit shows more", asked.limit);
+        logging::say(&format!("weir: there are more than {}; --limit shows more", asked.limit));
     }
     if asked.json {
         let holds: Vec<Value> = found.holds.iter().map(|hold| found.to_json(hold)).collect();

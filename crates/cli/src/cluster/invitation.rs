@@ -9,6 +9,7 @@ use crate::cluster::secret;
 use crate::cluster::state::{Description, Invited, StateDir};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
+use crate::logging;
 use crate::output::print;
 use crate::settings;
 use serde::{Deserialize, Serialize};
@@ -156,10 +157,10 @@ pub fn invite(invite: &Invite) -> Done {
     }
     let invitation = make(&state, &mut description, metadata, invite.targets)?;
     if metadata.ip().is_loopback() {
-        eprintln!(
+        logging::say(&format!(
             "weir: this is for a second directory of this machine: no other machine reaches \
              {metadata}"
-        );
+        ));
     }
     invitation.hand_out(invite.output.as_deref())
 }

@@ -12,6 +12,7 @@ use crate::cluster::up::{Undo, await_targets, never_heard_of, start_daemons};
 use crate::cluster::{grow, ports, replaced};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
+use crate::logging;
 use crate::output::print;
 use crate::settings;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
@@ -116,7 +117,7 @@ fn read(path: Option<&Path>) -> Done<Invitation> {
         None => {
             let input = std::io::stdin();
             if input.is_terminal() {
-                eprintln!("weir: paste the line that `weir invite` has printed:");
+                logging::say("weir: paste the line that `weir invite` has printed:");
                 let mut line = String::new();
                 input.read_line(&mut line).map(|_| line)
             } else {

@@ -2,11 +2,12 @@
 //! find it again by its pid file; stop it, and nothing else.
 
 use crate::failure::{Done, Failure};
+use crate::logging;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -254,11 +255,16 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
     let (name, log) = (daemon.name, daemon.log);
     let program = std::env::current_exe()
         .map_err(|e| Failure::new(format!("cannot find the program itself: {e}")))?;
-    let log_file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(log)
-        .map_err(|e| Failure::file(log, e))?;
+    let log_file = match logging::hold(log) {
+        Ok(file) => file,
+        Err(error) => {
+            // It makes one itself as soon as it can.
+            let failure = Failure::file(log, error).hint(format!("{name} begins without a log"));
+            failure.say();
+            let nowhere = Path::new("/dev/null");
+            File::options().write(true).open(nowhere).map_err(|e| Failure::file(nowhere, e))?
+        }
+    };
     let log_start = log_file.metadata().map_or(0, |m| m.len());
     let mut command = match daemon.network {
         Some(network) => weir_testbed::enter(network, program.as_os_str()),
@@ -266,7 +272,7 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
     };
     let mut child = command
         .args(daemon.command)
-        .arg("--detached")
+        .args(["--detached".as_ref(), "--log".as_ref(), log.as_os_str()])
         .args(&daemon.arguments)
         // Who runs this program may wait to hear of it, and not of what it starts.
         .env_remove("NOTIFY_SOCKET")
@@ -331,7 +337,10 @@ fn last_lines(log: &Path, from: u64) -> String {
     const MOST_BYTES: u64 = 16 << 10;
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(log)?;
-        let start = from.max(file.metadata()?.len().saturating_sub(MOST_BYTES));
+        let length = file.metadata()?.len();
+        // What was there before may have another name by now.
+        let from = if from > length { 0 } else { from };
+        let start = from.max(length.saturating_sub(MOST_BYTES));
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
         file.take(MOST_BYTES).read_to_end(&mut bytes)?;

@@ -4,6 +4,7 @@ use crate::args::{Clients, StandingChoice};
 use crate::cluster::program::Program;
 use crate::failure::Done;
 use crate::files::remote::connect;
+use crate::logging;
 use crate::output::{Table, human_duration, plain, print, print_json};
 use crate::settings;
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ pub fn list(asked: &Clients) -> Done {
         !more
     })?;
     if more {
-        eprintln!("weir: there are more than {}; --limit shows more", asked.limit);
+        logging::say(&format!("weir: there are more than {}; --limit shows more", asked.limit));
     }
     if asked.json {
         return print_json(&json!({

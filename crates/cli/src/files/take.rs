@@ -5,6 +5,7 @@ use crate::failure::{Done, Failure};
 use crate::files::name::{RemoteName, child, split};
 use crate::files::remote::{RemoteTree, Sessions};
 use crate::jobs::member;
+use crate::logging;
 use serde_json::json;
 use std::io::{Write, stdout};
 use std::sync::Arc;
@@ -145,5 +146,5 @@ fn tell(summary: TakeSummary, seconds: f64) {
     });
     // At once, so that what the processes of a job say does not get mixed up.
     let line = format!("{told}\n");
-    eprint!("{line}");
+    logging::put(line.into_bytes());
 }

@@ -1,9 +1,10 @@
 //! One daemon's log, read line by line while it grows.
 
 use crate::failure::{Done, Failure};
+use crate::logging;
 use crate::output::utc_time;
 use serde::Serialize;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,11 @@ pub struct Line {
     pub message: String,
 }
 
+/// Whether it is one file, whatever its names.
+fn is_same(a: &Metadata, b: &Metadata) -> bool {
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
 /// The log of a daemon.
 pub struct LogFile {
     daemon: String,
@@ -38,16 +44,38 @@ pub struct LogFile {
     follows: bool,
     /// Another file has its name: this one gets no more.
     is_over: bool,
+    /// That was so from the beginning.
+    is_older: bool,
     time: String,
     /// The line that is next.
     next: Option<Line>,
 }
 
 impl LogFile {
-    /// Opens it at its beginning.
+    /// Opens it at its beginning: that of the one before, if that is there.
     pub fn open(daemon: &str, path: &Path, follows: bool) -> Done<Self> {
-        let failed = |e| Failure::file(path, e);
-        let file = File::open(path).map_err(failed)?;
+        Self::open_after(None, daemon, path, follows)
+    }
+
+    /// Opens what comes after a file.
+    fn open_after(
+        shown: Option<&Metadata>,
+        daemon: &str,
+        path: &Path,
+        follows: bool,
+    ) -> Done<Self> {
+        let older = logging::older(path);
+        let is_next = |there: Metadata| {
+            shown.is_none_or(|shown| {
+                let is_newer =
+                    (there.mtime(), there.mtime_nsec()) > (shown.mtime(), shown.mtime_nsec());
+                is_newer && !is_same(&there, shown)
+            })
+        };
+        let before = File::open(&older).ok().filter(|file| file.metadata().is_ok_and(is_next));
+        let is_older = before.is_some();
+        let failed = |e| Failure::file(if is_older { &older } else { path }, e);
+        let file = before.map_or_else(|| File::open(path), Ok).map_err(failed)?;
         let time = first_time(&file).map_err(failed)?;
         Ok(Self {
             daemon: daemon.to_owned(),
@@ -55,7 +83,8 @@ impl LogFile {
             file: BufReader::new(file),
             begun: Vec::new(),
             follows,
-            is_over: false,
+            is_over: is_older,
+            is_older,
             time,
             next: None,
         })
@@ -63,17 +92,11 @@ impl LogFile {
 
     /// If another file has its name by now, goes on with that, once all of this was shown.
     pub fn see_renamed(&mut self) -> Done {
-        let failed = |e| Failure::file(&self.path, e);
         if self.is_over {
-            if self.next.is_none() && self.begun.is_empty() {
-                match Self::open(&self.daemon, &self.path, self.follows) {
-                    // It was renamed as well; there will be another one.
-                    Err(_) if !self.path.exists() => {}
-                    opened => *self = opened?,
-                }
-            }
-            return Ok(());
+            // It goes on by itself from one that was so from the beginning.
+            return if self.is_older { Ok(()) } else { self.go_on().map(drop) };
         }
+        let failed = |e| Failure::file(&self.path, e);
         let named = match std::fs::metadata(&self.path) {
             // There will be a new one.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -81,8 +104,22 @@ impl LogFile {
         };
         let open = self.file.get_ref().metadata().map_err(failed)?;
         // What was written to this one until now is still to be read.
-        self.is_over = (named.dev(), named.ino()) != (open.dev(), open.ino());
+        self.is_over = !is_same(&named, &open);
         Ok(())
+    }
+
+    /// Goes on with what comes after this file, if all of it was shown and there is more.
+    fn go_on(&mut self) -> Done<bool> {
+        if self.next.is_some() || !self.begun.is_empty() {
+            return Ok(false);
+        }
+        let shown = self.file.get_ref().metadata().map_err(|e| Failure::file(&self.path, e))?;
+        match Self::open_after(Some(&shown), &self.daemon, &self.path, self.follows) {
+            // It was renamed as well; there will be another one.
+            Err(_) if !self.path.exists() => return Ok(false),
+            opened => *self = opened?,
+        }
+        Ok(true)
     }
 
     /// Whose it is.
@@ -92,8 +129,11 @@ impl LogFile {
 
     /// The line that [`LogFile::take`] is going to return; nothing if there is none yet.
     pub fn peek(&mut self) -> Done<Option<&Line>> {
-        if self.next.is_none() {
+        while self.next.is_none() {
             self.next = self.read().map_err(|e| Failure::file(&self.path, e))?;
+            if self.next.is_some() || !self.is_older || !self.go_on()? {
+                break;
+            }
         }
         Ok(self.next.as_ref())
     }
@@ -231,5 +271,13 @@ mod tests {
         std::fs::write(&undated, "killed\n").unwrap();
         let lines = rest(&mut LogFile::open("data-1", &undated, false).unwrap());
         assert!(lines[0].starts_with("20") && lines[0].ends_with("Z None killed"), "{lines:?}");
+
+        let older = dir.path().join("data-1.log.1");
+        std::fs::write(&older, "1970-01-01T00:00:00Z  INFO a\nb").unwrap();
+        let mut log = LogFile::open("data-1", &undated, true).unwrap();
+        log.see_renamed().unwrap();
+        let both = rest(&mut log);
+        assert_eq!(both.len(), 3, "{both:?}");
+        assert!(both[1].ends_with(" None b") && both[2] == lines[0], "{both:?}");
     }
 }

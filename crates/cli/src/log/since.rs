@@ -13,8 +13,7 @@ pub struct Since(String);
 impl Since {
     /// Reads what people write.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        Self::parse_at(text, now)
+        Self::parse_at(text, now_s())
     }
 
     /// As [`Since::parse`], so many seconds after 1970 began.
@@ -35,6 +34,15 @@ impl Since {
     pub fn includes(&self, time: &str) -> bool {
         time >= self.0.as_str()
     }
+}
+
+/// The time as logs write it, to the second and without its `Z`.
+pub fn now_in_logs() -> String {
+    log_time(now_s())
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn log_time(seconds: u64) -> String {

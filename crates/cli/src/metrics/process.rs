@@ -1,8 +1,9 @@
 //! What the kernel counts of this process, under the names that Prometheus has for it.
 
+use crate::logging;
 use rustix::process::{Resource, getrlimit};
 use weir_metrics::Page;
-use weir_metrics::names::{CPU, MAX_FDS, OPEN_FDS, RESIDENT};
+use weir_metrics::names::{CPU, LOG_LINES_LOST, MAX_FDS, OPEN_FDS, RESIDENT};
 
 /// Adds it to a page; 0 where it cannot be read.
 pub fn tell(page: &mut Page) {
@@ -15,6 +16,7 @@ pub fn tell(page: &mut Page) {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count());
     page.number(&OPEN_FDS, open.saturating_sub(1) as u64);
     page.number(&MAX_FDS, getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX));
+    page.number(&LOG_LINES_LOST, logging::lost());
 }
 
 /// Of processors and memory.

@@ -9,6 +9,7 @@ use crate::args::Cp;
 use crate::failure::{Done, Failure};
 use crate::files::progress::Progress;
 use crate::files::tree::{Held, Keep, Making, Meta, PRIVILEGE, Sink, Source, Take, Tree};
+use crate::logging;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -108,15 +109,21 @@ impl Copier {
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         if self.resume && !self.quiet {
             let (complete, continued) = (count(&self.complete), count(&self.continued));
-            eprintln!("weir: {complete} files were complete, {continued} were gone on with");
+            logging::say(&format!(
+                "weir: {complete} files were complete, {continued} were gone on with"
+            ));
         }
         if count(&self.lost_lists) > 0 {
             let lists = count(&self.lost_lists);
-            eprintln!("weir: {lists} access control lists were left out: files there have none");
+            logging::say(&format!(
+                "weir: {lists} access control lists were left out: files there have none"
+            ));
         }
         if count(&self.lost_attributes) > 0 {
             let lost = count(&self.lost_attributes);
-            eprintln!("weir: {lost} extended attributes were left out: files there have none such");
+            logging::say(&format!(
+                "weir: {lost} extended attributes were left out: files there have none such"
+            ));
         }
         if self.failed.load(Ordering::Relaxed) { Err(Failure::new("")) } else { Ok(()) }
     }

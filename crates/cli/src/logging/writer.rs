@@ -1,0 +1,180 @@
+//! The thread that writes what was said.
+
+use super::file::LogFile;
+use super::queue::{self, Queue};
+use crate::journal;
+use crate::log::since::now_in_logs;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use std::io;
+use std::time::Duration;
+use tracing::Level;
+
+/// How often it is tried again to say that lines were dropped.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Where lines go.
+pub trait Sink {
+    /// What is done before lines are written.
+    fn prepare(&mut self) {}
+
+    /// Writes some of it; may wait for as long as it takes.
+    ///
+    /// # Errors
+    /// It cannot be written, and is to be dropped.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+}
+
+/// Standard error, which may be a file of ours.
+pub struct Standard {
+    file: Option<LogFile>,
+}
+
+impl Standard {
+    /// `file`: what standard error is, if it is this process that keeps it short.
+    pub fn new(file: Option<LogFile>) -> Self {
+        Self { file }
+    }
+}
+
+impl Sink for Standard {
+    fn prepare(&mut self) {
+        if let Some(file) = &mut self.file {
+            file.tend();
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match rustix::io::write(rustix::stdio::stderr(), bytes) {
+                Err(Errno::INTR) => {}
+                // Somebody who shares it has made it so.
+                Err(Errno::AGAIN) => {
+                    let stderr = rustix::stdio::stderr();
+                    poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None)?;
+                }
+                written => return Ok(written?),
+            }
+        }
+    }
+}
+
+/// Writes lines; what cannot be written is counted, and said when it can.
+pub struct Writer<S> {
+    sink: S,
+    for_journal: bool,
+    /// The dropped lines of which the log tells.
+    told: u64,
+    /// What the last write failed with.
+    reason: Option<String>,
+    /// The last line ends in its middle.
+    is_mid_line: bool,
+}
+
+impl<S: Sink> Writer<S> {
+    /// For somewhere where nothing was dropped yet.
+    pub fn new(sink: S, for_journal: bool) -> Self {
+        Self { sink, for_journal, told: 0, reason: None, is_mid_line: false }
+    }
+
+    /// Writes for as long as the process lives.
+    pub fn run(mut self, queue: &Queue) {
+        loop {
+            self.write(queue.take(RETRY));
+        }
+    }
+
+    fn write(&mut self, lines: impl IntoIterator<Item = Vec<u8>>) {
+        self.sink.prepare();
+        for line in lines {
+            if !(self.tell() && self.line(&line)) {
+                queue::lose(1);
+            }
+        }
+        self.tell();
+    }
+
+    /// Says what was dropped, if anything was that the log does not tell of; whether it could.
+    fn tell(&mut self) -> bool {
+        let lost = queue::lost();
+        if lost == self.told {
+            return true;
+        }
+        let count = lost - self.told;
+        let reason = self.reason.as_deref().unwrap_or("they came faster than they were written");
+        let text = format!("weir::logging: {count} lines of this log were dropped: {reason}");
+        let line = match self.for_journal {
+            true => journal::graded(&text, &Level::WARN),
+            false => format!("{}Z  WARN {text}", now_in_logs()),
+        };
+        let done = self.line(format!("{line}\n").as_bytes());
+        if done {
+            (self.told, self.reason) = (lost, None);
+        }
+        done
+    }
+
+    fn line(&mut self, line: &[u8]) -> bool {
+        let whole = match self.is_mid_line {
+            true => [b"\n", line].concat(),
+            false => line.to_vec(),
+        };
+        let mut left = whole.as_slice();
+        while !left.is_empty() {
+            let failed = match self.sink.write(left) {
+                Ok(0) => io::ErrorKind::WriteZero.into(),
+                Ok(written) => {
+                    left = left.get(written..).unwrap_or_default();
+                    self.is_mid_line = !left.is_empty();
+                    continue;
+                }
+                Err(error) => error,
+            };
+            self.reason = Some(failed.to_string());
+            return false;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    /// Takes so many bytes more.
+    struct Disk {
+        room: Rc<Cell<usize>>,
+        has: Rc<Cell<Vec<u8>>>,
+    }
+
+    impl Sink for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let room = self.room.get().min(bytes.len());
+            if room == 0 {
+                return Err(Errno::NOSPC.into());
+            }
+            self.room.set(self.room.get() - room);
+            self.has.set([self.has.take(), bytes[..room].to_vec()].concat());
+            Ok(room)
+        }
+    }
+
+    #[test]
+    fn what_was_dropped_is_said_when_there_is_room_again() {
+        let (room, has) = (Rc::new(Cell::new(8)), Rc::new(Cell::default()));
+        let mut writer = Writer::new(Disk { room: room.clone(), has: has.clone() }, true);
+        writer.told = queue::lost();
+        let line = |text: &str| text.as_bytes().to_vec();
+        writer.write([line("one\n"), line("two two\n"), line("three\n")]);
+        room.set(1000);
+        writer.write([line("four\n")]);
+        let text = String::from_utf8(has.take()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        // Other tests of this process may lose lines as well.
+        assert_eq!((lines[0], lines[1], lines[3]), ("one", "two ", "four"), "{text}");
+        assert!(lines[2].starts_with("<4>weir::logging: ") && lines[2].contains("No space left"));
+        assert_eq!(lines.len(), 4, "{text}");
+    }
+}
