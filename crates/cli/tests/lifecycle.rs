@@ -3,8 +3,10 @@
 
 mod harness;
 
-use harness::{Place, eventually, is_ours, root};
+use harness::{Place, Running, eventually, eventually_within, is_ours, root};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
+use std::time::Duration;
 
 #[test]
 fn a_cluster_comes_up_shows_itself_and_goes_down() {
@@ -97,6 +99,66 @@ fn what_has_died_is_named_and_started_again() {
     assert_eq!(cluster.weir(&["ls", "/"]).ok(), "kept\n");
     // The servers find each other again.
     eventually("all is well", || cluster.weir(&["status"]).code == Some(0));
+}
+
+#[test]
+fn a_metadata_server_that_is_stopped_is_waited_for_and_what_has_died_is_started() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "2"]);
+    let stopped = cluster.stopped(&["meta"]);
+    cluster.kill("data-2");
+    let said = place.path("said");
+    let mut command = cluster.command(&["up"]);
+    command.stderr(std::fs::File::create(&said).unwrap());
+    let mut up = Running(command.spawn().unwrap());
+    eventually("what has died is started", || cluster.runs("data-2"));
+    let remedy = format!("kill -CONT {}", cluster.pid("meta"));
+    eventually("it says whom it waits for", || {
+        std::fs::read_to_string(&said).unwrap().contains(&remedy)
+    });
+    // Longer than a client waits for an answer when it connects.
+    std::thread::sleep(Duration::from_secs(7));
+    assert!(up.0.try_wait().unwrap().is_none(), "it has given up");
+    drop(stopped);
+    eventually_within(Duration::from_secs(60), "the cluster is up", || {
+        up.0.try_wait().unwrap().is_some_and(|status| status.success())
+    });
+    assert!(cluster.runs("data-2"));
+}
+
+#[test]
+fn connections_that_prove_nothing_keep_nobody_out() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    let text = place.path("text");
+    std::fs::write(&text, "text").unwrap();
+    let wanted = 8192;
+    let limit = getrlimit(Resource::Nofile);
+    let is_enough = limit.current.is_none_or(|current| current >= wanted);
+    if !is_enough && setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).is_err()
+    {
+        eprintln!("skipped: needs {wanted} descriptors");
+        return;
+    }
+    let address = |file: &str, key: &str| {
+        let text = std::fs::read_to_string(cluster.dir().join(file)).unwrap();
+        let config: toml::Table = text.parse().unwrap();
+        let one = std::slice::from_ref(&config[key]);
+        let all = config[key].as_array().map_or(one, Vec::as_slice);
+        // Not the path of a Unix socket.
+        let found = all.iter().filter_map(|it| it.as_str()).find(|it| !it.starts_with('/'));
+        found.unwrap().to_owned()
+    };
+    let servers = [address("meta.toml", "listen"), address("data-1.toml", "listen")];
+    // More than a server has while nobody has proved who it is, and more again with each command.
+    let mut silent: Vec<std::net::TcpStream> = Vec::new();
+    for round in 0..4 {
+        for server in &servers {
+            silent.extend((0..800).map(|_| std::net::TcpStream::connect(server).unwrap()));
+        }
+        cluster.weir(&["cp", "text", &format!("weir:/text{round}")]).ok();
+        assert_eq!(cluster.weir(&["cat", &format!("/text{round}")]).ok(), "text");
+    }
 }
 
 #[test]

@@ -11,7 +11,8 @@ use crate::cluster::process::{Process, Starting};
 use crate::cluster::state::{Description, ServerDescription, StateDir};
 use crate::cluster::{daemon, data_servers, grow, invitation, keys, metrics_on, ports, secret};
 use crate::failure::{Done, Failure};
-use crate::files::remote::{caller, connect};
+use crate::files::remote::{caller, try_to_connect};
+use crate::logging;
 use crate::output::{ByteSize, parse_size, print, print_json};
 use crate::settings::{self, Cluster, UpDefaults};
 use serde_json::json;
@@ -37,6 +38,9 @@ const DEFAULT_PORT: u16 = 7700;
 const DEFAULT_LISTEN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The longest that targets may take to appear in the cluster map.
 const TARGETS_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The longest that a metadata server which runs, but does not answer, is waited for.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What was started or made by this run, to be undone if a later step fails.
 pub struct Undo {
@@ -99,8 +103,9 @@ fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mu
     let started = start_daemons(&state, &description, undo)?;
     drop(held);
     let mut missing = Missing::default();
-    if started > 0 {
-        let client = connect(&Credential::read(&state.credential_file())?, "up")?;
+    let is_stopped = running_metadata(&state).is_some_and(Process::is_stopped);
+    if started > 0 || is_stopped {
+        let client = await_metadata(&state, undo)?;
         missing = await_targets(&client, &description.targets())?;
         // Of one that was used before, what serves is needed, whatever else is the matter.
         if missing.offline > 0 && undo.fresh {
@@ -437,6 +442,52 @@ fn start(state: &StateDir, name: &str, undo: &mut Undo) -> Done<Option<Starting>
     control::start(state, name)
 }
 
+/// The metadata server of a cluster that was made on this machine, if it runs.
+fn running_metadata(state: &StateDir) -> Option<Process> {
+    Process::from_file(&state.pid_file(META))
+}
+
+/// Connects to the metadata server; one that runs and does not answer is waited for, which is said.
+fn await_metadata(state: &StateDir, undo: &mut Undo) -> Done<Client> {
+    let credential = Credential::read(&state.credential_file())?;
+    let begin = Instant::now();
+    let mut said = String::new();
+    loop {
+        let stopped = running_metadata(state).filter(|process| process.is_stopped());
+        let why = match stopped {
+            Some(process) => format!(
+                "the metadata server (process {0}) is stopped: `kill -CONT {0}` lets it go on",
+                process.id()
+            ),
+            None => "the metadata server does not answer yet".to_owned(),
+        };
+        if stopped.is_some() && said != why {
+            logging::say(&format!("weir: {why}; waiting for it"));
+            said.clone_from(&why);
+        }
+        let error = match try_to_connect(&credential, "up") {
+            Ok(client) => return Ok(client),
+            Err(error) => error,
+        };
+        if error.kind != ErrorKind::TimedOut {
+            let about = format!("cannot connect to cluster {}", credential.cluster);
+            return Err(Failure::from(error).about(about));
+        }
+        if begin.elapsed() > METADATA_TIMEOUT {
+            if !undo.fresh {
+                undo.leave();
+            }
+            let seconds = METADATA_TIMEOUT.as_secs();
+            return Err(Failure::new(format!("{why}; it was waited for {seconds} s"))
+                .hint("what was started goes on by itself; `weir status` shows it"));
+        }
+        if said != why {
+            logging::say(&format!("weir: {why}; waiting for it"));
+            said = why;
+        }
+    }
+}
+
 /// Targets that are not online.
 #[derive(Default)]
 pub struct Missing {
@@ -516,6 +567,12 @@ impl Undo {
             Some(entries.map(|entry| entry.file_name()).collect())
         };
         self.elsewhere = dirs.iter().map(|dir| (dir.clone(), names(dir))).collect();
+    }
+
+    /// Lets what was started go on, whatever becomes of the rest.
+    fn leave(&mut self) {
+        self.processes.clear();
+        self.pid_files.clear();
     }
 
     /// Undoes it.
