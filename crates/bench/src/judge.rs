@@ -168,6 +168,7 @@ fn ratios(results: &Results, row: Row, out: &mut Vec<Ratio>) {
         Row::Create1 | Row::Create4 | Row::Stat | Row::Unlink => {
             cpu_ratio(Via::Mount, &[Via::Fuse, Via::RoundTrip], Bound::AtMost(1.5));
             cpu_ratio(Via::Library, &[Via::RoundTrip], Bound::None);
+            cpu_ratio(Via::MountUser, &[Via::Mount], Bound::AtMost(1.1));
         }
     }
     if row == Row::Kill {

@@ -24,6 +24,8 @@ pub enum Place {
         cold: bool,
         /// Open with `O_DIRECT`.
         direct: bool,
+        /// In the name of this user; a directory that is made becomes his. Needs root.
+        user: Option<u32>,
     },
     /// The client library.
     Library {

@@ -15,6 +15,8 @@ pub struct Posix {
     pub cold: bool,
     /// Open with `O_DIRECT`.
     pub direct: bool,
+    /// Whose the directories become that are made.
+    pub owner: Option<u32>,
 }
 
 impl Posix {
@@ -75,7 +77,12 @@ impl Files for Posix {
 
     fn make_dir(&self, path: &str) -> Done {
         let path = self.root.join(path);
-        rustix::fs::mkdir(&path, Mode::from(0o755)).map_err(|e| Failure::file(&path, e))
+        rustix::fs::mkdir(&path, Mode::from(0o755)).map_err(|e| Failure::file(&path, e))?;
+        match self.owner {
+            Some(owner) => std::os::unix::fs::chown(&path, Some(owner), Some(owner))
+                .map_err(|e| Failure::file(&path, e)),
+            None => Ok(()),
+        }
     }
 
     fn dir(&self, path: &str) -> Done<PathBuf> {

@@ -51,7 +51,10 @@ impl Bench<'_> {
     /// All series of a row, alternating. Only a signal ends it early.
     fn row(&mut self, row: Row) -> Done<Vec<(Via, Series)>> {
         let chosen = |via: &&Via| self.plan.ways.is_empty() || self.plan.ways.contains(via);
-        let possible = |via: &&Via| self.plan.with_weir || !via.is_weir();
+        let is_root = rustix::process::geteuid().is_root();
+        let possible = |via: &&Via| {
+            (self.plan.with_weir || !via.is_weir()) && (is_root || via.user().is_none())
+        };
         let ways = row.ways().iter().filter(chosen).filter(possible);
         let mut list: Vec<(Via, Series)> = Vec::new();
         for via in ways {
@@ -216,14 +219,18 @@ impl Bench<'_> {
     /// Creates, stats and unlinks of small files.
     fn names(&mut self, row: Row, via: Via, round: u32) -> Done<(Sample, Vec<Work>)> {
         let count = row.processes();
-        let kind = if via.worker_group() == Group::Library { "lib" } else { "posix" };
+        let kind = match via.worker_group() {
+            Group::Library => "lib",
+            _ if via.user().is_some() => "user",
+            _ => "posix",
+        };
         let dir = self.path(via, &format!("{kind}-{count}-{round}"))?;
         if matches!(row, Row::Create1 | Row::Create4) {
             self.make_dir(via, &dir)?;
         } else {
             self.have_files(via, &dir)?;
         }
-        if row == Row::Stat && via == Via::Mount {
+        if row == Row::Stat && via.is_mount() {
             self.lab.unmount();
         }
         let place = self.place(via)?;
@@ -241,7 +248,7 @@ impl Bench<'_> {
                 Row::Unlink => Order::Unlink { place, names },
                 _ => Order::Create { place, names },
             };
-            job.prepare((via.worker_group(), i as usize), &order)?;
+            job.prepare((via.worker_group(), via.worker_index(i as usize)), &order)?;
         }
         let done = job.run(via.groups(), 0)?;
         if row == Row::Unlink {
@@ -253,7 +260,8 @@ impl Bench<'_> {
     }
 
     fn place(&mut self, via: Via) -> Done<Place> {
-        let posix = |root, cold, direct| Place::Posix { root, cold, direct };
+        let user = via.user();
+        let posix = |root, cold, direct| Place::Posix { root, cold, direct, user };
         Ok(match via {
             Via::Fuse | Via::FuseDirect => {
                 posix(self.lab.fuse_mountpoint()?, true, via.is_direct())
@@ -319,7 +327,9 @@ impl Bench<'_> {
             let to = self.plan.files;
             let names = Names { dir: dir.to_owned(), prefix: "f".into(), from: 0, to };
             let order = Order::Create { place: self.place(via)?, names };
-            self.lab.once(via.worker_group(), &order)?;
+            let mut job = self.lab.job();
+            job.prepare((via.worker_group(), via.worker_index(0)), &order)?;
+            job.run(&[], 0)?;
         }
         self.made.insert((via, dir.to_owned()));
         Ok(())

@@ -6,6 +6,8 @@ use serde::Serialize;
 
 /// Processes of rows with more than one.
 pub const MANY: usize = 4;
+/// A user who is nobody in particular.
+const USER: u32 = 65_534;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
@@ -66,6 +68,8 @@ pub enum Via {
     LibraryUnchecked,
     /// Weir's mount.
     Mount,
+    /// Weir's mount, used by somebody who is not root, in a directory of his own.
+    MountUser,
     /// Weir's mount with `O_DIRECT`.
     MountDirect,
     /// Weir's client library, two copies of everything, by the protocol that is the
@@ -144,8 +148,8 @@ impl Row {
     pub fn ways(self) -> &'static [Via] {
         use Via::{
             ClientAsync, ClientSync, Disk, Fuse, FuseDirect, Hybrid, Library, LibraryTwo,
-            LibraryUnchecked, Mount, MountDirect, MountTwo, MountTwoDirect, PingPong, PreadSend,
-            PreadSendCrc, RoundTrip, ServerAsync, Tcp,
+            LibraryUnchecked, Mount, MountDirect, MountTwo, MountTwoDirect, MountUser, PingPong,
+            PreadSend, PreadSendCrc, RoundTrip, ServerAsync, Tcp,
         };
         match self {
             Row::Read1 | Row::Read4 => &[
@@ -170,9 +174,9 @@ impl Row {
             }
             Row::Random => &[PingPong, Disk, Fuse, Library, Mount],
             Row::Create1 | Row::Create4 => {
-                &[RoundTrip, Disk, Fuse, Library, Mount, LibraryTwo, MountTwo]
+                &[RoundTrip, Disk, Fuse, Library, Mount, MountUser, LibraryTwo, MountTwo]
             }
-            Row::Stat | Row::Unlink => &[RoundTrip, Disk, Fuse, Library, Mount],
+            Row::Stat | Row::Unlink => &[RoundTrip, Disk, Fuse, Library, Mount, MountUser],
             Row::Kill => &[LibraryTwo, MountTwo, MountTwoDirect],
         }
     }
@@ -194,6 +198,7 @@ impl Via {
             Via::Library => "Weir library",
             Via::LibraryUnchecked => "Weir library, checksums off",
             Via::Mount => "Weir mount",
+            Via::MountUser => "Weir mount, ordinary user",
             Via::MountDirect => "Weir mount, O_DIRECT",
             Via::LibraryTwo => "Weir library, 2 copies",
             Via::MountTwo => "Weir mount, 2 copies",
@@ -218,9 +223,7 @@ impl Via {
             }
             Via::Disk | Via::PageCache => &[Group::Posix],
             Via::Fuse | Via::FuseDirect => &[Group::RawFuse, Group::Posix],
-            Via::Mount | Via::MountDirect | Via::MountTwo | Via::MountTwoDirect => {
-                &[Group::Data, Group::Meta, Group::Mount, Group::Posix]
-            }
+            via if via.is_mount() => &[Group::Data, Group::Meta, Group::Mount, Group::Posix],
             _ => &[Group::Data, Group::Meta, Group::Library],
         }
     }
@@ -250,7 +253,10 @@ impl Via {
 
     /// Whether it goes through the mount.
     pub fn is_mount(self) -> bool {
-        matches!(self, Via::Mount | Via::MountDirect | Via::MountTwo | Via::MountTwoDirect)
+        matches!(
+            self,
+            Via::Mount | Via::MountUser | Via::MountDirect | Via::MountTwo | Via::MountTwoDirect
+        )
     }
 
     /// Whether the kernel's page cache is passed by.
@@ -264,8 +270,16 @@ impl Via {
     }
 
     /// The number of a load generator. They keep their session: those that check
-    /// nothing are others.
+    /// nothing are others, and so are those of another user.
     pub fn worker_index(self, index: usize) -> usize {
-        if self == Via::LibraryUnchecked { index + MANY } else { index }
+        match self {
+            Via::LibraryUnchecked | Via::MountUser => index + MANY,
+            _ => index,
+        }
+    }
+
+    /// In whose name its load generators work, if not in that of who measures.
+    pub fn user(self) -> Option<u32> {
+        (self == Via::MountUser).then_some(USER)
     }
 }

@@ -7,9 +7,10 @@ use crate::library::Library;
 use crate::order::{Answer, CALL_BYTES, Order, Place, Work};
 use crate::posix::Posix;
 use crate::raw;
+use rustix::process::{Gid, Uid};
 use rustix::time::ClockId;
 use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Serves orders on standard input until it ends.
 pub fn run() -> Done {
@@ -38,6 +39,23 @@ pub fn run() -> Done {
         })?;
     }
     Ok(())
+}
+
+/// From here on this thread, the only one that works, is another user, in a directory that he may not
+/// be able to walk to; returns where that is to him.
+fn become_user(user: u32, dir: &Path) -> Done<PathBuf> {
+    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+    let failed = |e| Failure::system("becoming another user", e);
+    let (root, uid, gid) = (Uid::from_raw(0), Uid::from_raw(user), Gid::from_raw(user));
+    // It comes back for the next order.
+    if rustix::process::geteuid() == uid {
+        set_thread_res_uid(uid, root, root).map_err(failed)?;
+    }
+    rustix::process::chdir(dir).map_err(|e| Failure::file(dir, e))?;
+    set_thread_groups(&[gid]).map_err(failed)?;
+    set_thread_res_gid(gid, gid, gid).map_err(failed)?;
+    set_thread_res_uid(uid, uid, root).map_err(failed)?;
+    Ok(PathBuf::from("."))
 }
 
 fn say(answer: &Answer) -> Done {
@@ -70,7 +88,14 @@ impl Worker {
             | Order::PingAsk { .. } => return raw::prepare(order),
         };
         let prepared = match place {
-            Place::Posix { root, cold, direct } => prepare(Posix { root, cold, direct }, order),
+            Place::Posix { root, cold, direct, user } => {
+                let makes = matches!(order, Order::MakeDir { .. });
+                let root = match user.filter(|_| !makes) {
+                    Some(user) => become_user(user, &root)?,
+                    None => root,
+                };
+                prepare(Posix { root, cold, direct, owner: user }, order)
+            }
             Place::Library { credential, verify } => {
                 prepare(self.session(credential, verify)?, order)
             }

@@ -6,10 +6,11 @@ mod harness;
 mod library;
 
 use harness::{Cluster, Place, Said, root, said};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Access, AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{self, OpenOptions, Permissions};
-use std::io::{Seek, Write};
+use std::io::{Read, Seek, Write};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
@@ -374,5 +375,183 @@ fn who_makes_a_squashed_key_is_told_whom_its_directory_has_to_belong_to() {
         ("none", &[]),
     ] {
         assert!(!new(name, more).contains("chown"), "{name}");
+    }
+}
+
+/// What the metadata server was asked of names, attributes and files, and how often the mount read
+/// the groups of a caller. (What is told a little later, closes say, is not counted.)
+fn counted(cluster: &Cluster<'_>) -> [u64; 2] {
+    let status = cluster.weir(&["status", "--json"]).json();
+    let page = |address: &serde_json::Value| {
+        let mut stream = TcpStream::connect(address.as_str().unwrap()).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
+    };
+    let sum = |page: &str, is: &dyn Fn(&str) -> bool| {
+        let lines = page.lines().filter_map(|line| line.rsplit_once(' '));
+        lines.filter(|(name, _)| is(name)).map(|(_, n)| n.parse::<f64>().unwrap() as u64).sum()
+    };
+    let daemons = status["daemons"].as_array().unwrap();
+    let meta = daemons.iter().find(|daemon| daemon["name"] == "meta").unwrap();
+    let asks = ["lookup", "getattr", "readdir", "open", "xattr"];
+    let is_asked = |name: &str| {
+        let op = name.strip_prefix("weir_meta_requests_total{op=\"");
+        op.is_some_and(|op| asks.iter().any(|ask| op.contains(ask)))
+    };
+    let reads = page(&status["mount_daemons"][0]["metrics"]);
+    [
+        sum(&page(&meta["metrics"]), &is_asked),
+        sum(&reads, &|name| name == "weir_mount_group_reads_total"),
+    ]
+}
+
+/// In the name of a user, by a thread of its own.
+fn as_user<T: Send>(uid: u32, what: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| {
+            rustix::thread::set_thread_groups(&[Gid::from_raw(6001)]).unwrap();
+            let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
+            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            what()
+        });
+        run.join().unwrap()
+    })
+}
+
+/// Looks at files in every way that the kernel has, and reads them.
+fn look_at_all(dir: &Path) {
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    for path in paths {
+        fs::metadata(&path).unwrap();
+        rustix::fs::access(&path, Access::READ_OK).unwrap();
+        let names = ["user.x", "security.selinux", "system.posix_acl_access"];
+        for name in names {
+            let none = rustix::fs::getxattr(&path, name, &mut [0u8; 64][..]);
+            assert_eq!(none, Err(Errno::NODATA), "{name}");
+        }
+        assert_eq!(rustix::fs::listxattr(&path, &mut [0u8; 64][..]), Ok(0));
+        assert_eq!(fs::read(&path).unwrap(), b"text");
+    }
+}
+
+#[test]
+fn a_user_costs_no_more_messages_than_root_and_groups_are_read_only_where_they_decide() {
+    const FILES: u64 = 50;
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1", "--metrics"]);
+    open_to_all(&place);
+    let mnt = cluster.mount("m", "allow_other,default_permissions");
+    // Those of all, and those of the user's own.
+    let trees = [("public", 0), ("own", NOBODY)].map(|(name, owner)| {
+        let dir = mnt.join(name);
+        fs::create_dir(&dir).unwrap();
+        chown(&dir, Some(owner), Some(owner)).unwrap();
+        (0..FILES).for_each(|n| write(&dir.join(format!("f{n}")), "text", 0o644, (owner, owner)));
+        dir
+    });
+    let spent = |uid: u32, dir: &Path| {
+        let before = counted(&cluster);
+        as_user(uid, || look_at_all(dir));
+        let after = counted(&cluster);
+        [after[0] - before[0], after[1] - before[1]]
+    };
+    for dir in &trees {
+        // The first time something may be found that is kept from then on.
+        spent(0, dir);
+        let [of_root, _] = spent(0, dir);
+        let [of_user, reads] = spent(NOBODY, dir);
+        assert_eq!(of_user, of_root, "messages, in {}", dir.display());
+        assert!((FILES..FILES + 10).contains(&of_root), "an open each, and a listing: {of_root}");
+        assert_eq!(reads, 0, "of groups in {}", dir.display());
+    }
+    // What one makes of one's own takes no groups either.
+    let own = &trees[1];
+    let make = || {
+        for n in 0..FILES {
+            let path = own.join(format!("new{n}"));
+            fs::write(&path, "text").unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+            fs::rename(&path, own.join("newer")).unwrap();
+            fs::create_dir(&path).unwrap();
+            fs::remove_dir(&path).unwrap();
+            symlink("x", &path).unwrap();
+            fs::remove_file(&path).unwrap();
+        }
+    };
+    let before = counted(&cluster);
+    as_user(NOBODY, make);
+    // (`write` empties what is there, which may take setgid.)
+    let reads = counted(&cluster)[1] - before[1];
+    assert!(reads <= FILES, "{reads} reads of groups");
+    // Where they decide they are read.
+    let shared = mnt.join("shared");
+    write(&shared, "text", 0o640, (0, 6001));
+    let before = counted(&cluster);
+    as_user(NOBODY, || assert_eq!(fs::read(&shared).unwrap(), b"text"));
+    assert!(counted(&cluster)[1] > before[1]);
+}
+
+#[test]
+fn what_one_mount_makes_of_the_root_counts_at_once_on_another() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    open_to_all(&place);
+    let mounts = ["m", "n"].map(|name| cluster.mount(name, "allow_other,default_permissions"));
+    write(&mounts[0].join("f"), "text", 0o644, (0, 0));
+    let mode = |mnt: &Path, mode| fs::set_permissions(mnt, Permissions::from_mode(mode)).unwrap();
+    for round in 0..40 {
+        let (one, other) = (&mounts[round % 2], &mounts[1 - round % 2]);
+        for mnt in &mounts {
+            as_user(NOBODY, || fs::read(mnt.join("f"))).unwrap();
+        }
+        mode(one, 0o700);
+        for mnt in &mounts {
+            fails_with(as_user(NOBODY, || fs::read(mnt.join("f"))), Errno::ACCESS);
+            assert_eq!(fs::metadata(mnt).unwrap().mode() & 0o777, 0o700);
+        }
+        mode(other, 0o755);
+        // Names change what a directory is, too: those of others and one's own.
+        let before = fs::metadata(other).unwrap();
+        fs::create_dir(one.join("d")).unwrap();
+        for mnt in &mounts {
+            let now = fs::metadata(mnt).unwrap();
+            assert_eq!(now.nlink(), before.nlink() + 1, "{round}");
+            assert!(now.mtime_nsec() != before.mtime_nsec() || now.mtime() > before.mtime());
+        }
+        fs::remove_dir(other.join("d")).unwrap();
+        for mnt in &mounts {
+            assert_eq!(fs::metadata(mnt).unwrap().nlink(), before.nlink(), "{round}");
+        }
+        // A list that shuts one user out, and none again.
+        let list = |acl: &[u8]| {
+            rustix::fs::setxattr(one, "system.posix_acl_access", acl, XattrFlags::empty()).unwrap();
+        };
+        let entries = [
+            (0x01u16, 7u16, !0u32),
+            (0x02, 0, NOBODY),
+            (0x04, 5, !0),
+            (0x10, 5, !0),
+            (0x20, 5, !0),
+        ];
+        let mut acl = vec![2, 0, 0, 0];
+        for (tag, bits, id) in entries {
+            acl.extend(tag.to_le_bytes());
+            acl.extend(bits.to_le_bytes());
+            acl.extend(id.to_le_bytes());
+        }
+        list(&acl);
+        for mnt in &mounts {
+            fails_with(as_user(NOBODY, || fs::read(mnt.join("f"))), Errno::ACCESS);
+        }
+        rustix::fs::removexattr(other, "system.posix_acl_access").unwrap();
     }
 }

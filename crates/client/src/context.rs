@@ -2,15 +2,32 @@
 
 use crate::job::JobReader;
 use std::os::fd::RawFd;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use weir_types::Caller;
 use weir_wire::Header;
+
+/// Groups that are found out when they are needed, and then once.
+type Found = LazyLock<Vec<u32>, Box<dyn FnOnce() -> Vec<u32> + Send>>;
+
+/// The supplementary groups of a caller, which are found out when a message is sent in its name:
+/// what is answered from memory needs none.
+#[derive(Clone, Debug)]
+pub struct LateGroups(Arc<Found>);
+
+impl LateGroups {
+    /// To be found out so.
+    pub fn new(find: impl FnOnce() -> Vec<u32> + Send + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(find))))
+    }
+}
 
 /// Stands with every call.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     /// User and groups.
     pub caller: Caller,
+    /// The supplementary groups of the caller if they are not known yet.
+    pub groups: Option<LateGroups>,
     /// For whom bytes are written, where that is not the caller: whom quotas limit.
     pub writer: Option<u32>,
     /// The process of a job that reads or writes, and how far it is; `None`: of none.
@@ -30,6 +47,14 @@ impl Context {
     pub(crate) fn sign(&self, request: &mut Header) {
         if let Some(reader) = &self.reader {
             reader.sign(request);
+        }
+    }
+
+    /// Whose name a message bears.
+    pub(crate) fn signer(&self) -> Caller {
+        match &self.groups {
+            Some(late) => Caller { groups: late.0.to_vec(), ..self.caller },
+            None => self.caller.clone(),
         }
     }
 

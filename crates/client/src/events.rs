@@ -290,8 +290,10 @@ impl Inner {
             EventKind::Recall(LeaseRange { file, .. }) => (Duty::Recalls, *file),
             EventKind::Report { file } => (Duty::Reports, *file),
             EventKind::Name { .. } | EventKind::Attributes { .. } => {
-                if let (EventKind::Attributes { file }, Some(upper)) = (&what, &self.upper) {
-                    upper.forget_attributes(*file);
+                match (&what, &self.upper) {
+                    (EventKind::Attributes { file }, Some(upper)) => upper.forget_attributes(*file),
+                    (EventKind::Name { dir, .. }, Some(upper)) => upper.attributes_change(*dir),
+                    _ => {}
                 }
                 poll.acks.push(EventAck { number, forgotten, unconfirmed: false });
                 return;

@@ -44,6 +44,9 @@ pub trait UpperCache: Send + Sync {
     /// Somebody else changes the attributes of a file, its access control list perhaps. Must
     /// not wait for anything.
     fn forget_attributes(&self, _file: FileId) {}
+    /// What a file or directory is has changed, perhaps by a name in it or by this client. Must
+    /// not wait for anything.
+    fn attributes_change(&self, _file: FileId) {}
 }
 
 /// A call under way under a lease; it ends when this is dropped.

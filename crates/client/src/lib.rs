@@ -56,7 +56,7 @@ mod writer;
 pub use admin::{Administrator, Export};
 pub use client::Client;
 pub use config::{ClientConfig, Consistency, ReadPolicy, Transport};
-pub use context::Context;
+pub use context::{Context, LateGroups};
 pub use core::records::Record;
 pub use fence::Fenced;
 pub use file::{File, set_nothing};

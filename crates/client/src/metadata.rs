@@ -10,13 +10,17 @@ use crate::drive::Call;
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::plant::{Bug, planted};
+use weir_types::codec::Bytes;
 use weir_types::{ACL_ACCESS, ACL_DEFAULT, Attr, Error, ErrorKind, FileId, FileKind, Result};
 use weir_wire::Request;
 use weir_wire::lease::SIZE_UNKNOWN;
 use weir_wire::meta::{
-    CAPABILITY, CommitSizeRequest, DirPage, GetAttrRequest, GetXattrRequest, LookupRequest,
-    ReaddirRequest,
+    CAPABILITY, CommitSizeRequest, DirPage, GetAttrRequest, GetXattrRequest, ListXattrRequest,
+    LookupRequest, ReaddirRequest,
 };
+
+/// How the names of extended attributes begin that a file may have any of.
+const KINDS: [&[u8]; 3] = [b"security.", b"trusted.", b"user."];
 
 /// When an answer was asked for and found.
 type News = (Asked, Found);
@@ -166,7 +170,11 @@ impl Inner {
         let (result, found) = self.session.ask(ctx, &request);
         match &result {
             Ok(value) if name == ACL_ACCESS => {
-                self.keep(|kept, end| kept.keep_acl((asked, found), file, value, end));
+                let list = Some(&value.0[..]);
+                self.keep(|kept, end| kept.keep_acl((asked, found), file, list, end));
+            }
+            Err(error) if name == ACL_ACCESS && error.kind == ErrorKind::NoAttribute => {
+                self.keep(|kept, end| kept.keep_acl((asked, found), file, None, end));
             }
             Err(error) if name == CAPABILITY && error.kind == ErrorKind::NoAttribute => {
                 self.keep(|kept, end| kept.keep_bare((asked, found), file, end));
@@ -176,8 +184,7 @@ impl Inner {
         Ok(result?.0)
     }
 
-    /// What is known of an attribute that the kernel asks for unasked; `Some(None)`: it is not
-    /// there.
+    /// What is known of an attribute without asking; `Some(None)`: it is not there.
     fn kept_xattr(&self, file: FileId, name: &[u8]) -> Option<Option<Vec<u8>>> {
         let (mut kept, now) = (self.holdings.kept.lock(), clock::uptime());
         let is_there = |kept: &mut Kept, of: fn(&Attr) -> bool| {
@@ -189,13 +196,25 @@ impl Inner {
                     || is_there(&mut kept, |attr| attr.extras.any) == Some(false)
             }
             ACL_ACCESS => match kept.acl(file, now) {
-                Some(value) => return Some(Some(value)),
+                Some(known) => return Some(known),
                 None => is_there(&mut kept, |attr| attr.extras.acl) == Some(false),
             },
             ACL_DEFAULT => is_there(&mut kept, |attr| attr.extras.default_acl) == Some(false),
+            _ if KINDS.iter().any(|kind| name.starts_with(kind) && name.len() > kind.len()) => {
+                is_there(&mut kept, |attr| attr.extras.any) == Some(false)
+            }
             _ => false,
         };
         absent.then_some(None)
+    }
+
+    /// The names of all extended attributes.
+    pub(crate) fn list_xattr(&self, ctx: &Context, file: FileId) -> Result<Vec<Bytes>> {
+        if self.known_attr(file).is_some_and(|attr| !attr.extras.any) {
+            add(&self.counters.kept_hits, 1);
+            return Ok(Vec::new());
+        }
+        self.session.call(ctx, &ListXattrRequest { file })
     }
 
     fn keep(&self, keep: impl FnOnce(&mut Kept, Option<Duration>)) {
@@ -251,6 +270,10 @@ impl Inner {
         let asked = kept.news.end_change(begun, &files);
         files.iter().for_each(|file| kept.forget(*file));
         names.iter().for_each(|(dir, name)| kept.forget_name(*dir, name));
+        drop(kept);
+        if let Some(upper) = &self.upper {
+            files.iter().for_each(|file| upper.attributes_change(*file));
+        }
         (result, Changed { found, asked: Some(asked) })
     }
 

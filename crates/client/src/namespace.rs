@@ -3,12 +3,14 @@
 use crate::client::Client;
 use crate::context::Context;
 use crate::file::File;
+use std::time::Duration;
+use weir_host::clock::since_boot;
 use weir_types::codec::Bytes;
 use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, FsUsage, LayoutSpec, Result};
 use weir_wire::capability::Rights;
 use weir_wire::meta::{
-    CreateRequest, DirPage, GetDefaultLayoutRequest, LinkRequest, ListXattrRequest, MkdirRequest,
-    OpenRequest, ReaddirRequest, ReadlinkRequest, RemoveXattrRequest, RenameRequest, RmdirRequest,
+    CreateRequest, DirPage, GetDefaultLayoutRequest, LinkRequest, MkdirRequest, OpenRequest,
+    ReaddirRequest, ReadlinkRequest, RemoveXattrRequest, RenameRequest, RmdirRequest,
     SetAttrRequest, SetLayoutRequest, SetXattrRequest, StatfsRequest, SymlinkRequest,
     UnlinkRequest, XattrMode,
 };
@@ -108,6 +110,11 @@ impl Client {
     /// Attributes that are known without asking.
     pub fn known_attr(&self, file: FileId) -> Option<Attr> {
         self.inner.known_attr(file)
+    }
+
+    /// How long what is kept may be believed if nothing more is heard of the metadata server.
+    pub fn keeps_for(&self) -> Duration {
+        self.inner.holdings.clock.good_until().saturating_sub(since_boot())
     }
 
     /// Opens a file.
@@ -326,7 +333,7 @@ impl Client {
 
     /// The names of all extended attributes.
     pub fn list_xattr(&self, ctx: &Context, file: FileId) -> Result<Vec<Bytes>> {
-        self.inner.session.call(ctx, &ListXattrRequest { file })
+        self.inner.list_xattr(ctx, file)
     }
 
     /// Removes an extended attribute.

@@ -239,7 +239,7 @@ impl MetaSession {
     ) -> (Result<(R::Reply, u64)>, Found) {
         let wait = Wait::for_ms(time_ms).interruptible(ctx.interrupt);
         let mutation = slot.map(|slot| slot.mutation);
-        let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation };
+        let prefix = MetaPrefix { caller: ctx.signer(), mutation };
         let presence = &self.counters.presence;
         let _asking = presence.asking(Peer::Metadata);
         let mut backoff = Duration::from_millis(5);

@@ -185,6 +185,8 @@ families! {
             "Operations that failed with EIO, ETIMEDOUT, ENOSPC or ESTALE";
         MOUNT_IN_PROGRESS: Gauge "weir_mount_operations_in_progress" [] =
             "Operations that are being served";
+        MOUNT_GROUP_READS: Counter "weir_mount_group_reads_total" [] =
+            "Times that the groups of a caller were read from /proc, for a message that may depend on them";
         CLIENT_BYTES: Counter "weir_client_bytes_total" ["kind"] =
             "Bytes: read and written by programs past the kernel's cache, read_wire and write_wire (payloads), copied by servers, copied_by_hand";
         CLIENT_REQUESTS: Counter "weir_client_requests_total" ["server"] =

@@ -8,7 +8,7 @@
 
 use crate::access_times::now_ns;
 use crate::fuse::{Errno, Reply, RequestContext};
-use crate::translate::context;
+use crate::translate::groupless;
 use crate::weirfs::WeirFs;
 use weir_client::Context;
 use weir_types::{
@@ -52,7 +52,8 @@ impl WeirFs {
     ) -> Reply<T> {
         let is_stale = |error: &Error| error.kind == ErrorKind::Stale;
         if answer.as_ref().is_err_and(is_stale) {
-            let dir_is_gone = self.client.getattr(&context(ctx), dir).is_err_and(|e| is_stale(&e));
+            let dir_is_gone =
+                self.client.getattr(&groupless(ctx), dir).is_err_and(|e| is_stale(&e));
             // If the file is gone the kernel looks once more what has its name.
             if dir_is_gone || self.pins.tries_again(ctx.pid) {
                 return Err(Errno::ENOENT);

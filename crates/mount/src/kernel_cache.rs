@@ -6,9 +6,10 @@ use crate::file_pages::{Drop as PageDrop, FilePages, without};
 use crate::fuse::{MAX_STORE_BYTES, NodeId, Notifier};
 use crate::handles::Seen;
 use crate::kernel_size::{Answer, Failed, Mark, Tell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use weir_client::UpperCache;
@@ -23,8 +24,11 @@ const LAST_LOOK: Duration = Duration::from_millis(200);
 const GIVE_UP: Duration = Duration::from_secs(60);
 /// Files of which all is dropped side by side.
 const DROPS_AT_ONCE: usize = 64;
-/// Files of which it is known that the kernel has an access control list.
-const MAX_ACLS: usize = 4096;
+/// Files of which it is known that the kernel has an access control list: as many as the client
+/// keeps attributes of. (For one more another one is forgotten, and the kernel told.)
+const MAX_ACLS: usize = 65_536;
+/// How long the kernel believes attributes of the root at most.
+pub(crate) const ROOT_TTL: Duration = Duration::from_secs(1);
 /// How often a size is asked for again because another one was told meanwhile.
 const MAX_ASKS: usize = 16;
 /// A write reaches us so long at the most after the kernel has put its bytes
@@ -53,7 +57,9 @@ pub struct KernelCache {
     /// Files of which the kernel may have an access control list, or know that there is none,
     /// with the numbers under which it does. It asks anew before it judges by one, but not
     /// always before it shows it to a program.
-    acls: Arc<Mutex<HashMap<FileId, Vec<NodeId>>>>,
+    acls: Arc<Mutex<BTreeMap<FileId, Vec<NodeId>>>>,
+    /// The kernel may believe attributes of the root without asking.
+    root: Arc<AtomicBool>,
     seen: Arc<Seen>,
     open: Arc<RwLock<HashMap<FileId, OpenFile>>>,
 }
@@ -102,8 +108,7 @@ impl KernelCache {
     pub(crate) fn tells_acl(&self, file: FileId, node: NodeId) {
         let mut acls = self.acls.lock().unwrap_or_else(PoisonError::into_inner);
         let full = acls.len() >= MAX_ACLS && !acls.contains_key(&file);
-        let given_up = if full { acls.keys().next().copied() } else { None };
-        let dropped = given_up.and_then(|file| acls.remove(&file));
+        let dropped = if full { acls.pop_first().map(|(_, nodes)| nodes) } else { None };
         let nodes = acls.entry(file).or_default();
         if !nodes.contains(&node) {
             nodes.push(node);
@@ -112,6 +117,11 @@ impl KernelCache {
         for node in dropped.into_iter().flatten() {
             self.dropper.forget(node);
         }
+    }
+
+    /// The kernel is about to be told attributes of the root that it may believe for a while.
+    pub(crate) fn tells_root(&self) {
+        self.root.store(true, Ordering::SeqCst);
     }
 
     /// Whether a file is as it was when it was opened last.
@@ -395,6 +405,15 @@ impl UpperCache for KernelCache {
                 tracing::debug!("file {file}: the kernel has not forgotten its list yet");
             }
         }
+        self.attributes_change(file);
+    }
+
+    fn attributes_change(&self, file: FileId) {
+        if file == FileId::ROOT && self.root.swap(false, Ordering::SeqCst) {
+            // An answer that is under way is not believed after this. The kernel waits for nothing
+            // then: the root is there as long as the mount. And later it asks anyway.
+            self.dropper.forget(file.0).wait(Instant::now() + ROOT_TTL);
+        }
     }
 
     fn drop_pages(&self, file: FileId, start: u64, end: u64) {
@@ -412,6 +431,7 @@ impl UpperCache for KernelCache {
             acls.keys().copied().collect()
         };
         acls.into_iter().for_each(|file| self.forget_attributes(file));
+        self.attributes_change(FileId::ROOT);
         let open: Vec<(FileId, Arc<OpenPages>)> = {
             let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
             open.iter().map(|(file, open)| (*file, open.pages.clone())).collect()

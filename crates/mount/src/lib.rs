@@ -2,6 +2,7 @@
 //! transport of our own.
 
 mod access_times;
+mod callers;
 mod dropper;
 mod file_io;
 mod file_pages;

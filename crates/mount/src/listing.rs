@@ -1,6 +1,7 @@
 //! Directory listings: from pages of the metadata server to what fits the
 //! kernel's buffer.
 
+use crate::callers::READ;
 use crate::fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
 use crate::gone::in_directory;
 use crate::handles::Handle;
@@ -55,7 +56,8 @@ impl WeirFs {
                     let attributes = sink.wants_entries();
                     let from = (cookie, dir.last());
                     let page = |by: &_| self.client.readdir(by, listed, from, DIR_PAGE, attributes);
-                    let page = in_directory(for_kernel(ctx, page))?;
+                    let judged = |page: &dyn Fn(&_) -> _| self.judged(ctx, listed, READ, page);
+                    let page = in_directory(for_kernel(ctx, page, judged))?;
                     dir.ends_at(page.last);
                     page
                 }

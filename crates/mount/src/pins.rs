@@ -6,8 +6,9 @@
 //! held.) So who was told `ESTALE` finds a file that this mount has open for a
 //! while: what is open stays. That costs nobody else anything.
 
+use crate::callers::SEARCH;
 use crate::fuse::{Reply, RequestContext};
-use crate::translate::{context, data_context};
+use crate::translate::data_context;
 use crate::weirfs::WeirFs;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -174,7 +175,7 @@ impl WeirFs {
     /// Finds a name.
     pub(crate) fn find(&self, ctx: &RequestContext<'_>, dir: FileId, name: &[u8]) -> Result<Attr> {
         if !self.pins.tries_again(ctx.pid) {
-            return self.client.lookup(&context(ctx), dir, name);
+            return self.look_up(ctx, dir, name);
         }
         let found = self.find_and_hold(ctx, dir, name);
         // Others are on the way to it.
@@ -182,6 +183,10 @@ impl WeirFs {
             self.pins.tried(ctx.pid);
         }
         found
+    }
+
+    fn look_up(&self, ctx: &RequestContext<'_>, dir: FileId, name: &[u8]) -> Result<Attr> {
+        self.judged(ctx, dir, SEARCH, |by| self.client.lookup(by, dir, name))
     }
 
     /// The answer about a file that the kernel has found, or is told of.
@@ -194,9 +199,8 @@ impl WeirFs {
 
     /// Finds a name; if it is a file's, that stays a while.
     fn find_and_hold(&self, ctx: &RequestContext<'_>, parent: FileId, name: &[u8]) -> Result<Attr> {
-        let by = context(ctx);
         for _ in 0..HOLD_TRIES {
-            let attr = self.client.lookup(&by, parent, name)?;
+            let attr = self.look_up(ctx, parent, name)?;
             if attr.kind != FileKind::File {
                 return Ok(attr);
             }
@@ -209,7 +213,7 @@ impl WeirFs {
                 Err(_) => return Ok(attr),
             }
         }
-        self.client.lookup(&by, parent, name)
+        self.look_up(ctx, parent, name)
     }
 }
 

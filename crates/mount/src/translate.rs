@@ -2,17 +2,22 @@
 
 use crate::fuse::{NewMode, OpenArgs, RequestContext, SetTime};
 use std::os::fd::{AsFd, AsRawFd};
-use weir_client::{Context, CreateOptions};
+use weir_client::{Context, CreateOptions, LateGroups};
 use weir_types::{ACL_ACCESS, ACL_DEFAULT, Caller, ErrorKind, Result};
 use weir_wire::capability::Rights;
 use weir_wire::meta;
 
 /// In whose name a call is made.
 pub(crate) fn context(ctx: &RequestContext<'_>) -> Context {
-    // The superuser needs no groups, and asking for them costs a while.
-    let groups = if ctx.uid == 0 { Vec::new() } else { ctx.groups() };
+    // The superuser needs no groups.
+    let groups = (ctx.uid != 0).then(|| LateGroups::new(ctx.groups()));
+    Context { groups, ..groupless(ctx) }
+}
+
+/// In whose name a call is made that no groups decide on: finding them costs a while.
+pub(crate) fn groupless(ctx: &RequestContext<'_>) -> Context {
     Context {
-        caller: Caller { uid: ctx.uid, gid: ctx.gid, groups },
+        caller: Caller { uid: ctx.uid, gid: ctx.gid, groups: Vec::new() },
         interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()),
         ..Context::default()
     }
@@ -33,8 +38,9 @@ pub(crate) fn data_context(ctx: &RequestContext<'_>) -> Context {
 pub(crate) fn for_kernel<T>(
     ctx: &RequestContext<'_>,
     read: impl Fn(&Context) -> Result<T>,
+    judged: impl FnOnce(&dyn Fn(&Context) -> Result<T>) -> Result<T>,
 ) -> Result<T> {
-    match read(&context(ctx)) {
+    match judged(&read) {
         Err(error) if error.kind == ErrorKind::AccessDenied => read(&data_context(ctx)),
         done => done,
     }

@@ -5,6 +5,7 @@
 //! files: only of open handles, and of the directories that the kernel knows.
 
 use crate::access_times::AccessTimes;
+use crate::callers::{CHANGE, READ, WRITE, bits_of, groups_may_matter};
 use crate::fuse::{
     Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
     NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, Statx, WriteData,
@@ -13,15 +14,15 @@ use crate::gone::{Found, in_directory, may_have_had};
 use crate::handles::{DirHandle, Handle, Handles};
 use crate::hints::Hint;
 use crate::jobs::Jobs;
-use crate::kernel_cache::{KernelCache, Passed, Question};
+use crate::kernel_cache::{KernelCache, Passed, Question, ROOT_TTL};
 use crate::kernel_size::Answer;
 use crate::locks::HandleLocks;
 use crate::nodes::Nodes;
 use crate::pins::Pins;
 use crate::quotas::is_quota;
 use crate::translate::{
-    context, create_options, data_context, for_kernel, is_acl, is_to_run, masked, refused_xattr,
-    rights_of, set_time,
+    context, create_options, data_context, for_kernel, groupless, is_acl, is_to_run, masked,
+    refused_xattr, rights_of, set_time,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,6 +97,19 @@ impl WeirFs {
         }
     }
 
+    /// How long the kernel may believe these attributes. Those of the root, through which every
+    /// path leads, for a while, if they are kept here just now: when that ends, the kernel is told.
+    fn ttl_of(&self, attr: &Attr) -> Duration {
+        if self.options.consistency != Consistency::Strict || attr.file != FileId::ROOT {
+            return self.ttl();
+        }
+        self.cache.tells_root();
+        // Asked after that: what ends it now is passed on.
+        let known = self.client.known_attr(attr.file);
+        let is_same = known.is_some_and(|known| known.change == attr.change);
+        if is_same { ROOT_TTL.min(self.client.keeps_for()) } else { Duration::ZERO }
+    }
+
     /// Attributes that may be told.
     pub(crate) fn tell(
         &self,
@@ -103,7 +117,7 @@ impl WeirFs {
         question: Question,
         attr: Attr,
     ) -> Reply<Attr> {
-        let again = |file| self.client.getattr(&context(ctx), file);
+        let again = |file| self.client.getattr(&groupless(ctx), file);
         self.found(ctx, self.cache.tell(question, attr, again))
     }
 
@@ -166,7 +180,7 @@ impl Filesystem for WeirFs {
     }
 
     fn find_again(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Entry> {
-        let attr = self.client.getattr(&context(ctx), self.file(node)?)?;
+        let attr = self.client.getattr(&groupless(ctx), self.file(node)?)?;
         if attr.kind == FileKind::Directory {
             self.nodes.found_by_number(&attr, Some(node));
         }
@@ -185,7 +199,7 @@ impl Filesystem for WeirFs {
     ) -> Reply<Attributes> {
         let file = self.file(node)?;
         let question = self.cache.asks(ctx.pid, Some(file), Answer::Attributes);
-        let by = context(ctx);
+        let by = groupless(ctx);
         let attr = match self.found(ctx, self.attr_or_last(&by, file))? {
             Found::Now(attr) => attr,
             Found::Last(attr) => return Ok(Attributes { attr, allocated: None, ttl: self.ttl() }),
@@ -197,7 +211,8 @@ impl Filesystem for WeirFs {
             return Ok(Attributes { attr, allocated: None, ttl: Duration::ZERO });
         }
         let (attr, allocated) = self.with_room(ctx, attr)?;
-        Ok(Attributes { attr, allocated, ttl: self.ttl() })
+        let ttl = self.ttl_of(&attr);
+        Ok(Attributes { attr, allocated, ttl })
     }
 
     fn statx(
@@ -239,7 +254,12 @@ impl Filesystem for WeirFs {
         if set.atime.is_some() {
             self.access_is_set(request.file);
         }
-        let mut attr = match self.found(ctx, self.set_attr_or_last(by, &request))? {
+        let change = |by: &Context| self.set_attr_or_last(by, &request);
+        let done = match by_handle || groups_may_matter(&request) {
+            true => change(by),
+            false => self.judged(ctx, request.file, WRITE, change),
+        };
+        let mut attr = match self.found(ctx, done)? {
             Found::Now(attr) => attr,
             Found::Last(attr) => return Ok(Attributes { attr, allocated: None, ttl: self.ttl() }),
         };
@@ -259,7 +279,7 @@ impl Filesystem for WeirFs {
 
     fn readlink(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<u8>> {
         let file = self.file(node)?;
-        let target = self.client.readlink(&context(ctx), file)?;
+        let target = self.client.readlink(&groupless(ctx), file)?;
         self.is_looked_at(file);
         Ok(target)
     }
@@ -271,8 +291,10 @@ impl Filesystem for WeirFs {
         name: &[u8],
         target: &[u8],
     ) -> Reply<Entry> {
-        let made = self.client.symlink(&context(ctx), self.file(parent)?, name, target);
-        self.entry(ctx, in_directory(made)?)
+        let dir = self.file(parent)?;
+        let made = |by: &Context| self.client.symlink(by, dir, name, target);
+        let attr = in_directory(self.judged(ctx, dir, CHANGE, made))?;
+        self.entry(ctx, attr)
     }
 
     fn mknod(
@@ -297,18 +319,21 @@ impl Filesystem for WeirFs {
         mode: NewMode,
     ) -> Reply<Entry> {
         let dir = self.file(parent)?;
-        let made = self.client.mkdir_masked(&context(ctx), dir, name, masked(mode));
-        self.named(ctx, (parent, name), in_directory(made)?)
+        let made = |by: &Context| self.client.mkdir_masked(by, dir, name, masked(mode));
+        let attr = in_directory(self.judged(ctx, dir, CHANGE, made))?;
+        self.named(ctx, (parent, name), attr)
     }
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        let left = self.client.unlink(&context(ctx), self.file(parent)?, name);
+        let dir = self.file(parent)?;
+        let left = self.judged(ctx, dir, CHANGE, |by| self.client.unlink(by, dir, name));
         in_directory(left)?.into_iter().for_each(|left| self.nodes.has_lost_a_name(left));
         Ok(())
     }
 
     fn rmdir(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        in_directory(self.client.rmdir(&context(ctx), self.file(parent)?, name))?;
+        let dir = self.file(parent)?;
+        in_directory(self.judged(ctx, dir, CHANGE, |by| self.client.rmdir(by, dir, name)))?;
         self.nodes.removed(parent, name);
         Ok(())
     }
@@ -334,7 +359,9 @@ impl Filesystem for WeirFs {
             exchange: flags & libc::RENAME_EXCHANGE != 0,
             whiteout: flags & libc::RENAME_WHITEOUT != 0,
         };
-        let left = in_directory(self.client.replace(&context(ctx), &request))?;
+        let dirs = [request.parent, request.new_parent];
+        let replace = |by: &Context| self.client.replace(by, &request);
+        let left = in_directory(self.judged_by_all(ctx, &dirs, CHANGE, replace))?;
         left.into_iter().for_each(|left| self.nodes.has_lost_a_name(left));
         self.nodes.moved((parent, name), (new_parent, new_name), request.exchange);
         Ok(())
@@ -351,16 +378,17 @@ impl Filesystem for WeirFs {
         // The kernel believes the size in this answer, come what may.
         let question = self.cache.asks(ctx.pid, Some(file), Answer::Change);
         let dir = self.file(new_parent)?;
-        let linked = self.client.link(&context(ctx), file, dir, new_name);
-        let attr = self.of_link(ctx, dir, linked)?;
+        let link = |by: &Context| self.client.link(by, file, dir, new_name);
+        let attr = self.of_link(ctx, dir, self.judged(ctx, dir, CHANGE, link))?;
         Ok(Entry::new(self.tell(ctx, question, attr)?, self.ttl()))
     }
 
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
         let (file, rights) = (self.file(node)?, rights_of(args.flags));
         let open = |by: &Context| self.client.open(by, file, rights);
+        let judged = |open: &dyn Fn(&Context) -> _| self.judged(ctx, file, bits_of(rights), open);
         let opened =
-            if is_to_run(args.flags) { for_kernel(ctx, open) } else { open(&context(ctx)) };
+            if is_to_run(args.flags) { for_kernel(ctx, open, judged) } else { judged(&open) };
         let (file, attr) = self.found(ctx, opened)?;
         Ok(self.opened(ctx, file, &attr, args.flags))
     }
@@ -374,7 +402,15 @@ impl Filesystem for WeirFs {
         args: OpenArgs,
     ) -> Reply<(Entry, Opened)> {
         let options = create_options(mode, args);
-        let made = self.client.create(&context(ctx), self.file(parent)?, name, &options);
+        let dir = self.file(parent)?;
+        let create = |by: &Context| self.client.create(by, dir, name, &options);
+        // Who is of the group keeps setgid: of a new file, and of one that is emptied.
+        let may_keep_setgid =
+            u32::from(options.mode) & libc::S_ISGID != 0 || options.truncate && !options.exclusive;
+        let made = match may_keep_setgid {
+            true => create(&context(ctx)),
+            false => self.judged(ctx, dir, CHANGE, create),
+        };
         self.created(ctx, in_directory(made)?, args)
     }
 
@@ -639,14 +675,15 @@ impl Filesystem for WeirFs {
         if is_acl(name) {
             self.cache.tells_acl(file, node);
         }
-        let value = self.client.get_xattr(&context(ctx), file, name);
+        let wanted = if name.starts_with(b"user.") { READ } else { 0 };
+        let value = self.judged(ctx, file, wanted, |by| self.client.get_xattr(by, file, name));
         let none = Err(ErrorKind::NoAttribute.into());
         Ok(self.of_attributes(file, value, |last| may_have_had(last, name), none)?)
     }
 
     fn listxattr(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<Vec<u8>>> {
         let file = self.file(node)?;
-        let names = self.client.list_xattr(&context(ctx), file);
+        let names = self.client.list_xattr(&groupless(ctx), file);
         let names = self.of_attributes(file, names, |last| last.extras.any, Ok(Vec::new()))?;
         Ok(names.into_iter().map(|name| name.0).collect())
     }

@@ -92,8 +92,8 @@ pub struct Kept {
     allocated: Recent<FileId, Until<Allocated>>,
     /// Files that have no security capabilities.
     bare: Recent<FileId, Until<()>>,
-    /// Access control lists: the kernel asks for them at each step of a path.
-    acls: Recent<FileId, Until<Vec<u8>>>,
+    /// Access control lists, or that there is none: the kernel asks for them at each step of a path.
+    acls: Recent<FileId, Until<Option<Vec<u8>>>>,
     /// Directories from which something was answered since their last event.
     used: Recent<FileId, ()>,
 }
@@ -150,8 +150,8 @@ impl Kept {
         !self.news.is_changing(file) && self.bare.get(&file).and_then(|bare| bare.at(now)).is_some()
     }
 
-    /// The access control list of a file that has one.
-    pub fn acl(&mut self, file: FileId, now: Duration) -> Option<Vec<u8>> {
+    /// The access control list of a file; `Some(None)`: it has none.
+    pub fn acl(&mut self, file: FileId, now: Duration) -> Option<Option<Vec<u8>>> {
         if self.news.is_changing(file) {
             return None;
         }
@@ -197,16 +197,17 @@ impl Kept {
         }
     }
 
-    /// An answer was the access control list of a file.
+    /// An answer was the access control list of a file, or that there is none.
     pub fn keep_acl(
         &mut self,
         (asked, found): (Asked, Found),
         file: FileId,
-        value: &[u8],
+        value: Option<&[u8]>,
         end: Option<Duration>,
     ) {
-        if value.len() <= MAX_ACL_BYTES && self.may_keep(asked, found, file, KEEP_ATTRIBUTES, end) {
-            self.acls.insert(file, Until { value: value.to_vec(), end });
+        let is_short = value.is_none_or(|value| value.len() <= MAX_ACL_BYTES);
+        if is_short && self.may_keep(asked, found, file, KEEP_ATTRIBUTES, end) {
+            self.acls.insert(file, Until { value: value.map(<[u8]>::to_vec), end });
         }
     }
 
@@ -331,7 +332,8 @@ mod tests {
         kept.keep_attr(news, &attr(FILE), None);
         kept.keep_attr(news, &attr(DIR), None);
         kept.keep_bare(news, FILE, None);
-        kept.keep_acl(news, FILE, b"list", None);
+        kept.keep_acl(news, FILE, Some(b"list"), None);
+        kept.keep_acl(news, DIR, None, None);
         (kept, news)
     }
 
@@ -425,7 +427,8 @@ mod tests {
     #[test]
     fn while_it_changes_nothing_of_a_file_is_used() {
         let (mut kept, _) = kept();
-        assert_eq!(kept.acl(FILE, NOW).as_deref(), Some(&b"list"[..]));
+        assert_eq!(kept.acl(FILE, NOW), Some(Some(b"list".to_vec())));
+        assert_eq!(kept.acl(DIR, NOW), Some(None), "it has none");
         let change = kept.news.begin_change(&[DIR, FILE]);
         assert!(kept.acl(FILE, NOW).is_none());
         assert_eq!(kept.name(DIR, b"a", NOW), None);

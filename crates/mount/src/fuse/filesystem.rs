@@ -1,6 +1,7 @@
 //! What a file system implements: one method for each operation.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use weir_types::FsUsage;
 use weir_types::limits::MAX_GROUPS;
@@ -31,12 +32,18 @@ pub struct RequestContext<'a> {
     /// work of the kernel's own (writeback, read-ahead).
     pub pid: u32,
     pub(super) interrupt: &'a Arc<Interrupt>,
+    group_reads: &'a Arc<AtomicU64>,
 }
 
 impl<'a> RequestContext<'a> {
-    pub(super) fn new(header: &Header, interrupt: &'a Arc<Interrupt>) -> Self {
+    /// `group_reads` counts how often groups are read.
+    pub(super) fn new(
+        header: &Header,
+        interrupt: &'a Arc<Interrupt>,
+        group_reads: &'a Arc<AtomicU64>,
+    ) -> Self {
         let Header { unique, uid, gid, pid, .. } = *header;
-        Self { unique, uid, gid, pid, interrupt }
+        Self { unique, uid, gid, pid, interrupt, group_reads }
     }
 
     /// Whether the caller was interrupted: answer with `EINTR` soon.
@@ -49,14 +56,18 @@ impl<'a> RequestContext<'a> {
         self.interrupt
     }
 
-    /// The caller's supplementary groups, read from `/proc` (some 20 µs), at
-    /// most [`MAX_GROUPS`]; empty if the caller is unknown or gone.
-    pub fn groups(&self) -> Vec<u32> {
-        if self.pid == 0 {
-            return Vec::new();
+    /// Finds the caller's supplementary groups while it waits for the answer: reads them from
+    /// `/proc` (some 20 µs), at most [`MAX_GROUPS`]; none if the caller is unknown or gone.
+    pub fn groups(&self) -> impl FnOnce() -> Vec<u32> + Send + use<> {
+        let (pid, group_reads) = (self.pid, Arc::clone(self.group_reads));
+        move || {
+            if pid == 0 {
+                return Vec::new();
+            }
+            group_reads.fetch_add(1, Relaxed);
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+            status.map(|text| groups_in_status(&text)).unwrap_or_default()
         }
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
-        status.map(|text| groups_in_status(&text)).unwrap_or_default()
     }
 }
 

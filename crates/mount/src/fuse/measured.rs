@@ -2,9 +2,10 @@
 
 use super::errno::Errno;
 use super::request::Op;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-use weir_metrics::names::{MOUNT_FAILURES, MOUNT_IN_PROGRESS, MOUNT_TIME};
+use weir_metrics::names::{MOUNT_FAILURES, MOUNT_GROUP_READS, MOUNT_IN_PROGRESS, MOUNT_TIME};
 use weir_metrics::{Histogram, Page};
 
 /// The kinds.
@@ -20,6 +21,7 @@ pub struct Measured {
     times: [Histogram; KINDS.len()],
     failures: [AtomicU64; KINDS.len()],
     in_progress: AtomicU64,
+    group_reads: Arc<AtomicU64>,
 }
 
 /// An operation, until it is dropped.
@@ -38,6 +40,11 @@ impl Measured {
         Begun { measured: self, kind, at: Instant::now() }
     }
 
+    /// How often the groups of a caller were read.
+    pub(super) fn group_reads(&self) -> &Arc<AtomicU64> {
+        &self.group_reads
+    }
+
     /// Adds it to a page.
     pub fn tell(&self, page: &mut Page) {
         let mut samples = page.family(&MOUNT_TIME);
@@ -49,6 +56,7 @@ impl Measured {
             samples.number(&[kind], failures.load(Relaxed));
         }
         page.number(&MOUNT_IN_PROGRESS, self.in_progress.load(Relaxed));
+        page.number(&MOUNT_GROUP_READS, self.group_reads.load(Relaxed));
     }
 }
 

@@ -353,7 +353,7 @@ impl<F: Filesystem> Worker<F> {
         let begun = shared.measured.begin(&op);
         let active = shared.interrupts.begin(header.unique, interrupt, heeds);
         let waiting = shared.callers.begin(header.unique, header.pid, device);
-        let ctx = RequestContext::new(&header, interrupt);
+        let ctx = RequestContext::new(&header, interrupt, shared.measured.group_reads());
         let dispatch = Dispatch {
             fs: &shared.fs,
             ctx: &ctx,
