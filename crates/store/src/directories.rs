@@ -192,6 +192,17 @@ impl Directories {
         self.sync_one(HASH_DIRECTORIES, "", "objects-directory")
     }
 
+    /// Makes every name in these hash directories, and theirs, durable: a process of before may
+    /// have made or removed any.
+    pub(crate) fn sync_names(&self, hashes: &[usize]) -> Result<()> {
+        for &hash in hashes {
+            self.note_change(hash);
+            self.sync_hash_directory(hash)?;
+        }
+        self.note_change(HASH_DIRECTORIES);
+        self.sync_one(HASH_DIRECTORIES, "", "objects-directory")
+    }
+
     /// Makes every name that was made or removed durable, with as many syncs as it takes;
     /// `ended` is called after each.
     pub(crate) fn sync_changed(&self, ended: &dyn Fn()) -> Result<()> {

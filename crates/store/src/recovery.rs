@@ -57,6 +57,8 @@ pub(crate) struct Recover<'a> {
     pub(crate) progress: &'a RecoveryProgress,
     /// It remembers how far it has come whenever it has looked at so many bytes.
     pub(crate) save_bytes: u64,
+    /// Of more objects or directories than these all of the file system is made durable at once.
+    pub(crate) syncs: usize,
 }
 
 /// What is to be examined of an object.
@@ -68,9 +70,8 @@ struct Task {
 }
 
 impl Recover<'_> {
-    /// Recovers a target that was not closed. Nobody else uses it yet. Nothing of
-    /// it is durable before the file system is synced. Says what is suspect, if
-    /// somebody wants to know.
+    /// Recovers a target that was not closed, durably. Nobody else uses it yet. Says what is
+    /// suspect, if somebody wants to know.
     ///
     /// Errors: `Interrupted` if it was told to stop. It goes on from there when it is begun anew.
     pub(crate) fn run(&self, mut suspects: Option<&mut Suspects>) -> Result<RecoveryReport> {
@@ -98,9 +99,26 @@ impl Recover<'_> {
         let tasks = self.find(marked, &windows, suspects, &mut report)?;
         let before = if log_damaged { None } else { self.saved() };
         self.progress.begin(tasks.iter().map(|task| task.weight).sum());
-        let mut examining =
-            Examining { recover: self, report: &mut report, before, unsaved: 0, saves: true };
-        tasks.iter().try_for_each(|task| examining.object(task))?;
+        let first = before.map_or(0, |before| tasks.partition_point(|task| task.id < before.id));
+        self.progress.has_done(tasks[..first].iter().map(|task| task.weight).sum());
+        let report_to = &mut report;
+        let mut examining = Examining {
+            recover: self,
+            report: report_to,
+            before,
+            tasks: &tasks,
+            first,
+            unsaved: 0,
+        };
+        (first..tasks.len()).try_for_each(|at| examining.object(at))?;
+        let first = examining.first;
+        let hashes = self.directories.hashes()?.0;
+        if hashes.len() > self.syncs {
+            self.sync_all()?;
+        } else {
+            self.sync(&tasks[first..])?;
+            self.directories.sync_names(&hashes)?;
+        }
         Ok(report)
     }
 
@@ -188,16 +206,36 @@ impl Recover<'_> {
         Some(cursor)
     }
 
-    /// What has been done so far is durable, and is not done again.
-    fn save(&self, cursor: &Cursor) -> Result<bool> {
-        let (site, root) = (self.directories.site(), self.directories.target());
-        root.sync_file_system("recovery-progress")
-            .map_err(|e| site.failed_sync("sync during recovery", e))?;
-        let saved = cursor.save(root, self.contents.max_sequence);
-        if let Err(e) = &saved {
-            tracing::warn!("{site}: if it is stopped, recovery begins at the beginning: {e}");
+    /// Makes durable what these objects hold. Of few this does not wait for whatever else is to
+    /// be written to their disk.
+    fn sync(&self, tasks: &[Task]) -> Result<()> {
+        if self.contents.damaged || tasks.len() > self.syncs {
+            return self.sync_all();
         }
-        Ok(saved.is_ok())
+        for Task { id, .. } in tasks {
+            let Some((file, _)) = self.directories.open(*id, false)? else { continue };
+            let site = self.directories.site();
+            let failed = |e| site.failed_sync(format!("object {id}: sync after recovery"), e);
+            file.sync("recovered-object").map_err(failed)?;
+            self.progress.has_looked();
+        }
+        Ok(())
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        let (site, root) = (self.directories.site(), self.directories.target());
+        root.sync_file_system("recovery").map_err(|e| site.failed_sync("sync after recovery", e))
+    }
+
+    /// What has been done so far, these tasks and all before them, is durable, and is not done
+    /// again.
+    fn save(&self, tasks: &[Task], cursor: &Cursor) -> Result<()> {
+        self.sync(tasks)?;
+        let (site, root) = (self.directories.site(), self.directories.target());
+        if let Err(e) = cursor.save(root, self.contents.max_sequence) {
+            tracing::warn!("{site}: if it is stopped, recovery does some of it again: {e}");
+        }
+        Ok(())
     }
 }
 
@@ -263,32 +301,31 @@ struct Examining<'a> {
     report: &'a mut RecoveryReport,
     /// Up to here all is done already.
     before: Option<Cursor>,
-    /// Bytes that were looked at since it was remembered how far it has come.
+    tasks: &'a [Task],
+    /// The first task of which anything may not be durable.
+    first: usize,
+    /// Bytes that were looked at since then.
     unsaved: u64,
-    /// That can be remembered.
-    saves: bool,
 }
 
 impl Examining<'_> {
-    fn object(&mut self, task: &Task) -> Result<()> {
-        let from = match &self.before {
-            Some(before) if task.id < before.id => None,
-            Some(before) if task.id == before.id => Some(before.offset),
-            _ => Some(0),
-        };
-        let recover = self.recover;
-        if let Some(from) = from.filter(|from| *from < Cursor::ALL)
+    fn object(&mut self, at: usize) -> Result<()> {
+        let (recover, task) = (self.recover, &self.tasks[at]);
+        let before = self.before.filter(|before| before.id == task.id);
+        let from = before.map_or(0, |before| before.offset);
+        if from < Cursor::ALL
             && let Some((file, _)) = recover.directories.open(task.id, false)?
         {
-            let examined = self.file(&file, task, from);
+            let examined = self.file(&file, at, from);
             recover.settle(task.id, examined, self.report)?;
-            self.step(task.id, Cursor::ALL, BLOCK)?;
+            self.step(at, Cursor::ALL, BLOCK)?;
         }
         recover.progress.has_done(task.weight);
         Ok(())
     }
 
-    fn file(&mut self, file: &File, task: &Task, from: u64) -> Result<(), Failed> {
+    fn file(&mut self, file: &File, number: usize, from: u64) -> Result<(), Failed> {
+        let task = &self.tasks[number];
         self.report.objects += 1;
         if file.size()? < BLOCK {
             file.set_len(BLOCK).map_err(Failed::Write)?;
@@ -305,7 +342,7 @@ impl Examining<'_> {
                 done += slots.data_bytes;
                 self.recover.progress.has_looked();
                 self.recover.progress.is_at(done.min(task.weight));
-                self.step(task.id, at, slots.data_bytes + BLOCK).map_err(Failed::Ended)?;
+                self.step(number, at, slots.data_bytes + BLOCK).map_err(Failed::Ended)?;
             }
         }
         // Whether it can be read is known before anything is changed.
@@ -314,13 +351,14 @@ impl Examining<'_> {
         Ok(())
     }
 
-    /// So much more was looked at, up to here.
-    fn step(&mut self, id: ObjectId, offset: u64, bytes: u64) -> Result<()> {
+    /// So much more was looked at, up to an offset of this task.
+    fn step(&mut self, at: usize, offset: u64, bytes: u64) -> Result<()> {
         self.unsaved += bytes;
         let stopped = self.recover.progress.is_stopped();
-        if self.saves && (stopped || self.unsaved >= self.recover.save_bytes) {
-            self.saves = self.recover.save(&Cursor { id, offset })?;
-            self.unsaved = 0;
+        if stopped || self.unsaved >= self.recover.save_bytes {
+            let id = self.tasks[at].id;
+            self.recover.save(&self.tasks[self.first..=at], &Cursor { id, offset })?;
+            (self.first, self.unsaved) = (at, 0);
         }
         if stopped {
             let what = "the recovery was told to stop; it goes on from here the next time";

@@ -49,6 +49,9 @@ pub struct TargetOptions {
     /// A recovery makes all durable and remembers how far it has come whenever it has looked at
     /// so many bytes.
     pub recovery_save_bytes: u64,
+    /// It makes so many objects durable one by one; of more, all of their file system, which
+    /// waits for all else that is to be written there.
+    pub recovery_syncs: usize,
 }
 
 impl Default for TargetOptions {
@@ -57,6 +60,7 @@ impl Default for TargetOptions {
             max_open_objects: 1024,
             max_log_sectors: area::AREA_SECTORS,
             recovery_save_bytes: 256 << 20,
+            recovery_syncs: 256,
         }
     }
 }
@@ -530,10 +534,9 @@ fn bring_up(
             Cursor::forget(root).map_err(|e| site.failed_change("forget a recovery", e))?;
         }
         let (contents, save_bytes) = (&contents, options.recovery_save_bytes);
-        let recover = Recover { directories, contents, progress, save_bytes };
+        let syncs = options.recovery_syncs;
+        let recover = Recover { directories, contents, progress, save_bytes, syncs };
         report = recover.run(gaps.is_kept().then_some(&mut suspects))?;
-        root.sync_file_system("recovery")
-            .map_err(|e| site.failed_sync("sync after recovery", e))?;
     }
     gaps.begin(suspects)?;
     // An object may have been born in the era that a checkpoint had begun and

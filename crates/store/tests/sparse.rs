@@ -188,8 +188,12 @@ fn what_was_torn_beside_a_hole_is_repaired_after_a_kill_if_it_was_marked() {
 }
 
 /// Small steps.
-const OPTIONS: TargetOptions =
-    TargetOptions { max_open_objects: 8, max_log_sectors: 64, recovery_save_bytes: 40_000 };
+const OPTIONS: TargetOptions = TargetOptions {
+    max_open_objects: 8,
+    max_log_sectors: 64,
+    recovery_save_bytes: 40_000,
+    recovery_syncs: 16,
+};
 
 /// A target that was killed, with blocks in some objects.
 fn killed(disk: &SimDisk, count: usize) -> BTreeSet<u64> {

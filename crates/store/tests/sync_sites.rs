@@ -33,12 +33,14 @@ fn leaving_out_any_sync_loses_something() {
 }
 
 #[test]
-fn leaving_out_the_sync_before_a_recovery_remembers_how_far_it_came_is_noticed() {
+fn leaving_out_any_sync_of_a_recovery_is_noticed() {
     let first = setting("WEIR_SEED").unwrap_or(1);
-    let settings = Settings { skip_site: Some("recovery-progress".to_string()) };
-    let (images, seed, what) = search(first, MAX_IMAGES, &settings).expect("nobody notices");
-    println!("noticed after {images} images (seed {seed}: {what})");
-    assert!(history(seed, &Settings::default()).is_ok(), "seed {seed} fails anyway");
+    for site in ["recovery", "recovered-object"] {
+        let settings = Settings { skip_site: Some(site.to_string()) };
+        let (images, seed, what) = search(first, MAX_IMAGES, &settings).expect(site);
+        println!("{site}: noticed after {images} images (seed {seed}: {what})");
+        assert!(history(seed, &Settings::default()).is_ok(), "seed {seed} fails anyway");
+    }
 }
 
 #[test]

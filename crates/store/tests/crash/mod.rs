@@ -32,12 +32,15 @@ pub struct Settings {
 }
 
 pub fn target() -> weir_types::Result<Target> {
-    // Few, so that objects are closed and opened again, and the log is soon
-    // written anew.
-    Target::open_with(
-        DIR,
-        TargetOptions { max_open_objects: 3, max_log_sectors: 3, recovery_save_bytes: 8192 },
-    )
+    // Few, so that objects are closed and opened again, the log is soon written anew, and
+    // recovery remembers how far it is and syncs in each of its ways.
+    let options = TargetOptions {
+        max_open_objects: 3,
+        max_log_sectors: 3,
+        recovery_save_bytes: 8192,
+        recovery_syncs: 2,
+    };
+    Target::open_with(DIR, options)
 }
 
 /// Runs the history of this seed; returns how many images it looked at, or what
