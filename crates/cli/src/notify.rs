@@ -10,10 +10,18 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// Says so, with what `systemctl status` is to show, if somebody wants to know. A daemon serves
 /// also if they cannot be told.
 pub fn ready(what: &str) {
+    tell(&format!("READY=1\nSTATUS={what}\n"));
+}
+
+/// Says that it does not serve yet, and gets on: it is to be given another minute from now on.
+pub fn gets_on(what: &str) {
+    tell(&format!("EXTEND_TIMEOUT_USEC=60000000\nSTATUS={what}\n"));
+}
+
+fn tell(message: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    let message = format!("READY=1\nSTATUS={what}\n");
     if let Err(error) = send(&socket, message.as_bytes()) {
-        tracing::warn!("cannot tell {} that it is ready: {error}", socket.display());
+        tracing::warn!("cannot tell {} how it is: {error}", socket.display());
     }
 }
 

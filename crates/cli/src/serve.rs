@@ -63,7 +63,13 @@ pub fn data(daemon: &Daemon) -> Done {
     serve(&daemon.detach, Leaves::First, |ready| {
         let shutdown = shutdown_on_signal()?;
         let config: DataServerConfig = daemon::read(&daemon.config)?;
-        let observer = Arc::new(weir_dataserver::Observer::default());
+        let detached = daemon.detach.detached;
+        let observer = Arc::new(weir_dataserver::Observer::waiting(move |what| {
+            if detached {
+                Report::Recovering { what: what.to_owned() }.send();
+            }
+            notify::gets_on(what);
+        }));
         if let Some(address) = &config.metrics {
             let observer = Arc::clone(&observer);
             metrics::serve(metrics::parse(address)?, "data", move |page| observer.tell(page));

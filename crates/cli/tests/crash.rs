@@ -6,9 +6,10 @@
 mod harness;
 mod library;
 
-use harness::{Cluster, Place, eventually, noise, root};
+use harness::{Cluster, Place, eventually, eventually_within, noise, root};
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -55,10 +56,14 @@ struct Writer {
 
 impl Writer {
     fn start(place: &Place, dir: &Path) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "writer_process"]).env("WEIR_TEST_WRITER", dir);
+        Self::run(place, command)
+    }
+
+    fn run(place: &Place, mut command: Command) -> Self {
         let progress = place.path("progress");
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "writer_process"])
-            .env("WEIR_TEST_WRITER", dir)
+        let child = command
             .env("WEIR_TEST_PROGRESS", &progress)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -160,6 +165,109 @@ fn up_again(cluster: &Cluster<'_>) {
 fn remount(cluster: &Cluster<'_>, at: &Path) {
     cluster.umount(at);
     cluster.weir(&["mount", at.to_str().unwrap()]).ok();
+}
+
+/// Where the blocks of a large file with next to nothing in it are.
+const SPARSE_BLOCKS: u64 = (800 << 30) / BLOCK as u64;
+const BLOCK: usize = 4096;
+
+fn sparse_block(number: u64) -> (u64, Vec<u8>) {
+    let place = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % SPARSE_BLOCKS;
+    (place * BLOCK as u64, noise(BLOCK, number + 1))
+}
+
+/// Writes blocks all over a large file until it is killed; says how many there are.
+#[test]
+fn sparse_writer_process() {
+    let Some(path) = std::env::var_os("WEIR_TEST_SPARSE") else { return };
+    let progress = PathBuf::from(std::env::var_os("WEIR_TEST_PROGRESS").unwrap());
+    let file = File::create(path).unwrap();
+    for number in 0.. {
+        let (place, block) = sparse_block(number);
+        file.write_all_at(&block, place).unwrap_or_else(|e| panic!("block {number}: {e}"));
+        if number % 100 == 0 {
+            let next = progress.with_extension("next");
+            fs::write(&next, (number + 1).to_string()).unwrap();
+            fs::rename(&next, &progress).unwrap();
+        }
+    }
+}
+
+/// Counters of all data servers whose names end so, together.
+fn counted(cluster: &Cluster<'_>, names: &[&str]) -> u64 {
+    // It ends with 1 as long as a target is not online.
+    let said = cluster.weir(&["status", "--json", "--counters"]);
+    let status: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let servers = status["servers"].as_object().unwrap().iter();
+    let counters = servers.filter(|(name, _)| name.starts_with("data-")).flat_map(|(_, of)| {
+        let counters = of["counters"].as_object().unwrap().clone();
+        counters.into_iter().filter(|(name, _)| names.contains(&name.as_str()))
+    });
+    counters.map(|(_, n)| n.as_u64().unwrap()).sum()
+}
+
+/// Bytes of disk that all targets take.
+fn taken(cluster: &Cluster<'_>) -> u64 {
+    let output = Command::new("du").args(["-sB1"]).arg(cluster.dir().join("targets")).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    text.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn are_online(cluster: &Cluster<'_>) -> bool {
+    let views = cluster.weir(&["targets", "--json"]).json();
+    views.as_array().unwrap().iter().all(|view| view["state"] == "online")
+}
+
+/// Whoever goes through it goes through what it has: each step is counted.
+#[test]
+fn a_data_server_that_was_killed_under_a_large_sparse_file_comes_back_soon() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let at = place.path("mnt");
+    let cluster = place.up("sparse", &["--targets", "4", "--mount", at.to_str().unwrap()]);
+    cluster.weir(&["setlayout", "weir:/", "--copies", "2"]).ok();
+    let path = at.join("s");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "sparse_writer_process"]).env("WEIR_TEST_SPARSE", &path);
+    let mut writer = Writer::run(&place, command);
+    writer.wait_for(400);
+    cluster.kill("data-2");
+    writer.wait_for(100);
+    up_again(&cluster);
+    let recovered = counted(&cluster, &["recovery.bytes"]);
+    assert!(recovered > 0 && recovered < taken(&cluster), "{recovered} bytes recovered");
+    writer.wait_for(100);
+    writer.stop();
+    let minute = Duration::from_secs(60);
+    eventually_within(minute, "the target gets what it missed", || are_online(&cluster));
+    let count = writer.synced();
+    let verify = |path: &Path| {
+        let file = File::open(path).unwrap();
+        for number in 0..count {
+            let (place, expected) = sparse_block(number);
+            let mut block = vec![0; BLOCK];
+            file.read_exact_at(&mut block, place).unwrap();
+            assert!(block == expected, "block {number}");
+        }
+    };
+    verify(&path);
+    // Each block of the file is a write, and there are holes on its sides. Parts of 1 MiB are
+    // 800,000.
+    let most = 12 * count + 20_000;
+    let changes = ["op.write", "op.punch"];
+    let before = counted(&cluster, &changes);
+    cluster.weir(&["target", "drain", "2", "--wait"]).ok();
+    let moved = counted(&cluster, &changes) - before;
+    assert!(moved > 0 && moved < most, "{moved} changes for {count} blocks");
+    let fsck = cluster.weir(&["fsck"]);
+    assert_eq!(fsck.code, Some(0), "{}{}", fsck.out, fsck.err);
+    cluster.weir(&["scrub"]).ok();
+    let scrubbed = counted(&cluster, &["scrub.bytes"]);
+    assert!(scrubbed > 0 && scrubbed < taken(&cluster), "{scrubbed} bytes scrubbed");
+    remount(&cluster, &at);
+    verify(&path);
 }
 
 #[test]

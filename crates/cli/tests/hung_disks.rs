@@ -129,3 +129,41 @@ fn who_writes_goes_on_without_a_disk_that_hangs_and_it_comes_back() {
     }
     assert!(std::fs::read(mnt.join("one/f0")).unwrap() == noise(BYTES, neighbour.1[0]));
 }
+
+/// Its disk takes no changes for a while, so that recovery does not get to its end.
+#[test]
+fn a_server_that_recovers_says_so_and_nobody_ends_it() {
+    if let Some(what) = missing() {
+        println!("skipped: needs {what}");
+        return;
+    }
+    let place = Place::new();
+    let disk = Disk::make(&place.path("image"), &place.path("disk"), 160 << 20).unwrap();
+    let cluster = place.up("recovers", &["--targets", "3"]);
+    move_target(&cluster, 1, &disk);
+    cluster.weir(&["setlayout", "weir:/", "--copies", "2"]).ok();
+    let mnt = cluster.mount("mnt", "rw");
+    files(&mnt).iter().for_each(|path| std::fs::write(path, noise(BYTES, 1)).unwrap());
+    cluster.kill("data-1");
+    let frozen = disk.freeze().unwrap();
+    let mut up = place.command(&["up", "--name", "recovers"]).spawn().unwrap();
+    let recovers = || cluster.weir(&["targets"]).ok().contains(" recovering, ");
+    eventually_within(Duration::from_secs(60), "it says that it recovers", recovers);
+    let pid = cluster.pid("data-1");
+    let said = cluster.weir(&["status"]);
+    let told = said.out.contains("makes it ready (recovering, ");
+    assert!(said.code == Some(1) && told && !said.out.contains("does not answer"), "{said:?}");
+    // Others go on meanwhile, and it is waited for.
+    files(&mnt).iter().for_each(|path| std::fs::write(path, noise(BYTES, 2)).unwrap());
+    assert!(up.try_wait().unwrap().is_none(), "`weir up` did not wait");
+    drop(frozen);
+    assert!(up.wait().unwrap().success());
+    let back = || state(&cluster, 1) == "online";
+    eventually_within(Duration::from_secs(60), "it is back", back);
+    assert_eq!(cluster.pid("data-1"), pid, "it is the same process");
+    let fsck = cluster.weir(&["fsck"]);
+    assert_eq!(fsck.code, Some(0), "{}{}", fsck.out, fsck.err);
+    for path in files(&mnt) {
+        assert!(std::fs::read(&path).unwrap() == noise(BYTES, 2), "{}", path.display());
+    }
+}

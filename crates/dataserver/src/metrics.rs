@@ -38,15 +38,30 @@ pub(crate) struct DiskTimes {
     pub(crate) changes: Histogram,
 }
 
+/// Who is told how far a recovery is.
+type Told = dyn Fn(&str) + Send + Sync;
+
 /// Looks at what a data server counts, from any thread, also where it begins anew.
 #[derive(Default)]
 pub struct Observer {
     /// The lock is held while it is looked at, so that the server, when it ends, is the last one
     /// that has it.
     serving: Mutex<Option<(Arc<Shared>, Arc<ServerCounters>)>>,
+    /// Who waits for it to serve.
+    waiting: Option<Box<Told>>,
 }
 
 impl Observer {
+    /// One that is told, while the server recovers its targets and so does not serve yet, how
+    /// far it is: whenever it has got on, and not more than a few times a second.
+    pub fn waiting(told: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { waiting: Some(Box::new(told)), ..Self::default() }
+    }
+
+    pub(crate) fn tell_recovery(&self, what: &str) {
+        self.waiting.iter().for_each(|told| told(what));
+    }
+
     pub(crate) fn begin(&self, shared: Arc<Shared>, net_counters: Arc<ServerCounters>) {
         *self.serving.lock() = Some((shared, net_counters));
     }

@@ -144,10 +144,9 @@ impl Registrar {
     }
 
     fn connect(&self, address: &Address) -> Result<BlockingConn> {
-        let shared = &self.shared;
-        let who = (shared.server, shared.server_key.clone());
+        let Shared { server, server_key, cluster, .. } = &*self.shared;
         let wait = self.wait(Duration::from_millis(EXCHANGE_MS));
-        introduce(address, who, shared.cluster, &wait)
+        connect((*server, server_key.clone(), *cluster), address, &wait)
     }
 
     fn exchange<R: Request<Reply = HeartbeatReply>>(
@@ -157,9 +156,7 @@ impl Registrar {
     ) -> Result<HeartbeatReply> {
         let wait = self.wait(Duration::from_millis(EXCHANGE_MS));
         let sent = clock::since_boot();
-        let header = Header::request(R::OP, conn.next_request_id());
-        conn.send(header, request, &[], &[], &wait)?;
-        let reply: HeartbeatReply = conn.recv_reply(&wait)?;
+        let reply: HeartbeatReply = exchange(conn, request, &wait)?;
         self.shared.copies.standings.adopt(&reply, sent);
         self.shared.busy_percent.store(reply.busy_percent, Relaxed);
         for disk in &self.shared.disks {
@@ -316,14 +313,13 @@ impl Registrar {
 /// `Unreachable`, `TimedOut`.
 pub fn try_key(metadata: &str, server: ServerId, key: Key, cluster: [u8; 16]) -> Result<()> {
     let wait = Wait::until(clock::now() + Duration::from_millis(EXCHANGE_MS));
-    introduce(&Address::parse(metadata)?, (server, key), cluster, &wait).map(drop)
+    connect((server, key, cluster), &Address::parse(metadata)?, &wait).map(drop)
 }
 
-/// A connection to the metadata server of a cluster, as a data server.
-fn introduce(
+/// A connection to the metadata server of a cluster, for one of its data servers.
+pub(crate) fn connect(
+    (server, key, cluster): (ServerId, Key, [u8; 16]),
     address: &Address,
-    (server, key): (ServerId, Key),
-    cluster: [u8; 16],
     wait: &Wait,
 ) -> Result<BlockingConn> {
     let hello = Hello {
@@ -342,8 +338,19 @@ fn introduce(
     Ok(conn)
 }
 
+/// One question, and its answer.
+pub(crate) fn exchange<R: Request>(
+    conn: &mut BlockingConn,
+    request: &R,
+    wait: &Wait,
+) -> Result<R::Reply> {
+    let header = Header::request(R::OP, conn.next_request_id());
+    conn.send(header, request, &[], &[], wait)?;
+    conn.recv_reply(wait)
+}
+
 /// The report of a target of which there is nothing to say but what is wrong.
-fn nothing(target: TargetId, trouble: String) -> TargetReport {
+pub(crate) fn nothing(target: TargetId, trouble: String) -> TargetReport {
     TargetReport {
         target,
         usage: FsUsage::default(),

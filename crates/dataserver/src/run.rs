@@ -1,28 +1,27 @@
 //! Starts a data server, waits, stops it.
 
 use crate::checkpoint;
-use crate::config::{DataServerConfig, TargetConfig, read_key};
+use crate::config::{DataServerConfig, read_key};
 use crate::copier::{self, Copier};
 use crate::copies::{Copies, Lines, Resync, scout};
 use crate::counters::Counters;
 use crate::descriptors::Descriptors;
-use crate::disk::{Disk, Unopened};
 use crate::forward::Forwarder;
-use crate::machine::{Load, ServedTarget};
 use crate::metrics::{Observer, RequestTimes};
+use crate::opening::{Opened, Opener};
 use crate::peers::Peers;
 use crate::register::Registrar;
 use crate::service::{DataService, Shared};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::thread::{self, JoinHandle};
 use weir_net::{
     AbortOnPanic, Address, BufferPool, Listener, Server, ServerConfig, host_name, random_bytes,
 };
-use weir_store::{Target, TargetOptions};
+use weir_store::TargetOptions;
 use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
 
 /// The longest body that a data request can have: regions and a capability.
@@ -35,9 +34,6 @@ const BUSY_PERCENT: u8 = 25;
 const OFTEN: Duration = Duration::from_secs(3600);
 /// from so long to so long, since its other targets are away meanwhile.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
-
-/// How long to wait in all for targets that another process still holds.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A data server that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +115,10 @@ fn serve(
         max_open_objects: descriptors.objects_per_target,
         ..TargetOptions::default()
     };
-    let Opened { disks, unopened, cluster } = open_targets(config, options)?;
+    let opening = Opener { config, options, server_key: &server_key, shutdown, observer };
+    let Some(Opened { disks, unopened, cluster }) = opening.open()? else {
+        return Ok(Ended::Stopped);
+    };
     let Listening { listeners, bound, tcp, unix } = listen(config)?;
     // The same if it begins anew.
     config.listen = bound;
@@ -172,7 +171,7 @@ fn serve(
     Ok(if anew { Ended::Anew } else { Ended::Stopped })
 }
 
-fn is_raised(signal: &Signal) -> Result<bool> {
+pub(crate) fn is_raised(signal: &Signal) -> Result<bool> {
     signal.wait(Some(Duration::ZERO)).map_err(|e| std::io::Error::from(e).into())
 }
 
@@ -255,114 +254,17 @@ fn net_config(config: &DataServerConfig) -> ServerConfig {
     }
 }
 
-/// What became of the targets of a configuration.
-struct Opened {
-    /// Sorted.
-    disks: Vec<Arc<Disk>>,
-    unopened: Vec<Unopened>,
-    /// The cluster that they belong to.
-    cluster: [u8; 16],
-}
-
-/// Opens every target. One that cannot be opened does not keep the others from
-/// being served.
-///
-/// Errors: if none can be opened, those of the first; what is wrong with a key
-/// file; targets of different clusters.
-fn open_targets(config: &DataServerConfig, options: TargetOptions) -> Result<Opened> {
-    let (mut disks, mut unopened, mut failure) = (Vec::new(), Vec::new(), None);
-    let mut cluster = None;
-    let patience = clock::now() + PATIENCE;
-    for target in &config.targets {
-        let id = TargetId(target.target);
-        let key = read_key(&target.key_file, &format!("target {id}"))?;
-        match open_when_free(config, target, options, patience) {
-            Ok(store) => {
-                let of = store.identity().cluster;
-                if *cluster.get_or_insert(of) != of {
-                    let name = store.name();
-                    let what =
-                        format!("{name} belongs to another cluster than the targets before it");
-                    return Err(Error::new(ErrorKind::InvalidArgument, what));
-                }
-                let served = ServedTarget { id, key, load: Load::default(), unopened: None };
-                let (limit, probes) = (config.queue_limit, config.probe_disks);
-                disks.push(Arc::new(Disk::new(store, Arc::new(served), limit, probes)));
-            }
-            Err(error) => {
-                tracing::error!("not served: {error}");
-                let why = format!("out of service: {error}");
-                let served = ServedTarget { id, key, load: Load::default(), unopened: Some(why) };
-                unopened.push(Unopened { served: Arc::new(served), dir: target.dir.clone() });
-                failure.get_or_insert(error);
-            }
-        }
-    }
-    disks.sort_by_key(|d| d.served.id);
-    match (cluster, failure) {
-        (Some(cluster), _) => Ok(Opened { disks, unopened, cluster }),
-        (None, Some(failure)) => Err(failure),
-        (None, None) => Err(Error::new(ErrorKind::InvalidArgument, "there is no target to serve")),
-    }
-}
-
-/// A process that was killed may take a moment to give its lock back.
-fn open_when_free(
-    config: &DataServerConfig,
-    target: &TargetConfig,
-    options: TargetOptions,
-    until: Instant,
-) -> Result<Target> {
-    loop {
-        match open_store(config, target, options) {
-            Err(e) if e.kind == ErrorKind::Busy && clock::now() < until => {
-                thread::sleep(Duration::from_millis(20));
-            }
-            result => return result,
-        }
-    }
-}
-
-fn open_store(
-    config: &DataServerConfig,
-    target: &TargetConfig,
-    options: TargetOptions,
-) -> Result<Target> {
-    let id = TargetId(target.target);
-    let store = Target::open_with(&target.dir, options).map_err(|e| match e.kind {
-        ErrorKind::NotFound => Error::new(
-            ErrorKind::NotFound,
-            format!("target {id}: {}; if it is new, make it with `weir target create`", e.message),
-        ),
-        _ => e.context(format!("target {id}")),
-    })?;
-    let identity = store.identity();
-    if (identity.target, identity.server) != (id, ServerId(config.server)) {
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!(
-                "{} holds target {} of server {}, but is configured as target {id} of server {}",
-                target.dir.display(),
-                identity.target,
-                identity.server,
-                config.server
-            ),
-        ));
-    }
-    Ok(store)
-}
-
 /// Where connections come in.
-struct Listening {
-    listeners: Vec<Listener>,
+pub(crate) struct Listening {
+    pub(crate) listeners: Vec<Listener>,
     /// The address of the first one.
-    bound: String,
+    pub(crate) bound: String,
     /// The addresses that clients are told.
-    tcp: String,
-    unix: String,
+    pub(crate) tcp: String,
+    pub(crate) unix: String,
 }
 
-fn listen(config: &DataServerConfig) -> Result<Listening> {
+pub(crate) fn listen(config: &DataServerConfig) -> Result<Listening> {
     let wanted = Address::parse(&config.listen)?;
     let Address::Tcp(_) = wanted else {
         return Err(Error::new(
@@ -458,13 +360,13 @@ fn start_copy_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle>) -> Re
 
 /// The same as long as nothing that was confirmed can have been lost: until
 /// the machine starts anew.
-fn instance() -> Result<u64> {
+pub(crate) fn instance() -> Result<u64> {
     match weir_host::boot_id() {
         Some(boot) => Ok(boot as u64 ^ (boot >> 64) as u64),
         None => Ok(u64::from_le_bytes(random_bytes()?)),
     }
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle> {
+pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle> {
     thread::spawn(name, body).map_err(|e| Error::from(e).context("start a thread"))
 }

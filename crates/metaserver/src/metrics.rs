@@ -12,6 +12,7 @@ use weir_net::LoopHandle;
 use weir_net::server::ServerCounters;
 use weir_wire::data::ServerStatus;
 use weir_wire::map::TargetState;
+use weir_wire::peer::is_recovering;
 use weir_wire::targets::TargetView;
 
 /// The longest to wait for the loop.
@@ -200,7 +201,8 @@ fn tell_targets(page: &mut Page, targets: &[TargetView]) {
     };
     each(&n::TARGET_SLOW, &|view| u8::from(view.slow).into());
     each(&n::TARGET_DRAINING, &|view| u8::from(view.draining).into());
-    each(&n::TARGET_GIVEN_UP, &|view| u8::from(view.given_up).into());
+    let hangs = |view: &TargetView| view.given_up && !is_recovering(&view.trouble);
+    each(&n::TARGET_GIVEN_UP, &|view| u8::from(hangs(view)).into());
     each(&n::TARGET_BEHIND, &|view| view.behind as f64);
     each(&n::TARGET_BEHIND_EXPECTED, &|view| view.behind_expected_s as f64);
     each(&n::TARGET_SILENT, &|view| view.silent_ms as f64 / 1e3);

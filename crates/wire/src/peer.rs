@@ -168,3 +168,16 @@ requests! {
         targets: Vec<TargetReport>,
     }
 }
+
+const RECOVERING: &str = "recovering, ";
+
+/// The [`TargetReport::trouble`] of a target that is being recovered: its server does not serve
+/// yet, and so has given it up.
+pub fn recovering(percent: u8) -> String {
+    format!("{RECOVERING}{percent} %")
+}
+
+/// Whether that is what a target is in.
+pub fn is_recovering(trouble: &str) -> bool {
+    trouble.starts_with(RECOVERING)
+}

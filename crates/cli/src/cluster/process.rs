@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The longest that a daemon may take until it is ready.
+/// The longest that a daemon may take until it is ready, or has got on.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest that a daemon may take to stop after SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -26,12 +26,18 @@ const LOG_LINES: usize = 10;
 /// The longest report of a daemon.
 const MAX_REPORT_BYTES: u64 = 64 << 10;
 
-/// What a detached daemon says, once, on its standard output: one line of JSON.
+/// What a detached daemon says on its standard output, a line of JSON each: perhaps a few times that
+/// it is on the way, and once the rest.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
     /// It serves.
     Ready,
+    /// It does not serve yet, and has got on.
+    Recovering {
+        /// How far it is.
+        what: String,
+    },
     /// It ends, for this reason.
     Failed {
         /// What happened.
@@ -287,9 +293,19 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
         // A thread, because a pipe has no timeout; it ends with the daemon at
         // the latest, or with this program.
         std::thread::spawn(move || {
-            let mut line = String::new();
-            let _ = BufReader::new(output.take(MAX_REPORT_BYTES)).read_line(&mut line);
-            let _ = send.send(serde_json::from_str(&line).ok());
+            let mut output = BufReader::new(output);
+            loop {
+                let mut line = String::new();
+                let read = (&mut output).take(MAX_REPORT_BYTES).read_line(&mut line);
+                let report = serde_json::from_str(&line).ok();
+                let is_last =
+                    !matches!((read, &report), (Ok(1..), Some(Report::Recovering { .. })));
+                // Also if nobody waits any more: the daemon is not to be held up.
+                let _ = send.send(report);
+                if is_last {
+                    break;
+                }
+            }
         });
     }
     let process = Pid::from_raw(child.id() as i32).and_then(Process::living);
@@ -302,27 +318,50 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
 }
 
 impl Starting {
-    /// Waits until the daemon is ready; if it fails, says why.
+    /// Waits until the daemon is ready; if it fails, says why. One that recovers what it serves is
+    /// waited for as long as it gets on, and not ended: it goes on, and serves when it has done.
     pub fn ready(mut self) -> Done<Process> {
-        match self.reports.recv_timeout(START_TIMEOUT) {
-            Ok(Some(Report::Ready)) => {
-                self.process.ok_or_else(|| Failure::new(format!("{} has ended", self.name)))
-            }
-            Ok(Some(Report::Failed { message, hint })) => {
-                let _ = self.child.wait();
-                Err(Failure { hint, ..Failure::new(message) }.about(&self.name))
-            }
-            Ok(None) => {
-                let status = self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
-                Err(self.with_log(format!("{} ended before it was ready ({status})", self.name)))
-            }
-            Err(_) => {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-                let seconds = START_TIMEOUT.as_secs();
-                Err(self.with_log(format!("{} was not ready within {seconds} s", self.name)))
+        let mut recovers = None;
+        loop {
+            match self.reports.recv_timeout(START_TIMEOUT) {
+                Ok(Some(Report::Recovering { what })) => {
+                    if recovers.as_ref() != Some(&what) {
+                        eprintln!("weir: {}: {what}", self.name);
+                    }
+                    recovers = Some(what);
+                }
+                Ok(Some(Report::Ready)) => return self.lives(),
+                Ok(Some(Report::Failed { message, hint })) => {
+                    let _ = self.child.wait();
+                    return Err(Failure { hint, ..Failure::new(message) }.about(&self.name));
+                }
+                Ok(None) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    let status =
+                        self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
+                    let what = format!("{} ended before it was ready ({status})", self.name);
+                    return Err(self.with_log(what));
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let seconds = START_TIMEOUT.as_secs();
+                    if let Some(what) = recovers {
+                        eprintln!(
+                            "weir: {}: {what}, and no further for {seconds} s: it is left to it; \
+                             `weir status` shows how it gets on, `dmesg` whether its disk fails",
+                            self.name
+                        );
+                        return self.lives();
+                    }
+                    let _ = self.child.kill();
+                    let _ = self.child.wait();
+                    let what = format!("{} was not ready within {seconds} s", self.name);
+                    return Err(self.with_log(what));
+                }
             }
         }
+    }
+
+    fn lives(&self) -> Done<Process> {
+        self.process.ok_or_else(|| Failure::new(format!("{} has ended", self.name)))
     }
 
     fn with_log(&self, message: String) -> Failure {

@@ -9,7 +9,7 @@ use crate::cluster::moving::Moving;
 use crate::cluster::process::Process;
 use crate::cluster::replacing;
 use crate::cluster::state::{Description, StateDir};
-use crate::cluster::trouble::Trouble;
+use crate::cluster::trouble::{Trouble, recovers};
 use crate::cluster::{secret, targets};
 use crate::failure::{Done, Failure};
 use crate::files::remote::try_to_connect;
@@ -256,6 +256,14 @@ impl Picture {
         }
         match client.targets() {
             Ok(views) => {
+                // Of one that does not serve yet its targets say it.
+                let recovering = |server: &str| {
+                    views.iter().any(|view| recovers(view) && data_name(view.server.0) == server)
+                };
+                self.trouble.retain(|trouble| match trouble {
+                    Trouble::NoAnswer { server, .. } => !recovering(server),
+                    _ => true,
+                });
                 let of_target = |view: &TargetView| {
                     Trouble::of_target(view, self.replacing(view.target.0, view.server, &view.host))
                 };

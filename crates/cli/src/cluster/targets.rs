@@ -2,6 +2,7 @@
 
 use crate::args::Targets;
 use crate::cluster::daemon::data_name;
+use crate::cluster::trouble::recovers;
 use crate::failure::Done;
 use crate::files::remote::connect;
 use crate::layouts::df::{percent, state_name};
@@ -10,6 +11,7 @@ use crate::settings;
 use serde_json::{Value, json};
 use weir_types::DiskId;
 use weir_wire::map::TargetState;
+use weir_wire::peer::is_recovering;
 use weir_wire::targets::{MachineLoad, TargetView};
 
 /// Runs `weir targets`.
@@ -64,7 +66,11 @@ pub fn disk_name(disk: DiskId) -> Option<String> {
 
 /// The state of a target in words.
 pub fn state_of(view: &TargetView) -> String {
-    let state = if view.suspect { "suspect" } else { state_name(view.state) };
+    let state = match () {
+        () if recovers(view) => "recovering",
+        () if view.suspect => "suspect",
+        () => state_name(view.state),
+    };
     match view.draining {
         true => format!("{state}, draining"),
         false => state.to_owned(),
@@ -94,6 +100,8 @@ pub fn what_is_wrong(view: &TargetView) -> String {
     match (view.trouble.as_str(), view.hangs_ms) {
         ("", ms) if ms > 0 => format!("its disk hangs since {}", human_duration(ms / 1000)),
         ("", _) if view.slow => "its disk has become slow".to_owned(),
+        // Of before, if its server has gone.
+        (trouble, _) if is_recovering(trouble) && !view.given_up => String::new(),
         (trouble, _) => trouble.to_owned(),
     }
 }

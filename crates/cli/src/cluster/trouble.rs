@@ -10,6 +10,7 @@ use crate::output::{human_duration, human_size};
 use serde_json::{Value, json};
 use weir_types::{Error, ErrorKind, FsUsage};
 use weir_wire::map::TargetState;
+use weir_wire::peer::is_recovering;
 use weir_wire::targets::TargetView;
 
 /// A disk of which less than this is free is nearly full, percent.
@@ -121,6 +122,7 @@ impl Trouble {
             Self::TargetRemoved { .. } => "target_removed",
             Self::OutOfService { .. } => "out_of_service",
             Self::Target(view, _) => match view.state {
+                TargetState::Offline if recovers(view) => "target_recovering",
                 TargetState::Offline if view.given_up => "disk_given_up",
                 TargetState::Offline => "target_offline",
                 _ if view.hangs_ms > 0 => "disk_hangs",
@@ -333,6 +335,11 @@ fn is_scarce(usage: &FsUsage) -> bool {
     free * 100 < total * u128::from(SCARCE_PERCENT)
 }
 
+/// Whether its server is there, and recovers it.
+pub fn recovers(view: &TargetView) -> bool {
+    view.given_up && is_recovering(&view.trouble)
+}
+
 /// What is wrong with a target that the metadata server has an opinion of.
 fn what_of(view: &TargetView) -> String {
     let TargetView { target, host, behind, .. } = view;
@@ -340,6 +347,12 @@ fn what_of(view: &TargetView) -> String {
     let since = |ms| human_duration(ms / 1000);
     let so_long = view.since_ms.map_or(String::new(), |ms| format!(" since {}", since(ms)));
     match view.state {
+        TargetState::Offline if recovers(view) => format!(
+            "target {target}: {name} on {host} was not stopped in good order, and makes it ready \
+             ({}); files with copies elsewhere are served from those{}",
+            view.trouble,
+            lacking(*behind)
+        ),
         TargetState::Offline if view.given_up => {
             let hangs = match view.hangs_ms {
                 0 => "has hung, and answers again".to_owned(),
@@ -390,6 +403,9 @@ fn remedy_of(view: &TargetView, replace: &str) -> String {
     let TargetView { target, host, .. } = view;
     let name = data_name(view.server.0);
     match view.state {
+        TargetState::Offline if recovers(view) => {
+            format!("nothing needs to be done; if it gets no further, look at the disk on {host}")
+        }
         TargetState::Offline if view.given_up => format!(
             "it comes back by itself when all disks of {name} answer. Look at the disk (`dmesg`, \
              `iostat -x`); if it is lost, {replace}"

@@ -32,8 +32,6 @@ use weir_wire::peer::Copies as Column;
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
 /// One step ends within this time, or is done again.
 const STEP_MS: u64 = 8_000;
-/// The same of what has got there otherwise.
-const FILLED_BYTES: u64 = 16 << 20;
 /// It is connected to within this time: before anything is locked.
 const REACH_MS: u64 = PATIENCE.as_millis() as u64;
 /// After so many bytes they are made durable where they were lacking.
@@ -84,17 +82,11 @@ impl Push<'_> {
                 _ => Err(error),
             })?,
         };
-        let here = self.found()?.map_or(0, |object| object.len());
         let (mut unsynced, mut rotten) = (0, Ok(()));
         for range in lacking.iter() {
             let (mut at, end) = (range.start, range.end.min(len));
             while at < end {
-                // Behind the end here there is nothing to send, however far it goes.
-                let next = match at < here {
-                    true => (at - at % STEP_BYTES + STEP_BYTES).min(end),
-                    false => end,
-                };
-                let bytes = next.min(here).saturating_sub(at);
+                let (next, bytes) = self.next_step(at, end)?;
                 (self.pace)(bytes)?;
                 match self.step(at..next, buffer) {
                     Err(error) if error.kind == ErrorKind::Corrupt => {
@@ -116,6 +108,27 @@ impl Push<'_> {
             self.align()?;
         }
         self.sync().and(rotten)
+    }
+
+    /// Where a step from `at` on ends, and how many bytes it may have to send. A hole, and what
+    /// lies behind the end here, is one step however far it goes: nothing of it is sent.
+    fn next_step(&self, at: u64, end: u64) -> Result<(u64, u64)> {
+        let Some(object) = self.found()?.filter(|object| at < object.len()) else {
+            return Ok((end, 0));
+        };
+        let data = object.next_data(at)?.map_or(end, |data| data.clamp(at, end));
+        let part = if data < end { data - data % STEP_BYTES } else { end };
+        if part > at {
+            return Ok((part, 0));
+        }
+        let next = (at - at % STEP_BYTES + STEP_BYTES).min(end);
+        let (mut bytes, mut data) = (0, data);
+        while data < next {
+            let hole = object.next_hole(data)?.clamp(data + 1, next);
+            bytes += hole - data;
+            data = object.next_data(hole)?.unwrap_or(next);
+        }
+        Ok((next, bytes))
     }
 
     /// Where there is nothing here, there is to be nothing either: of ranges behind the end
@@ -146,10 +159,11 @@ impl Push<'_> {
                 self.look_at_its_run();
                 let Some(left) = self.left() else { return self.bring(lacking, buffer) };
                 // In long steps: most of it has got there.
-                let mut next = range.end.min(at.saturating_add(FILLED_BYTES));
-                if left.touches(&(at..next)) {
-                    next = next.min(at - at % STEP_BYTES + STEP_BYTES);
-                }
+                let begins = left.iter().map(|part| part.start).find(|start| *start > at);
+                let next = match left.touches(&(at..at + 1)) {
+                    true => self.next_step(at, range.end)?.0,
+                    false => begins.unwrap_or(range.end).min(range.end),
+                };
                 // By then most of it has got there in other ways.
                 match self.fill_in(at..next, buffer) {
                     // Around what has rotted.
@@ -197,11 +211,13 @@ impl Push<'_> {
         for part in left.iter() {
             let start = part.start.max(range.start);
             let end = part.end.min(range.end).max(start);
-            for at in (start..end).step_by(STEP_BYTES as usize) {
-                let len = STEP_BYTES.min(end - at);
-                self.send(at..at + len, buffer)?;
-                self.disk.store.gaps().got(self.object, self.behind(), &[(at, len)]);
-                sent += len;
+            let mut at = start;
+            while at < end {
+                let (next, bytes) = self.next_step(at, end)?;
+                self.send(at..next, buffer)?;
+                self.disk.store.gaps().got(self.object, self.behind(), &[(at, next - at)]);
+                sent += bytes;
+                at = next;
             }
         }
         self.tell_filled(&range)?;

@@ -20,6 +20,14 @@ use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, Generation, ObjectId, Result};
 use weir_wire::peer::Copies as Column;
 
+/// What came of a step.
+struct Step {
+    /// How far the other copy goes, bytes.
+    got: u64,
+    /// It may be the beginning of a hole.
+    only_zeros: bool,
+}
+
 impl Resync {
     /// Takes all that this copy lacks of an object.
     ///
@@ -37,10 +45,14 @@ impl Resync {
         while at < end {
             let next = (at - at % STEP_BYTES + STEP_BYTES).min(end);
             self.pacer.pace(next - at)?;
-            at += self.step(id, column, at..next)?;
+            let Step { got, only_zeros } = self.step(id, column, at..next)?;
+            at += got;
             if at < next {
                 self.tail(id, column, at..end)?;
                 break;
+            }
+            if only_zeros {
+                at = self.skip(id, column, at..end)?;
             }
         }
         if let Some(object) = self.disk.store.object(id)? {
@@ -49,22 +61,62 @@ impl Resync {
         self.apply(column, || self.disk.store.gaps().clear(id, ELSEWHERE, &range))
     }
 
-    /// Takes a part; returns how far the other copy goes.
-    fn step(&self, id: ObjectId, column: &Column, range: Range<u64>) -> Result<u64> {
+    /// Takes a part.
+    fn step(&self, id: ObjectId, column: &Column, range: Range<u64>) -> Result<Step> {
         let _lock = self.shared.copies.locks.lock(self.own(), id, range.clone());
         let (mut bytes, mut checks) = (vec![0; (range.end - range.start) as usize], Vec::new());
         let got = self.ask(id, column, &range, |pull| {
             checks.clear();
             pull.read(range.start, &mut bytes, &mut checks, true)
         })?;
-        if got > 0 {
+        let only_zeros = bytes[..got].iter().all(|&byte| byte == 0);
+        if only_zeros && got > 0 {
+            self.clear(id, column, range.start..range.start + got as u64)?;
+        } else if got > 0 {
             let pieces = [(range.start, got as u64)];
             let object = self.made(id)?;
             self.apply(column, || {
                 object.write_pieces(&pieces, &bytes[..got], &checks, object.generation()).map(drop)
             })?;
         }
-        Ok(got as u64)
+        Ok(Step { got: got as u64, only_zeros })
+    }
+
+    /// Takes a hole of the other copy in one go, in whole parts; returns where it goes on. If
+    /// the other one cannot say where it has any, they are found part by part.
+    fn skip(&self, id: ObjectId, column: &Column, range: Range<u64>) -> Result<u64> {
+        let look = |range: &Range<u64>| {
+            let found = self.ask(id, column, range, |pull| {
+                let data = pull.seek(range.start, false)?;
+                Ok(data.unwrap_or(pull.stat()?.len))
+            });
+            let end = found.unwrap_or(0).min(range.end);
+            (end - end % STEP_BYTES).max(range.start)
+        };
+        let end = look(&range);
+        if end == range.start {
+            return Ok(end);
+        }
+        let hole = range.start..end;
+        let _lock = self.shared.copies.locks.lock(self.own(), id, hole.clone());
+        // It may have been written to before that.
+        let hole = hole.start..look(&hole);
+        if !hole.is_empty() {
+            self.clear(id, column, hole.clone())?;
+        }
+        Ok(hole.end)
+    }
+
+    /// Here are only zeros, to the end of a range at least.
+    fn clear(&self, id: ObjectId, column: &Column, range: Range<u64>) -> Result<()> {
+        let object = self.made(id)?;
+        self.apply(column, || {
+            object.punch(range.start, range.end - range.start, object.generation())?;
+            match object.len() < range.end {
+                true => object.align(range.end, object.generation()).map(drop),
+                false => Ok(()),
+            }
+        })
     }
 
     /// The other copy has nothing from here on.

@@ -11,6 +11,7 @@ use weir_wire::map::TargetState;
 use weir_wire::message::Op;
 use weir_wire::peer::{
     FindPeerRequest, HeartbeatReply, HeartbeatRequest, Peer, RegisterRequest, TargetReport,
+    is_recovering,
 };
 use weir_wire::ticket::OF_SERVERS;
 
@@ -78,7 +79,10 @@ impl<E: Engine> MetaMachine<E> {
             );
             for report in request.targets.iter().filter(|r| !r.trouble.is_empty()) {
                 let (server, target, trouble) = (server.0, report.target.0, &report.trouble);
-                tracing::warn!(server, target, "a target fails: {trouble}");
+                match is_recovering(trouble) {
+                    true => tracing::info!(server, target, "a target is being made ready"),
+                    false => tracing::warn!(server, target, "a target fails: {trouble}"),
+                }
             }
         }
         if request.first {

@@ -92,6 +92,15 @@ fn table() -> Vec<(&'static str, Trouble, [&'static str; 2])> {
             ["target 3 is offline since 12s: data-2 on node", "weir target replace 3"],
         ),
         (
+            "target_recovering",
+            target(TargetView {
+                given_up: true,
+                trouble: weir_wire::peer::recovering(37),
+                ..view(TargetState::Offline)
+            }),
+            ["makes it ready (recovering, 37 %)", "nothing needs to be done"],
+        ),
+        (
             "disk_given_up",
             target(TargetView { given_up: true, hangs_ms: 12_300, ..view(TargetState::Offline) }),
             ["hangs since 12s; its server has given it up", "comes back by itself"],

@@ -1,0 +1,297 @@
+//! Opens the targets of a server, at once, since one that was not closed is recovered first. As
+//! long as that takes, the metadata server and whoever started this one are told how far it is;
+//! nothing is served yet.
+
+use crate::config::{DataServerConfig, TargetConfig, read_key};
+use crate::disk::{Disk, Unopened};
+use crate::herald::{AtWork, Herald};
+use crate::machine::{Load, ServedTarget};
+use crate::metrics::Observer;
+use crate::run::{Listening, instance, is_raised, listen, spawn};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_host::clock;
+use weir_host::net::Signal;
+use weir_host::sync::{Condvar, Mutex};
+use weir_host::thread;
+use weir_net::{AbortOnPanic, Address};
+use weir_store::{Opening, RecoveryProgress, Target, TargetOptions};
+use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
+use weir_wire::Key;
+use weir_wire::peer::{TargetReport, recovering};
+
+/// How long to wait in all for targets that another process still holds.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Who opens its targets within this time has nothing to say about it.
+const SOON: Duration = Duration::from_secs(2);
+/// Between looks at how far it is.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What became of the targets of a configuration.
+pub(crate) struct Opened {
+    /// Sorted.
+    pub(crate) disks: Vec<Arc<Disk>>,
+    pub(crate) unopened: Vec<Unopened>,
+    /// The cluster that they belong to.
+    pub(crate) cluster: [u8; 16],
+}
+
+/// What it takes to open them.
+pub(crate) struct Opener<'a> {
+    pub(crate) config: &'a mut DataServerConfig,
+    pub(crate) options: TargetOptions,
+    pub(crate) server_key: &'a Key,
+    pub(crate) shutdown: &'a Signal,
+    pub(crate) observer: &'a Observer,
+}
+
+/// One target of the configuration.
+struct Item {
+    id: TargetId,
+    key: Key,
+    dir: PathBuf,
+    opening: Result<Opening>,
+}
+
+/// Targets that are being opened.
+pub(crate) struct Under {
+    targets: Vec<(TargetId, Arc<RecoveryProgress>)>,
+    /// What became of each.
+    ended: Mutex<Vec<Option<Result<Target>>>>,
+    changed: Condvar,
+}
+
+impl Opener<'_> {
+    /// Opens every target. One that cannot be opened does not keep the others from
+    /// being served. `None`: the server was told to end meanwhile.
+    ///
+    /// Errors: if none can be opened, those of the first; what is wrong with a key
+    /// file; targets of different clusters.
+    pub(crate) fn open(mut self) -> Result<Option<Opened>> {
+        let items = self.begin()?;
+        let cluster = cluster_of(&items)?;
+        let mut unopened = Vec::new();
+        let mut failure: Option<Error> = None;
+        let mut fails = |id: TargetId, key: Key, dir: PathBuf, error: Error| {
+            tracing::error!("not served: {error}");
+            let why = format!("out of service: {error}");
+            let served = ServedTarget { id, key, load: Load::default(), unopened: Some(why) };
+            unopened.push(Unopened { served: Arc::new(served), dir });
+            failure.get_or_insert(error);
+        };
+        let (mut kept, mut openings) = (Vec::new(), Vec::new());
+        for Item { id, key, dir, opening } in items {
+            match opening {
+                Ok(opening) => {
+                    kept.push((id, key, dir));
+                    openings.push((id, opening));
+                }
+                Err(error) => fails(id, key, dir, error),
+            }
+        }
+        let Some(ended) = self.finish(openings, cluster)? else { return Ok(None) };
+        let mut disks = Vec::new();
+        for ((id, key, dir), result) in kept.into_iter().zip(ended) {
+            match result {
+                Ok(store) => {
+                    let served = ServedTarget { id, key, load: Load::default(), unopened: None };
+                    let (limit, probes) = (self.config.queue_limit, self.config.probe_disks);
+                    disks.push(Arc::new(Disk::new(store, Arc::new(served), limit, probes)));
+                }
+                Err(error) => fails(id, key, dir, of_target(id, error)),
+            }
+        }
+        disks.sort_by_key(|d| d.served.id);
+        match (cluster, failure) {
+            (Some(cluster), _) if !disks.is_empty() => {
+                Ok(Some(Opened { disks, unopened, cluster }))
+            }
+            (_, Some(failure)) => Err(failure),
+            (_, None) => Err(Error::new(ErrorKind::InvalidArgument, "there is no target to serve")),
+        }
+    }
+
+    fn begin(&self) -> Result<Vec<Item>> {
+        let patience = clock::now() + PATIENCE;
+        let begin = |target: &TargetConfig| {
+            let id = TargetId(target.target);
+            let key = read_key(&target.key_file, &format!("target {id}"))?;
+            let opening = self.begin_when_free(target, patience);
+            Ok(Item { id, key, dir: target.dir.clone(), opening })
+        };
+        self.config.targets.iter().map(begin).collect()
+    }
+
+    /// A process that was killed may take a moment to give its lock back.
+    fn begin_when_free(&self, target: &TargetConfig, until: Instant) -> Result<Opening> {
+        loop {
+            match self.begin_one(target) {
+                Err(e) if e.kind == ErrorKind::Busy && clock::now() < until => {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn begin_one(&self, target: &TargetConfig) -> Result<Opening> {
+        let id = TargetId(target.target);
+        let opening = Opening::begin(&target.dir, self.options).map_err(|e| of_target(id, e))?;
+        let identity = opening.identity();
+        if (identity.target, identity.server) != (id, ServerId(self.config.server)) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "{} holds target {} of server {}, but is configured as target {id} of server {}",
+                    target.dir.display(),
+                    identity.target,
+                    identity.server,
+                    self.config.server
+                ),
+            ));
+        }
+        Ok(opening)
+    }
+
+    /// Waits until all are open, or cannot be opened. `None`: the server was told to end.
+    fn finish(
+        &mut self,
+        openings: Vec<(TargetId, Opening)>,
+        cluster: Option<[u8; 16]>,
+    ) -> Result<Option<Vec<Result<Target>>>> {
+        let targets = openings.iter().map(|(id, _)| (*id, Arc::default())).collect();
+        let ended = Mutex::new(openings.iter().map(|_| None).collect());
+        let under = Arc::new(Under { targets, ended, changed: Condvar::new() });
+        let mut threads = Vec::new();
+        for (at, (id, opening)) in openings.into_iter().enumerate() {
+            let (of, progress) = (under.clone(), under.targets[at].1.clone());
+            threads.push(spawn(&format!("weir-open-{id}"), move || {
+                let _guard = AbortOnPanic("a thread that opens a target");
+                of.has_ended(at, opening.finish(&progress));
+            })?);
+        }
+        let begun = clock::now();
+        let (mut herald, mut said, mut stopped) = (None, None, false);
+        while !under.wait(LOOK) {
+            if !stopped && is_raised(self.shutdown)? {
+                stopped = true;
+                under.targets.iter().for_each(|(_, progress)| progress.stop());
+            }
+            if clock::elapsed(begun) < SOON {
+                continue;
+            }
+            let steps = under.steps();
+            if said != Some(steps) {
+                said = Some(steps);
+                self.observer.tell_recovery(&recovering(under.percent()));
+            }
+            if let (None, false, Some(cluster)) = (&herald, stopped, cluster) {
+                herald = Some(self.herald(cluster, under.clone())?);
+            }
+        }
+        if let Some(herald) = herald {
+            herald.end();
+        }
+        for thread in threads {
+            // One that panics ends the server.
+            let _ = thread.join();
+        }
+        let ended = std::mem::take(&mut *under.ended.lock());
+        Ok((!stopped).then(|| ended.into_iter().flatten().collect()))
+    }
+
+    /// Has the metadata server told, under the addresses that will be served. They are not yet:
+    /// who connects is to wait as for a server that does not run.
+    fn herald(&mut self, cluster: [u8; 16], under: Arc<Under>) -> Result<AtWork> {
+        let Listening { listeners, bound, tcp, unix } = listen(self.config)?;
+        drop(listeners);
+        self.config.listen = bound;
+        let metadata = self.config.metadata.iter().map(|a| Address::parse(a));
+        let herald = Herald {
+            server: ServerId(self.config.server),
+            key: self.server_key.clone(),
+            cluster,
+            metadata: metadata.collect::<Result<_>>()?,
+            domain: self.config.domain.clone().unwrap_or_default(),
+            run: instance()?,
+            tcp,
+            unix,
+            ending: Signal::new().map_err(|e| Error::from(std::io::Error::from(e)))?,
+            under,
+        };
+        herald.start()
+    }
+}
+
+/// The cluster of those that can be opened.
+fn cluster_of(items: &[Item]) -> Result<Option<[u8; 16]>> {
+    let mut cluster = None;
+    for item in items {
+        let Ok(opening) = &item.opening else { continue };
+        let of = opening.identity().cluster;
+        if *cluster.get_or_insert(of) != of {
+            let dir = item.dir.display();
+            let what = format!(
+                "target {} ({dir}) belongs to another cluster than the targets before it",
+                item.id
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+    }
+    Ok(cluster)
+}
+
+fn of_target(id: TargetId, error: Error) -> Error {
+    match error.kind {
+        ErrorKind::NotFound => Error::new(
+            ErrorKind::NotFound,
+            format!(
+                "target {id}: {}; if it is new, make it with `weir target create`",
+                error.message
+            ),
+        ),
+        _ => error.context(format!("target {id}")),
+    }
+}
+
+impl Under {
+    fn has_ended(&self, at: usize, result: Result<Target>) {
+        self.ended.lock()[at] = Some(result);
+        self.changed.notify_all();
+    }
+
+    /// Waits so long at the most; whether all have ended.
+    fn wait(&self, time: Duration) -> bool {
+        let is_open = |ended: &[Option<Result<Target>>]| ended.iter().all(Option::is_some);
+        let ended = self.ended.lock();
+        if is_open(&ended) {
+            return true;
+        }
+        is_open(&self.changed.wait_timeout(ended, time))
+    }
+
+    fn steps(&self) -> u64 {
+        let steps = self.targets.iter().map(|(_, progress)| progress.steps());
+        steps.fold(0, u64::wrapping_add)
+    }
+
+    /// Of the one that has most to do.
+    fn percent(&self) -> u8 {
+        let ended = self.ended.lock();
+        let left = self.targets.iter().zip(&*ended).filter(|(_, ended)| ended.is_none());
+        left.map(|((_, progress), _)| progress.percent()).min().unwrap_or(99)
+    }
+
+    /// What the metadata server is told. Nothing of them is served, or was since this process
+    /// began.
+    pub(crate) fn reports(&self) -> Vec<TargetReport> {
+        let ended = self.ended.lock();
+        let report = |((id, progress), ended): (&(TargetId, Arc<RecoveryProgress>), &Option<_>)| {
+            // Who is open waits for the others.
+            let percent = if ended.is_some() { 100 } else { progress.percent() };
+            TargetReport { given_up: true, ..crate::register::nothing(*id, recovering(percent)) }
+        };
+        self.targets.iter().zip(&*ended).map(report).collect()
+    }
+}
