@@ -144,6 +144,81 @@ fn programs_that_wait_for_one_server_hold_up_nobody_who_needs_another() {
     programs.iter_mut().for_each(|program| program.child.kill().unwrap());
 }
 
+#[test]
+fn a_read_is_waited_for_once_though_the_kernel_asks_twice() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place, "once", "ttl=0");
+    cluster.weir(&["setlayout", at.to_str().unwrap(), "--count", "1", "--base", "1"]).ok();
+    fs::write(at.join("file"), noise(300_000, 3)).unwrap();
+    let timeout = Duration::from_secs(15);
+    // It has no pages of the file.
+    let other = cluster.mount("other", &format!("ttl=0,timeout={}", timeout.as_secs()));
+    let file = fs::File::open(other.join("file")).unwrap();
+    let stopped = cluster.stopped(&["data-2"]);
+    let begin = Instant::now();
+    let read = std::os::unix::fs::FileExt::read_at(&file, &mut [0; 1000], 0);
+    let took = begin.elapsed();
+    assert!(read.is_err() && took >= timeout, "{read:?} after {took:?}");
+    assert!(took < 2 * timeout, "{took:?}");
+    drop((stopped, file));
+    assert!(fs::read(other.join("file")).unwrap() == noise(300_000, 3));
+    cluster.umount(&other);
+    cluster.umount(&at);
+}
+
+#[test]
+fn of_two_servers_that_died_at_once_each_is_used_when_it_is_back() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    // Nothing fails, however slow the machine is.
+    let (cluster, at) = mounted(&place, "two", "ttl=0,timeout=300");
+    let on = |dir: &str, base: &str, copies: &str| {
+        let path = at.join(dir);
+        fs::create_dir(&path).unwrap();
+        let path = path.to_str().unwrap();
+        let layout = ["setlayout", path, "--count", "1", "--base", base, "--copies", copies];
+        cluster.weir(&layout).ok();
+    };
+    on("second", "1", "1");
+    on("third", "2", "1");
+    on("both", "1", "2");
+    let start = |dir: &str| -> Vec<Program> {
+        let start = |call: &&'static str| {
+            let report = place.path(&format!("report-{dir}-{call}"));
+            Program::start(call, &at.join(dir).join(call), report, false)
+        };
+        ["read", "write", "fsync"].iter().map(start).collect()
+    };
+    let (second, third, both) = (start("second"), start("third"), start("both"));
+    let all = || second.iter().chain(&third).chain(&both);
+    eventually("all programs work", || all().all(|p| p.report().calls >= 3));
+    cluster.kill("data-2");
+    cluster.kill("data-3");
+    let description = fs::read(cluster.dir().join("cluster.toml")).unwrap();
+    cluster.forget(3);
+    // Both have been given up.
+    eventually("two targets are away", || {
+        let targets = cluster.weir(&["targets", "--json"]).json();
+        let targets = targets.as_array().unwrap();
+        targets.iter().filter(|target| target["state"] == "offline").count() == 2
+    });
+    cluster.weir(&["up"]).ok();
+    work_on(&second);
+    work_on(&both);
+    assert!(!cluster.runs("data-3"));
+    fs::write(cluster.dir().join("cluster.toml"), description).unwrap();
+    cluster.weir(&["up"]).ok();
+    work_on(&third);
+    for program in all() {
+        assert_eq!(program.report().failed, 0, "{}: {}", program.call, program.log());
+    }
+}
+
 /// Seconds that a mount of these tests waits for a server in one step of a call.
 const TIMEOUT_S: u64 = 2;
 /// What a call may take with that: see "When something is away" in

@@ -35,12 +35,19 @@ pub struct Context {
     /// A descriptor that becomes readable when the call should end with
     /// `Interrupted`; it must stay open during the call.
     pub interrupt: Option<RawFd>,
+    /// Bytes that are read are waited for so long at the most, if not as long as is configured.
+    pub patience_ms: Option<u64>,
 }
 
 impl Context {
     /// In the name of the superuser, not interruptible.
     pub fn root() -> Self {
         Self::default()
+    }
+
+    /// So long a step of a read may take where so long is configured.
+    pub(crate) fn read_ms(&self, configured_ms: u64) -> u64 {
+        self.patience_ms.map_or(configured_ms, |patience_ms| patience_ms.min(configured_ms))
     }
 
     /// Says in a request for whom it is.

@@ -92,7 +92,7 @@ impl ReadOp {
         (any_copy, ahead): (bool, bool),
         preferred: Option<TargetId>,
     ) -> Self {
-        let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
+        let deadline_ms = now_ms() + call.ctx.read_ms(call.inner.config.request_timeout_ms);
         let mut op = Self {
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
             since: clock::uptime().as_micros() as Micros,
@@ -114,7 +114,8 @@ impl ReadOp {
 
     /// Waits for the replies; `dest` has the bytes then.
     pub(crate) fn finish(&mut self, call: Call<'_>, dest: &mut [u8]) -> Result<()> {
-        self.transfer.set_deadline_ms(now_ms() + call.inner.config.request_timeout_ms);
+        let time_ms = call.ctx.read_ms(call.inner.config.request_timeout_ms);
+        self.transfer.set_deadline_ms(now_ms() + time_ms);
         self.drive(call, dest, Until::Done)
     }
 

@@ -1,6 +1,7 @@
 //! Opening, reading and writing of files.
 
 use crate::fuse::{IoArgs, NodeId, Opened, Reply, RequestContext, SetAttr, WriteData, was_killed};
+use crate::given_up::{GivenUp, SECOND_PATIENCE};
 use crate::handles::{FileHandle, Handle, Reading};
 use crate::jobs::Part;
 use crate::kernel_cache::Passed;
@@ -9,6 +10,7 @@ use crate::translate::{context, is_to_run};
 use crate::weirfs::WeirFs;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 use weir_client::{Consistency, Context, File, set_nothing};
 use weir_types::{Attr, ErrorKind, FileId};
 use weir_wire::meta::CAPABILITY;
@@ -49,7 +51,9 @@ impl WeirFs {
         let reading = RwLock::new(Reading::of(part));
         let access = self.access_of(attr, flags, keep_cache);
         let capable = AtomicBool::new(attr.extras.any);
-        let handle = FileHandle { file, direct, synchronous, opening, reading, capable, access };
+        let given_up = GivenUp::default();
+        let handle =
+            FileHandle { file, direct, synchronous, opening, reading, capable, access, given_up };
         let fh = self.handles.insert(Handle::File(handle));
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
     }
@@ -66,12 +70,20 @@ impl WeirFs {
         let handle = handle.file()?;
         let FileHandle { file, opening, .. } = handle;
         let bytes = offset..offset.saturating_add(buffer.len() as u64);
-        let by = handle.context(ctx);
+        let mut by = handle.context(ctx);
+        let begun = Instant::now();
+        if !args.is_past_pages() && handle.given_up.takes(&bytes, begun) {
+            by.patience_ms = Some(SECOND_PATIENCE.as_millis() as u64);
+        }
         let read = |entered: &dyn Fn(bool)| match args.is_past_pages() {
             true => file.read_past_pages(&by, offset, buffer, entered),
             false => file.read_entering(&by, offset, buffer, entered),
         };
-        let len = opening.reading(ctx.pid, &bytes, read)?;
+        let len = opening.reading(ctx.pid, &bytes, read).inspect_err(|_| {
+            if !args.is_past_pages() && by.patience_ms.is_none() {
+                handle.given_up.note(&bytes, begun.elapsed(), Instant::now());
+            }
+        })?;
         self.is_read(file.id(), &handle.access, args.open_flags);
         if let Some(reader) = &by.reader {
             reader.has_read(offset..offset + len as u64);

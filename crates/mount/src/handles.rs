@@ -3,6 +3,7 @@
 use crate::access_times::HandleAccess;
 use crate::fuse::Errno;
 use crate::fuse::RequestContext;
+use crate::given_up::GivenUp;
 use crate::jobs::Part;
 use crate::kernel_cache::Opening;
 use crate::translate::data_context;
@@ -50,6 +51,8 @@ pub(crate) struct FileHandle {
     pub(crate) capable: AtomicBool,
     /// What is to be said of its time of access.
     pub(crate) access: HandleAccess,
+    /// Reads for the kernel's pages that were waited for in vain.
+    pub(crate) given_up: GivenUp,
 }
 
 /// Who reads through a handle.

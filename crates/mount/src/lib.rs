@@ -7,6 +7,7 @@ mod dropper;
 mod file_io;
 mod file_pages;
 pub mod fuse;
+mod given_up;
 mod gone;
 mod handles;
 mod hints;
