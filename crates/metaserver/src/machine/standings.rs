@@ -183,6 +183,8 @@ struct Rounds {
     done: u8,
     /// Who has said it in this round.
     heard: BTreeSet<TargetId>,
+    /// Those who have not serve, and are not known to have anything else to say.
+    is_near: bool,
 }
 
 /// What was heard since a target joined.
@@ -414,7 +416,8 @@ impl Hearsay {
     /// Whether all who may have noted gaps for a target that is syncing, and itself,
     /// have said often enough that there is none.
     fn rounds_are_over(&mut self, record: &TargetRecord, all: &[(ServerId, TargetRecord)]) -> bool {
-        let Some(rounds) = self.syncing.get_mut(&record.target) else { return false };
+        let Self { syncing, words, doubtful, .. } = self;
+        let Some(rounds) = syncing.get_mut(&record.target) else { return false };
         let asked = |other: &TargetRecord| {
             other.target == record.target || may_have_noted(other, record.target, went(record))
         };
@@ -423,13 +426,25 @@ impl Hearsay {
             rounds.done += 1;
             rounds.heard.clear();
         }
+        let has_none = |other: &TargetRecord| {
+            let word = words.get(&other.target);
+            (other.target == record.target || other.serves())
+                && !doubtful.contains(&other.target)
+                && !word.is_some_and(|word| is_behind(&word.gaps, record.target))
+        };
+        let mut missing = all.iter().filter(|(_, other)| {
+            (other.target == record.target || may_have_noted(other, record.target, went(record)))
+                && !rounds.heard.contains(&other.target)
+        });
+        rounds.is_near = missing.all(|(_, other)| has_none(other));
         rounds.done == ROUNDS
     }
 
     /// Whether the answer to somebody who waits to be online hangs on the next
     /// reports.
     pub fn is_counting(&self) -> bool {
-        self.syncing.values().any(|rounds| rounds.done > 0 && rounds.done < ROUNDS)
+        let is_open = |rounds: &Rounds| rounds.done < ROUNDS && (rounds.done > 0 || rounds.is_near);
+        self.syncing.values().any(is_open)
     }
 }
 

@@ -147,6 +147,31 @@ fn who_was_there_meanwhile_has_to_say_that_nothing_is_missing() {
 }
 
 #[test]
+fn servers_report_often_while_nothing_but_their_reports_is_missing() {
+    let back = record(1, Syncing, 7);
+    let all = [back, record(2, Online, 1), record(3, Offline, 6)];
+    let look = |hearsay: &mut Hearsay, all: &[TargetRecord]| {
+        hearsay.complete(&placed(all), |_| false);
+        hearsay.is_counting()
+    };
+    let quiet = |all: &[TargetRecord]| {
+        let mut hearsay = Hearsay::new(Epoch(1));
+        hearsay.changed(&placed(all), Epoch(10));
+        all.iter().for_each(|record| hearsay.acts(record.target, Epoch(10)));
+        hearsay
+    };
+    let mut hearsay = quiet(&all);
+    assert!(look(&mut hearsay, &all), "before the first round is over, too");
+    say(&mut hearsay, &all[..2], &[(2, &[(1, 5)])]);
+    assert!(!look(&mut hearsay, &all), "it gets what it missed first");
+    say(&mut hearsay, &all[..2], &[]);
+    assert!(look(&mut hearsay, &all));
+    let later = [back, record(5, Offline, 8)];
+    let mut hearsay = quiet(&later);
+    assert!(!look(&mut hearsay, &later), "one that is away has to come back");
+}
+
+#[test]
 fn who_comes_and_goes_is_held_though_it_lacks_nothing() {
     let all = [record(1, Syncing, 7), record(2, Online, 1), record(3, Offline, 1)];
     let mut hearsay = heard(&all, 10, &[]);
