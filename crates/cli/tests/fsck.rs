@@ -121,6 +121,7 @@ fn churn(client: &Client, number: u64, stop: &AtomicBool) -> u64 {
                     no_replace: false,
                     exchange: false,
                     whiteout: false,
+                    hold: false,
                 };
                 client.rename(&ctx, &request).unwrap();
             }

@@ -14,6 +14,7 @@ use rustix::fs::{
     stat, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, mount_bind};
 use rustix::process::fchdir;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::fs::{self, File, Permissions};
@@ -337,4 +338,70 @@ fn programs_that_remove_one_tree_on_two_mounts_do_not_fail_each_other() {
             }
         }
     }
+}
+
+/// What is mounted there is taken away, also when a check fails.
+struct Bound<'a>(&'a Path);
+
+impl Drop for Bound<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
+    }
+}
+
+/// How many files without a name the metadata server keeps.
+fn nameless(cluster: &harness::Cluster<'_>) -> u64 {
+    let status = cluster.weir(&["status", "--json", "--counters"]).json();
+    status["servers"]["meta"]["counters"]["orphans"].as_u64().unwrap_or_else(|| panic!("{status}"))
+}
+
+#[test]
+fn a_file_that_is_in_use_without_being_open_stays_when_it_is_removed_or_replaced() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "in-use", "");
+    let elsewhere = place.path("elsewhere");
+    fs::write(&elsewhere, "").unwrap();
+    for by in [&a, &b] {
+        for replaced in [true, false] {
+            fs::write(a.join("conf"), "old").unwrap();
+            mount_bind(a.join("conf"), &elsewhere).unwrap();
+            let bound = Bound(&elsewhere);
+            fs::write(a.join("held"), "old").unwrap();
+            let held =
+                openat(CWD, a.join("held"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+            for name in ["conf", "held"] {
+                if replaced {
+                    fs::write(by.join("new"), "new").unwrap();
+                    fs::rename(by.join("new"), by.join(name)).unwrap();
+                    assert_eq!(fs::read_to_string(a.join(name)).unwrap(), "new");
+                } else {
+                    fs::remove_file(by.join(name)).unwrap();
+                    assert!(!a.join(name).exists());
+                }
+            }
+            let through_path = format!("/proc/self/fd/{}", held.as_raw_fd());
+            for _ in 0..3 {
+                for at in [elsewhere.as_path(), Path::new(&through_path)] {
+                    assert_eq!(fs::read_to_string(at).unwrap(), "old", "{at:?}");
+                    assert_eq!(fs::metadata(at).unwrap().nlink(), 0, "{at:?}");
+                }
+                // The server may start anew meanwhile.
+                cluster.kill("meta");
+                cluster.weir(&["up"]).ok();
+            }
+            assert_eq!(nameless(&cluster), 2);
+            drop((bound, held));
+            eventually("they go when nobody uses them", || nameless(&cluster) == 0);
+        }
+    }
+    // What is looked at here and removed there is not held for long.
+    plant(&a.join("tree"));
+    assert_eq!(fs::read_dir(b.join("tree")).unwrap().count(), 3);
+    let listed = Command::new("ls").arg("-lR").current_dir(&b).output().unwrap();
+    assert!(listed.status.success());
+    fs::remove_dir_all(a.join("tree")).unwrap();
+    eventually("nothing of the tree is left", || nameless(&cluster) == 0);
 }

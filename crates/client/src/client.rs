@@ -428,6 +428,26 @@ impl Inner {
         }
     }
 
+    /// What has lost its last name is held, and counts as open.
+    pub(crate) fn is_held(&self, file: FileId, found: Found) {
+        *self.holdings.opened.lock().counts.entry(file).or_default() += 1;
+        if let Err(error) = self.say_opened(&Context::root(), file, found) {
+            tracing::debug!("file {file}: that it is held could not be said again: {error}");
+        }
+    }
+
+    /// It is not held any more.
+    pub(crate) fn let_go(&self, file: FileId) {
+        let many = {
+            let mut opened = self.holdings.opened.lock();
+            opened.closing.push(file);
+            opened.closing.len() >= CLOSE_BATCH
+        };
+        if many {
+            self.stop.1.notify_all();
+        }
+    }
+
     /// The state of a file if it is open here.
     pub(crate) fn open_state(&self, file: FileId) -> Option<Arc<OpenState>> {
         self.holdings.opened.lock().files.get(&file).map(|(state, _)| state.clone())
@@ -607,7 +627,11 @@ impl Inner {
     pub(crate) fn send_closes(&self) -> bool {
         let (files, unconfirmed) = {
             let mut opened = self.holdings.opened.lock();
-            let files = std::mem::take(&mut opened.closing);
+            let (files, later) = std::mem::take(&mut opened.closing)
+                .into_iter()
+                .partition(|file| !opened.unheard.contains(file));
+            opened.closing = later;
+            let files: Vec<FileId> = files;
             let of_these = opened.unconfirmed.iter().filter(|file| files.contains(file)).copied();
             let of_these: Vec<FileId> = of_these.collect();
             (files, of_these)

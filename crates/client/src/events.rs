@@ -214,6 +214,8 @@ impl Inner {
         if joined.epoch != poll.epoch {
             (poll.epoch, poll.have) = (joined.epoch, 0);
             poll.acks.clear();
+            // It was told what is held.
+            self.holds_are_heard();
         }
         let sent = clock::since_boot();
         let events = self.exchange_poll(joined, poll.have)?;
@@ -241,6 +243,7 @@ impl Inner {
             let acks = AckEventsRequest { acks: poll.acks.clone() };
             self.session.call(&Context::root(), &acks)?;
             poll.acks.clear();
+            self.holds_are_heard();
         }
         self.wait_for_room();
         Ok(())
@@ -289,18 +292,42 @@ impl Inner {
         let (duty, file) = match &what {
             EventKind::Recall(LeaseRange { file, .. }) => (Duty::Recalls, *file),
             EventKind::Report { file } => (Duty::Reports, *file),
-            EventKind::Name { .. } | EventKind::Attributes { .. } => {
-                match (&what, &self.upper) {
-                    (EventKind::Attributes { file }, Some(upper)) => upper.forget_attributes(*file),
-                    (EventKind::Name { dir, .. }, Some(upper)) => upper.attributes_change(*dir),
-                    _ => {}
-                }
-                poll.acks.push(EventAck { number, forgotten, unconfirmed: false });
+            EventKind::Name { .. } | EventKind::Attributes { .. } | EventKind::Removal { .. } => {
+                let holds = self.obey_above(&what);
+                poll.acks.push(EventAck { number, forgotten, unconfirmed: false, holds });
                 return;
             }
         };
         self.events.queue.lock().lane(duty).push(file, Told { which, what });
         self.wake_worker(duty);
+    }
+
+    /// What the layer above keeps is forgotten; returns whether it holds a file that loses a name,
+    /// or would if it did.
+    fn obey_above(&self, what: &EventKind) -> bool {
+        let Some(upper) = &self.upper else { return false };
+        match what {
+            EventKind::Attributes { file } => {
+                upper.forget_attributes(*file);
+                return upper.knows(*file);
+            }
+            EventKind::Name { dir, .. } => upper.attributes_change(*dir),
+            EventKind::Removal { file } => {
+                upper.forget_attributes(*file);
+                if upper.holds(*file) {
+                    let mut opened = self.holdings.opened.lock();
+                    *opened.counts.entry(*file).or_default() += 1;
+                    opened.unheard.insert(*file);
+                    return true;
+                }
+            }
+            _ => {}
+        }
+        false
+    }
+
+    fn holds_are_heard(&self) {
+        self.holdings.opened.lock().unheard.clear();
     }
 
     fn wake_worker(self: &Arc<Self>, duty: Duty) {
@@ -338,7 +365,7 @@ impl Inner {
     /// Says that an event was obeyed, until the server has heard it: somebody
     /// waits for that.
     fn acknowledge(&self, file: FileId, number: u64, unconfirmed: bool) {
-        let ack = EventAck { number, forgotten: false, unconfirmed };
+        let ack = EventAck { number, forgotten: false, unconfirmed, holds: false };
         let request = AckEventsRequest { acks: vec![ack] };
         while let Err(error) = self.session.call(&Context::root(), &request) {
             tracing::warn!("file {file}: could not say that its lease is given up: {error}");

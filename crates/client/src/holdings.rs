@@ -23,6 +23,8 @@ pub(crate) struct Opened {
     pub(crate) counts: BTreeMap<FileId, u32>,
     /// Closed, but not yet told.
     pub(crate) closing: Vec<FileId>,
+    /// Held since an event of which the metadata server has not heard yet that it was obeyed.
+    pub(crate) unheard: BTreeSet<FileId>,
     /// Closed, with writes that may still reach a data server; not yet told.
     pub(crate) unconfirmed: BTreeSet<FileId>,
     pub(crate) departed: Departed,

@@ -47,6 +47,16 @@ pub trait UpperCache: Send + Sync {
     /// What a file or directory is has changed, perhaps by a name in it or by this client. Must
     /// not wait for anything.
     fn attributes_change(&self, _file: FileId) {}
+    /// Whether it knows a file, and so [`UpperCache::holds`] it perhaps. Must not wait for
+    /// anything.
+    fn knows(&self, _file: FileId) -> bool {
+        false
+    }
+    /// Somebody else removes a name of a file, perhaps the last one. `true`: it is in use here,
+    /// and is to stay until [`crate::Client::let_go`]. Must not wait for anything.
+    fn holds(&self, _file: FileId) -> bool {
+        false
+    }
 }
 
 /// A call under way under a lease; it ends when this is dropped.

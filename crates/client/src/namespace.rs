@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::context::Context;
+use crate::core::news::Found;
 use crate::file::File;
 use std::time::Duration;
 use weir_host::clock::since_boot;
@@ -238,13 +239,41 @@ impl Client {
     /// Removes a name that is not a directory's; returns what is left of its
     /// file: the attributes, with `nlink` 0 if that was its last name.
     pub fn unlink(&self, ctx: &Context, parent: FileId, name: &[u8]) -> Result<Option<Attr>> {
-        let request = UnlinkRequest { parent, name: name.into() };
-        let (reply, _) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
-        let left = reply?.attr;
+        self.remove(ctx, &UnlinkRequest { parent, name: name.into(), hold: false })
+    }
+
+    /// The same, but if it was the last name of a regular file (`nlink` 0), that stays as it
+    /// would if it was open, until [`Client::let_go`].
+    pub fn unlink_and_hold(
+        &self,
+        ctx: &Context,
+        parent: FileId,
+        name: &[u8],
+    ) -> Result<Option<Attr>> {
+        self.remove(ctx, &UnlinkRequest { parent, name: name.into(), hold: true })
+    }
+
+    fn remove(&self, ctx: &Context, request: &UnlinkRequest) -> Result<Option<Attr>> {
+        let names = [(request.parent, &request.name[..])];
+        let (reply, changed) = self.inner.alter(ctx, request, &[], &names);
+        Ok(self.left(reply?.attr, request.hold, changed.found))
+    }
+
+    /// What is left of a file that has lost a name.
+    fn left(&self, left: Option<Attr>, hold: bool, found: Found) -> Option<Attr> {
         if let Some(attr) = &left {
             self.inner.forget(attr.file);
+            if hold && attr.nlink == 0 && attr.kind == FileKind::File {
+                self.inner.is_held(attr.file, found);
+            }
         }
-        Ok(left)
+        left
+    }
+
+    /// A file that was held is not needed any more. The metadata server is told soon, of many at
+    /// once.
+    pub fn let_go(&self, file: FileId) {
+        self.inner.let_go(file);
     }
 
     /// Removes an empty directory.
@@ -258,16 +287,12 @@ impl Client {
         self.replace(ctx, request).map(drop)
     }
 
-    /// Renames, and says what it has replaced, as it is now.
+    /// Renames, and says what it has replaced, as it is now: see [`Client::unlink_and_hold`].
     pub fn replace(&self, ctx: &Context, request: &RenameRequest) -> Result<Option<Attr>> {
         let names =
             [(request.parent, &request.name[..]), (request.new_parent, &request.new_name[..])];
-        let (reply, _) = self.inner.alter(ctx, request, &[], &names);
-        let replaced = reply?.attr;
-        if let Some(attr) = &replaced {
-            self.inner.forget(attr.file);
-        }
-        Ok(replaced)
+        let (reply, changed) = self.inner.alter(ctx, request, &[], &names);
+        Ok(self.left(reply?.attr, request.hold, changed.found))
     }
 
     /// Gives a file another name.

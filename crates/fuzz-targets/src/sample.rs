@@ -291,10 +291,11 @@ impl Sample for Identity {
 
 impl Sample for EventKind {
     fn sample(g: &mut Gen) -> Self {
-        match g.below(4) {
+        match g.below(5) {
             0 => EventKind::Name { dir: Sample::sample(g), name: Sample::sample(g) },
             1 => EventKind::Attributes { file: Sample::sample(g) },
             2 => EventKind::Recall(Sample::sample(g)),
+            3 => EventKind::Removal { file: Sample::sample(g) },
             _ => EventKind::Report { file: Sample::sample(g) },
         }
     }
@@ -416,9 +417,9 @@ sample_struct! {
     SetAttrRequest { file, mode, uid, gid, size, atime, mtime }
     CreateRequest { parent, name, kind, mode, umask, rdev, exclusive, truncate, rights, layout }
     MkdirRequest { parent, name, mode, umask }
-    UnlinkRequest { parent, name }
+    UnlinkRequest { parent, name, hold }
     RmdirRequest { parent, name }
-    RenameRequest { parent, name, new_parent, new_name, no_replace, exchange, whiteout }
+    RenameRequest { parent, name, new_parent, new_name, no_replace, exchange, whiteout, hold }
     LinkRequest { file, parent, name }
     SymlinkRequest { parent, name, target }
     ReadlinkRequest { file }
@@ -435,7 +436,7 @@ sample_struct! {
     LeaseRange { file, start, end, mode }
     HeldLease { lease, generation }
     Event { number, what }
-    EventAck { number, forgotten, unconfirmed }
+    EventAck { number, forgotten, unconfirmed, holds }
     Events { events, lease_ms, lapsed }
     Granted { lease, attr, pending_truncate }
     PollEventsRequest { have }

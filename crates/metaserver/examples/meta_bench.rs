@@ -211,7 +211,7 @@ fn main() -> Result<()> {
         b.ask(&commit, true).map(drop)
     })?;
     bench.time("unlink", count, |b, n| {
-        b.ask(&UnlinkRequest { parent, name: name(n) }, true).map(drop)
+        b.ask(&UnlinkRequest { parent, name: name(n), hold: false }, true).map(drop)
     })?;
     bench.time("mkdir", count, |b, n| {
         b.ask(&MkdirRequest { parent, name: name(n), mode: 0o755, umask: 0 }, true).map(drop)

@@ -185,7 +185,7 @@ fn when_the_engine_does_not_answer_the_retry_finds_out_what_became_of_it() {
         assert_eq!(c.list(me, ROOT), ["f"]);
         // And it is open, once; that the unlink failed too is no reason to
         // forget the file.
-        let remove = UnlinkRequest { parent: ROOT, name: b"f"[..].into() };
+        let remove = UnlinkRequest { parent: ROOT, name: b"f"[..].into(), hold: false };
         c.machine.engine_mut().inject(lost);
         assert_eq!(kind(c.make_as(me, 0, 2, &remove)), ErrorKind::TimedOut);
         c.make_as(me, 0, 2, &remove).unwrap();

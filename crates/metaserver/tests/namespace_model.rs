@@ -173,8 +173,11 @@ impl<E: Engine> Both<E> {
             }
             Step::Unlink { dir, name } => {
                 let dir = self.pick(dir);
-                let request =
-                    UnlinkRequest { parent: self.files[dir], name: text(name).as_bytes().into() };
+                let request = UnlinkRequest {
+                    parent: self.files[dir],
+                    name: text(name).as_bytes().into(),
+                    hold: false,
+                };
                 let real = self.c.make(&mut self.me, &request);
                 let expected = self.model.unlink(dir, &text(name));
                 self.compare(step, real, expected);

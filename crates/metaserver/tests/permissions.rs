@@ -110,7 +110,7 @@ fn directories_need_search_to_look_up_and_write_to_change() {
         assert_eq!(f.ask(&who, &list).is_ok(), lists, "list {mode:o}");
         let made = f.as_user(&who, &create_request(dir, "new"));
         assert_eq!(made.is_ok(), makes, "create in {mode:o}");
-        let remove = UnlinkRequest { parent: dir, name: b"there"[..].into() };
+        let remove = UnlinkRequest { parent: dir, name: b"there"[..].into(), hold: false };
         assert_eq!(f.as_user(&who, &remove).is_ok(), makes, "unlink in {mode:o}");
     }
 }

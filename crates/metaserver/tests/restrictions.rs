@@ -97,7 +97,7 @@ fn a_read_only_key_reads_and_changes_nothing() {
         CreateRequest { kind: FileKind::Fifo, ..create_request(ROOT, "fifo") },
         MkdirRequest { parent: ROOT, name: name("d"), mode: 0o755, umask: 0 },
         SymlinkRequest { parent: ROOT, name: name("s"), target: name("f") },
-        UnlinkRequest { parent: ROOT, name: name("f") },
+        UnlinkRequest { parent: ROOT, name: name("f"), hold: false },
         RmdirRequest { parent: ROOT, name: name("f") },
         rename_request((ROOT, "f"), (ROOT, "g")),
         link(file, ROOT, "g"),
@@ -270,7 +270,7 @@ fn what_is_outside_does_not_exist_whichever_way_its_number_was_learned() {
         rename_request((sub, "g"), (outside, "g")),
         rename_request((outside, "f"), (ROOT, "f")),
         RenameRequest { exchange: true, ..rename_request((sub, "g"), (outside, "f")) },
-        UnlinkRequest { parent: outside, name: name("f") },
+        UnlinkRequest { parent: outside, name: name("f"), hold: false },
         set_size(out_file, 0),
     ];
     let layout = GetLayoutRequest { file: out_file, offset: 0, rights: Rights::NONE };

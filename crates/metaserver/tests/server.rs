@@ -339,6 +339,7 @@ fn a_change_waits_for_another_client_and_not_for_one_that_hung_up() {
             number,
             forgotten: true,
             unconfirmed: false,
+            holds: false,
         });
         keeper.ask(&AckEventsRequest { acks: acks.to_vec() }).unwrap();
         assert_eq!(made.join().unwrap().nlink, 2);

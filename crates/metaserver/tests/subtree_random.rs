@@ -216,7 +216,9 @@ impl World {
             ),
             14 => ask!(&MkdirRequest { parent: a, name: text(), mode: 0o755, umask: 0 }, one),
             15 => ask!(&SymlinkRequest { parent: a, name: text(), target: text() }, one),
-            16 => ask!(&UnlinkRequest { parent: a, name: text() }, |_| Vec::<FileId>::new()),
+            16 => ask!(&UnlinkRequest { parent: a, name: text(), hold: false }, |_| {
+                Vec::<FileId>::new()
+            }),
             17 => ask!(&RmdirRequest { parent: a, name: text() }, none),
             18 | 19 => {
                 also = Some(b);

@@ -5,6 +5,7 @@ use crate::dropper::{Dropper, Dropping};
 use crate::file_pages::{Drop as PageDrop, FilePages, without};
 use crate::fuse::{MAX_STORE_BYTES, NodeId, Notifier};
 use crate::handles::Seen;
+use crate::kernel_files::KernelFiles;
 use crate::kernel_size::{Answer, Failed, Mark, Tell};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -61,6 +62,7 @@ pub struct KernelCache {
     /// The kernel may believe attributes of the root without asking.
     root: Arc<AtomicBool>,
     seen: Arc<Seen>,
+    pub(crate) files: Arc<KernelFiles>,
     open: Arc<RwLock<HashMap<FileId, OpenFile>>>,
 }
 
@@ -101,6 +103,7 @@ pub(crate) struct Opening {
 impl KernelCache {
     /// The mount stands.
     pub fn attach(&self, notifier: Notifier) {
+        self.files.attach(&notifier);
         self.dropper.attach(notifier);
     }
 
@@ -414,6 +417,14 @@ impl UpperCache for KernelCache {
             // then: the root is there as long as the mount. And later it asks anyway.
             self.dropper.forget(file.0).wait(Instant::now() + ROOT_TTL);
         }
+    }
+
+    fn knows(&self, file: FileId) -> bool {
+        self.files.may_hold(file)
+    }
+
+    fn holds(&self, file: FileId) -> bool {
+        self.files.holds(file)
     }
 
     fn drop_pages(&self, file: FileId, start: u64, end: u64) {

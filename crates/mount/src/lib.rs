@@ -14,6 +14,7 @@ mod hints;
 mod holes;
 mod jobs;
 mod kernel_cache;
+mod kernel_files;
 mod kernel_size;
 mod listing;
 mod lock_kind;

@@ -2,6 +2,7 @@
 //! kernel's buffer.
 
 use crate::callers::READ;
+use crate::fuse::Filesystem;
 use crate::fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
 use crate::gone::in_directory;
 use crate::handles::Handle;
@@ -64,7 +65,9 @@ impl WeirFs {
             };
             for (i, found) in page.entries.iter().enumerate() {
                 // Without attributes the kernel asks when somebody wants them.
-                let attr = found.attr.clone().filter(|attr| self.cache.may_tell(ctx.pid, attr));
+                // (A page may be left that was asked for with them.)
+                let told = found.attr.as_ref().filter(|_| sink.wants_entries());
+                let attr = told.cloned().filter(|attr| self.cache.may_tell(ctx.pid, attr));
                 let entry = attr.map(|attr| {
                     let mut entry = Entry::new(attr, self.ttl());
                     self.number(&mut entry, node, &found.name);
@@ -80,7 +83,7 @@ impl WeirFs {
                 if !pushed {
                     // The kernel does not learn of it.
                     if let Some(entry) = entry {
-                        self.nodes.forget(entry.node, 1);
+                        self.forget(entry.node, 1);
                     }
                     dir.put_back(cookie, page, i);
                     return Ok(());

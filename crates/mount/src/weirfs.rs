@@ -133,7 +133,7 @@ impl WeirFs {
         (file, attr): (File, Attr),
         args: OpenArgs,
     ) -> Reply<(Entry, Opened)> {
-        let entry = self.entry(ctx, attr)?;
+        let entry = self.made(ctx, attr)?;
         let opened = self.opened(ctx, file, &entry.attr, args.flags);
         Ok((entry, opened))
     }
@@ -157,13 +157,39 @@ impl WeirFs {
 
     /// Gives a directory the number that the kernel has for it at this place.
     pub(crate) fn number(&self, entry: &mut Entry, parent: NodeId, name: &[u8]) {
-        if entry.attr.kind == FileKind::Directory {
-            entry.node = self.nodes.found(&entry.attr, parent, name);
+        match entry.attr.kind {
+            FileKind::Directory => entry.node = self.nodes.found(&entry.attr, parent, name),
+            _ => self.cache.files.told(entry.attr.file),
         }
+    }
+
+    /// An entry for what is no directory, which the kernel is told of.
+    fn made(&self, ctx: &RequestContext<'_>, attr: Attr) -> Reply<Entry> {
+        let entry = self.entry(ctx, attr)?;
+        self.cache.files.told(entry.attr.file);
+        Ok(entry)
+    }
+
+    /// The kernel has taken a name from a file. It stays if it is in use.
+    fn lost_a_name(&self, left: Attr) {
+        if left.nlink == 0
+            && left.kind == FileKind::File
+            && let Some(needless) = self.cache.files.holds_own(left.file)
+        {
+            self.client.let_go(needless);
+        }
+        self.nodes.has_lost_a_name(left);
     }
 
     pub(crate) fn handle(&self, fh: u64) -> Reply<Arc<Handle>> {
         self.handles.get(fh).ok_or(Errno::EBADF)
+    }
+}
+
+impl Drop for WeirFs {
+    /// The kernel does not say what it forgets with the mount.
+    fn drop(&mut self) {
+        self.cache.files.take_held().for_each(|file| self.client.let_go(file));
     }
 }
 
@@ -181,14 +207,20 @@ impl Filesystem for WeirFs {
 
     fn find_again(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Entry> {
         let attr = self.client.getattr(&groupless(ctx), self.file(node)?)?;
-        if attr.kind == FileKind::Directory {
-            self.nodes.found_by_number(&attr, Some(node));
+        let kind = attr.kind;
+        let entry = Entry { node, ..self.entry(ctx, attr)? };
+        match kind {
+            FileKind::Directory => drop(self.nodes.found_by_number(&entry.attr, Some(node))),
+            _ => self.cache.files.told(entry.attr.file),
         }
-        Ok(Entry { node, ..self.entry(ctx, attr)? })
+        Ok(entry)
     }
 
     fn forget(&self, node: NodeId, lookups: u64) {
         self.nodes.forget(node, lookups);
+        if self.cache.files.forget(FileId(node), lookups) {
+            self.client.let_go(FileId(node));
+        }
     }
 
     fn getattr(
@@ -294,7 +326,7 @@ impl Filesystem for WeirFs {
         let dir = self.file(parent)?;
         let made = |by: &Context| self.client.symlink(by, dir, name, target);
         let attr = in_directory(self.judged(ctx, dir, CHANGE, made))?;
-        self.entry(ctx, attr)
+        self.made(ctx, attr)
     }
 
     fn mknod(
@@ -308,7 +340,7 @@ impl Filesystem for WeirFs {
         let kind = FileKind::from_mode(mode.mode).ok_or(Errno::EINVAL)?;
         let (by, dir) = (context(ctx), self.file(parent)?);
         let made = self.client.mknod(&by, dir, name, kind, masked(mode), rdev);
-        self.entry(ctx, in_directory(made)?)
+        self.made(ctx, in_directory(made)?)
     }
 
     fn mkdir(
@@ -326,8 +358,8 @@ impl Filesystem for WeirFs {
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
         let dir = self.file(parent)?;
-        let left = self.judged(ctx, dir, CHANGE, |by| self.client.unlink(by, dir, name));
-        in_directory(left)?.into_iter().for_each(|left| self.nodes.has_lost_a_name(left));
+        let left = self.judged(ctx, dir, CHANGE, |by| self.client.unlink_and_hold(by, dir, name));
+        in_directory(left)?.into_iter().for_each(|left| self.lost_a_name(left));
         Ok(())
     }
 
@@ -358,11 +390,12 @@ impl Filesystem for WeirFs {
             no_replace: flags & libc::RENAME_NOREPLACE != 0,
             exchange: flags & libc::RENAME_EXCHANGE != 0,
             whiteout: flags & libc::RENAME_WHITEOUT != 0,
+            hold: true,
         };
         let dirs = [request.parent, request.new_parent];
         let replace = |by: &Context| self.client.replace(by, &request);
         let left = in_directory(self.judged_by_all(ctx, &dirs, CHANGE, replace))?;
-        left.into_iter().for_each(|left| self.nodes.has_lost_a_name(left));
+        left.into_iter().for_each(|left| self.lost_a_name(left));
         self.nodes.moved((parent, name), (new_parent, new_name), request.exchange);
         Ok(())
     }
@@ -380,7 +413,9 @@ impl Filesystem for WeirFs {
         let dir = self.file(new_parent)?;
         let link = |by: &Context| self.client.link(by, file, dir, new_name);
         let attr = self.of_link(ctx, dir, self.judged(ctx, dir, CHANGE, link))?;
-        Ok(Entry::new(self.tell(ctx, question, attr)?, self.ttl()))
+        let entry = Entry::new(self.tell(ctx, question, attr)?, self.ttl());
+        self.cache.files.told(file);
+        Ok(entry)
     }
 
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {

@@ -321,6 +321,7 @@ impl Worker {
                         no_replace: mode == RenameMode::NoReplace,
                         exchange: mode == RenameMode::Exchange,
                         whiteout: false,
+                        hold: false,
                     },
                 )?;
                 NameReply::Done

@@ -76,6 +76,9 @@ pub const MAX_LACKING_RANGES: usize = 256;
 /// Objects in one such answer.
 pub const MAX_LACKING_OBJECTS: usize = 64;
 
+/// Files without a name that one mount holds because its kernel still knows them.
+pub const MAX_HELD_FILES: usize = 16_384;
+
 /// Directory entries in one readdir reply.
 pub const MAX_READDIR_ENTRIES: usize = 1024;
 

@@ -75,6 +75,9 @@ records! {
         /// reach a data server. With it, everything that the client held of the
         /// file is given up, and the file is fenced before others are let in.
         unconfirmed: bool,
+        /// Of a file that is about to lose a name: the session has it open from now on, to be
+        /// closed like any other. Of attributes: it is to be told before the file loses a name.
+        holds: bool,
     }
     /// What a poll brings.
     Events {
@@ -119,6 +122,11 @@ pub enum EventKind {
     Recall(LeaseRange),
     /// Report size and time of what was written, and go on.
     Report {
+        /// The file.
+        file: FileId,
+    },
+    /// A file is about to lose a name, perhaps its last: as for attributes.
+    Removal {
         /// The file.
         file: FileId,
     },
@@ -175,6 +183,10 @@ impl Encode for EventKind {
                 out.push(3);
                 file.encode(out);
             }
+            EventKind::Removal { file } => {
+                out.push(4);
+                file.encode(out);
+            }
         }
     }
 }
@@ -186,6 +198,7 @@ impl Decode for EventKind {
             1 => EventKind::Attributes { file: Decode::decode(r)? },
             2 => EventKind::Recall(Decode::decode(r)?),
             3 => EventKind::Report { file: Decode::decode(r)? },
+            4 => EventKind::Removal { file: Decode::decode(r)? },
             _ => return Err(DecodeError::BadValue),
         })
     }

@@ -319,6 +319,9 @@ requests! {
         parent: FileId,
         /// The name.
         name: Bytes,
+        /// If that is the last name of a regular file, the file is open in this session from
+        /// then on, to be closed like any other.
+        hold: bool,
     }
     /// Removes an empty directory.
     RmdirRequest(Rmdir) -> () {
@@ -343,6 +346,8 @@ requests! {
         exchange: bool,
         /// Leave a character device 0, 0 under the old name (RENAME_WHITEOUT).
         whiteout: bool,
+        /// As for the removal of a name: for what is replaced.
+        hold: bool,
     }
     /// Gives a file another name.
     LinkRequest(Link) -> Attr {

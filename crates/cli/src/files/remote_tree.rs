@@ -338,6 +338,7 @@ impl Tree for RemoteTree {
             no_replace: false,
             exchange: false,
             whiteout: false,
+            hold: false,
         };
         self.client.rename(&self.context, &request).map_err(self.about(new))
     }

@@ -280,6 +280,7 @@ impl Load {
             no_replace: false,
             exchange: false,
             whiteout: false,
+            hold: false,
         };
         let renamed = self.client.rename(&self.ctx, &request);
         renamed.unwrap_or_else(|e| panic!("rename {name} to {to}: {e}"));

@@ -225,7 +225,7 @@ impl Kept {
     /// Obeys an event; whether nothing is kept of its directory or file now.
     pub fn obey(&mut self, event: Numbered, what: &EventKind) -> bool {
         match what {
-            EventKind::Name { .. } | EventKind::Attributes { .. }
+            EventKind::Name { .. } | EventKind::Attributes { .. } | EventKind::Removal { .. }
                 if planted(Bug::KeepAfterEvent) =>
             {
                 false
@@ -244,7 +244,7 @@ impl Kept {
                 }
                 !used
             }
-            EventKind::Attributes { file } => {
+            EventKind::Attributes { file } | EventKind::Removal { file } => {
                 self.news.event(event, *file);
                 self.forget(*file);
                 self.forget_names(*file);

@@ -3,6 +3,9 @@
 //!
 //! The table is bounded. A session that believes as much as it may gives up
 //! what it has believed longest.
+//!
+//! Of files that a session believes nothing of any more it may say that it still knows them:
+//! then it is told before they are removed, and of nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{FileId, SessionId};
@@ -18,12 +21,15 @@ struct OfSession {
     since: BTreeMap<FileId, u64>,
     by_age: BTreeMap<u64, FileId>,
     giving_up: BTreeSet<FileId>,
+    /// Files that it still knows.
+    known: BTreeSet<FileId>,
 }
 
 /// All beliefs.
 #[derive(Debug)]
 pub struct Beliefs {
     all: BTreeSet<(FileId, SessionId)>,
+    known: BTreeSet<(FileId, SessionId)>,
     sessions: BTreeMap<SessionId, OfSession>,
     next: u64,
     of_session: usize,
@@ -50,7 +56,8 @@ pub enum Added {
 impl Beliefs {
     /// With other bounds than usual.
     pub fn with_limits(of_session: usize, in_all: usize) -> Self {
-        Self { all: BTreeSet::new(), sessions: BTreeMap::new(), next: 0, of_session, in_all }
+        let (all, known) = Default::default();
+        Self { all, known, sessions: BTreeMap::new(), next: 0, of_session, in_all }
     }
 
     /// A session would like to believe in a file or directory.
@@ -85,6 +92,37 @@ impl Beliefs {
         self.all.range(range).map(|(_, id)| *id).filter(move |id| *id != session)
     }
 
+    /// A session still knows a file, of which it believes nothing any more. It is not noted
+    /// beyond the bounds.
+    pub fn still_knows(&mut self, session: SessionId, file: FileId) {
+        let Some(of_session) = self.sessions.get_mut(&session) else { return };
+        if of_session.known.len() < self.of_session && self.known.len() < self.in_all {
+            of_session.known.insert(file);
+            self.known.insert((file, session));
+        }
+    }
+
+    /// The other sessions that believe in a file, or still know it.
+    pub fn others_who_know(
+        &self,
+        session: SessionId,
+        file: FileId,
+    ) -> impl Iterator<Item = SessionId> {
+        let range = (file, SessionId(0))..=(file, SessionId(u64::MAX));
+        let known = self.known.range(range).map(|(_, id)| *id).filter(move |id| *id != session);
+        self.others(session, file).chain(known)
+    }
+
+    /// A session has been told that a file is about to be removed.
+    pub fn was_told(&mut self, session: SessionId, file: FileId) {
+        self.remove(session, file);
+        if self.known.remove(&(file, session))
+            && let Some(of_session) = self.sessions.get_mut(&session)
+        {
+            of_session.known.remove(&file);
+        }
+    }
+
     /// A session does not believe in this any more.
     pub fn remove(&mut self, session: SessionId, file: FileId) {
         if !self.all.remove(&(file, session)) {
@@ -102,6 +140,9 @@ impl Beliefs {
         let Some(known) = self.sessions.remove(&session) else { return };
         for file in known.since.into_keys().chain(known.giving_up) {
             self.all.remove(&(file, session));
+        }
+        for file in known.known {
+            self.known.remove(&(file, session));
         }
     }
 
@@ -132,6 +173,25 @@ mod tests {
         assert_eq!(beliefs.others(me, FileId(4)).collect::<Vec<_>>(), [SessionId(2)]);
         beliefs.end(me);
         assert_eq!(beliefs.count(), 1);
+    }
+
+    #[test]
+    fn who_still_knows_a_file_is_told_of_its_removal_alone() {
+        let mut beliefs = Beliefs::with_limits(2, 100);
+        let (me, other, file) = (SessionId(1), SessionId(2), FileId(7));
+        beliefs.add(me, file);
+        beliefs.remove(me, file);
+        beliefs.still_knows(me, file);
+        assert_eq!(beliefs.others(other, file).count(), 0);
+        assert_eq!(beliefs.others_who_know(other, file).collect::<Vec<_>>(), [me]);
+        assert_eq!(beliefs.others_who_know(me, file).count(), 0);
+        (8..20).for_each(|file| beliefs.still_knows(me, FileId(file)));
+        assert_eq!(beliefs.others_who_know(other, FileId(19)).count(), 0, "beyond the bound");
+        beliefs.was_told(me, file);
+        assert_eq!(beliefs.others_who_know(other, file).count(), 0);
+        beliefs.still_knows(me, file);
+        beliefs.end(me);
+        assert!(beliefs.known.is_empty());
     }
 
     #[test]

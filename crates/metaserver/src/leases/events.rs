@@ -26,6 +26,8 @@ pub enum Ask {
     Recall(FileId, u64, u64, LeaseMode),
     /// Tell size and time.
     Report(FileId),
+    /// Forget the attributes of this file, which is about to lose a name.
+    Removal(FileId),
 }
 
 impl Ask {
@@ -40,7 +42,8 @@ impl Ask {
             Ask::Name(file, _)
             | Ask::Attributes(file)
             | Ask::Recall(file, ..)
-            | Ask::Report(file) => *file,
+            | Ask::Report(file)
+            | Ask::Removal(file) => *file,
         }
     }
 
@@ -52,6 +55,7 @@ impl Ask {
                 EventKind::Recall(LeaseRange { file, start, end, mode })
             }
             Ask::Report(file) => EventKind::Report { file: *file },
+            Ask::Removal(file) => EventKind::Removal { file: *file },
         }
     }
 

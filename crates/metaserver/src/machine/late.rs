@@ -49,7 +49,7 @@ impl<E: Engine> MetaMachine<E> {
 fn described(ask: &Ask) -> String {
     match *ask {
         Ask::Name(dir, _) => format!("forget a name in directory {dir}"),
-        Ask::Attributes(file) => format!("forget the attributes of {file}"),
+        Ask::Attributes(file) | Ask::Removal(file) => format!("forget the attributes of {file}"),
         Ask::Report(file) => format!("report the size of {file}"),
         Ask::Recall(file, start, end, mode) => {
             let what = match mode {

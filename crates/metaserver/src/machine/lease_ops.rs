@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_metastore::{Engine, Tx};
 use weir_types::codec::Reader;
 use weir_types::{Decode, Encode, Error, ErrorKind, FileId, Result, SessionId};
+use weir_wire::Rights;
 use weir_wire::lease::{AcquireRequest, EventAck, Events as EventsReply, HeldLease, LeaseRange};
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, ReassertRequest};
@@ -363,7 +364,18 @@ impl<E: Engine> MetaMachine<E> {
             self.leases.counters.acknowledged += 1;
             let leases = &mut self.leases;
             match &ask {
-                Ask::Attributes(file) => leases.beliefs.remove(session, *file),
+                Ask::Attributes(file) => {
+                    leases.beliefs.remove(session, *file);
+                    if ack.holds {
+                        leases.beliefs.still_knows(session, *file);
+                    }
+                }
+                Ask::Removal(file) => {
+                    leases.beliefs.was_told(session, *file);
+                    if ack.holds && self.opens.check_room(session).is_ok() {
+                        self.opens.open(session, *file, Rights::NONE);
+                    }
+                }
                 Ask::Name(dir, _) if ack.forgotten => leases.beliefs.remove(session, *dir),
                 Ask::Recall(file, ..) if ack.unconfirmed => leases.disown(session, *file),
                 &Ask::Recall(file, start, end, mode) => {

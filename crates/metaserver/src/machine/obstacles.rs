@@ -153,6 +153,11 @@ impl<E: Engine> MetaMachine<E> {
                 need(who, Ask::Attributes(*file));
             }
         }
+        for file in &scope.removals {
+            for who in leases.beliefs.others_who_know(session, *file) {
+                need(who, Ask::Removal(*file));
+            }
+        }
         for file in &scope.reports {
             for who in leases.ranges.other_writers(session, *file) {
                 need(who, Ask::Report(*file));
@@ -243,7 +248,9 @@ impl Obstacles {
     /// Somebody does not answer.
     fn give_up(&mut self, (who, ask): (SessionId, Ask)) {
         match ask {
-            Ask::Name(file, _) | Ask::Attributes(file) => self.dead_beliefs.insert((who, file)),
+            Ask::Name(file, _) | Ask::Attributes(file) | Ask::Removal(file) => {
+                self.dead_beliefs.insert((who, file))
+            }
             Ask::Recall(file, ..) | Ask::Report(file) => self.dead_leases.insert((who, file)),
         };
     }

@@ -9,19 +9,21 @@ use crate::schema::{self, Body, DeadList, Inode, Orphan, key};
 use weir_metastore::Tx;
 use weir_types::limits::SEGMENT_PAGE;
 use weir_types::{ColumnIndex, ErrorKind, FileId, FileKind, ObjectId, Segment, TargetId};
+use weir_wire::Rights;
 
 /// The most objects that become garbage in the transaction of an unlink; more
 /// are left to the background.
 const MAX_OBJECTS_AT_ONCE: usize = 64;
 
 /// A name of a file (not a directory) is gone from `dir`. Without any name left the file
-/// goes, at once or when it is closed.
+/// goes, at once or when it is closed. `hold`: the session has it open from now on.
 pub(crate) fn drop_link(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
     dir: FileId,
     file: FileId,
     inode: &mut Inode,
+    hold: bool,
 ) -> Outcome<()> {
     links::remove(tx, file, inode, dir)?;
     inode.nlink = inode.nlink.saturating_sub(1);
@@ -29,7 +31,12 @@ pub(crate) fn drop_link(
     if inode.nlink > 0 {
         return inodes::store(tx, file, inode);
     }
-    if ctx.opens.may_be_open(file) {
+    // Without room it goes: whoever would have looked at it finds nothing.
+    let held = hold && inode.kind == FileKind::File && ctx.opens.check_room(ctx.session).is_ok();
+    if held {
+        ctx.effects.opened = Some((file, Rights::NONE));
+    }
+    if held || ctx.opens.may_be_open(file) {
         keep_while_open(tx, ctx, file, dir)?;
         return inodes::store(tx, file, inode);
     }

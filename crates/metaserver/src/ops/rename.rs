@@ -77,7 +77,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RenameRequest) -> O
         }
         target => {
             let left = request.whiteout.then_some(source.dentry.cookie);
-            let removed = replace(tx, ctx, dirs, (&from, source), (&to, target), left.is_none())?;
+            let removed = replace(tx, ctx, dirs, (&from, source), (&to, target), request)?;
             if let Some(cookie) = left {
                 leave_whiteout(tx, ctx, &from, cookie)?;
             }
@@ -266,7 +266,7 @@ fn replace(
     mut dirs: Directories,
     (from, mut source): (&End<'_>, Found),
     (to, target): (&End<'_>, Option<Found>),
-    leaves_its_place: bool,
+    request: &RenameRequest,
 ) -> Outcome<Removed> {
     if let Some(target) = target.as_ref().filter(|target| target.is_directory()) {
         names::require_empty(tx, target.dentry.file)?;
@@ -282,7 +282,7 @@ fn replace(
             dirs.to_mut().modified(ctx.now);
         }
         // Nor does another name in the same directory: who is listing it meets the file once.
-        None if leaves_its_place && !dirs.differ() => {
+        None if !request.whiteout && !dirs.differ() => {
             names::put(tx, to.dir, to.name, source.dentry)?;
             dirs.from.modified(ctx.now);
         }
@@ -304,7 +304,7 @@ fn replace(
     source.inode.changed(ctx.now);
     inodes::store(tx, source.dentry.file, &source.inode)?;
     store_directories(tx, from, to, &dirs)?;
-    remove_replaced(tx, ctx, to.dir, target)
+    remove_replaced(tx, ctx, to.dir, target, request.hold)
 }
 
 fn remove_replaced(
@@ -312,13 +312,14 @@ fn remove_replaced(
     ctx: &mut Context<'_>,
     dir: FileId,
     target: Option<Found>,
+    hold: bool,
 ) -> Outcome<Removed> {
     let Some(Found { dentry, mut inode }) = target else { return Ok(Removed { attr: None }) };
     if inode.kind == FileKind::Directory {
         inode.nlink = 0;
         deletion::forget(tx, ctx, dentry.file, &inode)?;
     } else {
-        deletion::drop_link(tx, ctx, dir, dentry.file, &mut inode)?;
+        deletion::drop_link(tx, ctx, dir, dentry.file, &mut inode, hold)?;
     }
     Ok(Removed { attr: Some(inode.attr(dentry.file)) })
 }

@@ -8,6 +8,7 @@
 use crate::leases::ranges::whole;
 use crate::ops::confine::Confined;
 use crate::ops::{Outcome, hints, inodes, names};
+use crate::schema::Dentry;
 use weir_metastore::Tx;
 use weir_types::codec::Reader;
 use weir_types::{Attr, Decode, Error, FileId, FileKind};
@@ -24,6 +25,8 @@ pub struct Scope {
     pub names: Vec<(FileId, Vec<u8>)>,
     /// Files whose attributes change (of directories: or any name).
     pub attributes: Vec<FileId>,
+    /// Regular files that lose a name, and whose attributes change so.
+    pub removals: Vec<FileId>,
     /// Files whose size and time have to be known.
     pub reports: Vec<FileId>,
     /// What others must not hold.
@@ -35,11 +38,19 @@ impl Scope {
     pub fn files(&self) -> Vec<FileId> {
         let names = self.names.iter().map(|(dir, _)| *dir);
         let claims = self.claims.iter().map(|claim| claim.file);
-        let attributes = self.attributes.iter().chain(&self.reports).copied();
+        let attributes = self.attributes.iter().chain(&self.removals).chain(&self.reports).copied();
         let mut files: Vec<FileId> = names.chain(attributes).chain(claims).collect();
         files.sort_unstable();
         files.dedup();
         files
+    }
+
+    /// A name of this goes.
+    fn goes(&mut self, there: &Dentry) {
+        match there.kind {
+            FileKind::File => self.removals.push(there.file),
+            _ => self.attributes.push(there.file),
+        }
     }
 
     fn name(&mut self, dir: FileId, name: &[u8]) {
@@ -106,7 +117,10 @@ pub fn of(
         }
         Op::Unlink => {
             let asked = decode::<UnlinkRequest>(body, root)?;
-            removed(tx, &mut scope, asked.parent, &asked.name)?;
+            if let Some(there) = dentry(tx, asked.parent, &asked.name)? {
+                scope.name(asked.parent, &asked.name);
+                scope.goes(&there);
+            }
         }
         Op::Rmdir => {
             let asked = decode::<RmdirRequest>(body, root)?;
@@ -116,7 +130,11 @@ pub fn of(
             let asked = decode::<RenameRequest>(body, root)?;
             if removed(tx, &mut scope, asked.parent, &asked.name)? {
                 scope.name(asked.new_parent, &asked.new_name);
-                scope.attributes.extend(child(tx, asked.new_parent, &asked.new_name)?);
+                match dentry(tx, asked.new_parent, &asked.new_name)? {
+                    Some(there) if asked.exchange => scope.attributes.push(there.file),
+                    Some(there) => scope.goes(&there),
+                    None => {}
+                }
             }
         }
         Op::SetAttr => {
@@ -185,10 +203,14 @@ fn real(file: FileId, root: FileId) -> FileId {
 }
 
 fn child(tx: &mut Tx<'_>, dir: FileId, name: &[u8]) -> Outcome<Option<FileId>> {
+    Ok(dentry(tx, dir, name)?.map(|dentry| dentry.file))
+}
+
+fn dentry(tx: &mut Tx<'_>, dir: FileId, name: &[u8]) -> Outcome<Option<Dentry>> {
     if matches!(name, b"." | b"..") || names::check(name).is_err() {
         return Ok(None);
     }
-    Ok(names::find(tx, dir, name)?.map(|dentry| dentry.file))
+    names::find(tx, dir, name)
 }
 
 /// Close to open: a session that keeps nothing (of this file) asks others to write

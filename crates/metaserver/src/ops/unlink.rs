@@ -16,6 +16,6 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &UnlinkRequest) -> O
     }
     names::remove(tx, ctx, (request.parent, &mut parent), &request.name, &dentry)?;
     inodes::store(tx, request.parent, &parent)?;
-    deletion::drop_link(tx, ctx, request.parent, dentry.file, &mut inode)?;
+    deletion::drop_link(tx, ctx, request.parent, dentry.file, &mut inode, request.hold)?;
     Ok(Removed { attr: Some(inode.attr(dentry.file)) })
 }

@@ -388,7 +388,7 @@ impl<E: Engine> Cluster<E> {
         parent: FileId,
         name: &str,
     ) -> Result<Removed, Error> {
-        self.make(client, &UnlinkRequest { parent, name: name.as_bytes().into() })
+        self.make(client, &UnlinkRequest { parent, name: name.as_bytes().into(), hold: false })
     }
 
     pub fn close(&mut self, client: &mut Client, file: FileId) {
@@ -468,6 +468,7 @@ pub fn rename_request(from: (FileId, &str), to: (FileId, &str)) -> RenameRequest
         no_replace: false,
         exchange: false,
         whiteout: false,
+        hold: false,
     }
 }
 

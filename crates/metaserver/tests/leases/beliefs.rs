@@ -104,8 +104,46 @@ fn a_file_that_is_linked_moved_or_removed_is_forgotten_too() {
     w.now(&mut a, &unlink("g"));
     assert_eq!(w.heard(&mut b, &GetAttrRequest { file }).keep, KEEP_ATTRIBUTES);
     let pending = w.waits(&mut a, &rename_request((ROOT, "f"), (ROOT, "old")));
-    assert_eq!(w.obey(&mut b), [attributes_of(file), attributes_of(old)]);
+    assert_eq!(w.obey(&mut b), [attributes_of(file), removal_of(old)]);
     assert!(w.later::<RenameRequest>(pending).unwrap().said.is_ok());
+}
+
+#[test]
+fn who_holds_a_file_that_another_removes_has_it_until_it_closes_it() {
+    let mut w = World::new();
+    let (mut a, mut b) = (w.mount(), w.mount());
+    let files = ["f", "g"].map(|name| {
+        let file = w.create(&mut a, name);
+        w.close(&mut a, file);
+        assert_eq!(w.heard(&mut b, &GetAttrRequest { file }).keep, KEEP_ATTRIBUTES);
+        file
+    });
+    // It believes nothing of the first any more, but says that it still knows it.
+    let pending = w.waits(&mut a, &chmod(files[0], 0o600));
+    assert_eq!(w.obey_holding(&mut b), [attributes_of(files[0])]);
+    assert!(w.later::<SetAttrRequest>(pending).unwrap().said.is_ok());
+    w.now(&mut a, &chmod(files[0], 0o640));
+    let pending = w.waits(&mut a, &unlink("f"));
+    assert_eq!(w.obey_holding(&mut b), [removal_of(files[0])]);
+    assert!(w.later::<UnlinkRequest>(pending).unwrap().said.is_ok());
+    let over = RenameRequest { hold: true, ..rename_request((ROOT, "new"), (ROOT, "g")) };
+    let new = w.create(&mut a, "new");
+    w.close(&mut a, new);
+    let pending = w.waits(&mut a, &over);
+    assert_eq!(w.obey_holding(&mut b), [removal_of(files[1])]);
+    assert!(w.later::<RenameRequest>(pending).unwrap().said.is_ok());
+    assert_eq!(w.counter("orphans"), 2);
+    for file in files {
+        assert_eq!(w.now(&mut b, &GetAttrRequest { file }).nlink, 0);
+        w.close(&mut b, file);
+    }
+    w.pass(1000, &mut [&mut a, &mut b]);
+    assert_eq!(w.counter("orphans"), 1, "the second is held by who has removed it as well");
+    w.close(&mut a, files[1]);
+    w.pass(1000, &mut [&mut a, &mut b]);
+    assert_eq!(w.counter("orphans"), 0);
+    let gone = w.heard(&mut b, &GetAttrRequest { file: files[0] }).said.unwrap_err();
+    assert_eq!(gone.kind, ErrorKind::Stale);
 }
 
 #[test]
@@ -235,7 +273,7 @@ fn a_change_of_a_file_that_is_gone_meanwhile_is_refused_and_not_done_to_another(
     w.close(&mut a, second);
     w.now(&mut c, &GetAttrRequest { file: second });
     let pending = w.waits(&mut a, &unlink("f"));
-    assert_eq!(w.obey(&mut c), [attributes_of(second)]);
+    assert_eq!(w.obey(&mut c), [removal_of(second)]);
     assert!(w.later::<UnlinkRequest>(pending).unwrap().said.is_ok());
 }
 

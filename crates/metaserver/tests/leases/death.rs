@@ -264,7 +264,12 @@ fn what_may_come_late_of_a_write_that_failed_is_fenced_off_before_others_are_let
             let pending = w.waits(&mut b, &acquire(lease));
             let recall = w.poll(&mut a).events.pop().unwrap();
             assert!(matches!(recall.what, EventKind::Recall(_)));
-            let ack = EventAck { number: recall.number, forgotten: false, unconfirmed: true };
+            let ack = EventAck {
+                number: recall.number,
+                forgotten: false,
+                unconfirmed: true,
+                holds: false,
+            };
             w.now(&mut a, &AckEventsRequest { acks: vec![ack] });
             w.later::<AcquireRequest>(pending).unwrap().said.unwrap()
         };

@@ -161,7 +161,7 @@ impl Model {
                     kept.names.remove(std::str::from_utf8(&name.0).unwrap());
                     kept.modes.remove(dir);
                 }
-                EventKind::Attributes { file } => {
+                EventKind::Attributes { file } | EventKind::Removal { file } => {
                     kept.modes.remove(file);
                 }
                 EventKind::Recall(lease) => kept.pages.retain(|(file, page), (_, write)| {
@@ -177,6 +177,7 @@ impl Model {
             number: e.number,
             forgotten: false,
             unconfirmed: false,
+            holds: false,
         });
         let acks = AckEventsRequest { acks: acks.collect() };
         // What is not obeyed yet is asked for again.

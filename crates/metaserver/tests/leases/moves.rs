@@ -53,8 +53,12 @@ fn a_layout_changes_when_nobody_holds_a_lease_and_leases_come_back_with_a_new_ge
     assert!(events.iter().any(|e| matches!(e.what, EventKind::Recall { .. })), "{events:?}");
     // Who wants the lease next gets it when the change is durable.
     let pending = w.send(&mut a, &acquire(whole(file, LeaseMode::Write)));
-    let acks =
-        events.iter().map(|e| EventAck { number: e.number, forgotten: false, unconfirmed: false });
+    let acks = events.iter().map(|e| EventAck {
+        number: e.number,
+        forgotten: false,
+        unconfirmed: false,
+        holds: false,
+    });
     w.now(&mut a, &AckEventsRequest { acks: acks.collect() });
     w.pass(1000, &mut [&mut a]);
     assert_eq!(copies(&mut w, &mut a, file).0, 2);

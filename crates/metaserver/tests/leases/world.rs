@@ -200,17 +200,29 @@ impl World {
     pub fn ack(&mut self, mount: &mut Mount, number: u64, forgotten: bool) {
         self.now(
             mount,
-            &AckEventsRequest { acks: vec![EventAck { number, forgotten, unconfirmed: false }] },
+            &AckEventsRequest {
+                acks: vec![EventAck { number, forgotten, unconfirmed: false, holds: false }],
+            },
         );
     }
 
     /// Obeys everything, and says what it was.
     pub fn obey(&mut self, mount: &mut Mount) -> Vec<EventKind> {
+        self.obey_and(mount, false)
+    }
+
+    /// The same, and holds the files that it is about.
+    pub fn obey_holding(&mut self, mount: &mut Mount) -> Vec<EventKind> {
+        self.obey_and(mount, true)
+    }
+
+    fn obey_and(&mut self, mount: &mut Mount, holds: bool) -> Vec<EventKind> {
         let events = self.poll(mount).events;
         let acks = events.iter().map(|e| EventAck {
             number: e.number,
             forgotten: false,
             unconfirmed: false,
+            holds,
         });
         self.now(mount, &AckEventsRequest { acks: acks.collect() });
         events.into_iter().map(|event| event.what).collect()
@@ -250,11 +262,15 @@ pub fn lookup(name: &str) -> LookupRequest {
 }
 
 pub fn unlink(name: &str) -> UnlinkRequest {
-    UnlinkRequest { parent: ROOT, name: name.as_bytes().into() }
+    UnlinkRequest { parent: ROOT, name: name.as_bytes().into(), hold: false }
 }
 
 pub fn name_of(dir: FileId, name: &str) -> EventKind {
     EventKind::Name { dir, name: name.as_bytes().into() }
+}
+
+pub fn removal_of(file: FileId) -> EventKind {
+    EventKind::Removal { file }
 }
 
 pub fn attributes_of(file: FileId) -> EventKind {

@@ -116,6 +116,18 @@ impl Notifier {
         self.send(notify::DELETE, body.as_bytes(), Some(name))
     }
 
+    /// Forget these nodes, but those that are in use. With none, only whether the kernel knows
+    /// how (Linux 6.18).
+    ///
+    /// # Errors
+    /// As [`Notifier::inval_inode`]; `EINVAL` if it does not.
+    pub fn prune(&self, nodes: &[NodeId]) -> Result<(), Errno> {
+        let count = u32::try_from(nodes.len()).map_err(|_| Errno::EINVAL)?;
+        let head = abi::NotifyPruneOut { count, padding: 0, spare: 0 };
+        let body = [head.as_bytes(), nodes.as_bytes()].concat();
+        self.send(notify::PRUNE, &body, None)
+    }
+
     fn send(&self, code: i32, body: &[u8], name: Option<&[u8]>) -> Result<(), Errno> {
         if SERVES_REQUESTS.get() {
             return Err(Errno::EDEADLK);

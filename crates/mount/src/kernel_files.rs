@@ -1,0 +1,201 @@
+//! Files that the kernel knows, and those without a name that are held for it.
+//!
+//! What is mounted over another path, held by `O_PATH` or executed is in use, and the file system
+//! is not told. On a local disk such a file stays when its last name goes. So what the kernel has
+//! not forgotten is held when that happens, on whichever mount, and let go when the kernel has
+//! forgotten it: mostly at once. If another mount has removed it the kernel is asked to forget
+//! it, unless it is in use.
+//!
+//! Files held are bounded by [`MAX_HELD_FILES`]; the files that are known, by the kernel.
+
+use crate::fuse::{NodeId, Notifier};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use weir_types::FileId;
+use weir_types::limits::MAX_HELD_FILES;
+
+/// Nodes in one notification.
+const PRUNED_AT_ONCE: usize = 256;
+
+#[derive(Debug, Default)]
+struct State {
+    /// How often the kernel has been told of each.
+    known: HashMap<FileId, u64>,
+    held: HashMap<FileId, u64>,
+    by_age: BTreeMap<u64, FileId>,
+    next: u64,
+    /// What the kernel is to forget; bounded by what is held.
+    to_prune: Vec<NodeId>,
+    prunes: bool,
+}
+
+/// All files that the kernel knows.
+#[derive(Debug, Default)]
+pub(crate) struct KernelFiles {
+    state: Mutex<State>,
+    /// Once the mount stands, if the kernel can be asked to forget.
+    pruner: OnceLock<Notifier>,
+}
+
+impl KernelFiles {
+    /// The mount stands.
+    pub(crate) fn attach(&self, notifier: &Notifier) {
+        if notifier.prune(&[]).is_ok() {
+            // A mount stands once.
+            let _ = self.pruner.set(notifier.clone());
+        }
+    }
+
+    /// The kernel is told of a file.
+    pub(crate) fn told(&self, file: FileId) {
+        *self.lock().known.entry(file).or_default() += 1;
+    }
+
+    /// It has forgotten so many times that it was told. `true`: the file was held, and is to be
+    /// let go.
+    pub(crate) fn forget(&self, file: FileId, lookups: u64) -> bool {
+        let mut state = self.lock();
+        let Some(known) = state.known.get_mut(&file) else { return false };
+        *known = known.saturating_sub(lookups);
+        if *known > 0 {
+            return false;
+        }
+        state.known.remove(&file);
+        state.let_go(file)
+    }
+
+    /// A file has lost its last name here, and is held so far. Returns what is to be let go: that
+    /// very file, if nobody needs it, or the one that has been held longest.
+    pub(crate) fn holds_own(&self, file: FileId) -> Option<FileId> {
+        let mut state = self.lock();
+        if !state.known.contains_key(&file) || !state.hold(file) {
+            return Some(file);
+        }
+        if state.held.len() <= MAX_HELD_FILES {
+            return None;
+        }
+        let (_, oldest) = state.by_age.pop_first()?;
+        state.held.remove(&oldest);
+        Some(oldest)
+    }
+
+    /// Whether it would be held if it lost a name on another mount.
+    pub(crate) fn may_hold(&self, file: FileId) -> bool {
+        self.pruner.get().is_some() && self.lock().known.contains_key(&file)
+    }
+
+    /// A file is about to lose a name on another mount; returns whether it is held from now on.
+    pub(crate) fn holds(self: &Arc<Self>, file: FileId) -> bool {
+        if self.pruner.get().is_none() {
+            // It might be held for as long as the kernel has memory to spare.
+            return false;
+        }
+        let mut state = self.lock();
+        let full = state.held.len() >= MAX_HELD_FILES;
+        if full || !state.known.contains_key(&file) || !state.hold(file) {
+            return false;
+        }
+        state.to_prune.push(file.0);
+        if !std::mem::replace(&mut state.prunes, true) {
+            let files = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("weir-prune".into());
+            if let Err(error) = thread.spawn(move || files.prune()) {
+                tracing::warn!("the kernel is not asked to forget a file: no thread: {error}");
+                state.prunes = false;
+            }
+        }
+        true
+    }
+
+    /// What is held, which nobody will forget any more.
+    pub(crate) fn take_held(&self) -> impl Iterator<Item = FileId> {
+        let mut state = self.lock();
+        state.by_age.clear();
+        std::mem::take(&mut state.held).into_keys()
+    }
+
+    /// Asks the kernel to forget, until nothing is left to be forgotten.
+    fn prune(&self) {
+        loop {
+            let mut state = self.lock();
+            let count = state.to_prune.len().min(PRUNED_AT_ONCE);
+            let nodes: Vec<NodeId> = state.to_prune.drain(..count).collect();
+            if nodes.is_empty() {
+                state.prunes = false;
+                return;
+            }
+            drop(state);
+            if let Some(pruner) = self.pruner.get()
+                && let Err(error) = pruner.prune(&nodes)
+            {
+                tracing::debug!("the kernel was asked to forget files: {error}");
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// `false`: it is held already.
+    fn hold(&mut self, file: FileId) -> bool {
+        if self.held.contains_key(&file) {
+            return false;
+        }
+        self.next += 1;
+        self.held.insert(file, self.next);
+        self.by_age.insert(self.next, file);
+        true
+    }
+
+    fn let_go(&mut self, file: FileId) -> bool {
+        let Some(since) = self.held.remove(&file) else { return false };
+        self.by_age.remove(&since);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const F: FileId = FileId(7);
+
+    #[test]
+    fn a_file_is_held_until_the_kernel_has_forgotten_it() {
+        let files = KernelFiles::default();
+        files.told(F);
+        files.told(F);
+        assert_eq!(files.holds_own(F), None);
+        assert_eq!(files.holds_own(F), Some(F), "once is enough");
+        assert!(!files.forget(F, 1));
+        assert!(files.forget(F, 1));
+        assert!(!files.forget(F, 1));
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_know_is_not_held() {
+        let files = KernelFiles::default();
+        assert_eq!(files.holds_own(F), Some(F));
+        files.told(F);
+        assert!(!files.forget(F, 1), "it has its name");
+        assert!(!Arc::new(files).holds(F));
+    }
+
+    #[test]
+    fn beyond_the_bound_the_oldest_are_let_go() {
+        let files = KernelFiles::default();
+        let all: Vec<FileId> = (0..MAX_HELD_FILES as u64 + 3).map(|n| FileId(100 + n)).collect();
+        let let_go: Vec<FileId> = all
+            .iter()
+            .filter_map(|file| {
+                files.told(*file);
+                files.holds_own(*file)
+            })
+            .collect();
+        assert_eq!(let_go, all[..3]);
+        assert!(!files.forget(all[0], 1) && files.forget(all[3], 1));
+    }
+}
