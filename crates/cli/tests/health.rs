@@ -4,6 +4,7 @@
 
 mod harness;
 mod library;
+mod metadata_disk;
 
 use harness::{Cluster, Place, Said, eventually, noise};
 use library::client;
@@ -35,7 +36,11 @@ struct Disk {
 impl Disk {
     /// In memory. `None`, said, where this user may not mount.
     fn memory(place: &Place, size: &str) -> Option<Self> {
-        let at = place.path("disk");
+        Self::memory_at(place, "disk", size)
+    }
+
+    fn memory_at(place: &Place, at: &str, size: &str) -> Option<Self> {
+        let at = place.path(at);
         std::fs::create_dir(&at).unwrap();
         let options = format!("-osize={size}");
         let mounted = succeeds("mount", &[&"-ttmpfs", &options, &"weir-test", &at]);
@@ -44,9 +49,14 @@ impl Disk {
 
     /// ext4 in a file, which becomes read-only when it finds an error.
     fn ext4(place: &Place) -> Option<Self> {
-        let (at, image) = (place.path("disk"), place.path("image"));
+        Self::ext4_at(place, "disk", 32)
+    }
+
+    /// Of so many MiB.
+    fn ext4_at(place: &Place, at: &str, mib: u64) -> Option<Self> {
+        let (at, image) = (place.path(at), place.path("image"));
         std::fs::create_dir(&at).unwrap();
-        std::fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+        std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
         let made = succeeds("mkfs.ext4", &[&"-qF", &image]);
         let disk = Self { at, image: Some(image) };
         Self::or_say(made && disk.mount(), disk)
@@ -128,6 +138,8 @@ fn a_metadata_disk_that_is_nearly_full_is_named_where_its_directory_cannot_be_se
     let Some(disk) = Disk::memory(&place, "64m") else { return };
     cluster.weir(&["down"]).ok();
     let (dir, there) = (cluster.dir().join("meta"), disk.at.join("meta"));
+    // Of another size on another disk.
+    std::fs::remove_file(dir.join("reserve")).unwrap();
     assert!(succeeds("cp", &[&"-a", &dir, &there]));
     std::fs::remove_dir_all(&dir).unwrap();
     std::os::unix::fs::symlink(there, dir).unwrap();

@@ -8,10 +8,6 @@ use std::ops::Range;
 use weir_store::{Object, Target};
 use weir_types::{Error, ErrorKind, FsUsage, Generation, Result};
 
-/// Such a part of a disk is left,
-const KEPT_PART: u64 = 64;
-/// and no more than so much.
-const MAX_KEPT_BYTES: u64 = 1 << 30;
 /// What is reserved between two looks at the disk, which several servers may have.
 const STEP_BYTES: u64 = 8 << 20;
 
@@ -46,13 +42,13 @@ fn may_reserve(usage: &FsUsage, object: &Object, at: u64, len: u64) -> Result<()
 }
 
 fn leaves_some(usage: &FsUsage, len: u64) -> Result<()> {
-    let kept = (usage.total_bytes / KEPT_PART).min(MAX_KEPT_BYTES);
-    if usage.free_bytes.saturating_sub(kept) >= len {
+    // That is without what is kept.
+    let free = usage.free_bytes;
+    if free >= len {
         return Ok(());
     }
-    let free = usage.free_bytes;
     let what = format!(
-        "{free} bytes are free, and the last {kept} are reserved for nobody: remove something, or \
+        "{free} bytes are free, but for those that are reserved for nobody: remove something, or \
          add a target"
     );
     Err(Error::new(ErrorKind::NoSpace, what))
@@ -95,16 +91,15 @@ mod tests {
 
     #[test]
     fn the_last_of_a_disk_is_reserved_for_nobody() {
-        let usage = |total_bytes, free_bytes| FsUsage {
+        let usage = |total_bytes: u64, free_bytes| FsUsage {
             total_bytes,
             free_bytes,
             total_files: 9,
             free_files: 9,
         };
-        assert!(leaves_some(&usage(64 << 20, 9 << 20), 8 << 20).is_ok());
-        let refused = leaves_some(&usage(64 << 20, 9 << 20), (8 << 20) + 1).unwrap_err();
+        assert!(leaves_some(&usage(64 << 20, 8 << 20), 8 << 20).is_ok());
+        let refused = leaves_some(&usage(64 << 20, 8 << 20), (8 << 20) + 1).unwrap_err();
         assert_eq!(refused.kind, ErrorKind::NoSpace);
-        assert!(leaves_some(&usage(1 << 50, 3 << 30), 2 << 30).is_ok());
         assert!(leaves_some(&usage(1 << 50, 0), 1).is_err());
     }
 }

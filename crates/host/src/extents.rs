@@ -65,9 +65,33 @@ pub(crate) fn extents(file: &OwnedFd, from: u64) -> Result<Option<Vec<Range<u64>
     Ok(Some(found.map(range).filter(|range| !range.is_empty()).collect()))
 }
 
+/// Whether room is set aside for all bytes of a range, also for what is reserved and not written.
+///
+/// # Errors
+/// `OPNOTSUPP`: the file system does not say; those of the disk.
+pub(crate) fn cover(file: &OwnedFd, position: u64, bytes: u64) -> Result<bool> {
+    let end = position.saturating_add(bytes);
+    let mut at = position;
+    while at < end {
+        let some = extents(file, at)?.ok_or(Errno::OPNOTSUPP)?;
+        let before = at;
+        for range in some {
+            if range.start > at {
+                return Ok(false);
+            }
+            at = at.max(range.end);
+        }
+        if at == before {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::{Directory, OpenHow};
     use std::os::unix::fs::FileExt;
 
     #[test]
@@ -92,5 +116,27 @@ mod tests {
         file.sync_all().unwrap();
         assert_eq!(all(), Some(before));
         assert_eq!(extents(&fd, 100).unwrap().unwrap().first(), Some(&(100..4096)));
+    }
+
+    #[test]
+    fn what_is_written_or_reserved_has_room_and_a_hole_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        let dir = Directory::open(path).unwrap();
+        let file = dir.open_file("f", OpenHow::CREATE).unwrap();
+        file.write_full(&[1; 8192], 0).unwrap();
+        file.set_len(1 << 20).unwrap();
+        let has_room = |at, len| file.has_room(at, len).unwrap();
+        assert!(has_room(0, 8192) && has_room(100, 5000) && has_room(5, 0));
+        assert!(!has_room(0, 8193) && !has_room(1 << 19, 1));
+        match file.allocate(1 << 19, 1 << 16, true) {
+            Err(Errno::OPNOTSUPP) => println!("skipped: no room can be reserved here"),
+            done => done.unwrap(),
+        }
+        // Where the file system does not say, what was reserved may count as a hole.
+        assert!(!has_room(1 << 19, (1 << 16) + 1));
+        if super::cover(&std::fs::File::open(path.join("f")).unwrap().into(), 0, 1).is_ok() {
+            assert!(has_room(1 << 19, 1 << 16));
+        }
     }
 }

@@ -537,6 +537,27 @@ impl File {
         }
     }
 
+    /// Whether all of a range has its place on the disk, so that writing there takes no room:
+    /// it was written, or reserved. Reserved only counts as not, where the file system does not
+    /// say.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn has_room(&self, position: u64, bytes: u64) -> Result<bool> {
+        match &self.0 {
+            FileKind::Os(fd) => match extents::cover(fd, position, bytes) {
+                Err(Errno::OPNOTSUPP) => {
+                    // A block that the end of the file is in has room to its own end.
+                    const BLOCK: u64 = 4096;
+                    let hole = self.next_hole(position)?.next_multiple_of(BLOCK);
+                    Ok(hole >= position.saturating_add(bytes))
+                }
+                other => other,
+            },
+            FileKind::Simulated(file) => file.has_room(position, bytes),
+        }
+    }
+
     /// Bytes of disk that it takes.
     ///
     /// # Errors

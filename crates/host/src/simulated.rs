@@ -175,6 +175,11 @@ pub trait File: Send + Sync {
     fn next_hole(&self, position: u64) -> Result<u64> {
         Ok(position.max(self.size()?))
     }
+    /// Whether all of a range has its place on the disk: written, or reserved. A disk need not
+    /// know of holes.
+    fn has_room(&self, position: u64, bytes: u64) -> Result<bool> {
+        Ok(self.size()? >= position.saturating_add(bytes))
+    }
     /// Bytes of disk that it takes. A disk need not know of holes.
     fn allocated(&self) -> Result<u64> {
         self.size()

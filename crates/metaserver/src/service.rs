@@ -73,6 +73,8 @@ pub(crate) struct MetaService<E: Engine> {
     observer: Arc<Observer>,
     failure: Arc<Failure>,
     failed: bool,
+    /// Background work has found no room on the disk: until the next tick it waits.
+    work_waits: bool,
 }
 
 /// A request.
@@ -102,7 +104,12 @@ impl<E: Engine> MetaService<E> {
     ) -> Self {
         let (turn, waiting) = (Vec::new(), VecDeque::new());
         let parked = BTreeMap::new();
-        Self { machine, start, turn, waiting, parked, observer, failure, failed: false }
+        let (failed, work_waits) = (false, false);
+        Self { machine, start, turn, waiting, parked, observer, failure, failed, work_waits }
+    }
+
+    fn has_work(&self) -> bool {
+        !self.work_waits && self.machine.has_work()
     }
 
     fn fail(&mut self, error: &Error) {
@@ -129,8 +136,11 @@ impl<E: Engine> MetaService<E> {
                 self.answer(asked, answer);
             }
         }
-        if self.machine.has_work() {
-            self.machine.work(STEPS_PER_TURN, now(self.start))?;
+        if self.has_work() {
+            match self.machine.work(STEPS_PER_TURN, now(self.start)) {
+                Err(error) if error.kind == ErrorKind::NoSpace => self.work_waits = true,
+                other => other?,
+            }
         }
         if planted(Bug::AckBeforeAppend) { Ok(()) } else { self.machine.flush().map(drop) }
     }
@@ -233,7 +243,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
             send(asked, reply, out);
         }
         self.release_synced(out);
-        if self.machine.has_work() {
+        if self.has_work() {
             out.turn_again_soon();
         }
     }
@@ -242,14 +252,18 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
         if self.failed {
             return;
         }
+        self.work_waits = false;
         if let Err(error) = self.tick() {
             // What a tick does can wait; only a broken engine cannot go on.
+            self.work_waits = error.kind == ErrorKind::NoSpace;
             match error.kind {
-                ErrorKind::Busy | ErrorKind::TooBig => tracing::warn!("metadata tick: {error}"),
+                ErrorKind::Busy | ErrorKind::TooBig | ErrorKind::NoSpace => {
+                    tracing::warn!("metadata tick: {error}")
+                }
                 _ => self.fail(&error),
             }
         }
-        if self.machine.has_work() {
+        if self.has_work() {
             out.turn_again_soon();
         }
     }

@@ -175,5 +175,6 @@ fn apply(home: &Home, tree: &Tree, sync: &SyncState, job: Job) -> Result<TreeSna
         // Only space is lost, and only until the next start.
         tracing::warn!(%error, "cannot remove an applied log segment");
     }
+    home.fill_reserve()?;
     tree.snapshot()
 }

@@ -2,9 +2,11 @@
 
 use crate::engine::Sequence;
 use crate::log::{boot_id, segment_first};
+use crate::reserve::Reserve;
 use rustix::io::Errno;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weir_host::fs::{Directory, File, Lock, OpenHow};
 use weir_types::checksum::crc32c;
 use weir_types::{Error, ErrorKind, Result};
@@ -23,10 +25,11 @@ const REMEDY: &str = "restore the metadata directory: `weir meta import` makes a
                       from a file of `weir meta export`";
 
 /// The directory of an engine. Clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Home {
     directory: Directory,
     path: PathBuf,
+    reserve: Arc<Reserve>,
 }
 
 impl Home {
@@ -44,14 +47,30 @@ impl Home {
                     Err(e) => return Err(e),
                 }
             }
-            Ok(Self { directory: Directory::open(path)?, path: path.to_owned() })
+            let directory = Directory::open(path)?;
+            let reserve = Arc::new(Reserve::open(directory.clone()));
+            Ok(Self { directory, path: path.to_owned(), reserve })
         };
         open().map_err(|e: Errno| system_error(e).context(path.display()))
     }
 
+    /// The room that is set aside. Whatever in here may need room goes through
+    /// [`Reserve::make_room`].
+    pub fn reserve(&self) -> &Reserve {
+        &self.reserve
+    }
+
+    /// Fills the reserve up, durably.
+    pub fn fill_reserve(&self) -> Result<()> {
+        self.reserve.fill_up();
+        let Some(file) = self.reserve.take_unsynced() else { return Ok(()) };
+        self.sync_file(&file, "meta-reserve").map_err(|e| self.error("reserve", e))?;
+        self.sync("meta-reserve-name")
+    }
+
     /// Keeps every other process out until dropped.
     pub fn lock(&self) -> Result<Lock> {
-        self.directory.lock("lock").map_err(|e| match e {
+        self.reserve.make_room(|| self.directory.lock("lock")).map_err(|e| match e {
             Errno::WOULDBLOCK => {
                 let dir = self.path.display();
                 let what = format!("metadata directory {dir} is already in use by another process");
@@ -78,7 +97,13 @@ impl Home {
 
     /// Opens a file.
     pub fn file(&self, name: &str, how: OpenHow) -> Result<File> {
-        self.directory.open_file(name, how).map_err(|e| self.error(name, e))
+        let open = || self.directory.open_file(name, how);
+        self.reserve.make_room(open).map_err(|e| self.error(name, e))
+    }
+
+    /// Writes to a file of it.
+    pub fn write(&self, file: &File, bytes: &[u8], position: u64) -> Result<(), Errno> {
+        self.reserve.make_room(|| file.write_full(bytes, position))
     }
 
     /// The contents of a file; `None` if there is none.
@@ -114,7 +139,8 @@ impl Home {
     /// Gives a file another name, in place of what had that; durable after
     /// [`Home::sync`].
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.directory.rename(from, to).map_err(|e| self.error(from, e))
+        let rename = || self.directory.rename(from, to);
+        self.reserve.make_room(rename).map_err(|e| self.error(from, e))
     }
 
     /// Makes the names in it durable.
@@ -135,7 +161,7 @@ impl Home {
         if let Err(error) = synced {
             let mark = || self.directory.open_file(&poison_name(), OpenHow::CREATE).map(drop);
             // If even that fails, the next start is not likely to go well.
-            if let Err(again) = mark() {
+            if let Err(again) = self.reserve.make_room(mark) {
                 tracing::error!(%error, %again, "cannot mark a failed sync");
             }
         }
@@ -217,8 +243,9 @@ impl Home {
     pub fn write_format(&self) -> Result<()> {
         let fail = |e| self.error("format", e);
         let write = || {
-            let file = self.directory.open_file("format.new", OpenHow::REPLACE)?;
-            file.write_full(format_text(FORMAT_VERSION).as_bytes(), 0)?;
+            let open = || self.directory.open_file("format.new", OpenHow::REPLACE);
+            let file = self.reserve.make_room(open)?;
+            self.write(&file, format_text(FORMAT_VERSION).as_bytes(), 0)?;
             self.sync_file(&file, "meta-format")
         };
         write().map_err(fail)?;

@@ -11,6 +11,7 @@ use crate::log::{LogWriter, boot_id};
 use crate::overlay::{Overlay, merged_range};
 use crate::record::RECORDS_START;
 use crate::replay::{Replayed, replay};
+use crate::reserve::Room;
 use crate::syncer::{Notify, SyncState, Syncer};
 use crate::tree::{Tree, TreeSnapshot};
 use crate::verify::verify;
@@ -23,6 +24,17 @@ use weir_types::{Error, ErrorKind, Result};
 /// The most bytes of commits that wait for one [`Engine::flush`]; a commit
 /// beyond it flushes by itself.
 const MAX_BUFFERED_BYTES: usize = 8 << 20;
+
+/// How often the disk is asked for its room, at most.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// redb takes in no more bytes of log at a time than one part in so many of the room that there
+/// is: it writes whole pages where the log has single rows.
+const ROOM_OF_GENERATION: u64 = 256;
+/// Nor does the log get longer, while redb is busy, than one part in so many.
+const ROOM_OF_LOG: u64 = 64;
+/// But so many bytes it may always have.
+const MIN_GENERATION_BYTES: u64 = 16 << 10;
 
 /// The longest that one flush waits for redb, when the log is nearly full.
 const MAX_PACE: Duration = Duration::from_millis(200);
@@ -80,6 +92,10 @@ pub struct Embedded {
     committing: Option<Arc<Overlay>>,
     /// The size of the log segment, bytes, at which it is time for the next.
     rotate_at_bytes: u64,
+    /// What there was on the disk,
+    room: Room,
+    /// when it was asked for the last time.
+    room_at: Option<Instant>,
     log: LogWriter,
     // The fields below are dropped in this order: reads end before the threads,
     // the applier before the syncer it waits for, the lock last.
@@ -113,6 +129,7 @@ impl Embedded {
             make(&home)?;
         }
         let (tree, log, sequence) = recover(&home, config.cache_bytes)?;
+        home.fill_reserve()?;
         let notify: Notify = Arc::new(notify);
         let (tree, file) = (Arc::new(tree), Arc::clone(log.file()));
         let shared = Arc::new(SyncState::new(file, sequence, Arc::clone(&notify)));
@@ -129,6 +146,8 @@ impl Embedded {
             active_since: None,
             committing: None,
             rotate_at_bytes: config.generation_bytes,
+            room: Room { ample: true, bytes: u64::MAX },
+            room_at: None,
             config,
             log,
             snapshot,
@@ -163,11 +182,11 @@ impl Embedded {
         }
         // If it fails, the next try is due a while later, not at once.
         self.active_since = Some(clock::now());
-        self.rotate_at_bytes = self.log.segment_bytes() + self.config.generation_bytes;
+        self.rotate_at_bytes = self.log.segment_bytes() + self.generation_bytes();
         let retire = self.log.rotate(self.sequence.next())?;
         let next_segment = self.shared.rotated(Arc::clone(self.log.file()));
         self.active_since = None;
-        self.rotate_at_bytes = self.config.generation_bytes;
+        self.rotate_at_bytes = self.generation_bytes();
         let overlay = Arc::new(std::mem::take(&mut self.active));
         self.committing = Some(Arc::clone(&overlay));
         self.applier
@@ -218,7 +237,7 @@ impl Embedded {
     /// How long a flush waits for redb: longer and longer while the log fills
     /// from half of its bound to all of it.
     fn pace(&self) -> Duration {
-        let (used, max) = (self.log.segment_bytes(), self.config.max_generation_bytes.max(1));
+        let (used, max) = (self.log.segment_bytes(), self.max_generation_bytes().max(1));
         let over = used.saturating_sub(max / 2).min(max / 2) as f64 / (max as f64 / 2.0);
         MAX_PACE.mul_f64(over)
     }
@@ -236,15 +255,48 @@ impl Embedded {
         Ok(())
     }
 
+    /// Bytes of log after which redb takes them in, if it is free.
+    fn generation_bytes(&self) -> u64 {
+        let by_room = (self.room.bytes / ROOM_OF_GENERATION).max(MIN_GENERATION_BYTES);
+        self.config.generation_bytes.min(by_room)
+    }
+
+    /// Bytes of log after which a commit waits for redb.
+    fn max_generation_bytes(&self) -> u64 {
+        let by_room = (self.room.bytes / ROOM_OF_LOG).max(4 * MIN_GENERATION_BYTES);
+        self.config.max_generation_bytes.min(by_room)
+    }
+
+    /// Asks the disk for its room, unless it has been asked just now.
+    fn look(&mut self) {
+        if self.room_at.is_some_and(|at| clock::elapsed(at) < LOOK_EVERY) {
+            return;
+        }
+        self.room_at = Some(clock::now());
+        // Not known is as before: whoever writes learns what is the matter.
+        if let Ok(room) = self.home.reserve().room() {
+            let bytes = room.bytes;
+            match (self.room.ample, room.ample) {
+                (true, false) => tracing::warn!(
+                    bytes,
+                    "the disk of the metadata is full but for what removals need"
+                ),
+                (false, true) => tracing::info!(bytes, "the disk of the metadata has room again"),
+                _ => {}
+            }
+            self.room = room;
+        }
+    }
+
     /// Keeps the generation, and so memory and log, within its bound.
     fn make_room(&mut self) -> Result<()> {
         if self.log.buffered_bytes() >= MAX_BUFFERED_BYTES {
             self.flush()?;
         }
-        if self.log.segment_bytes() >= self.config.max_generation_bytes {
+        if self.log.segment_bytes() >= self.max_generation_bytes() {
             self.flush()?;
         }
-        if self.log.segment_bytes() >= self.config.max_generation_bytes {
+        if self.log.segment_bytes() >= self.max_generation_bytes() {
             self.wait_for_applier()?;
             self.hand_over()?;
         }
@@ -300,7 +352,9 @@ impl Engine for Embedded {
         if commit.writes.is_empty() {
             return Ok(CommitOutcome::Committed(self.sequence));
         }
+        self.look();
         self.make_room()?;
+        self.log.set_aside(&commit.writes)?;
         self.sequence = self.sequence.next();
         self.log.append(self.sequence, self.shared.synced(), &commit.writes);
         self.active_since.get_or_insert_with(clock::now);
@@ -337,7 +391,13 @@ impl Engine for Embedded {
         self.take_applied()?;
         self.shared.check_sound()?;
         self.hand_over_if_due();
+        self.home.reserve().fill_up();
         Ok(())
+    }
+
+    fn has_room(&mut self) -> bool {
+        self.look();
+        self.room.ample
     }
 
     fn sync(&mut self) -> Result<()> {

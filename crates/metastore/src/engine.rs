@@ -174,8 +174,9 @@ pub trait Engine {
     /// Applies a transaction if its checks hold. The next read sees it.
     ///
     /// Errors: `InvalidArgument` (a key that is empty, too long or written
-    /// twice), `TooBig` (over a limit), and whatever broke the engine; after
-    /// such a failure it is not known whether the commit survives a restart.
+    /// twice), `TooBig` (over a limit), `NoSpace` (nothing has changed then, and
+    /// there may be room later), and whatever broke the engine; after such a
+    /// failure it is not known whether the commit survives a restart.
     fn commit(&mut self, commit: Commit) -> Result<CommitOutcome>;
 
     /// Makes every commit so far survive the death of this process, and
@@ -197,6 +198,13 @@ pub trait Engine {
     /// Flushes, and waits until every commit is durable. Blocks: for start-up,
     /// shutdown and tests.
     fn sync(&mut self) -> Result<()>;
+
+    /// Whether there is room on the disk for what needs some. Else only what makes
+    /// room is to be committed, for which some is set aside. Looks at the disk at
+    /// most every so often.
+    fn has_room(&mut self) -> bool {
+        true
+    }
 
     /// What there is after the last commit, for whoever has to read a lot of it
     /// without standing still: later commits do not show in it. It costs

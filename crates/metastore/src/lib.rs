@@ -16,6 +16,9 @@
 //!   [`Engine::synced`] has reached it.
 //! - redb takes in only what the log already holds durably.
 //! - After a failed append or sync every later commit fails: no silent retry.
+//! - A full disk is no failure: room for the log and for redb is set aside
+//!   (`reserve.rs`), and a commit for which there is none is refused before
+//!   anything has changed.
 
 mod applier;
 #[cfg(any(test, feature = "conformance"))]
@@ -33,6 +36,7 @@ mod overlay;
 mod pages;
 mod record;
 mod replay;
+mod reserve;
 mod syncer;
 mod tree;
 mod tx;

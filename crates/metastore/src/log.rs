@@ -1,14 +1,22 @@
 //! The operation log as it is written: segments, appending, rotation.
+//!
+//! Invariant: room on the disk is set aside for a record before its commit changes anything, so
+//! that the append does not find the disk full. (Not where the file system sets no room aside.)
 
 use crate::directory::Home;
 use crate::engine::{Sequence, Write};
-use crate::record::{BootId, RECORDS_START, SegmentHeader, encode_mark, encode_record};
+use crate::record::{
+    BootId, RECORDS_START, SegmentHeader, encode_mark, encode_record, max_record_bytes,
+};
 use crate::record::{NEXT_MARK_OFFSET, SYNCED_MARK_OFFSET};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 use weir_host::fs::{File, OpenHow};
 use weir_types::{Error, Result};
+
+/// Room is set aside for so much more than is needed, so that few commits have to ask for it.
+const AHEAD_BYTES: u64 = 256 << 10;
 
 /// The name of the segment whose first record has this sequence.
 pub(crate) fn segment_name(first: Sequence) -> String {
@@ -52,12 +60,14 @@ impl SegmentFile {
     /// durable with the next sync: whoever finds less in the log knows that
     /// something is missing.
     pub fn mark_synced(&self, synced: Sequence) -> Result<(), Errno> {
-        self.file.write_full(&encode_mark(SYNCED_MARK_OFFSET, synced), SYNCED_MARK_OFFSET as u64)
+        let mark = encode_mark(SYNCED_MARK_OFFSET, synced);
+        self.home.write(&self.file, &mark, SYNCED_MARK_OFFSET as u64)
     }
 
     /// Notes that the log goes on in the segment that begins with `next`.
     fn mark_next(&self, next: Sequence) -> Result<(), Errno> {
-        self.file.write_full(&encode_mark(NEXT_MARK_OFFSET, next), NEXT_MARK_OFFSET as u64)
+        let mark = encode_mark(NEXT_MARK_OFFSET, next);
+        self.home.write(&self.file, &mark, NEXT_MARK_OFFSET as u64)
     }
 }
 
@@ -67,6 +77,8 @@ pub(crate) struct LogWriter {
     boot: BootId,
     file: Arc<SegmentFile>,
     segment_bytes: u64,
+    /// So many bytes of the segment have room on the disk.
+    set_aside_bytes: u64,
     buffer: Vec<u8>,
 }
 
@@ -78,7 +90,7 @@ impl LogWriter {
         let temporary = format!("{name}.new");
         let file = home.file(&temporary, OpenHow::REPLACE)?;
         let write = || {
-            file.write_full(&start_of_segment(first, boot), 0)?;
+            home.write(&file, &start_of_segment(first, boot), 0)?;
             home.sync_file(&file, "meta-log-start")
         };
         write().map_err(|e| home.error(&temporary, e))?;
@@ -89,6 +101,7 @@ impl LogWriter {
             boot,
             file: Arc::new(SegmentFile { file, home: home.clone(), name }),
             segment_bytes: RECORDS_START as u64,
+            set_aside_bytes: RECORDS_START as u64,
             buffer: Vec::new(),
         })
     }
@@ -113,6 +126,35 @@ impl LogWriter {
         self.buffer.len()
     }
 
+    /// Sets room aside for a commit, behind what waits in the buffer. An error means that nothing
+    /// has changed.
+    ///
+    /// Errors: `NoSpace`, though all of the reserve has been given up; those of the disk.
+    pub fn set_aside(&mut self, writes: &[Write]) -> Result<()> {
+        let end = self.segment_bytes() + max_record_bytes(writes) as u64;
+        let set_aside = self.set_aside_bytes;
+        if end <= set_aside {
+            return Ok(());
+        }
+        let allocate = |to: u64| self.file.file.allocate(set_aside, to - set_aside, true);
+        let ahead = end + AHEAD_BYTES;
+        let done = match allocate(ahead) {
+            _ if !self.home.reserve().has_room_for_log() => Err(Errno::NOSPC),
+            Ok(()) => Ok(ahead),
+            // No more from the reserve than is needed.
+            Err(Errno::NOSPC | Errno::DQUOT) => {
+                self.home.reserve().make_room(|| allocate(end)).map(|()| end)
+            }
+            Err(e) => Err(e),
+        };
+        self.set_aside_bytes = match done {
+            Ok(to) => to,
+            Err(Errno::OPNOTSUPP) => u64::MAX,
+            Err(e) => return Err(self.home.error(&self.file.name, e)),
+        };
+        Ok(())
+    }
+
     /// Adds a commit to the buffer.
     pub fn append(&mut self, sequence: Sequence, synced: Sequence, writes: &[Write]) {
         encode_record(&mut self.buffer, sequence, synced, writes);
@@ -124,7 +166,7 @@ impl LogWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        self.file.file.write_full(&self.buffer, self.segment_bytes).map_err(|e| {
+        self.home.write(&self.file.file, &self.buffer, self.segment_bytes).map_err(|e| {
             let file = self.home.display(&self.file.name);
             Error::from(std::io::Error::from(e)).context(format!("append to {file}"))
         })?;
@@ -141,7 +183,7 @@ impl LogWriter {
         let new = OpenHow { exclusive: true, ..OpenHow::CREATE };
         let file = self.home.file(&name, new)?;
         let begin = || {
-            file.write_full(&start_of_segment(first, self.boot), 0)?;
+            self.home.write(&file, &start_of_segment(first, self.boot), 0)?;
             self.file.mark_next(first)
         };
         if let Err(e) = begin() {
@@ -152,6 +194,7 @@ impl LogWriter {
         let next = Arc::new(SegmentFile { file, home: self.home.clone(), name });
         let complete = std::mem::replace(&mut self.file, next);
         self.segment_bytes = RECORDS_START as u64;
+        self.set_aside_bytes = self.segment_bytes;
         Ok(complete.name.clone())
     }
 
@@ -160,6 +203,7 @@ impl LogWriter {
     pub fn redirect(&mut self, file: File) -> Arc<SegmentFile> {
         let home = self.home.clone();
         self.file = Arc::new(SegmentFile { file, home, name: "elsewhere".into() });
+        self.set_aside_bytes = u64::MAX;
         Arc::clone(&self.file)
     }
 }

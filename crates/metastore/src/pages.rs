@@ -206,7 +206,7 @@ impl PageFile {
         for piece in pieces(first, bytes.len()) {
             let piece = &bytes[piece];
             let _changing = self.changing.lock();
-            self.file.write_full(piece, page_block(page) * BLOCK)?;
+            self.home.write(&self.file, piece, page_block(page) * BLOCK)?;
             let mut sums = self.sums.write();
             for bytes in piece.chunks_exact(BLOCK_BYTES) {
                 sums.set(page, page_sum(bytes));
@@ -230,7 +230,7 @@ impl PageFile {
         let number = slots.writes % GROUPS_START;
         drop(slots);
         let _changing = self.changing.lock();
-        Ok(self.file.write_full(&block, number * BLOCK)?)
+        Ok(self.home.write(&self.file, &block, number * BLOCK)?)
     }
 
     /// Brings the checksums in the file up to date.
@@ -245,7 +245,7 @@ impl PageFile {
             let block: Vec<u8> = sums.groups[group].iter().flat_map(|s| s.to_le_bytes()).collect();
             drop(sums);
             // After an error redb writes no more.
-            self.file.write_full(&block, sums_block(group as u64) * BLOCK)?;
+            self.home.write(&self.file, &block, sums_block(group as u64) * BLOCK)?;
         }
     }
 }
@@ -354,7 +354,7 @@ impl redb::StorageBackend for PageFile {
         // Cut first: what is left of a page that goes must not come back.
         let _changing = self.changing.lock();
         self.sums.write().resize(pages);
-        self.file.set_len(blocks * BLOCK)?;
+        self.home.reserve().make_room(|| self.file.set_len(blocks * BLOCK))?;
         self.len.store(len, Ordering::Release);
         Ok(())
     }

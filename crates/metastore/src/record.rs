@@ -115,6 +115,11 @@ pub(crate) struct Record {
     pub writes: Vec<Write>,
 }
 
+/// The most bytes that the record of these writes has.
+pub(crate) fn max_record_bytes(writes: &[Write]) -> usize {
+    RECORD_HEADER_BYTES + writes.iter().map(Write::request_bytes).sum::<usize>() + ALIGNMENT
+}
+
 /// Appends a record. The writes have passed [`crate::Commit::validate`].
 pub(crate) fn encode_record(
     out: &mut Vec<u8>,

@@ -2,6 +2,7 @@
 
 use crate::directories::Directories;
 use crate::intents::Intents;
+use crate::room::Room;
 use crate::site::Site;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,7 @@ pub(crate) struct Backing {
     /// The target directory.
     pub(crate) root: Directory,
     pub(crate) directories: Directories,
+    pub(crate) room: Room,
     /// `None` on a disk that is read-only.
     intents: Option<Intents>,
     /// Something may have changed since the last checkpoint.
@@ -27,7 +29,8 @@ impl Backing {
         directories: Directories,
         intents: Option<Intents>,
     ) -> Self {
-        Self { site, root, directories, intents, changed: AtomicBool::new(false) }
+        let (room, changed) = (Room::default(), AtomicBool::new(false));
+        Self { site, root, directories, room, intents, changed }
     }
 
     /// The intent log, for a change.

@@ -38,6 +38,7 @@ mod read;
 mod recovery;
 mod recovery_progress;
 mod resync;
+mod room;
 mod scrub;
 mod site;
 mod space;

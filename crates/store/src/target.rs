@@ -12,6 +12,7 @@ use crate::piece::check_pieces;
 use crate::pledge::Pledge;
 use crate::recovery::{self, Recover, RecoveryReport};
 use crate::recovery_progress::{Cursor, RecoveryProgress};
+use crate::room;
 use crate::scrub::{self, ScrubCursor, ScrubStep};
 use crate::site::{Site, check_syncs, os_error};
 use crate::superblock::{self, SUPERBLOCK, Superblock, TargetIdentity};
@@ -313,16 +314,12 @@ impl Target {
         self.backing.directories.check_presence()
     }
 
-    /// Space and files of the local file system that the target is on.
+    /// Space and files of the local file system that the target is on; what is kept there counts
+    /// as used.
     pub fn usage(&self) -> Result<FsUsage> {
         let space = self.backing.root.space();
         let space = space.map_err(|e| self.backing.site.os_error("ask for free space", e))?;
-        Ok(FsUsage {
-            total_bytes: space.total_bytes,
-            free_bytes: space.free_bytes,
-            total_files: space.total_files,
-            free_files: space.free_files,
-        })
+        Ok(room::usage(&space))
     }
 
     /// Which disk that is. Another machine's is another one also if its kernel gives it the

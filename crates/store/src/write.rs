@@ -35,6 +35,7 @@ impl Object {
         generation: Generation,
     ) -> Result<u64> {
         self.verify(pieces, data, checks)?;
+        self.check_room(pieces, data.len() as u64)?;
         let mut change = self.begin_change()?;
         if generation < self.generation() {
             return Err(self.stale(generation));

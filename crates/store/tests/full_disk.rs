@@ -52,6 +52,17 @@ impl Drop for SmallDisk {
     }
 }
 
+/// Takes all that is left.
+fn fill_up(disk: &Path) {
+    use std::io::Write;
+    let filler = std::fs::OpenOptions::new().create(true).append(true).open(disk.join("filler"));
+    let mut filler = filler.unwrap();
+    for block in [64 << 10, 512, 1] {
+        let block = vec![1; block];
+        while filler.write_all(&block).and_then(|()| filler.sync_data()).is_ok() {}
+    }
+}
+
 fn fill(ext4: bool) {
     let Some(disk) = SmallDisk::new(ext4) else {
         println!("skipped: needs root (and loop devices) to mount a small file system");
@@ -123,6 +134,26 @@ fn fill(ext4: bool) {
     let object = target.object(object_id(2)).unwrap().unwrap();
     assert_eq!(object.len(), len);
     drop(object);
+
+    // Others take even what data leaves. What makes room goes on, and so does a start.
+    fill_up(&disk.at);
+    let object = target.object(object_id(2)).unwrap().unwrap();
+    let error = write_pieces(&object, &[(len, 4096)], &pattern(1, 4096), G0).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NoSpace);
+    // What has its place can be written again.
+    write(&object, 0, &pattern(8, 9000));
+    assert_eq!(object.truncate(50_000, 1.into()).unwrap(), 50_000);
+    fill_up(&disk.at);
+    target.remove(object_id(1)).unwrap();
+    target.sync_removals().unwrap();
+    fill_up(&disk.at);
+    drop((object, target));
+    let target = Target::open(&path).unwrap();
+    assert!(target.object(object_id(1)).unwrap().is_none());
+    let object = target.object(object_id(2)).unwrap().unwrap();
+    assert_eq!(read(&object, 0, 9000), pattern(8, 9000));
+    drop(object);
+    std::fs::remove_file(disk.at.join("filler")).unwrap();
 
     // With room again the target is as good as ever.
     target.remove(object_id(2)).unwrap();

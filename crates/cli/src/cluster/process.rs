@@ -1,6 +1,7 @@
 //! Daemons as processes: start one and learn that it is ready or why not;
 //! find it again by its pid file; stop it, and nothing else.
 
+use crate::cluster::state::{RESERVE, give_up_reserve};
 use crate::failure::{Done, Failure};
 use crate::logging;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -8,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -104,8 +105,18 @@ impl Process {
     }
 
     fn record(self, path: &Path) -> Done {
+        /// A block of the disk, and what its directory may need.
+        const PIECE_BYTES: usize = 16 << 10;
         let text = format!("{} {}\n", self.pid.as_raw_nonzero(), self.start_ticks);
-        std::fs::write(path, text).map_err(|e| Failure::file(path, e))
+        loop {
+            match std::fs::write(path, &text) {
+                // When it is needed, not before: servers that run take what is free.
+                Err(e)
+                    if e.kind() == io::ErrorKind::StorageFull
+                        && give_up_reserve(&path.with_file_name(RESERVE), PIECE_BYTES) => {}
+                done => return done.map_err(|e| Failure::file(path, e)),
+            }
+        }
     }
 
     /// Its number.

@@ -8,7 +8,8 @@
 //! keys/                   master.key server-N.key target-N.key         0600
 //! clients/                further credentials                          0600
 //! meta/ targets/N/        namespace; objects                           0700
-//! run/                    NAME.pid NAME.sock; NAME.metrics of a mount; NAME.net of a testbed
+//! run/                    NAME.pid NAME.sock; NAME.metrics of a mount; NAME.net of a testbed;
+//!                         reserve: room for commands on a full disk
 //! log/                    NAME.log
 //! ```
 
@@ -171,10 +172,44 @@ impl Description {
     }
 }
 
-/// Excludes other commands that change the same cluster, until it is dropped.
+/// The name, in `run/`, of room for commands on a full disk.
+pub const RESERVE: &str = "reserve";
+/// What a command may need on a full disk: for numbers of processes, descriptions, logs.
+const RESERVE_BYTES: usize = 256 << 10;
+
+/// Excludes other commands that change the same cluster, until it is dropped. Meanwhile some room
+/// on the disk is free that is kept at other times, so that commands work on a disk that is full.
 #[derive(Debug)]
 pub struct StateLock {
     _file: File,
+    reserve: PathBuf,
+}
+
+impl StateLock {
+    fn new(file: File, reserve: PathBuf) -> Self {
+        // The rest is for the numbers of processes, see [`give_up_reserve`].
+        give_up_reserve(&reserve, RESERVE_BYTES / 2);
+        Self { _file: file, reserve }
+    }
+}
+
+/// Makes so many bytes of a reserve free; `false`: nothing is left of it. There is none in a new
+/// cluster, nor after a command on a disk that stayed full.
+pub fn give_up_reserve(path: &Path, bytes: usize) -> bool {
+    let give_up = || -> std::io::Result<bool> {
+        let file = File::options().write(true).open(path)?;
+        let held = file.metadata()?.len();
+        file.set_len(held.saturating_sub(bytes as u64))?;
+        Ok(held > 0)
+    };
+    give_up().unwrap_or(false)
+}
+
+impl Drop for StateLock {
+    fn drop(&mut self) {
+        // As much as there is room for; nothing, if the directory has gone.
+        let _ = std::fs::write(&self.reserve, vec![0; RESERVE_BYTES]);
+    }
 }
 
 /// The longest path of a Unix socket, less one for its final zero.
@@ -240,7 +275,7 @@ impl StateDir {
         let path = self.lock_file();
         let file = File::create(&path).map_err(|e| Failure::file(&path, e))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(StateLock { _file: file }),
+            Ok(()) => Ok(StateLock::new(file, self.reserve_file())),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::new(format!(
                 "another command is changing the cluster in {}",
                 self.dir.display()
@@ -308,6 +343,11 @@ impl StateDir {
     fn description_file(&self) -> PathBuf {
         self.dir.join("cluster.toml")
     }
+    /// Room for what a command writes, see [`StateLock`].
+    fn reserve_file(&self) -> PathBuf {
+        self.dir.join("run").join(RESERVE)
+    }
+
     fn lock_file(&self) -> PathBuf {
         self.dir.join(".lock")
     }

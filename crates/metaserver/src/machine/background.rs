@@ -161,7 +161,8 @@ impl<E: Engine> MetaMachine<E> {
     ///
     /// # Errors
     /// Those of the engine. A record that makes no sense is logged, and left
-    /// alone until the next start: it must not stop the server.
+    /// alone until the next start: it must not stop the server. `NoSpace`: what is
+    /// to be done is still known, and can wait.
     pub fn work(&mut self, steps: usize, now: Moment) -> Result<()> {
         for _ in 0..steps {
             // Copies are made while files are counted: they take turns.
@@ -177,6 +178,10 @@ impl<E: Engine> MetaMachine<E> {
                 Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Unsupported) => {
                     tracing::error!("background work: {error}");
                 }
+                Err(error) if error.kind == ErrorKind::NoSpace => {
+                    self.background.look_again();
+                    return Err(error);
+                }
                 other => other?,
             }
         }
@@ -189,10 +194,12 @@ impl<E: Engine> MetaMachine<E> {
             return self.collect_orphan(file, now);
         }
         if let Some(session) = self.background.ended.pop_front() {
-            if !self.own(|tx| ops::collect::session(tx, session))? {
+            let all = self.own(|tx| ops::collect::session(tx, session));
+            let is_full = |error: &Error| error.kind == ErrorKind::NoSpace;
+            if matches!(all, Ok(false)) || all.as_ref().is_err_and(is_full) {
                 self.background.ended.push_front(session);
             }
-            return Ok(());
+            return all.map(drop);
         }
         if self.background.orphans_unknown {
             return self.find_orphans();

@@ -3,7 +3,7 @@
 
 use super::{MetaMachine, Moment, Reply};
 use crate::machine::sessions::Slot;
-use crate::ops::dispatch::{Repeat, dispatch, repeat_of, takes_fresh_id};
+use crate::ops::dispatch::{Repeat, dispatch, needs_room, repeat_of, takes_fresh_id};
 use crate::ops::{Context, Effects, Fault};
 use crate::quota::{self, Charge};
 use crate::schema::{self, SlotRecord, key};
@@ -26,6 +26,18 @@ struct Attempt<'a> {
     tx: Tx<'a>,
     reply: Reply,
     effects: Effects,
+}
+
+/// Told to those who want to make something.
+const NO_ROOM: &str = "the disk of the metadata server is full but for what removals need: remove \
+                       something, or make room on that disk";
+
+impl Attempt<'_> {
+    /// Whether the metadata is larger afterwards. (To make a file that is there is to open it.)
+    fn grows(&self, op: Op) -> bool {
+        let changes = self.reply.status.is_none() && !self.tx.is_read_only();
+        changes && (op != Op::Create || self.effects.fresh_used)
+    }
 }
 
 /// An operation that has been done.
@@ -84,6 +96,10 @@ impl<E: Engine> MetaMachine<E> {
     ) -> Result<Done> {
         let fresh = if takes_fresh_id(op) { self.spare()? } else { FileId(0) };
         let done = self.attempts(session, op, prefix, body, fresh, now);
+        if done.as_ref().is_err_and(|error| error.kind == ErrorKind::NoSpace) {
+            // Nothing has changed, and its next try is another one.
+            return done.map(|(reply, _)| Done { reply, objects_follow: false });
+        }
         if let Some(mutation) = prefix.mutation
             && let Some(session) = self.sessions.by_id.get_mut(&session)
         {
@@ -127,9 +143,13 @@ impl<E: Engine> MetaMachine<E> {
         fresh: FileId,
         now: Moment,
     ) -> Result<(Reply, Effects)> {
+        let has_room = !needs_room(op) || self.engine.has_room();
         for _ in 0..MAX_ATTEMPTS {
             let mut attempt =
                 self.attempt(session, op, &prefix.caller, body.clone(), fresh, now)?;
+            if !has_room && attempt.grows(op) {
+                return Err(Error::new(ErrorKind::NoSpace, NO_ROOM));
+            }
             if let Some(mutation) = prefix.mutation {
                 keep_result(&mut attempt.tx, session, mutation, &attempt.reply)?;
             }

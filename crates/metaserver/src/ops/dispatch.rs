@@ -57,6 +57,15 @@ pub fn takes_fresh_id(op: Op) -> bool {
     matches!(op, Op::Create | Op::Mkdir | Op::Symlink | Op::Rename)
 }
 
+/// Whether the operation makes the metadata larger, if it succeeds and changes something: it is
+/// refused when the disk is full. (A rename changes names, and removes what has the new one.)
+pub fn needs_room(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Create | Op::Mkdir | Op::Symlink | Op::Link | Op::SetXattr | Op::SetLayout | Op::Extend
+    )
+}
+
 /// Runs one operation: decodes what is left of the request, does it, encodes
 /// the reply.
 pub fn dispatch(

@@ -85,8 +85,9 @@ fn broken(operation: Operation, errno: Errno, then: impl Fn(&mut weir_metastore:
         put(&mut engine).expect("commit");
         engine.sync().expect("sync");
         put(&mut engine).expect("commit");
-        disk.fail_next(operation, errno, 0);
+        disk.fail_from(operation, errno, 0);
         then(&mut engine);
+        disk.heal();
         assert!(engine.flush().is_err(), "flush");
         assert!(engine.sync().is_err(), "sync");
         assert!(engine.poll().is_err(), "poll");

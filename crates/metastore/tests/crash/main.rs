@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "the simulations run in several threads")]
 
 mod faults;
+mod full;
 mod history;
 mod images;
 mod pace;

@@ -238,7 +238,11 @@ impl Worker<'_> {
     }
 
     fn transaction(&mut self, engine: &mut Embedded) -> Result<(), Error> {
-        let writes = self.writes();
+        let mut writes = self.writes();
+        if !engine.has_room() {
+            // Only what makes room.
+            writes.iter_mut().for_each(|(_, value)| *value = None);
+        }
         let seen = self.key();
         let expected = self.history.borrow().rows().get(&seen).map(|(value, _)| value.clone());
         let (found, at) = transact::<_, Error>(engine, |tx| {

@@ -74,6 +74,14 @@ impl SimDisk {
         self.state().total_bytes = total_bytes;
     }
 
+    /// Others, who are not simulated, take all that is free but for so many bytes, and keep it
+    /// until they are told another number.
+    pub fn leave_free(&self, bytes: u64) {
+        let mut state = self.state();
+        let used = state.used_pages * super::content::PAGE;
+        state.others_bytes = state.total_bytes.saturating_sub(used).saturating_sub(bytes);
+    }
+
     /// Bytes that files take, in whole pages.
     pub fn used_bytes(&self) -> u64 {
         self.state().used_pages * super::content::PAGE

@@ -554,6 +554,13 @@ impl File for FileHandle {
         Ok(state.file(self.inode)?.seen.next_hole(position))
     }
 
+    fn has_room(&self, position: u64, bytes: u64) -> Result<bool> {
+        let end = position.saturating_add(bytes).div_ceil(PAGE);
+        let mut state = self.disk.alive(self.boot)?;
+        state.faults.turn(Operation::Stat)?.proceed()?;
+        Ok(state.file(self.inode)?.seen.missing_pages(position / PAGE, end) == 0)
+    }
+
     fn allocated(&self) -> Result<u64> {
         let mut state = self.disk.alive(self.boot)?;
         state.faults.turn(Operation::Stat)?.proceed()?;

@@ -80,6 +80,8 @@ pub(super) struct State {
     pub(super) boot: u64,
     pub(super) used_pages: u64,
     pub(super) total_bytes: u64,
+    /// Used by what is not in this model.
+    pub(super) others_bytes: u64,
     pub(super) rng: fastrand::Rng,
     pub(super) faults: Faults,
     pub(super) latency: Latency,
@@ -104,6 +106,7 @@ impl State {
             boot: 0,
             used_pages: 0,
             total_bytes: 1 << 40,
+            others_bytes: 0,
             rng: fastrand::Rng::with_seed(seed),
             faults: Faults::default(),
             latency: Latency::default(),
@@ -388,7 +391,8 @@ impl State {
 
     /// Pages that a file may still take.
     pub(super) fn free_pages(&self) -> u64 {
-        (self.total_bytes / super::content::PAGE).saturating_sub(self.used_pages)
+        let ours = self.total_bytes.saturating_sub(self.others_bytes) / super::content::PAGE;
+        ours.saturating_sub(self.used_pages)
     }
 
     /// Every path, with its inode, as processes see them, parents first.

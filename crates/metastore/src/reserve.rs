@@ -1,0 +1,177 @@
+//! Room that is set aside on the disk: the file `reserve`, which holds nothing. Whoever finds
+//! the disk full gives up a piece of it and tries again. It is filled up again when there is
+//! room.
+//!
+//! So what has been begun can be finished, what makes room can be done, and the engine opens, on
+//! a disk that others have filled.
+
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weir_host::fs::{Directory, File, OpenHow};
+use weir_host::sync::Mutex;
+use weir_types::limits::{KEPT_FOR_REMOVALS, METADATA_RESERVE};
+
+const NAME: &str = "reserve";
+/// Into so many pieces it is divided.
+const PIECES: u64 = 16;
+/// And so many of them may not become log.
+const PIECES_FOR_REDB: u64 = 6;
+/// The smallest piece.
+const MIN_PIECE_BYTES: u64 = 64 << 10;
+/// Files that the disk must be able to take, if it tells how many it can.
+const KEPT_FILES: u64 = 16;
+
+#[derive(Default)]
+struct State {
+    /// The file, once it has been opened.
+    file: Option<Arc<File>>,
+    /// It was filled, and that is not durable yet.
+    unsynced: bool,
+    /// How large it is to be, bytes.
+    full_bytes: u64,
+    /// The file system sets no room aside.
+    unsupported: bool,
+}
+
+/// The reserve of one directory.
+pub(crate) struct Reserve {
+    directory: Directory,
+    /// What it holds, bytes. Changed under the lock.
+    held_bytes: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// What there is for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Enough for what needs room.
+    pub ample: bool,
+    /// What can be used in all, bytes, with the reserve.
+    pub bytes: u64,
+}
+
+impl Reserve {
+    /// That of a directory, as it was left.
+    pub fn open(directory: Directory) -> Self {
+        let reserve =
+            Self { directory, held_bytes: AtomicU64::new(0), state: Mutex::new(State::default()) };
+        let found = || {
+            let file = reserve.directory.open_file(NAME, OpenHow::WRITE)?;
+            let size = file.size()?;
+            // A copy of a directory may have a hole in its place.
+            let held = if file.has_room(0, size)? { size } else { size.min(file.allocated()?) };
+            Ok::<_, Errno>((file, held))
+        };
+        if let Ok((file, held)) = found() {
+            reserve.held_bytes.store(held, Ordering::Relaxed);
+            *reserve.state.lock() =
+                State { file: Some(Arc::new(file)), full_bytes: held, ..State::default() };
+        }
+        reserve
+    }
+
+    /// Does something that may need room. As long as there is none, and something of the reserve
+    /// is left, a piece is given up and it is done again.
+    pub fn make_room<T>(
+        &self,
+        mut operation: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        loop {
+            match operation() {
+                Err(Errno::NOSPC | Errno::DQUOT) if self.give_up_a_piece() => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Whether the log may have more room. What is in the log redb has to take in, and for that
+    /// some of the reserve is kept.
+    pub fn has_room_for_log(&self) -> bool {
+        let enough = || {
+            let kept = self.state.lock().full_bytes / PIECES * PIECES_FOR_REDB;
+            self.held_bytes.load(Ordering::Relaxed) >= kept
+        };
+        if !enough() {
+            self.fill_up();
+        }
+        enough()
+    }
+
+    fn give_up_a_piece(&self) -> bool {
+        let state = self.state.lock();
+        let held = self.held_bytes.load(Ordering::Relaxed);
+        let Some(file) = state.file.as_ref().filter(|_| held > 0) else { return false };
+        if held == state.full_bytes {
+            tracing::warn!(
+                reserve_bytes = held,
+                "the disk of the metadata is full: what was set aside on it is used"
+            );
+        }
+        let piece = (state.full_bytes / PIECES).max(MIN_PIECE_BYTES);
+        let left = held.saturating_sub(piece);
+        let cut = file.set_len(left);
+        if cut.is_ok() {
+            self.held_bytes.store(left, Ordering::Relaxed);
+        }
+        cut.is_ok()
+    }
+
+    /// What there is now. An error means that it is not known.
+    pub fn room(&self) -> Result<Room, Errno> {
+        let space = self.directory.space()?;
+        let held = self.held_bytes.load(Ordering::Relaxed);
+        let files = space.total_files == 0 || space.free_files >= KEPT_FILES;
+        let enough = files && space.free_bytes >= KEPT_FOR_REMOVALS.of(space.total_bytes);
+        let ample = enough && held >= self.state.lock().full_bytes;
+        Ok(Room { ample, bytes: space.free_bytes.saturating_add(held) })
+    }
+
+    /// Fills it up as far as there is room: it comes before everything else. To be called when
+    /// something has become free, and now and then.
+    pub fn fill_up(&self) {
+        let Ok(space) = self.directory.space() else { return };
+        let mut state = self.state.lock();
+        let held = self.held_bytes.load(Ordering::Relaxed);
+        if state.unsupported {
+            return;
+        }
+        state.full_bytes = METADATA_RESERVE.of(space.total_bytes);
+        let to = state.full_bytes.min(held.saturating_add(space.free_bytes));
+        if to <= held {
+            return;
+        }
+        match self.fill(&mut state, held, to) {
+            Ok(()) => {
+                self.held_bytes.store(to, Ordering::Relaxed);
+                state.unsynced = true;
+            }
+            Err(Errno::OPNOTSUPP) => {
+                tracing::warn!("the file system of the metadata sets no room aside");
+                (state.unsupported, state.full_bytes) = (true, 0);
+            }
+            // There will be room some time; what was taken counts for nothing.
+            Err(_) => {
+                let cut = state.file.as_ref().map(|file| file.set_len(held));
+                if let Some(Err(error)) = cut {
+                    tracing::warn!(%error, "cannot give back room on the disk of the metadata");
+                }
+            }
+        }
+    }
+
+    /// The file, if it has been filled and is not durable since: to be made so, with its name. A
+    /// power cut may else take it away.
+    pub fn take_unsynced(&self) -> Option<Arc<File>> {
+        let mut state = self.state.lock();
+        std::mem::take(&mut state.unsynced).then(|| state.file.clone()).flatten()
+    }
+
+    fn fill(&self, state: &mut State, from: u64, to: u64) -> Result<(), Errno> {
+        let file = match state.file.take() {
+            Some(file) => file,
+            None => Arc::new(self.directory.open_file(NAME, OpenHow::CREATE)?),
+        };
+        state.file.insert(file).allocate(from, to - from, false)
+    }
+}
