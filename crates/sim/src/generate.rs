@@ -33,8 +33,31 @@ fn read_policy(seed: u64) -> u8 {
     (seed % 5) as u8
 }
 
+/// In one plan of so many, of clusters with one copy, the disk of the metadata is full for a
+/// while, whatever else goes wrong.
+const FULL_METADATA: u8 = 12;
+
 /// The plan of a seed.
 pub fn plan(seed: u64, duration_ms: u32) -> Plan {
+    let mut plan = without_full_metadata(seed, duration_ms);
+    // Decided by itself, so that the rest of the plan does not change with it, and so that plans
+    // which tests know by their seeds have none.
+    let mut rng = Rng::with_seed(seed ^ 0x6675_6c8b);
+    if seed < MIRRORED && rng.u8(0..FULL_METADATA) == 0 && !plan.faults.is_empty() {
+        fill_metadata_disk(&mut plan, &mut rng);
+    }
+    plan
+}
+
+/// Adds that the disk of the metadata is full once, for a while.
+pub fn fill_metadata_disk(plan: &mut Plan, rng: &mut Rng) {
+    let (at_ms, ms) =
+        (rng.u32(0..plan.duration_ms.max(1)), rng.u32(500..plan.duration_ms.max(1_000)));
+    plan.faults.push(PlannedFault { at_ms, fault: Fault::DiskFull { node: NodeName::Meta, ms } });
+    plan.faults.sort_by_key(|planned| planned.at_ms);
+}
+
+fn without_full_metadata(seed: u64, duration_ms: u32) -> Plan {
     if seed >= HANGING {
         return mirrored::hanging(seed, duration_ms);
     }

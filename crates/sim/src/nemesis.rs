@@ -289,7 +289,8 @@ impl Nemesis {
             let disk_fails = cluster.shared.plan.faults.iter().any(|planned| {
                 matches!(planned.fault, Fault::DiskError { node: n, .. }
                     | Fault::DiskFails { node: n, .. }
-                    | Fault::DiskFull { node: n, .. } if n == node)
+                    // The metadata server stays whatever room it has.
+                    | Fault::DiskFull { node: n @ NodeName::Data(_), .. } if n == node)
             });
             if !disk_fails {
                 self.strange_ends.push(text);
@@ -346,7 +347,7 @@ impl Nemesis {
             }
             Later::FastDisk(node) => usual_latency(cluster.disk(node)),
             Later::Room(node) => {
-                cluster.disk(node).set_space(PLENTY_BYTES);
+                cluster.disk(node).leave_free(PLENTY_BYTES);
                 self.note(cluster, format!("the disk of {} has room", Node::from(node)));
             }
             Later::Connect(node) => {
@@ -513,7 +514,7 @@ impl Nemesis {
                 self.note(cluster, what);
             }
             Fault::DiskFull { node, ms: time } => {
-                cluster.disk(node).set_space(cluster.disk(node).used_bytes());
+                cluster.disk(node).leave_free(0);
                 self.later(now + ms(time), Later::Room(node));
             }
             _ => {}
@@ -576,7 +577,7 @@ impl Nemesis {
             }
             cluster.disk(*a).heal();
             cluster.disk(*a).hang_until(Duration::ZERO);
-            cluster.disk(*a).set_space(PLENTY_BYTES);
+            cluster.disk(*a).leave_free(PLENTY_BYTES);
             usual_latency(cluster.disk(*a));
             cluster.sim.set_pace(cluster.nodes[a], 0);
         }
