@@ -189,6 +189,8 @@ struct Follow<'a> {
     /// Of each client: when a sync says for the last time that nothing was lost.
     last_sync: BTreeMap<u8, Position>,
     now: Position,
+    /// There were more states than are followed: those that were left say nothing.
+    too_many: bool,
 }
 
 impl CellRun {
@@ -212,6 +214,7 @@ impl CellRun {
             read: self.ops.iter().filter(|op| !op.writes).map(|op| op.value).collect(),
             trouble: &self.trouble,
             now: 0,
+            too_many: false,
         };
         for (at, step) in &self.steps {
             follow.now = *at;
@@ -219,7 +222,7 @@ impl CellRun {
             if MANY_STATES.contains(&follow.states.len()) {
                 follow.leave_out();
             }
-            if !decided || follow.states.len() > MAX_STATES {
+            if !decided || follow.too_many || follow.states.len() > MAX_STATES {
                 return Ok(false);
             }
             if follow.states.is_empty() {
@@ -370,7 +373,7 @@ impl Follow<'_> {
                 continue;
             }
             if seen.len() > MAX_STATES {
-                found.extend(work);
+                self.too_many = true;
                 break;
             }
             let reached = until.is_none_or(|slot| state.done & (1 << slot) != 0);

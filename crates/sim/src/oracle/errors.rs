@@ -3,7 +3,7 @@
 
 use super::Violation;
 use super::losses::{Asked, Losses};
-use crate::history::{Call, History, Outcome, Position, What};
+use crate::history::{Call, History, Node, Outcome, Position, What};
 use crate::plan::{Fault, NodeName, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,12 +24,19 @@ pub fn judge(history: &History, plan: &Plan, losses: &Losses) -> Vec<Violation> 
     let mut owed: BTreeSet<(u8, u8)> = BTreeSet::new();
     // The same of syncs: what a write was told they are told, too.
     let mut unsynced: BTreeSet<(u8, u8)> = BTreeSet::new();
+    // Of which everything has been sent since: a power cut of the metadata server may take the
+    // size back, and with the lease it is lost.
+    let mut flushed: BTreeSet<(u8, u8)> = BTreeSet::new();
     // Clients that may have lost leases.
     let mut troubled: BTreeSet<u8> = BTreeSet::new();
     let mut violations = Vec::new();
     for (position, entry) in history.entries.iter().enumerate() {
         match &entry.what {
             What::Healed => healed = entry.at + GRACE,
+            What::PowerCut(Node::Meta) => {
+                owed.extend(&flushed);
+                unsynced.extend(&flushed);
+            }
             What::Trouble { client: Some(client), .. } => drop(troubled.insert(*client)),
             What::Trouble { client: None, .. } => troubled.extend(0..=u8::MAX),
             What::Begin { id, call, client } => {
@@ -44,10 +51,16 @@ pub fn judge(history: &History, plan: &Plan, losses: &Losses) -> Vec<Violation> 
                 }
             }
             What::End { id, outcome: Outcome::Done } => {
-                if let Some((_, Call::Sync { file } | Call::Flush { file }, client)) = begun.get(id)
+                if let Some((_, call @ (Call::Sync { file } | Call::Flush { file }), client)) =
+                    begun.get(id)
                 {
-                    owed.remove(&(*client, *file));
-                    unsynced.remove(&(*client, *file));
+                    let of = (*client, *file);
+                    let was_owed = owed.remove(&of) | unsynced.remove(&of);
+                    match call {
+                        Call::Flush { .. } if was_owed => drop(flushed.insert(of)),
+                        Call::Flush { .. } => {}
+                        _ => drop(flushed.remove(&of)),
+                    }
                 }
             }
             What::End { id, outcome: Outcome::Unknown(error) } => {

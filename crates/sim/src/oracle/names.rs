@@ -78,6 +78,8 @@ struct Follow<'a> {
     settled: Duration,
     /// When everybody has heard of the last power cut.
     unheard: Option<Duration>,
+    /// There were more states than are followed: those that were left say nothing.
+    too_many: bool,
 }
 
 /// Judges everything that was asked about names.
@@ -107,6 +109,7 @@ pub fn judge(history: &History, facts: &NamesFacts) -> Verdict {
         up_since: Some(Duration::ZERO),
         settled: Duration::ZERO,
         unheard: None,
+        too_many: false,
         crashes: history.entries.iter().filter(|e| is_crash(&e.what)).count(),
     };
     match follow.run() {
@@ -213,7 +216,7 @@ impl Follow<'_> {
             if let Some(op) = ends.get(&at) {
                 self.end(*op);
             }
-            if self.states.len() > MAX_STATES {
+            if self.too_many || self.states.len() > MAX_STATES {
                 return Ok(false);
             }
             if self.states.is_empty() {
@@ -255,7 +258,7 @@ impl Follow<'_> {
                 continue;
             }
             if seen.len() > MAX_STATES {
-                found.extend(seen);
+                self.too_many = true;
                 break;
             }
             let reached = until.is_none_or(|slot| state.done & (1 << slot) != 0);
