@@ -44,8 +44,9 @@ pub(crate) struct Holdings {
 
 impl Holdings {
     /// Session or server are new: what is open (once for each open) and leased.
-    /// Nothing is believed any more.
-    pub(crate) fn begin(&self, epoch: u64) -> (Vec<FileId>, Vec<HeldLease>) {
+    /// Nothing is believed any more. `forgets`: the last that the server was told it may have
+    /// forgotten.
+    pub(crate) fn begin(&self, epoch: u64, forgets: bool) -> (Vec<FileId>, Vec<HeldLease>) {
         {
             let mut kept = self.kept.lock();
             kept.clear();
@@ -56,7 +57,7 @@ impl Holdings {
         let files = opened.counts.iter().flat_map(times).collect();
         let mut leases = Vec::new();
         for (state, _) in opened.files.values() {
-            state.server_is_new();
+            state.server_is_new(forgets);
             let generation = state.generation();
             let held = state.lease().held().clone();
             let lease = |(start, end, mode)| LeaseRange { file: state.id, start, end, mode };

@@ -7,7 +7,7 @@ use crate::counters::{Counters, add};
 use crate::holdings::Holdings;
 use crate::presence::Peer;
 use crate::slots::{SlotGuard, Slots, Urgency};
-use crate::unsynced::Unsynced;
+use crate::unsynced::{Unsynced, boot_of};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -36,6 +36,8 @@ struct State {
     session: SessionId,
     /// The run of the server that knows our open files.
     instance: Option<u64>,
+    /// The run of its machine: what that was told of them it has not forgotten.
+    boot: Option<u32>,
     /// With when they were used last.
     idle: Vec<(Instant, Joined)>,
     unsynced: Unsynced,
@@ -95,6 +97,7 @@ impl MetaSession {
             state: Mutex::new(State {
                 session: SessionId(0),
                 instance: None,
+                boot: None,
                 idle: Vec::new(),
                 unsynced: Unsynced::default(),
                 last_used: clock::now(),
@@ -418,7 +421,7 @@ impl MetaSession {
     /// Sees to it that this run of the server knows what we have open.
     fn joined(&self, mut conn: BlockingConn, welcome: &Welcome, wait: &Wait) -> Result<Joined> {
         let _one = self.reassert.lock();
-        let (new_session, new_instance) = {
+        let (new_session, new_instance, forgets) = {
             let mut state = self.lock();
             let new_session = state.session != welcome.session;
             if new_session && state.session != SessionId(0) {
@@ -426,28 +429,30 @@ impl MetaSession {
                 return Err(Error::new(ErrorKind::Unreachable, "the session changed; try again"));
             }
             state.session = welcome.session;
-            (new_session, state.instance != Some(welcome.instance))
+            let forgets = state.boot != Some(boot_of(welcome.instance));
+            (new_session, state.instance != Some(welcome.instance), forgets)
         };
         if new_session {
             self.slots.reset();
         }
         if new_session || new_instance {
-            self.reassert(&mut conn, wait)?;
+            self.reassert(&mut conn, forgets, wait)?;
             let mut state = self.lock();
             state.instance = Some(welcome.instance);
+            state.boot = Some(boot_of(welcome.instance));
         }
         let epoch = self.lock().epoch;
         Ok(Joined { conn, session: welcome.session, instance: welcome.instance, epoch })
     }
 
     /// Tells a server that does not know it what is open and leased.
-    fn reassert(&self, conn: &mut BlockingConn, wait: &Wait) -> Result<()> {
+    fn reassert(&self, conn: &mut BlockingConn, forgets: bool, wait: &Wait) -> Result<()> {
         let epoch = {
             let mut state = self.lock();
             state.epoch += 1;
             state.epoch
         };
-        let (files, leases) = self.holdings.begin(epoch);
+        let (files, leases) = self.holdings.begin(epoch, forgets);
         let files = if planted(Bug::SkipReassert) { Vec::new() } else { files };
         let leases = if planted(Bug::SkipReassertLeases) { Vec::new() } else { leases };
         let ctx = Context::root();

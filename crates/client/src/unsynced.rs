@@ -18,7 +18,7 @@ pub(crate) struct Unsynced {
 }
 
 /// The run of the machine, from the instance that a metadata server tells.
-fn boot_of(instance: u64) -> u32 {
+pub(crate) fn boot_of(instance: u64) -> u32 {
     (instance >> 32) as u32
 }
 

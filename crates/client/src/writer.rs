@@ -95,6 +95,9 @@ pub(crate) struct Writer {
     /// How often the leases had been lost when the last write began: what was
     /// written before another loss is not sent any more.
     losses: u64,
+    /// The run of the metadata server that was told which columns were written: see
+    /// [`OpenState::server_runs`](crate::file::OpenState::server_runs).
+    told: u64,
 }
 
 impl Writer {
@@ -210,11 +213,7 @@ impl Writer {
         self.give_back(call);
         self.calls += 1;
         self.notice_loss(call);
-        match call.inner.config.write_behind_bytes {
-            // Of nothing that was taken.
-            0 => self.failures.tell_all()?,
-            _ => self.failures.tell_next()?,
-        }
+        self.failures.tell_next()?;
         call.file.require_room(call, end)?;
         self.cover(call, offset..end)?;
         // In this order: a reader that does not see `dirty` has fetched what
@@ -359,6 +358,10 @@ impl Writer {
     pub(crate) fn flush_old(call: Call<'_>) {
         // Whoever holds the lock is sending.
         let Some(mut writer) = call.file.writer.try_lock() else { return };
+        if writer.since.is_none() && call.file.uncommitted().is_some() {
+            writer.tell_again(call);
+            return;
+        }
         let Some((since, _)) = writer.since.filter(|(since, _)| clock::elapsed(*since) > MAX_AGE)
         else {
             return;
@@ -389,6 +392,18 @@ impl Writer {
                 }
             }
             writer.note_clean(call);
+        }
+    }
+
+    /// What the metadata server was told before it started anew, and may have forgotten, it is told
+    /// soon: with the lease it would be lost.
+    fn tell_again(&mut self, call: Call<'_>) {
+        self.between_calls();
+        self.notice_loss(call);
+        if let Err(error) = self.commit(call) {
+            // Tried again as what is new.
+            tracing::warn!("file {}: size not committed: {error}", call.file.id);
+            self.is_to_be_committed();
         }
     }
 

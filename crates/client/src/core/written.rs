@@ -54,6 +54,15 @@ impl Written {
         marks.set(column);
     }
 
+    /// The metadata server has started anew, and may not remember the last that it was told.
+    pub fn tell_again(&mut self) {
+        for (segment, marks) in std::mem::take(&mut self.reported) {
+            let new = self.new.entry(segment).or_default();
+            new.start = marks.start;
+            (0..marks.columns.len() * 8).filter(|&c| marks.has(c)).for_each(|c| new.set(c));
+        }
+    }
+
     /// Whether there is something to report.
     pub fn has_news(&self) -> bool {
         !self.new.is_empty()
@@ -107,6 +116,9 @@ mod tests {
         assert!(written.report().is_empty());
         note(&mut written, 1);
         assert_eq!(&*written.report()[0].columns, [2]);
+        written.tell_again();
+        assert_eq!(&*written.report()[0].columns, [3, 2], "a server that has started anew");
+        assert!(!written.reported(&written.report()) && !written.has_news());
         written.forget();
         note(&mut written, 9);
         assert_eq!(written.report().len(), 1);

@@ -2,6 +2,7 @@
 //! has not been told of that.
 
 use super::OpenState;
+use std::sync::atomic::Ordering;
 use weir_host::sync::MutexGuard;
 use weir_types::{Attr, Generation, Timestamp};
 
@@ -129,9 +130,13 @@ impl OpenState {
         self.extent().uncommitted
     }
 
-    /// The metadata server knows of all writes (the writer's lock is held).
-    pub(crate) fn committed(&self) {
-        self.extent().take_uncommitted();
+    /// The metadata server knows of all writes (the writer's lock is held), unless it may have
+    /// forgotten them: `runs`, from before it was told, is [`OpenState::server_runs`].
+    pub(crate) fn committed(&self, runs: u64) {
+        let mut extent = self.extent();
+        if self.server_runs() == runs {
+            extent.take_uncommitted();
+        }
     }
 
     /// What the metadata server does not know of, and the generation that it was
@@ -147,10 +152,10 @@ impl OpenState {
         }
     }
 
-    /// The metadata server knows of the writes up to here.
-    pub(crate) fn committed_if(&self, reported: (u64, Timestamp)) {
+    /// The same of the writes up to here.
+    pub(crate) fn committed_if(&self, reported: (u64, Timestamp), runs: u64) {
         let mut extent = self.extent();
-        if extent.uncommitted == Some(reported) {
+        if extent.uncommitted == Some(reported) && self.server_runs() == runs {
             extent.take_uncommitted();
         }
     }
@@ -160,15 +165,34 @@ impl OpenState {
         self.extent().reported = None;
     }
 
-    /// The metadata server has started anew, and may not remember the last that
-    /// it was told: it is told again, and what it says counts as new.
-    pub(crate) fn server_is_new(&self) {
+    /// The metadata server has started anew: what it says counts as new. If it may not remember
+    /// the last that it was told, it is told again.
+    pub(crate) fn server_is_new(&self, forgets: bool) {
         let mut extent = self.extent();
         extent.change = 0;
-        extent.uncommitted = later(extent.uncommitted, extent.reported.take());
+        if forgets {
+            self.server_runs.fetch_add(1, Ordering::AcqRel);
+            extent.uncommitted = later(extent.uncommitted, extent.reported.take());
+        }
         let size = extent.size;
         drop(extent);
         self.forget_room(size);
+    }
+
+    /// End and time of writes that the metadata server was told of, and may forget.
+    pub(crate) fn reported(&self) -> Option<(u64, Timestamp)> {
+        self.extent().reported
+    }
+
+    /// These are durable there.
+    pub(crate) fn is_durable(&self, reported: Option<(u64, Timestamp)>) {
+        let mut extent = self.extent();
+        extent.reported = extent.reported.take_if(|now| Some(*now) != reported);
+    }
+
+    /// How often the metadata server may have forgotten what it was told of the file.
+    pub(crate) fn server_runs(&self) -> u64 {
+        self.server_runs.load(Ordering::Acquire)
     }
 
     /// Writes that the metadata server does not know of are lost; whether

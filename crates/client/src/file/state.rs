@@ -44,6 +44,8 @@ pub(crate) struct OpenState {
     cutting: AtomicU32,
     /// Somebody has written without leases.
     pub(crate) unleased: AtomicBool,
+    /// How often the metadata server may have forgotten what it was told.
+    pub(super) server_runs: AtomicU64,
     /// What the file said when it was opened first: what is kept of it is kept
     /// one way by all handles.
     pub(super) hint: Option<Consistency>,
@@ -96,6 +98,7 @@ impl OpenState {
             resizing: AtomicU32::new(0),
             cutting: AtomicU32::new(0),
             unleased: AtomicBool::new(false),
+            server_runs: AtomicU64::new(0),
             hint: open.consistency,
             unconfirmed: AtomicBool::new(false),
             buffered: AtomicU64::new(0),

@@ -41,7 +41,11 @@ impl Writer {
     /// have to report: they may be waiting for this.
     pub(crate) fn report(call: Call<'_>) -> Result<()> {
         let _reporting = call.file.reporting.lock();
+        let runs = call.file.server_runs();
         let Some((unreported, generation)) = call.file.unreported() else { return Ok(()) };
+        // What the metadata server is told of a write that has not returned it may have forgotten
+        // in a power cut by the time it does: then the write is to be told of again.
+        let have_returned = call.file.writer.try_lock().is_some();
         let request = CommitSizeRequest {
             file: call.file.id,
             size: unreported.0,
@@ -54,7 +58,9 @@ impl Writer {
         match call.inner.commit_size(call, &request) {
             Ok(attr) => {
                 call.file.saw_attr(&attr);
-                call.file.committed_if(unreported);
+                if have_returned {
+                    call.file.committed_if(unreported, runs);
+                }
                 Ok(())
             }
             // The file was cut, or we were cut off, after these writes. The writer learns
@@ -67,6 +73,10 @@ impl Writer {
     }
 
     pub(super) fn commit(&mut self, call: Call<'_>) -> Result<()> {
+        if self.told != call.file.server_runs() {
+            self.told = call.file.server_runs();
+            self.written.tell_again();
+        }
         if call.file.uncommitted().is_none() && !self.has_news() {
             return Ok(());
         }
@@ -87,7 +97,7 @@ impl Writer {
                 }
                 // What was written is gone with what it was written over. The
                 // program is told once, and may go on anew.
-                call.file.committed();
+                call.file.forget_uncommitted();
                 self.written.forget();
                 self.filled.forget();
                 Err(error.context("the file was emptied meanwhile"))
@@ -97,6 +107,7 @@ impl Writer {
     }
 
     fn commit_once(&mut self, call: Call<'_>) -> Result<()> {
+        let runs = call.file.server_runs();
         let (mut size, mut mtime) = match call.file.uncommitted() {
             Some((size, mtime)) => (size, Some(SetTime::At(mtime))),
             // They were reported before all of it was sent.
@@ -119,7 +130,7 @@ impl Writer {
             call.file.saw_attr(&attr);
             let more = self.filled.reported(&request.ranges);
             if !self.written.reported(&request.written) && !more {
-                call.file.committed();
+                call.file.committed(runs);
                 return Ok(());
             }
             (size, mtime) = (0, None);
@@ -201,7 +212,10 @@ impl Writer {
             return Err(error);
         }
         check_kept(call, &unsynced, &synced_by)?;
-        call.inner.session.sync(call.ctx)
+        let reported = call.file.reported();
+        call.inner.session.sync(call.ctx)?;
+        call.file.is_durable(reported);
+        Ok(())
     }
 }
 
