@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use weir_client::{Client, Context, CreateOptions, File};
-use weir_types::{ErrorKind, FileId, LayoutSpec, TargetId};
+use weir_types::{Duplication, ErrorKind, FileId, LayoutSpec, TargetId};
 use weir_wire::Rights;
 
 /// `EXT4_IOC_SHUTDOWN`: from then on the file system fails with `EIO`.
@@ -356,6 +356,71 @@ fn an_append_that_a_full_disk_refuses_leaves_no_zeros_in_a_log() {
     let mut all = expected;
     all.resize(200_000, 0);
     reads(&theirs, &all);
+}
+
+/// A file of one column, with so many copies, the first of which is on target 2.
+fn copies_from_2(client: &Client, copies: u8, duplication: Option<Duplication>) -> File {
+    let spec = LayoutSpec { count: 1, base: Some(1), copies, duplication, ..LayoutSpec::default() };
+    let options = CreateOptions { layout: Some(spec), ..CreateOptions::default() };
+    let name = format!("{copies} {duplication:?}");
+    let made = client.create(&Context::root(), FileId::ROOT, name.as_bytes(), &options);
+    let (file, _) = made.unwrap();
+    assert_eq!(file.layout().segments[0].columns[0].targets[0], TargetId(2));
+    file
+}
+
+/// As when a disk is reset, or its cable is: its machine runs on, and so says nothing of it.
+#[test]
+fn a_sync_tells_of_writes_that_a_disk_has_lost_that_was_mounted_anew() {
+    let place = Place::new();
+    let Some(disk) = Disk::ext4(&place) else { return };
+    let cluster = four(&place);
+    move_target(&cluster, &disk);
+    let (ctx, client) = (Context::root(), client(&cluster, false));
+    let duplications =
+        [Duplication::ServerAsync, Duplication::ClientAsync, Duplication::ServerSync].map(Some);
+    let mut files = vec![copies_from_2(&client, 1, None)];
+    files.extend(duplications.map(|of| copies_from_2(&client, 2, of)));
+    let [old, kept, new] = [1, 2, 3].map(|seed| noise(20_000, seed));
+    for file in &files {
+        file.write_at(&ctx, 0, &old).unwrap();
+        file.sync(&ctx).unwrap();
+    }
+
+    // A server that is killed loses nothing, and nobody is told of a loss.
+    files.iter().for_each(|file| file.write_at(&ctx, 0, &kept).unwrap());
+    restart(&cluster);
+    for file in &files {
+        file.sync(&ctx).unwrap();
+        reads(file, &kept);
+    }
+
+    files.iter().for_each(|file| file.write_at(&ctx, 0, &new).unwrap());
+    cluster.kill("data-1");
+    if !disk.break_down() {
+        println!("skipped: this kernel's ext4 cannot be shut down");
+        return;
+    }
+    disk.repair();
+    cluster.weir(&["up"]).ok();
+    let mut lost = 0;
+    for (n, file) in files.iter().enumerate() {
+        let (other, _) = client.open(&ctx, file.id(), Rights::READ_WRITE).unwrap();
+        let synced = [file.sync(&ctx), other.sync(&ctx)];
+        let mut bytes = vec![0; new.len()];
+        assert_eq!(file.read_at(&ctx, 0, &mut bytes).unwrap(), new.len());
+        if bytes != new {
+            lost += 1;
+            let told = synced[0].as_ref().expect_err("what was written is gone");
+            assert_eq!(told.kind, ErrorKind::Io, "{told}");
+            assert!(bytes == kept || n == 0, "what was synced");
+        }
+        file.write_at(&ctx, 0, &new).unwrap();
+        file.sync(&ctx).unwrap();
+        reads(file, &new);
+    }
+    assert!(lost > 0, "the disk has lost nothing");
+    all_is_well(&cluster);
 }
 
 /// The bytes of a call that has returned are lost when they are sent for somebody else.

@@ -214,7 +214,7 @@ impl Opener<'_> {
             cluster,
             metadata: metadata.collect::<Result<_>>()?,
             domain: self.config.domain.clone().unwrap_or_default(),
-            run: instance()?,
+            run: instance(self.config)?,
             tcp,
             unix,
             ending: Signal::new().map_err(|e| Error::from(std::io::Error::from(e)))?,

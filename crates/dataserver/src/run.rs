@@ -1,7 +1,7 @@
 //! Starts a data server, waits, stops it.
 
 use crate::checkpoint;
-use crate::config::{DataServerConfig, read_key};
+use crate::config::{DataServerConfig, TargetConfig, read_key};
 use crate::copier::{self, Copier};
 use crate::copies::{Copies, Lines, Resync, scout};
 use crate::counters::Counters;
@@ -12,12 +12,13 @@ use crate::opening::{Opened, Opener};
 use crate::peers::Peers;
 use crate::register::Registrar;
 use crate::service::{DataService, Shared};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
-use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::thread::{self, JoinHandle};
+use weir_host::{clock, fs};
 use weir_net::{
     AbortOnPanic, Address, BufferPool, Listener, Server, ServerConfig, host_name, random_bytes,
 };
@@ -119,6 +120,7 @@ fn serve(
     let Some(Opened { disks, unopened, cluster }) = opening.open()? else {
         return Ok(Ended::Stopped);
     };
+    let instance = instance(config)?;
     let Listening { listeners, bound, tcp, unix } = listen(config)?;
     // The same if it begins anew.
     config.listen = bound;
@@ -132,7 +134,7 @@ fn serve(
         server,
         server_key,
         cluster,
-        instance: instance()?,
+        instance,
         started: clock::now(),
         disks,
         unopened,
@@ -358,13 +360,30 @@ fn start_copy_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle>) -> Re
     Ok(())
 }
 
-/// The same as long as nothing that was confirmed can have been lost: until
-/// the machine starts anew.
-pub(crate) fn instance() -> Result<u64> {
-    match weir_host::boot_id() {
-        Some(boot) => Ok(boot as u64 ^ (boot >> 64) as u64),
+/// The same as long as nothing that was confirmed can have been lost: until the machine starts
+/// anew, or one of the file systems that the targets are on is mounted anew. (Then it may have lost
+/// what was not synced, without anybody's knowing: a disk that was reset, say.)
+pub(crate) fn instance(config: &DataServerConfig) -> Result<u64> {
+    let run = |target: &TargetConfig| {
+        // One of which nothing is known is like one that is new.
+        fs::Directory::open(&target.dir).map_or(Some(0), |dir| dir.memory_run())
+    };
+    let runs: Option<BTreeSet<u128>> = config.targets.iter().map(run).collect();
+    match runs {
+        Some(runs) => Ok(runs.into_iter().fold(0, |all, run| mixed(all ^ mixed_run(run)))),
         None => Ok(u64::from_le_bytes(random_bytes()?)),
     }
+}
+
+fn mixed_run(run: u128) -> u64 {
+    mixed(run as u64) ^ (run >> 64) as u64
+}
+
+/// Other numbers, far from each other, for numbers that are near.
+fn mixed(mut n: u64) -> u64 {
+    n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
 }
 
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle> {

@@ -4,6 +4,7 @@
 //! Every sync names its site, a word for its place in the code: crash tests
 //! leave one out after the other and expect to notice.
 
+use crate::plant::{Bug, planted};
 use crate::{extents, residency, simulated};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
@@ -283,16 +284,20 @@ impl Directory {
         }
     }
 
-    /// Which mount it is on: another one whenever its file system is mounted anew, and
-    /// never that of before while the machine runs. `None` if the kernel does not say
-    /// (before Linux 6.8).
-    pub fn mount_id(&self) -> Option<u64> {
-        /// `STATX_MNT_ID_UNIQUE`.
-        const UNIQUE: u32 = 0x4000;
-        let DirectoryKind::Os(fd) = &self.0 else { return None };
-        let wanted = StatxFlags::from_bits_retain(UNIQUE);
-        let stat = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, wanted).ok()?;
-        (stat.stx_mask & UNIQUE != 0).then_some(stat.stx_mnt_id)
+    /// In which run of the kernel and of its file system what was written there and not synced is
+    /// still in memory: another one when the machine has started anew, and when the file system
+    /// was taken down meanwhile and mounted anew. `None` if the kernel does not say.
+    ///
+    /// Where the kernel shows no more than the mount (before Linux 6.8 not even that, and file
+    /// systems other than ext4, XFS and F2FS), another mount of a file system that was there all
+    /// the time is taken for another run, too.
+    pub fn memory_run(&self) -> Option<u128> {
+        let mounted = match &self.0 {
+            DirectoryKind::Os(fd) => superblock(fd).or_else(|| mount_id(fd)).unwrap_or(0),
+            DirectoryKind::Simulated(_) if planted(Bug::ForgetMount) => 0,
+            DirectoryKind::Simulated(directory) => directory.mounts(),
+        };
+        crate::boot_id().map(|boot| boot ^ u128::from(mounted))
     }
 
     /// Makes the file if need be and locks it, until the lock is dropped or
@@ -312,6 +317,29 @@ impl Directory {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Lock(LockKind::Os(file)))
     }
+}
+
+/// The kernel's number for a mounted file system, from when it is mounted first until it is
+/// mounted nowhere any more: that of its directory below `/sys/fs`, which it never gives again.
+fn superblock(fd: &OwnedFd) -> Option<u64> {
+    const KINDS: [&str; 3] = ["ext4", "xfs", "f2fs"];
+    let device = rustix::fs::fstat(fd).ok()?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let link = format!("/sys/dev/block/{major}:{minor}");
+    let link = rustix::fs::readlink(link, Vec::new()).ok()?;
+    let name = link.to_str().ok()?.rsplit('/').next()?.to_owned();
+    let of = |kind| rustix::fs::stat(format!("/sys/fs/{kind}/{name}")).ok();
+    KINDS.into_iter().find_map(of).map(|stat| stat.st_ino)
+}
+
+/// Which mount it is: another one whenever its file system is mounted anew, and never that of
+/// before while the machine runs. `None` if the kernel does not say (before Linux 6.8).
+fn mount_id(fd: &OwnedFd) -> Option<u64> {
+    /// `STATX_MNT_ID_UNIQUE`.
+    const UNIQUE: u32 = 0x4000;
+    let wanted = StatxFlags::from_bits_retain(UNIQUE);
+    let stat = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, wanted).ok()?;
+    (stat.stx_mask & UNIQUE != 0).then_some(stat.stx_mnt_id)
 }
 
 impl fmt::Debug for Directory {

@@ -30,8 +30,8 @@ pub mod thread;
 
 pub use random::fill_random;
 
-/// This run of the machine's kernel, in which what was written and not synced
-/// is still in memory; `None` if the kernel does not say.
+/// This run of the machine's kernel; `None` if the kernel does not say. Whether what was written
+/// and not synced is still in memory says [`fs::Directory::memory_run`].
 pub fn boot_id() -> Option<u128> {
     let path = std::path::Path::new("/proc/sys/kernel/random/boot_id");
     let text = fs::read_file(path, 64).ok()?;

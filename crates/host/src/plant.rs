@@ -93,6 +93,9 @@ bugs! {
     ForgetPledge = "forget-pledge",
     /// The last target that is online is taken away because it lacks something.
     MarkLastCopy = "mark-last-copy",
+    /// A disk that was mounted anew, and may have lost what was not synced, is taken for the one
+    /// of before.
+    ForgetMount = "forget-mount",
     /// A target is online again while others have noted gaps for it.
     OnlineTooEarly = "online-too-early",
 }

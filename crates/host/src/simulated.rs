@@ -143,6 +143,10 @@ pub trait Directory: Send + Sync {
     fn sync_file_system(&self, site: &'static str) -> Result<()>;
     /// Room on its file system.
     fn space(&self) -> Result<Space>;
+    /// Another number whenever its file system has lost what was not synced and was mounted anew.
+    fn mounts(&self) -> u64 {
+        0
+    }
     /// Makes the file if need be and locks it until the value is dropped or
     /// the process dies. `WOULDBLOCK` if it is locked.
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>>;

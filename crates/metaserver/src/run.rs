@@ -193,8 +193,11 @@ fn start_machine<E: Engine>(
         .map_err(|e| e.context(shown.to_string()))?;
     machine.limit_leases(config.leases_per_client);
     machine.set_mover(config.mover());
-    // A kernel that does not say is taken for another one each time.
-    let boot = match weir_host::boot_id() {
+    // Another one also if the disk was mounted anew, and what was not synced is gone. A kernel that
+    // does not say is taken for another one each time.
+    let dir = fs::Directory::open(&config.dir).ok();
+    let run = dir.map_or_else(weir_host::boot_id, |dir| dir.memory_run());
+    let boot = match run {
         Some(id) => (id ^ id >> 64) as u64,
         None => u64::from_le_bytes(random_bytes()?),
     };

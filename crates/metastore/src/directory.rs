@@ -2,6 +2,7 @@
 
 use crate::engine::Sequence;
 use crate::log::{boot_id, segment_first};
+use crate::record::BootId;
 use crate::reserve::Reserve;
 use rustix::io::Errno;
 use std::fmt::Display;
@@ -88,6 +89,12 @@ impl Home {
     /// The path of one of its files, for people.
     pub fn display(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
+    }
+
+    /// In which what was written and not synced is still in memory; zeros if the kernel does not
+    /// say.
+    pub fn memory_run(&self) -> BootId {
+        self.directory.memory_run().unwrap_or(0).to_be_bytes()
     }
 
     /// Its own path.

@@ -7,7 +7,7 @@ use crate::engine::{
     Commit, CommitOutcome, Engine, Key, ReadError, Sequence, Snapshot, Verified, Versioned,
     checks_hold,
 };
-use crate::log::{LogWriter, boot_id};
+use crate::log::LogWriter;
 use crate::overlay::{Overlay, merged_range};
 use crate::record::RECORDS_START;
 use crate::replay::{Replayed, replay};
@@ -483,7 +483,8 @@ fn make(home: &Home) -> Result<()> {
 fn recover(home: &Home, cache_bytes: usize) -> Result<(Tree, LogWriter, Sequence)> {
     let tree = Tree::open(home, cache_bytes)?;
     let applied = tree.applied()?;
-    let Replayed { overlay, last, beyond } = replay(home, &home.segments()?, applied, boot_id())?;
+    let Replayed { overlay, last, beyond } =
+        replay(home, &home.segments()?, applied, home.memory_run())?;
     // Interrupted anywhere, the next open comes to the same end: first goes
     // what lies beyond the end of the log, from the last, so that it never
     // looks like damage; the segment that follows exists before redb says that

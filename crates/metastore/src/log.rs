@@ -10,7 +10,6 @@ use crate::record::{
 };
 use crate::record::{NEXT_MARK_OFFSET, SYNCED_MARK_OFFSET};
 use rustix::io::Errno;
-use std::path::Path;
 use std::sync::Arc;
 use weir_host::fs::{File, OpenHow};
 use weir_types::{Error, Result};
@@ -35,11 +34,7 @@ pub(crate) fn segment_first(name: &str) -> Option<Sequence> {
 
 /// This run of the machine; zeros if the kernel does not say.
 pub(crate) fn boot_id() -> BootId {
-    let path = Path::new("/proc/sys/kernel/random/boot_id");
-    let text = weir_host::fs::read_file(path, 64).unwrap_or_default();
-    let digits: String =
-        text.iter().filter(|b| b.is_ascii_hexdigit()).map(|&b| char::from(b)).collect();
-    u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
+    weir_host::boot_id().unwrap_or(0).to_be_bytes()
 }
 
 /// A segment of the log that is open for appending. Its owner writes records
@@ -85,7 +80,7 @@ pub(crate) struct LogWriter {
 impl LogWriter {
     /// Starts a segment durably, in place of whatever has its name.
     pub fn create(home: &Home, first: Sequence) -> Result<Self> {
-        let boot = boot_id();
+        let boot = home.memory_run();
         let name = segment_name(first);
         let temporary = format!("{name}.new");
         let file = home.file(&temporary, OpenHow::REPLACE)?;

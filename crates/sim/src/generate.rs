@@ -28,6 +28,11 @@ pub const CHANGING: u64 = 2_000_000_000;
 /// Seeds from here on are of clusters that keep several copies, and whose disks hang besides.
 pub const HANGING: u64 = 3_000_000_000;
 
+/// Seeds from here on are the same from 0 to [`HANGING`], but where the power fails of a server it
+/// is its disk alone that does: it is mounted anew, without what was not synced, while the machine
+/// runs on.
+pub const RESETTING: u64 = 4_000_000_000;
+
 /// All policies in turn.
 fn read_policy(seed: u64) -> u8 {
     (seed % 5) as u8
@@ -58,6 +63,9 @@ pub fn fill_metadata_disk(plan: &mut Plan, rng: &mut Rng) {
 }
 
 fn without_full_metadata(seed: u64, duration_ms: u32) -> Plan {
+    if let Some(of) = seed.checked_sub(RESETTING).filter(|of| *of < HANGING) {
+        return of_disks_alone(Plan { seed, ..without_full_metadata(of, duration_ms) });
+    }
     if seed >= HANGING {
         return mirrored::hanging(seed, duration_ms);
     }
@@ -76,6 +84,17 @@ fn without_full_metadata(seed: u64, duration_ms: u32) -> Plan {
     let faults = faults(&mut rng, &shape, clients.len() as u8, duration_ms);
     let read_policy = read_policy(seed);
     Plan { seed, duration_ms, shape, clients, faults, read_policy }
+}
+
+fn of_disks_alone(mut plan: Plan) -> Plan {
+    for planned in &mut plan.faults {
+        if let Fault::PowerCut { node: NodeName::Data(_) | NodeName::Meta, disk_only, .. } =
+            &mut planned.fault
+        {
+            *disk_only = true;
+        }
+    }
+    plan
 }
 
 fn shape(rng: &mut Rng) -> Shape {
@@ -351,7 +370,7 @@ fn time(rng: &mut Rng) -> u32 {
 fn fault(rng: &mut Rng, kind: u8, shape: &Shape, clients: u8) -> Fault {
     match kind {
         0..3 => Fault::Kill { node: any(rng, shape, clients), down_ms: time(rng) },
-        3..7 => Fault::PowerCut { node: server(rng, shape), down_ms: time(rng) },
+        3..7 => Fault::PowerCut { node: server(rng, shape), down_ms: time(rng), disk_only: false },
         7..9 => Fault::Stop { node: any(rng, shape, clients), ms: time(rng) },
         9..11 => {
             let (a, b) = pair(rng, shape, clients);

@@ -58,6 +58,8 @@ pub(crate) struct Nemesis {
     todo: BTreeMap<(Duration, u32), Later>,
     count: u32,
     boots: u64,
+    /// The last start of each machine.
+    booted: BTreeMap<NodeName, u64>,
     /// Nodes whose process is not to run just now.
     down: BTreeSet<NodeName>,
     stopped: BTreeSet<NodeName>,
@@ -77,7 +79,7 @@ fn ill(fault: &Fault) -> Vec<(NodeName, Option<NodeName>, Duration)> {
     match *fault {
         Fault::Kill { node, down_ms: time }
         | Fault::LoseGaps { node, down_ms: time, .. }
-        | Fault::PowerCut { node, down_ms: time }
+        | Fault::PowerCut { node, down_ms: time, .. }
         | Fault::Stop { node, ms: time }
         | Fault::SlowDisk { node, ms: time, .. }
         | Fault::Hang { node, ms: time }
@@ -153,7 +155,7 @@ fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
         Fault::Lose { .. } => Some((None, LOST)),
         Fault::Kill { node, down_ms: time }
         | Fault::LoseGaps { node, down_ms: time, .. }
-        | Fault::PowerCut { node, down_ms: time }
+        | Fault::PowerCut { node, down_ms: time, .. }
         | Fault::Stop { node, ms: time }
         | Fault::SlowDisk { node, ms: time, .. }
         | Fault::Hang { node, ms: time }
@@ -207,6 +209,7 @@ impl Nemesis {
             todo: BTreeMap::new(),
             count: 0,
             boots: 0,
+            booted: BTreeMap::new(),
             down: BTreeSet::new(),
             stopped: BTreeSet::new(),
             lost: BTreeSet::new(),
@@ -322,7 +325,7 @@ impl Nemesis {
             Later::Reboot(node) => {
                 self.failing.remove(&node);
                 cluster.disk(node).heal();
-                self.power_cut(cluster, node);
+                self.power_cut(cluster, node, false);
                 self.start(cluster, node);
             }
             Later::Continue(node) => {
@@ -395,8 +398,8 @@ impl Nemesis {
                 cluster.sim.network().partition(from, to, true);
                 self.later(now + ms(down_ms + time), Later::Heal(a, b));
             }
-            Fault::PowerCut { node, down_ms } => {
-                self.power_cut(cluster, node);
+            Fault::PowerCut { node, down_ms, disk_only } => {
+                self.power_cut(cluster, node, disk_only);
                 if self.down.insert(node) {
                     self.later(now + ms(down_ms), Later::Start(node));
                 }
@@ -545,11 +548,18 @@ impl Nemesis {
         }
     }
 
-    fn power_cut(&mut self, cluster: &mut Cluster, node: NodeName) {
+    /// `disk_only`: the machine runs on.
+    fn power_cut(&mut self, cluster: &mut Cluster, node: NodeName, disk_only: bool) {
+        // The model of the engine has no disk.
+        let is_model = cluster.shared.plan.shape.engine == EngineKind::Model;
+        let disk_only = disk_only && !(is_model && node == NodeName::Meta);
         self.stopped.remove(&node);
         cluster.sim.power_cut(cluster.nodes[&node]);
-        self.boots += 1;
-        cluster.write_boot_id(node, self.boots);
+        if !disk_only {
+            self.boots += 1;
+            self.booted.insert(node, self.boots);
+        }
+        cluster.write_boot_id(node, self.booted.get(&node).copied().unwrap_or(0));
         if node == NodeName::Meta && cluster.shared.plan.shape.engine == EngineKind::Model {
             cluster.model.power_cut();
         }

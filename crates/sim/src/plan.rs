@@ -368,6 +368,10 @@ pub enum Fault {
         node: NodeName,
         /// Until it is back.
         down_ms: u32,
+        /// Of the disk alone: what was not synced is gone, and the processes that use it are
+        /// killed, but the machine runs on.
+        #[serde(default)]
+        disk_only: bool,
     },
     /// The process stands still.
     Stop {

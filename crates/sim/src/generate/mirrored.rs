@@ -200,7 +200,7 @@ fn blackouts(rng: &mut Rng, shape: &Shape, duration_ms: u32) -> Vec<PlannedFault
         };
         let apart_ms = [1, 100, 2_000][rng.usize(0..3)];
         for node in nodes {
-            let fault = Fault::PowerCut { node, down_ms: away(rng, shape) };
+            let fault = Fault::PowerCut { node, down_ms: away(rng, shape), disk_only: false };
             faults.push(PlannedFault { at_ms: at_ms + rng.u32(0..apart_ms), fault });
         }
         at_ms += rng.u32(4_000..MEND_MS);
@@ -315,7 +315,7 @@ fn data_fault(
     };
     match kind {
         0..3 => Fault::Kill { node, down_ms: ms },
-        3..6 => Fault::PowerCut { node, down_ms: ms },
+        3..6 => Fault::PowerCut { node, down_ms: ms, disk_only: false },
         6..9 => Fault::Stop { node, ms },
         9..11 => cut(rng, NodeName::Meta),
         11..13 => cut(rng, peer),
@@ -348,7 +348,7 @@ fn meta_fault(rng: &mut Rng, shape: &Shape) -> Fault {
     };
     match rng.u8(0..4) {
         0 => Fault::Stop { node, ms },
-        1 => Fault::PowerCut { node, down_ms: ms },
+        1 => Fault::PowerCut { node, down_ms: ms, disk_only: false },
         _ => Fault::Kill { node, down_ms: ms },
     }
 }

@@ -364,6 +364,11 @@ impl Directory for DirectoryHandle {
         self.disk.sync(self.boot, Scope::All, site)
     }
 
+    fn mounts(&self) -> u64 {
+        // Numbers that are far apart: those of the runs of simulated machines are near.
+        self.boot.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
     fn space(&self) -> Result<Space> {
         let (state, turn) = self.begin(Operation::Space)?;
         turn.proceed()?;

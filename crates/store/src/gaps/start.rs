@@ -73,7 +73,7 @@ impl Gaps {
         }
         let any = AtomicBool::new(!state.table.is_empty());
         let (kept, written) = (AtomicBool::new(kept), Condvar::new());
-        let (run, state) = (run_of(&root), Mutex::new(state));
+        let (run, state) = (root.memory_run(), Mutex::new(state));
         Ok(Self { site, root, identity, run, history, kept, any, state, written })
     }
 
@@ -135,10 +135,4 @@ impl Gaps {
             self.any.store(true, Ordering::Release);
         }
     }
-}
-
-/// In which what was written and not synced is still in memory: a run of the kernel, in
-/// which the file system was mounted once. `None` if the kernel does not say.
-fn run_of(root: &Directory) -> Option<u128> {
-    weir_host::boot_id().map(|boot| boot ^ u128::from(root.mount_id().unwrap_or(0)))
 }
