@@ -330,3 +330,39 @@ fn emptying_an_open_file_at_create_drops_what_was_written_before() {
     assert_eq!((attr.size, read.read_at(&ctx, 0, &mut bytes).unwrap()), (3, 3));
     assert_eq!(&bytes[..3], b"new");
 }
+
+#[test]
+fn writes_that_return_when_servers_have_confirmed_them_tell_the_metadata_server_of_none_within_the_file()
+ {
+    const WRITES: u64 = 400;
+    let place = Place::new();
+    let cluster = four(&place);
+    let (writer, other, ctx) = (client(&cluster, true), client(&cluster, true), Context::root());
+    let (file, _) = writer.create(&ctx, FileId::ROOT, b"f", &CreateOptions::default()).unwrap();
+    file.write_at(&ctx, 0, &noise(1 << 20, 3)).unwrap();
+    file.sync(&ctx).unwrap();
+    let commits = || {
+        let status = writer.metadata_status().unwrap();
+        let of = |(name, count): &(String, u64)| (name == "op.commit_size").then_some(*count);
+        status.counters.iter().find_map(of).unwrap_or(0)
+    };
+    let (before, old) = (commits(), other.getattr(&ctx, file.id()).unwrap());
+    for i in 0..WRITES {
+        file.write_at_confirmed(&ctx, i % 256 * 4096, &[i as u8; 4096]).unwrap();
+    }
+    // Times are told now and then.
+    let told = commits() - before;
+    assert!(told <= WRITES / 4, "{told} times for {WRITES} writes");
+    // Whoever asks is told, and of one that makes the file longer at once.
+    let new = other.getattr(&ctx, file.id()).unwrap();
+    assert!(new.mtime > old.mtime && new.size == 1 << 20);
+    let before = commits();
+    file.write_at_confirmed(&ctx, 1 << 20, &[1; 4096]).unwrap();
+    assert!(commits() > before);
+    assert_eq!(other.getattr(&ctx, file.id()).unwrap().size, (1 << 20) + 4096);
+    // The time of the last one is told when it is closed, if not before.
+    let last = other.getattr(&ctx, file.id()).unwrap();
+    file.write_at_confirmed(&ctx, 0, &[2; 4096]).unwrap();
+    file.close(&ctx).unwrap();
+    assert!(other.getattr(&ctx, last.file).unwrap().mtime > last.mtime);
+}

@@ -280,7 +280,8 @@ impl File {
     }
 
     /// As [`File::write_at`]; returns when the servers have the data, and the metadata server
-    /// knows size and time. If it cannot be written, only this call is told.
+    /// knows the size (of a write that makes the file no longer it is told the time a little later). If
+    /// it cannot be written, only this call is told.
     pub fn write_at_confirmed(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
         self.write(ctx, offset, data, Returns::Confirmed)
     }

@@ -92,6 +92,9 @@ pub(crate) struct Writer {
     /// Since when there is something that is not committed, and the number of the call whose
     /// bytes are the oldest of it.
     since: Option<(Instant, u64)>,
+    /// Since when there are times of writes to tell that were confirmed before they returned, and
+    /// made the file no longer.
+    late: Option<Instant>,
     /// How often the leases had been lost when the last write began: what was
     /// written before another loss is not sent any more.
     losses: u64,
@@ -270,14 +273,33 @@ impl Writer {
             self.send_gathered(call);
             self.finish_all(call);
         }
-        let committed = if confirmed { self.commit(call) } else { Ok(()) };
+        let in_place = confirmed && self.is_in_place(call);
+        let committed = if confirmed && !in_place { self.commit(call) } else { Ok(()) };
         if confirmed {
             // What was lost meanwhile was not there to be committed.
             self.notice_loss(call);
         }
         self.note_clean(call);
         self.failures.tell_next()?;
+        if in_place {
+            // Nothing but the time: that may come a little later.
+            call.file.is_sure();
+            self.since = None;
+            self.late.get_or_insert_with(clock::now);
+        }
         committed
+    }
+
+    /// Whether the bytes that this call has written, and no others, are all that is not committed,
+    /// and the metadata server need know of no more than their time.
+    fn is_in_place(&self, call: Call<'_>) -> bool {
+        let alone = self.since.is_some_and(|(_, by)| by == self.calls);
+        alone && !call.file.has_grown() && !self.written.has_news()
+    }
+
+    /// Since when there is something that is not committed.
+    fn since(&self) -> Option<Instant> {
+        self.since.map(|(since, _)| since).into_iter().chain(self.late).min()
     }
 
     /// No write call is under way, since this one has the lock: whatever is lost now is of
@@ -291,7 +313,7 @@ impl Writer {
         call.file.dirty.store(!clean, Ordering::Release);
         call.file.buffered.store(self.held_bytes(), Ordering::Release);
         if clean && call.file.uncommitted().is_none() && !self.has_news() {
-            self.since = None;
+            (self.since, self.late) = (None, None);
         }
     }
 
@@ -358,12 +380,11 @@ impl Writer {
     pub(crate) fn flush_old(call: Call<'_>) {
         // Whoever holds the lock is sending.
         let Some(mut writer) = call.file.writer.try_lock() else { return };
-        if writer.since.is_none() && call.file.uncommitted().is_some() {
+        if writer.since().is_none() && call.file.uncommitted().is_some() {
             writer.tell_again(call);
             return;
         }
-        let Some((since, _)) = writer.since.filter(|(since, _)| clock::elapsed(*since) > MAX_AGE)
-        else {
+        let Some(since) = writer.since().filter(|since| clock::elapsed(*since) > MAX_AGE) else {
             return;
         };
         if call.file.is_graduated() {
@@ -385,10 +406,11 @@ impl Writer {
             // A failed write stays in `failures`: the program is told by its next
             // write, sync or close. A failed commit is tried again later.
             match writer.commit(call) {
-                Ok(()) => writer.since = None,
+                Ok(()) => (writer.since, writer.late) = (None, None),
                 Err(error) => {
                     tracing::warn!("file {}: size not committed: {error}", call.file.id);
                     writer.since = writer.since.map(|(_, by)| (clock::now(), by));
+                    writer.late = writer.late.map(|_| clock::now());
                 }
             }
             writer.note_clean(call);

@@ -26,8 +26,12 @@ pub(super) struct Extent {
     pub(super) sparse: bool,
     /// No byte before this one is in a hole, as it knows.
     pub(super) full: u64,
-    /// Of what the metadata server does not know of, something began behind the end.
+    /// Of what the metadata server does not know of, something began behind the end,
     pub(super) gap: bool,
+    /// something made the file longer,
+    pub(super) grown: bool,
+    /// and something may be of more than the time of bytes that servers have confirmed.
+    pub(super) unsure: bool,
 }
 
 impl Extent {
@@ -69,7 +73,7 @@ impl Extent {
     /// The metadata server was told.
     pub(super) fn take_uncommitted(&mut self) {
         self.reported = later(self.reported, self.uncommitted.take());
-        self.gap = false;
+        (self.gap, self.grown, self.unsure) = (false, false, false);
     }
 }
 
@@ -87,6 +91,8 @@ impl OpenState {
     pub(crate) fn wrote(&self, start: u64, end: u64, time: Timestamp) {
         let mut extent = self.extent();
         extent.gap |= start > extent.size;
+        extent.grown |= end > extent.size;
+        extent.unsure = true;
         extent.size = extent.size.max(end);
         extent.uncommitted = later(extent.uncommitted, Some((end, time)));
     }
@@ -107,6 +113,17 @@ impl OpenState {
         extent.size = end;
         extent.uncommitted = Some((end, time));
         true
+    }
+
+    /// Whether the file is longer than the metadata server knows.
+    pub(crate) fn has_grown(&self) -> bool {
+        self.extent().grown
+    }
+
+    /// Of what it does not know of, servers have confirmed all bytes, and all of them are within
+    /// the size that it knows: only the time is to be told.
+    pub(crate) fn is_sure(&self) {
+        self.extent().unsure = false;
     }
 
     /// Whether the file may have holes that the metadata server has not heard of.
@@ -172,6 +189,7 @@ impl OpenState {
         extent.change = 0;
         if forgets {
             self.server_runs.fetch_add(1, Ordering::AcqRel);
+            (extent.grown, extent.unsure) = (true, true);
             extent.uncommitted = later(extent.uncommitted, extent.reported.take());
         }
         let size = extent.size;
@@ -196,12 +214,13 @@ impl OpenState {
     }
 
     /// Writes that the metadata server does not know of are lost; whether
-    /// there were any.
+    /// there were any of which more than the time may be lost.
     pub(crate) fn forget_uncommitted(&self) -> bool {
         let mut extent = self.extent();
         extent.reported = None;
-        extent.gap = false;
-        extent.uncommitted.take().is_some()
+        (extent.gap, extent.grown) = (false, false);
+        let unsure = std::mem::take(&mut extent.unsure);
+        extent.uncommitted.take().is_some() && unsure
     }
 
     /// The metadata server has set the size (the writer has nothing left).
@@ -209,7 +228,7 @@ impl OpenState {
         let mut extent = self.extent();
         extent.uncommitted = None;
         extent.reported = None;
-        extent.gap = false;
+        (extent.gap, extent.grown, extent.unsure) = (false, false, false);
         extent.saw(attr);
         extent.size = attr.size;
     }
