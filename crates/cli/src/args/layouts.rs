@@ -88,7 +88,8 @@ pub enum Places {
     Groups,
     /// On random servers (HDFS)
     Random,
-    /// Each chunk of a chunked file where it is written first; further copies on the servers that follow (graduated writing)
+    /// Each chunk of a chunked file where it is written first; further copies on the servers that
+    /// follow (graduated writing)
     Graduated,
 }
 

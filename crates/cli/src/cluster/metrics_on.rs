@@ -9,6 +9,7 @@ use crate::cluster::up::await_targets;
 use crate::cluster::{ports, secret};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
+use crate::logging;
 use std::net::IpAddr;
 
 /// Writes where each daemon serves metrics into its configuration, and starts anew those that run,
@@ -34,7 +35,7 @@ pub fn run(
         if Process::from_file(&state.pid_file(name)).is_none() {
             continue;
         }
-        eprintln!("weir: {name} is started anew, to serve metrics");
+        logging::say(&format!("weir: {name} is started anew, to serve metrics"));
         control::restart(state, name)?;
         if !targets.is_empty() {
             let client = connect(&Credential::read(&state.credential_file())?, "up")?;
@@ -44,8 +45,8 @@ pub fn run(
     drop(held);
     description.metrics = Some(address);
     state.set_description(description)?;
-    eprintln!(
-        "weir: mounts serve metrics when they are made anew, or with `-o metrics=ADDRESS:PORT`"
+    logging::say(
+        "weir: mounts serve metrics when they are made anew, or with `-o metrics=ADDRESS:PORT`",
     );
     Ok(())
 }

@@ -8,6 +8,7 @@
 
 use crate::cluster::secret;
 use crate::failure::{Done, Failure};
+use crate::logging;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -86,11 +87,11 @@ pub fn usual(address: IpAddr, base: u16, count: usize) -> Done<(Held, bool)> {
     }
     let free = free(address, count)?;
     let shown: Vec<String> = free.ports.iter().map(u16::to_string).collect();
-    eprintln!(
+    logging::say(&format!(
         "weir: port {} of {address} is taken, so {} is used instead; --port names others",
         base.saturating_add(held.ports.len() as u16),
         shown.join(", ")
-    );
+    ));
     Ok((free, false))
 }
 

@@ -337,7 +337,7 @@ impl Starting {
             match self.reports.recv_timeout(START_TIMEOUT) {
                 Ok(Some(Report::Recovering { what })) => {
                     if recovers.as_ref() != Some(&what) {
-                        eprintln!("weir: {}: {what}", self.name);
+                        logging::say(&format!("weir: {}: {what}", self.name));
                     }
                     recovers = Some(what);
                 }
@@ -355,11 +355,11 @@ impl Starting {
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let seconds = START_TIMEOUT.as_secs();
                     if let Some(what) = recovers {
-                        eprintln!(
+                        logging::say(&format!(
                             "weir: {}: {what}, and no further for {seconds} s: it is left to it; \
                              `weir status` shows how it gets on, `dmesg` whether its disk fails",
                             self.name
-                        );
+                        ));
                         return self.lives();
                     }
                     let _ = self.child.kill();

@@ -14,6 +14,7 @@ use crate::cluster::state::{Adding, Description, Invited, StateDir, StateLock};
 use crate::cluster::{grow, keys, removal, secret, shrink};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
+use crate::logging;
 use crate::output::print;
 use crate::settings::{self, Cluster};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -131,7 +132,7 @@ impl Offer<'_> {
 
 /// What is not for the command that reads the invitation.
 fn say(text: &str) -> Done {
-    eprint!("{text}");
+    logging::put(text.as_bytes().to_vec());
     Ok(())
 }
 

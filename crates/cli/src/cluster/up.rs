@@ -265,31 +265,31 @@ fn warn(state: &StateDir, up: &Up, description: &Description) {
     let targets = description.targets();
     let copies = usize::from(description.copies);
     if copies > targets.len() {
-        eprintln!(
+        logging::say(&format!(
             "weir: no file can be made before there are {copies} targets, for its copies; there are \
              {}: `weir invite` brings other machines, `weir server add` adds some of this one",
             targets.len()
-        );
+        ));
     }
     // The same disk, as far as the kernel tells: that of the file system.
     let disk = |target: &u32| std::fs::metadata(state.target_dir(*target)).map(|meta| meta.dev());
     let disks: BTreeSet<u64> = targets.iter().flat_map(disk).collect();
     if copies > 1 && targets.len() > 1 && disks.len() < targets.len() {
-        eprintln!(
+        logging::say(&format!(
             "weir: the {} targets are on {} file system{} of this machine: copies that are on one \
              disk are lost with it. `weir up --data DIR --data DIR` names a directory on each disk",
             targets.len(),
             disks.len(),
             if disks.len() == 1 { "" } else { "s" }
-        );
+        ));
     }
     if let Some(domain) =
         up.domain.as_ref().filter(|_| !invitation::is_for_others(&description.metadata))
     {
-        eprintln!(
+        logging::say(&format!(
             "weir: all of this machine is in domain {domain}, and no other machine reaches this \
              cluster: --domain keeps nothing apart here"
-        );
+        ));
     }
 }
 

@@ -4,6 +4,7 @@ use crate::args::{MkFile, SetLayout};
 use crate::failure::{Done, Failure, Failures, for_each};
 use crate::layouts::spec::{describe, from_flags, text};
 use crate::layouts::whereabouts::{Finder, Found};
+use crate::logging;
 use crate::output::{print, print_json};
 use serde_json::json;
 use weir_client::CreateOptions;
@@ -71,13 +72,13 @@ fn warn_of_disks(found: &Found, copies: u8) {
     let Ok(map) = found.tree.client.cluster_map() else { return };
     let disks: Disks = map.targets().map(|(_, target)| (target.disk, target.usage)).collect();
     if disks.targets() > disks.count() && disks.count() < u64::from(copies) {
-        eprintln!(
+        logging::say(&format!(
             "weir: {copies} copies, and the {} targets are on {} disk{}: copies on one disk are lost \
              with it",
             disks.targets(),
             disks.count(),
             if disks.count() == 1 { "" } else { "s" }
-        );
+        ));
     }
 }
 

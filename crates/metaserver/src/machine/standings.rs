@@ -21,8 +21,8 @@
 //!   them up: it is syncing until it is reached.
 //! - Being out of reach takes nobody away who may have the last current copy of something:
 //!   who may share a column with another that is not online.
-//! - Own gaps take nobody away who is the last that is online; but one whose machine started anew, and that was not there any more when
-//!   another went that has kept its memory, waits for that one.
+//! - Own gaps take nobody away who is the last that is online; but one whose machine started anew, and that was not
+//!   there any more when another went that has kept its memory, waits for that one.
 //! - Nobody waits for itself: a target waits for those online, for those that
 //!   went later than it, and, if its machine started anew since, for those that went
 //!   with it and kept their memory; of those that have own gaps one comes at a time.

@@ -138,7 +138,8 @@ pub fn symlink(file: FileId) -> Vec<u8> {
     Build::new(b"l/").u64(file.0).0
 }
 
-/// `b/` file, directory: how many names it has there (u32, as a record); only of files with several names, and no directories.
+/// `b/` file, directory: how many names it has there (u32, as a record); only of files
+/// with several names, and no directories.
 pub fn in_directory(file: FileId, dir: FileId) -> Vec<u8> {
     Build::new(b"b/").u64(file.0).u64(dir.0).0
 }
