@@ -3,8 +3,8 @@
 //! To the cluster it does not exist any more. But who has a directory open, or as its current
 //! directory, may still look at it, and finds it empty (`ENOENT` rather than `ESTALE`), also if
 //! another mount has removed it; the kernel asks what it is before it says so. And who holds a file by
-//! `O_PATH` alone, or a pipe or a device, of which the cluster is not told, may ask what it is. What any of them changes of it
-//! is changed in what this mount remembers: nobody else can find it.
+//! `O_PATH` alone, or a pipe or a device, of which the cluster is not told, may ask what it is. What
+//! any of them changes of it is changed in what this mount remembers: nobody else can find it.
 
 use crate::access_times::now_ns;
 use crate::fuse::{Errno, Reply, RequestContext};
