@@ -52,6 +52,8 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_secs(1);
 /// Files closed before the metadata server is told, at the most.
 const CLOSE_BATCH: usize = 64;
+/// Files in one message about closes.
+const MAX_CLOSES: usize = 4096;
 
 /// Readers of a target asked for at once,
 const READERS_PAGE: u32 = 4096;
@@ -631,7 +633,10 @@ impl Inner {
                 .into_iter()
                 .partition(|file| !opened.unheard.contains(file));
             opened.closing = later;
-            let files: Vec<FileId> = files;
+            let mut files: Vec<FileId> = files;
+            // What is beyond one request comes next time.
+            let rest = files.split_off(files.len().min(MAX_CLOSES));
+            opened.closing.extend(rest);
             let of_these = opened.unconfirmed.iter().filter(|file| files.contains(file)).copied();
             let of_these: Vec<FileId> = of_these.collect();
             (files, of_these)

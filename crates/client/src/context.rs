@@ -37,6 +37,9 @@ pub struct Context {
     pub interrupt: Option<RawFd>,
     /// Bytes that are read are waited for so long at the most, if not as long as is configured.
     pub patience_ms: Option<u64>,
+    /// After an interrupt the end of a change is still waited for, a moment: what it leaves at the
+    /// server has to be known.
+    pub learns_end: bool,
 }
 
 impl Context {

@@ -87,6 +87,8 @@ impl Control {
 struct ControlParts<'a> {
     call: Call<'a>,
     list: &'a mut [(Place, Control)],
+    /// It is to be done under this generation of the file, or not at all.
+    bound: Option<Generation>,
     sent: Vec<Sent>,
     conns: Vec<Option<DataConn>>,
     answers: Vec<Answer>,
@@ -108,11 +110,30 @@ pub(crate) fn run_control(
     call: Call<'_>,
     list: Vec<(Place, Control)>,
 ) -> Result<Vec<Option<Taken>>> {
-    Ok(ask_objects(call, list)?.into_iter().map(|answer| answer.taken).collect())
+    run_control_under(call, list, None)
+}
+
+/// The same. With `bound` it is done under this generation of the file: once the file was truncated
+/// or fenced, by anybody, it is refused, however often it is asked for.
+pub(crate) fn run_control_under(
+    call: Call<'_>,
+    list: Vec<(Place, Control)>,
+    bound: Option<Generation>,
+) -> Result<Vec<Option<Taken>>> {
+    let answers = ask_objects_under(call, list, bound)?;
+    Ok(answers.into_iter().map(|answer| answer.taken).collect())
 }
 
 /// Does all of a list, several at a time.
-pub(crate) fn ask_objects(call: Call<'_>, mut list: Vec<(Place, Control)>) -> Result<Vec<Answer>> {
+pub(crate) fn ask_objects(call: Call<'_>, list: Vec<(Place, Control)>) -> Result<Vec<Answer>> {
+    ask_objects_under(call, list, None)
+}
+
+fn ask_objects_under(
+    call: Call<'_>,
+    mut list: Vec<(Place, Control)>,
+    bound: Option<Generation>,
+) -> Result<Vec<Answer>> {
     let mut answers = Vec::with_capacity(list.len());
     for batch in list.chunks_mut(BATCH) {
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
@@ -120,7 +141,7 @@ pub(crate) fn ask_objects(call: Call<'_>, mut list: Vec<(Place, Control)>) -> Re
         let conns = batch.iter().map(|_| None).collect();
         let fresh = vec![Answer::default(); batch.len()];
         let sent = vec![Sent::default(); batch.len()];
-        let mut parts = ControlParts { call, list: batch, sent, conns, answers: fresh };
+        let mut parts = ControlParts { call, list: batch, bound, sent, conns, answers: fresh };
         let done = drive(call, &mut transfer, &mut parts, Until::Done);
         // One was refused while others were on their way, say.
         if transfer.outstanding().any(|part| parts.list[part].1.may_undo()) {
@@ -154,7 +175,8 @@ pub(crate) fn ask_allocated(call: Call<'_>, places: &[Place], time_ms: u64) -> R
     let conns = list.iter().map(|_| None).collect();
     let answers = vec![Answer::default(); list.len()];
     let sent = vec![Sent::default(); list.len()];
-    let mut parts = ControlParts { call, list: &mut list, sent, conns, answers };
+    let bound = None;
+    let mut parts = ControlParts { call, list: &mut list, bound, sent, conns, answers };
     let failure = drive(call, &mut transfer, &mut parts, Until::Done).err();
     if let Some(error) = &failure {
         if error.kind == ErrorKind::Interrupted {
@@ -206,6 +228,7 @@ impl Parts for ControlParts<'_> {
     fn send(&mut self, part: usize, _locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
         let (place, control) = self.list[part];
         let access = self.call.file.access(&place, control.needed())?;
+        self.check_bound(access.generation)?;
         self.sent[part] = Sent::of(&access, false, &self.call.inner.servers);
         match control {
             Control::Sync => ask(conn, &SyncRequest { access }, wait),
@@ -260,7 +283,17 @@ impl Parts for ControlParts<'_> {
             let what = format!("file {}: another truncation came after this one", call.file.id);
             return Err(Error::new(ErrorKind::Stale, what));
         }
-        Ok(())
+        self.check_bound(now)
+    }
+}
+
+impl ControlParts<'_> {
+    fn check_bound(&self, now: Generation) -> Result<()> {
+        if self.bound.is_none_or(|bound| bound == now) {
+            return Ok(());
+        }
+        let what = format!("file {}: it was truncated or fenced meanwhile", self.call.file.id);
+        Err(Error::new(ErrorKind::Stale, what))
     }
 }
 

@@ -255,7 +255,8 @@ impl Client {
 
     fn remove(&self, ctx: &Context, request: &UnlinkRequest) -> Result<Option<Attr>> {
         let names = [(request.parent, &request.name[..])];
-        let (reply, changed) = self.inner.alter(ctx, request, &[], &names);
+        let ctx = Context { learns_end: request.hold, ..ctx.clone() };
+        let (reply, changed) = self.inner.alter(&ctx, request, &[], &names);
         Ok(self.left(reply?.attr, request.hold, changed.found))
     }
 
@@ -291,7 +292,8 @@ impl Client {
     pub fn replace(&self, ctx: &Context, request: &RenameRequest) -> Result<Option<Attr>> {
         let names =
             [(request.parent, &request.name[..]), (request.new_parent, &request.new_name[..])];
-        let (reply, changed) = self.inner.alter(ctx, request, &[], &names);
+        let ctx = Context { learns_end: request.hold, ..ctx.clone() };
+        let (reply, changed) = self.inner.alter(&ctx, request, &[], &names);
         Ok(self.left(reply?.attr, request.hold, changed.found))
     }
 

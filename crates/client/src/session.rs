@@ -29,6 +29,8 @@ use weir_wire::{Header, Request};
 const MAX_IDLE: usize = 16;
 /// Longest wait between two attempts to reach the server.
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
+/// So long the end of a change is waited for after an interrupt.
+const LEARN_MS: u64 = 1_000;
 /// Files named in one [`ReassertRequest`].
 pub(crate) const REASSERT_BATCH: usize = 4096;
 
@@ -202,7 +204,16 @@ impl MetaSession {
             Err(error) => return (Err(error), Found::default()),
         };
         let time_ms = self.config.request_timeout_ms;
-        let (result, found) = self.exchange(ctx, Some(&slot), request, time_ms);
+        let (mut result, mut found) = self.exchange(ctx, Some(&slot), request, time_ms);
+        let interrupted = |error: &Error| error.kind == ErrorKind::Interrupted;
+        if ctx.learns_end && result.as_ref().is_err_and(interrupted) && slot.may_be_sent(self.id())
+        {
+            // The same change again: it is done once, and its end is told again.
+            let patient = Context { interrupt: None, ..ctx.clone() };
+            if let (Ok(done), of) = self.exchange(&patient, Some(&slot), request, LEARN_MS) {
+                (result, found) = (Ok(done), of);
+            }
+        }
         (result.map(|(reply, _)| reply), found)
     }
 

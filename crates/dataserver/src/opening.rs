@@ -187,7 +187,11 @@ impl Opener<'_> {
                 self.observer.tell_recovery(&recovering(under.percent()));
             }
             if let (None, false, Some(cluster)) = (&herald, stopped, cluster) {
-                herald = Some(self.herald(cluster, under.clone())?);
+                match self.herald(cluster, under.clone()) {
+                    Ok(started) => herald = Some(started),
+                    // It only tells others; the next look tries again.
+                    Err(error) => tracing::debug!("nobody is told of the recovery yet: {error}"),
+                }
             }
         }
         if let Some(herald) = herald {

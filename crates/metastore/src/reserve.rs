@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_host::fs::{Directory, File, OpenHow};
 use weir_host::sync::Mutex;
-use weir_types::limits::{KEPT_FOR_REMOVALS, METADATA_RESERVE};
+use weir_types::room::{KEPT_FOR_REMOVALS, METADATA_RESERVE};
 
 const NAME: &str = "reserve";
 /// Into so many pieces it is divided.

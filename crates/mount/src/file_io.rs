@@ -79,8 +79,9 @@ impl WeirFs {
             true => file.read_past_pages(&by, offset, buffer, entered),
             false => file.read_entering(&by, offset, buffer, entered),
         };
-        let len = opening.reading(ctx.pid, &bytes, read).inspect_err(|_| {
-            if !args.is_past_pages() && by.patience_ms.is_none() {
+        let len = opening.reading(ctx.pid, &bytes, read).inspect_err(|error| {
+            let is_silence = matches!(error.kind, ErrorKind::TimedOut | ErrorKind::Unreachable);
+            if is_silence && !args.is_past_pages() && by.patience_ms.is_none() {
                 handle.given_up.note(&bytes, begun.elapsed(), Instant::now());
             }
         })?;

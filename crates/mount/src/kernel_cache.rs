@@ -5,9 +5,10 @@ use crate::dropper::{Dropper, Dropping};
 use crate::file_pages::{Drop as PageDrop, FilePages, without};
 use crate::fuse::{MAX_STORE_BYTES, NodeId, Notifier};
 use crate::handles::Seen;
+use crate::kernel_acls::KernelAcls;
 use crate::kernel_files::KernelFiles;
 use crate::kernel_size::{Answer, Failed, Mark, Tell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,9 +26,6 @@ const LAST_LOOK: Duration = Duration::from_millis(200);
 const GIVE_UP: Duration = Duration::from_secs(60);
 /// Files of which all is dropped side by side.
 const DROPS_AT_ONCE: usize = 64;
-/// Files of which it is known that the kernel has an access control list: as many as the client
-/// keeps attributes of. (For one more another one is forgotten, and the kernel told.)
-const MAX_ACLS: usize = 65_536;
 /// How long the kernel believes attributes of the root at most.
 pub(crate) const ROOT_TTL: Duration = Duration::from_secs(1);
 /// How often a size is asked for again because another one was told meanwhile.
@@ -55,10 +53,9 @@ pub(crate) struct Question {
 #[derive(Clone, Default)]
 pub struct KernelCache {
     dropper: Dropper,
-    /// Files of which the kernel may have an access control list, or know that there is none,
-    /// with the numbers under which it does. It asks anew before it judges by one, but not
-    /// always before it shows it to a program.
-    acls: Arc<Mutex<BTreeMap<FileId, Vec<NodeId>>>>,
+    /// The kernel asks anew before it judges by an access control list, but not always before it
+    /// shows one to a program.
+    acls: Arc<Mutex<KernelAcls>>,
     /// The kernel may believe attributes of the root without asking.
     root: Arc<AtomicBool>,
     seen: Arc<Seen>,
@@ -109,17 +106,14 @@ impl KernelCache {
 
     /// The kernel is about to be told of an access control list.
     pub(crate) fn tells_acl(&self, file: FileId, node: NodeId) {
-        let mut acls = self.acls.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = acls.len() >= MAX_ACLS && !acls.contains_key(&file);
-        let dropped = if full { acls.pop_first().map(|(_, nodes)| nodes) } else { None };
-        let nodes = acls.entry(file).or_default();
-        if !nodes.contains(&node) {
-            nodes.push(node);
-        }
-        std::mem::drop(acls);
-        for node in dropped.into_iter().flatten() {
+        let forgotten = self.acls().told(file, node);
+        for node in forgotten {
             self.dropper.forget(node);
         }
+    }
+
+    fn acls(&self) -> MutexGuard<'_, KernelAcls> {
+        self.acls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The kernel is about to be told attributes of the root that it may believe for a while.
@@ -397,10 +391,9 @@ impl Around {
 
 impl UpperCache for KernelCache {
     fn forget_attributes(&self, file: FileId) {
-        let nodes = self.acls.lock().unwrap_or_else(PoisonError::into_inner).remove(&file);
+        let nodes = self.acls().take(file);
         // An answer that is under way is not kept after this.
-        let begun: Vec<_> =
-            nodes.into_iter().flatten().map(|node| self.dropper.forget(node)).collect();
+        let begun: Vec<_> = nodes.into_iter().map(|node| self.dropper.forget(node)).collect();
         let until = Instant::now() + LAST_LOOK;
         // The kernel may be busy with the end of this very file: then it forgets it anyway.
         for forgetting in &begun {
@@ -437,11 +430,6 @@ impl UpperCache for KernelCache {
     fn drop_everything(&self) {
         // What is not open is not read before it has been opened: as unseen.
         self.seen.clear();
-        let acls: Vec<FileId> = {
-            let acls = self.acls.lock().unwrap_or_else(PoisonError::into_inner);
-            acls.keys().copied().collect()
-        };
-        acls.into_iter().for_each(|file| self.forget_attributes(file));
         self.attributes_change(FileId::ROOT);
         let open: Vec<(FileId, Arc<OpenPages>)> = {
             let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
@@ -474,6 +462,13 @@ impl UpperCache for KernelCache {
                 Begun::Whole(whole) => self.carry_on(file, &pages, &drop, &whole),
                 Begun::Around(_) => self.carry_out(file, &pages, &drop),
             }
+        }
+        // Last, since there may be many, and nothing is judged by them without asking.
+        let nodes = self.acls().take_all();
+        for some in nodes.chunks(DROPS_AT_ONCE) {
+            let begun: Vec<_> = some.iter().map(|node| self.dropper.forget(*node)).collect();
+            let until = Instant::now() + LAST_LOOK;
+            begun.iter().for_each(|forgetting| _ = forgetting.wait(until));
         }
     }
 }

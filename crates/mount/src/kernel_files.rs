@@ -12,8 +12,9 @@ use crate::fuse::{NodeId, Notifier};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use weir_types::FileId;
-use weir_types::limits::MAX_HELD_FILES;
 
+/// Files without a name that one mount holds because its kernel still knows them.
+const MAX_HELD_FILES: usize = 16_384;
 /// Nodes in one notification.
 const PRUNED_AT_ONCE: usize = 256;
 

@@ -13,6 +13,7 @@ mod handles;
 mod hints;
 mod holes;
 mod jobs;
+mod kernel_acls;
 mod kernel_cache;
 mod kernel_files;
 mod kernel_size;

@@ -440,8 +440,7 @@ impl Filesystem for WeirFs {
         let dir = self.file(parent)?;
         let create = |by: &Context| self.client.create(by, dir, name, &options);
         // Who is of the group keeps setgid: of a new file, and of one that is emptied.
-        let may_keep_setgid =
-            u32::from(options.mode) & libc::S_ISGID != 0 || options.truncate && !options.exclusive;
+        let may_keep_setgid = u32::from(options.mode) & libc::S_ISGID != 0 || !options.exclusive;
         let made = match may_keep_setgid {
             true => create(&context(ctx)),
             false => self.judged(ctx, dir, CHANGE, create),

@@ -6,7 +6,7 @@ use crate::geometry::{Run, data_position};
 use crate::object::Object;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_host::fs::Space;
-use weir_types::limits::KEPT_FROM_DATA;
+use weir_types::room::KEPT_FROM_DATA;
 use weir_types::{ErrorKind, FsUsage, Result};
 
 /// What may be written between two looks at the disk is one part in so many of what is free:

@@ -35,6 +35,10 @@ impl Object {
         generation: Generation,
     ) -> Result<u64> {
         self.verify(pieces, data, checks)?;
+        // Looked at again below, when nothing else changes the object.
+        if generation < self.generation() {
+            return Err(self.stale(generation));
+        }
         self.check_room(pieces, data.len() as u64)?;
         let mut change = self.begin_change()?;
         if generation < self.generation() {

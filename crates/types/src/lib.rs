@@ -12,6 +12,7 @@ pub mod id;
 pub mod layout;
 pub mod limits;
 pub mod restrictions;
+pub mod room;
 
 pub use attr::{
     ACL_ACCESS, ACL_DEFAULT, Attr, Caller, Extras, FileKind, FsUsage, Timestamp, access_is_due,

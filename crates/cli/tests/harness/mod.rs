@@ -352,6 +352,17 @@ pub fn root() -> bool {
     root
 }
 
+/// Whether the kernel is of this version or a later one.
+pub fn kernel_is(version: (u32, u32)) -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap());
+    let is = (numbers.next().unwrap(), numbers.next().unwrap()) >= version;
+    if !is {
+        println!("skipped: needs Linux {}.{}, this is {release}", version.0, version.1);
+    }
+    is
+}
+
 /// Fails unless `diff -r` finds no difference.
 #[track_caller]
 pub fn same_trees(a: &Path, b: &Path) {

@@ -123,7 +123,9 @@ impl OpenState {
     /// Of what it does not know of, servers have confirmed all bytes, and all of them are within
     /// the size that it knows: only the time is to be told.
     pub(crate) fn is_sure(&self) {
-        self.extent().unsure = false;
+        // What has grown is to be told again, if the server was started anew meanwhile.
+        let mut extent = self.extent();
+        extent.unsure = extent.grown;
     }
 
     /// Whether the file may have holes that the metadata server has not heard of.

@@ -103,7 +103,7 @@ impl Writer {
             result?;
         }
         if covered < source.end {
-            self.change_objects(call, Space::Punch, to(covered)..to(source.end))?;
+            self.change_objects(call, Space::Punch, to(covered)..to(source.end), None)?;
         }
         Ok((source.end - source.start, written))
     }

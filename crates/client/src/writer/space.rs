@@ -1,14 +1,14 @@
 //! Punching and reserving, in the order of the writes.
 
 use super::{Writer, now, patient};
-use crate::control::run_control;
+use crate::control::run_control_under;
 use crate::drive::Call;
 use crate::space::{Space, space_requests, steps};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weir_layout::covered_bytes;
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{ErrorKind, Result};
+use weir_types::{ErrorKind, Generation, Result};
 
 impl Writer {
     /// Punches or reserves a range while nothing of the file is on its way;
@@ -33,7 +33,7 @@ impl Writer {
             writer.note_clean(call);
             return Err(error);
         }
-        let changed = writer.change_objects(call, space, offset..end);
+        let changed = writer.change_objects(call, space, offset..end, None);
         call.file.changes.fetch_add(1, Ordering::AcqRel);
         if let Err(error) = &changed {
             call.file.change_failed(error);
@@ -72,12 +72,14 @@ impl Writer {
         let file = call.file;
         // Without its lease others may have written there since.
         let leased = !file.unleased.load(Ordering::Acquire);
+        // Whoever gets the lease if this client falls silent fences the file first.
+        let generation = file.generation();
         let held = leased && self.losses == file.losses_so_far();
         let size = file.size();
         let Some((end, left)) = self.tail.give_back(size, file.told_size()).filter(|_| held) else {
             return;
         };
-        let punched = self.change_objects(call, Space::Punch, left);
+        let punched = self.change_objects(call, Space::Punch, left, Some(generation));
         file.changes.fetch_add(1, Ordering::AcqRel);
         file.reader().clear();
         let given_back = punched.map(|()| file.ends_at(end));
@@ -89,6 +91,7 @@ impl Writer {
         call: Call<'_>,
         space: Space,
         range: Range<u64>,
+        bound: Option<Generation>,
     ) -> Result<()> {
         if space == Space::Punch && covered_bytes(&call.file.layout()) < range.end {
             // Another client may have made the file longer.
@@ -101,7 +104,7 @@ impl Writer {
                 self.unsynced.sent(*place);
             }
             let requests = list.iter().map(|&(place, control, _)| (place, control)).collect();
-            let done = run_control(call, requests)?;
+            let done = run_control_under(call, requests, bound)?;
             for ((place, _, start), taken) in list.iter().zip(done) {
                 if let Some(taken) = taken {
                     self.unsynced.confirmed(*place, taken);

@@ -21,8 +21,9 @@ struct OfSession {
     since: BTreeMap<FileId, u64>,
     by_age: BTreeMap<u64, FileId>,
     giving_up: BTreeSet<FileId>,
-    /// Files that it still knows.
-    known: BTreeSet<FileId>,
+    /// Files that it still knows, and since when.
+    known: BTreeMap<FileId, u64>,
+    known_by_age: BTreeMap<u64, FileId>,
 }
 
 /// All beliefs.
@@ -83,6 +84,7 @@ impl Beliefs {
         known.since.insert(file, self.next);
         known.by_age.insert(self.next, file);
         self.all.insert((file, session));
+        self.forget_known(session, file);
         instead.map_or(Added::Yes, Added::Instead)
     }
 
@@ -92,13 +94,32 @@ impl Beliefs {
         self.all.range(range).map(|(_, id)| *id).filter(move |id| *id != session)
     }
 
-    /// A session still knows a file, of which it believes nothing any more. It is not noted
-    /// beyond the bounds.
+    /// A session still knows a file, of which it believes nothing any more. Beyond the bound of a
+    /// session what it has known longest is forgotten; beyond that of all nothing is noted.
     pub fn still_knows(&mut self, session: SessionId, file: FileId) {
+        self.forget_known(session, file);
         let Some(of_session) = self.sessions.get_mut(&session) else { return };
-        if of_session.known.len() < self.of_session && self.known.len() < self.in_all {
-            of_session.known.insert(file);
+        if of_session.known.len() >= self.of_session
+            && let Some((_, oldest)) = of_session.known_by_age.pop_first()
+        {
+            of_session.known.remove(&oldest);
+            self.known.remove(&(oldest, session));
+        }
+        if self.known.len() < self.in_all {
+            self.next += 1;
+            of_session.known.insert(file, self.next);
+            of_session.known_by_age.insert(self.next, file);
             self.known.insert((file, session));
+        }
+    }
+
+    /// Whether a session still knows a file does not matter any more.
+    pub fn forget_known(&mut self, session: SessionId, file: FileId) {
+        if self.known.remove(&(file, session))
+            && let Some(of_session) = self.sessions.get_mut(&session)
+            && let Some(since) = of_session.known.remove(&file)
+        {
+            of_session.known_by_age.remove(&since);
         }
     }
 
@@ -116,11 +137,7 @@ impl Beliefs {
     /// A session has been told that a file is about to be removed.
     pub fn was_told(&mut self, session: SessionId, file: FileId) {
         self.remove(session, file);
-        if self.known.remove(&(file, session))
-            && let Some(of_session) = self.sessions.get_mut(&session)
-        {
-            of_session.known.remove(&file);
-        }
+        self.forget_known(session, file);
     }
 
     /// A session does not believe in this any more.
@@ -141,7 +158,7 @@ impl Beliefs {
         for file in known.since.into_keys().chain(known.giving_up) {
             self.all.remove(&(file, session));
         }
-        for file in known.known {
+        for file in known.known.into_keys() {
             self.known.remove(&(file, session));
         }
     }
@@ -186,7 +203,14 @@ mod tests {
         assert_eq!(beliefs.others_who_know(other, file).collect::<Vec<_>>(), [me]);
         assert_eq!(beliefs.others_who_know(me, file).count(), 0);
         (8..20).for_each(|file| beliefs.still_knows(me, FileId(file)));
-        assert_eq!(beliefs.others_who_know(other, FileId(19)).count(), 0, "beyond the bound");
+        let who = |file| beliefs.others_who_know(other, FileId(file)).count();
+        assert_eq!((who(7), who(17), who(18), who(19)), (0, 0, 1, 1), "the last, within the bound");
+        // What it believes in again it says anew when it gives that up.
+        beliefs.add(me, FileId(19));
+        assert_eq!(beliefs.others_who_know(other, FileId(19)).count(), 1);
+        beliefs.remove(me, FileId(19));
+        assert_eq!(beliefs.others_who_know(other, FileId(19)).count(), 0);
+        beliefs.still_knows(me, file);
         beliefs.was_told(me, file);
         assert_eq!(beliefs.others_who_know(other, file).count(), 0);
         beliefs.still_knows(me, file);

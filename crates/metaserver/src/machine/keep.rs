@@ -73,7 +73,7 @@ impl<E: Engine> MetaMachine<E> {
             && let Ok(Removed { attr: Some(attr) }) = Removed::from_bytes(&reply.body)
             && attr.nlink == 0
         {
-            self.leases.beliefs.remove(session, attr.file);
+            self.leases.beliefs.was_told(session, attr.file);
         }
     }
 

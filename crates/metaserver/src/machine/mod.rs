@@ -623,17 +623,27 @@ impl<E: Engine> MetaMachine<E> {
         self.notice_pause(now);
         self.last_tick_ms = now.monotonic_ms;
         self.exports.forget_old(now.monotonic_ms);
-        self.lose_silent_targets(now)?;
+        // A step that finds no room does not keep the others from being taken.
+        let mut no_room = None;
+        let mut goes_on = |done: Result<()>| match done {
+            Err(error) if error.kind == ErrorKind::NoSpace => {
+                no_room.get_or_insert(error);
+                Ok(())
+            }
+            done => done,
+        };
+        goes_on(self.lose_silent_targets(now))?;
         self.cluster.give_up_removal(now.monotonic_ms);
         self.cluster.sample(now.monotonic_ms);
-        self.tick_mover(now)?;
-        self.expire_sessions(now)?;
-        self.tick_leases(now)?;
+        goes_on(self.tick_mover(now))?;
+        goes_on(self.expire_sessions(now))?;
+        goes_on(self.tick_leases(now))?;
         self.tick_locks(now);
         if now.monotonic_ms.saturating_sub(self.started_ms) >= self.times.grace_ms {
             self.settle();
         }
-        self.work(background::TICK_STEPS, now)
+        goes_on(self.work(background::TICK_STEPS, now))?;
+        no_room.map_or(Ok(()), Err)
     }
 
     /// Says on which run of its machine it runs: clients learn from that

@@ -227,7 +227,7 @@ impl<E: Engine> MetaMachine<E> {
             self.fence(who, file)?;
         }
         for &(who, file) in &found.dead_beliefs {
-            self.leases.beliefs.remove(who, file);
+            self.leases.beliefs.was_told(who, file);
         }
         let of_leases = found.dead_leases.iter().map(|(who, _)| *who);
         let all: BTreeSet<SessionId> =
