@@ -432,7 +432,7 @@ fn a_sync_tells_of_bytes_that_were_lost_when_another_client_wanted_them() {
     move_target(&cluster, &disk);
     let (ctx, writer, other) = (Context::root(), client(&cluster, true), client(&cluster, false));
     let file = file_on(&writer, 2, "mine");
-    let big = file_on(&other, 2, "big");
+    let (big, again) = (file_on(&other, 2, "big"), file_on(&other, 2, "again"));
     for len in [1 << 20, 4096] {
         let block = noise(len, 2);
         let from = big.size();
@@ -448,7 +448,6 @@ fn a_sync_tells_of_bytes_that_were_lost_when_another_client_wanted_them() {
     let refused = file.write_at(&ctx, 9_000, b"more").unwrap_err();
     assert_eq!(refused.kind, ErrorKind::NoSpace, "{refused}");
     other.unlink(&ctx, FileId::ROOT, b"big").unwrap();
-    let again = file_on(&other, 2, "again");
     eventually("there is room again", || again.write_at(&ctx, 0, &noise(1 << 20, 4)).is_ok());
     file.write_at(&ctx, 9_000, b"more").unwrap();
     let told = file.sync(&ctx).expect_err("9,000 bytes are gone");
