@@ -178,8 +178,10 @@ fn a_daemon_in_the_foreground_keeps_the_file_short_that_it_logs_to() {
     cluster.down(&[]);
     fs::create_dir(place.path("l")).unwrap();
     let log = |name: &str| place.path("l").join(name).to_str().unwrap().to_owned();
+    let foreign = [log("syslog.log"), log("syslog.log.1"), log("data-1.log"), log("mount.log.2")];
+    foreign.iter().for_each(|name| fs::write(name, vec![b'a'; 256 << 10]).unwrap());
     let (metas, datas, mounts) = (log("meta.log"), log("data.log"), log("mount.log"));
-    let to = |file| ["--log", file, "--log-limit", "512K"];
+    let to = |file| ["--log", file, "--log-limit", "128K"];
     let mut meta = daemon(&cluster, "meta", &to(metas.as_str()), Stdio::null());
     let mut data = daemon(&cluster, "data-1", &to(datas.as_str()), Stdio::null());
     fs::create_dir(place.path("m")).unwrap();
@@ -198,9 +200,12 @@ fn a_daemon_in_the_foreground_keeps_the_file_short_that_it_logs_to() {
         end(one);
         assert!(fs::read_to_string(log).unwrap().contains("signal 15: ending"), "{log}");
     }
-    let sizes = fs::read_dir(place.path("l")).unwrap().flatten();
-    let taken: u64 = sizes.map(|log| log.metadata().map_or(0, |log| log.len())).sum();
-    assert!(taken <= 512 << 10, "{taken}");
+    let bytes = |name: &str| fs::metadata(name).map_or(0, |log| log.len());
+    for log in [&metas, &datas, &mounts] {
+        let taken = bytes(log) + bytes(&format!("{log}.1"));
+        assert!(taken <= 128 << 10, "{log}: {taken}");
+    }
+    assert!(foreign.iter().all(|name| bytes(name) == 256 << 10), "what is not theirs stays");
 }
 
 /// Ends a daemon in order.
@@ -353,11 +358,16 @@ fn logs_keep_within_what_they_may_take_together_and_are_followed_and_shown_whole
     let address = place.address().to_string();
     // What a daemon has that is gone goes first.
     let logs = cluster.dir().join("log");
-    let limit = 1 << 20;
+    let limit: u64 = 1 << 20;
     let mut up = cluster.command(&["up", "--targets", "1", "--listen", &address]);
     up.env("WEIR_LOG_LIMIT", "1M").env("WEIR_LOG", "trace");
     harness::said(up).ok();
-    say(&cluster, "mount-gone", &"long ago ".repeat(100_000));
+    say(&cluster, "mount-00000000", &"long ago ".repeat(100_000));
+    let foreign = logs.join("syslog.log");
+    fs::write(&foreign, vec![b'a'; limit as usize]).unwrap();
+    // What was written longest ago would go first.
+    let long_ago = std::time::SystemTime::UNIX_EPOCH;
+    fs::File::options().write(true).open(&foreign).unwrap().set_modified(long_ago).unwrap();
 
     let mut command = cluster.command(&["log", "-f", "-n", "0", "data-1"]);
     let mut follow = Running(command.stdout(Stdio::piped()).spawn().unwrap());
@@ -381,9 +391,11 @@ fn logs_keep_within_what_they_may_take_together_and_are_followed_and_shown_whole
         renamed >= 2
     });
     let sizes = fs::read_dir(&logs).unwrap().flatten();
-    let taken: u64 = sizes.map(|log| log.metadata().map_or(0, |log| log.len())).sum();
+    let ours = sizes.filter(|log| log.path() != foreign);
+    let taken: u64 = ours.map(|log| log.metadata().map_or(0, |log| log.len())).sum();
     assert!(taken <= limit, "{taken}");
-    assert!(!logs.join("mount-gone.log").exists());
+    assert!(!logs.join("mount-00000000.log").exists());
+    assert_eq!(fs::metadata(&foreign).unwrap().len(), limit, "what is not theirs stays");
     // What is written last is followed, though the file was renamed more than once.
     let mark = "2999-01-02T00:00:00Z  INFO the mark";
     say(&cluster, "data-1", mark);

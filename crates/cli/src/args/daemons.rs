@@ -72,7 +72,7 @@ pub struct Detach {
     /// Log to this file, and not to standard error; it is renamed FILE.1 when it is long
     #[arg(long, value_name = "FILE", help_heading = "Log")]
     pub log: Option<PathBuf>,
-    /// What all logs in the directory of that file may take
+    /// What that file and FILE.1 may take together
     #[arg(long, help_heading = "Log", env = "WEIR_LOG_LIMIT", value_name = "SIZE")]
     #[arg(value_parser = parse_size, default_value = "256M")]
     pub log_limit: ByteSize,

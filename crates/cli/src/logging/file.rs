@@ -1,16 +1,20 @@
-//! The file of a detached daemon's log, which it keeps short itself.
+//! The file of a daemon's log, which it keeps short itself.
 //!
-//! A log has its share of what the logs of its directory may take. When it has reached that it is
+//! Logs of daemons that a program of ours has started share what the logs of their directory may
+//! take; a log that was given by hand has a limit of its own. When a log has its share it is
 //! renamed (`data-1.log.1`, over the one that had that name), and a new one is begun. What was
 //! renamed, and logs of daemons that are gone, go when they are too much, the oldest first.
 //!
-//! Who writes a log holds a shared lock on its file; nobody removes one that is locked.
+//! Who writes a log holds a shared lock on its file; nobody removes one that is locked, or one
+//! that is not Weir's.
 
+use crate::cluster::daemon::META;
 use crate::output::ByteSize;
 use rustix::fs::{FlockOperation, flock, fstat};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -31,7 +35,7 @@ pub fn older(log: &Path) -> PathBuf {
 pub fn hold(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().create(true).append(true).open(path)?;
     // Who removes it just now has it locked for that moment: then the writer finds that its file
-    // has no name, and opens another one.
+    // has no name, and opens another one. If it stays, the writer locks it when it looks next.
     let _ = flock(&file, FlockOperation::NonBlockingLockShared);
     Ok(file)
 }
@@ -39,7 +43,9 @@ pub fn hold(path: &Path) -> io::Result<File> {
 /// The log that is standard error of this process.
 pub struct LogFile {
     path: PathBuf,
-    /// What all logs of the directory may take.
+    /// Logs of other daemons in its directory share the limit.
+    shares: bool,
+    /// What it, or all that share it, may take.
     limit: u64,
     share: u64,
     /// The size at which the share is worked out anew.
@@ -48,49 +54,70 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Of this path, in a directory whose logs take so much at most.
-    pub fn new(path: &Path, limit: ByteSize) -> Self {
-        Self { path: path.to_owned(), limit: limit.0, share: 0, next_look: 0, looked: None }
+    /// A log that may take so much at most, together with what was renamed.
+    pub fn alone(path: &Path, limit: ByteSize) -> Self {
+        let (path, limit) = (path.to_owned(), limit.0);
+        Self { path, shares: false, limit, share: 0, next_look: 0, looked: None }
     }
 
-    /// Begins a new file if this one is long enough, or has lost its name. Whatever fails, what
-    /// there is goes on, and it is tried again.
-    pub fn tend(&mut self) {
-        let Ok(open) = fstat(rustix::stdio::stderr()) else { return };
+    /// A log in a directory where the logs of all daemons take so much at most.
+    pub fn among_daemons(path: &Path, limit: ByteSize) -> Self {
+        Self { shares: true, ..Self::alone(path, limit) }
+    }
+
+    /// To be called before so many bytes are written. Begins a new file if they would be too many
+    /// for this one, or if it has lost its name. Whatever fails, what there is goes on, and it is
+    /// tried again.
+    pub fn tend(&mut self, bytes: usize) {
+        if let Some(file) = self.successor(rustix::stdio::stderr(), bytes)
+            && rustix::stdio::dup2_stderr(&file).is_ok()
+        {
+            self.clear();
+        }
+    }
+
+    /// Where so many bytes are to go, if not to the file that is open.
+    pub fn successor(&mut self, open: impl AsFd, bytes: usize) -> Option<File> {
+        let stat = fstat(&open).ok()?;
+        let is_named = |path: &Path| is_at(path, (stat.st_dev, stat.st_ino));
         if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             let is_first = self.looked.replace(Instant::now()).is_none();
-            let named = std::fs::metadata(&self.path);
-            if !named.is_ok_and(|named| (named.dev(), named.ino()) == (open.st_dev, open.st_ino)) {
+            if !is_named(&self.path) {
                 return self.begin();
             }
+            // Somebody else may have had it locked when it was opened.
+            let _ = flock(&open, FlockOperation::NonBlockingLockShared);
             if is_first {
                 self.clear();
             }
         }
-        let size = u64::try_from(open.st_size).unwrap_or(0);
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
         if size >= self.next_look {
-            self.share = share(self.limit, logs_beside(&self.path).len());
+            let logs = if self.shares { logs_beside(&self.path).len() } else { 1 };
+            self.share = share(self.limit, logs);
             self.next_look = size + MIN_SHARE_BYTES;
         }
-        if size >= self.share && std::fs::rename(&self.path, older(&self.path)).is_ok() {
-            self.begin();
+        if size == 0 || size + bytes as u64 <= self.share {
+            return None;
         }
+        // Another process that logs to this path may have renamed the file and begun a new one.
+        if is_named(&self.path) {
+            std::fs::rename(&self.path, older(&self.path)).ok()?;
+        }
+        self.begin()
     }
 
-    /// Standard error becomes the file that has the name, a new one if none has.
-    fn begin(&mut self) {
-        let Ok(file) = hold(&self.path) else { return };
-        if rustix::stdio::dup2_stderr(&file).is_ok() {
-            self.next_look = 0;
-            self.clear();
-        }
+    /// The file that has the name, a new one if none has.
+    fn begin(&mut self) -> Option<File> {
+        self.next_look = 0;
+        hold(&self.path).ok()
     }
 
     /// Removes the oldest logs that nobody writes while they take more than half of what all may:
     /// the other half is for those that are written.
     fn clear(&self) {
-        let mut idle: Vec<Idle> =
-            logs_beside(&self.path).iter().filter_map(|path| Idle::at(path)).collect();
+        let logs = if self.shares { logs_beside(&self.path) } else { vec![older(&self.path)] };
+        let mut idle: Vec<Idle> = logs.iter().filter_map(|path| Idle::at(path)).collect();
         idle.sort_by_key(|log| std::cmp::Reverse(log.written));
         let mut taken = 0;
         for log in idle {
@@ -108,16 +135,30 @@ fn share(limit: u64, logs: usize) -> u64 {
     (limit / 2 / (logs as u64).max(1)).max(MIN_SHARE_BYTES)
 }
 
-/// All logs in the directory of this one, the older ones too.
+/// Whether a path is that of the file with this device and inode.
+fn is_at(path: &Path, file: (u64, u64)) -> bool {
+    std::fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == file)
+}
+
+/// The logs of all daemons in the directory of this one, the older ones too.
 fn logs_beside(path: &Path) -> Vec<PathBuf> {
     let Some(Ok(entries)) = path.parent().map(std::fs::read_dir) else { return Vec::new() };
     let paths = entries.flatten().map(|entry| entry.path());
-    paths.filter(|path| is_log(path)).collect()
+    paths.filter(|path| is_log_of_daemon(path)).collect()
 }
 
-fn is_log(path: &Path) -> bool {
+/// Whether it has the name of a log of a server, a mount or a disk of a testbed.
+fn is_log_of_daemon(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.strip_suffix(".1").unwrap_or(&name).ends_with(".log")
+    let Some(daemon) = name.strip_suffix(".1").unwrap_or(&name).strip_suffix(".log") else {
+        return false;
+    };
+    match daemon.split_once('-') {
+        None => daemon == META,
+        Some(("data" | "disk", number)) => number.parse::<u32>().is_ok(),
+        Some(("mount", hash)) => hash.len() == 8 && u32::from_str_radix(hash, 16).is_ok(),
+        Some(_) => false,
+    }
 }
 
 /// A log that nobody writes, locked so that nobody begins to.
@@ -135,6 +176,10 @@ impl Idle {
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         let metadata = file.metadata().ok().filter(|metadata| metadata.is_file())?;
+        // Its name may have gone to another file before it was locked.
+        if !is_at(path, (metadata.dev(), metadata.ino())) {
+            return None;
+        }
         let written = metadata.modified().ok()?;
         Some(Self { path: path.to_owned(), bytes: metadata.len(), written, _locked: file })
     }
@@ -143,28 +188,92 @@ impl Idle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::daemon::data_name;
+
+    /// A file of so many bytes, written last in this second after 1970.
+    fn make(path: &Path, bytes: u64, second: u64) {
+        let file = File::create(path).unwrap();
+        file.set_len(bytes).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(second)).unwrap();
+    }
 
     #[test]
     fn the_oldest_logs_that_nobody_writes_go_first() {
         let dir = tempfile::tempdir().unwrap();
-        let make = |name: &str, bytes: u64, second: u64| {
-            let file = File::create(dir.path().join(name)).unwrap();
-            file.set_len(bytes).unwrap();
-            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(second)).unwrap();
-        };
-        make("data-1.log.1", 100, 1);
-        make("mount-gone.log", 100, 2);
-        make("data-2.log.1", 100, 3);
-        make("other.txt", 1000, 0);
-        make("data-1.log", 1000, 0);
-        let held = hold(&dir.path().join("data-1.log")).unwrap();
-        LogFile::new(&dir.path().join("meta.log"), ByteSize(400)).clear();
-        let left = |name: &str| dir.path().join(name).exists();
-        assert!(!left("data-1.log.1") && left("mount-gone.log") && left("data-2.log.1"));
-        assert!(left("data-1.log") && left("other.txt"), "what is written stays");
+        let at = |name: &str| dir.path().join(name);
+        make(&at("data-1.log.1"), 100, 1);
+        make(&at("mount-00c0ffee.log"), 100, 2);
+        make(&at("data-2.log.1"), 100, 3);
+        make(&at("data-1.log"), 1000, 0);
+        let held = hold(&at("data-1.log")).unwrap();
+        LogFile::among_daemons(&at("meta.log"), ByteSize(400)).clear();
+        let left = |name: &str| at(name).exists();
+        assert!(!left("data-1.log.1") && left("mount-00c0ffee.log") && left("data-2.log.1"));
+        assert!(left("data-1.log"), "what is written stays");
         drop(held);
-        LogFile::new(&dir.path().join("meta.log"), ByteSize(400)).clear();
+        LogFile::among_daemons(&at("meta.log"), ByteSize(400)).clear();
         assert!(!left("data-1.log"));
+    }
+
+    #[test]
+    fn logs_of_other_programs_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let foreign =
+            ["syslog.log", "app.log.1", "data-x.log", "metal.log", "mount-me.log", "a.txt"];
+        foreign.iter().for_each(|name| make(&at(name), 1000, 0));
+        LogFile::among_daemons(&at("meta.log"), ByteSize(400)).clear();
+        assert!(foreign.iter().all(|name| at(name).exists()));
+        assert_eq!(logs_beside(&at("meta.log")), Vec::<PathBuf>::new(), "they take no share");
+    }
+
+    #[test]
+    fn beside_a_log_that_was_given_by_hand_only_its_older_one_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let others = ["syslog.log", "data-1.log", "data-1.log.1", "weir.log", "weir.log.2"];
+        others.iter().for_each(|name| make(&at(name), 1000, 0));
+        make(&at("weir.log.1"), 1000, 0);
+        LogFile::alone(&at("weir.log"), ByteSize(400)).clear();
+        assert!(others.iter().all(|name| at(name).exists()));
+        assert!(!at("weir.log.1").exists());
+    }
+
+    #[test]
+    fn logs_are_known_by_the_names_of_daemons() {
+        for name in [META, &data_name(10), "disk-2", "mount-0123abcd"] {
+            let log = PathBuf::from(format!("/l/{name}.log"));
+            assert!(is_log_of_daemon(&log) && is_log_of_daemon(&older(&log)), "{name}");
+        }
+    }
+
+    #[test]
+    fn who_finds_its_file_renamed_leaves_the_new_one_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mount-00000000.log");
+        let (mut one, mut other) =
+            (LogFile::alone(&path, ByteSize(0)), LogFile::alone(&path, ByteSize(0)));
+        let (first, same) = (hold(&path).unwrap(), hold(&path).unwrap());
+        // Both have just looked that it has its name.
+        assert!(one.successor(&first, 1).is_none() && other.successor(&same, 1).is_none());
+        first.set_len(MIN_SHARE_BYTES).unwrap();
+        let second = one.successor(&first, 1).unwrap();
+        let inode = |file: &File| file.metadata().unwrap().ino();
+        assert_eq!(inode(&other.successor(&same, 1).unwrap()), inode(&second));
+        let named = |path: &Path| std::fs::metadata(path).unwrap().ino();
+        assert_eq!((named(&older(&path)), named(&path)), (inode(&first), inode(&second)));
+    }
+
+    #[test]
+    fn a_log_that_was_locked_when_it_was_opened_is_held_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("meta.log");
+        make(&path, 1000, 0);
+        let idle = Idle::at(&path).unwrap();
+        let file = hold(&path).unwrap();
+        drop(idle);
+        assert!(LogFile::among_daemons(&path, ByteSize(400)).successor(&file, 1).is_none());
+        assert!(Idle::at(&path).is_none() && path.exists());
     }
 
     #[test]

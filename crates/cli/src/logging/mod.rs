@@ -62,7 +62,9 @@ pub fn start(command: &Command) {
 
 /// Without a thread for it everything is written at once, as commands do.
 fn start_queue(detach: &Detach) {
-    let file = detach.log.as_ref().map(|path| LogFile::new(path, detach.log_limit));
+    // Only a program of ours puts logs where all are Weir's.
+    let new = if detach.detached { LogFile::among_daemons } else { LogFile::alone };
+    let file = detach.log.as_ref().map(|path| new(path, detach.log_limit));
     let queue = Arc::new(Queue::default());
     let writer = Writer::new(Standard::new(file), journal::is_stderr());
     let written = Arc::clone(&queue);

@@ -15,8 +15,8 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Where lines go.
 pub trait Sink {
-    /// What is done before lines are written.
-    fn prepare(&mut self) {}
+    /// What is done before so many bytes are written; none: before any may be.
+    fn prepare(&mut self, _bytes: usize) {}
 
     /// Writes some of it; may wait for as long as it takes.
     ///
@@ -38,9 +38,9 @@ impl Standard {
 }
 
 impl Sink for Standard {
-    fn prepare(&mut self) {
+    fn prepare(&mut self, bytes: usize) {
         if let Some(file) = &mut self.file {
-            file.tend();
+            file.tend(bytes);
         }
     }
 
@@ -85,7 +85,7 @@ impl<S: Sink> Writer<S> {
     }
 
     fn write(&mut self, lines: impl IntoIterator<Item = Vec<u8>>) {
-        self.sink.prepare();
+        self.sink.prepare(0);
         for line in lines {
             if !(self.tell() && self.line(&line)) {
                 queue::lose(1);
@@ -119,6 +119,8 @@ impl<S: Sink> Writer<S> {
             true => [b"\n", line].concat(),
             false => line.to_vec(),
         };
+        // A log may get a whole queue at once, and has its limit in the midst of it.
+        self.sink.prepare(whole.len());
         let mut left = whole.as_slice();
         while !left.is_empty() {
             let failed = match self.sink.write(left) {
@@ -140,7 +142,11 @@ impl<S: Sink> Writer<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logging::file::{hold, older};
+    use crate::output::ByteSize;
     use std::cell::Cell;
+    use std::fs::File;
+    use std::io::Write;
     use std::rc::Rc;
 
     /// Takes so many bytes more.
@@ -176,5 +182,38 @@ mod tests {
         assert_eq!((lines[0], lines[1], lines[3]), ("one", "two ", "four"), "{text}");
         assert!(lines[2].starts_with("<4>weir::logging: ") && lines[2].contains("No space left"));
         assert_eq!(lines.len(), 4, "{text}");
+    }
+
+    struct Kept {
+        log: LogFile,
+        file: File,
+    }
+
+    impl Sink for Kept {
+        fn prepare(&mut self, bytes: usize) {
+            if let Some(file) = self.log.successor(&self.file, bytes) {
+                self.file = file;
+            }
+        }
+
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.file.write(bytes)
+        }
+    }
+
+    #[test]
+    fn a_log_keeps_within_its_share_however_much_is_written_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("meta.log");
+        let limit = 200 << 10;
+        let log = LogFile::alone(&path, ByteSize(limit));
+        let mut writer = Writer::new(Kept { log, file: hold(&path).unwrap() }, true);
+        writer.told = queue::lost();
+        let line = [&[b'a'; 999][..], b"\n"].concat();
+        writer.write(vec![line; 1000]);
+        let bytes = |path| std::fs::metadata(path).unwrap().len();
+        let (now, before) = (bytes(path.clone()), bytes(older(&path)));
+        assert!(now <= limit / 2 && before <= limit / 2, "{now} {before}");
+        assert!(before > limit / 2 - 2000, "it was renamed when it had its share: {before}");
     }
 }
