@@ -156,6 +156,8 @@ fn a_server_that_recovers_says_so_and_nobody_ends_it() {
     // Others go on meanwhile, and it is waited for.
     files(&mnt).iter().for_each(|path| std::fs::write(path, noise(BYTES, 2)).unwrap());
     assert!(up.try_wait().unwrap().is_none(), "`weir up` did not wait");
+    // Nor does that hinder other commands.
+    assert!(cluster.weir(&["up"]).ok().contains("running already"));
     drop(frozen);
     assert!(up.wait().unwrap().success());
     let back = || state(&cluster, 1) == "online";

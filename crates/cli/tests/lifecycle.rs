@@ -102,6 +102,35 @@ fn what_has_died_is_named_and_started_again() {
 }
 
 #[test]
+fn a_data_server_that_cannot_start_stops_no_other() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "3"]);
+    cluster.weir(&["down"]).ok();
+    // As a disk that did not come back when the machine was started anew.
+    let target = cluster.dir().join("targets/2");
+    std::fs::rename(&target, place.path("away")).unwrap();
+    let mount = place.path("mnt").display().to_string();
+    let up = if root() { vec!["up", "--mount", &mount] } else { vec!["up"] };
+    let names = ["is missing (is its disk mounted?)", "goes on without data-2", "target replace"];
+    cluster.weir(&up).fails(&names);
+    let alive = ["meta", "data-1", "data-3"];
+    assert!(alive.iter().all(|daemon| cluster.runs(daemon)) && !cluster.runs("data-2"));
+    let pids = || alive.map(|daemon| cluster.pid(daemon));
+    let before = pids();
+    cluster.weir(&["mkdir", "/made"]).ok();
+    if root() {
+        assert!(place.path("mnt/made").is_dir(), "it is mounted");
+    }
+    // Once more, as its unit does it.
+    cluster.weir(&up).fails(&names);
+    assert_eq!(pids(), before);
+    std::fs::rename(place.path("away"), &target).unwrap();
+    cluster.weir(&up).ok();
+    assert_eq!(pids(), before);
+    eventually("all is well", || cluster.weir(&["status"]).code == Some(0));
+}
+
+#[test]
 fn a_metadata_server_that_is_stopped_is_waited_for_and_what_has_died_is_started() {
     let place = Place::new();
     let cluster = place.up("one", &["--targets", "2"]);

@@ -248,6 +248,29 @@ fn addresses_of_metrics_that_are_none_are_refused() {
 }
 
 #[test]
+fn metrics_are_switched_on_when_no_target_is_missing_and_what_has_died_was_started() {
+    let place = Place::new();
+    let cluster = place.up("late", &["--targets", "2"]);
+    let daemons = ["meta", "data-1", "data-2"];
+    let pids = || daemons.map(|daemon| cluster.pid(daemon));
+    let before = pids();
+    let stopped = cluster.stopped(&["data-2"]);
+    harness::eventually("a target is offline", || {
+        let targets = cluster.weir(&["targets", "--json"]).json();
+        targets.as_array().unwrap().iter().any(|target| target["state"] == "offline")
+    });
+    let up = ["up", "--metrics", "127.0.0.1"];
+    cluster.weir(&up).fails(&["1 targets are not online", "weir status"]);
+    assert_eq!(pids(), before, "nothing was started anew");
+    drop(stopped);
+    cluster.kill("data-2");
+    cluster.weir(&up).ok();
+    let status = cluster.weir(&["status", "--json"]).json();
+    let served = status["daemons"].as_array().unwrap();
+    assert!(served.len() == 3 && served.iter().all(|it| it["metrics"].is_string()), "{status}");
+}
+
+#[test]
 fn metrics_are_switched_on_of_a_cluster_that_runs() {
     let place = Place::new();
     let cluster = place.up("late", &["--targets", "2"]);

@@ -113,7 +113,8 @@ fn copies_are_parted_when_a_server_is_moved_to_another_rack() {
         fs::write(path, format!("domain = \"{domain}\"\n{}\n", rest.join("\n"))).unwrap();
     };
     configure(1, "rack 1");
-    cluster.weir(&["up"]).fails(&["`domain`", "`rack 1`"]);
+    cluster.weir(&["up"]).fails(&["`domain`", "`rack 1`", "goes on without data-1"]);
+    cluster.weir(&["down"]).ok();
     for (server, domain) in [(1, "rack1"), (2, "rack1"), (3, "rack2")] {
         configure(server, domain);
     }
@@ -179,7 +180,7 @@ fn a_new_cluster_has_a_target_in_each_directory_that_is_named_and_copies_if_aske
     // What fails leaves nothing of its own, and what there was.
     std::fs::create_dir(&c).unwrap();
     std::fs::write(place.path("c/mine"), "x").unwrap();
-    let new = place.path("new").display().to_string();
+    let new = place.path("new/below").display().to_string();
     let other = place.cluster("other");
     let more = ["--data", &new, "--data", &c, "--data", &a];
     let failing = [&["up"], &more[..]].concat();
@@ -189,9 +190,19 @@ fn a_new_cluster_has_a_target_in_each_directory_that_is_named_and_copies_if_aske
     assert_eq!(left, ["mine"]);
     assert!(place.path("a/superblock").exists());
     other.weir(&["up", "--targets", "3", "--data", &new]).fails(&["leave out --targets"]);
-    // It has the cluster's data, and is not deleted with it.
-    cluster.weir(&["down", "--purge", "--yes"]).ok();
-    assert!(place.path("a/superblock").exists());
+    // Nor does it take what was no directory.
+    let [plain, nowhere] = ["plain", "nowhere"].map(|name| place.path(name).display().to_string());
+    std::fs::write(&plain, "x").unwrap();
+    std::os::unix::fs::symlink("gone", &nowhere).unwrap();
+    for odd in [&plain, &nowhere] {
+        other.weir(&["up", "--data", &new, "--data", odd]).fails(&[odd, "has to be a directory"]);
+        assert!(std::fs::symlink_metadata(odd).is_ok() && !other.dir().exists());
+    }
+    // They have the cluster's data, and are not deleted with it: that is said before and after.
+    cluster.weir(&["down", "--purge"]).fails(&[&format!("{a}, {b} stay there")]);
+    let said = cluster.weir(&["down", "--purge", "--yes"]).ok();
+    assert!(said.contains(&format!("but for its objects in {a}, {b}: delete")), "{said}");
+    assert!(place.path("a/superblock").exists() && place.path("b/superblock").exists());
     other.weir(&failing).fails(&["it is target 1 already", "delete what is in it"]);
     assert!(place.path("a/superblock").exists() && !place.path("new").exists());
 }

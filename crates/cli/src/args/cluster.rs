@@ -57,7 +57,7 @@ pub struct Up {
 pub struct Down {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// Also delete the cluster with all its files
+    /// Also delete the cluster with all its files; directories of --data stay, and are named
     #[arg(long)]
     pub purge: bool,
     /// Do not ask before deleting

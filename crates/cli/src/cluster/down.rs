@@ -9,6 +9,7 @@ use crate::cluster::state::{Description, StateDir};
 use crate::failure::{Done, Failure};
 use crate::output::{confirmed, print};
 use crate::settings::{self, Cluster};
+use std::path::PathBuf;
 
 /// Runs `weir down`.
 pub fn run(down: &Down) -> Done {
@@ -19,6 +20,7 @@ pub fn run(down: &Down) -> Done {
     }
     let lock = state.lock()?;
     let stopped = stop(&state, &description, down.force)?;
+    let elsewhere = state.targets_elsewhere();
     if down.purge {
         for mountpoint in &description.made_mountpoints {
             // Something else may be in it by now: then it stays.
@@ -29,7 +31,12 @@ pub fn run(down: &Down) -> Done {
     drop(lock);
     let name = &description.name;
     print(&match (down.purge, stopped) {
-        (true, _) => format!("Cluster {name} is deleted.\n"),
+        (true, _) if elsewhere.is_empty() => format!("Cluster {name} is deleted.\n"),
+        (true, _) => format!(
+            "Cluster {name} is deleted, but for its objects in {}: delete what is in there to have \
+             the room, or to use the directories for another cluster.\n",
+            listed(&elsewhere)
+        ),
         (false, 0) => format!("Cluster {name} was not running.\n"),
         (false, _) => {
             format!("Cluster {name} is down; its files are kept. `weir up` starts it again.\n")
@@ -43,9 +50,13 @@ pub fn stop(state: &StateDir, description: &Description, force: bool) -> Done<us
     stop_daemons(state, description, force)
 }
 
+fn listed(dirs: &[PathBuf]) -> String {
+    dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
 fn ask(state: &StateDir, description: &Description, yes: bool) -> Done {
     let dir = state.dir().display();
-    let question = match description.joined {
+    let mut question = match description.joined {
         false => format!("This deletes cluster {} with all its files, in {dir}.", description.name),
         true => format!(
             "This deletes what this machine has of cluster {}, in {dir}: its key, and its targets \
@@ -53,6 +64,13 @@ fn ask(state: &StateDir, description: &Description, yes: bool) -> Done {
             description.name
         ),
     };
+    let elsewhere = state.targets_elsewhere();
+    if !elsewhere.is_empty() {
+        question += &format!(
+            " Its objects in {} stay there: they take room, and are of no use any more.",
+            listed(&elsewhere)
+        );
+    }
     confirmed(&question, yes)
 }
 

@@ -7,8 +7,9 @@ use crate::cluster::daemon::{cluster_id, data_name};
 use crate::cluster::data_servers::{self, target_config};
 use crate::cluster::invitation::{Invitation, MAX_BYTES};
 use crate::cluster::secret;
+use crate::cluster::starting::start_daemons;
 use crate::cluster::state::{Description, ServerDescription, StateDir};
-use crate::cluster::up::{Undo, await_targets, never_heard_of, start_daemons};
+use crate::cluster::up::{Undo, await_targets, never_heard_of};
 use crate::cluster::{grow, ports, replaced};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
@@ -60,8 +61,9 @@ pub fn run(join: &Join) -> Done {
         return Err(failure);
     }
     let mut undo = Undo::of_new(&state);
-    undo.may_change(&dirs);
-    let started = make(join, &state, &invitation, here, &dirs)
+    let started = undo
+        .may_change(&dirs)
+        .and_then(|()| make(join, &state, &invitation, here, &dirs))
         .and_then(|held| serve(&state, &mut undo, held));
     let failure = match started {
         Ok(description) => match follow(&state, &invitation, &description) {

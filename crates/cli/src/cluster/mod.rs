@@ -31,6 +31,7 @@ pub mod secret;
 pub mod servers;
 pub mod sessions;
 mod shrink;
+pub mod starting;
 pub mod state;
 pub mod status;
 mod stuck;

@@ -18,6 +18,9 @@ use std::os::fd::OwnedFd;
 /// ports of outgoing connections (32768 and up), so that a port is still free
 /// when its server starts again.
 const RANGE: std::ops::Range<u16> = 20_000..32_700;
+/// Where the usual ports are looked for, from the first one on: beyond those of the daemons and
+/// metrics of a machine.
+const NEAR_PORTS: usize = 32;
 
 /// Ports that nobody else chooses while this is kept.
 #[derive(Debug, Default)]
@@ -68,31 +71,37 @@ pub fn from_base(address: IpAddr, base: u16, count: usize) -> Done<Held> {
     Ok(Held { ports, _bound: Vec::new() })
 }
 
-/// The ports from `base` on, which an administrator can know beforehand, or free ones if one of
-/// those is taken: that is said. Returns whether they are those.
+/// The ports from `base` on, which an administrator can know beforehand. If one of those is taken,
+/// which is said: successive ones soon after it, which a firewall may let in as well, or any free
+/// ones. Returns whether they are those from `base` on.
 pub fn usual(address: IpAddr, base: u16, count: usize) -> Done<(Held, bool)> {
+    let taken = match successive(address, base, count) {
+        Ok(held) => return Ok((held, true)),
+        Err(taken) => taken,
+    };
+    let near = (base..=u16::MAX).skip(1).take(NEAR_PORTS - 1);
+    let near = near.flat_map(|base| successive(address, base, count)).next();
+    let held = near.map_or_else(|| free(address, count), Ok)?;
+    let shown: Vec<String> = held.ports.iter().map(u16::to_string).collect();
+    logging::say(&format!(
+        "weir: port {taken} of {address} is taken, so {} is used instead; --port names others",
+        shown.join(", ")
+    ));
+    Ok((held, false))
+}
+
+/// The ports from `base` on, or which of them cannot be had.
+fn successive(address: IpAddr, base: u16, count: usize) -> Result<Held, u16> {
     let mut held = Held::default();
     for port in (base..=u16::MAX).take(count) {
         match hold(address, port) {
             Ok(socket) => held.add(port, socket),
             // Those of a cluster that has just gone only listeners can have at once.
-            Err(_) => match TcpListener::bind((address, port)) {
-                Ok(_) => held.ports.push(port),
-                Err(_) => break,
-            },
+            Err(_) if TcpListener::bind((address, port)).is_ok() => held.ports.push(port),
+            Err(_) => return Err(port),
         }
     }
-    if held.ports.len() == count {
-        return Ok((held, true));
-    }
-    let free = free(address, count)?;
-    let shown: Vec<String> = free.ports.iter().map(u16::to_string).collect();
-    logging::say(&format!(
-        "weir: port {} of {address} is taken, so {} is used instead; --port names others",
-        base.saturating_add(held.ports.len() as u16),
-        shown.join(", ")
-    ));
-    Ok((free, false))
+    if held.ports.len() == count { Ok(held) } else { Err(u16::MAX) }
 }
 
 /// Addresses for the metrics of so many daemons, if they are to serve any: ports from `base` on, or
@@ -151,12 +160,20 @@ mod tests {
     #[test]
     fn usual_ports_are_those_unless_one_is_taken() {
         let address = IpAddr::from([127, 77, 0, 7]);
-        let (held, usual_ones) = usual(address, 7700, 3).unwrap();
-        assert_eq!((&held.ports[..], usual_ones), (&[7700, 7701, 7702][..], true));
+        let found = free(address, 40).unwrap();
+        let is_run = |ports: &&[u16]| ports[5] - ports[0] == 5;
+        let base = found.ports.windows(6).find(is_run).expect("successive free ports")[0];
+        drop(found);
+        let (held, usual_ones) = usual(address, base, 3).unwrap();
+        assert_eq!((&held.ports[..], usual_ones), (&[base, base + 1, base + 2][..], true));
         drop(held);
-        let _holder = TcpListener::bind((address, 7701)).unwrap();
-        let (held, usual_ones) = usual(address, 7700, 3).unwrap();
-        assert!(!usual_ones && held.ports.len() == 3 && !held.ports.contains(&7701));
+        let _holder = TcpListener::bind((address, base + 1)).unwrap();
+        let (held, usual_ones) = usual(address, base, 3).unwrap();
+        assert_eq!((&held.ports[..], usual_ones), (&[base + 2, base + 3, base + 4][..], false));
+        drop(held);
+        // The next one, as after ports of metrics.
+        let (held, _) = usual(address, base + 1, 1).unwrap();
+        assert_eq!(held.ports, [base + 2]);
     }
 
     #[test]

@@ -14,10 +14,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest that a daemon may take until it is ready, or has got on.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+pub const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest that a daemon may take to stop after SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// The longest that the kernel may take to end a process after SIGKILL.
@@ -331,10 +331,20 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
 impl Starting {
     /// Waits until the daemon is ready; if it fails, says why. One that recovers what it serves is
     /// waited for as long as it gets on, and not ended: it goes on, and serves when it has done.
-    pub fn ready(mut self) -> Done<Process> {
+    pub fn ready(self) -> Done<Process> {
+        self.wait(None)
+    }
+
+    /// The same, but one that recovers is left to itself from then on, however well it gets on.
+    pub fn ready_until(self, until: Instant) -> Done<Process> {
+        self.wait(Some(until))
+    }
+
+    fn wait(mut self, until: Option<Instant>) -> Done<Process> {
         let mut recovers = None;
         loop {
-            match self.reports.recv_timeout(START_TIMEOUT) {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            match self.reports.recv_timeout(left.unwrap_or(START_TIMEOUT)) {
                 Ok(Some(Report::Recovering { what })) => {
                     if recovers.as_ref() != Some(&what) {
                         logging::say(&format!("weir: {}: {what}", self.name));
@@ -355,15 +365,21 @@ impl Starting {
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let seconds = START_TIMEOUT.as_secs();
                     if let Some(what) = recovers {
+                        let so_far = match until {
+                            Some(_) => format!("not ready after {seconds} s"),
+                            None => format!("no further for {seconds} s"),
+                        };
                         logging::say(&format!(
-                            "weir: {}: {what}, and no further for {seconds} s: it is left to it; \
+                            "weir: {}: {what}, and {so_far}: it is left to it; \
                              `weir status` shows how it gets on, `dmesg` whether its disk fails",
                             self.name
                         ));
                         return self.lives();
                     }
                     let _ = self.child.kill();
-                    let _ = self.child.wait();
+                    // One that waits for a disk in the kernel may not end.
+                    let _ = self.process.map(|process| process.wait(KILL_TIMEOUT));
+                    let _ = self.child.try_wait();
                     let what = format!("{} was not ready within {seconds} s", self.name);
                     return Err(self.with_log(what));
                 }

@@ -178,18 +178,21 @@ pub const RESERVE: &str = "reserve";
 const RESERVE_BYTES: usize = 256 << 10;
 
 /// Excludes other commands that change the same cluster, until it is dropped. Meanwhile some room
-/// on the disk is free that is kept at other times, so that commands work on a disk that is full.
+/// on the disk is free that is kept at other times, so that commands work on a disk that is full:
+/// in a directory with a cluster, and nowhere else.
 #[derive(Debug)]
 pub struct StateLock {
     _file: File,
-    reserve: PathBuf,
+    state: StateDir,
 }
 
 impl StateLock {
-    fn new(file: File, reserve: PathBuf) -> Self {
-        // The rest is for the numbers of processes, see [`give_up_reserve`].
-        give_up_reserve(&reserve, RESERVE_BYTES / 2);
-        Self { _file: file, reserve }
+    fn new(file: File, state: StateDir) -> Self {
+        if state.exists() {
+            // The rest is for the numbers of processes, see [`give_up_reserve`].
+            give_up_reserve(&state.reserve_file(), RESERVE_BYTES / 2);
+        }
+        Self { _file: file, state }
     }
 }
 
@@ -207,8 +210,10 @@ pub fn give_up_reserve(path: &Path, bytes: usize) -> bool {
 
 impl Drop for StateLock {
     fn drop(&mut self) {
-        // As much as there is room for; nothing, if the directory has gone.
-        let _ = std::fs::write(&self.reserve, vec![0; RESERVE_BYTES]);
+        if self.state.exists() {
+            // As much as there is room for.
+            let _ = std::fs::write(self.state.reserve_file(), vec![0; RESERVE_BYTES]);
+        }
     }
 }
 
@@ -275,7 +280,7 @@ impl StateDir {
         let path = self.lock_file();
         let file = File::create(&path).map_err(|e| Failure::file(&path, e))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(StateLock::new(file, self.reserve_file())),
+            Ok(()) => Ok(StateLock::new(file, self.clone())),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::new(format!(
                 "another command is changing the cluster in {}",
                 self.dir.display()
@@ -309,6 +314,15 @@ impl StateDir {
             let _ = std::fs::remove_dir(parent);
         }
         Ok(())
+    }
+
+    /// The directories of targets that are elsewhere, which [`Self::purge`] leaves alone.
+    pub fn targets_elsewhere(&self) -> Vec<PathBuf> {
+        let targets = std::fs::read_dir(self.dir.join("targets")).into_iter().flatten().flatten();
+        let mut dirs: Vec<PathBuf> =
+            targets.flat_map(|target| std::fs::read_link(target.path())).collect();
+        dirs.sort();
+        dirs
     }
 
     /// Deletes the targets, all at once: each may be a disk of its own. The
@@ -481,6 +495,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("thesis.tex"), "").unwrap();
         let state = StateDir::at(dir.path().to_owned());
+        std::fs::create_dir(dir.path().join("run")).unwrap();
+        let foreign = state.reserve_file();
+        std::fs::write(&foreign, "somebody else's").unwrap();
+        let lock = state.lock().unwrap();
         assert!(state.make().unwrap_err().message.contains("not empty"));
+        drop(lock);
+        assert_eq!(std::fs::read(&foreign).unwrap(), b"somebody else's");
+        std::fs::remove_file(&foreign).unwrap();
+        drop(state.lock().unwrap());
+        assert!(!foreign.exists());
     }
 }

@@ -1,14 +1,15 @@
-//! `weir up`: makes a cluster on this machine and starts what does not run. If
-//! something fails, what this run made and started goes away again.
+//! `weir up`: makes a cluster on this machine and starts what does not run. If something fails of
+//! a new cluster, what this run made and started goes away again; of one that was there before, what
+//! runs goes on.
 
 use crate::args::Up;
-use crate::cluster::control;
 use crate::cluster::credential::Credential;
 use crate::cluster::daemon::{META, cluster_id, cluster_id_text, data_name, to_text};
 use crate::cluster::life::{self, Life};
 use crate::cluster::mounting::{self, mounts_of};
-use crate::cluster::process::{Process, Starting};
-use crate::cluster::state::{Description, ServerDescription, StateDir};
+use crate::cluster::process::Process;
+use crate::cluster::starting::{self, Begun, Started, start_daemons};
+use crate::cluster::state::{Description, ServerDescription, StateDir, StateLock};
 use crate::cluster::{daemon, data_servers, grow, invitation, keys, metrics_on, ports, secret};
 use crate::failure::{Done, Failure};
 use crate::files::remote::{caller, try_to_connect};
@@ -37,7 +38,7 @@ const DEFAULT_TARGETS: u32 = 4;
 const DEFAULT_PORT: u16 = 7700;
 const DEFAULT_LISTEN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The longest that targets may take to appear in the cluster map.
-const TARGETS_TIMEOUT: Duration = Duration::from_secs(20);
+pub const TARGETS_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The longest that a metadata server which runs, but does not answer, is waited for.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
@@ -46,11 +47,47 @@ const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Undo {
     state: StateDir,
     fresh: bool,
-    processes: Vec<Process>,
-    pid_files: Vec<PathBuf>,
+    /// Daemons that were started, and the files that name their processes.
+    pub processes: Vec<Process>,
+    pub pid_files: Vec<PathBuf>,
     mountpoint: Option<PathBuf>,
-    /// Directories of targets elsewhere, with what was in them before; `None`: they were not there.
-    elsewhere: Vec<(PathBuf, Option<BTreeSet<OsString>>)>,
+    /// Directories of targets elsewhere, with what was in them before.
+    elsewhere: Vec<(PathBuf, Before)>,
+}
+
+/// What there was of a directory.
+enum Before {
+    /// These names were in it.
+    Names(BTreeSet<OsString>),
+    /// Nothing, and this many of the directories above it were missing, too.
+    Nothing { missing_parents: usize },
+}
+
+impl Before {
+    /// Whoever deletes something by it has to be sure: what cannot be read is an error.
+    fn of(dir: &Path) -> std::io::Result<Self> {
+        if !is_missing(dir)? {
+            let names = std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name()));
+            return Ok(Self::Names(names.collect::<std::io::Result<_>>()?));
+        }
+        let mut missing_parents = 0;
+        for parent in dir.ancestors().skip(1) {
+            if !is_missing(parent)? {
+                break;
+            }
+            missing_parents += 1;
+        }
+        Ok(Self::Nothing { missing_parents })
+    }
+}
+
+/// A link that leads nowhere is something.
+fn is_missing(path: &Path) -> std::io::Result<bool> {
+    match path.symlink_metadata() {
+        Ok(_) => Ok(false),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(e) => Err(e),
+    }
 }
 
 /// Runs `weir up`.
@@ -61,9 +98,15 @@ pub fn run(up: &Up) -> Done {
     let existed = state.dir().exists();
     let lock = state.lock()?;
     let mut undo = Undo { fresh: !state.exists(), ..Undo::of_new(&state) };
-    if undo.fresh
-        && let Err(failure) = state.make()
-    {
+    if !undo.fresh {
+        let done = go_on(up, mountpoint.as_deref(), &mut undo, lock);
+        if done.is_err() {
+            undo.leave();
+            undo.run();
+        }
+        return done;
+    }
+    if let Err(failure) = state.make() {
         // Nothing of ours is in there, but perhaps the lock and the directory.
         let _ = std::fs::remove_file(state.dir().join(".lock"));
         if !existed {
@@ -71,7 +114,7 @@ pub fn run(up: &Up) -> Done {
         }
         return Err(failure);
     }
-    let done = bring_up(up, &defaults, mountpoint.as_deref(), &mut undo);
+    let done = make_new(up, &defaults, mountpoint.as_deref(), &mut undo);
     if done.is_err() {
         undo.run();
     }
@@ -79,43 +122,79 @@ pub fn run(up: &Up) -> Done {
     done
 }
 
-fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mut Undo) -> Done {
+/// Makes a cluster and starts it.
+fn make_new(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mut Undo) -> Done {
     let state = undo.state.clone();
-    let (mut description, held) = if undo.fresh {
-        let plan = plan(&state, up, defaults)?;
-        undo.may_change(&plan.dirs);
-        link_targets(&state, &plan)?;
-        lay_out(&state, &plan.description, &up.domain, &plan.metrics)?;
-        warn(&state, up, &plan.description);
-        (plan.description, plan.held)
-    } else {
-        let mut description = state.description()?;
-        // The others are started whatever becomes of it.
-        if let Err(failure) = grow::finish(&state, &mut description) {
-            failure.say();
-        }
-        check_same(&state, &description, up)?;
-        if let Some(address) = up.metrics.filter(|at| description.metrics != Some(*at)) {
-            metrics_on::run(&state, &mut description, address, up.port)?;
-        }
-        (description, Vec::new())
-    };
+    let plan = plan(&state, up, defaults)?;
+    undo.may_change(&plan.dirs)?;
+    link_targets(&state, &plan)?;
+    lay_out(&state, &plan.description, &up.domain, &plan.metrics)?;
+    warn(&state, up, &plan.description);
+    let Plan { mut description, held, .. } = plan;
     let started = start_daemons(&state, &description, undo)?;
     drop(held);
-    let mut missing = Missing::default();
-    let is_stopped = running_metadata(&state).is_some_and(Process::is_stopped);
-    if started > 0 || is_stopped {
-        let client = await_metadata(&state, undo)?;
-        missing = await_targets(&client, &description.targets())?;
-        // Of one that was used before, what serves is needed, whatever else is the matter.
-        if missing.offline > 0 && undo.fresh {
-            return Err(never_heard_of(missing.offline));
-        }
+    let missing = await_targets(&await_metadata(&state)?, &description.targets())?;
+    if missing.offline > 0 {
+        return Err(never_heard_of(missing.offline));
     }
     if let Some(path) = mountpoint {
         mount(&state, &mut description, path, undo)?;
     }
     report(up, &state, &description, started, &missing)
+}
+
+/// Starts what does not run of a cluster that was there before. What serves is needed, whatever
+/// else is the matter: a data server that cannot start is named, and the rest goes on.
+fn go_on(up: &Up, mountpoint: Option<&Path>, undo: &mut Undo, lock: StateLock) -> Done {
+    let state = undo.state.clone();
+    let mut description = state.description()?;
+    // The others are started whatever becomes of it.
+    if let Err(failure) = grow::finish(&state, &mut description) {
+        failure.say();
+    }
+    check_same(&state, &description, up)?;
+    let begun = starting::begin(&state, &description, undo)?;
+    // Other commands may change the cluster while this one waits.
+    drop(lock);
+    let Started { count: started, failures } = begun.ready(Some(Begun::deadline()), undo);
+    failures.iter().for_each(|(_, failure)| failure.say());
+    let failed: BTreeSet<u32> = failures.iter().map(|(server, _)| *server).collect();
+    let mut missing = Missing::default();
+    let is_stopped = running_metadata(&state).is_some_and(Process::is_stopped);
+    if started > 0 || is_stopped {
+        let servers = description.servers.iter().filter(|server| !failed.contains(&server.id));
+        let targets: Vec<u32> = servers.flat_map(|server| server.targets.clone()).collect();
+        missing = await_targets(&await_metadata(&state)?, &targets)?;
+    }
+    let metrics = up.metrics.filter(|at| failed.is_empty() && description.metrics != Some(*at));
+    let lock = match metrics.is_some() || mountpoint.is_some() {
+        true => Some(state.lock()?),
+        false => None,
+    };
+    if lock.is_some() {
+        description = state.description()?;
+    }
+    if let Some(address) = metrics {
+        metrics_on::run(&state, &mut description, address, up.port)?;
+    }
+    if let Some(path) = mountpoint {
+        mount(&state, &mut description, path, undo)?;
+    }
+    drop(lock);
+    match failed.is_empty() {
+        true => report(up, &state, &description, started, &missing),
+        false => Err(goes_on_without(&description.name, &failed)),
+    }
+}
+
+/// Data servers of a cluster that was there before cannot start; why was said.
+fn goes_on_without(cluster: &str, servers: &BTreeSet<u32>) -> Failure {
+    let names: Vec<String> = servers.iter().map(|server| data_name(*server)).collect();
+    let names = names.join(", ");
+    Failure::new(format!("cluster {cluster} goes on without {names}")).hint(format!(
+        "what runs is left running. Mend what is said above of {names}, then `weir up` starts it; \
+         for a disk that is lost: `weir target replace`. `weir status` says how the cluster is"
+    ))
 }
 
 /// Makes a cluster of a description in directories that [`StateDir::make`] has made, and starts
@@ -403,52 +482,13 @@ fn check_listens(state: &StateDir, description: &Description, listen: IpAddr) ->
     )))
 }
 
-/// Starts the daemons that do not run; returns how many were started.
-pub fn start_daemons(state: &StateDir, description: &Description, undo: &mut Undo) -> Done<usize> {
-    let mut started = 0;
-    // The data servers present themselves to the metadata server: it comes first.
-    if !description.joined
-        && let Some(starting) = start(state, META, undo)?
-    {
-        undo.processes.push(starting.ready()?);
-        started += 1;
-    }
-    let mut starting = Vec::new();
-    let mut failure = None;
-    for server in description.servers.iter().filter(|server| !server.targets.is_empty()) {
-        match start(state, &data_name(server.id), undo) {
-            Ok(daemon) => starting.extend(daemon),
-            Err(e) => failure = Some(e),
-        }
-    }
-    for daemon in starting {
-        match daemon.ready() {
-            Ok(process) => {
-                undo.processes.push(process);
-                started += 1;
-            }
-            // Those after it are still awaited, to be stopped with the others.
-            Err(e) => failure = failure.or(Some(e)),
-        }
-    }
-    failure.map_or(Ok(started), Err)
-}
-
-fn start(state: &StateDir, name: &str, undo: &mut Undo) -> Done<Option<Starting>> {
-    let pid_file = state.pid_file(name);
-    if Process::from_file(&pid_file).is_none() {
-        undo.pid_files.push(pid_file);
-    }
-    control::start(state, name)
-}
-
 /// The metadata server of a cluster that was made on this machine, if it runs.
 fn running_metadata(state: &StateDir) -> Option<Process> {
     Process::from_file(&state.pid_file(META))
 }
 
 /// Connects to the metadata server; one that runs and does not answer is waited for, which is said.
-fn await_metadata(state: &StateDir, undo: &mut Undo) -> Done<Client> {
+fn await_metadata(state: &StateDir) -> Done<Client> {
     let credential = Credential::read(&state.credential_file())?;
     let begin = Instant::now();
     let mut said = String::new();
@@ -474,9 +514,6 @@ fn await_metadata(state: &StateDir, undo: &mut Undo) -> Done<Client> {
             return Err(Failure::from(error).about(about));
         }
         if begin.elapsed() > METADATA_TIMEOUT {
-            if !undo.fresh {
-                undo.leave();
-            }
             let seconds = METADATA_TIMEOUT.as_secs();
             return Err(Failure::new(format!("{why}; it was waited for {seconds} s"))
                 .hint("what was started goes on by itself; `weir status` shows it"));
@@ -501,6 +538,11 @@ pub struct Missing {
 /// themselves to the metadata server after they began to serve. Those that take longer
 /// are counted.
 pub fn await_targets(client: &Client, targets: &[u32]) -> Done<Missing> {
+    await_targets_for(client, targets, TARGETS_TIMEOUT)
+}
+
+/// The same, for so long.
+pub fn await_targets_for(client: &Client, targets: &[u32], patience: Duration) -> Done<Missing> {
     let begin = Instant::now();
     loop {
         let map = client.cluster_map()?;
@@ -511,7 +553,7 @@ pub fn await_targets(client: &Client, targets: &[u32]) -> Done<Missing> {
         let known = count(TargetState::Online) + out_of_service + syncing;
         let offline = targets.len().saturating_sub(known);
         let is_up = syncing + offline == 0;
-        if is_up || begin.elapsed() > TARGETS_TIMEOUT {
+        if is_up || begin.elapsed() > patience {
             return Ok(Missing { out_of_service, syncing, offline });
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -561,12 +603,14 @@ impl Undo {
     }
 
     /// Targets are about to be made in these directories: what there is in them stays.
-    pub fn may_change(&mut self, dirs: &[PathBuf]) {
-        let names = |dir: &PathBuf| {
-            let entries = std::fs::read_dir(dir).ok()?.flatten();
-            Some(entries.map(|entry| entry.file_name()).collect())
+    pub fn may_change(&mut self, dirs: &[PathBuf]) -> Done {
+        let before = |dir: &PathBuf| match Before::of(dir) {
+            Ok(before) => Ok((dir.clone(), before)),
+            Err(e) => Err(Failure::file(dir, e)
+                .hint("it has to be a directory that can be read, or not be there yet")),
         };
-        self.elsewhere = dirs.iter().map(|dir| (dir.clone(), names(dir))).collect();
+        self.elsewhere = dirs.iter().map(before).collect::<Done<_>>()?;
+        Ok(())
     }
 
     /// Lets what was started go on, whatever becomes of the rest.
@@ -594,9 +638,16 @@ impl Undo {
             failure.say();
         }
         for (dir, before) in self.elsewhere {
-            let Some(before) = before else {
-                let _ = std::fs::remove_dir_all(&dir);
-                continue;
+            let before = match before {
+                Before::Names(before) => before,
+                Before::Nothing { missing_parents } => {
+                    let _ = std::fs::remove_dir_all(&dir);
+                    for parent in dir.ancestors().skip(1).take(missing_parents) {
+                        // Others may have put something there: then it stays.
+                        let _ = std::fs::remove_dir(parent);
+                    }
+                    continue;
+                }
             };
             for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
                 let is_made = !before.contains(&entry.file_name());

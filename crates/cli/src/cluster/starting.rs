@@ -1,0 +1,85 @@
+//! The daemons of a cluster on this machine are started, those that do not run.
+
+use crate::cluster::control;
+use crate::cluster::daemon::{META, data_name};
+use crate::cluster::process::{Process, START_TIMEOUT, Starting};
+use crate::cluster::state::{Description, StateDir};
+use crate::cluster::up::Undo;
+use crate::failure::{Done, Failure};
+use std::time::Instant;
+
+/// Starts the daemons that do not run; returns how many were started. All have to start.
+pub fn start_daemons(state: &StateDir, description: &Description, undo: &mut Undo) -> Done<usize> {
+    let started = begin(state, description, undo)?.ready(None, undo);
+    started.failures.into_iter().next().map_or(Ok(started.count), |(_, failure)| Err(failure))
+}
+
+/// Data servers that have begun, and that nobody has waited for yet.
+pub struct Begun {
+    count: usize,
+    servers: Vec<(u32, Starting)>,
+    failures: Vec<(u32, Failure)>,
+}
+
+/// What has become of the daemons that did not run.
+pub struct Started {
+    /// How many were started.
+    pub count: usize,
+    /// The numbers of the data servers that cannot start, and why.
+    pub failures: Vec<(u32, Failure)>,
+}
+
+/// Starts the metadata server, which is waited for, and lets the data servers begin.
+pub fn begin(state: &StateDir, description: &Description, undo: &mut Undo) -> Done<Begun> {
+    let mut begun = Begun { count: 0, servers: Vec::new(), failures: Vec::new() };
+    // The data servers present themselves to the metadata server: it comes first.
+    if !description.joined
+        && let Some(starting) = start(state, META, undo)?
+    {
+        undo.processes.push(starting.ready()?);
+        begun.count += 1;
+    }
+    for server in description.servers.iter().filter(|server| !server.targets.is_empty()) {
+        let name = data_name(server.id);
+        match start(state, &name, undo) {
+            Ok(starting) => begun.servers.extend(starting.map(|it| (server.id, it))),
+            Err(failure) => begun.failures.push((server.id, failure)),
+        }
+    }
+    Ok(begun)
+}
+
+impl Begun {
+    /// For those that are waited for no longer than a start takes.
+    pub fn deadline() -> Instant {
+        Instant::now() + START_TIMEOUT
+    }
+
+    /// Waits for all of them, also if one fails. One that recovers is waited for as long as it gets
+    /// on, or until then and left to itself.
+    pub fn ready(self, until: Option<Instant>, undo: &mut Undo) -> Started {
+        let Self { mut count, servers, mut failures } = self;
+        for (server, starting) in servers {
+            let ready = match until {
+                Some(until) => starting.ready_until(until),
+                None => starting.ready(),
+            };
+            match ready {
+                Ok(process) => {
+                    undo.processes.push(process);
+                    count += 1;
+                }
+                Err(failure) => failures.push((server, failure)),
+            }
+        }
+        Started { count, failures }
+    }
+}
+
+fn start(state: &StateDir, name: &str, undo: &mut Undo) -> Done<Option<Starting>> {
+    let pid_file = state.pid_file(name);
+    if Process::from_file(&pid_file).is_none() {
+        undo.pid_files.push(pid_file);
+    }
+    control::start(state, name)
+}
