@@ -188,14 +188,15 @@ fn a_mount_that_was_busy_gives_back_what_it_does_not_use() {
         for writer in 0..WRITERS {
             let path = at.join(format!("f{writer}"));
             scope.spawn(move || {
-                let mut file = File::create(path).unwrap();
+                let mut file = File::create(path);
                 let block = noise(BLOCK_BYTES, writer as u64);
-                // None ends before all have written, so that all are busy at once.
+                // None ends before all have written, so that all are busy at once. One that fails
+                // goes on to be waited for.
                 for _ in 0..6 {
-                    file.write_all(&block).unwrap();
+                    file = file.and_then(|mut file| file.write_all(&block).map(|()| file));
                     together.wait();
                 }
-                file.sync_all().unwrap();
+                file.unwrap().sync_all().unwrap();
             });
         }
     });
