@@ -16,9 +16,6 @@ use weir_types::{Error, Result};
 
 /// Room is set aside for so much more than is needed, so that few commits have to ask for it.
 const AHEAD_BYTES: u64 = 256 << 10;
-/// A segment may have so much however little is left of the reserve: a start, and removals that make
-/// room, need little.
-const ALWAYS_BYTES: u64 = 64 << 10;
 
 /// The name of the segment whose first record has this sequence.
 pub(crate) fn segment_name(first: Sequence) -> String {
@@ -137,7 +134,7 @@ impl LogWriter {
         let allocate = |to: u64| self.file.file.allocate(set_aside, to - set_aside, true);
         let ahead = end + AHEAD_BYTES;
         let done = match allocate(ahead) {
-            _ if end > ALWAYS_BYTES && !self.home.reserve().has_room_for_log() => Err(Errno::NOSPC),
+            _ if !self.home.reserve().has_room_for_log(end) => Err(Errno::NOSPC),
             Ok(()) => Ok(ahead),
             // No more from the reserve than is needed.
             Err(Errno::NOSPC | Errno::DQUOT) => {

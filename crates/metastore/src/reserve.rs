@@ -15,8 +15,14 @@ use weir_types::room::{KEPT_FOR_REMOVALS, METADATA_RESERVE};
 const NAME: &str = "reserve";
 /// Into so many pieces it is divided.
 const PIECES: u64 = 16;
-/// And so many of them may not become log.
+/// When less than so many of them are left, a segment of the log has to be short,
 const PIECES_FOR_REDB: u64 = 6;
+/// one part in so many of what is left: redb takes it in with the rest.
+const PART_FOR_LOG: u64 = 32;
+/// And no longer than this. A start, and removals that make room, need little.
+const SHORT_SEGMENT_BYTES: u64 = 64 << 10;
+/// redb needs so much however little it takes in.
+const LEAST_FOR_REDB_BYTES: u64 = 512 << 10;
 /// The smallest piece.
 const MIN_PIECE_BYTES: u64 = 64 << 10;
 /// Files that the disk must be able to take, if it tells how many it can.
@@ -85,12 +91,14 @@ impl Reserve {
         }
     }
 
-    /// Whether the log may have more room. What is in the log redb has to take in, and for that
-    /// some of the reserve is kept.
-    pub fn has_room_for_log(&self) -> bool {
+    /// Whether a segment of the log may have so many bytes. What is in the log redb has to take in,
+    /// and for that some of the reserve is kept.
+    pub fn has_room_for_log(&self, segment_bytes: u64) -> bool {
         let enough = || {
             let kept = self.state.lock().full_bytes / PIECES * PIECES_FOR_REDB;
-            self.held_bytes.load(Ordering::Relaxed) >= kept
+            let held = self.held_bytes.load(Ordering::Relaxed);
+            let short = held.saturating_sub(LEAST_FOR_REDB_BYTES) / PART_FOR_LOG;
+            held >= kept || segment_bytes <= short.min(SHORT_SEGMENT_BYTES)
         };
         if !enough() {
             self.fill_up();

@@ -39,7 +39,12 @@ fn open_it() -> Result<Embedded, Error> {
 }
 
 fn put(engine: &mut Embedded, n: u32) -> Result<(), Error> {
-    transact::<_, Error>(engine, |tx| Ok(tx.put(&row(n), &[n as u8; 300])?)).map(drop)
+    put_bytes(engine, n, 300)
+}
+
+fn put_bytes(engine: &mut Embedded, n: u32, bytes: usize) -> Result<(), Error> {
+    let value = vec![n as u8; bytes];
+    transact::<_, Error>(engine, |tx| Ok(tx.put(&row(n), &value)?)).map(drop)
 }
 
 #[test]
@@ -120,19 +125,26 @@ fn the_reserve_outlives_a_power_cut_and_each_sync_of_it_counts() {
 /// Who does not ask whether there is room uses up the reserve, too.
 #[test]
 fn a_commit_that_finds_no_room_at_all_is_refused_and_can_be_tried_again() {
+    for bytes in [1, 50, 300, 2000, 3000] {
+        commit_until_refused(bytes);
+    }
+}
+
+fn commit_until_refused(bytes: usize) {
     let disk = small_disk(4, 64);
     weir_simhost::run(4, &disk, || {
         let mut engine = open_it().expect("open");
         put(&mut engine, 0).expect("there is room");
         engine.sync().expect("sync");
         fill(&disk);
-        let refused = (1..100_000).find_map(|n| put(&mut engine, n).err().map(|e| (n, e)));
+        let put = |engine: &mut Embedded, n| put_bytes(engine, n, bytes);
+        let refused = (1..1_000_000).find_map(|n| put(&mut engine, n).err().map(|e| (n, e)));
         let (n, error) = refused.expect("it is full");
-        assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+        assert_eq!(error.kind, ErrorKind::NoSpace, "{bytes} bytes: {error}");
         assert!(n > 100, "the reserve is used: {n}");
         assert!(engine.get(&row(n)).expect("it reads").is_none(), "nothing has changed");
         empty(&disk);
-        put(&mut engine, n).expect("there is room again");
+        put(&mut engine, n).unwrap_or_else(|e| panic!("{bytes} bytes: {e}"));
         engine.sync().expect("nothing is broken");
         engine.close().expect("close");
         let engine = open_it().expect("it opens");
