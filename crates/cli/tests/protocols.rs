@@ -1,5 +1,5 @@
 //! Every protocol of duplication, with real processes. Which failures lose what is tried at
-//! many moments by `crates/sim/tests/crash_points.rs`.
+//! many moments by `testing/sim/tests/crash_points.rs`.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 

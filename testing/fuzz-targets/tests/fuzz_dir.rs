@@ -1,11 +1,11 @@
-//! The directory `fuzz/` has a binary for each target, no more and no fewer.
+//! The directory `testing/fuzz/` has a binary for each target, no more and no fewer.
 //! `WEIR_BLESS=1 cargo test -p weir-fuzz-targets` writes it anew.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use weir_fuzz_targets::TARGETS;
 
-/// What stands before the list of binaries in `fuzz/Cargo.toml`.
+/// What stands before the list of binaries in `testing/fuzz/Cargo.toml`.
 const MANIFEST: &str = r#"# The list of binaries is written by `WEIR_BLESS=1 cargo test -p weir-fuzz-targets`.
 [package]
 name = "weir-fuzz"
@@ -22,7 +22,7 @@ cargo-fuzz = true
 
 [dependencies]
 libfuzzer-sys = "0.4"
-weir-fuzz-targets = { path = "../crates/fuzz-targets" }
+weir-fuzz-targets = { path = "../fuzz-targets" }
 
 # A fuzzer that does not check arithmetic finds less.
 [profile.release]
@@ -51,7 +51,7 @@ fn expected() -> BTreeMap<String, String> {
 
 #[test]
 fn the_fuzz_directory_has_every_target() {
-    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
     let expected = expected();
     if std::env::var_os("WEIR_BLESS").is_some() {
         std::fs::create_dir_all(fuzz.join("fuzz_targets")).unwrap();
@@ -61,11 +61,11 @@ fn the_fuzz_directory_has_every_target() {
     }
     for (path, text) in &expected {
         let found = std::fs::read_to_string(fuzz.join(path)).unwrap_or_default();
-        assert!(found == *text, "fuzz/{path} is out of date: run this test with WEIR_BLESS=1");
+        assert!(found == *text, "testing/fuzz/{path} is out of date: run this test with WEIR_BLESS=1");
     }
     for entry in std::fs::read_dir(fuzz.join("fuzz_targets")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let known = expected.contains_key(&format!("fuzz_targets/{name}"));
-        assert!(known, "fuzz/fuzz_targets/{name} belongs to no target: delete it");
+        assert!(known, "testing/fuzz/fuzz_targets/{name} belongs to no target: delete it");
     }
 }

@@ -4,7 +4,7 @@
 //! A target panics if a promise is broken: decoders never panic, never
 //! allocate much more than they were given, and what decodes encodes to the
 //! same bytes again. `tests/smoke.rs` runs all of them for a while on stable
-//! Rust; the directory `fuzz/` of the repository is for `cargo fuzz`.
+//! Rust; the directory `testing/fuzz/` of the repository is for `cargo fuzz`.
 //!
 //! A new decoder gets a line in [`targets`]; operations are checked to be
 //! complete.

@@ -2,7 +2,7 @@
 //! reads a file of its own with copies on that disk and the next ones, as a program does through a
 //! mount. Clients and servers are those of all simulations, the times are virtual, so that a policy
 //! is judged by the very code that carries it out, without the noise of a machine. (Figures are
-//! measured on real disks: `crates/figures`.)
+//! measured on real disks: `testing/figures`.)
 
 use crate::cluster::Cluster;
 use crate::failover::{now, plan};
