@@ -13,15 +13,16 @@ use weir_host::sync::Mutex;
 use weir_types::room::{KEPT_FOR_REMOVALS, METADATA_RESERVE};
 
 const NAME: &str = "reserve";
-/// Into so many pieces it is divided.
+/// The number of pieces that the reserve is given up in.
 const PIECES: u64 = 16;
-/// When less than so many of them are left, a segment of the log has to be short,
+/// The number of pieces below which segments of the log have to be short.
 const PIECES_FOR_REDB: u64 = 6;
-/// one part in so many of what is left: redb takes it in with the rest.
+/// A short segment takes at most one part in so many of the reserve that is left. redb needs the
+/// rest to take the segment in: it writes whole pages where the log has single rows.
 const PART_FOR_LOG: u64 = 32;
-/// And no longer than this. A start, and removals that make room, need little.
+/// The most bytes of a short segment. A start, and removals that make room, need little.
 const SHORT_SEGMENT_BYTES: u64 = 64 << 10;
-/// redb needs so much however little it takes in.
+/// The room that redb needs for any commit, however small.
 const LEAST_FOR_REDB_BYTES: u64 = 512 << 10;
 /// The smallest piece.
 const MIN_PIECE_BYTES: u64 = 64 << 10;
