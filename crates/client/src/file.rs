@@ -63,6 +63,11 @@ impl File {
         self.state.layout()
     }
 
+    /// Gets the layout anew, as somebody may have moved or extended the file.
+    pub(crate) fn refresh_layout(&self, ctx: &Context) -> Result<()> {
+        self.state.refresh(&self.inner, ctx)
+    }
+
     /// How far this handle sees other clients' changes, and they its own, from
     /// now on.
     pub fn set_consistency(&self, consistency: Consistency) {

@@ -15,6 +15,7 @@ pub mod held;
 pub mod kept;
 pub mod lease;
 pub mod links;
+pub mod located;
 pub mod news;
 pub mod pace;
 pub mod plan;

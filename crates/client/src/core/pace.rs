@@ -287,6 +287,13 @@ impl Paces {
         self.targets.get(&target).is_some_and(|pace| pace.has_said && !pace.is_forgotten(now))
     }
 
+    /// Time that a MiB takes there, if its server has said so of late, and has read anything.
+    pub fn us_per_mib(&self, target: TargetId, now: Micros) -> Option<f64> {
+        let pace =
+            self.targets.get(&target).filter(|pace| pace.has_said && !pace.is_forgotten(now));
+        pace.map(|pace| pace.us_per_mib).filter(|us_per_mib| *us_per_mib > 0.0)
+    }
+
     pub(super) fn is_silent(&self, target: TargetId) -> bool {
         self.targets.get(&target).is_some_and(|pace| pace.silent.is_some())
     }

@@ -247,6 +247,11 @@ impl Servers {
         }
     }
 
+    /// Time that a MiB takes at a target, as its server has told this client of late.
+    pub(crate) fn us_per_mib(&self, target: TargetId) -> Option<f64> {
+        self.paces.lock().us_per_mib(target, now())
+    }
+
     /// A read of any copy of a column is about to be sent on a connection.
     pub(crate) fn asks_for_pace(&self, conn: &mut DataConn, target: TargetId) {
         self.paces.lock().sent(target);
