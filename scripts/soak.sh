@@ -18,18 +18,20 @@ for part in $parts; do
   case $part in
     images)
       export WEIR_CRASH_IMAGES=$images
-      "$cargo" test --release --locked -p weir-store --test crash_images --test threads -- \
-        --nocapture
+      "$cargo" test --release --locked -p weir-store --test all -- \
+        crash_images:: threads:: --nocapture
       "$cargo" test --release --locked -p weir-metastore --test crash after_any_crash -- --nocapture
       ;;
     cycles)
-      WEIR_CYCLES=$cycles "$cargo" test --locked -p weir --test cycles -- --nocapture
+      WEIR_CYCLES=$cycles "$cargo" test --locked -p weir --test all -- cycles:: --nocapture
       ;;
     kills)
-      WEIR_KILL_CYCLES=$kills WEIR_KILL_LONG=1 "$cargo" test --locked -p weir --test kills -- --nocapture
+      WEIR_KILL_CYCLES=$kills WEIR_KILL_LONG=1 "$cargo" test --locked -p weir --test all -- \
+        kills:: --nocapture
       ;;
     names)
-      "$cargo" test --release --locked -p weir --test large_directory -- --ignored --nocapture
+      "$cargo" test --release --locked -p weir --test all -- \
+        large_directory:: --ignored --nocapture
       ;;
     sim)
       "$cargo" build --release --locked -p weir

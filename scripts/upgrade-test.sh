@@ -20,4 +20,4 @@ if [ ! -e "$sources/.complete" ]; then
   touch "$sources/.complete"
 fi
 (cd "$sources" && CARGO_TARGET_DIR=$target/build $cargo build --locked -p weir)
-WEIR_OLD=$target/build/debug/weir exec $cargo test --locked -p weir --test upgrade -- --include-ignored
+WEIR_OLD=$target/build/debug/weir exec $cargo test --locked -p weir --test all -- upgrade:: --include-ignored

@@ -1,10 +1,7 @@
 //! When files were read: as the options of a mount say, without a message for each read.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, eventually, root};
+use crate::harness::{Cluster, Place, eventually, root};
+use crate::library;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Timespec, Timestamps};
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;

@@ -1,13 +1,9 @@
 //! Access control lists on a mount: every call by every user ends as on a local directory, and
 //! what one mount sets counts at once on another.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-mod library;
-mod mounted;
-
-use harness::{Place, root};
-use mounted::{Mounts, sh};
+use crate::harness::{Place, root};
+use crate::library;
+use crate::mounted::{Mounts, sh};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{self, Permissions};

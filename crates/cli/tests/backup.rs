@@ -1,10 +1,6 @@
 //! The metadata of a cluster is saved while it runs, lost, and restored.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-
-use harness::{Place, noise};
+use crate::harness::{Place, noise};
 use std::fs;
 
 #[test]

@@ -1,14 +1,9 @@
 //! What files take (`st_blocks`): as on a local file system, also of files with holes, and without
 //! a message for files that have none.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod coherence_io;
-mod harness;
-mod library;
-
-use coherence_io::{Mapping, Two, next_data, next_hole, open, two};
-use harness::{Place, eventually, kill_and_wait, noise, root, said};
-use library::client;
+use crate::coherence_io::{Mapping, Two, next_data, next_hole, open, two};
+use crate::harness::{Place, eventually, kill_and_wait, noise, root, said};
+use crate::library::client;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};

@@ -1,14 +1,9 @@
 //! Two mounts behave as one machine: what one has done, the other sees at once.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod coherence_io;
-mod harness;
-
-use coherence_io::{
+use crate::coherence_io::{
     Block, Mapping, Two, next_data, next_hole, open, open_direct, punch, read_all, two,
 };
-use harness::{Place, noise, root};
+use crate::harness::{Place, noise, root};
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};

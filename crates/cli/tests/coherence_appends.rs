@@ -1,12 +1,7 @@
 //! Records that two mounts append: each is there whole, once, and seen at once.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod coherence_io;
-mod harness;
-
-use coherence_io::{Two, line, lines, open, open_direct, read_all, two};
-use harness::{Place, noise, root};
+use crate::coherence_io::{Two, line, lines, open, open_direct, read_all, two};
+use crate::harness::{Place, noise, root};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;

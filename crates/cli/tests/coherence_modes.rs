@@ -1,14 +1,9 @@
 //! What it costs mounts to behave as one machine, and what they do when they are
 //! asked for less.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod coherence_io;
-mod harness;
-mod library;
-
-use coherence_io::{Two, open, two};
-use harness::{Place, noise, root};
+use crate::coherence_io::{Two, open, two};
+use crate::harness::{Place, noise, root};
+use crate::library;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};

@@ -1,13 +1,8 @@
 //! The one conformance suite, on every layout, through the library and through
 //! the mount.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-
-use harness::{Place, root};
-use library::client;
+use crate::harness::{Place, root};
+use crate::library::client;
 use std::path::Path;
 use std::sync::Arc;
 use weir_client::Context;

@@ -1,14 +1,8 @@
 //! Files with several copies: who uses them goes on when servers die, or are stopped.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod fault_load;
-mod harness;
-mod library;
-
-use fault_load::Program;
-use harness::{Cluster, Place, eventually, noise, root};
-use library::{client, counter};
+use crate::fault_load::Program;
+use crate::harness::{Cluster, Place, eventually, noise, root};
+use crate::library::{self, client, counter};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -22,11 +16,6 @@ use weir_wire::Rights;
 /// A server is missed after 3 to 5 s, and whoever wrote to it asks the other one then: 1 s
 /// later, but this machine may be slow.
 const LONGEST_MS: u64 = 15_000;
-
-#[test]
-fn load_process() {
-    fault_load::run_if_asked();
-}
 
 /// A cluster of two data servers where everything has two copies.
 fn mounted(place: &Place) -> (Cluster<'_>, PathBuf) {

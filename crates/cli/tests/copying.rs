@@ -1,15 +1,9 @@
 //! `copy_file_range` and `weir cp` within a cluster: the servers copy among
 //! themselves, and what comes of it is right.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod coherence_io;
-mod harness;
-mod library;
-
-use coherence_io::{Mapping, Two, next_data, next_hole, open, read_all, two};
-use harness::{Cluster, Place, noise, root};
-use library::{client, counter};
+use crate::coherence_io::{Mapping, Two, next_data, next_hole, open, read_all, two};
+use crate::harness::{Cluster, Place, noise, root};
+use crate::library::{client, counter};
 use rustix::fs::copy_file_range;
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};

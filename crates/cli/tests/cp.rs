@@ -1,13 +1,9 @@
 //! `weir cp`: everything that files are is copied, a copy that was ended goes on, and whatever
 //! has its name is complete.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-mod trees;
-
-use harness::{Cluster, Place, Running, Said, eventually, noise, root};
+use crate::harness::{Cluster, Place, Running, Said, eventually, noise, root};
+use crate::library;
+use crate::trees::{Snapshot, allocated, assert_same, awkward, deep, snapshot};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
@@ -15,7 +11,6 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use trees::{Snapshot, allocated, assert_same, awkward, deep, snapshot};
 
 /// What is not complete yet.
 fn is_partial(name: &[u8]) -> bool {

@@ -1,12 +1,8 @@
 //! `kill -9` of each daemon while files are being written: what was synced is
 //! there afterwards, whole, and the work goes on once the daemon is back.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, eventually, eventually_within, noise, root};
+use crate::harness::{Cluster, Place, again, eventually, eventually_within, noise, root};
+use crate::library;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -56,8 +52,8 @@ struct Writer {
 
 impl Writer {
     fn start(place: &Place, dir: &Path) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "writer_process"]).env("WEIR_TEST_WRITER", dir);
+        let mut command = again("crash::writer_process");
+        command.env("WEIR_TEST_WRITER", dir);
         Self::run(place, command)
     }
 
@@ -229,8 +225,8 @@ fn a_data_server_that_was_killed_under_a_large_sparse_file_comes_back_soon() {
     let cluster = place.up("sparse", &["--targets", "4", "--mount", at.to_str().unwrap()]);
     cluster.weir(&["setlayout", "weir:/", "--copies", "2"]).ok();
     let path = at.join("s");
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "sparse_writer_process"]).env("WEIR_TEST_SPARSE", &path);
+    let mut command = again("crash::sparse_writer_process");
+    command.env("WEIR_TEST_SPARSE", &path);
     let mut writer = Writer::run(&place, command);
     writer.wait_for(400);
     cluster.kill("data-2");

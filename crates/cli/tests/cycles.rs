@@ -6,13 +6,8 @@
 //! `WEIR_CYCLES` says how many (20), of two clusters side by side: each waits much.
 //! `WEIR_SEED` brings a run's choices back.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod cycle_load;
-mod harness;
-
-use cycle_load::{LibraryLoad, MountLoad};
-use harness::{Cluster, Place, eventually, root};
+use crate::cycle_load::{self, LibraryLoad, MountLoad};
+use crate::harness::{Cluster, Place, eventually, root};
 use std::time::Duration;
 use weir_conformance::Random;
 

@@ -1,5 +1,4 @@
 //! The dashboard for Grafana and the example for Prometheus: all that they ask for is documented.
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

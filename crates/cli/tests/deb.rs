@@ -1,9 +1,6 @@
 //! The Debian package: made, installed, used and removed, in a copy of this machine.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Place, WEIR, root, said};
+use crate::harness::{Place, WEIR, root, said};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;

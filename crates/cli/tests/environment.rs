@@ -1,9 +1,6 @@
 //! What is said by variables of the environment (docs/operating.md, "Settings").
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Cluster, Place, Running, Said, eventually, root, said};
+use crate::harness::{Cluster, Place, Running, Said, eventually, root, said};
 use std::fs;
 use std::process::Stdio;
 

@@ -3,17 +3,11 @@
 //!
 //! `WEIR_SEED` brings a run's choices back.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-mod mounted;
-
-use harness::{Cluster, Place, root};
-use library::client;
-use mounted::Mounts;
+use crate::harness::{Cluster, Place, again, root};
+use crate::library::client;
+use crate::mounted::Mounts;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 use weir_client::Context;
 use weir_conformance::{Random, layouts};
@@ -49,7 +43,7 @@ fn directories(mounts: &Mounts<'_>) -> Vec<(&'static str, Vec<PathBuf>)> {
 fn launcher(place: &Place) -> Launcher {
     Launcher {
         program: std::env::current_exe().unwrap(),
-        arguments: ["--exact", "worker_process"].map(Into::into).to_vec(),
+        arguments: ["--exact", "exercise::worker_process"].map(Into::into).to_vec(),
         scratch: place.path(""),
     }
 }
@@ -135,8 +129,7 @@ struct ModelProcess {
 impl ModelProcess {
     fn start(place: &Place, dirs: &[PathBuf], kind: &str, seed: u64) -> Self {
         let log = place.path(&format!("{kind}.log"));
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "model_process", "--nocapture"])
+        let child = again("exercise::model_process")
             .env(MODEL, format!("{kind} {seed}"))
             .env(MODEL_DIRS, std::env::join_paths(dirs).unwrap())
             .env(MODEL_LOCAL, place.path(""))

@@ -2,13 +2,8 @@
 //! returns within its bound or can be killed, and the mount works on when the
 //! daemon is back, without being mounted again.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod fault_load;
-mod harness;
-
-use fault_load::{CALLS, Program, mounted};
-use harness::{Place, eventually, noise, root};
+use crate::fault_load::{CALLS, Program, mounted};
+use crate::harness::{Place, eventually, noise, root};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;
@@ -18,11 +13,6 @@ use std::time::{Duration, Instant};
 const GONE: Duration = Duration::from_secs(5);
 
 const ALL: [&str; 5] = ["meta", "data-1", "data-2", "data-3", "data-4"];
-
-#[test]
-fn load_process() {
-    fault_load::run_if_asked();
-}
 
 fn signal(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();

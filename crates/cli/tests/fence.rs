@@ -1,13 +1,8 @@
 //! Fencing a file whose writer may still have something on its way: a client
 //! that carries a generation to all objects, and one that comes late.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, noise};
-use library::{client, config};
+use crate::harness::{Cluster, Place, noise};
+use crate::library::{client, config};
 use weir_client::{Client, Context, CreateOptions, File};
 use weir_types::{ErrorKind, FileId, Generation, LayoutKind, LayoutSpec};
 use weir_wire::Rights;

@@ -1,9 +1,6 @@
 //! Files without a mount: cp, cat, ls, stat, rm, mkdir; layouts.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Place, noise, said, same_trees};
+use crate::harness::{self, Place, noise, said, same_trees};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use std::fs;
 use std::io::Write;

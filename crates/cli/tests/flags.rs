@@ -1,11 +1,7 @@
 //! Flags and keys of which no other test shows what they do (`effects.txt` has them all).
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, Running, WEIR, eventually, noise, root, said};
+use crate::harness::{self, Cluster, Place, Running, WEIR, eventually, noise, root, said};
+use crate::library;
 use serde_json::Value;
 use std::fs;
 use std::io::Write;

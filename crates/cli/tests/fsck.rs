@@ -1,13 +1,8 @@
 //! `weir fsck` on clusters of real processes: a healthy one in full use has no
 //! problem, and what is wrong is found, named and, where that is safe, repaired.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, eventually, noise};
-use library::{client, config};
+use crate::harness::{Cluster, Place, again, eventually, noise};
+use crate::library::{self, client, config};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -264,8 +259,8 @@ fn a_file_whose_writer_died_gets_its_size_back() {
     fs::write(&path, sooner).unwrap();
     cluster.weir(&["up"]).ok();
 
-    let mut writer = std::process::Command::new(std::env::current_exe().unwrap());
-    writer.args(["--exact", "dying_writer"]).env("WEIR_TEST_DYING_WRITER", cluster.dir());
+    let mut writer = again("fsck::dying_writer");
+    writer.env("WEIR_TEST_DYING_WRITER", cluster.dir());
     assert!(!writer.output().unwrap().status.success(), "it was to die");
     let client = client(&cluster, true);
     let ctx = Context::root();

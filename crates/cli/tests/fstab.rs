@@ -1,9 +1,6 @@
 //! The mount, from mount(8) and /etc/fstab.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Cluster, Place, Running, Said, WEIR, eventually, root, said};
+use crate::harness::{Cluster, Place, Running, Said, WEIR, eventually, root, said};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::process::Command;

@@ -1,16 +1,10 @@
 //! Hints on files and directories, how far mounts are to see each other's
 //! changes: `user.weir.consistency`.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod coherence_io;
-mod harness;
-mod library;
-mod mounted;
-
-use coherence_io::{Two, open, read_all, two};
-use harness::{Place, root};
-use mounted::sh;
+use crate::coherence_io::{Two, open, read_all, two};
+use crate::harness::{Place, root};
+use crate::library;
+use crate::mounted::sh;
 use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

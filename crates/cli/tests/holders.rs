@@ -1,9 +1,6 @@
 //! `weir clients` and `weir locks`: who is connected, and who holds what.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Cluster, Place, eventually, eventually_within, kill_and_wait, root};
+use crate::harness::{Cluster, Place, eventually, eventually_within, kill_and_wait, root};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};

@@ -1,11 +1,8 @@
 //! One disk hangs: it neither answers nor fails. What has another copy is done without it, the
 //! other disk of its server is not held up, and when it answers again it comes back with all.
 //! A real file system that is frozen, real servers, a real mount.
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-mod harness;
-
-use harness::{Cluster, Place, eventually_within, noise};
+use crate::harness::{Cluster, Place, eventually_within, noise};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,6 @@
 //! Programs that belong together are known as a job when they open files.
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-mod harness;
-
-use harness::{Cluster, Place, noise};
+use crate::harness::{self, Cluster, Place, noise};
 use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
 use rustix::io::Errno;
 use std::fs::File;

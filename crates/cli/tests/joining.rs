@@ -1,9 +1,6 @@
 //! `weir invite` and `weir join`, on one machine: what they refuse, and what they leave.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Cluster, Place, Said, eventually, said};
+use crate::harness::{self, Cluster, Place, Said, eventually, said};
 use std::fs;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;

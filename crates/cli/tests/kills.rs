@@ -7,15 +7,9 @@
 //! `WEIR_KILL_CYCLES` says how many cycles in all (11); `WEIR_KILL_LONG=1` lets things last for
 //! up to 30 s; `WEIR_SEED` brings a run's choices back; `WEIR_LOG` makes daemons say more.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod kill_lab;
-mod kill_load;
-
-use harness::{Place, said};
-use kill_lab::{CLIENTS, DETECTION, Failure, Fault, KINDS, Lab, META, SERVERS};
-use kill_load::{DIRECTORIES, MountLoad, Policy};
+use crate::harness::{Place, said};
+use crate::kill_lab::{CLIENTS, DETECTION, Failure, Fault, KINDS, Lab, META, SERVERS};
+use crate::kill_load::{self, DIRECTORIES, MountLoad, Policy};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -2,16 +2,10 @@
 //! changes it, and removed while it is listed. And one of a million, if that is asked for
 //! (`make soak SOAK=names`): positions in it stay good while it changes.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod dir_reader;
-mod harness;
-mod library;
-mod mounted;
-
-use dir_reader::Reader;
-use harness::{Cluster, Place, root};
-use mounted::{Mounts, sh};
+use crate::dir_reader::Reader;
+use crate::harness::{Cluster, Place, root};
+use crate::library;
+use crate::mounted::{Mounts, sh};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;

@@ -1,9 +1,6 @@
 //! Clusters come, show themselves, go, and leave nothing behind.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Place, Running, eventually, eventually_within, is_ours, root};
+use crate::harness::{self, Place, Running, eventually, eventually_within, is_ours, root};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
 use std::time::Duration;

@@ -1,12 +1,8 @@
 //! Locks of programs on two mounts of one cluster: `fcntl` (of processes and of
 //! open files) and `flock`.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod coherence_io;
-mod harness;
-
-use coherence_io::{Block, open_direct};
-use harness::{Cluster, Place, eventually, kill_and_wait, root};
+use crate::coherence_io::{Block, open_direct};
+use crate::harness::{self, Cluster, Place, again, eventually, kill_and_wait, root};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -468,8 +464,7 @@ fn the_lock_of_a_killed_process_is_free_though_its_parent_keeps_the_same_open_fi
     let b = open(place.path("b/f"));
     let file = open_direct(&place.path("a/f"));
     let stopped = cluster.stopped(&["data-1", "data-2"]);
-    let mut reader = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "reader_process"])
+    let mut reader = again("locks::reader_process")
         .env("WEIR_TEST_READER", "")
         .stdin(Stdio::from(file.try_clone().unwrap()))
         .stdout(Stdio::null())
@@ -499,8 +494,7 @@ fn locks_are_free_when_the_last_close_has_returned() {
     }
     let place = Place::new();
     let _cluster = place.up("one", &["--targets", "2", "--mount", "m"]);
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "closing_process", "--nocapture"])
+    let output = again("locks::closing_process")
         .env("WEIR_TEST_CLOSES_IN", place.path("m"))
         .output()
         .unwrap();

@@ -1,9 +1,6 @@
 //! `weir log`: what all daemons have said, in the order of time.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Cluster, Place, Running, eventually, eventually_within};
+use crate::harness::{self, Cluster, Place, Running, eventually, eventually_within};
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;

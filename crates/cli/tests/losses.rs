@@ -2,13 +2,8 @@
 //! they were the last, the files are listed, and an administrator goes on with what is
 //! left, file by file.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, eventually, noise};
-use library::client;
+use crate::harness::{Cluster, Place, eventually, noise};
+use crate::library::client;
 use std::fs;
 use std::process::{Child, Stdio};
 use weir_client::{Client, Context, CreateOptions, File};

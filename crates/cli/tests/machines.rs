@@ -1,10 +1,7 @@
 //! A cluster of several machines, set up as `docs/operating.md` says: three commands on each. A
 //! machine here has a network, a name and mounts of its own, and its servers listen there alone.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Place, Running, Said, WEIR, eventually, noise, root, said};
+use crate::harness::{self, Place, Running, Said, WEIR, eventually, noise, root, said};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

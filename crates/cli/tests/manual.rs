@@ -1,9 +1,6 @@
 //! Completions and manual pages, as shells and `man` take them.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Place, said};
+use crate::harness::{Place, said};
 use std::fs;
 use std::process::Command;
 

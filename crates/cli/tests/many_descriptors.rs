@@ -1,11 +1,7 @@
 //! A program has more files open on a mount than any daemon may have
 //! descriptors: they do not run out.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-
-use harness::{Place, noise, root, said};
+use crate::harness::{Place, again, noise, root, said};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -107,8 +103,8 @@ fn a_program_may_have_more_files_open_than_the_daemons_have_descriptors() {
         let numbers = line.split_whitespace().filter_map(|word| word.parse().ok());
         assert_eq!(numbers.collect::<Vec<usize>>(), [DESCRIPTORS; 2], "process {pid}");
     }
-    let mut program = Command::new(std::env::current_exe().unwrap());
-    program.args(["--exact", "program_process", "--nocapture"]).env("WEIR_TEST_DIR", &at);
+    let mut program = again("many_descriptors::program_process");
+    program.env("WEIR_TEST_DIR", &at);
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut program = Program(program.spawn().unwrap());
     let begin = Instant::now();

@@ -1,15 +1,9 @@
 //! Data servers and targets come and go while files are used: added, drained, removed,
 //! replaced, and all of that though commands and servers are killed in the middle.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-mod moved_files;
-
-use harness::{Cluster, Place, eventually, noise};
-use library::client;
-use moved_files::{Files, configure, create_of, filling};
+use crate::harness::{self, Cluster, Place, eventually, noise};
+use crate::library::client;
+use crate::moved_files::{Files, configure, create_of, filling};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};

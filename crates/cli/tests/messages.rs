@@ -1,9 +1,6 @@
 //! Everything that a user can get wrong has a message that says what to do.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Cluster, Place, noise, root};
+use crate::harness::{self, Cluster, Place, noise, root};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;

@@ -1,9 +1,6 @@
 //! What daemons tell Prometheus: as `docs/metrics.md` says, and without being hindered.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Cluster, Place, eventually, noise};
+use crate::harness::{self, Cluster, Place, eventually, noise};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};

@@ -1,22 +1,12 @@
 //! The log of a mount says in plain words what happened to its servers, with
 //! times, and does not fill the disk with it.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod fault_load;
-mod harness;
-
-use fault_load::{Program, mounted};
-use harness::{Cluster, Place, eventually, noise, root};
+use crate::fault_load::{Program, mounted};
+use crate::harness::{Cluster, Place, eventually, noise, root};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
-
-#[test]
-fn load_process() {
-    fault_load::run_if_asked();
-}
 
 /// The log, where `weir status` says that it is.
 fn log(cluster: &Cluster<'_>) -> PathBuf {

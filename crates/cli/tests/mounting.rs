@@ -1,10 +1,7 @@
 //! The mount, from the command line.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{
-    Place, Running, Stopped, eventually, eventually_within, noise, root, said, same_trees,
+use crate::harness::{
+    self, Place, Running, Stopped, eventually, eventually_within, noise, root, said, same_trees,
 };
 use std::fs;
 use std::io::Write;

@@ -1,13 +1,8 @@
 //! Directories that another mount has moved or removed, and calls that meet them: they end as
 //! on a local file system.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod coherence_io;
-mod harness;
-
-use coherence_io::{Two, two};
-use harness::{Place, eventually, kernel_is, root};
+use crate::coherence_io::{Two, two};
+use crate::harness::{self, Place, eventually, kernel_is, root};
 use rustix::fs::{
     Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, accessat,
     fchmod, fsync, futimens, linkat, mkdirat, mknodat, openat, readlinkat, renameat, renameat_with,

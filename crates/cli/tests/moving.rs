@@ -3,17 +3,10 @@
 //! acknowledged is lost, nobody waits longer than a server is missed, and all copies are
 //! the same afterwards.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod added_server;
-mod harness;
-mod library;
-mod moved_files;
-
-use added_server::Added;
-use harness::{Cluster, Place, eventually, eventually_within, noise, root, said};
-use library::client;
-use moved_files::{
+use crate::added_server::Added;
+use crate::harness::{Cluster, Place, eventually, eventually_within, noise, root, said};
+use crate::library::{self, client};
+use crate::moved_files::{
     Files, Object, configure, create_of, data_file, filling, is_rebalancing, objects,
 };
 use std::collections::BTreeMap;

@@ -1,10 +1,7 @@
 //! Who may do what on a mount: the same as on a local directory, call for call,
 //! with real users and groups.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Place, root};
+use crate::harness::{Place, root};
 use rustix::fs::{Access, AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};

@@ -1,12 +1,7 @@
 //! On which machines copies are.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod added_server;
-mod harness;
-
-use added_server::{Added, on_host};
-use harness::{Cluster, Place, eventually, noise, root, said};
+use crate::added_server::{Added, on_host};
+use crate::harness::{Cluster, Place, eventually, noise, root, said};
 use std::collections::BTreeSet;
 use std::fs;
 

@@ -1,12 +1,8 @@
 //! Corners of POSIX and Linux on a mount: each ends as on a local directory, call for call.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod corners;
-mod dir_reader;
-mod harness;
-mod library;
-
-use harness::{Place, root};
+use crate::corners;
+use crate::harness::{self, Place, root};
+use crate::library;
 use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
 use rustix::io::Errno;
 use std::ffi::CString;

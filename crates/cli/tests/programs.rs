@@ -1,10 +1,6 @@
 //! Programs that people use, unmodified, on a real mount.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-
-use harness::{Cluster, Place, noise, root, said};
+use crate::harness::{Cluster, Place, noise, root, said};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,12 +1,7 @@
 //! fio writes blocks that prove themselves, and reads them back, on a mount.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod mounted;
-
-use harness::{Place, root};
-use mounted::{Mounts, sh};
+use crate::harness::{Place, root};
+use crate::mounted::{Mounts, sh};
 use std::path::Path;
 
 /// Two jobs on files of their own; every block is written once, in random

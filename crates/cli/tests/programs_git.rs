@@ -1,12 +1,7 @@
 //! git over many commits, on a mount.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod mounted;
-
-use harness::{Place, root};
-use mounted::{Mounts, sh};
+use crate::harness::{Place, root};
+use crate::mounted::{Mounts, sh};
 
 const MAKE: &str = "git init -q -b main repo && cd repo
      git config user.email t@example.org; git config user.name t; git config gc.auto 0

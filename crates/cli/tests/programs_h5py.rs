@@ -1,13 +1,8 @@
 //! HDF5 files on a mount, by the tests that h5py brings along: they find there what they find on a
 //! local disk.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod mounted;
-
-use harness::{Place, root, said};
-use mounted::{Mounts, script};
+use crate::harness::{Place, root, said};
+use crate::mounted::{Mounts, script};
 use std::path::Path;
 
 /// Where Debian's python3-h5py has them, for Debian's Python.

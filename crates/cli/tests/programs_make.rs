@@ -1,12 +1,7 @@
 //! A C project of many files, built by make, on a mount.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod mounted;
-
-use harness::{Place, root};
-use mounted::{Mounts, sh};
+use crate::harness::{Place, root};
+use crate::mounted::{Mounts, sh};
 
 /// Sixty files, each with a header of its own that two others include.
 const GENERATE: &str = r##"mkdir -p project/src && cd project

@@ -3,13 +3,8 @@
 //! relies on POSIX locks among nodes for the shared file pointer, for atomic mode, and for data
 //! sieving (it reads what lies between the blocks of a rank, and writes it back under a lock).
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod mounted;
-
-use harness::{Place, root, said};
-use mounted::Mounts;
+use crate::harness::{Place, root, said};
+use crate::mounted::Mounts;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 

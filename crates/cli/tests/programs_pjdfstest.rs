@@ -1,13 +1,8 @@
 //! pjdfstest on a mount: what POSIX says that calls on files do, and which errors they give, for
 //! the superuser and for others, call by call.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod mounted;
-
-use harness::{Place, Said, WEIR, root, said};
-use mounted::Mounts;
+use crate::harness::{Place, Said, WEIR, root, said};
+use crate::mounted::Mounts;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -2,13 +2,8 @@
 //! it had told a client is committed is there, its books balance, and its own
 //! checks of tables and indexes (with page checksums) find nothing.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod mounted;
-
-use harness::{Place, Said, eventually, root, said};
-use mounted::Mounts;
+use crate::harness::{Place, Said, eventually, root, said};
+use crate::mounted::Mounts;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};

@@ -1,13 +1,8 @@
 //! Python on a mount, by the tests of its own that deal with files: they find there what they find
 //! on a local disk.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod mounted;
-
-use harness::{Place, root, said};
-use mounted::{Mounts, script};
+use crate::harness::{Place, root, said};
+use crate::mounted::{Mounts, script};
 use std::path::Path;
 
 /// Runs the tests of some modules where it is started, and says which did not pass.

@@ -1,13 +1,8 @@
 //! rsync of a tree that changes, and tar archives that lie on the mount
 //! themselves. (`programs.rs` has the copies of special files.)
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod mounted;
-
-use harness::{Place, noise, root, same_trees};
-use mounted::{Mounts, sh};
+use crate::harness::{Place, noise, root, same_trees};
+use crate::mounted::{Mounts, sh};
 use std::fs;
 
 #[test]

@@ -2,13 +2,8 @@
 //! locks, its write-ahead log and the shared memory beside it; one of them is
 //! killed in the middle. (`programs.rs` has one process.)
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod mounted;
-
-use harness::{Place, eventually, root};
-use mounted::{Mounts, script, sh};
+use crate::harness::{Place, eventually, root};
+use crate::mounted::{Mounts, script, sh};
 use std::path::Path;
 use std::process::{Child, Stdio};
 

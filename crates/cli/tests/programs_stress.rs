@@ -1,13 +1,8 @@
 //! What stress-ng has against file systems, on a mount: each of its programs uses one kind of
 //! call for a second, checks what it gets, and fails if that is not what it should be.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod mounted;
-
-use harness::{Place, root, said};
-use mounted::{Mounts, script};
+use crate::harness::{Place, root, said};
+use crate::mounted::{Mounts, script};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;

@@ -1,13 +1,8 @@
 //! What the design promises of messages, shown by counters of real servers
 //! (PVFS).
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, noise};
-use library::{client, counter};
+use crate::harness::{self, Cluster, Place, noise};
+use crate::library::{self, client, counter};
 use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, File};
 use weir_layout::{Region, RegionList};
 use weir_types::{FileId, LayoutSpec, TargetId};

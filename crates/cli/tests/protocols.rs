@@ -1,13 +1,8 @@
 //! Every protocol of duplication, with real processes. Which failures lose what is tried at
 //! many moments by `testing/sim/tests/crash_points.rs`.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, eventually, noise};
-use library::client;
+use crate::harness::{Cluster, Place, eventually, noise};
+use crate::library::client;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_client::{Client, Context, CreateOptions, File};

@@ -1,12 +1,10 @@
 //! Quotas on real mounts: who is stopped where, with which error, what makes room again, and
 //! that what is counted is what there is, also after `kill -9` of everything.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod coherence_io;
-mod harness;
-
-use coherence_io::{Block, open_direct};
-use harness::{Cluster, Place, Running, Said, eventually, eventually_within, noise, root, said};
+use crate::coherence_io::{Block, open_direct};
+use crate::harness::{
+    self, Cluster, Place, Running, Said, eventually, eventually_within, noise, root, said,
+};
 use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};

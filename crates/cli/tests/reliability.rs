@@ -1,9 +1,6 @@
 //! `weir reliability`: the paper's rows, comparisons, and what it refuses.
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-mod harness;
-
-use harness::Place;
+use crate::harness::Place;
 use serde_json::Value;
 
 fn json(place: &Place, arguments: &[&str]) -> Value {

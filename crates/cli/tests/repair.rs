@@ -1,13 +1,8 @@
 //! What rots in one of several copies, on a cluster of real processes: whoever reads
 //! gets what was written, and the copy is made good from the other one.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, eventually, noise};
-use library::client;
+use crate::harness::{Cluster, Place, eventually, noise};
+use crate::library::client;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -1,13 +1,8 @@
 //! Bits that flip on the disks of a cluster of real processes: they are found,
 //! called by their name, and never served.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, noise, root};
-use library::client;
+use crate::harness::{self, Cluster, Place, noise, root};
+use crate::library::{self, client};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::FileExt;

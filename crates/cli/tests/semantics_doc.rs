@@ -1,8 +1,6 @@
 //! `docs/semantics.md` names the test behind each promise: every one exists,
 //! and every row has one.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -1,9 +1,6 @@
 //! Daemons under a service manager.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Place, Running, WEIR, eventually, said};
+use crate::harness::{Place, Running, WEIR, eventually, said};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::linux::net::SocketAddrExt;

@@ -1,13 +1,8 @@
 //! Several clients of one file system see it as the programs of one machine
 //! would (`docs/leases.md`).
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, eventually, noise};
-use library::{client, counter};
+use crate::harness::{self, Cluster, Place, again, eventually, noise};
+use crate::library::{self, client, counter};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -407,8 +402,8 @@ impl Process {
     }
 
     fn start_with(cluster: &Cluster<'_>, more: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "writer_process"]).env("WEIR_TEST_SHARING", cluster.dir());
+        let mut command = again("sharing::writer_process");
+        command.env("WEIR_TEST_SHARING", cluster.dir());
         command.envs(more.iter().copied());
         let process = Self(command.stdout(Stdio::null()).spawn().unwrap());
         eventually("it has written", || cluster.dir().join("written").exists());

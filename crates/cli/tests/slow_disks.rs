@@ -1,11 +1,8 @@
 //! One disk of several is slow: those who read files with two copies are held up less, and it
 //! is named; and those who spread records hardly wait for it.
 //! Real servers on real (loop) disks of a set speed, read through real mounts.
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-mod harness;
-
-use harness::{Cluster, Place, noise};
+use crate::harness::{Cluster, Place, noise};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};

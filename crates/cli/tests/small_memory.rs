@@ -1,11 +1,7 @@
 //! All daemons of a cluster in far less memory than the data: they neither
 //! grow nor are killed, and the bytes come from the disks.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-
-use harness::{Cluster, Place, noise, root};
+use crate::harness::{self, Cluster, Place, noise, root};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;

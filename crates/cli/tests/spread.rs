@@ -1,10 +1,6 @@
 //! `weir spread`: records to whichever disks take them.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-
-use harness::{Cluster, Place, Running, eventually, said};
+use crate::harness::{self, Cluster, Place, Running, eventually, said};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::Stdio;

@@ -2,13 +2,8 @@
 //! on within the lease time, and nothing that is out of date comes up again. A mount
 //! that was killed and cannot end is ended.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod coherence_io;
-mod harness;
-
-use coherence_io::{open, read_all};
-use harness::{Cluster, Place, Stopped, eventually, noise, root, state};
+use crate::coherence_io::{open, read_all};
+use crate::harness::{self, Cluster, Place, Stopped, eventually, noise, root, state};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};

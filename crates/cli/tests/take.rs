@@ -1,10 +1,6 @@
 //! `weir take`: files that the processes of a job read together.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-
-use harness::{Cluster, Place, eventually};
+use crate::harness::{self, Cluster, Place, eventually};
 use rustix::io::ioctl_fionread;
 use std::io::Read;
 use std::process::{Child, Stdio};

@@ -1,13 +1,8 @@
 //! The process of a mount dies, or is stopped: nobody hangs, `weir status` says
 //! what to do, and the next `weir mount` takes the place over.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod fault_load;
-mod harness;
-
-use fault_load::Program;
-use harness::{Cluster, Place, Said, eventually, kernel_is, noise, root};
+use crate::fault_load::Program;
+use crate::harness::{Cluster, Place, Said, eventually, kernel_is, noise, root};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -15,11 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-#[test]
-fn load_process() {
-    fault_load::run_if_asked();
-}
 
 fn mounted(place: &Place) -> (Cluster<'_>, PathBuf) {
     let at = place.path("m");

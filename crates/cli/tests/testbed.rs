@@ -1,9 +1,6 @@
 //! `weir testbed`: machines come up, clients sit behind links, and nothing is left of them.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Place, Said, WEIR};
+use crate::harness::{self, Place, Said, WEIR};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

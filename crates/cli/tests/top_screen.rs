@@ -1,10 +1,6 @@
 //! `weir top` on a real terminal.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-
-use harness::{Place, WEIR, eventually};
+use crate::harness::{Place, WEIR, eventually};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};

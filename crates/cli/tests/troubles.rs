@@ -1,13 +1,9 @@
 //! What is wrong with a cluster as `weir status` says it, of real daemons: the line that says what,
 //! the one that says what to do, the exit code, and the kind that programs see. What a disk does is
 //! in `health.rs` and `hung_disks.rs`, and every wording in `cluster/trouble/tests.rs`.
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, Said, eventually, noise};
-use library::client;
+use crate::harness::{Cluster, Place, Said, eventually, noise};
+use crate::library::client;
 use std::fs;
 use weir_client::{Client, Context, CreateOptions};
 use weir_types::{FileId, LayoutSpec};

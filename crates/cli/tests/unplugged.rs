@@ -3,13 +3,8 @@
 //! cable join them. Every call returns within its bound, and the mount works on
 //! when the network is back.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod fault_load;
-mod harness;
-
-use fault_load::{CALLS, Program};
-use harness::{Cluster, Place, eventually, noise, root, said};
+use crate::fault_load::{CALLS, Program};
+use crate::harness::{Cluster, Place, eventually, noise, root, said};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -19,11 +14,6 @@ use std::time::{Duration, Instant};
 
 const SERVERS: &str = "10.213.7.1";
 const CLIENT: &str = "10.213.7.2";
-
-#[test]
-fn load_process() {
-    fault_load::run_if_asked();
-}
 
 /// Two network namespaces and the cable between them; gone when dropped.
 struct Network {

@@ -4,11 +4,8 @@
 //! `make test` has data and messages that the program of commit c6c1f85 (the last release, 0.1.0:
 //! protocol 1, formats 1) has made (`upgrade/record.sh`); `make upgrade-test` builds that
 //! program, and lets both meet.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-
-use harness::{Cluster, Place, Running, Said, WEIR, eventually, said};
+use crate::harness::{self, Cluster, Place, Running, Said, WEIR, eventually, said};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};

@@ -1,11 +1,8 @@
 //! Users and keys on real mounts: groups, who may use a mount, and keys that
 //! squash, only read, or end at a directory.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-mod library;
-
-use harness::{Cluster, Place, Said, root, said};
+use crate::harness::{self, Cluster, Place, Said, root, said};
+use crate::library;
 use rustix::fs::{Access, AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{self, OpenOptions, Permissions};

@@ -1,13 +1,8 @@
 //! What administrators ask of a data server, over real sockets, and that nobody
 //! else gets it (CVE-2021-39232: an ordinary client calls an administrator's
 //! operation).
-// Asks the operating system for what it wants.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use weir_types::limits::{MAX_OBJECT_PAGE, MAX_SCRUB_BYTES};

@@ -1,11 +1,7 @@
 //! Copies that servers make by themselves.
-// Asks the operating system for what it wants.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster;
+use crate::cluster::*;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,6 @@
 //! Writes that come after their client has given them up.
 
-// Asks the operating system for what it wants.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weir_types::{ErrorKind, Generation};
 use weir_wire::data::{FenceRequest, PunchRequest, TruncateRequest};
 use weir_wire::handshake::Attempt;

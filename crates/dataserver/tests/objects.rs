@@ -1,11 +1,6 @@
 //! Reading and writing through a real data server.
 
-// Asks the operating system for what it wants.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weir_layout::{Region, RegionList};
 use weir_types::{ColumnIndex, ErrorKind, Generation, StripeMap};
 use weir_wire::data::{

@@ -1,11 +1,6 @@
 //! Many connections, slow ones, and deaths in the middle.
-// Asks the operating system for what it wants.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

@@ -1,11 +1,6 @@
 //! What a data server must refuse, over real sockets, and that it counts it.
-// Asks the operating system for what it wants.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc;

@@ -1,12 +1,7 @@
 //! The line to the metadata server, which here is a few lines of test; and
 //! what is said when a server cannot start.
-// Asks the operating system for what it wants.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use weir_net::server::ServerCounters;

@@ -1,8 +1,6 @@
 //! What clients say of when files were read.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metastore::Engine;
 use weir_types::{Attr, ClientId, FileId, Restrictions, Squash, Timestamp};
 use weir_wire::meta::*;

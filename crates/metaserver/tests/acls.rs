@@ -1,9 +1,7 @@
 //! Access control lists: who gets in by one, what they do to modes, and how they are
 //! inherited.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metastore::ModelEngine;
 use weir_types::restrictions::NOBODY;
 use weir_types::{

@@ -1,9 +1,7 @@
 //! What only administrators may ask (others' systems forgot to check:
 //! CVE-2021-39232).
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metaserver::machine::Peer;
 use weir_metaserver::schema::{self, ClientRecord, ClientStanding, key};
 use weir_metastore::{ModelEngine, transact};

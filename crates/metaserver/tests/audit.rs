@@ -1,9 +1,7 @@
 //! The check of a snapshot: a healthy store has no problem, and each thing that
 //! can be wrong is found and called by its name.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use std::collections::BTreeMap;
 use weir_metaserver::audit::{Bounds, Fact, Kind, Part, Problem, SnapshotReader, Subject};
 use weir_metaserver::schema::{self, Body, Dentry, Inode, Orphan, WrittenPage, key};

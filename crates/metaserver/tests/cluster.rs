@@ -1,8 +1,6 @@
 //! Data servers come and go; clients get maps, tickets and counters.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metaserver::machine::Peer;
 use weir_metastore::ModelEngine;
 use weir_types::{

@@ -1,8 +1,6 @@
 //! Data servers are taken out of the cluster, and numbers are never given twice.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metastore::ModelEngine;
 use weir_types::{ClientId, ErrorKind, FileId, LayoutSpec, Result, ServerId, SessionId, TargetId};
 use weir_wire::handshake::Identity;

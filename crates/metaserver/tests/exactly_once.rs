@@ -1,8 +1,6 @@
 //! A mutation is done once, however often it is sent, across restarts too.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::cell::RefCell;

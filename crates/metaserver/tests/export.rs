@@ -1,8 +1,6 @@
 //! A snapshot of the metadata, saved and restored.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metaserver::restore::{ExportHeader, ExportWriter, Sequence, restore};
 use weir_metastore::{Engine, ModelEngine, transact};
 use weir_types::codec::Bytes;

@@ -1,9 +1,7 @@
 //! Data servers learn where the copies of a column are, and get the right to
 //! bring them up to date.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metastore::ModelEngine;
 use weir_types::limits::MAX_FIND_COPIES;
 use weir_types::{

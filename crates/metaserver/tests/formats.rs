@@ -1,8 +1,6 @@
 //! Stores of earlier releases, and what the version of a store says (`docs/format-meta.md`).
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metaserver::schema::{self, Inode, key};
 use weir_metastore::{Engine, ModelEngine, transact};
 use weir_types::{Attr, Error, FileId};

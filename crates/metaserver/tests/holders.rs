@@ -1,8 +1,6 @@
 //! Pages of sessions, and of what they hold: each is short, all together are everything.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metastore::ModelEngine;
 use weir_types::{ClientId, ErrorKind, FileId, SessionId};
 use weir_wire::holders::{

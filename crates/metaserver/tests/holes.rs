@@ -1,8 +1,6 @@
 //! Files that may have holes, of which only data servers know what they take.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metastore::ModelEngine;
 use weir_types::{ErrorKind, FileId};
 use weir_wire::meta::*;

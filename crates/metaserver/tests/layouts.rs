@@ -1,8 +1,6 @@
 //! Layouts, capabilities and truncation, as clients and data servers see them.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use std::collections::BTreeSet;
 use weir_layout::check_layout;
 use weir_metastore::{Engine, ModelEngine};

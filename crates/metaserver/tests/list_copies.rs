@@ -1,8 +1,6 @@
 //! A data server that has lost what it knew of copies learns which it should have.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use std::collections::BTreeSet;
 use weir_metastore::ModelEngine;
 use weir_types::limits::MAX_OBJECT_PAGE;

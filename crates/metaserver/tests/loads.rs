@@ -1,10 +1,7 @@
 //! How busy targets are is heard from their servers, and told to whoever opens a file of which
 //! there is a choice among copies.
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-mod harness;
-
-use harness::{Cluster, create_with, root};
+use crate::harness::{Cluster, create_with, root};
 use weir_metastore::ModelEngine;
 use weir_types::{DiskId, Epoch, FileId, LayoutSpec, TargetId};
 use weir_wire::Rights;

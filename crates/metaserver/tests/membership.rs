@@ -1,8 +1,6 @@
 //! Targets are listed as they are; administrators drain them and take them out.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use weir_metastore::ModelEngine;

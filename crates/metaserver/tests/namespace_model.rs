@@ -1,13 +1,9 @@
 //! Random operations against a plain model of POSIX, on the model engine and
 //! on the embedded one, with the process killed now and then.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-#[path = "harness/posix.rs"]
-mod posix;
-
-use harness::*;
-use posix::{Node, Posix, What};
+use crate::harness::posix;
+use crate::harness::posix::{Node, Posix, What};
+use crate::harness::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_metastore::{Embedded, Engine, ModelEngine};

@@ -1,8 +1,6 @@
 //! Files that lose their last name, and what becomes of their objects.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metastore::ModelEngine;
 use weir_types::{ErrorKind, FileId, FileKind, LayoutKind, LayoutSpec, SessionId};
 use weir_wire::Rights;

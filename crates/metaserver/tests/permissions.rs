@@ -1,8 +1,6 @@
 //! Who may do what. Each row: caller, request, what comes of it.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metastore::ModelEngine;
 use weir_types::{Caller, Error, ErrorKind, FileId, FileKind, Timestamp};
 use weir_wire::Rights;

@@ -1,9 +1,7 @@
 //! Quotas: what counts and what is refused, where files and directories may go, and who may
 //! see and set them.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metaserver::audit::{Kind, Problem, SnapshotReader, Subject};
 use weir_metaserver::machine::{Answer, Peer};
 use weir_metaserver::quota::{MAX_ABOVE, MAX_AHEAD_BYTES};

@@ -1,10 +1,8 @@
 //! Many changes of a namespace, with quotas that come and go and are still being counted: after
 //! each of them every quota says exactly what a plain model of the tree has. `WEIR_SEED=n` runs
 //! one seed.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_metaserver::audit::{Kind, SnapshotReader};
 use weir_metaserver::schema::{self, ALL_COUNTED, Inode, QuotaRecord, key};

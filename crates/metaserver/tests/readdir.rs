@@ -1,8 +1,6 @@
 //! Listings are stable while the directory changes.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use std::collections::BTreeSet;
 use weir_types::FileId;
 use weir_wire::meta::*;

@@ -1,8 +1,6 @@
 //! Corner cases of rename.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metaserver::schema::{self, Inode, key};
 use weir_metastore::{Tx, transact};
 use weir_types::limits::MAX_LINKS;

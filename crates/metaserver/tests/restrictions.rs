@@ -1,8 +1,6 @@
 //! What a key does not let its client do, whatever the client says.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metaserver::schema::{self, Body, Inode, key};
 use weir_metastore::{Engine, ModelEngine, transact};
 use weir_types::restrictions::{NOBODY, plain_client, recorded_client};

@@ -1,8 +1,6 @@
 //! Settings that others are told of, or feel, as they were made.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metaserver::machine::{MoverSettings, Times};
 use weir_types::{FileId, ServerId};
 use weir_wire::map::TargetState;

@@ -1,9 +1,7 @@
 //! Targets go, come back, and are online again when they have all that they
 //! missed; and servers know under which epoch the others act.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use weir_metastore::ModelEngine;
 use weir_types::{Epoch, FileId, LayoutSpec, TargetId};
 use weir_wire::map::TargetState;

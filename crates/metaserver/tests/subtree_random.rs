@@ -2,10 +2,8 @@
 //! administrator moves, links and removes what it has. Which files are inside is
 //! found from the root down, by names alone, with none of the server's records
 //! of the way up. `WEIR_SEED=n` runs one seed.
-#![allow(clippy::unwrap_used)]
 
-mod harness;
-use harness::*;
+use crate::harness::*;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_metastore::ModelEngine;
 use weir_types::{Attr, ClientId, Error, ErrorKind, FileId, FileKind, Restrictions, Squash};

@@ -1,6 +1,5 @@
 //! The models beside simulations that know disks, nodes and segments, and no
 //! chain. Fixed seeds; four standard errors.
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 use fastrand::Rng;
 use weir_reliability::{Cluster, Duplication, Layout, Redundancy, Scheme, assess};

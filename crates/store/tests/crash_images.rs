@@ -3,12 +3,8 @@
 //!
 //! `WEIR_CRASH_IMAGES=n` looks at more images, `WEIR_SEED=s` at those of one
 //! history.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod crash;
-mod support;
-
-use crash::{Settings, history, mirror, setting};
+use crate::crash::{Settings, history, mirror, setting};
 
 const DEFAULT_IMAGES: u64 = 2_000;
 const FIRST_SEED: u64 = 1;

@@ -1,12 +1,8 @@
 //! Bits that flip on disk are noticed, wherever they are.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]
 
-mod support;
-
+use crate::support::*;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use support::*;
 use weir_store::ReadMode;
 use weir_types::{ErrorKind, Generation};
 

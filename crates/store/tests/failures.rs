@@ -1,12 +1,9 @@
 //! What a disk that fails does to a target: clean errors that name it, no
 //! wrong bytes, and no changes once nobody can tell what it holds.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod support;
-
+use crate::support::*;
 use rustix::io::Errno;
 use std::sync::Arc;
-use support::*;
 use weir_simhost::disk::{Operation, SimDisk, with_disk};
 use weir_store::{Object, ReadMode, Target};
 use weir_types::{ErrorKind, Generation};

@@ -1,13 +1,9 @@
 //! A full disk fails writes cleanly and spoils nothing.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]
 
-mod support;
-
+use crate::support::*;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use support::*;
 use weir_store::{ReadMode, Target};
 use weir_types::ErrorKind;
 

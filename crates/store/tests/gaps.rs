@@ -1,9 +1,5 @@
 //! What other copies lack is remembered over any end of the process.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![allow(clippy::disallowed_methods, reason = "tests use the real one")]
 #![allow(clippy::single_range_in_vec_init, reason = "one range is meant")]
-
-mod support;
 
 use std::ops::Range;
 use std::path::Path;

@@ -1,11 +1,7 @@
 //! Targets that are closed, killed, upgraded, damaged.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]
 
-mod support;
-
+use crate::support::*;
 use std::os::unix::fs::FileExt;
-use support::*;
 use weir_store::{RecoveryReport, ScrubCursor, Target};
 use weir_types::{ErrorKind, Generation};
 

@@ -1,11 +1,8 @@
 //! An object behaves as an array of bytes, whatever is done to it.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod support;
-
+use crate::support::*;
 use proptest::prelude::*;
 use std::sync::Arc;
-use support::*;
 use weir_store::{Object, ReadMode};
 use weir_types::Generation;
 

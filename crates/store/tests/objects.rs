@@ -1,11 +1,7 @@
 //! Objects as a data server uses them: holes, records, fences, races.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]
 
-mod support;
-
+use crate::support::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::*;
 use weir_store::{ReadMode, ReadOutcome};
 use weir_types::{ErrorKind, Generation};
 

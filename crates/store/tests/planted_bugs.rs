@@ -1,11 +1,8 @@
 //! Bugs planted in the store are found. They are planted in the whole process,
-//! so this is one test in a program of its own.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+//! so this is one test in a process of its own.
 
-mod crash;
-mod support;
-
-use crash::{Settings, mirror, search, setting};
+use crate::crash::{self, Settings, mirror, search, setting};
+use crate::support::alone;
 use weir_host::plant::{Bug, plant};
 
 /// Images that may be needed to find one.
@@ -24,6 +21,10 @@ const BUGS: [Bug; 8] = [
 
 #[test]
 fn every_planted_bug_is_found() {
+    alone("planted_bugs::every_planted_bug_is_found", find_every_planted_bug);
+}
+
+fn find_every_planted_bug() {
     if !plant(None) {
         println!("skipped: no bugs can be planted in this build");
         return;

@@ -1,13 +1,9 @@
 //! What is changed on several copies at once is suspect after an unclean stop
 //! until it is known what became of the change, and then no more.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]
 #![allow(clippy::single_range_in_vec_init, reason = "one range is meant")]
 
-mod support;
-
+use crate::support::*;
 use std::ops::Range;
-use support::*;
 use weir_store::{Target, TargetOptions};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{ErrorKind, Generation};

@@ -1,11 +1,7 @@
 //! A bit that flips anywhere on a target is never served as if it were right,
 //! and scrubbing finds it.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod crash;
-mod support;
-
-use crash::{rot, setting};
+use crate::crash::{rot, setting};
 
 #[test]
 fn a_flipped_bit_is_never_served_and_always_found() {

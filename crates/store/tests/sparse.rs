@@ -1,13 +1,9 @@
 //! Objects that are long and hold little: whatever goes through one takes as long as there are
 //! bytes on the disk, however long the object is.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]
 
-mod support;
-
+use crate::support::*;
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
-use support::*;
 use weir_simhost::disk::{SimDisk, with_disk};
 use weir_store::{
     Damage, Finding, Object, Opening, RecoveryProgress, RecoveryReport, ScrubCursor, Target,

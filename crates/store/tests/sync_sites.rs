@@ -1,10 +1,6 @@
 //! Not one sync is needless, and leaving out any of them is noticed.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod crash;
-mod support;
-
-use crash::{Settings, history, mirror, search, setting, sites_of};
+use crate::crash::{Settings, history, mirror, search, setting, sites_of};
 use std::collections::BTreeSet;
 
 /// Images that may be needed to notice.

@@ -1,11 +1,7 @@
 //! Target directories: identity, exclusion, listing, removal.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]
 
-mod support;
-
+use crate::support::*;
 use std::collections::BTreeMap;
-use support::*;
 use weir_store::{Target, TargetIdentity, TargetOptions};
 use weir_types::{ErrorKind, TargetId};
 
@@ -121,6 +117,10 @@ fn removing_is_final_and_may_be_repeated() {
 
 #[test]
 fn few_descriptors_serve_many_objects() {
+    alone("targets::few_descriptors_serve_many_objects", serve_many_objects);
+}
+
+fn serve_many_objects() {
     let dir = tempfile::tempdir().unwrap();
     Target::create(dir.path(), IDENTITY).unwrap();
     let options = TargetOptions { max_open_objects: 16, ..TargetOptions::default() };

@@ -1,16 +1,12 @@
 //! Threads that write, sync and make checkpoints at the same time, until the
 //! power fails: on a simulated machine, so that a seed decides who runs when.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod crash;
-mod support;
-
-use crash::model::{Model, ModelObject, State, fresh};
-use crash::{DIR, setting, target};
+use crate::crash::model::{Model, ModelObject, State, fresh};
+use crate::crash::{DIR, setting, target};
+use crate::support::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::*;
 use weir_host::sync::Mutex;
 use weir_host::thread;
 use weir_simhost::disk::{SimDisk, with_disk};

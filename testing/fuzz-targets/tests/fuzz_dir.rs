@@ -61,7 +61,10 @@ fn the_fuzz_directory_has_every_target() {
     }
     for (path, text) in &expected {
         let found = std::fs::read_to_string(fuzz.join(path)).unwrap_or_default();
-        assert!(found == *text, "testing/fuzz/{path} is out of date: run this test with WEIR_BLESS=1");
+        assert!(
+            found == *text,
+            "testing/fuzz/{path} is out of date: run this test with WEIR_BLESS=1"
+        );
     }
     for entry in std::fs::read_dir(fuzz.join("fuzz_targets")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();

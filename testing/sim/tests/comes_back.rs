@@ -1,5 +1,4 @@
 //! Who comes back while others make the copies that are to take the place of its own.
-#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 use weir_sim::comes_back::try_return;

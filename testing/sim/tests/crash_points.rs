@@ -1,6 +1,5 @@
 //! Which acknowledged writes which failure can lose, protocol by protocol: the table in
 //! `docs/semantics.md`. Each test tries a failure at many moments of a write.
-#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 use weir_sim::crash_points::{Failure, Found, Layout, Point, Seen, Victim, try_point};

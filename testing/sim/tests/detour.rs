@@ -1,5 +1,4 @@
 //! A client that does not reach the server of the copy that orders goes on by way of another.
-#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 use weir_sim::detour::{Point, Seen, try_cut};

@@ -1,6 +1,5 @@
 //! What a single failure is felt as, in time: reads that are under way ask the other copy, once,
 //! and writes go on without the one that is away. On virtual time, with the usual settings.
-#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 use weir_sim::failover::{Copy, Did, Failure, Point, Seen, try_point};

@@ -1,5 +1,4 @@
 //! Writers whose chunks go to one of two disks keep pace, and what they wrote is there.
-#![allow(clippy::unwrap_used)]
 
 use weir_sim::graduated::{Seen, write};
 use weir_types::Placement;

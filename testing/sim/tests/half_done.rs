@@ -1,6 +1,5 @@
 //! A call that has failed half way: what it had sent comes late, or not at all, and undoes nothing
 //! that was written since.
-#![allow(clippy::unwrap_used)]
 
 use weir_sim::half_done::{Half, NEW, OLD, lost_size, no_room, try_half};
 use weir_types::ErrorKind;

@@ -1,8 +1,8 @@
 //! Writes that the network delivers after their client has connected anew and
 //! sent them again, and newer ones of the same bytes: they change nothing. In a
-//! program of its own: a bug is planted in it.
-#![allow(clippy::unwrap_used)]
+//! process of its own: a bug is planted in it.
 
+use crate::alone::alone;
 use weir_host::plant::{Bug, plant};
 use weir_sim::plan::{ClientPlan, Fault, NodeName, Op, Plan, PlannedFault, PlannedOp};
 use weir_sim::{generate, run};
@@ -31,6 +31,10 @@ fn plan(seed: u64) -> Plan {
 
 #[test]
 fn a_write_that_comes_late_undoes_nothing_newer() {
+    alone("late::a_write_that_comes_late_undoes_nothing_newer", come_late);
+}
+
+fn come_late() {
     let seed = std::env::var("WEIR_SEED").map_or(1, |seed| seed.parse().unwrap());
     let plans: Vec<Plan> = (seed..seed + 12).map(plan).collect();
     for plan in &plans {

@@ -1,8 +1,8 @@
 //! A target that knows that it lacks something loses its gap log while the copy that has it
 //! is not back yet: what it lacks is not served as if it were there, unless by a bug. In a
-//! program of its own: it is planted in it.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+//! process of its own: it is planted in it.
 
+use crate::alone::alone;
 use weir_host::plant::{self, Bug};
 use weir_sim::generate::{self, MIRRORED};
 use weir_sim::history::{Entry, What};
@@ -72,6 +72,13 @@ const SEEDS: u64 = 40;
 /// gap log that is lost counts as one that says nothing.
 #[test]
 fn what_a_target_lacked_is_not_served_when_it_has_lost_its_notes_of_it() {
+    alone(
+        "lost_notes::what_a_target_lacked_is_not_served_when_it_has_lost_its_notes_of_it",
+        lose_notes,
+    );
+}
+
+fn lose_notes() {
     let first = std::env::var("WEIR_SEED").map_or(1, |seed| seed.parse().unwrap());
     let mut accepted = 0;
     for seed in first..first + SEEDS {

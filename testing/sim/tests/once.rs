@@ -1,5 +1,4 @@
 //! What was done is not done a second time, and nobody is told that it was somebody else.
-#![allow(clippy::unwrap_used)]
 
 use weir_sim::once::try_once;
 use weir_types::ErrorKind;

@@ -1,5 +1,4 @@
 //! Readers keep pace whatever some disks do, by the very code of clients and servers.
-#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 use weir_client::ReadPolicy;

@@ -2,7 +2,6 @@
 //! of duplication: whatever is lost of what was acknowledged too early (see
 //! `crash_points.rs`), all targets come back, and all copies are the same at the end.
 //! `WEIR_SIM_SEEDS` sets how many seeds are run for each, `WEIR_SEED` where they begin.
-#![allow(clippy::unwrap_used)]
 
 use std::process::Command;
 use weir_sim::generate::{self, MIRRORED};
@@ -46,7 +45,7 @@ fn runs_one_for_the_others() {
 fn copies_are_the_same_in_the_end_whatever_the_protocol() {
     for which in 0..ALL.len() {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["runs_one_for_the_others", "--exact", "--nocapture"]);
+        command.args(["protocols::runs_one_for_the_others", "--exact", "--nocapture"]);
         let output = command.env("WEIR_SIM_PROTOCOL", which.to_string()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let found: Vec<&str> = text.lines().filter(|line| line.contains("FOUND")).collect();

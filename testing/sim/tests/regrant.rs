@@ -1,7 +1,7 @@
 //! Who is back is read from when everybody knows it: the one that ordered without it may not yet. In a
-//! program of its own: a bug is planted in it.
-#![allow(clippy::unwrap_used)]
+//! process of its own: a bug is planted in it.
 
+use crate::alone::alone;
 use std::ops::Range;
 use std::time::Duration;
 use weir_host::plant::{Bug, plant};
@@ -18,6 +18,10 @@ fn all() -> Vec<Seen> {
 
 #[test]
 fn who_is_back_is_not_read_before_everybody_knows_it_unless_by_a_bug() {
+    alone("regrant::who_is_back_is_not_read_before_everybody_knows_it_unless_by_a_bug", come_back);
+}
+
+fn come_back() {
     let seen = all();
     assert!(!seen.iter().any(|seen| seen.stale), "{seen:?}");
     let met = seen.iter().filter(|seen| seen.acknowledged && seen.read).count();

@@ -1,5 +1,4 @@
 //! Room that cannot be reserved on all copies, and a disk of the metadata that is full for a while.
-#![allow(clippy::unwrap_used)]
 
 use weir_sim::generate;
 use weir_sim::history::{Outcome, What};

@@ -1,6 +1,5 @@
 //! What has rotted in the copy that orders is made good from one that has it, though more is
 //! noted as lacking there.
-#![allow(clippy::unwrap_used)]
 
 use weir_sim::rotten_cut::{KEPT, NEW, OLD, try_write};
 use weir_types::limits::BLOCK_BYTES;

@@ -3,7 +3,6 @@
 //!
 //! `WEIR_SIM_SEEDS` sets how many seeds are run, `WEIR_SEED` where they begin
 //! (with `WEIR_SIM_SEEDS=1` it reruns one).
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::ops::Range;
 use std::process::Command;
@@ -32,7 +31,7 @@ fn number(name: &str, usual: u64) -> u64 {
 /// This very test program, to run seeds in a process of its own.
 fn child(seeds: Range<u64>, bug: Option<&str>, twice: bool) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["runs_seeds_for_the_others", "--exact", "--nocapture"]);
+    command.args(["seeds::runs_seeds_for_the_others", "--exact", "--nocapture"]);
     command.env("WEIR_SIM_CHILD", format!("{} {}", seeds.start, seeds.end));
     command.env("WEIR_SIM_TWICE", if twice { "1" } else { "0" });
     match bug {
@@ -299,7 +298,7 @@ const MAX_SEEDS: u64 = 500;
 /// that come late and are overtaken by newer ones: `late.rs`.
 /// What is known of gaps after a crash the store's crash images judge (and, of a log that is
 /// lost, plans made for it: `lost_notes.rs`), and who is
-/// online when the metadata server's model (`metaserver/tests/copies_planted`). A server
+/// online when the metadata server's model (`metaserver/tests/copies_planted.rs`). A server
 /// that serves without a lease shows to clients that still reach it, one that applies
 /// what was ordered before it was away when just that is late, and one that orders too
 /// early when another has not heard of it: what is made for them finds those (`standings.rs`,

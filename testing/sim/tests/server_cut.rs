@@ -1,6 +1,5 @@
 //! Two servers that do not reach each other: who writes what both have a copy of goes on soon,
 //! whichever copies these are, and is not held up again as long as that lasts.
-#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 use weir_sim::plan::Protocol;

@@ -1,13 +1,17 @@
 //! A failing plan becomes a small one that fails too, and a file of it runs
-//! the same again. In a program of its own: a bug is planted in it.
-#![allow(clippy::unwrap_used)]
+//! the same again. In a process of its own: a bug is planted in it.
 
+use crate::alone::alone;
 use weir_host::plant::{Bug, plant};
 use weir_sim::plan::Plan;
 use weir_sim::{generate, run, shrink};
 
 #[test]
 fn a_failing_plan_becomes_small_and_fails_the_same_way_from_a_file() {
+    alone("shrink::a_failing_plan_becomes_small_and_fails_the_same_way_from_a_file", make_small);
+}
+
+fn make_small() {
     if !plant(Some(Bug::HalfRename)) {
         return;
     }

@@ -1,5 +1,4 @@
 //! What a disk that is slow does not do to its server.
-#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 use weir_sim::slow_disk::{hang, hang_and_go_on, remove_all};

@@ -1,5 +1,4 @@
 //! Blocks that go to whichever disk takes them.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use weir_sim::spread::{spread, spread_in_vain};

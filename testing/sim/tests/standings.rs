@@ -1,9 +1,8 @@
 //! Servers that are cut off for longer than their lease, stand still, or come back
 //! while others are not told of it, under clients that go on all the time: nothing old
-//! is read, unless by a bug. In a program of its own: it is planted in it.
-#![allow(clippy::unwrap_used)]
+//! is read, unless by a bug. In a process of its own: it is planted in it.
 
-use std::sync::{Mutex, PoisonError};
+use crate::alone::alone;
 use std::time::Duration;
 use weir_host::plant::{self, Bug};
 use weir_sim::generate::{self, MIRRORED};
@@ -184,7 +183,13 @@ fn longest_read(plan: &Plan) -> Duration {
 /// away, what it has would be refused until the cut heals.
 #[test]
 fn the_last_current_copy_is_read_while_its_server_does_not_reach_another() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    alone(
+        "standings::the_last_current_copy_is_read_while_its_server_does_not_reach_another",
+        read_the_last_copy,
+    );
+}
+
+fn read_the_last_copy() {
     let plans = plans(last_copies);
     for plan in &plans {
         let longest = longest_read(plan);
@@ -209,9 +214,6 @@ fn put_off(mut plan: Plan) -> Plan {
 /// applies what comes late soon after.
 const SEEDS: u64 = 20;
 
-/// A bug is planted in all of the program.
-static TURN: Mutex<()> = Mutex::new(());
-
 fn plans(plan: impl Fn(u64) -> Plan) -> Vec<Plan> {
     let first = std::env::var("WEIR_SEED").map_or(1, |seed| seed.parse().unwrap());
     (first..first + SEEDS).map(plan).collect()
@@ -227,7 +229,6 @@ fn are_clean(plans: &[Plan]) {
 
 /// Nothing goes wrong, but with the bug it does.
 fn find(bug: Bug, plan: impl Fn(u64) -> Plan) {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let plans = plans(plan);
     are_clean(&plans);
     if !plant::plant(Some(bug)) {
@@ -241,18 +242,20 @@ fn find(bug: Bug, plan: impl Fn(u64) -> Plan) {
 
 #[test]
 fn nothing_old_is_read_whoever_is_cut_off_stands_still_or_comes_back_unseen() {
-    find(Bug::ServeWithoutLease, plan);
+    let test = "nothing_old_is_read_whoever_is_cut_off_stands_still_or_comes_back_unseen";
+    alone(&format!("standings::{test}"), || find(Bug::ServeWithoutLease, plan));
 }
 
 #[test]
 fn what_comes_late_changes_nothing_that_was_brought_meanwhile() {
-    find(Bug::ApplyOldEpoch, |seed| plan_of(seed, 3, LATE_MS, is_reached_late));
+    alone("standings::what_comes_late_changes_nothing_that_was_brought_meanwhile", || {
+        find(Bug::ApplyOldEpoch, |seed| plan_of(seed, 3, LATE_MS, is_reached_late));
+    });
 }
 
 /// What was put off is handed on when it has been acknowledged: nobody waits for it then.
 #[test]
 fn what_was_put_off_and_comes_late_changes_nothing_that_is_newer() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let kinds = [is_handed_on_late, is_reached_late];
     for kind in kinds {
         are_clean(&plans(|seed| put_off(plan_of(seed, 3, LATE_MS, kind))));
@@ -262,6 +265,5 @@ fn what_was_put_off_and_comes_late_changes_nothing_that_is_newer() {
 /// That it must not order, or be read, before everybody knows `regrant.rs` finds.
 #[test]
 fn nothing_is_lost_while_one_is_back_and_not_everybody_hears_of_it() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     are_clean(&plans(|seed| plan_of(seed, 3, DURATION_MS, comes_back_unseen)));
 }

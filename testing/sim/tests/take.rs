@@ -1,5 +1,4 @@
 //! Blocks of which it does not matter who reads them, by the very code of clients and servers.
-#![allow(clippy::unwrap_used)]
 
 use weir_sim::take::{Course, RECORD, Seen, take};
 

@@ -1,5 +1,4 @@
 //! What has been read of a write that was refused is not taken back.
-#![allow(clippy::unwrap_used)]
 
 use weir_sim::taken_back::{OLD, try_refusal};
 use weir_types::ErrorKind;

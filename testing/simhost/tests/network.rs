@@ -1,5 +1,4 @@
 //! Streams, pollers and partitions on the simulated network.
-#![allow(clippy::unwrap_used)] // A failed step fails the test.
 
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};

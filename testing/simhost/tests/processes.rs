@@ -1,5 +1,4 @@
 //! Processes that are killed, stopped and lose their power.
-#![allow(clippy::unwrap_used)] // A failed step fails the test.
 
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};

@@ -1,6 +1,5 @@
 //! The real event loops and the real client's connection on the simulated
 //! network.
-#![allow(clippy::unwrap_used)] // A failed step fails the test.
 
 use std::cell::Cell;
 use std::io::{IoSlice, IoSliceMut};

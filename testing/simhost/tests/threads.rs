@@ -1,5 +1,4 @@
 //! Threads, locks and time on a simulated machine.
-#![allow(clippy::unwrap_used)] // A failed step fails the test.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,4 @@
 //! A disk is as fast as it is set to be, and what is said to be cold comes from it.
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 use std::fs;
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! A disk with a head: from end to end it gives its rate, to two in turn much less.
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

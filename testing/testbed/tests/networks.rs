@@ -1,5 +1,4 @@
 //! Links are as fast as they are set to be, and gone in the end.
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};

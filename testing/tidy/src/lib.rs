@@ -10,6 +10,7 @@ mod circles;
 mod crates;
 mod links;
 mod modules;
+mod programs;
 mod text;
 mod tree;
 
@@ -35,6 +36,8 @@ pub enum Rule {
     Direction,
     /// A document that no index links, or a link that leads nowhere.
     Link,
+    /// A file of tests that no program has.
+    Test,
 }
 
 impl Rule {
@@ -48,6 +51,7 @@ impl Rule {
             Rule::Circle => "circle",
             Rule::Direction => "direction",
             Rule::Link => "link",
+            Rule::Test => "test",
         }
     }
 }
@@ -82,6 +86,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     found.extend(circles::check(tree));
     found.extend(crates::check(tree));
     found.extend(links::check(tree));
+    found.extend(programs::check(tree));
     found.sort();
     found
 }

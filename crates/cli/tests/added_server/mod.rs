@@ -1,8 +1,5 @@
 //! A data server that `weir up` knows nothing of, as on another machine.
 
-#![allow(dead_code)] // Each test program uses its part of it.
-#![allow(clippy::unwrap_used)] // A failed step fails the test.
-
 use crate::harness::Cluster;
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
 //! Two mounts of one cluster, and ways to read and write past each kind of cache.
-#![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part of it.
 
 use crate::harness::{Cluster, Place};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};

@@ -7,8 +7,9 @@ mod mount_load;
 pub use library_load::{LibraryLoad, verify};
 pub use mount_load::MountLoad;
 
+use crate::harness::again;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 /// If this process was started as a load: runs it, and says so.
 pub fn run_if_asked() -> bool {
@@ -18,8 +19,7 @@ pub fn run_if_asked() -> bool {
 /// Starts this test binary again, for one test.
 fn start(variables: &[(&str, &Path)], log: &Path) -> Child {
     let stderr = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "load_process", "--nocapture"]);
+    let mut command = again("cycles::load_process");
     for (name, value) in variables {
         command.env(name, value);
     }

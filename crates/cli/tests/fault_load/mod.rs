@@ -2,16 +2,14 @@
 //! own, this test binary started again: it repeats one call, says how often it
 //! has returned, how long the longest took, and how many failed.
 
-#![allow(dead_code)] // Each test program uses its part of it.
-
-use crate::harness::{Cluster, Place, noise};
+use crate::harness::{Cluster, Place, again, noise};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -70,8 +68,7 @@ impl Program {
     pub fn start_in(call: &'static str, dir: &Path, report: PathBuf, handler: bool) -> Self {
         let _ = fs::remove_file(&report);
         let log = report.with_extension("log");
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "load_process", "--nocapture"]);
+        let mut command = again("fault_load::load_process");
         command.env("WEIR_FAULT_CALL", call).env("WEIR_FAULT_DIR", dir);
         command.env("WEIR_FAULT_REPORT", &report);
         if handler {
@@ -125,9 +122,10 @@ impl Drop for Program {
     }
 }
 
-/// Runs as such a program if this process was started as one.
-pub fn run_if_asked() -> bool {
-    let Some(call) = std::env::var_os("WEIR_FAULT_CALL") else { return false };
+/// Not a test: what a [`Program`] runs.
+#[test]
+fn load_process() {
+    let Some(call) = std::env::var_os("WEIR_FAULT_CALL") else { return };
     let dir = PathBuf::from(std::env::var_os("WEIR_FAULT_DIR").unwrap());
     let report = PathBuf::from(std::env::var_os("WEIR_FAULT_REPORT").unwrap());
     // A shell has what it starts in the background ignore it, and so the tests and this.
@@ -137,7 +135,6 @@ pub fn run_if_asked() -> bool {
         handle_interrupts();
     }
     repeat(call.to_str().unwrap(), &dir, &report);
-    true
 }
 
 fn repeat(call: &str, dir: &Path, report: &Path) {

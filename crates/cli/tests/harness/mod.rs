@@ -1,7 +1,5 @@
 //! A cluster of real processes in a temporary directory, which is gone when
 //! the test ends, even by a panic.
-#![allow(dead_code, unused_imports)] // Each test program uses its part of it.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
 mod stopped;
 
@@ -286,6 +284,13 @@ pub fn eventually_within(patience: Duration, what: &str, mut is_so: impl FnMut()
         assert!(begin.elapsed() < patience, "not within {patience:?}: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// This program once more, for one of its tests: a process of its own.
+pub fn again(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]);
+    command
 }
 
 /// Runs a command to its end.

@@ -2,8 +2,6 @@
 //! small disks for the targets, and two machines that mount it. Everything is gone
 //! when a [`Lab`] is dropped.
 
-#![allow(clippy::unwrap_used)] // A failed step fails the test.
-
 mod disk;
 mod faults;
 mod network;

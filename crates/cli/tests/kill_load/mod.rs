@@ -9,12 +9,13 @@ mod shared;
 
 pub use policy::Policy;
 
+use crate::harness::again;
 use files::Files;
 use judge::Judge;
 use shared::{Appender, BoardReader, BoardWriter};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -64,8 +65,7 @@ impl MountLoad {
     pub fn start(mount: &Path, number: u64, base: &Path, policy: &Path, seed: u64) -> Self {
         let base = base.join(format!("load-{number}"));
         let log = File::create(base.with_extension("log")).unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "load_process", "--nocapture"]);
+        let mut command = again("kills::load_process");
         command.env("WEIR_LOAD_MOUNT", mount).env("WEIR_LOAD_BASE", &base);
         command.env("WEIR_LOAD_POLICY", policy).env("WEIR_LOAD_NUMBER", number.to_string());
         command.env("WEIR_LOAD_SEED", seed.to_string());

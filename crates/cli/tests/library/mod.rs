@@ -1,5 +1,4 @@
 //! The client library for the cluster of a test.
-#![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part of it.
 
 use crate::harness::Cluster;
 use weir_client::{Client, ClientConfig};

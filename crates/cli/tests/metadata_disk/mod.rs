@@ -1,8 +1,8 @@
 //! A disk of the metadata that is full, turns read-only or fails: clear errors at once, what makes
 //! room goes on, and `weir up` starts.
 
+use crate::disk::{Disk, succeeds};
 use crate::harness::{Cluster, Place, eventually};
-use crate::{Disk, succeeds};
 use std::fs;
 use std::io::{Error, Write};
 use std::path::{Path, PathBuf};

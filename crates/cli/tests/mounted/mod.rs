@@ -1,5 +1,4 @@
 //! A cluster with one or several mounts, for programs.
-#![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part of it.
 
 use crate::harness::{Cluster, Place, said};
 use std::path::{Path, PathBuf};

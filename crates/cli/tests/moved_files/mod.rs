@@ -1,6 +1,5 @@
 //! Files that are used while their copies move, and others that lie there: nothing that was
 //! acknowledged is lost, nobody waits too long, and in the end all copies are the same.
-#![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part of it.
 
 use crate::harness::{Cluster, eventually, noise};
 use crate::library::client;

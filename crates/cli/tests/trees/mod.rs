@@ -1,5 +1,4 @@
 //! Trees of files that copying programs stumble over, and all that can be seen of a tree.
-#![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part of it.
 
 use crate::harness::noise;
 use rustix::fs::{
@@ -10,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, lchown, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use weir_types::checksum::crc32c;
@@ -273,9 +272,4 @@ pub fn deep(root: &Path) {
 /// Bytes that a file takes on the disk.
 pub fn allocated(path: &Path) -> u64 {
     OpenOptions::new().read(true).open(path).unwrap().metadata().unwrap().blocks() * 512
-}
-
-/// Whether it is a socket: they are made by `bind` alone.
-pub fn is_socket(path: &Path) -> bool {
-    fs::symlink_metadata(path).unwrap().file_type().is_socket()
 }

@@ -1,8 +1,5 @@
 //! A data server on real sockets, and a hand-made client.
 
-#![allow(dead_code)] // Each test uses its part.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
-
 use std::io::{IoSlice, IoSliceMut};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -336,11 +333,11 @@ pub struct Spawned {
 const SERVE_DIR: &str = "WEIR_TEST_SERVE_DIR";
 
 impl Spawned {
-    /// The test binary must have a test `serve` that calls [`serve_if_asked`].
+    /// It runs the test `serve` of `overload.rs`, which calls [`serve_if_asked`].
     pub fn start(dir: &Path) -> Self {
         use std::io::BufRead;
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "serve", "--nocapture"])
+            .args(["--exact", "overload::serve", "--nocapture"])
             .env(SERVE_DIR, dir)
             .stdout(std::process::Stdio::piped())
             .spawn()

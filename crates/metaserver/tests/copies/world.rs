@@ -1,7 +1,7 @@
 //! Data servers with a copy of one column each, as the contract wants them to be,
 //! and what clients read and write of it.
 
-use super::harness::*;
+use crate::harness::*;
 use std::collections::BTreeMap;
 use weir_metastore::ModelEngine;
 use weir_types::{Epoch, FileId, LayoutSpec, TargetId};

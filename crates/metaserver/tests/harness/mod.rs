@@ -1,7 +1,7 @@
 //! A metadata server in a test: the machine on an engine, with data servers
 //! that report and clients that ask, in virtual time.
-// Each test uses a part; a helper that fails is a test that fails.
-#![allow(dead_code, clippy::unwrap_used)]
+
+pub mod posix;
 
 use weir_metaserver::machine::{Answer, MetaMachine, Moment, Peer, Times};
 use weir_metaserver::{NewFileSystem, init::initialize};
@@ -495,4 +495,17 @@ pub fn commit(open: &OpenFile, size: u64) -> CommitSizeRequest {
 
 pub fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
     result.unwrap_err().kind
+}
+
+/// Runs a test in a process of its own, which is this program, started again for it: for what is
+/// true of a whole process.
+pub fn alone(test: &str, run: impl FnOnce()) {
+    const ALONE: &str = "WEIR_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return run();
+    }
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let said = again.args(["--exact", test, "--nocapture"]).env(ALONE, "").output().unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    assert!(said.status.success(), "{}{}", text(&said.stdout), text(&said.stderr));
 }

@@ -1,7 +1,7 @@
 //! Names and attributes that clients keep.
 
-use super::harness::*;
 use super::world::*;
+use crate::harness::*;
 use weir_types::{ErrorKind, FileId};
 use weir_wire::Rights;
 use weir_wire::lease::*;

@@ -1,7 +1,7 @@
 //! Clients that do not answer any more.
 
-use super::harness::*;
 use super::world::*;
+use crate::harness::*;
 use weir_metaserver::machine::Moment;
 use weir_types::{ErrorKind, Generation};
 use weir_wire::Rights;

@@ -1,7 +1,7 @@
 //! Files that say how far changes are to be seen.
 
-use super::harness::*;
 use super::world::*;
+use crate::harness::*;
 use weir_types::{CONSISTENCY_XATTR, Consistency, ErrorKind, FileId};
 use weir_wire::Rights;
 use weir_wire::lease::*;

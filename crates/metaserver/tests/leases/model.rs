@@ -5,8 +5,8 @@
 //! names and modes by asking a client that keeps nothing, pages because every
 //! write goes through the model.
 
-use super::harness::*;
 use super::world::*;
+use crate::harness::*;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Copies of a file are made elsewhere while clients hold leases of it.
 
-use super::harness::*;
 use super::world::*;
+use crate::harness::*;
 use std::collections::BTreeMap;
 use weir_types::{Epoch, FileId, LayoutSpec};
 use weir_wire::Rights;
@@ -41,7 +41,7 @@ fn beat(w: &mut World, told: &mut BTreeMap<u32, Vec<Fill>>) {
     }
 }
 
-type Cluster = super::harness::Cluster<weir_metastore::ModelEngine>;
+type Cluster = crate::harness::Cluster<weir_metastore::ModelEngine>;
 
 #[test]
 fn a_layout_changes_when_nobody_holds_a_lease_and_leases_come_back_with_a_new_generation() {

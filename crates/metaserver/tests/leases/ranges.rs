@@ -1,7 +1,7 @@
 //! Leases on ranges: who gets what, and who gives way.
 
-use super::harness::*;
 use super::world::*;
+use crate::harness::*;
 use weir_types::{ErrorKind, FileId, Generation};
 use weir_wire::Rights;
 use weir_wire::lease::*;

@@ -1,7 +1,7 @@
 //! The server starts anew, and clients say what they hold.
 
-use super::harness::*;
 use super::world::*;
+use crate::harness::*;
 use weir_types::{FileId, Generation};
 use weir_wire::lease::*;
 use weir_wire::meta::*;

@@ -1,7 +1,7 @@
 //! Requests that wait: order, bounds, retries, and connections that go.
 
-use super::harness::*;
 use super::world::*;
+use crate::harness::*;
 use weir_types::{ErrorKind, SlotId, SlotSequence};
 use weir_wire::Rights;
 use weir_wire::lease::*;

@@ -1,6 +1,6 @@
 //! Clients that poll, and requests that may have to wait.
 
-use super::harness::*;
+use crate::harness::*;
 use std::collections::BTreeMap;
 use weir_metaserver::machine::{Answer, ParkedTicket, Peer, Reply};
 use weir_metaserver::ops::dispatch::{Repeat, repeat_of};

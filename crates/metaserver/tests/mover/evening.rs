@@ -1,7 +1,7 @@
 //! Many segments, and what targets hold, are evened out.
 
-use super::harness::*;
 use super::servers::*;
+use crate::harness::*;
 use std::collections::BTreeMap;
 use weir_types::{FileId, LayoutKind, LayoutSpec};
 use weir_wire::Rights;

@@ -1,7 +1,7 @@
 //! Copies are made, and dropped, as files want them.
 
-use super::harness::*;
 use super::servers::*;
+use crate::harness::*;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_metaserver::machine::MoverSettings;
 use weir_types::{

@@ -1,6 +1,6 @@
 //! Data servers that do as they are told, in virtual time.
 
-use super::harness::*;
+use crate::harness::*;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_metaserver::machine::MoverSettings;
 use weir_metastore::ModelEngine;

@@ -5,7 +5,6 @@
 //! in a row. Each time the disk is turned into what a power cut or `kill -9`
 //! may leave, the target is opened, perhaps with another stop in the middle of
 //! that, and everything on it is read and held against the model.
-#![allow(dead_code, reason = "each test program uses its part")]
 
 pub mod mirror;
 pub mod model;

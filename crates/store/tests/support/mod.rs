@@ -1,7 +1,5 @@
 //! A target in a temporary directory, and a reader that verifies as a client
 //! does.
-#![allow(dead_code, reason = "each test program uses its part")]
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]
 
 use std::path::{Path, PathBuf};
 use weir_store::{Object, ReadMode, ReadOutcome, Target, TargetIdentity};
@@ -169,4 +167,18 @@ pub fn read(object: &Object, offset: u64, len: u64) -> Vec<u8> {
 /// Bytes that differ from place to place.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| ((i ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+/// Runs a test in a process of its own, which is this program, started again for it: for what is
+/// true of a whole process.
+pub fn alone(test: &str, run: impl FnOnce()) {
+    const ALONE: &str = "WEIR_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return run();
+    }
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let said = again.args(["--exact", test, "--nocapture"]).env(ALONE, "").output().unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    println!("{}", text(&said.stdout));
+    assert!(said.status.success(), "{}", text(&said.stderr));
 }

@@ -1,21 +1,17 @@
 //! Many clients, one file system: nothing changes while another client believes
 //! otherwise (`docs/leases.md`). Clients are calls of the machine, in virtual
 //! time.
-#![allow(clippy::unwrap_used)]
-
-#[path = "../harness/mod.rs"]
-mod harness;
 
 mod beliefs;
 mod death;
 mod hints;
-mod model;
+pub mod model;
 mod moves;
 mod ranges;
 mod restart;
 mod room;
 mod waiting;
-mod world;
+pub mod world;
 
 #[test]
 fn nobody_ever_believes_what_is_not_so() {

@@ -1,22 +1,13 @@
 //! Bugs planted in what the server does about leases: the tests find each. A
 //! process of its own, since a bug is planted for all of it.
-#![allow(clippy::unwrap_used)]
 
-#[path = "../harness/mod.rs"]
-mod harness;
-#[path = "../leases/model.rs"]
-#[allow(dead_code)]
-mod model;
-#[path = "../leases/world.rs"]
-#[allow(dead_code)]
-mod world;
-
-use harness::*;
+use crate::harness::*;
+use crate::leases::model;
+use crate::leases::world::*;
 use weir_host::plant::{Bug, plant};
 use weir_types::Generation;
 use weir_wire::Rights;
 use weir_wire::meta::*;
-use world::*;
 
 /// Nobody has come back after a restart, and a name is made all the same.
 fn changes_at_once_after_a_restart() -> bool {
@@ -40,6 +31,10 @@ fn leaves_a_dead_writer_its_generation() -> bool {
 
 #[test]
 fn every_planted_bug_is_found() {
+    alone("leases_planted::every_planted_bug_is_found", find_every_planted_bug);
+}
+
+fn find_every_planted_bug() {
     if !plant(None) {
         return;
     }

@@ -1,12 +1,10 @@
 //! Data servers with a copy of one column each die, are cut off and come back, at
 //! random and in every order: nobody reads what is older than what was acknowledged
 //! or read before, and in the end all are online and have the same.
-#![allow(clippy::unwrap_used)]
 
-#[path = "../harness/mod.rs"]
-mod harness;
-mod world;
-use world::{World, random_run, the_last_copy_stays, the_last_one_stays};
+pub mod world;
+
+use self::world::{World, random_run, the_last_copy_stays, the_last_one_stays};
 
 #[test]
 fn nobody_reads_what_is_older_and_all_are_well_in_the_end() {

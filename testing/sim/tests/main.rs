@@ -1,0 +1,28 @@
+//! Whole clusters on simulated time. One program of all tests: linking takes longer than running
+//! some of them.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A panic is how a test fails.
+
+mod alone;
+mod comes_back;
+mod crash_points;
+mod detour;
+mod failover;
+mod graduated;
+mod half_done;
+mod late;
+mod lost_notes;
+mod once;
+mod oracles;
+mod pace;
+mod protocols;
+mod regrant;
+mod reserved;
+mod rotten_cut;
+mod seeds;
+mod server_cut;
+mod shrink;
+mod slow_disk;
+mod spread;
+mod standings;
+mod take;
+mod taken_back;

@@ -1,0 +1,6 @@
+//! The parts of a testbed, as root: disks, networks and models of hardware.
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod disks;
+mod models;
+mod networks;
