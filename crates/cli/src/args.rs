@@ -26,7 +26,7 @@ pub use holders::{Clients, HoldChoice, Locks, StandingChoice};
 pub use jobs::{Explain, Run};
 pub use joining::{Invite, Join};
 pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice};
-pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, SetLayout};
+pub use layouts::{Advise, Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, SetLayout};
 pub use log::Log;
 pub use manual::{Completions, Man};
 pub use members::{
@@ -103,6 +103,8 @@ pub enum Command {
     Mkfile(MkFile),
     /// Set the default layout of a directory or the layout of an empty file; without a layout, show it
     Setlayout(SetLayout),
+    /// Name the stripe unit and the number of targets that fit how a file is read
+    Advise(Advise),
     /// Run a program as a job: its processes are to finish together
     Run(Run),
     /// Show how far the processes of jobs are, and which disk holds them up

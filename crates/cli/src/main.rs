@@ -83,6 +83,7 @@ fn run(command: &Command) -> Done {
         Command::Df(df) => layouts::df::run(df),
         Command::Mkfile(mkfile) => layouts::set::make_file(mkfile),
         Command::Setlayout(set) => layouts::set::set_layout(set),
+        Command::Advise(asked) => layouts::advise::run(asked),
         Command::Run(run) => jobs::run(run),
         Command::Explain(asked) => explain::run(asked),
         Command::Scrub(scrub) => check::scrub::run(scrub),

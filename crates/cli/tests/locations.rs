@@ -1,12 +1,7 @@
 //! Programs learn where the bytes of a file are, and what the disks there give now.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
-mod harness;
-mod library;
-
-use harness::{Place, eventually, noise};
-use library::client;
+use crate::harness::{Place, eventually, noise};
+use crate::library::client;
 use weir_client::{Context, CreateOptions};
 use weir_types::{FileId, LayoutSpec, TargetId};
 

@@ -6,6 +6,7 @@
 mod access_times;
 mod acls;
 mod added_server;
+mod advise;
 mod backup;
 mod blocks;
 mod coherence;
@@ -46,6 +47,7 @@ mod kills;
 mod large_directory;
 mod library;
 mod lifecycle;
+mod locations;
 mod locks;
 mod log;
 mod losses;

@@ -6,12 +6,13 @@
 //! cuts that down to one column's object (on the server) and back into the
 //! caller's buffer (on the client), [`stripe`] is the arithmetic beneath, and
 //! [`checks`] cuts pieces where their checksums are. [`mod@place`] chooses the
-//! targets of new segments.
+//! targets of new segments, and [`mod@advice`] finds the layout that fits what readers do.
 //!
 //! Invariant: `{base, count, unit}` alone locates every byte of a striped
 //! file, and a server needs nothing but the request's descriptor and the
 //! stripe map to work out its share (`tests/paper_rows.rs`).
 
+pub mod advice;
 pub mod checks;
 pub mod file;
 pub mod place;

@@ -89,7 +89,7 @@ impl TargetInfo {
 /// # Errors
 /// `InvalidArgument`, with what to change.
 pub fn check_spec(spec: &LayoutSpec) -> Result<()> {
-    let stripe = StripeMap { unit_bytes: unit_bytes(spec), columns: 1 };
+    let stripe = StripeMap { unit_bytes: stripe_unit(spec), columns: 1 };
     if stripe.check().is_err() {
         return Err(invalid(format!(
             "a stripe unit of {} bytes: use a multiple of {MIN_STRIPE_UNIT_BYTES}, at most \
@@ -307,7 +307,7 @@ fn segment(
         index,
         start,
         len,
-        stripe_unit_bytes: unit_bytes(spec),
+        stripe_unit_bytes: stripe_unit(spec),
         columns,
         filling: Vec::new(),
         scheme: Scheme::Copies,
@@ -316,7 +316,8 @@ fn segment(
     }
 }
 
-fn unit_bytes(spec: &LayoutSpec) -> u32 {
+/// The stripe unit of a striped layout, bytes.
+pub fn stripe_unit(spec: &LayoutSpec) -> u32 {
     if spec.stripe_unit_bytes == 0 { DEFAULT_STRIPE_UNIT_BYTES } else { spec.stripe_unit_bytes }
 }
 

@@ -2,6 +2,7 @@
 
 use super::ClientChoice;
 use crate::output::{ByteSize, parse_size};
+use crate::reliability::units::parse_speed;
 use clap::builder::ArgAction;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -136,4 +137,68 @@ pub struct SetLayout {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Name the stripe unit and the number of targets that fit how a file is read
+#[derive(Args)]
+#[command(after_help = "The rates of link and disks are measured if they are not given: with a \
+    temporary file of 32 MiB, which the servers have in memory. Say --disk for files that are \
+    larger than their memory, and --seek for disks with heads.\n\n  \
+    weir advise weir:/data --record 838 --records 350 --readers 7 --random\n  \
+    weir advise weir:/data/customers.dat --readers 7 --random --try\n\n\
+    docs/jobs.md says how the advice is found.")]
+pub struct Advise {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// A directory, or a file of records: lines of equal length are found in it
+    pub path: OsString,
+    /// Bytes of a record [default: those found in the file]
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    pub record: Option<ByteSize>,
+    /// Records that one call reads
+    #[arg(long, default_value_t = 1, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub records: u32,
+    /// Readers that read at the same time
+    #[arg(long, default_value_t = 1, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub readers: u32,
+    /// Each call reads somewhere else [default: from front to back]
+    #[arg(long)]
+    pub random: bool,
+    /// Readers without read-ahead, as with `weir mount -o read_ahead=0`
+    #[arg(long)]
+    pub no_cache: bool,
+    /// Targets that the file may be striped over [default: all of the cluster]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub targets: Option<u16>,
+    /// What the link of one machine carries, as in 125MB/s [default: measured]
+    #[arg(long, value_parser = parse_speed, value_name = "SPEED")]
+    pub link: Option<ByteSize>,
+    /// What one disk gives in order, as in 150MB/s [default: measured]
+    #[arg(long, value_parser = parse_speed, value_name = "SPEED")]
+    pub disk: Option<ByteSize>,
+    /// Milliseconds in which a disk goes elsewhere; some 8 for one with a head
+    #[arg(long, default_value_t = 0.0, value_name = "MS", value_parser = parse_milliseconds)]
+    pub seek: f64,
+    /// Milliseconds from a small request to its reply [default: measured]
+    #[arg(long, value_name = "MS", value_parser = parse_milliseconds)]
+    pub round_trip: Option<f64>,
+    /// Measure the workload on files of the default and the advised layout
+    #[arg(long = "try")]
+    pub try_it: bool,
+    /// Bytes of each file that --try makes
+    #[arg(long, value_parser = parse_size, default_value = "64M", value_name = "SIZE",
+          requires = "try_it")]
+    pub size: ByteSize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_milliseconds(text: &str) -> Result<f64, String> {
+    match text.trim().trim_end_matches("ms").parse() {
+        Ok(ms) if (0.0..=60_000.0).contains(&ms) => Ok(ms),
+        _ => Err("not a number of milliseconds: try 0.2 or 8".to_owned()),
+    }
 }
