@@ -1,4 +1,4 @@
-//! What all objects of an open target share.
+//! State that all objects of an open target share.
 
 use crate::directories::Directories;
 use crate::intents::Intents;
@@ -18,7 +18,7 @@ pub(crate) struct Backing {
     pub(crate) room: Room,
     /// `None` on a disk that is read-only.
     intents: Option<Intents>,
-    /// Something may have changed since the last checkpoint.
+    /// Set if something may have changed since the last checkpoint.
     changed: AtomicBool,
 }
 
@@ -33,7 +33,7 @@ impl Backing {
         Self { site, root, directories, room, intents, changed }
     }
 
-    /// The intent log, for a change.
+    /// The intent log, for marking a change.
     ///
     /// Errors: those of [`Site::in_service`].
     pub(crate) fn intents(&self) -> Result<&Intents> {
@@ -42,19 +42,19 @@ impl Backing {
         self.intents.as_ref().ok_or_else(read_only)
     }
 
-    /// The intent log, for checking it.
+    /// The intent log, for verifying its bytes.
     pub(crate) fn log(&self) -> Option<&Intents> {
         self.intents.as_ref()
     }
 
-    /// To be called before something is changed.
+    /// Records that a change is about to begin. Call this before every change.
     pub(crate) fn note_change(&self) {
         if !self.changed.load(Ordering::Relaxed) {
             self.changed.store(true, Ordering::Release);
         }
     }
 
-    /// Makes everything durable, after which nothing is marked.
+    /// Makes everything durable. Afterwards the intent log holds no marks.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         let intents = self.intents()?;
         if !self.changed.swap(false, Ordering::AcqRel) && intents.is_empty() {
@@ -70,7 +70,7 @@ impl Backing {
         })
     }
 
-    /// Makes everything durable for the last time and says so in the log.
+    /// Makes everything durable for the last time and records the clean stop in the intent log.
     pub(crate) fn close(&self) -> Result<()> {
         let Some(intents) = &self.intents else { return Ok(()) };
         if !self.site.set_closed() {

@@ -1,5 +1,5 @@
-//! Holding the checksums of a stretch of blocks against their data, for
-//! recovery, for scrubbing and after a write that failed half way.
+//! Comparison of the checksums of a run of blocks with its data. Recovery, scrubbing and the repair
+//! after a partly failed write use it.
 
 use crate::geometry::{
     BLOCK, Run, SLOT_BYTES, block_count, data_position, file_bytes, first_block_of_slots,
@@ -10,22 +10,21 @@ use rustix::io::Result;
 use weir_host::fs::File;
 use weir_types::limits::BLOCK_BYTES;
 
-/// Blocks that are read at once.
+/// Number of blocks per read call.
 const CHUNK_BLOCKS: usize = 64;
 
-/// The slots of a run of blocks: those on disk, and those that its data should
-/// have.
+/// Two sets of slots for a run of blocks: the stored ones, and the ones computed from the data.
 pub(crate) struct Slots {
     pub(crate) first_block: u64,
     pub(crate) stored: Vec<u8>,
     pub(crate) computed: Vec<u8>,
-    /// Bytes of data that were read: those that take room.
+    /// Bytes of data that were read. Holes do not count.
     pub(crate) data_bytes: u64,
 }
 
 impl Slots {
-    /// Reads a run of an object of `len` bytes; what the file lacks is zeros. Holes are not
-    /// read: a block of zeros has a slot of zeros.
+    /// Reads a run of an object of `len` bytes. Bytes beyond the end of the file count as zeros.
+    /// Holes are not read: a block of zeros has a slot of zeros.
     pub(crate) fn read(file: &File, run: Run, len: u64) -> Result<Self> {
         let first_block = run.first_block();
         let last = run.last_block().min(block_count(len).saturating_sub(1));
@@ -46,7 +45,7 @@ impl Slots {
         Ok(slots)
     }
 
-    /// The slots of those blocks of which anything takes room.
+    /// Computes the slots of those blocks that have allocated data.
     fn compute(&mut self, file: &File, count: usize, len: u64) -> Result<()> {
         let start = data_position(self.first_block * BLOCK);
         let valid = (len - self.first_block * BLOCK).min((count * BLOCK_BYTES) as u64);
@@ -79,7 +78,7 @@ impl Slots {
         Ok(())
     }
 
-    /// The blocks that do not match.
+    /// Indexes of the blocks whose stored slot differs from the computed one.
     pub(crate) fn mismatches(&self) -> impl Iterator<Item = u64> + '_ {
         let stored = self.stored.as_chunks::<SLOT_BYTES>().0.iter();
         let computed = self.computed.as_chunks::<SLOT_BYTES>().0.iter();
@@ -87,9 +86,8 @@ impl Slots {
         pairs.filter(|(_, (a, b))| a != b).map(|(i, _)| self.first_block + i as u64)
     }
 
-    /// Makes the stored slots those of the data; returns how many changed.
-    /// Only what differs is written: elsewhere there may be no room even for
-    /// the same bytes.
+    /// Overwrites the stored slots with the computed ones and returns how many changed. Equal slots
+    /// are not written: on a full disk even rewriting the same bytes may need space.
     pub(crate) fn repair(&self, file: &File) -> Result<u64> {
         let mut wrong = self.mismatches();
         let Some(first) = wrong.next() else { return Ok(0) };
@@ -109,8 +107,7 @@ impl Slots {
     }
 }
 
-/// Cuts bytes `from..to`, the first of which is at `position` of a file, at
-/// the borders of pages.
+/// Splits bytes `from..to` at page borders. Byte `from` is at `position` of the file.
 fn pages(position: u64, from: usize, to: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut at = from;
     std::iter::from_fn(move || {
@@ -123,10 +120,10 @@ fn pages(position: u64, from: usize, to: usize) -> impl Iterator<Item = (usize, 
     })
 }
 
-/// The next bytes from `from` on, before `end`, that may be other than zero or have
-/// checksums other than zero: blocks whose slots share a page, from the first one that takes
-/// room, or whose slot may, on. What lies between takes no room, and is right as it is:
-/// however long it is, finding this costs no more than a few calls.
+/// Finds the next run in `from..end` that may hold data or checksums other than zero. The run
+/// starts at the first block with allocated data or an allocated slot page, and ends at the latest
+/// with the last block whose slot is in the same page. Skipped blocks are holes with holes for
+/// slots, which verify as zeros. The cost is a few system calls, however large the holes are.
 pub(crate) fn next_used(file: &File, from: u64, end: u64) -> Result<Option<Run>> {
     if from >= end {
         return Ok(None);
@@ -140,9 +137,8 @@ pub(crate) fn next_used(file: &File, from: u64, end: u64) -> Result<Option<Run>>
     Ok((start < end).then_some(run))
 }
 
-/// Where slots of blocks behind the end of an object are other than zero: a
-/// range of positions in the file. They are in the section that the next block
-/// belongs to, as far as the file has it.
+/// Finds nonzero slots behind the end of an object. Returns their range of positions in the file.
+/// Only the section of the next block, as far as the file has it, is searched.
 pub(crate) fn slots_behind_end(file: &File, len: u64) -> Result<Option<(u64, u64)>> {
     let next = block_count(len);
     let start = slot_position(next);
@@ -157,8 +153,8 @@ pub(crate) fn slots_behind_end(file: &File, len: u64) -> Result<Option<(u64, u64
     Ok(first.zip(last).map(|(first, last)| (start + first as u64, start + last as u64 + 1)))
 }
 
-/// Clears slots behind the end, and cuts off what of the file is behind it.
-/// True if there was something.
+/// Clears the slots behind the end of an object and truncates its file there. Returns whether
+/// anything changed.
 pub(crate) fn tidy(file: &File, len: u64) -> Result<bool> {
     let mut found = false;
     if file.size()? > file_bytes(len) {

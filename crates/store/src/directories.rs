@@ -1,10 +1,9 @@
-//! The directories that object files lie in, and which of them have entries
-//! that are not yet durable.
+//! The directories that hold object files, and a record of which of them have entries that are not
+//! durable yet.
 //!
-//! The path of an object derives from its numbers alone
-//! (`objects/<hash of the file id>/f<file id>.<segment>.<column>.<copy>`), so no
-//! request can name a file elsewhere (PVFS, paper 0: the local file name
-//! derives from the manager's inode number).
+//! The path of an object derives from its ids alone (`objects/<hash of the file id>/f<file
+//! id>.<segment>.<column>.<copy>`), so no request can name a file elsewhere (PVFS, paper 0: the
+//! local file name derives from the manager's inode number).
 
 use crate::site::Site;
 use rustix::io::Errno;
@@ -15,32 +14,30 @@ use weir_types::{
     ColumnIndex, CopyIndex, Error, ErrorKind, FileId, ObjectId, Result, SegmentIndex,
 };
 
-/// Hash directories under `objects/`, named by three hexadecimal digits.
+/// Number of hash directories under `objects/`. Their names are three hexadecimal digits.
 pub const HASH_DIRECTORIES: usize = 4096;
 
-/// Changes of one directory, counted: durable up to `synced`.
+/// Counts the changes of one directory. Changes up to `synced` are durable.
 #[derive(Default)]
 struct Changes {
     made: AtomicU64,
     synced: AtomicU64,
 }
 
-/// Directories that are synced one by one; for more of them the whole file
-/// system is.
+/// Up to this many directories are synced one by one; for more, the whole file system is synced.
 const MAX_SINGLE_SYNCS: usize = 16;
 
 /// The `objects` directory of a target.
 pub(crate) struct Directories {
     site: Arc<Site>,
-    /// The target directory, whose superblock shows that it is still there.
+    /// The target directory. Its superblock shows that the disk is still mounted.
     target: Directory,
     root: Directory,
-    /// One for each hash directory, and the last for `objects` itself.
+    /// One counter for each hash directory, and a last one for `objects` itself.
     changes: Box<[Changes]>,
 }
 
-/// The hash directory of a file's objects: Fibonacci hashing, so that
-/// neighbouring ids spread evenly.
+/// The hash directory of a file's objects. Fibonacci hashing spreads neighbouring ids evenly.
 pub(crate) fn hash_directory(file: FileId) -> usize {
     (file.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize
 }
@@ -50,8 +47,8 @@ pub(crate) fn path(id: ObjectId) -> String {
     format!("{:03x}/f{id}", hash_directory(id.file))
 }
 
-/// The object whose file has this name; exactly the inverse of how names are
-/// made, so `None` for any other spelling.
+/// Parses the name of an object's file, the exact inverse of how names are formatted. Returns
+/// `None` for any other spelling.
 pub(crate) fn parse_name(name: &str) -> Option<ObjectId> {
     let mut parts = name.strip_prefix('f')?.split('.');
     let id = ObjectId {
@@ -64,16 +61,16 @@ pub(crate) fn parse_name(name: &str) -> Option<ObjectId> {
 }
 
 impl Directories {
-    /// `root` is the open `objects` directory of `target`. Everything in it is
-    /// durable.
+    /// Takes the open `objects` directory of `target` as `root`. All its entries must be durable.
     pub(crate) fn new(site: Arc<Site>, target: Directory, root: Directory) -> Self {
         let changes = (0..=HASH_DIRECTORIES).map(|_| Changes::default()).collect();
         Self { site, target, root, changes }
     }
 
-    /// Opens the file of an object; makes it, and its directory, if asked to
-    /// (see [`Directories::note_made`]). `None` when there is none. The flag says that it is open for reading
-    /// only, because its disk has become read-only.
+    /// Opens the file of an object. With `create`, makes the file and its directory if they are
+    /// missing; the caller then calls [`Directories::note_made`]. Returns `None` if there is no
+    /// file. The flag is set if the file is open for reading only because its disk has become
+    /// read-only.
     pub(crate) fn open(&self, id: ObjectId, create: bool) -> Result<Option<(File, bool)>> {
         let path = path(id);
         let result = if create {
@@ -104,8 +101,8 @@ impl Directories {
         }
     }
 
-    /// The file of an object may have been made just now: its name has to be
-    /// synced with it.
+    /// Records that the file of an object may be new, so that its directory entry has to be synced
+    /// with it.
     pub(crate) fn note_made(&self, id: ObjectId) {
         self.note_change(hash_directory(id.file));
     }
@@ -132,8 +129,8 @@ impl Directories {
         }
     }
 
-    /// The hash directories that there are, in order, and the names of
-    /// whatever else lies among them.
+    /// The existing hash directories in ascending order, and the names of all other entries of
+    /// `objects`.
     pub(crate) fn hashes(&self) -> Result<(Vec<usize>, Vec<String>)> {
         let failed = |e| self.failed_listing("", e);
         let (mut hashes, mut strangers) = (Vec::new(), Vec::new());
@@ -152,7 +149,7 @@ impl Directories {
         Ok((hashes, strangers))
     }
 
-    /// The objects of a hash directory in order, without what else is there.
+    /// The objects of a hash directory in ascending order. Other files are left out.
     pub(crate) fn objects(&self, hash: usize) -> Result<Vec<ObjectId>> {
         let mut ids = Vec::new();
         for name in self.entries(hash)?.into_iter().flatten() {
@@ -186,14 +183,14 @@ impl Directories {
         &self.site
     }
 
-    /// Makes the directory entries that lead to an object durable.
+    /// Makes the directory entries on the path of an object durable.
     pub(crate) fn sync(&self, id: ObjectId) -> Result<()> {
         self.sync_hash_directory(hash_directory(id.file))?;
         self.sync_one(HASH_DIRECTORIES, "", "objects-directory")
     }
 
-    /// Makes every name in these hash directories, and theirs, durable: a process of before may
-    /// have made or removed any.
+    /// Makes every name in these hash directories durable, and the names of the directories too. An
+    /// earlier process may have made or removed any of them.
     pub(crate) fn sync_names(&self, hashes: &[usize]) -> Result<()> {
         for &hash in hashes {
             self.note_change(hash);
@@ -203,8 +200,7 @@ impl Directories {
         self.sync_one(HASH_DIRECTORIES, "", "objects-directory")
     }
 
-    /// Makes every name that was made or removed durable, with as many syncs as it takes;
-    /// `ended` is called after each.
+    /// Makes every name that was made or removed durable. `ended` is called after each sync.
     pub(crate) fn sync_changed(&self, ended: &dyn Fn()) -> Result<()> {
         let changed: Vec<usize> = (0..HASH_DIRECTORIES).filter(|&i| self.is_changed(i)).collect();
         if changed.len() > MAX_SINGLE_SYNCS {
@@ -218,20 +214,20 @@ impl Directories {
         changed.into_iter().try_for_each(|hash| self.sync_hash_directory(hash).map(|()| ended()))
     }
 
-    /// What has changed up to now.
+    /// The present counts of changes.
     pub(crate) fn mark(&self) -> Vec<u64> {
         self.changes.iter().map(|c| c.made.load(Ordering::Acquire)).collect()
     }
 
-    /// What had changed at the mark is durable.
+    /// Records that all changes up to the mark are durable.
     pub(crate) fn synced(&self, mark: &[u64]) {
         for (changes, &made) in self.changes.iter().zip(mark) {
             changes.synced.fetch_max(made, Ordering::AcqRel);
         }
     }
 
-    /// Whoever finds nothing in a directory must know that it is still the
-    /// target's: else every object would seem to be gone.
+    /// Checks that the directory still belongs to the target. Without this check an unmounted disk
+    /// would make every object look removed.
     pub(crate) fn check_presence(&self) -> Result<()> {
         match self.target.stat(crate::superblock::SUPERBLOCK) {
             Ok(_) => Ok(()),
@@ -268,8 +264,8 @@ impl Directories {
         self.sync_one(hash, &format!("{hash:03x}"), "hash-directory")
     }
 
-    /// Two threads may sync one directory at once; neither returns before a
-    /// sync that began after its own change has ended.
+    /// Syncs one directory. Two threads may do so at once; neither returns before a sync has ended
+    /// that began after its own change.
     fn sync_one(&self, directory: usize, name: &str, site: &'static str) -> Result<()> {
         let changes = &self.changes[directory];
         let made = changes.made.load(Ordering::Acquire);

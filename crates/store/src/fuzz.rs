@@ -1,5 +1,5 @@
-//! The decoders of bytes on disk for `weir-fuzz-targets`, and for nobody else.
-//! Each takes bytes and returns those of what it understood.
+//! Decoders of on-disk bytes, for `weir-fuzz-targets` only. Each takes bytes, decodes them and
+//! returns them encoded again.
 
 use crate::directories::parse_name;
 use crate::gaps::record;
@@ -19,7 +19,7 @@ pub fn object_header_bytes(id: ObjectId, generation: Generation) -> [u8; HEADER_
     Header { id, generation, born: generation.0 / 2, untidy: false }.to_disk()
 }
 
-/// Reads a superblock of the right length.
+/// Reads a superblock of 512 bytes.
 pub fn superblock(bytes: &[u8; 512]) -> Option<[u8; 512]> {
     superblock_of_any_length(bytes)
 }
@@ -62,7 +62,7 @@ pub fn intent_sector_bytes(
     Sector { sequence, index, body }.to_disk()
 }
 
-/// Reads a sector of the gap log, wherever it says that it is.
+/// Reads a sector of the gap log, at the index that the sector itself states.
 pub fn gap_sector(bytes: &[u8; 512], identity: TargetIdentity) -> Option<[u8; 512]> {
     let index = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
     let records = record::understand(bytes, index as usize, identity).ok()?;

@@ -1,16 +1,16 @@
-//! Where in an object's file a block and its checksum are: pure arithmetic.
+//! Positions of blocks and checksums in an object's file: pure arithmetic.
 //!
-//! A file is a sequence of sections: 32 pages of checksum slots, then the
-//! 32,768 blocks (128 MiB) that the slots are of. The header takes the first
-//! 128 slots of the first section, which therefore has 128 blocks less.
+//! A file is a sequence of sections. A section has 32 pages of checksum slots, followed by the
+//! 32,768 blocks (128 MiB) of these slots. The header takes the first 128 slots of the first
+//! section, which therefore has 128 blocks less.
 //!
-//! Slots come in multiples of 32 pages so that data begins at a multiple of
-//! 128 KiB. The page cache keeps aligned data in large folios; with data one
-//! page off, a warm read or write of 64 KiB costs a third more CPU.
+//! Slots come in multiples of 32 pages so that data begins at a multiple of 128 KiB. The page cache
+//! keeps aligned data in large folios; with data one page off, a warm read or write of 64 KiB costs
+//! a third more CPU.
 
 use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
 
-/// Bytes of a block and of a page, as an offset.
+/// Bytes of a block, which is also a page, as a file offset.
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Bytes of one checksum slot.
 pub(crate) const SLOT_BYTES: usize = 4;
@@ -20,7 +20,7 @@ pub(crate) const HEADER_BYTES: usize = 512;
 pub(crate) const MAX_RUN_BLOCKS: u64 = (BLOCK_BYTES / SLOT_BYTES) as u64;
 /// Pages of slots in a section.
 const SLOT_PAGES: u64 = 32;
-/// Slots in a section, and so its blocks (but for the first section).
+/// Slots in a section, and its blocks (the first section has fewer blocks).
 const SECTION_SLOTS: u64 = SLOT_PAGES * MAX_RUN_BLOCKS;
 /// Pages of a section.
 const SECTION_PAGES: u64 = SLOT_PAGES + SECTION_SLOTS;
@@ -61,8 +61,8 @@ pub(crate) fn section_end(block: u64) -> u64 {
     section_first_block(section(block) + 1)
 }
 
-/// The blocks whose slots share the page of this one's: all of one section, and at most
-/// [`MAX_RUN_BLOCKS`].
+/// The blocks whose slots are in the same page as the slot of this block. All are of one section,
+/// and they are at most [`MAX_RUN_BLOCKS`].
 pub(crate) fn slot_mates(block: u64) -> std::ops::Range<u64> {
     let page = (block + HEADER_SLOTS) / MAX_RUN_BLOCKS;
     let first = |page: u64| (page * MAX_RUN_BLOCKS).saturating_sub(HEADER_SLOTS);
@@ -82,20 +82,20 @@ pub(crate) fn slot_position(block: u64) -> u64 {
     slot_area(block).start + slot * SLOT_BYTES as u64
 }
 
-/// The front of the file of an object of this many bytes, up to the last slot of its first
-/// section: header and checksums, bytes.
+/// Bytes from the start of the file to the last slot of the first section, for an object of this
+/// many bytes.
 pub(crate) fn first_slots(object_bytes: u64) -> u64 {
     let slots = HEADER_SLOTS + block_count(object_bytes).min(section_end(0));
     slots.div_ceil(MAX_RUN_BLOCKS) * BLOCK
 }
 
-/// The first byte of the object that is stored at a position of the file or behind it in the
-/// same page, or whose slot is in that page.
+/// The first byte of the object whose data is at this file position, or later in the same page, or
+/// whose slot is in that page.
 pub(crate) fn first_byte_of(position: u64) -> u64 {
     first_block_of_slots(position).map_or_else(|| object_bytes(position), |block| block * BLOCK)
 }
 
-/// The first block whose slot is in the page of a position of the file, if that holds slots.
+/// The first block whose slot is in the page of this file position; `None` if that page holds data.
 pub(crate) fn first_block_of_slots(position: u64) -> Option<u64> {
     let page = position / BLOCK;
     let section = (page + HEADER_SLOTS) / SECTION_PAGES;
@@ -109,17 +109,17 @@ pub(crate) fn data_position(offset: u64) -> u64 {
     data_page(offset / BLOCK) * BLOCK + offset % BLOCK
 }
 
-/// The pages of a file, slots and data, of the section that this page is of.
+/// The pages, of slots and data, of the section that contains this page of a file.
 pub(crate) fn section_pages(page: u64) -> std::ops::Range<u64> {
     let section = (page + HEADER_SLOTS) / SECTION_PAGES;
     let start = |section: u64| (section * SECTION_PAGES).saturating_sub(HEADER_SLOTS);
     start(section)..start(section + 1)
 }
 
-/// Pages of a section that are slots.
+/// Pages of slots in a section.
 pub(crate) const PAGES_OF_SLOTS: u64 = SLOT_PAGES;
 
-/// Bytes of a range of a file that are data, and not slots.
+/// Bytes of data, without slots, in a range of a file.
 pub(crate) fn data_in(range: std::ops::Range<u64>) -> u64 {
     let (mut at, mut data) = (range.start, 0);
     while at < range.end {
@@ -132,19 +132,19 @@ pub(crate) fn data_in(range: std::ops::Range<u64>) -> u64 {
     data
 }
 
-/// Blocks of an object of this many bytes; the last may be partial.
+/// Number of blocks of an object of this many bytes. The last block may be partial.
 pub(crate) fn block_count(object_bytes: u64) -> u64 {
     object_bytes.div_ceil(BLOCK)
 }
 
-/// The size of the file of an object of this many bytes: it ends with the last
-/// byte of data, or after the first page.
+/// The size of the file of an object of this many bytes. The file ends with the last byte of data,
+/// and is never shorter than the first page.
 pub(crate) fn file_bytes(object_bytes: u64) -> u64 {
     if object_bytes == 0 { BLOCK } else { data_position(object_bytes - 1) + 1 }
 }
 
-/// The length of the object whose file has this size. A file that ends among
-/// the slots of a section (an append was cut short) ends with the block before.
+/// The length of the object whose file has this size. A file that ends among the slots of a section
+/// (an append was interrupted) ends with the block before that section.
 pub(crate) fn object_bytes(file_bytes: u64) -> u64 {
     let (page, rest) = (file_bytes / BLOCK, file_bytes % BLOCK);
     let first_block = section_first_block((page + HEADER_SLOTS) / SECTION_PAGES);
@@ -154,13 +154,13 @@ pub(crate) fn object_bytes(file_bytes: u64) -> u64 {
     }
 }
 
-/// A range of an object whose data is contiguous in the file, whose slots are
-/// too, and of at most [`MAX_RUN_BLOCKS`]. Never empty.
+/// A range of an object whose data is contiguous in the file, and whose slots are contiguous too.
+/// It has at most [`MAX_RUN_BLOCKS`] blocks and is never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// First byte.
     pub(crate) start: u64,
-    /// First byte after it.
+    /// End, exclusive.
     pub(crate) end: u64,
 }
 
@@ -178,7 +178,7 @@ impl Run {
         })
     }
 
-    /// How many bytes.
+    /// Length, bytes.
     pub(crate) fn len(self) -> usize {
         (self.end - self.start) as usize
     }
@@ -193,7 +193,7 @@ impl Run {
         (self.end - 1) / BLOCK
     }
 
-    /// How many blocks it touches.
+    /// Number of blocks that the run touches.
     pub(crate) fn block_count(self) -> usize {
         (self.last_block() - self.first_block() + 1) as usize
     }

@@ -1,5 +1,5 @@
-//! The header of an object file: 512 bytes at the start of the file, little
-//! endian, so that an object can be identified without any namespace.
+//! The header of an object file: 512 bytes at the start of the file, little endian. It identifies
+//! the object without any namespace.
 
 use crate::geometry::HEADER_BYTES;
 use weir_types::checksum::crc32c;
@@ -9,21 +9,21 @@ use weir_types::{Encode, Generation, ObjectId, Reader};
 const MAGIC: [u8; 8] = *b"WEIROBJ\0";
 /// The format that this program writes.
 const FORMAT_VERSION: u32 = 2;
-/// The oldest that it reads: it says nothing of eras, so such an object is old.
+/// The oldest format that this program reads. It has no era, so its objects count as old.
 const OLDEST_VERSION: u32 = 1;
-/// Where the checksum of the bytes before it is.
+/// Position of the checksum of all bytes before it.
 const CHECK_AT: usize = HEADER_BYTES - 4;
 
-/// What an object says of itself.
+/// The fields of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) id: ObjectId,
-    /// The last truncation; writes issued before it are refused.
+    /// Generation of the last truncation. Writes of an older generation are refused.
     pub(crate) generation: Generation,
     /// The era of the target in which the object was first written to.
     pub(crate) born: u64,
-    /// A crash may have left checksums behind its end: such an object was
-    /// written by a program that kept no intent log.
+    /// Whether a crash may have left checksums behind the object's end. This holds for objects of
+    /// the format without an intent log.
     pub(crate) untidy: bool,
 }
 
@@ -32,18 +32,17 @@ pub(crate) struct Header {
 pub(crate) enum BadHeader {
     /// Wrong magic or checksum, or fields that mean nothing.
     Damaged,
-    /// A valid header of another format version.
+    /// A valid header of an unknown format version.
     Version(u32),
-    /// A valid header with flags or fields that are not known.
+    /// A valid header with unknown flags or fields.
     Features,
-    /// Nothing but zeros: it was never written.
+    /// All zeros: the header was never written.
     Empty,
 }
 
 impl Header {
-    /// The bytes on disk: magic, format version, flags (0), file, segment,
-    /// column, copy, a zero, generation, era of birth; zeros; CRC-32C of all
-    /// before it.
+    /// Encodes the header: magic, format version, flags (0), file, segment, column, copy, a zero,
+    /// generation, era of birth; zeros; CRC-32C of all bytes before it.
     pub(crate) fn to_disk(self) -> [u8; HEADER_BYTES] {
         let mut fields = Vec::with_capacity(HEADER_BYTES);
         (MAGIC, (FORMAT_VERSION, 0u32)).encode(&mut fields);

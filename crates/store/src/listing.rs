@@ -1,4 +1,4 @@
-//! Every object of a target, for checking and for rebuilding a namespace.
+//! Lists every object of a target, for checking and for rebuilding a namespace.
 
 use crate::backing::Backing;
 use crate::directories::{HASH_DIRECTORIES, hash_directory, parse_name, path};
@@ -7,22 +7,22 @@ use std::sync::Arc;
 use weir_host::fs::Entries;
 use weir_types::{ErrorKind, ObjectId, Result};
 
-/// The most files of one directory that a listing complains of singly.
+/// The most unknown files of one directory that a listing names one by one.
 const MAX_STRAYS: usize = 64;
 
-/// Some objects of a target, by hash directory and [`ObjectId`].
+/// One page of the objects of a target, ordered by hash directory and [`ObjectId`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Each with its length, bytes.
+    /// Objects, each with its length, bytes.
     pub objects: Vec<(ObjectId, u64)>,
-    /// Files that no object is named by, of the directories that begin here.
+    /// Files that are not object files, in the directories that begin on this page.
     pub strays: Vec<String>,
-    /// There are more after this object.
+    /// The object after which the next page begins; `None` at the end.
     pub next: Option<ObjectId>,
 }
 
-/// At most `max` (at least one) objects after `after`. Of what is made or removed
-/// meanwhile, some may appear; everything else appears exactly once.
+/// Lists at most `max` (at least one) objects after `after`. An object that is made or removed
+/// meanwhile may appear; every other object appears exactly once.
 pub(crate) fn list(backing: &Backing, after: Option<ObjectId>, max: usize) -> Result<Listing> {
     let mut listing = Listing::default();
     let first = after.map_or(0, |object| hash_directory(object.file));
@@ -65,15 +65,14 @@ fn strays(backing: &Backing, hash: usize, strays: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
-/// An iterator over the objects of a target with their lengths, bytes, in no
-/// particular order. Objects made or removed meanwhile may or may not appear.
-/// A file that no object is named by is reported as an error of kind
-/// `Corrupt`; the iteration goes on after it.
+/// An iterator over the objects of a target with their lengths, bytes, in no particular order.
+/// Objects made or removed meanwhile may or may not appear. A file that is not an object file is
+/// returned as an error of kind `Corrupt`; the iteration goes on after it.
 pub struct Objects {
     backing: Arc<Backing>,
-    /// The hash directories that are still to come; `None` before the first.
+    /// The hash directories not read yet; `None` before the first call.
     hashes: Option<std::vec::IntoIter<usize>>,
-    /// What was found beside them.
+    /// Names of entries of `objects` that are not hash directories.
     strangers: Vec<String>,
     current: Option<(usize, Entries)>,
 }
@@ -83,7 +82,7 @@ impl Objects {
         Self { backing, hashes: None, strangers: Vec::new(), current: None }
     }
 
-    /// Opens the next hash directory; `false` after the last.
+    /// Opens the next hash directory. Returns `false` after the last.
     fn advance(&mut self) -> Result<bool> {
         self.current = None;
         let hashes = match &mut self.hashes {
@@ -108,8 +107,7 @@ impl Objects {
         self.backing.site.error(ErrorKind::Corrupt, what)
     }
 
-    /// The object of one directory entry; `None` for a file that has just been
-    /// removed.
+    /// The object of one directory entry. Returns `None` if its file was removed just now.
     fn examine(&self, hash: usize, name: &[u8]) -> Result<Option<(ObjectId, u64)>> {
         let name = String::from_utf8_lossy(name);
         let path = format!("{hash:03x}/{name}");

@@ -1,4 +1,4 @@
-//! What has rotted, for whoever has another copy of it.
+//! Finding and replacing rotted parts of an object, with the help of another copy.
 
 use crate::blocks::{Slots, next_used};
 use crate::geometry::{BLOCK, Run, SLOT_BYTES};
@@ -9,8 +9,8 @@ use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
 use weir_types::{ErrorKind, ObjectId, Result};
 
 impl Object {
-    /// The blocks of a range that do not match their checksums or cannot be read,
-    /// each up to the end of the object. Waits for writers, and keeps them waiting.
+    /// The blocks of a range that do not match their checksums or cannot be read. Each range ends
+    /// at the latest with the object. Waits for writers, and blocks them meanwhile.
     pub fn damaged(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
         let _lock = self.lock_for_reading();
         let len = self.len();
@@ -48,16 +48,16 @@ impl Object {
         }
     }
 
-    /// Whether the header on disk is still that of this object.
+    /// Checks that the header on disk is still that of this object.
     ///
     /// # Errors
-    /// `Corrupt`: it is not; `Io`.
+    /// `Corrupt`: the header is another one; `Io`.
     pub fn check(&self) -> Result<()> {
         let _lock = self.lock_for_reading();
         self.check_header()
     }
 
-    /// Writes the header anew if it has rotted on the disk since this was opened.
+    /// Rewrites the header if it has rotted on disk since the object was opened.
     ///
     /// # Errors
     /// `Io`, `ReadOnly`, `NoSpace`.
@@ -69,9 +69,9 @@ impl Object {
         }
     }
 
-    /// Whether the stored checksum of the block that begins there is that of these
-    /// bytes, the last ones of an object followed by zeros: then they are what was
-    /// written, wherever they come from.
+    /// Whether `bytes` match the stored checksum of the block that begins at `offset`. The last
+    /// block of an object is to be padded with zeros. If they match, they are what was written,
+    /// wherever they come from.
     ///
     /// # Errors
     /// `Io`: the checksum cannot be read.
@@ -84,8 +84,8 @@ impl Object {
         Ok(slot_of(&block) == u32::from_le_bytes(slot))
     }
 
-    /// Of pieces `(offset, length)` that are to be changed, those blocks that would
-    /// be changed in part: the first that does not verify.
+    /// Among the blocks that a change of these pieces `(offset, length)` would change in part, the
+    /// first that does not verify.
     pub fn damaged_edge(&self, pieces: &[(u64, u64)]) -> Option<Range<u64>> {
         let len = self.len();
         let edges = pieces.iter().flat_map(|&(start, size)| {
@@ -103,11 +103,11 @@ impl Object {
 }
 
 impl crate::Target {
-    /// Throws away the file of an object that has a damaged header, durably. What
-    /// it lacks has been noted before, and stays so.
+    /// Removes, durably, the file of an object with a damaged header. The caller has noted before
+    /// what the copy lacks; those notes stay.
     ///
     /// # Errors
-    /// `Exists` if it can be opened; `Io`.
+    /// `Exists` if the object can be opened; `Io`.
     pub fn discard(&self, id: ObjectId) -> Result<()> {
         let damaged = match self.object(id) {
             Ok(None) => return Ok(()),

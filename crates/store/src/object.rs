@@ -20,53 +20,52 @@ use weir_host::sync::{ReadGuard, RwLock, WriteGuard};
 use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
 use weir_types::{Error, ErrorKind, Generation, ObjectId, Result};
 
-/// What only the holder of the object's write lock knows and changes.
+/// State that only the holder of the object's write lock reads and changes.
 pub(crate) struct Writer {
-    /// Whether the first page, with the header, is written; a new object has
-    /// an empty file.
+    /// Whether the first page, which has the header, is written. A new object has an empty file.
     pub(crate) has_header: bool,
-    /// The era in which that was; in the present one the object is young.
+    /// The era in which the first page was written. In that era the object is young.
     born: u64,
     /// Whether slots behind the end may be other than zero.
     untidy: bool,
 }
 
-/// What an object's new length means.
+/// How an object's length is to be changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Resize {
-    /// It is set, once for each generation.
+    /// A truncation: sets the length, once for each generation.
     Set,
-    /// Shorter objects stay as they are.
+    /// Shortens the object. A shorter object keeps its length.
     Cut,
-    /// It is that of another copy.
+    /// Sets the length of another copy.
     Align,
 }
 
-/// The right to change an object, in the era that does not end before.
+/// The right to change an object. The present era cannot end while it exists.
 pub(crate) struct Change<'a> {
     pub(crate) writer: WriteGuard<'a, Writer>,
     era: ReadGuard<'a, u64>,
 }
 
 /// One open object of a target. Hold it for one request, not longer: after
-/// [`crate::Target::remove`] it names a file that is gone.
+/// [`crate::Target::remove`] it refers to a removed file.
 ///
-/// Changes and `Locked` reads of one object exclude each other; other reads
-/// take no lock.
+/// Changes and `Locked` reads of one object exclude each other; other reads take no lock.
 pub struct Object {
     id: ObjectId,
     backing: Arc<Backing>,
     pub(crate) file: File,
-    /// Its disk had become read-only when it was opened.
+    /// Whether the disk was read-only when the object was opened.
     read_only: bool,
     writer: RwLock<Writer>,
-    /// Length, bytes. Stored after the data that it promises.
+    /// Length, bytes. Updated after the data within it is written.
     len: AtomicU64,
     generation: AtomicU64,
 }
 
 impl Object {
-    /// Opens the object; makes it if asked to. `None` when there is none.
+    /// Opens the object, and with `create` makes it if it is missing. Returns `None` if there is
+    /// none.
     pub(crate) fn open(backing: &Arc<Backing>, id: ObjectId, create: bool) -> Result<Option<Self>> {
         let Some((file, read_only)) = backing.directories.open(id, create)? else {
             return Ok(None);
@@ -106,8 +105,8 @@ impl Object {
         }))
     }
 
-    /// Opens the object, whose header may have rotted: it gets one with this fence
-    /// then.
+    /// Opens an object whose header may have rotted. A rotted header is replaced by one with this
+    /// fence.
     pub(crate) fn open_headless(
         backing: &Arc<Backing>,
         id: ObjectId,
@@ -141,7 +140,7 @@ impl Object {
         Ok(Some(object))
     }
 
-    /// Writes the header as it should be.
+    /// Writes the correct header.
     pub(crate) fn put_header(&self, change: &Change<'_>) -> Result<()> {
         let header = self.header(&change.writer, self.generation());
         self.write_all(&mut [IoSlice::new(&header)], 0)
@@ -152,58 +151,57 @@ impl Object {
         &self.backing
     }
 
-    /// Which object it is.
+    /// Id of the object.
     pub fn id(&self) -> ObjectId {
         self.id
     }
 
-    /// Its length, bytes.
+    /// Length, bytes.
     pub fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Whether it has no bytes.
+    /// Whether the object has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The generation of its last truncation or fence, 0 before the first.
-    /// Writes with a lower one are refused.
+    /// The generation of the last truncation or fence, 0 before the first. Writes with a lower
+    /// generation are refused.
     pub fn generation(&self) -> Generation {
         Generation(self.generation.load(Ordering::Acquire))
     }
 
-    /// Sets the length, bytes: what is cut off is gone, what is added is zeros,
-    /// and writes with a lower generation are refused from now on. Returns the
-    /// length.
+    /// Sets the length, bytes. Bytes beyond a smaller length are gone; added bytes are zeros.
+    /// Writes with a lower generation are refused from now on. Returns the length.
     ///
-    /// Errors: `Stale` if the fence is already higher. If it is already at
-    /// `generation` (and not 0) this truncation was done before: it is not
-    /// repeated, because newer writes may have followed it.
+    /// Errors: `Stale` if the fence is already higher. If the fence already equals `generation`
+    /// (and is not 0) this truncation was done before: it is not repeated, because newer writes may
+    /// have followed it.
     pub fn truncate(&self, len: u64, generation: Generation) -> Result<u64> {
         self.resize(len, generation, Resize::Set)
     }
 
-    /// As [`Object::truncate`], but an object that is shorter stays so: what
-    /// lies beyond its end reads as zeros anyway, and may be written meanwhile.
+    /// As [`Object::truncate`], but a shorter object keeps its length: bytes beyond its end read as
+    /// zeros anyway, and may be written meanwhile.
     ///
     /// Errors: as [`Object::truncate`].
     pub fn cut(&self, len: u64, generation: Generation) -> Result<u64> {
         self.resize(len, generation, Resize::Cut)
     }
 
-    /// Gives it length and fence of another copy, whatever its own are: where that has
-    /// lost a truncation, this one was not truncated either.
+    /// Takes over the length and the fence of another copy, even if they are lower: if that copy
+    /// has lost a truncation, this copy must not keep it.
     pub fn align(&self, len: u64, generation: Generation) -> Result<u64> {
         self.resize(len, generation, Resize::Align)
     }
 
-    /// Refuses writes with a lower generation from now on; its bytes and its
-    /// length stay. A fence that is higher already stays too. Returns the length
-    /// that all refused writes have left, and the fence.
+    /// Refuses writes with a lower generation from now on. The bytes and the length stay, and so
+    /// does a fence that is higher already. Returns the length, which no refused write can change
+    /// any more, and the fence.
     ///
-    /// A truncation of the same generation counts as done afterwards: carry out
-    /// those that are pending before.
+    /// Afterwards a truncation of the same generation counts as done, so pending truncations have
+    /// to be carried out before.
     pub fn fence(&self, generation: Generation) -> Result<(u64, Generation)> {
         let mut change = self.begin_change()?;
         if generation > self.generation() {
@@ -269,9 +267,8 @@ impl Object {
         Ok(len)
     }
 
-    /// Makes every completed write and truncation durable, and the object's
-    /// name too. If that fails the target goes out of service, since nobody
-    /// knows which bytes were lost.
+    /// Makes every completed write and truncation durable, and the object's name too. On failure
+    /// the target goes out of service, because nobody knows which bytes were lost.
     pub fn sync(&self) -> Result<()> {
         self.backing.site.in_service()?;
         if planted(Bug::SkipObjectSync) {
@@ -283,8 +280,7 @@ impl Object {
         self.backing.directories.sync(self.id)
     }
 
-    /// Whether the header on disk is what it should be. Call it with the lock
-    /// held.
+    /// Checks that the header on disk is correct. Call it with the lock held.
     pub(crate) fn check_header(&self) -> Result<()> {
         let failed = |e| self.os_error("read the header", e);
         if self.file.size().map_err(failed)? == 0 {
@@ -298,12 +294,12 @@ impl Object {
         Ok(())
     }
 
-    /// Excludes writers.
+    /// Takes the lock that excludes writers.
     pub(crate) fn lock_for_reading(&self) -> ReadGuard<'_, Writer> {
         self.writer.read()
     }
 
-    /// Excludes everyone but readers that take no lock.
+    /// Takes the lock that excludes everyone except readers without a lock.
     pub(crate) fn begin_change(&self) -> Result<Change<'_>> {
         if self.read_only {
             return Err(self.error(ErrorKind::ReadOnly, READ_ONLY));
@@ -323,8 +319,8 @@ impl Object {
         Ok(change)
     }
 
-    /// Sees to it that recovery will look at these pieces `(offset, length)`,
-    /// should they be changed and the target then stop.
+    /// Makes sure that recovery examines these pieces `(offset, length)` if the target stops after
+    /// their change has begun.
     pub(crate) fn cover(&self, change: &mut Change<'_>, pieces: &[(u64, u64)]) -> Result<()> {
         if !change.writer.has_header {
             self.backing.intents()?.cover_young(self.id)?;
@@ -340,7 +336,8 @@ impl Object {
         self.len.store(len, Ordering::Release);
     }
 
-    /// Of an object that a program without an intent log has written.
+    /// Clears the slots behind the end of an object that was written by a program without an intent
+    /// log.
     fn clear_slots_behind_end(&self, change: &mut Change<'_>) -> Result<()> {
         let len = self.len();
         self.cover(change, &[(len, 1)])?;
@@ -353,9 +350,8 @@ impl Object {
         Ok(())
     }
 
-    /// After a change that failed half way: makes the slots of bytes
-    /// `start..end` those of whatever the blocks hold now. If that fails too,
-    /// the target goes out of service.
+    /// Repairs the slots of bytes `start..end` after a change that failed half way: they become
+    /// those of the blocks' present data. If that fails too, the target goes out of service.
     pub(crate) fn heal(&self, start: u64, end: u64) {
         let len = self.len();
         // An append that failed was to change the last block.
@@ -374,7 +370,7 @@ impl Object {
         }
     }
 
-    /// Makes the slots right for a smaller length, before the file is cut.
+    /// Adapts the slots to a smaller length, before the file is truncated.
     fn shrink_slots(&self, len: u64, old_len: u64) -> Result<()> {
         let kept = (len % BLOCK) as usize;
         let first = len / BLOCK;
@@ -395,9 +391,8 @@ impl Object {
             .map_err(|(_, e)| self.failed_change(format!("truncate to {len}"), e))
     }
 
-    /// The slot that a block will have when only its first `kept` bytes are
-    /// left. It is the old slot plus the difference that the cut makes, so a
-    /// block that had rotted still shows it.
+    /// The slot of a block of which only the first `kept` bytes remain. It is the old slot plus the
+    /// difference that the cut makes, so the slot of a rotted block still does not match.
     fn slot_of_shortened(&self, block: u64, kept: usize, old_len: u64) -> Result<u32> {
         let mut slot = [0; SLOT_BYTES];
         let mut data = [0; BLOCK_BYTES];
@@ -408,7 +403,7 @@ impl Object {
         Ok(u32::from_le_bytes(slot) ^ before ^ slot_of(&data))
     }
 
-    /// Reads a block of an object of this length, padded with zeros.
+    /// Reads a block, padded with zeros, of an object of length `len`.
     pub(crate) fn read_block(
         &self,
         block: u64,
@@ -422,7 +417,7 @@ impl Object {
         self.read_exact(kept, data_position(start), start)
     }
 
-    /// Reads the slots of a block and of those after it in its section.
+    /// Reads the slots of a block and of the following blocks of its section.
     pub(crate) fn read_slots(&self, block: u64, slots: &mut [u8]) -> Result<()> {
         self.read_exact(slots, slot_position(block), block * BLOCK)
     }
@@ -436,7 +431,7 @@ impl Object {
         if got == want { Ok(()) } else { Err(self.cut_short(offset)) }
     }
 
-    /// Writes the first page of a new object: header and zero slots.
+    /// Writes the first page of a new object: the header and slots of zero.
     pub(crate) fn write_first_page(&self, change: &mut Change<'_>) -> Result<()> {
         self.cover(change, &[])?;
         let mut page = [0; BLOCK_BYTES];
@@ -449,7 +444,7 @@ impl Object {
         Ok(())
     }
 
-    /// Takes back a first write that failed.
+    /// Takes back the first page after the first write has failed.
     pub(crate) fn forget_first_page(&self) {
         if let Err(e) = self.file.set_len(0) {
             let error = self.os_error("take back a failed first write", e);
@@ -461,8 +456,8 @@ impl Object {
         Header { id: self.id, generation, born: writer.born, untidy: false }.to_disk()
     }
 
-    /// Writes all of the buffers in as few calls as the kernel lets. When it
-    /// fails, says how many bytes were written before.
+    /// Writes all of the buffers in as few calls as the kernel allows. The error has the number of
+    /// bytes written before it.
     pub(crate) fn write_all(
         &self,
         mut buffers: &mut [IoSlice<'_>],
@@ -496,7 +491,7 @@ impl Object {
         self.backing.site.os_error(format!("object {}: {doing}", self.id), errno)
     }
 
-    /// A change that failed, which may take the target out of service.
+    /// The error of a failed change, which may take the target out of service.
     pub(crate) fn failed_change(&self, doing: impl std::fmt::Display, errno: Errno) -> Error {
         self.backing.site.failed_change(format!("object {}: {doing}", self.id), errno)
     }
@@ -507,8 +502,8 @@ impl Object {
         self.error(ErrorKind::Stale, what)
     }
 
-    /// A mismatch. On a target that is out of service it may be what a failed
-    /// write left, and is not called rot.
+    /// The error of a checksum mismatch. On a target that is out of service a failed write may be
+    /// the cause, so the error does not call it rot.
     pub(crate) fn corrupt(&self, block: u64) -> Error {
         if let Some(trouble) = self.backing.site.trouble() {
             let what = format!("block at offset {} cannot be verified; {trouble}", block * BLOCK);
@@ -518,7 +513,7 @@ impl Object {
         self.error(ErrorKind::Corrupt, what).at(block * BLOCK)
     }
 
-    /// The file has fewer bytes than the object: somebody cut it from outside.
+    /// The error of a file that is shorter than its object: another program has truncated it.
     pub(crate) fn cut_short(&self, offset: u64) -> Error {
         self.error(ErrorKind::Corrupt, format!("its file ends before offset {offset}"))
     }

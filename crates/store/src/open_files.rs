@@ -1,9 +1,8 @@
-//! The objects that are open: a bounded cache, so that a server of millions of
-//! objects holds a bounded number of descriptors.
+//! The open objects: a bounded cache, so that a server of millions of objects holds a bounded
+//! number of descriptors.
 //!
-//! Invariant: at most one [`Object`] per id is ever handed out. While one
-//! thread opens or removes an object, others who want it wait; an object that
-//! somebody holds is never dropped from the map.
+//! Invariant: at most one [`Object`] per id is ever handed out. While one thread opens or removes
+//! an object, other threads that want it wait; an object in use is never dropped from the map.
 
 use crate::object::Object;
 use std::collections::BTreeMap;
@@ -13,7 +12,7 @@ use weir_host::sync::{Condvar, Mutex, MutexGuard};
 use weir_types::{ObjectId, Result};
 
 enum Entry {
-    /// A thread is opening or removing it.
+    /// A thread is opening or removing the object.
     Claimed,
     Open {
         object: Arc<Object>,
@@ -24,7 +23,7 @@ enum Entry {
 #[derive(Default)]
 struct Table {
     entries: BTreeMap<ObjectId, Entry>,
-    /// Counts look-ups: the age of entries.
+    /// Number of look-ups so far: the clock for the age of entries.
     clock: u64,
 }
 
@@ -34,7 +33,7 @@ pub(crate) struct OpenFiles {
     limit: usize,
 }
 
-/// The right to open or remove one object; given back when dropped.
+/// The right to open or remove one object. Dropping it returns the right.
 struct Claim<'a> {
     files: &'a OpenFiles,
     id: ObjectId,
@@ -52,17 +51,17 @@ impl Drop for Claim<'_> {
 }
 
 impl OpenFiles {
-    /// Keeps about `limit` objects open; more only while more are in use.
+    /// Keeps about `limit` objects open, and more only while more are in use.
     pub(crate) fn new(limit: usize) -> Self {
         Self { table: Mutex::default(), changed: Condvar::new(), limit: limit.max(1) }
     }
 
-    /// The object if it is open. Never waits for the disk.
+    /// The object, if it is open. Never waits for the disk.
     pub(crate) fn get(&self, id: ObjectId) -> Option<Arc<Object>> {
         self.lock().touch(id)
     }
 
-    /// The object, opened with `open` if it is not open yet.
+    /// The object. If it is not open yet, `open` opens it.
     pub(crate) fn get_or_open(
         &self,
         id: ObjectId,
@@ -86,7 +85,7 @@ impl OpenFiles {
         Ok(Some(object))
     }
 
-    /// Takes the object out, and runs `unlink` before anyone can open it again.
+    /// Removes the object from the cache, and runs `unlink` before anyone can open it again.
     pub(crate) fn remove(&self, id: ObjectId, unlink: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut table = self.lock();
         while matches!(table.entries.get(&id), Some(Entry::Claimed)) {
@@ -135,8 +134,8 @@ impl Table {
         }
     }
 
-    /// Takes out the eighth of the entries that was not used for longest, as
-    /// far as nobody holds them: one pass over the table pays for many opens.
+    /// Removes the least recently used eighth of the entries, except those in use. One pass over
+    /// the table serves many opens.
     fn shed(&mut self) -> Vec<Arc<Object>> {
         let mut idle: Vec<(u64, ObjectId)> = self
             .entries

@@ -1,15 +1,14 @@
-//! What a caller may ask for: pieces of an object, and how they are cut at the
-//! borders of blocks.
+//! Pieces of an object in a request, and how they are cut at the borders of blocks.
 
 use crate::geometry::BLOCK;
 use weir_types::checksum::crc32c;
 use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES, MAX_PIECES};
 use weir_types::{Error, ErrorKind, Result};
 
-/// CRC-32C of 4096 zeros: what a slot of zero stands for.
+/// CRC-32C of 4096 zeros, the checksum that a slot of zero stands for.
 pub(crate) const ZERO_BLOCK_CHECK: u32 = 0x98f9_4189;
 
-/// Refuses pieces beyond the limits; returns the bytes of all together.
+/// Refuses pieces beyond the limits. Returns the sum of their lengths, bytes.
 pub(crate) fn check_pieces(pieces: &[(u64, u64)]) -> Result<u64> {
     if pieces.len() > MAX_PIECES {
         let message = format!("{} pieces in one request, at most {MAX_PIECES}", pieces.len());
@@ -29,20 +28,19 @@ pub(crate) fn check_pieces(pieces: &[(u64, u64)]) -> Result<u64> {
     Ok(total)
 }
 
-/// How many cuts a piece has: one for each block that it touches.
+/// Number of cuts of a piece: one for each block that it touches.
 pub(crate) fn cut_count(offset: u64, len: u64) -> usize {
     if len == 0 { 0 } else { ((offset + len - 1) / BLOCK - offset / BLOCK + 1) as usize }
 }
 
-/// Cuts the bytes of a piece that begins at `offset` of the object at the
-/// borders of blocks.
+/// Cuts the bytes of a piece at block borders. The piece begins at `offset` of the object.
 pub(crate) fn cuts(offset: u64, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let to_border = (BLOCK - offset % BLOCK) as usize;
     let (first, rest) = bytes.split_at(to_border.min(bytes.len()));
     (!first.is_empty()).then_some(first).into_iter().chain(rest.chunks(BLOCK_BYTES))
 }
 
-/// The slot of a block with these bytes (4096 of them).
+/// The slot of a block of 4096 bytes.
 pub(crate) fn slot_of(block: &[u8; BLOCK_BYTES]) -> u32 {
     crc32c(block) ^ ZERO_BLOCK_CHECK
 }

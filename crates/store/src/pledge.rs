@@ -5,13 +5,13 @@ use crate::object::Object;
 use std::sync::Arc;
 use weir_types::Result;
 
-/// The promise that pieces of an object are suspect if the target stops
-/// uncleanly, for as long as this lives: checkpoints keep their marks, and the
-/// target is not closed as one that has nothing to recover.
+/// The promise that pieces of an object are suspect if the target stops uncleanly while this
+/// exists. Checkpoints keep their marks, and the target is not closed as one that has nothing to
+/// recover.
 ///
-/// Drop it when it is known, durably where that is needed, what became of the
-/// change: every copy has confirmed it, or gaps are noted for those that have
-/// not. Who cannot find out forgets it ([`std::mem::forget`]).
+/// Drop it when the outcome of the change is known, durably where that is needed: every copy has
+/// confirmed it, or gaps are noted for those that have not. If the outcome cannot be found out,
+/// forget the pledge ([`std::mem::forget`]).
 pub struct Pledge {
     backing: Arc<Backing>,
     number: u64,

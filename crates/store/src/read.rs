@@ -1,6 +1,5 @@
-//! The read path. A full block goes out with its stored checksum, unverified:
-//! whoever reads it verifies. Of a block that goes out in part the reader could
-//! not verify anything, so it is verified here.
+//! The read path. A full block goes out with its stored checksum, unverified: the reader verifies
+//! it. A reader cannot verify a block that goes out in part, so the server verifies it here.
 
 use crate::geometry::{
     BLOCK, MAX_RUN_BLOCKS, Run, SLOT_BYTES, data_position, section_end, slot_area, slot_position,
@@ -15,70 +14,69 @@ use weir_types::checksum::crc32c;
 use weir_types::limits::BLOCK_BYTES;
 use weir_types::{Error, ErrorKind, Result};
 
-/// How far a read may go.
+/// What a read may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
-    /// Only what is in the page cache; never waits for the disk or a lock. The kernel begins to
-    /// fetch what is missing.
+    /// Reads from the page cache alone; never waits for the disk or a lock. The kernel begins to
+    /// fetch missing pages.
     Nowait,
-    /// The same, and nothing is fetched, so that those who put reads in order do (before Linux 6.5
-    /// it is as `Nowait`).
+    /// As `Nowait`, but no missing page is fetched, so that the disk queue can order the reads.
+    /// Before Linux 6.5 it is the same as `Nowait`.
     Resident,
-    /// Waits for the disk. Takes no lock, unless a block that it must verify
-    /// itself was being written.
+    /// Waits for the disk. Takes no lock, unless a block that must be verified here was being
+    /// written.
     Blocking,
-    /// The same; of a large read that was not begun before (as by `Nowait`) the kernel fetches
-    /// nothing beyond, since what follows may be read from another copy.
+    /// As `Blocking`, but for a large read that was not begun before (as by `Nowait`) the kernel
+    /// reads nothing ahead, since the following bytes may be read from another copy.
     Exact,
-    /// Excludes writers and verifies every block: what a mismatch is after
-    /// this is rot.
+    /// Excludes writers and verifies every block, so that any remaining mismatch is rot.
     Locked,
 }
 
 impl ReadMode {
-    /// Whether it waits for the disk.
+    /// Whether a read in this mode waits for the disk.
     fn waits(self) -> bool {
         matches!(self, Self::Blocking | Self::Exact | Self::Locked)
     }
 }
 
-/// What became of a read.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// It was done.
+    /// The read is complete.
     Done {
         /// Bytes put into the buffer.
         bytes: usize,
-        /// The length of the object that the pieces were clipped to, bytes.
+        /// Length of the object, bytes, to which the pieces were clipped.
         object_bytes: u64,
     },
-    /// (`Nowait`, `Resident`) It would have to wait for the disk or for a writer.
+    /// A `Nowait` or `Resident` read would have to wait for the disk or for a writer.
     WouldBlock,
 }
 
-/// Why an attempt did not come through.
+/// Why one attempt at a read failed.
 enum Miss {
-    /// Something is not in the page cache.
+    /// Some page is not in the page cache.
     NotCached,
-    /// A block did not match its checksum, or the file ended early: damage, or
-    /// a writer at work.
+    /// A block did not match its checksum, or the file ended early: either damage or a concurrent
+    /// write.
     Suspect(Error),
-    /// It cannot be done.
+    /// The read cannot be done.
     Failed(Error),
 }
 
-/// Space for what surrounds the bytes asked for; reused, since clearing it for
-/// each read would cost as much as a small read.
+/// Buffers for the bytes around those asked for. They are reused, since clearing them for each read
+/// would cost as much as a small read.
 struct Scratch {
     slots: [u8; BLOCK_BYTES],
     head: [u8; BLOCK_BYTES],
     tail: [u8; BLOCK_BYTES],
     block: [u8; BLOCK_BYTES],
-    /// The blocks whose slots are in `slots`; only for the pieces of one read.
+    /// The blocks whose slots are in `slots`. Valid for the pieces of one read only.
     window: std::ops::Range<u64>,
 }
 
-/// Who reads less at a time gains by what the kernel reads ahead: it is as much as Linux does.
+/// `Exact` reads of fewer bytes use the kernel's read-ahead, whose window in Linux is this long.
 const EXACT_BYTES: usize = 128 << 10;
 const WILL_NEED_BYTES: u64 = 512 << 10;
 
@@ -99,17 +97,17 @@ impl Scratch {
 }
 
 impl Object {
-    /// Reads pieces `(offset, length)` of the object, one after the other, into
-    /// the front of `buf`. Each is clipped to the object's length, and what
-    /// follows it moves up. One CRC-32C is pushed to `checks` for each cut (the
-    /// part of a clipped piece inside one 4 KiB block of the object), in order.
+    /// Reads pieces `(offset, length)` of the object, one after the other, into the front of `buf`.
+    /// Each piece is clipped to the object's length, and the next piece follows directly. One
+    /// CRC-32C is pushed to `checks` for each cut (the part of a clipped piece inside one 4 KiB
+    /// block of the object), in order.
     ///
-    /// The checksums of full cuts are the stored ones; in the modes
-    /// that take no lock the data was not verified against them, and a writer may
-    /// have been at work: a reader that sees a mismatch asks again `Locked`.
+    /// The checksums of full cuts are the stored ones. In the modes that take no lock the data was
+    /// not verified against them, and a writer may have been at work: a reader that sees a mismatch
+    /// asks again with `Locked`.
     ///
-    /// Errors: `InvalidArgument` if `buf` is too small or a piece out of range,
-    /// `Corrupt` for rot, `Io`. Without success nothing is pushed to `checks`.
+    /// Errors: `InvalidArgument` if `buf` is too small or a piece out of range, `Corrupt` for rot,
+    /// `Io`. On error nothing is pushed to `checks`.
     pub fn read_pieces(
         &self,
         pieces: &[(u64, u64)],
@@ -180,29 +178,29 @@ impl Object {
     }
 }
 
-/// The read of one run: contiguous in the object and in the file.
+/// The read of one run, which is contiguous in the object and in the file.
 struct RunRead<'a> {
     object: &'a Object,
     run: Run,
-    /// The object's length.
+    /// Length of the object, bytes.
     len: u64,
     mode: ReadMode,
 }
 
 impl RunRead<'_> {
-    /// Bytes of the first block before the run.
+    /// Bytes of the first block that lie before the run.
     fn head_len(&self) -> usize {
         (self.run.start % BLOCK) as usize
     }
 
-    /// Bytes of the last block after the run, up to the object's end.
+    /// Bytes of the last block that lie after the run, up to the object's end.
     fn tail_len(&self) -> usize {
         let block_end = ((self.run.last_block() + 1) * BLOCK).min(self.len);
         (block_end - self.run.end) as usize
     }
 
-    /// Reads the slots of all blocks, the data into `room`, and what surrounds
-    /// it in its first and last block into `head` and `tail`.
+    /// Reads the slots of all blocks, the data into `room`, and the bytes around it of the first
+    /// and last block into `head` and `tail`.
     fn fetch(&self, room: &mut [u8], scratch: &mut Scratch, more: bool) -> Result<(), Miss> {
         let Scratch { slots, head, tail, window, .. } = scratch;
         let (first, last) = (self.run.first_block(), self.run.last_block());
@@ -269,7 +267,7 @@ impl RunRead<'_> {
         }
     }
 
-    /// Pushes the checksum of each cut, verifying what must be verified.
+    /// Pushes the checksum of each cut, and verifies the blocks that the reader cannot verify.
     fn check(&self, room: &[u8], scratch: &mut Scratch, checks: &mut Vec<u32>) -> Result<(), Miss> {
         let first = self.run.first_block();
         let skip = (first - scratch.window.start) as usize * SLOT_BYTES;
@@ -303,8 +301,8 @@ impl RunRead<'_> {
         Ok(())
     }
 
-    /// Verifies a block of which only `cut` is sent, `around` bytes of `head`
-    /// before it and of `tail` after it. Returns the checksum of the cut.
+    /// Verifies a block of which only `cut` is sent. `around` says how many bytes of `head` are
+    /// before it and how many of `tail` after it. Returns the checksum of the cut.
     fn check_partial(
         &self,
         block: u64,

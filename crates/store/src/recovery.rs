@@ -1,12 +1,11 @@
-//! After an unclean stop: the checksums of everything that was marked are made
-//! those of the data on disk. That data was not acknowledged as durable, or it
-//! is whole; either way it is what there is.
+//! Recovery after an unclean stop: the checksums of all marked parts are recomputed from the data
+//! on disk. That data is complete, or it was never acknowledged as durable.
 //!
 //! Invariants
-//! - Nothing outside of a mark is repaired. A mismatch there is rot, and stays one.
-//! - Holes are not looked at: it takes as long as there are bytes on the disk.
-//! - How far it has come is remembered only when all before is durable, and holds for the
-//!   very marks that it began with.
+//! - Nothing outside of a mark is repaired. A mismatch there is rot, and stays a mismatch.
+//! - Holes are skipped: the duration depends on the bytes that take disk space.
+//! - Progress is saved only after all earlier work is durable. Saved progress is valid only for the
+//!   marks with which the recovery began.
 
 use crate::blocks::{Slots, next_used, slots_behind_end, tidy};
 use crate::directories::Directories;
@@ -24,56 +23,56 @@ use weir_host::plant::{Bug, planted};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, Generation, ObjectId, Result};
 
-/// What the opening of a target found.
+/// Result of opening a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// The target had not been closed: it was recovered.
+    /// Whether the target had not been closed and was recovered.
     pub unclean: bool,
-    /// Objects that might have had checksums that do not match.
+    /// Number of objects whose checksums might not have matched.
     pub objects: u64,
-    /// Bytes of them that were examined: those that take room.
+    /// Bytes of these objects that were examined. Holes do not count.
     pub bytes: u64,
-    /// Checksums that were made those of the data, one for each block.
+    /// Number of blocks whose checksum was replaced.
     pub blocks: u64,
-    /// Headers of new objects that had not reached the disk and were made anew.
+    /// Number of headers of new objects that had not reached the disk and were written again.
     pub headers: u64,
-    /// Objects of which something could not be read. They are as they were;
-    /// what does not verify is not served.
+    /// Number of objects that could not be read completely. They are unchanged; blocks that do not
+    /// verify are not served.
     pub failed: u64,
-    /// The intent log was damaged, so that marks may be missing: everything was
-    /// verified, and nothing repaired but what was still marked.
+    /// Whether the intent log was damaged, so that marks may be missing. Then everything was
+    /// verified, and nothing was repaired except what was still marked.
     pub log_damaged: bool,
-    /// (With a damaged log) places that do not verify.
+    /// With a damaged log: number of places that do not verify.
     pub findings: u64,
 }
 
 /// The marked bytes of one object.
 type Marked = Vec<(u64, u64)>;
 
-/// What recovery is told, and whom it tells.
+/// Parameters of a recovery.
 pub(crate) struct Recover<'a> {
     pub(crate) directories: &'a Directories,
     pub(crate) contents: &'a Contents,
     pub(crate) progress: &'a RecoveryProgress,
-    /// It remembers how far it has come whenever it has looked at so many bytes.
+    /// Progress is saved each time this many bytes have been examined.
     pub(crate) save_bytes: u64,
-    /// Of more objects or directories than these all of the file system is made durable at once.
+    /// With more objects or directories than this, the whole file system is synced at once.
     pub(crate) syncs: usize,
 }
 
-/// What is to be examined of an object.
+/// The parts of one object that have to be examined.
 struct Task {
     id: ObjectId,
     ranges: Marked,
-    /// What its file takes, bytes: for the progress.
+    /// Size of the object's file, bytes, as a weight for the progress.
     weight: u64,
 }
 
 impl Recover<'_> {
-    /// Recovers a target that was not closed, durably. Nobody else uses it yet. Says what is
-    /// suspect, if somebody wants to know.
+    /// Recovers, durably, a target that was not closed. No other thread may use the target yet.
+    /// Suspect parts are added to `suspects`, if it is given.
     ///
-    /// Errors: `Interrupted` if it was told to stop. It goes on from there when it is begun anew.
+    /// Errors: `Interrupted` if the recovery was told to stop. The next recovery continues there.
     pub(crate) fn run(&self, mut suspects: Option<&mut Suspects>) -> Result<RecoveryReport> {
         let log_damaged = self.contents.damaged;
         let mut report = RecoveryReport { unclean: true, log_damaged, ..RecoveryReport::default() };
@@ -122,8 +121,8 @@ impl Recover<'_> {
         Ok(report)
     }
 
-    /// What has to be examined, in the order of objects: it is the same each time, as long as
-    /// nothing else is marked.
+    /// Finds all objects that have to be examined, in ascending order. The result is the same each
+    /// time as long as there are no new marks.
     fn find(
         &self,
         mut marked: BTreeMap<ObjectId, Marked>,
@@ -166,8 +165,8 @@ impl Recover<'_> {
         Ok(tasks)
     }
 
-    /// Looks at the header of an object: it is young if it was born in `era` or later. What
-    /// cannot be read is counted and left as it is.
+    /// Reads the header of an object. The object is young if it was born in `era` or later. An
+    /// unreadable object is counted and left unchanged.
     fn look(&self, id: ObjectId, era: u64, report: &mut RecoveryReport) -> Result<Found> {
         let Some((file, _)) = self.directories.open(id, false)? else {
             return Ok(Found { young: false, weight: None });
@@ -198,7 +197,7 @@ impl Recover<'_> {
         }
     }
 
-    /// How far a recovery of before had come.
+    /// The saved progress of an earlier recovery.
     fn saved(&self) -> Option<Cursor> {
         let cursor = Cursor::load(self.directories.target(), self.contents.max_sequence)?;
         let site = self.directories.site();
@@ -206,8 +205,8 @@ impl Recover<'_> {
         Some(cursor)
     }
 
-    /// Makes durable what these objects hold. Of few this does not wait for whatever else is to
-    /// be written to their disk.
+    /// Makes these objects durable. A small number is synced one by one, which does not wait for
+    /// other dirty data of the disk.
     fn sync(&self, tasks: &[Task]) -> Result<()> {
         if self.contents.damaged || tasks.len() > self.syncs {
             return self.sync_all();
@@ -227,8 +226,7 @@ impl Recover<'_> {
         root.sync_file_system("recovery").map_err(|e| site.failed_sync("sync after recovery", e))
     }
 
-    /// What has been done so far, these tasks and all before them, is durable, and is not done
-    /// again.
+    /// Makes these tasks durable and saves that they, and all before them, need not be done again.
     fn save(&self, tasks: &[Task], cursor: &Cursor) -> Result<()> {
         self.sync(tasks)?;
         let (site, root) = (self.directories.site(), self.directories.target());
@@ -239,11 +237,11 @@ impl Recover<'_> {
     }
 }
 
-/// What became of a look at an object.
+/// Result of examining the header of an object.
 struct Found {
-    /// It is young, or may be.
+    /// Whether the object is young, or may be.
     young: bool,
-    /// What it takes; `None`: there is nothing that could be examined.
+    /// Size of the object's file, bytes; `None` if nothing can be examined.
     weight: Option<u64>,
 }
 
@@ -280,11 +278,11 @@ impl Found {
     }
 }
 
-/// What of the disk does not work, or why there is no going on.
+/// Why a recovery cannot go on with an object.
 enum Failed {
-    /// What cannot be read is not served either.
+    /// A read failed. Unreadable blocks are not served.
     Read(Errno),
-    /// The disk takes no changes: perhaps it will later.
+    /// A write failed. A later attempt may succeed.
     Write(Errno),
     Ended(Error),
 }
@@ -295,16 +293,16 @@ impl From<Errno> for Failed {
     }
 }
 
-/// The second part of a recovery.
+/// The second phase of a recovery: the examination of objects.
 struct Examining<'a> {
     recover: &'a Recover<'a>,
     report: &'a mut RecoveryReport,
-    /// Up to here all is done already.
+    /// Everything up to this point is done already.
     before: Option<Cursor>,
     tasks: &'a [Task],
-    /// The first task of which anything may not be durable.
+    /// The first task with changes that may not be durable.
     first: usize,
-    /// Bytes that were looked at since then.
+    /// Bytes examined since the last save.
     unsaved: u64,
 }
 
@@ -351,7 +349,7 @@ impl Examining<'_> {
         Ok(())
     }
 
-    /// So much more was looked at, up to an offset of this task.
+    /// Adds examined bytes, up to an offset of this task.
     fn step(&mut self, at: usize, offset: u64, bytes: u64) -> Result<()> {
         self.unsaved += bytes;
         let stopped = self.recover.progress.is_stopped();
@@ -368,7 +366,7 @@ impl Examining<'_> {
     }
 }
 
-/// The highest era that an object was born in: when no log says it.
+/// The highest era of birth of any object. Used when no log has the era.
 pub(crate) fn highest_era(directories: &Directories) -> Result<u64> {
     let mut highest = 0;
     for hash in directories.hashes()?.0 {

@@ -1,4 +1,4 @@
-//! How far a recovery has come: for those who wait for it, and for the next one, if it is
+//! Progress of a recovery, for threads that wait for it and for the next recovery if this one is
 //! stopped.
 
 use crate::intents::sector::SECTOR;
@@ -8,32 +8,32 @@ use weir_host::fs::{Directory, OpenHow};
 use weir_types::checksum::crc32c;
 use weir_types::{Decode, Encode, ObjectId, Reader};
 
-/// The file that remembers it.
+/// The file that holds the saved progress.
 const FILE: &str = "recovery";
 const MAGIC: [u8; 4] = *b"WRCV";
 const FORMAT_VERSION: u32 = 1;
 
-/// Shared by the one who opens a target and those who wait for it.
+/// Shared by the thread that opens a target and threads that wait for it.
 #[derive(Debug, Default)]
 pub struct RecoveryProgress {
     total: AtomicU64,
-    /// Objects that are done, bytes that they take.
+    /// Sum of the weights of finished objects, bytes.
     done: AtomicU64,
-    /// Bytes of the one after them.
+    /// Finished bytes of the present object.
     at: AtomicU64,
-    /// Objects that were found, and other steps that count no bytes.
+    /// Number of objects found, and of other steps without bytes.
     steps: AtomicU64,
     stopped: AtomicBool,
 }
 
 impl RecoveryProgress {
-    /// Of what is to be recovered, percent; 0 as long as nobody knows how much that is.
+    /// Finished share of the recovery, percent; 0 before the amount of work is known.
     pub fn percent(&self) -> u8 {
         let total = u128::from(self.total.load(Relaxed).max(1));
         (u128::from(self.bytes()) * 100 / total).min(99) as u8
     }
 
-    /// Another number when it has got on.
+    /// A number that changes with every step of progress.
     pub fn steps(&self) -> u64 {
         self.bytes().saturating_add(self.steps.load(Relaxed))
     }
@@ -42,7 +42,7 @@ impl RecoveryProgress {
         self.done.load(Relaxed).saturating_add(self.at.load(Relaxed))
     }
 
-    /// Recovery is to remember how far it has come, and end.
+    /// Asks the recovery to save its progress and stop.
     pub fn stop(&self) {
         self.stopped.store(true, Relaxed);
     }
@@ -51,7 +51,7 @@ impl RecoveryProgress {
         self.stopped.load(Relaxed)
     }
 
-    /// So much is to be done from now on.
+    /// Sets the total amount of work, bytes, and starts to count.
     pub(crate) fn begin(&self, total: u64) {
         self.has_looked();
         self.at.store(0, Relaxed);
@@ -74,7 +74,7 @@ impl RecoveryProgress {
     }
 }
 
-/// All objects before this one are done, and this one up to an offset.
+/// A point in a recovery: all objects before `id` are done, and `id` is done up to `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
     pub(crate) id: ObjectId,
@@ -82,17 +82,17 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// All of the object is done.
+    /// The offset of an object that is finished.
     pub(crate) const ALL: u64 = u64::MAX;
 
-    /// Remembers it for the intent log of this sequence number. What cannot be read whole
-    /// counts for nothing, so it need not be synced.
+    /// Saves the cursor for the intent log with this sequence number. The file need not be synced:
+    /// damaged contents are ignored.
     pub(crate) fn save(&self, root: &Directory, sequence: u64) -> Result<()> {
         let file = root.open_file(FILE, OpenHow::CREATE)?;
         file.write_full(&self.to_disk(sequence), 0)
     }
 
-    /// What was remembered for the log of this sequence number.
+    /// Loads the cursor that was saved for the intent log with this sequence number.
     pub(crate) fn load(root: &Directory, sequence: u64) -> Option<Self> {
         let mut bytes = [0; SECTOR];
         let file = root.open_file(FILE, OpenHow::READ).ok()?;
@@ -100,7 +100,7 @@ impl Cursor {
         Self::from_disk(&bytes, sequence)
     }
 
-    /// Nothing is remembered any more.
+    /// Removes the saved cursor.
     pub(crate) fn forget(root: &Directory) -> Result<()> {
         match root.unlink(FILE) {
             Err(rustix::io::Errno::NOENT) => Ok(()),

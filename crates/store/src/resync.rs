@@ -1,4 +1,4 @@
-//! Bringing a copy to what another one has.
+//! Comparison of two copies by their checksums, before bytes are sent from one to the other.
 
 use crate::geometry::{BLOCK, Run, SLOT_BYTES, block_count, slot_position};
 use crate::object::Object;
@@ -6,15 +6,14 @@ use std::ops::Range;
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{ErrorKind, Result};
 
-/// The most blocks whose slots are asked for at once: 16 MiB of data.
+/// The most blocks in one request for slots: 16 MiB of data.
 pub const MAX_SLOTS: u64 = 4096;
 
 impl Object {
-    /// The stored checksum of each block of a range of blocks, as a slot: the
-    /// CRC-32C of the block, the last one padded with zeros, XOR that of zeros.
-    /// So 0 stands for a block of zeros, and for one behind the end. Nothing is
-    /// verified: who compares two copies finds where they were written
-    /// differently, not where one has rotted. Waits for writers.
+    /// The stored checksum of each block of a range, as a slot: the CRC-32C of the block (the last
+    /// one padded with zeros) XOR that of zeros. So 0 stands for a block of zeros, and for a block
+    /// behind the end. Nothing is verified: comparing slots of two copies shows where they were
+    /// written differently, not where one has rotted. Waits for writers.
     ///
     /// Errors: `InvalidArgument` for more than [`MAX_SLOTS`] blocks.
     pub fn slots(&self, blocks: Range<u64>) -> Result<Vec<u32>> {

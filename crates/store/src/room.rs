@@ -1,6 +1,5 @@
-//! The last of a disk, which is kept for what a server notes about data, for removals, and for the
-//! metadata server if it is on the same disk. Data that needs room finds the disk full before it
-//! is.
+//! Reserved space of a disk, for a server's notes about data, for removals, and for a metadata
+//! server on the same disk. Writes of data get `NoSpace` while this space is still free.
 
 use crate::geometry::{Run, data_position};
 use crate::object::Object;
@@ -9,30 +8,30 @@ use weir_host::fs::Space;
 use weir_types::room::KEPT_FROM_DATA;
 use weir_types::{ErrorKind, FsUsage, Result};
 
-/// What may be written between two looks at the disk is one part in so many of what is free:
-/// others write to it, too.
+/// Other processes write to the disk too. So between two checks of the free space at most this
+/// fraction, 1 / 16, of it is written.
 const PART_OF_FREE: u64 = 16;
-/// And no more than so much.
+/// The most bytes that are written between two checks of the free space.
 const MAX_STEP_BYTES: u64 = 64 << 20;
 
-/// Bytes that may be written before the disk is asked again.
+/// Bytes that may be written before the free space is checked again.
 #[derive(Debug, Default)]
 pub(crate) struct Room(AtomicU64);
 
 impl Room {
-    /// Takes so much of it; `false`: there is not as much.
+    /// Takes bytes out of the allowance; `false` if it has fewer.
     fn take(&self, bytes: u64) -> bool {
         let rest = |left: u64| left.checked_sub(bytes);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
     }
 }
 
-/// Bytes of a disk that are kept.
+/// Reserved bytes of a disk.
 pub(crate) fn kept(space: &Space) -> u64 {
     KEPT_FROM_DATA.of(space.total_bytes)
 }
 
-/// What is left for data.
+/// Space and files of a disk without the reserved space.
 pub(crate) fn usage(space: &Space) -> FsUsage {
     FsUsage {
         total_bytes: space.total_bytes,
@@ -43,8 +42,8 @@ pub(crate) fn usage(space: &Space) -> FsUsage {
 }
 
 impl Object {
-    /// Refuses data for which there is no room but what is kept. What was written or reserved has
-    /// its room.
+    /// Refuses data that would need reserved space. Overwriting written or preallocated bytes needs
+    /// no new space.
     pub(crate) fn check_room(&self, pieces: &[(u64, u64)], bytes: u64) -> Result<()> {
         let backing = self.backing();
         if backing.room.take(bytes) {

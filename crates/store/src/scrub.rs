@@ -1,5 +1,5 @@
-//! Looking at everything on a target before anyone asks for it: each block
-//! against its checksum, each header, what lies around the objects.
+//! Scrubbing: verifies each block of a target against its checksum, each header, and the files
+//! around the objects, before a client reads them.
 
 use crate::backing::Backing;
 use crate::blocks::{Slots, next_used, slots_behind_end};
@@ -11,35 +11,35 @@ use crate::superblock;
 use std::sync::Arc;
 use weir_types::{Error, ErrorKind, ObjectId, Result};
 
-/// What looking at an object, a page of checksums or a directory counts for beside the bytes
-/// of data, so that a step ends however many of them are empty.
+/// Budget that an object, a page of checksums or a directory costs beside its bytes of data. So a
+/// step ends even if all of them are empty.
 const OVERHEAD_BYTES: u64 = BLOCK;
-/// The most files of one directory that are told of singly.
+/// The most unknown files of one directory that are reported one by one.
 const MAX_STRANGERS: usize = 256;
 
-/// How far scrubbing has come; the default is the beginning.
+/// Position of a scrub. The default is the beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubCursor {
-    /// The hash directory, of [`crate::HASH_DIRECTORIES`].
+    /// Index of the hash directory, of [`crate::HASH_DIRECTORIES`].
     pub hash: usize,
-    /// Objects of the hash directory up to this one are done.
+    /// Objects of the hash directory up to this one are verified.
     pub done: Option<ObjectId>,
-    /// The one after them is verified up to this byte.
+    /// Verified bytes of the object after `done`.
     pub offset: u64,
 }
 
-/// What is wrong in a place.
+/// Kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Damage {
-    /// Data does not match its checksums (or these have rotted).
+    /// Data does not match its checksums (or the checksums have rotted).
     Block,
-    /// The header is not that of the object, or damaged.
+    /// The header is damaged, or is that of another object.
     Header,
-    /// Checksums behind the end of the object are other than zero.
+    /// Checksums behind the end of the object are not zero.
     BehindEnd,
-    /// It cannot be read.
+    /// The place cannot be read.
     Unreadable,
-    /// Something that is not an object lies among the objects.
+    /// A file among the objects is not an object.
     Stranger,
     /// The superblock is damaged.
     Superblock,
@@ -47,20 +47,20 @@ pub enum Damage {
     IntentLog,
 }
 
-/// A place that does not verify.
+/// One place that does not verify.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The object, if it is one.
+    /// The object, if the place belongs to one.
     pub object: Option<ObjectId>,
-    /// The file, relative to the target directory.
+    /// Path of the file, relative to the target directory.
     pub path: String,
-    /// First byte: of the object for its blocks, else of the file.
+    /// First byte of the place. For blocks it is an offset in the object, else in the file.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the place, bytes.
     pub len: u64,
-    /// What is wrong.
+    /// Kind of damage.
     pub damage: Damage,
-    /// In words.
+    /// Description for messages.
     pub what: String,
 }
 
@@ -74,23 +74,23 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// What one step of scrubbing found.
+/// Result of one step of scrubbing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubStep {
-    /// Where to go on; `None` at the end.
+    /// Where the next step begins; `None` at the end.
     pub next: Option<ScrubCursor>,
-    /// Objects that were finished.
+    /// Number of objects finished in this step.
     pub objects: u64,
-    /// Bytes of objects that were verified: of those that take room.
+    /// Verified bytes of objects. Holes do not count.
     pub bytes: u64,
-    /// What does not verify.
+    /// Places that do not verify.
     pub findings: Vec<Finding>,
 }
 
-/// Opens objects for a scrub.
+/// Function that opens objects for a scrub.
 type OpenObject<'a> = dyn Fn(ObjectId) -> Result<Option<Arc<Object>>> + 'a;
 
-/// Scrubs on from `cursor` for about `budget_bytes`, at least one run.
+/// Scrubs from `cursor` on for about `budget_bytes`, and at least one run.
 pub(crate) fn step(
     backing: &Backing,
     open: &OpenObject<'_>,
@@ -147,7 +147,7 @@ pub(crate) fn step(
 struct Scrub<'a> {
     backing: &'a Backing,
     budget: u64,
-    /// Of the budget.
+    /// Spent part of the budget, bytes.
     spent: u64,
     step: ScrubStep,
 }
@@ -179,7 +179,7 @@ impl Scrub<'_> {
         }
     }
 
-    /// What lies in a hash directory and is no object of it.
+    /// Reports entries of a hash directory that are not objects of it.
     fn strangers(&mut self, hash: usize) -> Result<()> {
         let directories = &self.backing.directories;
         let mut found = 0;
@@ -216,8 +216,8 @@ impl Scrub<'_> {
         self.step.findings.push(Finding { object, path, offset, len, damage, what });
     }
 
-    /// Verifies an object from a byte on; where to go on if the budget is used
-    /// up before its end.
+    /// Verifies an object from byte `from` on. If the budget ends before the object, returns where
+    /// to continue.
     fn object(
         &mut self,
         open: &OpenObject<'_>,
@@ -257,7 +257,7 @@ impl Scrub<'_> {
         Ok(None)
     }
 
-    /// The header as it is on disk now, and what is behind the end.
+    /// Verifies the header on disk, and the slots behind the end.
     fn around(&mut self, object: &Object) {
         let _lock = object.lock_for_reading();
         if let Err(e) = object.check_header() {

@@ -1,8 +1,8 @@
-//! Which target an error is about, and whether that target is in service.
+//! The name of a target for error messages, and whether that target is in service.
 //!
-//! A target is taken out of service when nobody can tell any more what its
-//! disk holds: a sync has failed, or a write that did not merely lack space.
-//! It then changes nothing until it is opened anew, which recovers it.
+//! A target is taken out of service when the contents of its disk are uncertain: a sync has failed,
+//! or a write has failed for another reason than missing space. It then refuses all changes until
+//! it is opened again, which recovers it.
 
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_host::fs::{Directory, OpenHow};
 use weir_types::{Error, ErrorKind, Result, TargetId};
 
-/// The target and its directory, as they are named in messages, and what is
-/// wrong with it.
+/// The target and its directory as messages name them, and its trouble, if any.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) target: TargetId,
     pub(crate) dir: PathBuf,
     root: Directory,
-    /// Why it is out of service: the first reason.
+    /// The first reason why the target is out of service.
     trouble: OnceLock<String>,
     read_only: AtomicBool,
     closed: AtomicBool,
@@ -47,14 +46,13 @@ impl Site {
         Error::new(kind, format!("{self}: {what}"))
     }
 
-    /// A failed system call on this target that leaves no doubt about what the
-    /// disk holds.
+    /// The error of a failed system call that cannot have changed anything on disk.
     pub(crate) fn os_error(&self, doing: impl std::fmt::Display, errno: Errno) -> Error {
         os_error(errno).context(doing).context(self)
     }
 
-    /// A failed change. Want of space leaves everything as it was; anything
-    /// else that the disk says takes the target out of service.
+    /// The error of a failed change. Missing space leaves everything unchanged; any other error
+    /// takes the target out of service.
     pub(crate) fn failed_change(&self, doing: impl std::fmt::Display, errno: Errno) -> Error {
         let error = self.os_error(doing, errno);
         if errno == Errno::ROFS {
@@ -65,7 +63,7 @@ impl Site {
         error
     }
 
-    /// A failed sync: what the kernel dropped then, no later sync brings back.
+    /// The error of a failed sync. No later sync brings back the pages that the kernel has dropped.
     pub(crate) fn failed_sync(&self, doing: impl std::fmt::Display, errno: Errno) -> Error {
         let error = self.os_error(doing, errno);
         // If even that fails, the next opening is not likely to go well.
@@ -78,20 +76,20 @@ impl Site {
         error
     }
 
-    /// Nothing is changed any more.
+    /// Refuses all changes from now on.
     pub(crate) fn take_out_of_service(&self, reason: &Error) {
         if self.trouble.set(reason.to_string()).is_ok() {
             tracing::error!("out of service until it is checked and served anew: {reason}");
         }
     }
 
-    /// Its disk takes no changes.
+    /// Records that the disk has become read-only.
     pub(crate) fn set_read_only(&self) {
         self.read_only.store(true, Ordering::Release);
     }
 
-    /// Nobody serves it any more; whoever still holds an object of it may
-    /// change nothing. False if that was so already.
+    /// Ends the service of the target: objects that are still held refuse changes. Returns false if
+    /// it had ended before.
     pub(crate) fn set_closed(&self) -> bool {
         !self.closed.swap(true, Ordering::AcqRel)
     }
@@ -104,7 +102,7 @@ impl Site {
         self.read_only.load(Ordering::Acquire)
     }
 
-    /// What is wrong with the target.
+    /// Why the target is out of service or read-only, if it is.
     pub(crate) fn trouble(&self) -> Option<String> {
         match self.trouble.get() {
             Some(reason) => Some(format!("out of service: {reason}")),
@@ -113,9 +111,9 @@ impl Site {
         }
     }
 
-    /// Whether it may be changed and synced.
+    /// Checks that the target may be changed and synced.
     ///
-    /// Errors: `Io` when it is out of service, `ReadOnly`.
+    /// Errors: `Io` when the target is out of service, `ReadOnly`.
     pub(crate) fn in_service(&self) -> Result<()> {
         if let Some(reason) = self.trouble.get() {
             let what = format!("out of service until it is checked and served anew: {reason}");
@@ -131,16 +129,16 @@ impl Site {
     }
 }
 
-/// The file that says in which run of the machine a sync has failed.
+/// Prefix of the file that names the run of the machine in which a sync has failed.
 const SYNC_FAILED: &str = "sync-failed.";
 
 fn sync_failed_name(boot: u128) -> String {
     format!("{SYNC_FAILED}{boot:032x}")
 }
 
-/// After a failed sync the kernel may show what is not on the disk, and a
-/// later sync does not tell. So nobody opens the target before the machine has
-/// started anew, when the kernel has to read the disk.
+/// Refuses to open a target after a failed sync in this run of the machine. The kernel may show
+/// pages that are not on disk, and a later sync would not report them. After a restart of the
+/// machine the kernel has to read the disk.
 ///
 /// Errors: `Io` if a sync has failed in this run of the machine.
 pub(crate) fn check_syncs(root: &Directory, dir: &Path) -> Result<()> {
@@ -166,11 +164,11 @@ pub(crate) fn check_syncs(root: &Directory, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A disk that takes no changes. What it had accepted and not written is lost,
-/// so this stays until the target is opened anew.
+/// Reason for a read-only disk. What the disk had accepted and not written is lost, so the reason
+/// stays until the target is opened again.
 pub(crate) const READ_ONLY: &str = "its disk has become read-only";
 
-/// Whether a call that failed so has changed nothing and may succeed later.
+/// Whether a call with this error has changed nothing and may succeed later.
 fn harmless(errno: Errno) -> bool {
     matches!(
         errno,
@@ -185,7 +183,7 @@ fn harmless(errno: Errno) -> bool {
     )
 }
 
-/// The error of a system call, without a context.
+/// Converts the error of a system call, without context.
 pub(crate) fn os_error(errno: Errno) -> Error {
     match errno {
         Errno::MFILE | Errno::NFILE => {

@@ -1,4 +1,4 @@
-//! Room on the disk: punching holes, reserving, and where the holes are.
+//! Disk space of an object: punching holes, preallocation, and finding holes.
 
 use crate::blocks::next_used;
 use crate::geometry::{
@@ -15,12 +15,12 @@ use weir_types::{ErrorKind, Generation, Result};
 static ZEROS: [u8; 64 * BLOCK_BYTES] = [0; 64 * BLOCK_BYTES];
 
 impl Object {
-    /// Makes bytes of a range zeros and gives their room back; the length, which
-    /// it returns, stays.
+    /// Punches a hole: the bytes become zeros and their disk space is freed. The length stays, and
+    /// is returned.
     ///
-    /// Errors: `Stale` if the object was truncated since; `Corrupt` if a block
-    /// that would be changed in part has rotted; `NoSpace`, `Io`: bytes of the
-    /// range may be old or zero, but verify.
+    /// Errors: `Stale` if the object was truncated since; `Corrupt` if a block that would be
+    /// changed in part has rotted; `NoSpace`, `Io`: bytes of the range may be old or zero, but
+    /// verify.
     pub fn punch(&self, offset: u64, len: u64, generation: Generation) -> Result<u64> {
         let end = self.checked_end(offset, len)?;
         let mut change = self.begin_change()?;
@@ -50,7 +50,7 @@ impl Object {
         Ok(object_len)
     }
 
-    /// Parts of one or two blocks.
+    /// Overwrites parts of one or two blocks with zeros.
     fn write_zeros(&self, change: &mut Change<'_>, start: u64, end: u64) -> Result<()> {
         for run in Run::split(start, end) {
             let data = &ZEROS[..run.len()];
@@ -64,8 +64,8 @@ impl Object {
         Ok(())
     }
 
-    /// Whole blocks: their slots become zero, then their data. In one go, however many sections
-    /// they are: of those between the first and the last all goes, slots too.
+    /// Punches whole blocks: their slots become zero, then their data is freed. Sections strictly
+    /// between the first and the last are freed at once, slots included.
     fn punch_blocks(&self, start: u64, end: u64) -> rustix::io::Result<()> {
         let mut from = start;
         while let Some(run) = next_used(&self.file, from, end)? {
@@ -102,7 +102,7 @@ impl Object {
         Ok(())
     }
 
-    /// Bytes of one section.
+    /// Frees the data of bytes within one section.
     fn punch_data(&self, start: u64, end: u64) -> rustix::io::Result<()> {
         self.punch_file(data_position(start), data_position(start) + (end - start))
     }
@@ -111,7 +111,7 @@ impl Object {
         if start < end { self.file.punch(start, end - start) } else { Ok(()) }
     }
 
-    /// On a file system that has no holes.
+    /// Writes zeros, on a file system without holes.
     fn overwrite_with_zeros(&self, start: u64, end: u64) -> rustix::io::Result<()> {
         let (mut from, end) = (start, end.min(self.len()));
         while let Some(run) = next_used(&self.file, from, end)? {
@@ -127,12 +127,11 @@ impl Object {
         Ok(())
     }
 
-    /// Reserves room for a range, so that writes to it do not find the disk
-    /// full. Unless `keep_size`, the object grows by zeros to hold the range.
-    /// Returns its length.
+    /// Preallocates disk space for a range, so that writes to it do not fail with a full disk.
+    /// Unless `keep_size` is set, the object grows by zeros to hold the range. Returns its length.
     ///
-    /// Errors: `Stale` if the object was truncated since; `NoSpace`;
-    /// `Unsupported` if the local file system cannot.
+    /// Errors: `Stale` if the object was truncated since; `NoSpace`; `Unsupported` if the local
+    /// file system cannot preallocate.
     pub fn allocate(
         &self,
         offset: u64,
@@ -178,9 +177,8 @@ impl Object {
         })
     }
 
-    /// The first byte at or after `offset` that may be other than zero; `None`
-    /// if there is none. What was reserved and never written may count as
-    /// either.
+    /// The first byte at or after `offset` that may be other than zero; `None` if there is none.
+    /// Preallocated bytes that were never written may count as data or as a hole.
     pub fn next_data(&self, offset: u64) -> Result<Option<u64>> {
         let len = self.len();
         let mut at = offset;
@@ -200,8 +198,8 @@ impl Object {
         Ok(None)
     }
 
-    /// The first byte at or after `offset` that is in a hole; the object's
-    /// length if there is none before its end.
+    /// The first byte at or after `offset` that is in a hole. If there is no hole before the
+    /// object's end, its length.
     pub fn next_hole(&self, offset: u64) -> Result<u64> {
         let len = self.len();
         let mut at = offset;
@@ -218,22 +216,22 @@ impl Object {
         Ok(len)
     }
 
-    /// Bytes of disk that its data takes, and room that is reserved: what its file takes
-    /// without header and checksums. Where the local file system says what is where, what it
-    /// takes for its own tables does not count either: that changes while it writes to the disk,
-    /// and from copy to copy. Not 0 of one that holds data, which programs would take for a hole.
+    /// Bytes of disk that the object's data takes, preallocated space included: those of its file
+    /// without header and checksums. Tables of the local file system do not count where it reports
+    /// extents: their size changes while data is written back, and differs from copy to copy. The
+    /// result is not 0 for an object that holds data, because programs would take it for a hole.
     pub fn allocated(&self) -> Result<u64> {
         let taken = || match self.mapped()? {
             Some(taken) => Ok(taken),
             None => Ok(self.file.allocated()?.saturating_sub(self.stored_slots()? * BLOCK)),
         };
-        match taken().map_err(|e| self.os_error("find what it takes", e))? {
+        match taken().map_err(|e| self.os_error("find how much disk space it takes", e))? {
             0 => Ok(self.next_data(0)?.map_or(0, |_| BLOCK)),
             taken => Ok(taken),
         }
     }
 
-    /// Room of its data; `None`: the local file system does not say.
+    /// Mapped bytes of data; `None` if the local file system does not report extents.
     fn mapped(&self) -> rustix::io::Result<Option<u64>> {
         let (mut taken, mut at) = (0, 0);
         loop {
@@ -244,8 +242,8 @@ impl Object {
         }
     }
 
-    /// Pages of slots that are stored. A section that an object grew into has all of them, one
-    /// that was a hole until now those that were written.
+    /// Number of stored pages of slots. A section that the object grew into has all its pages
+    /// stored; a section that was a hole has those that were written.
     fn stored_slots(&self) -> rustix::io::Result<u64> {
         let (mut stored, mut at) = (0, 0);
         while let Some(mut found) = self.file.next_data(at)? {

@@ -7,36 +7,36 @@ use weir_types::checksum::crc32c;
 use weir_types::{Decode, DecodeError, Encode, Error, ErrorKind, Reader, Result};
 use weir_types::{ServerId, TargetId};
 
-/// The file that says which target a directory is.
+/// Name of the file.
 pub(crate) const SUPERBLOCK: &str = "superblock";
 const MAGIC: [u8; 8] = *b"WEIRTGT\0";
 /// The format that this program writes.
 pub(crate) const FORMAT_VERSION: u32 = 2;
-/// The oldest that it reads, and brings up to date: without an intent log.
+/// The oldest format that this program reads, and upgrades: it has no intent log.
 const OLDEST_VERSION: u32 = 1;
-/// The flag of a target that has a gap log, and that must not be served without.
+/// Flag of a target that has a gap log. Such a target must not be served without its log.
 const GAP_LOG: u32 = 1;
 const SUPERBLOCK_BYTES: usize = 512;
 const CHECK_AT: usize = SUPERBLOCK_BYTES - 4;
 
-/// Which target a directory is, of which server and cluster.
+/// Identity of a target: its own id, its server and its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetIdentity {
-    /// The cluster that the target was made for: random, drawn when it was made.
+    /// Id of the cluster: random bytes, drawn when the cluster was made.
     pub cluster: [u8; 16],
-    /// The target.
+    /// Id of the target.
     pub target: TargetId,
-    /// The server that serves it.
+    /// Id of the server that serves the target.
     pub server: ServerId,
 }
 weir_types::codec_struct!(TargetIdentity { cluster, target, server });
 
-/// What a superblock says.
+/// The contents of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) identity: TargetIdentity,
     pub(crate) version: u32,
-    /// The target has a gap log; if it is not there, it was lost.
+    /// Whether the target has a gap log. If the log is missing then, it was lost.
     pub(crate) gap_log: bool,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn to_disk(identity: TargetIdentity, gap_log: bool) -> [u8; SUPERBLOC
     bytes
 }
 
-/// Understands a superblock.
+/// Decodes a superblock.
 pub(crate) fn from_disk(bytes: &[u8]) -> Result<Superblock> {
     let damaged = || Error::new(ErrorKind::Corrupt, format!("the file `{SUPERBLOCK}` is damaged"));
     if bytes.len() != SUPERBLOCK_BYTES {
@@ -103,8 +103,7 @@ pub(crate) fn write(dir: &Directory, identity: TargetIdentity) -> Result<()> {
     replace(dir, identity, false).map_err(|e| os_error(e).context(format!("write `{SUPERBLOCK}`")))
 }
 
-/// Writes the superblock so that it is there whole or not at all, and durable
-/// when this returns.
+/// Replaces the superblock atomically. It is durable when this returns.
 pub(crate) fn replace(
     dir: &Directory,
     identity: TargetIdentity,
@@ -118,7 +117,7 @@ pub(crate) fn replace(
     dir.sync("target-directory")
 }
 
-/// Reads the superblock; `NotFound` when there is none.
+/// Reads the superblock. The error is `NotFound` if there is none.
 pub(crate) fn read(dir: &Directory) -> Result<Superblock> {
     let context = || format!("read `{SUPERBLOCK}`");
     let file =

@@ -1,4 +1,4 @@
-//! One target: the directory, its identity and its objects.
+//! One target: its directory, its identity and its objects.
 
 use crate::backing::Backing;
 use crate::directories::{Directories, HASH_DIRECTORIES};
@@ -29,29 +29,27 @@ const LOCK: &str = "lock";
 /// The intent log.
 pub(crate) const INTENTS: &str = "intents";
 
-/// With a damaged intent log, bytes that are verified between looks at whether it is to stop.
+/// With a damaged intent log: bytes that are verified between two checks for a request to stop.
 const VERIFY_STEP_BYTES: u64 = 64 << 20;
 
-/// The gap log lets so much less of its history be than an area of the intent log
-/// holds.
+/// The limit of obsolete sectors in the gap log is the sectors of an intent-log area divided by
+/// this.
 const GAPS_SHARE: usize = 4;
 
 /// How a target is served.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetOptions {
-    /// Objects that are kept open, each with one descriptor. More are open
-    /// only while more are in use at once.
+    /// Number of objects that are kept open, with one descriptor each. More are open only while
+    /// more are in use at once.
     pub max_open_objects: usize,
-    /// Sectors of 512 bytes of the intent log that are filled before it is
-    /// written anew, at most 2048. Fewer have it written anew more often and
-    /// everything synced when so many marks are needed at once: for tests. Of the
-    /// gap log, sectors of history are let be in proportion.
+    /// Number of sectors of 512 bytes, at most 2048, that the intent log fills before it is
+    /// rewritten. A smaller number means more frequent rewrites and checkpoints, which is useful in
+    /// tests. The limit of obsolete sectors in the gap log is proportional.
     pub max_log_sectors: usize,
-    /// A recovery makes all durable and remembers how far it has come whenever it has looked at
-    /// so many bytes.
+    /// A recovery syncs and saves its progress each time it has examined this many bytes.
     pub recovery_save_bytes: u64,
-    /// It makes so many objects durable one by one; of more, all of their file system, which
-    /// waits for all else that is to be written there.
+    /// A recovery syncs up to this many objects one by one. For more it syncs the whole file
+    /// system, which waits for all other dirty data there.
     pub recovery_syncs: usize,
 }
 
@@ -66,8 +64,8 @@ impl Default for TargetOptions {
     }
 }
 
-/// A target that this process serves: a local directory of objects. All of it
-/// may be called from many threads.
+/// An open target: a local directory of objects that this process serves. All methods may be called
+/// from many threads.
 ///
 /// Dropping it closes it, see [`Target::close`].
 pub struct Target {
@@ -80,11 +78,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// Makes a directory a target, durably; makes the directory too, if it is
-    /// not there.
+    /// Makes a directory a target, durably. The directory itself is made if it is missing.
     ///
-    /// Errors: `Exists` if it is a target already, `NotEmpty` if it holds
-    /// objects although it is none, `Busy` if it is being served.
+    /// Errors: `Exists` if the directory is a target already, `NotEmpty` if it is no target and
+    /// holds objects, `Busy` if it is being served.
     pub fn create(dir: impl AsRef<Path>, identity: TargetIdentity) -> Result<()> {
         let dir = dir.as_ref();
         let context = || format!("make target directory {}", dir.display());
@@ -135,7 +132,8 @@ impl Target {
         Opening::begin(dir, options)?.finish(&RecoveryProgress::default())
     }
 
-    /// With a damaged intent log: everything is verified, nothing repaired.
+    /// With a damaged intent log: verifies everything and repairs nothing. Returns the number of
+    /// findings.
     fn verify_all(&self, progress: &RecoveryProgress) -> Result<u64> {
         let (mut cursor, mut count, mut hashes) = (ScrubCursor::default(), 0, 0);
         progress.begin(HASH_DIRECTORIES as u64);
@@ -176,81 +174,80 @@ impl Target {
         }
     }
 
-    /// What opening it found.
+    /// Result of opening the target.
     pub fn recovery(&self) -> &RecoveryReport {
         &self.recovery
     }
 
-    /// What is wrong with it, if something is: it is out of service since a
-    /// sync or a write has failed, or its disk is read-only. For the one who
-    /// decides where new data goes.
+    /// Why the target is out of service or read-only, if it is: a sync or a write has failed, or
+    /// the disk has become read-only. The placement of new data needs this.
     pub fn trouble(&self) -> Option<String> {
         self.backing.site.trouble()
     }
 
-    /// Makes everything durable and says so on disk, so that the next opening
-    /// has nothing to recover. Objects that are still held can be read and no
-    /// longer be changed. Dropping a target does the same and loses the error.
+    /// Makes everything durable and records that on disk, so that the next opening has nothing to
+    /// recover. Objects that are still held can be read but not changed. Dropping a target does the
+    /// same and loses the error.
     pub fn close(self) -> Result<()> {
         self.backing.close()
     }
 
-    /// Drops it as `kill -9` of the process would: what became of changes that were under way is
-    /// found out when it is opened again.
+    /// Drops the target as `kill -9` of the process would. The next opening recovers the changes
+    /// that were under way.
     pub fn drop_unclosed(self) {
         self.backing.site.set_closed();
     }
 
-    /// Which target of which server and cluster it is.
+    /// Identity of the target, with its server and cluster.
     pub fn identity(&self) -> TargetIdentity {
         self.identity
     }
 
-    /// Its number.
+    /// Id of the target.
     pub fn id(&self) -> TargetId {
         self.identity.target
     }
 
-    /// Its directory.
+    /// Path of the target's directory.
     pub fn dir(&self) -> &Path {
         &self.backing.site.dir
     }
 
-    /// Number and directory, as messages name it: `target 3 (/disk1)`.
+    /// Id and directory as messages name them: `target 3 (/disk1)`.
     pub fn name(&self) -> String {
         self.backing.site.to_string()
     }
 
-    /// The object, if it happens to be open. Never waits for the disk, so that
-    /// an event loop may try a `Nowait` read with it.
+    /// The object, if it is open. Never waits for the disk, so that an event loop may try a
+    /// `Nowait` read with it.
     pub fn open_object(&self, id: ObjectId) -> Option<Arc<Object>> {
         self.open_files.get(id)
     }
 
-    /// The object, `None` if there is none. May wait for the disk.
+    /// The object, or `None` if there is none. May wait for the disk.
     ///
-    /// Errors: `Corrupt` if its header is damaged or another object's,
-    /// `Unsupported` if its format is of another version, `Io`.
+    /// Errors: `Corrupt` if its header is damaged or another object's, `Unsupported` if its format
+    /// is of another version, `Io`.
     pub fn object(&self, id: ObjectId) -> Result<Option<Arc<Object>>> {
         self.open_files.get_or_open(id, || Object::open(&self.backing, id, false))
     }
 
-    /// Opens an object that cannot be opened, since its header has rotted, and gives
-    /// it one again. The fence is what the header alone says, and what another copy
-    /// has to say. Blocks have checksums of their own, and the file has a name. Not
-    /// durable at once: it is found damaged again then.
+    /// Writes a new header for an object whose header has rotted, so that the object can be opened
+    /// again. Only the header has the fence, so `generation` has to come from another copy. Blocks
+    /// have checksums of their own, and the file's name is the id. Not durable at once: if the new
+    /// header is lost, the old one is found damaged again.
     ///
     /// # Errors
-    /// `Corrupt` if it has the header of another object: nothing of it can be
-    /// trusted then; `Io`, `ReadOnly`.
+    /// `Corrupt` if the object has the valid header of another object, so that nothing of it can be
+    /// trusted; `Io`, `ReadOnly`.
     pub fn restore_header(&self, id: ObjectId, generation: Generation) -> Result<()> {
         self.open_files
             .get_or_open(id, || Object::open_headless(&self.backing, id, generation))
             .map(drop)
     }
 
-    /// The object; an empty one is made if there is none. Errors as for
-    /// [`Target::object`], and `NoSpace`, `ReadOnly`.
+    /// The object. An empty object is made if there is none. Errors as for [`Target::object`], and
+    /// `NoSpace`, `ReadOnly`.
     pub fn object_or_create(&self, id: ObjectId) -> Result<Arc<Object>> {
         let create = || {
             self.backing.site.in_service()?;
@@ -261,30 +258,29 @@ impl Target {
         })
     }
 
-    /// What copies lack: others of what is here, and those here.
+    /// The gap log: what other copies of this target's objects lack, and what its own copies lack.
     pub fn gaps(&self) -> &Gaps {
         &self.gaps
     }
 
-    /// To be called before pieces `(offset, length)` of an object are changed on
-    /// several copies, this one among them (none stand for a change that touches
-    /// no bytes). When this returns it is durable that these pieces are suspect
-    /// if the target stops uncleanly, also if the change has not been begun
-    /// here: the next opening notes them as a gap of this target. That stays so
-    /// while the pledge lives, whatever is made durable meanwhile. The object is
-    /// made if there is none.
+    /// Pledges a change of pieces `(offset, length)` of an object on several copies, one of them on
+    /// this target. To be called before the change begins on any copy. No pieces stand for a change
+    /// that touches no bytes.
     ///
-    /// Errors: `InvalidArgument` for pieces that are out of range, `Overloaded`
-    /// if very many changes are under way, and those of
-    /// [`Target::object_or_create`].
+    /// When this returns, the pieces are durably marked as suspect: after an unclean stop the next
+    /// opening notes them as a gap of this target, even if the change has not begun here. That
+    /// holds while the pledge exists, whatever checkpoints happen meanwhile. The object is made if
+    /// there is none.
+    ///
+    /// Errors: `InvalidArgument` for pieces that are out of range, `Overloaded` if very many
+    /// changes are under way, and those of [`Target::object_or_create`].
     pub fn pledge(&self, object: ObjectId, pieces: &[(u64, u64)]) -> Result<Pledge> {
         check_pieces(pieces)?;
         self.gaps.keep()?;
         self.object_or_create(object)?.pledge(pieces)
     }
 
-    /// Removes the object; no error if there is none. Durable after
-    /// [`Target::sync_removals`].
+    /// Removes the object; no error if there is none. Durable after [`Target::sync_removals`].
     pub fn remove(&self, id: ObjectId) -> Result<()> {
         self.unlink(id)?;
         self.gaps.forget(id)
@@ -297,33 +293,32 @@ impl Target {
         Ok(())
     }
 
-    /// Makes every removal up to now durable, with one sync for each directory
-    /// that something was removed from, or one for all if they are many.
+    /// Makes all removals so far durable, with one sync per changed directory, or one sync of the
+    /// file system if there are many.
     pub fn sync_removals(&self) -> Result<()> {
         self.sync_removals_in_steps(&|| ())
     }
 
-    /// The same; `ended` is called after each sync that it takes.
+    /// As [`Target::sync_removals`]; `ended` is called after each sync.
     pub fn sync_removals_in_steps(&self, ended: &dyn Fn()) -> Result<()> {
         self.backing.site.in_service()?;
         self.backing.directories.sync_changed(ended)
     }
 
-    /// Whether its directory is still there; if not, it goes out of service.
+    /// Checks that the target's directory is still there. If not, the target goes out of service.
     pub fn check_presence(&self) -> Result<()> {
         self.backing.directories.check_presence()
     }
 
-    /// Space and files of the local file system that the target is on; what is kept there counts
-    /// as used.
+    /// Space and files of the target's local file system. Reserved space counts as used.
     pub fn usage(&self) -> Result<FsUsage> {
         let space = self.backing.root.space();
         let space = space.map_err(|e| self.backing.site.os_error("ask for free space", e))?;
         Ok(room::usage(&space))
     }
 
-    /// Which disk that is. Another machine's is another one also if its kernel gives it the
-    /// same number, and two processes of a machine agree.
+    /// Identity of the target's disk. Equal for all processes of a machine, and different for disks
+    /// of different machines, even if their kernels give them the same number.
     pub fn disk(&self) -> DiskId {
         // Random, so that no two machines have the same.
         let machine = weir_host::boot_id().map(|boot| (boot >> 64) as u64 ^ boot as u64);
@@ -333,35 +328,33 @@ impl Target {
         }
     }
 
-    /// Makes everything of the target durable (and whatever else is on its
-    /// local file system), after which a stop has nothing to recover. To be
-    /// called now and then: a recovery examines what was written since.
+    /// Makes everything of the target durable (and the rest of its local file system). If the
+    /// target stops now, it has nothing to recover. To be called now and then, because a recovery
+    /// examines everything that was written since.
     pub fn sync_all(&self) -> Result<()> {
         self.backing.checkpoint()
     }
 
-    /// Verifies on from `cursor` for about `budget_bytes` of data: every block
-    /// of every object, headers, the superblock, the intent log; and reports
-    /// files that do not belong there. Objects that are made or removed
-    /// meanwhile may or may not be looked at.
+    /// Scrubs from `cursor` on for about `budget_bytes` of data: verifies every block of every
+    /// object, headers, the superblock and the intent log, and reports files that do not belong
+    /// there. Objects that are made or removed meanwhile may or may not be verified.
     pub fn scrub(&self, cursor: &ScrubCursor, budget_bytes: u64) -> Result<ScrubStep> {
         scrub::step(&self.backing, &|id| self.object(id), cursor, budget_bytes)
     }
 
-    /// At most `max` objects, those after `after` in the order of listings: by
-    /// hash directory, then by id.
+    /// Lists at most `max` objects after `after`, ordered by hash directory, then by id.
     pub fn list(&self, after: Option<ObjectId>, max: usize) -> Result<Listing> {
         listing::list(&self.backing, after, max)
     }
 
-    /// Every object with its length, for checking and rebuilding.
+    /// Iterates over all objects with their lengths, for checking and rebuilding.
     pub fn objects(&self) -> Objects {
         Objects::new(self.backing.clone())
     }
 }
 
-/// A target that is being opened: it is there, and nobody else serves it. What takes time is
-/// still to be done.
+/// A target that is being opened: its directory is found and locked. The recovery, which takes
+/// long, is still to be done.
 pub struct Opening {
     dir: PathBuf,
     options: TargetOptions,
@@ -372,7 +365,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Finds the target and locks it. Errors as for [`Target::open`].
+    /// Finds the target's directory and locks it. Errors as for [`Target::open`].
     pub fn begin(dir: impl AsRef<Path>, options: TargetOptions) -> Result<Self> {
         let dir = dir.as_ref();
         let shown = dir.display();
@@ -412,15 +405,15 @@ impl Opening {
         Ok(Self { dir, options, root, objects, superblock, lock })
     }
 
-    /// Which target of which server and cluster it is.
+    /// Identity of the target, with its server and cluster.
     pub fn identity(&self) -> TargetIdentity {
         self.superblock.identity
     }
 
-    /// Recovers the target if it was not closed: that takes as long as it takes to read what
-    /// was changed of late.
+    /// Recovers the target if it was not closed. The duration depends on the amount of data that
+    /// was changed since the last checkpoint.
     ///
-    /// Errors: `Interrupted` if it was told to stop; else as for [`Target::open`].
+    /// Errors: `Interrupted` if the recovery was told to stop; else as for [`Target::open`].
     pub fn finish(self, progress: &RecoveryProgress) -> Result<Target> {
         let Self { dir, options, root, objects, superblock, lock } = self;
         let Superblock { identity, version, gap_log } = superblock;
@@ -463,8 +456,7 @@ impl Drop for Target {
     }
 }
 
-/// Makes a directory and those that lead to it; returns those whose entries
-/// have changed.
+/// Makes a directory and its missing parents. Returns the directories with new entries.
 fn make_directories(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut parents = Vec::new();
     let mut missing = dir;
@@ -480,8 +472,7 @@ fn make_directories(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(parents)
 }
 
-/// Makes an intent log with nothing in it, written out in full so that marks
-/// never lack room.
+/// Makes an empty intent log. It is preallocated in full, so that marks never lack space.
 fn make_log(root: &Directory, identity: TargetIdentity) -> Result<()> {
     let make = || {
         let file = root.open_file(INTENTS, OpenHow::REPLACE)?;
@@ -493,8 +484,8 @@ fn make_log(root: &Directory, identity: TargetIdentity) -> Result<()> {
     make().map_err(|e| os_error(e).context(format!("make `{INTENTS}`")))
 }
 
-/// Makes a target of the first format one of the present: it gets an intent
-/// log. Should this be interrupted, it is done again.
+/// Upgrades a target of the first format: it gets an intent log. After an interruption the upgrade
+/// is repeated.
 fn upgrade(root: &Directory, identity: TargetIdentity) -> Result<()> {
     let upgraded = make_log(root, identity).and_then(|()| superblock::write(root, identity));
     upgraded.map_err(|e| {
@@ -504,8 +495,8 @@ fn upgrade(root: &Directory, identity: TargetIdentity) -> Result<()> {
     })
 }
 
-/// Reads the intent log, recovers if need be, and begins a new one. `None` for
-/// the log if the disk is read-only.
+/// Reads the intent log, recovers if need be, and begins a new log. Returns no log if the disk is
+/// read-only.
 fn bring_up(
     site: &Arc<Site>,
     identity: TargetIdentity,
@@ -558,8 +549,8 @@ fn bring_up(
     }
 }
 
-/// The log's file, `None` if the disk is read-only, and what it says. A file
-/// that is missing is damage like any other.
+/// Opens the intent log and reads its contents. Returns no file if the disk is read-only. A missing
+/// file counts as damage.
 fn read_log(
     site: &Site,
     identity: TargetIdentity,
@@ -589,7 +580,7 @@ fn is_empty(root: &Directory, name: &str) -> rustix::io::Result<bool> {
     }
 }
 
-/// Takes the lock of a target. `Busy` if another open target holds it.
+/// Takes the lock of a target. The error is `Busy` if another open target holds it.
 fn lock_directory(root: &Directory) -> Result<Lock> {
     root.lock(LOCK).map_err(|e| match e {
         Errno::WOULDBLOCK => Error::new(ErrorKind::Busy, "it is already served by another process"),

@@ -1,5 +1,5 @@
-//! The write path: verify what came, merge partial blocks, write the checksums
-//! and then the data.
+//! The write path: verify the received bytes, merge partial blocks, write the checksums and then
+//! the data.
 
 use crate::geometry::{
     BLOCK, FIRST_PAGE_BLOCKS, HEADER_BYTES, Run, SLOT_BYTES, block_count, data_position,
@@ -14,19 +14,17 @@ use weir_types::limits::BLOCK_BYTES;
 use weir_types::{Error, ErrorKind, Generation, Result};
 
 impl Object {
-    /// Writes pieces `(offset, length)` of the object from `data`, which holds
-    /// their bytes one after the other; returns the object's length, bytes.
-    /// `checks` has the CRC-32C of each cut (the part of a piece inside one
-    /// 4 KiB block of the object), in order. A gap between the old end and a
-    /// piece reads as zeros. The write is in the page cache when this returns;
-    /// see [`Object::sync`].
+    /// Writes pieces `(offset, length)` of the object from `data`, which holds their bytes one
+    /// after the other. Returns the object's length, bytes. `checks` has the CRC-32C of each cut
+    /// (the part of a piece inside one 4 KiB block of the object), in order. A gap between the old
+    /// end and a piece reads as zeros. When this returns, the write is in the page cache; see
+    /// [`Object::sync`].
     ///
-    /// Errors: `InvalidArgument` if pieces, data and checksums do not fit each
-    /// other; `ChecksumMismatch` if a checksum is wrong; `Stale` if the object
-    /// was truncated since (`generation` is below its own): nothing is written
-    /// then. `Corrupt` if a block that would be changed in part has rotted,
-    /// `NoSpace`, `Io`: earlier pieces are written, and bytes of the failing
-    /// one may be old or new, but verify.
+    /// Errors: `InvalidArgument` if pieces, data and checksums do not fit each other;
+    /// `ChecksumMismatch` if a checksum is wrong; `Stale` if the object was truncated since
+    /// (`generation` is below its own). In these cases nothing is written. `Corrupt` if a block
+    /// that would be changed in part has rotted, `NoSpace`, `Io`: earlier pieces are written, and
+    /// bytes of the failing piece may be old or new, but verify.
     pub fn write_pieces(
         &self,
         pieces: &[(u64, u64)],
@@ -59,8 +57,7 @@ impl Object {
         Ok(self.len())
     }
 
-    /// Holds the checksums against the data: nothing enters an object that was
-    /// damaged on its way here.
+    /// Verifies the data against its checksums, so that data damaged in transit enters no object.
     fn verify(&self, pieces: &[(u64, u64)], data: &[u8], checks: &[u32]) -> Result<()> {
         let total = check_pieces(pieces)?;
         let cut_total: usize = pieces.iter().map(|&(at, len)| cut_count(at, len)).sum();
@@ -86,7 +83,7 @@ impl Object {
         Ok(())
     }
 
-    /// Writes one run: merges its first and last block, then slots, then data.
+    /// Writes one run: merges its first and last block, then writes the slots, then the data.
     pub(crate) fn write_run(
         &self,
         change: &mut Change<'_>,
@@ -132,9 +129,9 @@ impl Object {
         Ok(())
     }
 
-    /// Writes the slots of a run, and what must be there before them: the
-    /// header, and the rest of the section's slot pages, so that these lie
-    /// together on the disk and leave no hole where a stream passes.
+    /// Writes the slots of a run. If they are missing, the header and the rest of the section's
+    /// slot pages are written first, so that these pages lie together on the disk and a stream
+    /// leaves no hole among them.
     fn write_slots(
         &self,
         change: &mut Change<'_>,
@@ -174,7 +171,7 @@ impl Object {
         self.write_all(&mut [IoSlice::new(&pages)], from)
     }
 
-    /// The slot of a block after `cut` is put at byte `at` of it.
+    /// The slot of a block after `cut` has replaced its bytes from `at` on.
     fn merged_slot(&self, block: u64, at: usize, cut: &[u8], old_len: u64) -> Result<u32> {
         let valid = old_len.saturating_sub(block * BLOCK).min(BLOCK) as usize;
         let mut data = [0; BLOCK_BYTES];

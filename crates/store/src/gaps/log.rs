@@ -1,6 +1,6 @@
-//! The file of the gap log: its head, what is appended, and room that is
-//! written out ahead, so that a note costs no change of the file's length and
-//! the last thing that has to be said finds room on a disk that is full.
+//! The file of the gap log: its head, appended records, and preallocated sectors. Thanks to the
+//! preallocated sectors a note does not change the file's length, and the last record fits even on
+//! a full disk.
 
 use super::record::{Contents, Record, SECTOR, SECTOR_RECORDS, head, read, sector};
 use crate::site::Site;
@@ -9,34 +9,35 @@ use rustix::io::Errno;
 use weir_host::fs::{Directory, File, OpenHow};
 use weir_types::Result;
 
-/// The file.
+/// Name of the file.
 pub(super) const GAPS: &str = "gaps";
 const TEMPORARY: &str = "gaps.tmp";
-/// Sectors of zeros that are written out at a time.
+/// Sectors of zeros that are preallocated at a time.
 const ROOM: usize = 128;
-/// Sectors of them that are left for what must not fail.
+/// Preallocated sectors that are reserved for the record that must not fail.
 const SPARE: usize = 8;
-/// The largest log that is read: far more than there can be.
+/// The largest log that is read, bytes. No log of this program grows that large.
 const MAX_LOG_BYTES: usize = 1 << 30;
 
-/// A log that can be written to.
+/// A gap log that is open for writing.
 pub(super) struct Log {
     file: File,
-    /// Sectors that are written.
+    /// Number of sectors with records, including the head.
     used: usize,
-    /// Sectors of the file.
+    /// Number of sectors in the file.
     room: usize,
-    /// What the last sector holds, if more fits into it.
+    /// Records of the last sector, if it has space for more.
     tail: Vec<Record>,
-    /// Sectors of history that are let be, beside as many as count.
+    /// Number of obsolete sectors that do not yet cause a rewrite.
     history: usize,
-    /// It is written anew when more sectors are used.
+    /// The log is rewritten when more sectors than this are used.
     tidy_at: usize,
 }
 
 impl Log {
-    /// Reads the log. `None` if there is none; no log beside what it says if it
-    /// can only be read. What cannot be read is damage.
+    /// Reads the log. Returns `None` if there is no log. On a read-only disk, or if the file cannot
+    /// be read, returns the contents without a log to write to. An unreadable file counts as
+    /// damaged.
     pub(super) fn open(
         site: &Site,
         root: &Directory,
@@ -67,7 +68,7 @@ impl Log {
         Ok(Some((Some(log), contents)))
     }
 
-    /// Writes a log that says this in place of the one there is, durably.
+    /// Replaces the log, durably, by one with these records.
     pub(super) fn create(
         site: &Site,
         root: &Directory,
@@ -95,19 +96,18 @@ impl Log {
         Ok(Self { file, used, room, tail: Vec::new(), history, tidy_at })
     }
 
-    /// Whether most of it may be history.
+    /// Whether the log has grown enough to be rewritten.
     pub(super) fn wants_tidying(&self) -> bool {
         self.used > self.tidy_at
     }
 
-    /// It could not be written anew, and goes on for a while.
+    /// Postpones the rewrite after a failed attempt.
     pub(super) fn later(self) -> Self {
         Self { tidy_at: 2 * self.used + self.history, ..self }
     }
 
-    /// Sees to it that so many records find room, and keeps some in reserve
-    /// unless they are the last that there is to say. When this fails the log
-    /// is as it was.
+    /// Preallocates sectors for this many records. Unless `last` is set, the reserve stays free as
+    /// well. On failure the log is unchanged.
     pub(super) fn make_room(&mut self, site: &Site, records: usize, last: bool) -> Result<()> {
         let end = self.used + records.div_ceil(SECTOR_RECORDS);
         if end + if last { 0 } else { SPARE } <= self.room {
@@ -122,8 +122,8 @@ impl Log {
         Ok(())
     }
 
-    /// Adds records that there is room for. When this fails nobody knows what
-    /// the end of the log holds: it has to be written anew.
+    /// Appends records for which [`Log::make_room`] has made space. After a failure the end of the
+    /// log is unknown, and the log has to be rewritten.
     pub(super) fn append(&mut self, site: &Site, records: &[Record], sync: bool) -> Result<()> {
         if records.is_empty() {
             return Ok(());

@@ -1,19 +1,18 @@
-//! What copies lack: a set of gaps for each object and target that was away,
-//! or has not confirmed, when the object was changed. The target that is
-//! behind may be this one: then its own copy lacks what others have.
+//! The gap log: for each object, which bytes the copy on another target lacks, because that target
+//! was away or did not confirm a change. A gap may also name this target: then its own copy lacks
+//! bytes that other copies have.
 //!
 //! Invariants
-//! - A gap is durable before the change that makes it is begun.
-//! - A gap goes only when the copy that lacks it has got the bytes. Losing the
-//!   record of that is harmless: they are sent once more.
-//! - After an unclean stop everything that was suspect is a gap of this target
-//!   before the intent log forgets that it was.
-//! - A log that has vanished or is damaged is not taken for one that says
-//!   nothing: the superblock says that there is one, and the new one says what
-//!   is not known until [`Gaps::found`].
-//! - The state is never locked across I/O: readers of objects ask it.
+//! - A gap is durable before the change that causes it begins.
+//! - A gap is cleared only after the copy that lacks the bytes has received them. Losing the record
+//!   of that is harmless: the bytes are sent once more.
+//! - After an unclean stop every suspect part is noted as a gap of this target before the intent
+//!   log forgets it.
+//! - A missing or damaged log is not taken for an empty one: the superblock says that there must be
+//!   a log. The new log records which files are unknown until [`Gaps::found`].
+//! - No lock on the state is held across I/O, because readers of objects query the state.
 //!
-//! The log only grows; when most of it is history it is written anew.
+//! The log only grows; when most of it is obsolete it is rewritten.
 
 mod log;
 mod ranges;
@@ -39,42 +38,42 @@ use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Condvar, Mutex, MutexGuard};
 use weir_types::{CopyIndex, ErrorKind, ObjectId, Result, TargetId};
 
-/// Gaps are noted in parts of this size, so that a stream is noted seldom.
+/// Gaps are rounded to parts of this many bytes, so that a sequential write notes one seldom.
 const PART_BYTES: u64 = 1 << 20;
-/// The most objects with gaps: 1 KiB of memory each at the most. Beyond that
-/// writes without the other copy fail.
+/// The most objects with gaps, at up to 1 KiB of memory each. When the table is full, writes that a
+/// copy would miss fail.
 const MAX_OBJECTS: usize = 1 << 20;
-/// The most ranges of all gaps together. Beyond that whole objects are noted.
+/// The most ranges of all gaps together. Beyond it a new gap covers its whole object.
 const MAX_ALL_RANGES: usize = 1 << 22;
 
-/// What one copy lacks of an object.
+/// The bytes of an object that one copy lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The object here.
+    /// The object, by the id of the copy on this target.
     pub object: ObjectId,
-    /// Which copy lacks it.
+    /// Index of the copy that lacks the bytes.
     pub copy: CopyIndex,
-    /// What it lacks.
+    /// The missing bytes.
     pub bytes: RangeSet,
 }
 
 impl Gap {
-    /// Its parts of 1 MiB; what goes on to the end of all that there can be is one.
+    /// Number of parts of 1 MiB. A range that is open to the end of the object counts as one part.
     pub fn parts(&self) -> u64 {
         parts_in(&self.bytes)
     }
 }
 
-/// Bytes of an object that one copy is going to lack.
+/// A gap to be noted: bytes of an object that one copy is going to lack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The object here.
+    /// The object, by the id of the copy on this target.
     pub object: ObjectId,
-    /// The target of the copy that lacks them.
+    /// The target of the copy that will lack the bytes.
     pub behind: TargetId,
-    /// Which copy that is.
+    /// Index of that copy.
     pub copy: CopyIndex,
-    /// The bytes.
+    /// The bytes that the copy will lack.
     pub bytes: Range<u64>,
 }
 
@@ -83,13 +82,13 @@ pub struct Gaps {
     site: Arc<Site>,
     root: Directory,
     identity: TargetIdentity,
-    /// The present run of the machine, if it says.
+    /// Id of the machine's present run, if the machine has one.
     run: Option<u128>,
-    /// Sectors of history that the log lets be.
+    /// Number of obsolete sectors that do not yet cause a rewrite of the log.
     history: usize,
-    /// The superblock says that there is a log.
+    /// Whether the superblock says that the target has a gap log.
     kept: AtomicBool,
-    /// Something is lacking. Set after it is in the table.
+    /// Whether there may be any gap. Set after the gap is in the table.
     any: AtomicBool,
     state: Mutex<State>,
     written: Condvar,
@@ -98,35 +97,35 @@ pub struct Gaps {
 #[derive(Default)]
 struct State {
     table: Table,
-    /// What waits to be written.
+    /// Records that wait to be written.
     batch: Batch,
-    /// What those who lack it have got, and not made durable. Bounded by what they
-    /// lack.
+    /// Bytes that were sent to the copies that lack them and that are not durable there yet.
+    /// Bounded by the gaps.
     sent: BTreeMap<(TargetId, ObjectId), RangeSet>,
-    /// What those who lack it have noted themselves. Bounded by what they lack.
+    /// Parts that the copies behind have noted themselves. Bounded by the gaps.
     told: BTreeMap<(TargetId, ObjectId), RangeSet>,
-    /// Of what was told, the parts of which they have been sent something since: they have
-    /// struck that out, and nobody here knows how much. Bounded as `told`.
+    /// Parts of `told` of which something was sent since. The copy has cleared what it received,
+    /// and this target does not know how much that is. Bounded as `told`.
     begun: BTreeMap<(TargetId, ObjectId), RangeSet>,
-    /// Of what was told, the parts of which only the copy that lacks them has said so: what it
-    /// said may be older than what it has been sent since. Bounded as `told`.
+    /// Parts of `told` that are known from the copy behind alone. Its statement may be older than
+    /// what was sent to it since. Bounded as `told`.
     said: BTreeMap<(TargetId, ObjectId), RangeSet>,
-    /// Of gaps of which all parts were noted by [`Gaps::put_off`]: the very bytes that
-    /// have not got there. No gap has more than is lacking by this. Bounded as `sent`.
+    /// The exact missing bytes of gaps that consist only of calls of [`Gaps::put_off`]. They are a
+    /// subset of the gap. Bounded as `sent`.
     left: BTreeMap<(TargetId, ObjectId), RangeSet>,
     /// See [`Gaps::in_run`].
     runs: BTreeMap<TargetId, u64>,
-    /// Notes of other kinds that are not in the table yet.
+    /// Number of notes by other calls that are not in the table yet.
     notes: usize,
-    /// Those of them of which the copies that lack it have not heard. No more than
+    /// Number of those notes of which the copies behind have not heard. At most the number of
     /// threads that note something.
     untold_notes: BTreeMap<(TargetId, ObjectId), usize>,
-    /// Clears that are not in the table yet.
+    /// Number of clears that are not in the table yet.
     clears: usize,
-    /// Someone writes to the log.
+    /// Whether a thread is writing to the log.
     busy: bool,
-    /// `None` until there is something to note, while someone writes to it, and
-    /// when it has to be written anew.
+    /// `None` before the first note, while a thread writes to the log, and when the log has to be
+    /// rewritten.
     log: Option<Log>,
 }
 
@@ -134,33 +133,32 @@ struct State {
 #[derive(Default)]
 struct Batch {
     records: Vec<Record>,
-    /// They are the last that there is to say: they may use the reserve.
+    /// Whether the batch may use the reserve, because it is the last one.
     last: bool,
-    /// They are to be durable, whatever they say.
+    /// Whether the batch has to be synced, whatever its records are.
     durable: bool,
     outcome: Arc<OnceLock<Result<()>>>,
 }
 
-/// Stands for this target where it lacks what another copy has for certain, because
-/// that has said so. What it notes of itself may be had by nobody: it is only not
-/// known to be the same everywhere.
+/// Stands for this target in gaps of bytes that another copy certainly has, because that copy has
+/// said so. A gap under this target's own id is weaker: perhaps no copy has other bytes.
 pub const ELSEWHERE: TargetId = TargetId::NONE;
 
-/// Stands for this target where it has lost its notes of what it lacked, and the other copies
-/// have not said yet what they had noted. All of it is noted as [`ELSEWHERE`], too.
+/// Stands for this target after it has lost its own notes, until the other copies have reported
+/// theirs. Every such gap is noted under [`ELSEWHERE`], too.
 pub const UNHEARD: TargetId = TargetId(TargetId::NONE.0 - 1);
 
 impl Gaps {
-    /// Whether changes of these bytes may be put off: of what both sides note, all of their
-    /// parts, this one lacks nothing that is elsewhere. Else each could come to believe
-    /// that the other has it.
+    /// Whether changes of these bytes may be postponed: this target lacks nothing of the parts
+    /// around them that another copy has. Otherwise each of the two copies could come to believe
+    /// that the other has the bytes.
     pub fn may_put_off(&self, object: ObjectId, bytes: &Range<u64>) -> bool {
         !self.lacks(object, ELSEWHERE, &gap_parts(bytes))
     }
 
-    /// Notes, durably, that another copy gets these bytes of a change later. It has noted
-    /// that it lacks them: them, and all of their parts. Which bytes those are is
-    /// remembered until a restart: see [`Gaps::left`].
+    /// Notes, durably, that another copy gets these bytes of a change later. That copy has noted
+    /// the whole parts around them as its own gap. The exact bytes are remembered until a restart:
+    /// see [`Gaps::left`].
     pub fn put_off(
         &self,
         object: ObjectId,
@@ -181,8 +179,8 @@ impl Gaps {
         noted
     }
 
-    /// Something of these bytes is sent now to the copy that lacks them, which strikes it out
-    /// at once: what it has noted itself is not known any more.
+    /// Records that a transfer of some of these bytes to the copy behind begins. The copy clears
+    /// its own note at once, so its note is unknown from now on.
     pub fn begins(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) {
         let (mut state, key) = (self.state.lock(), (behind, object));
         if state.told.contains_key(&key) {
@@ -190,9 +188,10 @@ impl Gaps {
         }
     }
 
-    /// As [`Gaps::put_off`] if both have noted it already: returns whether that is so.
-    /// Nothing of it may have been sent meanwhile, since that is forgotten soon; and that copy
-    /// must have noted it for us: what it said itself may have been under way for long.
+    /// As [`Gaps::put_off`], without a write, if both sides have noted the bytes already. Returns
+    /// whether that is so. It is false if any of their parts was sent meanwhile, since the copy
+    /// clears what it receives. It is also false if this target knows of the note from the copy
+    /// alone, since that statement may be old.
     pub fn put_off_again(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) -> bool {
         let (mut state, key) = (self.state.lock(), (behind, object));
         let known = state.clears == 0
@@ -207,8 +206,8 @@ impl Gaps {
         known
     }
 
-    /// The machine of another copy has this run now. In another one it may have lost whatever it
-    /// had got and not made durable: all of its gaps are to be brought.
+    /// Records the present run of another copy's machine. When the run changes, that copy may have
+    /// lost what it had received and not synced, so all bytes of its gaps have to be sent again.
     pub fn in_run(&self, behind: TargetId, run: u64) {
         let mut state = self.state.lock();
         if state.runs.insert(behind, run) != Some(run) {
@@ -217,24 +216,23 @@ impl Gaps {
         }
     }
 
-    /// What was put off has got there, but for what was put off since. The gap stays
-    /// until it is cleared.
+    /// Records that postponed bytes have arrived at the copy behind. The gap stays until it is
+    /// cleared.
     pub fn got(&self, object: ObjectId, behind: TargetId, bytes: &[(u64, u64)]) {
         if let Some(left) = self.state.lock().left.get_mut(&(behind, object)) {
             bytes.iter().for_each(|&(start, len)| left.remove(&(start..start + len)));
         }
     }
 
-    /// The bytes of a gap that have not got there, if that is known more exactly than
-    /// what the gap says.
+    /// The missing bytes of a gap, if they are known more exactly than the gap itself.
     pub fn left(&self, object: ObjectId, behind: TargetId) -> Option<RangeSet> {
         self.state.lock().left.get(&(behind, object)).cloned()
     }
 
-    /// Notes, durably, that another copy will not have what is going to be
-    /// written here. Costs nothing when that is noted already.
+    /// Notes, durably, that another copy will lack bytes that are about to be written here. Costs
+    /// nothing if they are noted already.
     ///
-    /// Errors: `NoSpace`, `Io`: nothing may be written then.
+    /// Errors: `NoSpace`, `Io`: the caller must not write then.
     pub fn note(
         &self,
         object: ObjectId,
@@ -245,7 +243,7 @@ impl Gaps {
         self.note_all(&[Note { object, behind, copy, bytes: bytes.clone() }])
     }
 
-    /// As [`Gaps::note`], several with one sync.
+    /// As [`Gaps::note`], for several gaps with one sync.
     pub fn note_all(&self, notes: &[Note]) -> Result<()> {
         self.write_notes(notes, false)
     }
@@ -291,8 +289,8 @@ impl Gaps {
         self.submit(state, records, false)
     }
 
-    /// The copy that lacked these bytes has got them. No error if nothing was
-    /// lacking. Not durable at once.
+    /// Clears a gap after the copy behind has received the bytes. No error if there is no gap. Not
+    /// durable at once.
     pub fn clear(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) -> Result<()> {
         let state = self.state.lock();
         match state.table.get(behind, object) {
@@ -304,8 +302,8 @@ impl Gaps {
         }
     }
 
-    /// What another copy had of a range, and this one lacks, is lost for good, and
-    /// somebody has accepted that: what this copy has counts. Durable.
+    /// Accepts the loss of bytes that this copy lacks and that only a lost copy had. From now on
+    /// the bytes of this copy count. Durable.
     pub fn accept(&self, object: ObjectId, bytes: &Range<u64>) -> Result<()> {
         let mut state = self.state.lock();
         let Some(&(copy, _)) = state.table.get(ELSEWHERE, object) else { return Ok(()) };
@@ -314,9 +312,8 @@ impl Gaps {
         self.submit(state, vec![Record::Clear { object, behind, copy, bytes }], false)
     }
 
-    /// The copy that lacks these bytes has got them, and may lose them again until
-    /// it has made them durable: see [`Gaps::clear_sent`]. What is noted anew
-    /// meanwhile has not been sent.
+    /// Records that the copy behind has received these bytes and has not synced them yet: see
+    /// [`Gaps::clear_sent`]. Bytes that are noted again meanwhile do not count as sent.
     pub fn sent(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) {
         let mut state = self.state.lock();
         if state.table.get(behind, object).is_some_and(|(_, set)| set.touches(bytes)) {
@@ -325,12 +322,12 @@ impl Gaps {
         }
     }
 
-    /// It was not sent after all.
+    /// Takes back [`Gaps::sent`].
     pub fn not_sent(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) {
         self.state.lock().forget_sent((behind, object), bytes);
     }
 
-    /// What was sent is durable where it was lacking.
+    /// Clears what was sent, once it is durable on the copy behind.
     pub fn clear_sent(&self, object: ObjectId, behind: TargetId) -> Result<()> {
         let mut state = self.state.lock();
         let Some(sent) = state.sent.remove(&(behind, object)) else { return Ok(()) };
@@ -340,7 +337,7 @@ impl Gaps {
         self.submit(state, records, false)
     }
 
-    /// Nobody needs an object any more.
+    /// Removes all gaps of an object that was removed.
     pub(crate) fn forget(&self, object: ObjectId) -> Result<()> {
         if !self.any.load(Ordering::Acquire) {
             return Ok(());
@@ -351,10 +348,9 @@ impl Gaps {
         if records.is_empty() { Ok(()) } else { self.submit(state, records, false) }
     }
 
-    /// Whether the copy on a target lacks anything of a range, as far as is
-    /// known here. Of this target's own copies that is also said of those of
-    /// which nothing is known, see [`Gaps::lost`]. For event loops: never waits
-    /// for the disk, and takes no lock where there are no gaps at all.
+    /// Whether the copy on a target lacks anything of a range, as far as this target knows. For its
+    /// own copies the answer is also true while their gaps are unknown, see [`Gaps::lost`]. For
+    /// event loops: never waits for the disk, and takes no lock while there are no gaps at all.
     pub fn lacks(&self, object: ObjectId, of: TargetId, range: &Range<u64>) -> bool {
         if !self.any.load(Ordering::Acquire) {
             return false;
@@ -367,8 +363,8 @@ impl Gaps {
         lacks(of) || own && (lacks(ELSEWHERE) || unknown())
     }
 
-    /// Whether it is noted here that a copy on another target lacks anything of these bytes, or of
-    /// their parts.
+    /// Whether this target knows of a copy on another target that lacks any of these bytes, or any
+    /// of the parts around them.
     pub fn knows_of_others(&self, object: ObjectId, bytes: &Range<u64>) -> bool {
         if !self.any.load(Ordering::Acquire) {
             return false;
@@ -382,15 +378,15 @@ impl Gaps {
         })
     }
 
-    /// Whether a whole range is noted as lacking. [`Gaps::note`] would note all of the
-    /// parts that it touches.
+    /// Whether a whole range is noted as lacking. [`Gaps::note`] would note all of the parts that
+    /// the range touches.
     pub fn is_noted(&self, object: ObjectId, of: TargetId, range: &Range<u64>) -> bool {
         let state = self.state.lock();
         // What is being cleared is still in the table.
         state.clears == 0 && state.table.get(of, object).is_some_and(|(_, set)| set.covers(range))
     }
 
-    /// What the copy of an object on a target lacks, as far as is known here.
+    /// The bytes that the copy of an object on a target lacks, as far as this target knows.
     pub fn of(&self, object: ObjectId, behind: TargetId) -> Option<RangeSet> {
         if !self.any.load(Ordering::Acquire) {
             return None;
@@ -398,25 +394,24 @@ impl Gaps {
         self.state.lock().table.get(behind, object).map(|(_, set)| set.clone())
     }
 
-    /// Whether the target does not know what its copies lack, or those of
-    /// others, because its gap log was lost or its machine has lost new objects:
-    /// all its copies of [`Gaps::lost_files`] have to be compared.
+    /// Whether this target does not know what its own copies lack, because its gap log was lost or
+    /// its machine has lost new objects. All its copies of [`Gaps::lost_files`] have to be compared
+    /// with others.
     pub fn lost(&self) -> bool {
         self.any.load(Ordering::Acquire) && !self.state.lock().table.lost().is_empty()
     }
 
-    /// Whether it is not known either what others lack: the gap log was lost.
+    /// Whether this target does not know what copies on other targets lack: its gap log was lost.
     pub fn lost_others(&self) -> bool {
         self.any.load(Ordering::Acquire) && self.state.lock().table.lost().covers(&ALL_FILES)
     }
 
-    /// The files, by ranges of their numbers, whose copies here have to be
-    /// compared.
+    /// Ranges of file ids whose copies on this target have to be compared.
     pub fn lost_files(&self) -> Vec<Range<u64>> {
         self.state.lock().table.lost().iter().collect()
     }
 
-    /// Everything that was lost is known again: gaps are noted for it.
+    /// Ends the state of [`Gaps::lost`], after gaps were noted for everything that differs.
     pub fn found(&self) -> Result<()> {
         if self.lost() {
             self.submit(self.state.lock(), vec![Record::Found], false)
@@ -425,19 +420,19 @@ impl Gaps {
         }
     }
 
-    /// Targets that lack something, each with the number of objects.
+    /// Targets that lack something, each with its number of objects with gaps.
     pub fn counts(&self) -> Vec<(TargetId, u64)> {
         self.state.lock().table.counts()
     }
 
-    /// What a target lacks of the first object after this one.
+    /// The gap of a target with the lowest object id after `after`.
     pub fn next(&self, behind: TargetId, after: Option<ObjectId>) -> Option<Gap> {
         self.state.lock().table.next(behind, after)
     }
 
-    /// Sees to it that the target has a gap log, and says so, durably: to be called
-    /// before anything is changed of which there are several copies. Only then an
-    /// unclean stop leaves gaps behind. Costs nothing from the second time on.
+    /// Makes sure, durably, that the target has a gap log and that the superblock says so. To be
+    /// called before any object with several copies is changed: without the log an unclean stop
+    /// leaves no gaps behind. Costs nothing from the second time on.
     pub fn keep(&self) -> Result<()> {
         if self.kept.load(Ordering::Acquire) {
             return Ok(());
@@ -445,7 +440,8 @@ impl Gaps {
         self.submit(self.state.lock(), Vec::new(), false)
     }
 
-    /// Whoever comes first writes for all who have come meanwhile.
+    /// Adds records to the open batch and waits until it is written. The first thread to come
+    /// writes for all that come meanwhile.
     fn submit<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -492,8 +488,8 @@ impl Gaps {
         state
     }
 
-    /// Writes a batch to the log, or one with `all` if there is none; returns
-    /// the log if it may be written to again.
+    /// Writes a batch to the log. If there is no log, writes a new one with the records `all`.
+    /// Returns the log if it can take more records.
     fn write(&self, log: Option<Log>, batch: &Batch, all: &[Record]) -> (Option<Log>, Result<()>) {
         if let Err(e) = self.site.in_service() {
             return (log, Err(e));
@@ -526,8 +522,7 @@ impl Gaps {
         Ok(log)
     }
 
-    /// Writes the log anew, with nothing but what counts, if most of it is
-    /// history.
+    /// Rewrites the log with the valid records alone, if most of it is obsolete.
     fn tidy<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let Some(log) = state.log.take_if(|log| log.wants_tidying()) else { return state };
         let records: Vec<Record> = state.table.records().collect();
@@ -544,7 +539,7 @@ impl Gaps {
 }
 
 impl State {
-    /// These very bytes are lacking. As long as nothing else is, that is remembered.
+    /// Remembers the exact bytes of a postponed change, unless the gap has other causes too.
     fn put_off(&mut self, note: &Note) {
         let key = (note.behind, note.object);
         let first = self.notes == 0 && self.table.get(note.behind, note.object).is_none();
@@ -555,7 +550,7 @@ impl State {
         }
     }
 
-    /// Of a gap that is not there any more nothing is remembered.
+    /// Drops what is remembered of a gap that has been cleared.
     fn forget_cleared(&mut self, record: &Record) {
         let Record::Clear { object, behind, .. } = record else { return };
         if self.table.get(*behind, *object).is_none() {
@@ -568,7 +563,7 @@ impl State {
         }
     }
 
-    /// What was sent of its parts before is not what counts now.
+    /// Drops what was sent of the parts around these bytes: newer bytes are missing there.
     fn forget_sent(&mut self, key: (TargetId, ObjectId), bytes: &Range<u64>) {
         if let Some(sent) = self.sent.get_mut(&key) {
             sent.forget(&gap_parts(bytes));
@@ -578,7 +573,7 @@ impl State {
         }
     }
 
-    /// What has to be written for a note.
+    /// The record to write for a note; `None` if the table covers the note already.
     fn record_of(&self, note: &Note) -> Option<Record> {
         let Note { object, behind, copy, bytes } = note;
         if bytes.is_empty() {
@@ -597,7 +592,7 @@ impl State {
     }
 }
 
-/// The parts that these bytes touch: gaps are noted in whole ones.
+/// The whole parts that these bytes touch. Gaps are noted in whole parts.
 pub fn gap_parts(bytes: &Range<u64>) -> Range<u64> {
     let end = bytes.end.checked_next_multiple_of(PART_BYTES).unwrap_or(u64::MAX);
     bytes.start / PART_BYTES * PART_BYTES..end

@@ -1,20 +1,21 @@
-//! A bounded set of byte ranges: it may take in more than was asked, never less.
+//! A bounded set of byte ranges. When it is full, an insertion may add more than was asked, never
+//! less.
 
 use std::ops::Range;
 
-/// Ranges remembered; beyond that the two with the smallest hole between them
-/// become one.
+/// The most ranges in one set. Beyond it the two ranges with the smallest hole between them are
+/// merged.
 const MAX_RANGES: usize = 64;
 
 /// A set of bytes of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
-    /// Sorted, apart, none empty.
+    /// Sorted, disjoint, not empty, never touching each other.
     ranges: Vec<Range<u64>>,
 }
 
 impl RangeSet {
-    /// Whether nothing is in it.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -24,22 +25,22 @@ impl RangeSet {
         self.ranges.iter().cloned()
     }
 
-    /// How many ranges.
+    /// Number of ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether all of a range is in it.
+    /// Whether the set contains all of a range.
     pub fn covers(&self, range: &Range<u64>) -> bool {
         range.is_empty() || self.ranges.iter().any(|r| r.start <= range.start && range.end <= r.end)
     }
 
-    /// Whether anything of a range is in it.
+    /// Whether the set contains any byte of a range.
     pub fn touches(&self, range: &Range<u64>) -> bool {
         self.ranges.iter().any(|r| r.start.max(range.start) < r.end.min(range.end))
     }
 
-    /// Takes a range in, and maybe more.
+    /// Inserts a range. A full set may grow by more.
     pub fn insert(&mut self, range: Range<u64>) {
         self.merge(range);
         if self.ranges.len() > MAX_RANGES {
@@ -47,7 +48,7 @@ impl RangeSet {
         }
     }
 
-    /// Takes a range in, or nothing if there is no room: never more.
+    /// Inserts a range exactly, or not at all if the set is full.
     pub fn insert_if_room(&mut self, range: Range<u64>) {
         let before = self.ranges.clone();
         self.merge(range);
@@ -71,7 +72,7 @@ impl RangeSet {
         self.ranges.insert(at, range);
     }
 
-    /// Takes a range out, exactly, if there is room for what is left.
+    /// Removes a range exactly, if the set has space for the ranges that remain.
     pub fn remove(&mut self, range: &Range<u64>) {
         let left = self.without(range);
         if left.len() <= MAX_RANGES {
@@ -79,7 +80,7 @@ impl RangeSet {
         }
     }
 
-    /// Takes a range out, and maybe more.
+    /// Removes a range. A full set may shrink by more.
     pub fn forget(&mut self, range: &Range<u64>) {
         self.ranges = self.without(range);
         self.ranges.truncate(MAX_RANGES);

@@ -1,7 +1,7 @@
-//! The bytes of the gap log: sectors of 512, little endian, each whole in
-//! itself. A disk writes a sector or it does not, so one that is not all zeros
-//! and fails its checksum has rotted; there is no torn end to be taken for
-//! damage, and no damage for a torn end.
+//! The bytes of the gap log: sectors of 512 bytes, little endian, each with its own checksum. A
+//! disk writes a sector whole or not at all, so a sector that is not all zeros and fails its
+//! checksum has rotted. A torn write can therefore not be mistaken for damage, nor damage for a
+//! torn write.
 
 use crate::superblock::TargetIdentity;
 use std::ops::Range;
@@ -11,27 +11,27 @@ use weir_types::{
     TargetId,
 };
 
-/// Bytes of a sector.
+/// Bytes per sector.
 pub(crate) const SECTOR: usize = 512;
-/// Records that a sector holds.
+/// Records per sector.
 pub(crate) const SECTOR_RECORDS: usize = (SECTOR - HEAD) / RECORD;
 const HEAD: usize = 32;
 const RECORD: usize = 40;
 const MAGIC: [u8; 4] = *b"WGAP";
 const VERSION: u32 = 1;
 
-/// What the log says, one thing after the other.
+/// One entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// The copy of an object that another target (or this one) has lacks bytes.
+    /// The copy of an object on another target, or on this one, lacks bytes.
     Note { object: ObjectId, behind: TargetId, copy: CopyIndex, bytes: Range<u64> },
-    /// It has got them.
+    /// The copy has received the bytes.
     Clear { object: ObjectId, behind: TargetId, copy: CopyIndex, bytes: Range<u64> },
-    /// Of files with these numbers it is not known what is lacking.
+    /// The gaps of files with these ids are unknown.
     Lost { files: Range<u64> },
-    /// Now it is, of all of them.
+    /// The gaps of all files are known again.
     Found,
-    /// The run of the machine in which the log is written from here on.
+    /// The run of the machine in which the following records were written.
     Run { id: u128 },
 }
 
@@ -41,7 +41,7 @@ const LOST: u8 = 3;
 const FOUND: u8 = 4;
 const RUN: u8 = 5;
 
-/// The fields that every record has room for.
+/// The fields that every record has space for.
 type Fields = (u8, (ObjectId, (TargetId, (CopyIndex, (u64, u64)))));
 
 const NO_OBJECT: ObjectId = ObjectId {
@@ -67,7 +67,7 @@ impl Record {
         }
     }
 
-    /// `None` for what this program would not write.
+    /// Returns `None` for fields that this program never writes.
     fn from_fields(fields: Fields) -> Option<Self> {
         let (kind, (object, (behind, (copy, (a, b))))) = fields;
         let record = match kind {
@@ -114,19 +114,19 @@ fn sealed(fields: &[u8]) -> [u8; SECTOR] {
     bytes
 }
 
-/// What a log says.
+/// The contents of a log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) records: Vec<Record>,
-    /// Sectors up to the last one that is written.
+    /// Number of sectors up to the last written one.
     pub(super) used: usize,
-    /// Something has rotted: records may be missing.
+    /// Whether a sector has rotted, so that records may be missing.
     pub(super) damaged: bool,
-    /// Some sector is of another format version.
+    /// The format version of a sector with another version, if there is one.
     pub(super) unknown_version: Option<u32>,
 }
 
-/// Reads the bytes of a log of this target.
+/// Decodes the bytes of a log of this target.
 pub(super) fn read(bytes: &[u8], identity: TargetIdentity) -> Contents {
     let (sectors, rest) = bytes.as_chunks::<SECTOR>();
     let mut contents = Contents { damaged: !rest.is_empty(), ..Contents::default() };
@@ -147,8 +147,7 @@ pub(super) fn read(bytes: &[u8], identity: TargetIdentity) -> Contents {
     contents
 }
 
-/// The records of a sector. The error is a format version unknown here, or
-/// damage.
+/// Decodes the records of a sector. The error is an unknown format version, or damage.
 pub(crate) fn understand(
     bytes: &[u8; SECTOR],
     index: usize,

@@ -1,5 +1,5 @@
-//! What becomes of the gap log when its target is opened: what it says, whether
-//! it is all there, and what recovery has found suspect.
+//! The gap log at the opening of its target: reading the log, noticing that it is lost, and noting
+//! what recovery has found suspect.
 
 use super::log::{GAPS, Log};
 use super::record::Record;
@@ -15,21 +15,21 @@ use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Condvar, Mutex};
 use weir_types::{ErrorKind, ObjectId, Result};
 
-/// What may be other than on other copies after an unclean stop.
+/// Objects that may differ from other copies after an unclean stop.
 #[derive(Debug, Default)]
 pub(crate) struct Suspects {
-    /// Bytes of objects.
+    /// Suspect bytes of objects.
     pub(crate) objects: Vec<(ObjectId, Range<u64>)>,
-    /// Files, by their numbers, whose objects were young: if the machine has
-    /// stopped, some may be gone, names and all.
+    /// Ranges of ids of files whose objects were young. If the machine has stopped, such objects
+    /// may be gone together with their names.
     pub(crate) young: Vec<Range<u64>>,
-    /// There may be more: the intent log is damaged.
+    /// Whether there may be more suspects, because the intent log is damaged.
     pub(crate) unknown: bool,
 }
 
 impl Gaps {
-    /// Reads the log of a target, of which the superblock may say that there
-    /// must be one. It is written anew when it has so many sectors of `history`.
+    /// Reads the log of a target. The superblock may say that there must be one. The log is
+    /// rewritten when it has this many sectors of `history`, that is, obsolete ones.
     ///
     /// Errors: `Unsupported` if its format is of another version, `Io`.
     pub(crate) fn open(
@@ -82,8 +82,8 @@ impl Gaps {
         self.kept.load(Ordering::Acquire)
     }
 
-    /// Before the target is served: everything that is suspect is noted,
-    /// durably, as a gap of its own.
+    /// Notes, durably, every suspect part as a gap of this target. To be called before the target
+    /// is served.
     pub(crate) fn begin(&self, suspects: Suspects) -> Result<()> {
         if !self.is_kept() {
             return Ok(());
@@ -116,8 +116,7 @@ impl Gaps {
         }
     }
 
-    /// On a disk that is full: all that is suspect is not told apart from the
-    /// rest, which takes the room that is kept for that.
+    /// On a full disk: marks the gaps of all files as unknown. That record fits into the reserve.
     fn lose_all(&self) -> Result<()> {
         let state = self.state.lock();
         if state.table.lost().covers(&ALL_FILES) {
@@ -127,8 +126,8 @@ impl Gaps {
         self.submit(state, vec![Record::Lost { files: ALL_FILES }], true)
     }
 
-    /// On a disk that takes no changes, after an unclean stop: what is suspect
-    /// stays marked, and nothing is known until it is recovered.
+    /// On a read-only disk after an unclean stop: suspect parts stay marked, and the gaps of this
+    /// target are unknown until it is recovered.
     pub(crate) fn distrust(&self) {
         if self.is_kept() {
             self.state.lock().table.apply(&Record::Lost { files: ALL_FILES });

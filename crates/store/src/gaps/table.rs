@@ -1,5 +1,4 @@
-//! What the gap log says, in memory: pure bookkeeping. Only what is durable is
-//! in the table.
+//! The gap log in memory, without I/O. The table holds durable records only.
 
 use super::record::Record;
 use super::{Gap, PART_BYTES, RangeSet};
@@ -9,13 +8,13 @@ use std::ops::Range;
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{CopyIndex, ObjectId, TargetId};
 
-/// Every file.
+/// The range of all file ids.
 pub(super) const ALL_FILES: Range<u64> = 0..u64::MAX;
 
 type Objects = BTreeMap<ObjectId, (CopyIndex, RangeSet)>;
 
-/// Parts of a set. What goes on to the end of all that there can be is one: where the
-/// object ends nobody knows here.
+/// Number of parts in a set. A range that is open to the end of the object counts as one part,
+/// because the object's end is not known here.
 pub(super) fn parts_in(set: &RangeSet) -> u64 {
     let of = |range: Range<u64>| match range.end < MAX_FILE_BYTES {
         true => (range.end - range.start).div_ceil(PART_BYTES),
@@ -24,13 +23,13 @@ pub(super) fn parts_in(set: &RangeSet) -> u64 {
     set.iter().map(of).sum()
 }
 
-/// What copies lack.
+/// All gaps.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     behind: BTreeMap<TargetId, Objects>,
-    /// Files of which it is not known what is lacking.
+    /// Files whose gaps are unknown.
     lost: RangeSet,
-    /// The run of the machine that the log was written in last.
+    /// The run of the machine in which the log was last written.
     run: Option<u128>,
     objects: usize,
     ranges: usize,
@@ -71,7 +70,7 @@ impl Table {
         }
     }
 
-    /// Records that say the same.
+    /// Records that rebuild this table.
     pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         let run = self.run.map(|id| Record::Run { id });
         let lost = self.lost.iter().map(|files| Record::Lost { files });
@@ -83,17 +82,17 @@ impl Table {
         run.into_iter().chain(lost).chain(gaps)
     }
 
-    /// Objects with gaps, each counted for every target that lacks some of it.
+    /// Number of pairs of an object and a target that lacks some of it.
     pub(super) fn objects(&self) -> usize {
         self.objects
     }
 
-    /// Ranges of all gaps.
+    /// Number of ranges in all gaps.
     pub(super) fn ranges(&self) -> usize {
         self.ranges
     }
 
-    /// Whether nothing is lacking.
+    /// Whether there are no gaps.
     pub(super) fn is_empty(&self) -> bool {
         self.behind.is_empty() && self.lost.is_empty()
     }
@@ -110,7 +109,7 @@ impl Table {
         self.behind.get(&behind)?.get(&object)
     }
 
-    /// Targets that lack something of an object, each with its copy.
+    /// Targets that lack bytes of an object, each with the index of its copy.
     pub(super) fn behind(&self, object: ObjectId) -> Vec<(TargetId, CopyIndex)> {
         let of_it = |objects: &Objects| objects.get(&object).map(|(copy, _)| *copy);
         let found = self.behind.iter().filter_map(|(t, objects)| of_it(objects).map(|c| (*t, c)));
@@ -121,8 +120,8 @@ impl Table {
         self.behind.iter().map(|(target, objects)| (*target, objects.len() as u64)).collect()
     }
 
-    /// Targets that lack something, each with the sum of what `parts` says of its objects,
-    /// if that is anything.
+    /// For each target that lacks something, the sum of `parts` over its objects. Targets with a
+    /// sum of zero are left out.
     pub(super) fn sum(
         &self,
         parts: impl Fn(TargetId, ObjectId, &RangeSet) -> u64,

@@ -1,5 +1,5 @@
-//! What copies that lack something have noted themselves: those do not keep their target
-//! from being online, since they do not serve what they lack.
+//! Gaps that the copy behind has noted itself. Such a copy does not serve the missing bytes, so
+//! these gaps do not keep its target from being online.
 
 use super::ranges::RangeSet;
 use super::{Gaps, Note, State, gap_parts, parts_in};
@@ -7,8 +7,8 @@ use std::ops::Range;
 use weir_types::{CopyIndex, ObjectId, Result, TargetId};
 
 impl Gaps {
-    /// As [`Gaps::note`], of a copy that has noted it too: it does not serve what it
-    /// lacks. That it has is not remembered beyond a restart.
+    /// As [`Gaps::note`], for a gap that the copy behind has noted too, so that it does not serve
+    /// the missing bytes. That the copy knows is not remembered beyond a restart.
     pub fn note_told(
         &self,
         object: ObjectId,
@@ -19,7 +19,7 @@ impl Gaps {
         self.note_all_told(&[Note { object, behind, copy, bytes: bytes.clone() }])
     }
 
-    /// As [`Gaps::note_told`], several with one sync.
+    /// As [`Gaps::note_told`], for several gaps with one sync.
     pub fn note_all_told(&self, notes: &[Note]) -> Result<()> {
         self.write_notes(notes, true)?;
         let mut state = self.state.lock();
@@ -27,9 +27,9 @@ impl Gaps {
         Ok(())
     }
 
-    /// Notes what the copy that lacks it says itself. It counts as told unless something else
-    /// is noted of that object, or being noted, of which that copy has not heard: it would be
-    /// online without that.
+    /// Notes a gap that the copy behind has reported itself. It counts as told unless another gap
+    /// of the object is noted, or being noted, of which that copy has not heard: the target would
+    /// come online without knowing that gap.
     pub fn note_said(
         &self,
         object: ObjectId,
@@ -63,8 +63,8 @@ impl Gaps {
         noted
     }
 
-    /// Whether a whole range is noted as lacking, here and by the copy that lacks it,
-    /// and nothing of it has been sent there.
+    /// Whether a whole range is noted as lacking here and by the copy behind, and nothing of it has
+    /// been sent there.
     pub fn is_told(&self, object: ObjectId, of: TargetId, range: &Range<u64>) -> bool {
         let (state, key) = (self.state.lock(), (of, object));
         state.table.get(of, object).is_some_and(|(_, set)| set.covers(range))
@@ -73,9 +73,9 @@ impl Gaps {
             && !state.sent.get(&key).is_some_and(|sent| sent.touches(range))
     }
 
-    /// Targets that lack something and have not noted it themselves, each with the number of
-    /// parts of 1 MiB that have not been sent to it; one at least as long as something of an
-    /// object is not durable there.
+    /// Targets with gaps that they have not noted themselves. Each comes with the number of parts
+    /// of 1 MiB that were not sent to it, and with at least one part for an object until everything
+    /// sent is durable there.
     pub fn untold(&self) -> Vec<(TargetId, u64)> {
         let state = self.state.lock();
         state.table.sum(|behind, object, set| {
@@ -93,7 +93,7 @@ impl Gaps {
 }
 
 impl State {
-    /// A copy has noted these bytes, and all of their parts, itself.
+    /// Records that the copy behind has noted the parts around these bytes itself.
     pub(super) fn tells(&mut self, key: (TargetId, ObjectId), bytes: &Range<u64>) {
         let bytes = gap_parts(bytes);
         for of_told in [&mut self.begun, &mut self.said] {
@@ -104,8 +104,7 @@ impl State {
         self.told.entry(key).or_default().insert_if_room(bytes);
     }
 
-    /// Whether anything is noted as lacking, or being noted, that the copy which lacks it may
-    /// not have noted.
+    /// Whether an object has a gap, noted or being noted, that the copy behind may not have noted.
     fn is_untold(&self, key: (TargetId, ObjectId)) -> bool {
         let told = self.told.get(&key);
         let is_told =
@@ -114,7 +113,7 @@ impl State {
         self.untold_notes.contains_key(&key) || lacking.is_some_and(|(_, set)| !is_told(set))
     }
 
-    /// One that is not told is in the table, or has failed.
+    /// Ends the count of an untold note, which is in the table now or has failed.
     pub(super) fn untold_is_noted(&mut self, key: (TargetId, ObjectId)) {
         if let Some(count) = self.untold_notes.get_mut(&key) {
             *count -= 1;

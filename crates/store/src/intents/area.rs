@@ -1,23 +1,23 @@
-//! The file `intents`: two areas of sectors. One is in use; a rewrite fills
-//! the other, which counts once it is whole on disk.
+//! The file `intents`: two areas of sectors. One area is in use. A rewrite fills the other, which
+//! becomes valid once it is durable as a whole.
 
 use super::sector::{BadSector, Body, Head, Record, SECTOR, SECTOR_RECORDS, Sector};
 use crate::superblock::TargetIdentity;
 use std::collections::BTreeSet;
 
-/// Sectors of an area: 1 MiB.
+/// Sectors per area: 1 MiB.
 pub(crate) const AREA_SECTORS: usize = 2048;
 /// Bytes of an area.
 pub(crate) const AREA_BYTES: usize = AREA_SECTORS * SECTOR;
 /// Bytes of the file.
 pub(crate) const FILE_BYTES: usize = 2 * AREA_BYTES;
 
-/// Sectors that so many records take.
+/// Number of sectors for this many records.
 pub(crate) fn sectors_of(records: usize) -> usize {
     records.div_ceil(SECTOR_RECORDS)
 }
 
-/// The sectors of an area that is filled anew: its head and what it begins with.
+/// The sectors of a new area: its head and the records that it starts with.
 pub(crate) fn snapshot(
     identity: TargetIdentity,
     sequence: u64,
@@ -32,7 +32,7 @@ pub(crate) fn snapshot(
     bytes
 }
 
-/// The sectors, from number `index` on, of records that are added.
+/// Encodes records to be appended as sectors from number `index` on.
 pub(crate) fn append(sequence: u64, index: usize, records: &[Record]) -> Vec<u8> {
     let chunks = records.chunks(SECTOR_RECORDS).enumerate();
     chunks
@@ -43,21 +43,21 @@ pub(crate) fn append(sequence: u64, index: usize, records: &[Record]) -> Vec<u8>
         .collect()
 }
 
-/// What the log says when a target is opened.
+/// The contents of the log when a target is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// The newest whole area.
+    /// The newest complete area.
     pub(crate) newest: Option<Newest>,
     pub(crate) records: BTreeSet<Record>,
-    /// Some sector has rotted, so marks may be missing.
+    /// Whether a sector has rotted, so that marks may be missing.
     pub(crate) damaged: bool,
-    /// The highest sequence number that was seen.
+    /// The highest sequence number in any sector.
     pub(crate) max_sequence: u64,
-    /// A sector of another format version, or with unknown flags.
+    /// The format version of a sector with an unknown version or unknown flags, if there is one.
     pub(crate) unknown_version: Option<u32>,
 }
 
-/// The area that counts.
+/// The valid area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Newest {
     pub(crate) area: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Newest {
     pub(crate) era: u64,
 }
 
-/// Reads the file; `bytes` has the length of one.
+/// Decodes the file. `bytes` must be [`FILE_BYTES`] long.
 pub(crate) fn read(bytes: &[u8], identity: TargetIdentity) -> Contents {
     let mut contents = Contents { damaged: bytes.len() != FILE_BYTES, ..Contents::default() };
     let mut best: Option<(u64, Newest, BTreeSet<Record>)> = None;
@@ -117,7 +117,7 @@ fn sectors(bytes: &[u8], contents: &mut Contents) -> Vec<Sector> {
     found
 }
 
-/// The sectors of the file that have rotted, by their position, bytes.
+/// File positions, bytes, of rotted sectors.
 pub(crate) fn damaged_positions(bytes: &[u8]) -> Vec<u64> {
     let sectors = bytes.as_chunks::<SECTOR>().0.iter().enumerate();
     let damaged = sectors.filter(|(i, sector)| match Sector::from_disk(sector) {

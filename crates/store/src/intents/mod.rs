@@ -1,18 +1,16 @@
-//! The intent log: which parts of which objects may not match their checksums
-//! if the target stops now. `docs/format-store.md` has the bytes and the
-//! reasons.
+//! The intent log: which parts of which objects may not match their checksums if the target stops
+//! now. `docs/format-store.md` has the bytes and the reasons.
 //!
 //! Invariants
-//! - A part of an object is marked durably before it is first changed, unless
-//!   the object is young: born in this era, with its window of file ids marked.
-//! - A mark goes only after everything that it covered has become durable:
-//!   [`Intents::checkpoint`] begins an era, syncs, and then forgets what the
-//!   new era did not need again. Every change holds the gate from before its
-//!   look at the marks until it is done, so that none falls between two eras.
-//! - What is pledged (a change that is under way on other copies too) stays
-//!   marked: a checkpoint marks it in the new era, also what was young.
-//! - Locks in this order: gate, object, state. The state is never locked
-//!   across I/O.
+//! - A part of an object is marked durably before it is first changed. Young objects are excepted:
+//!   they were born in this era, and the window of their file ids is marked.
+//! - A mark is removed only after everything that it covers is durable. [`Intents::checkpoint`]
+//!   begins an era, syncs, and then forgets the marks that the new era did not need again. Every
+//!   change holds the gate from before it looks up the marks until it ends, so that no change falls
+//!   between two eras.
+//! - A pledged change (one that is under way on other copies too) stays marked. A checkpoint marks
+//!   it in the new era, even if its object was young.
+//! - Lock order: gate, object, state. The state is never locked across I/O.
 
 pub(crate) mod area;
 mod pledges;
@@ -32,10 +30,10 @@ use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Condvar, Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
 use weir_types::{Error, ErrorKind, ObjectId, Result};
 
-/// Marks, at most, that one change asks for; beyond that it marks everything
-/// from the first to the last.
+/// The most marks that one change asks for. Beyond it the change marks everything from the first to
+/// the last.
 const MAX_WANTED: usize = 64;
-/// The fewest sectors of an area that the log can do with.
+/// The fewest sectors per area that the log works with.
 const MIN_SECTORS: usize = 3;
 
 /// The intent log of one target.
@@ -43,41 +41,41 @@ pub(crate) struct Intents {
     site: Arc<Site>,
     identity: TargetIdentity,
     file: File,
-    /// Sectors of an area that are used.
+    /// Number of sectors of an area that may be filled.
     sectors: usize,
-    /// The era. Every change of an object holds it for reading.
+    /// The present era. Every change of an object holds a read lock on it.
     gate: RwLock<u64>,
     state: Mutex<State>,
     flushed: Condvar,
-    /// Held by whoever makes a checkpoint.
+    /// Held during a checkpoint.
     checkpoint: Mutex<()>,
 }
 
 struct State {
     table: Table,
-    /// Marks that wait to be made durable, in the batch that is open.
+    /// Marks of the open batch, which are not durable yet.
     pending: Vec<Record>,
     /// The number of the open batch.
     batch: u64,
-    /// The last batch that was dealt with, well or badly.
+    /// The last batch that ended, with success or not.
     finished: u64,
     last_error: Option<Error>,
-    /// Someone writes to the file.
+    /// Whether a thread is writing to the file.
     busy: bool,
     area: usize,
-    /// Sectors of the area that are written.
+    /// Number of written sectors in the area.
     used: usize,
     sequence: u64,
     /// The present era.
     era: u64,
-    /// The era that the log says: everything from before it is durable. One
-    /// lower than the present one while a checkpoint is made.
+    /// The era in the log: everything from before it is durable. It is one lower than the present
+    /// era while a checkpoint runs.
     since: u64,
-    /// Changes under way on several copies.
+    /// Changes that are under way on several copies.
     pledges: Pledges,
 }
 
-/// What is to be written where.
+/// A planned write of sectors.
 struct Plan {
     area: usize,
     at: usize,
@@ -88,11 +86,11 @@ struct Plan {
 }
 
 impl Intents {
-    /// The log of a target that has just been recovered: nothing is marked. It
-    /// fills an area up to so many `sectors` before it begins the other.
+    /// Begins the log of a target that has just been recovered, without marks. An area is filled up
+    /// to `sectors` before the other one is used.
     ///
-    /// Nothing is synced: the first mark is synced together with the head of
-    /// its area, and before that nothing is changed that would need one.
+    /// Nothing is synced here. The first mark is synced together with the head of its area, and no
+    /// change before that needs a mark.
     pub(crate) fn begin(
         site: Arc<Site>,
         identity: TargetIdentity,
@@ -136,29 +134,29 @@ impl Intents {
         })
     }
 
-    /// Begins a change of an object; it ends when the guard is dropped. The
-    /// value is the era.
+    /// Begins a change of an object and returns a guard with the present era. The change ends when
+    /// the guard is dropped.
     pub(crate) fn enter(&self) -> ReadGuard<'_, u64> {
         self.gate.read()
     }
 
-    /// Waits for every change that has begun.
+    /// Waits until every change that has begun has ended.
     pub(crate) fn enter_alone(&self) -> WriteGuard<'_, u64> {
         self.gate.write()
     }
 
-    /// Whether a checkpoint is needed before there is room for more marks.
+    /// Whether the log needs a checkpoint before it can take more marks.
     pub(crate) fn is_full(&self) -> bool {
         self.state.lock().table.len() >= self.capacity() / 2
     }
 
-    /// Marks that an area holds.
+    /// Number of marks that an area can hold.
     fn capacity(&self) -> usize {
         (self.sectors - 1) * SECTOR_RECORDS
     }
 
-    /// Marks where an object that is not young will be changed: pieces
-    /// `(offset, length)`; `len` is its length.
+    /// Marks the pieces `(offset, length)` of an object that are about to be changed. The object is
+    /// not young and has `len` bytes.
     pub(crate) fn cover(&self, id: ObjectId, pieces: &[(u64, u64)], len: u64) -> Result<()> {
         if planted(Bug::SkipIntentMark) {
             return Ok(());
@@ -188,7 +186,8 @@ impl Intents {
         self.make_durable(state, &[record])
     }
 
-    /// Whoever comes first writes for all who have come meanwhile.
+    /// Waits until the marks are durable. The first thread to come writes for all that come
+    /// meanwhile.
     fn make_durable<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -227,8 +226,8 @@ impl Intents {
         self.carry_out(state, plan)
     }
 
-    /// The other area, with all that is marked now. Everything from before the
-    /// era `since` is durable.
+    /// Plans the other area with all present marks. Everything from before the era `since` is
+    /// durable.
     fn rewritten(&self, state: &mut State, since: u64) -> Plan {
         let (batch, records) = state.close_batch();
         state.sequence += 1;
@@ -281,8 +280,8 @@ impl Intents {
         self.file.sync(site).map_err(|e| self.site.failed_sync("sync the intent log", e))
     }
 
-    /// Makes everything durable with `sync`, and forgets what is marked but
-    /// for changes since it began.
+    /// Makes everything durable with `sync`, and removes the marks of changes from before this
+    /// checkpoint.
     pub(crate) fn checkpoint(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         let _one = self.checkpoint.lock();
         {
@@ -306,11 +305,11 @@ impl Intents {
         self.carry_out(state, plan).1
     }
 
-    /// Keeps the marks of pieces `(offset, length)` of an object of length
-    /// `len`, which are there, over every checkpoint until they are released by
-    /// this number. To be called within the era of the marks.
+    /// Keeps existing marks of pieces `(offset, length)` over every checkpoint, until
+    /// [`Intents::release`] is called with the returned number. The object has `len` bytes. To be
+    /// called within the era of the marks.
     ///
-    /// Errors: `Overloaded` if there are more than an area has room for.
+    /// Errors: `Overloaded` if the pledges need more marks than an area can hold.
     pub(crate) fn pledge(&self, id: ObjectId, pieces: &[(u64, u64)], len: u64) -> Result<u64> {
         let mut state = self.state.lock();
         let era = state.era;
@@ -321,24 +320,24 @@ impl Intents {
         })
     }
 
-    /// The change is done.
+    /// Ends a pledge, because its change is done.
     pub(crate) fn release(&self, number: u64) {
         self.state.lock().pledges.remove(number);
     }
 
-    /// Whether changes are under way on several copies.
+    /// Whether any pledge exists.
     pub(crate) fn is_pledged(&self) -> bool {
         !self.state.lock().pledges.is_empty()
     }
 
-    /// Whether nothing is marked.
+    /// Whether there are no marks.
     pub(crate) fn is_empty(&self) -> bool {
         let state = self.state.lock();
         state.table.is_empty() && state.pending.is_empty()
     }
 
-    /// Says that everything is durable and nothing will change any more. Not
-    /// synced: if it is lost, the next opening recovers, and finds nothing.
+    /// Records that everything is durable and that nothing will change any more. Not synced: if the
+    /// record is lost, the next opening recovers and finds nothing.
     pub(crate) fn mark_clean(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.sequence += 1;
@@ -348,7 +347,7 @@ impl Intents {
         write(&self.site, &self.file, area, 0, &bytes)
     }
 
-    /// The bytes of the file, for checking.
+    /// The bytes of the file, for verifying them.
     pub(crate) fn bytes(&self) -> rustix::io::Result<Vec<u8>> {
         let mut state = self.state.lock();
         while state.busy {
@@ -365,7 +364,7 @@ impl Intents {
 }
 
 impl State {
-    /// What is pledged since before this era will be marked in it.
+    /// Marks pledged pieces from earlier eras in this era, too.
     fn keep_pledged(&mut self, era: u64) {
         if planted(Bug::ForgetPledge) {
             return;
@@ -383,7 +382,7 @@ impl State {
     }
 }
 
-/// The file, at most as long as it should be and a little longer.
+/// Reads the file, up to a little more than its right length.
 pub(crate) fn read_bytes(file: &File) -> rustix::io::Result<Vec<u8>> {
     let mut bytes = vec![0; area::FILE_BYTES + 1];
     let len = file.read_full(&mut bytes, 0)?;
@@ -391,13 +390,13 @@ pub(crate) fn read_bytes(file: &File) -> rustix::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes sectors from number `at` of an area on.
+/// Writes sectors of an area, from sector number `at` on.
 fn write(site: &Site, file: &File, area: usize, at: usize, bytes: &[u8]) -> Result<()> {
     let position = (area * AREA_BYTES + at * SECTOR) as u64;
     file.write_full(bytes, position).map_err(|e| site.failed_change("write the intent log", e))
 }
 
-/// One mark for everything from the first of these to the last.
+/// One mark from the first of these marks to the last.
 fn all_between(id: ObjectId, wanted: &[Record]) -> Record {
     let (mut first, mut end) = (u64::MAX, 0);
     for record in wanted {

@@ -1,35 +1,35 @@
-//! Pieces of objects that stay marked over checkpoints: pure bookkeeping.
+//! Pieces of objects that stay marked over checkpoints, without I/O.
 
 use super::sector::Record;
 use super::table::GRANULE;
 use std::collections::BTreeMap;
 use weir_types::ObjectId;
 
-/// Marks of one pledge; beyond that it has one for everything between the first
-/// and the last of its pieces.
+/// The most marks of one pledge. Beyond it one mark covers everything between its first and last
+/// piece.
 const MAX_MARKS: usize = 4;
 
-/// The pledges that live, by their numbers.
+/// The existing pledges, by number.
 #[derive(Debug, Default)]
 pub(super) struct Pledges {
     living: BTreeMap<u64, Pledged>,
     next: u64,
-    /// Of all together.
+    /// Number of marks of all pledges together.
     marks: usize,
 }
 
 #[derive(Debug)]
 struct Pledged {
     id: ObjectId,
-    /// Granules.
+    /// Ranges of granules.
     ranges: Vec<(u64, u64)>,
-    /// The era in which they were marked.
+    /// The era in which the ranges were marked.
     era: u64,
 }
 
 impl Pledges {
-    /// Takes in pieces `(offset, length)` of an object of length `len`. `None`
-    /// if there would be more than `limit` marks.
+    /// Adds a pledge of pieces `(offset, length)` of an object of length `len`. Returns `None` if
+    /// there would be more than `limit` marks.
     pub(super) fn add(
         &mut self,
         id: ObjectId,
@@ -58,7 +58,7 @@ impl Pledges {
         self.living.is_empty()
     }
 
-    /// Marks for what is pledged since an era before this one.
+    /// Marks of pledges that were last marked before this era.
     pub(super) fn since_before(&self, era: u64) -> Vec<Record> {
         let before = self.living.values().filter(|pledged| pledged.era < era);
         let marks = before.flat_map(|Pledged { id, ranges, .. }| {
@@ -71,8 +71,8 @@ impl Pledges {
     }
 }
 
-/// The granules that pieces are in, in order; to the end of all if they make
-/// the object longer.
+/// The ranges of granules of pieces, in ascending order. If the pieces extend the object, the last
+/// range has no end.
 fn granules(pieces: &[(u64, u64)], len: u64) -> Vec<(u64, u64)> {
     let of_piece = |&(start, bytes): &(u64, u64)| {
         let end = start + bytes;

@@ -1,14 +1,14 @@
-//! The intent log's bytes: sectors of 512, each whole in itself. A disk writes
-//! a sector or it does not, so one that fails its checksum has rotted; there
-//! is no torn end to be confused with damage.
+//! The bytes of the intent log: sectors of 512 bytes, each with its own checksum. A disk writes a
+//! sector whole or not at all, so a sector that fails its checksum has rotted. A torn write cannot
+//! be confused with damage.
 
 use crate::superblock::TargetIdentity;
 use weir_types::checksum::crc32c;
 use weir_types::{Decode, Encode, ObjectId, Reader};
 
-/// Bytes of a sector.
+/// Bytes per sector.
 pub(crate) const SECTOR: usize = 512;
-/// Records that a sector holds.
+/// Records per sector.
 pub(crate) const SECTOR_RECORDS: usize = (SECTOR - HEAD) / RECORD;
 const HEAD: usize = 32;
 const RECORD: usize = 32;
@@ -16,10 +16,10 @@ const MAGIC: [u8; 4] = *b"WINT";
 const FORMAT_VERSION: u32 = 1;
 const CLEAN: u32 = 1;
 
-/// Something that recovery must look at.
+/// A mark: something that recovery has to examine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Record {
-    /// Granules `first..end` of an object; `u64::MAX` stands for all further ones.
+    /// Granules `first..end` of an object. An `end` of `u64::MAX` means up to the object's end.
     Range { id: ObjectId, first: u64, end: u64 },
     /// Young objects of files whose ids are in this window.
     Window(u64),
@@ -32,45 +32,45 @@ const WINDOW: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) identity: TargetIdentity,
-    /// The target was closed: everything is durable, nothing is suspect.
+    /// Whether the target was closed, with everything durable and nothing suspect.
     pub(crate) clean: bool,
     /// Objects born in this era or later are young.
     pub(crate) era: u64,
-    /// So many sectors of records were written together with this one.
+    /// Number of sectors of records that were written together with this one.
     pub(crate) snapshot_sectors: u32,
 }
 
-/// What a sector says.
+/// The contents of a sector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
     Head(Head),
     Records(Vec<Record>),
 }
 
-/// A sector with its place.
+/// A sector and its position in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sector {
-    /// Counts the rewrites of the log: it tells the sectors of one filling of
-    /// an area from those of the one before.
+    /// Number of rewrites of the log. It distinguishes the sectors of this filling of an area from
+    /// those of the one before.
     pub(crate) sequence: u64,
-    /// Its number within the area.
+    /// Number of the sector within its area.
     pub(crate) index: u32,
     pub(crate) body: Body,
 }
 
-/// Why 512 bytes are not a sector of the log.
+/// Why 512 bytes are not a sector of the intent log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadSector {
     /// All zeros: never written.
     Empty,
     /// Wrong checksum, or fields that mean nothing.
     Damaged,
-    /// Of another format version, or with flags that are not known.
+    /// Another format version, or unknown flags.
     Unknown(u32),
 }
 
 impl Sector {
-    /// Its bytes; at most [`SECTOR_RECORDS`] records.
+    /// Encodes the sector, with at most [`SECTOR_RECORDS`] records.
     pub(crate) fn to_disk(&self) -> [u8; SECTOR] {
         let mut fields = Vec::with_capacity(SECTOR);
         (self.sequence, (FORMAT_VERSION, self.index)).encode(&mut fields);
@@ -114,7 +114,7 @@ impl Sector {
     }
 }
 
-/// The inner error is a format version, or flags, unknown here.
+/// Decodes a sector. The inner error is an unknown format version or unknown flags.
 fn decode(r: &mut Reader<'_>) -> Result<Result<Sector, u32>, weir_types::DecodeError> {
     let (sequence, (version, index)) = <(u64, (u32, u32))>::decode(r)?;
     if version != FORMAT_VERSION {

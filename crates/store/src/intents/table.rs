@@ -1,24 +1,23 @@
-//! What is marked: pure bookkeeping. Only marks that are durable are in the
-//! table.
+//! The marks in memory, without I/O. The table holds durable marks only.
 
 use super::sector::Record;
 use crate::geometry::BLOCK;
 use std::collections::BTreeMap;
 use weir_types::{FileId, ObjectId};
 
-/// Bytes of an object that are marked at least.
+/// The smallest part of an object that is marked, bytes.
 pub(crate) const GRANULE: u64 = 1024 * BLOCK;
-/// Files whose ids are this close share a window.
+/// Number of consecutive file ids that share a window.
 const WINDOW_FILES: u64 = 1 << 16;
-/// Granules that a stream of overwrites marks ahead at most: 256 MiB.
+/// The most granules that a sequential overwrite marks ahead: 256 MiB.
 const MAX_AHEAD: u64 = 64;
 
-/// The window that young objects of a file are marked by.
+/// The window that marks the young objects of a file.
 pub(crate) fn window(file: FileId) -> u64 {
     file.0 / WINDOW_FILES
 }
 
-/// The numbers of the files that share a window.
+/// The file ids of a window.
 pub(crate) fn files_of(window: u64) -> std::ops::Range<u64> {
     let first = window.saturating_mul(WINDOW_FILES);
     first..first.saturating_add(WINDOW_FILES)
@@ -27,9 +26,9 @@ pub(crate) fn files_of(window: u64) -> std::ops::Range<u64> {
 /// The marked parts of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Marks {
-    /// Ranges of granules, in order, that do not touch.
+    /// Ranges of granules in ascending order. They do not touch each other.
     ranges: Vec<(u64, u64)>,
-    /// Last era in which one of them was written to.
+    /// The last era in which one of the ranges was written to.
     era: u64,
 }
 
@@ -52,7 +51,7 @@ impl Marks {
     }
 }
 
-/// Every durable mark, with the era in which it was needed last.
+/// Every durable mark, with the last era that needed it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     objects: BTreeMap<ObjectId, Marks>,
@@ -60,9 +59,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Whether a write of bytes `start..end` in this era needs no new mark;
-    /// else the record that it needs. What is marked since an earlier era
-    /// counts, and is kept for this one.
+    /// Returns the record that a write of bytes `start..end` needs in this era, or nothing if the
+    /// bytes are marked. A mark from an earlier era suffices, and is kept for this era.
     pub(crate) fn plan(
         &mut self,
         id: ObjectId,
@@ -98,7 +96,7 @@ impl Table {
         Some(Record::Range { id, first, end })
     }
 
-    /// Whether the mark is there; it is kept for this era then.
+    /// Whether the mark exists. If so it is kept for this era.
     pub(crate) fn holds(&mut self, record: &Record, era: u64) -> bool {
         match record {
             Record::Range { id, first, end } => self.objects.get_mut(id).is_some_and(|marks| {
@@ -131,13 +129,13 @@ impl Table {
         }
     }
 
-    /// Forgets what was needed only before this era.
+    /// Removes marks that were last needed before this era.
     pub(crate) fn forget_before(&mut self, era: u64) {
         self.objects.retain(|_, marks| marks.era >= era);
         self.windows.retain(|_, last| *last >= era);
     }
 
-    /// Everything that is marked.
+    /// All marks.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         let windows = self.windows.keys().map(|&window| Record::Window(window));
         let ranges = self.objects.iter().flat_map(|(&id, marks)| {
@@ -146,7 +144,7 @@ impl Table {
         windows.chain(ranges)
     }
 
-    /// How many records there are.
+    /// Number of marks.
     pub(crate) fn len(&self) -> usize {
         self.windows.len() + self.objects.values().map(|m| m.ranges.len()).sum::<usize>()
     }
