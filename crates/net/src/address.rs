@@ -17,9 +17,9 @@ pub enum Address {
 }
 
 impl Address {
-    /// Reads `host:port`, `/path/of/socket` or `unix:path`.
+    /// Parses `host:port`, `/path/of/socket` or `unix:path`.
     ///
-    /// Errors: `InvalidArgument`, with an example of what is right.
+    /// Errors: `InvalidArgument`, with an example of a valid address.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = |why: &str| {
             let message = format!(
@@ -44,7 +44,7 @@ impl Address {
         }
     }
 
-    /// The path, of a Unix socket.
+    /// The path, if this is a Unix socket.
     pub fn unix_path(&self) -> Option<&Path> {
         match self {
             Address::Tcp(_) => None,

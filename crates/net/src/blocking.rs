@@ -1,9 +1,8 @@
-//! One connection in the hands of one thread: the client's side.
+//! The client's side: one connection, used by one thread.
 //!
-//! Requests may be sent ahead; each reply is taken head first, then its
-//! payload straight into the caller's memory. Where the sizes of a reply can
-//! be told beforehand, [`BlockingConn::recv_expected`] takes head and payload
-//! in one call of the kernel.
+//! Requests may be pipelined. Each reply is received head first, then its payload directly into the
+//! caller's memory. If the sizes of a reply are known beforehand, [`BlockingConn::recv_expected`]
+//! receives head and payload with one system call.
 
 mod handshake;
 mod receive;
@@ -20,16 +19,15 @@ use weir_types::{Encode, Error, ErrorKind, RequestId, Result};
 use weir_wire::frame::encode_head;
 use weir_wire::{Header, Opener, Sealer};
 
-/// Pieces of memory given to the kernel in one call.
+/// Number of buffers in one system call.
 const MAX_IOVECS: usize = 1024;
-/// A blocking call of the kernel returns at the latest after this time, so
-/// that deadlines are seen.
+/// A blocking system call returns at the latest after this time, so that deadlines are checked.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// What the reply to a read will look like if nothing unusual happens.
+/// The sizes of the expected reply to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// The request.
+    /// Id of the request.
     pub request_id: RequestId,
     /// Bytes of body and checksums: see [`Header::meta_len`].
     pub meta_len: usize,
@@ -43,44 +41,42 @@ pub struct BlockingConn {
     sealer: Sealer,
     opener: Opener,
     next_id: u64,
-    /// An error left frames half sent or half received.
+    /// Whether an error has left a frame half sent or half received.
     broken: bool,
-    /// The head being sent.
+    /// Buffer for the head of the frame being sent.
     head: Vec<u8>,
     received: receive::Received,
-    /// Of the last payload.
+    /// Arrival of the last payload.
     arrival: Option<Arrival>,
 }
 
 impl BlockingConn {
-    /// Where it leads.
+    /// Address of the server.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Its socket.
+    /// The socket.
     pub fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// Whether the next request may be sent on it. An error that the server
-    /// answered with leaves the connection usable; one of the connection itself
-    /// does not.
+    /// Whether the connection can take the next request. An error reply from the server leaves the
+    /// connection usable; an error of the connection itself does not.
     pub fn is_usable(&self) -> bool {
         !self.broken
     }
 
-    /// A fresh id for a request, never used before on this connection.
+    /// Returns a request id that was never used before on this connection.
     pub fn next_request_id(&mut self) -> RequestId {
         self.next_id += 1;
         RequestId(self.next_id)
     }
 
-    /// Sends a request: `header` from [`Header::request`] (lengths are filled
-    /// in), body, checksums, and the payload from wherever it is.
+    /// Sends a request: `header` from [`Header::request`] (its lengths are filled in here), body,
+    /// checksums, and payload. The payload is not copied.
     ///
-    /// Errors: `Unreachable`, `TimedOut`, `Interrupted`; the connection is not
-    /// usable afterwards.
+    /// Errors: `Unreachable`, `TimedOut`, `Interrupted`; the connection is not usable afterwards.
     pub fn send(
         &mut self,
         header: Header,
@@ -99,9 +95,9 @@ impl BlockingConn {
         result
     }
 
-    /// Waits until something has come, or the connection is lost.
+    /// Waits until bytes have arrived or the connection is lost.
     ///
-    /// Errors: `TimedOut`, after which it may be waited for again; `Interrupted`.
+    /// Errors: `TimedOut`, after which the caller may wait again; `Interrupted`.
     pub fn readable(&self, wait: &Wait) -> Result<()> {
         wait.ready(&self.socket, Interest::READ)
     }
@@ -114,7 +110,7 @@ impl BlockingConn {
     }
 }
 
-/// Whether the kernel may be let wait in the call itself, which saves a `poll`.
+/// Whether a system call may block instead of a separate `poll`.
 fn may_block(wait: &Wait) -> bool {
     !wait.is_interruptible() && wait.remaining() > SLICE + SLICE / 2
 }

@@ -1,9 +1,9 @@
-//! Buffers for bulk data: page-aligned, in a few sizes, and reused while they
-//! are warm. On a virtual machine the first touch of a fresh page costs up to
-//! ten times a copy into a warm one, so memory is not given back as long as it is
-//! used now and then ([`BufferPool::trim`]), and never cleared.
+//! Buffers for bulk data: page-aligned, in a few sizes, and reused while their pages are in the CPU
+//! caches. On a virtual machine the first touch of a fresh page costs up to ten times a copy into a
+//! warm one. So memory that is used now and then is not freed ([`BufferPool::trim`]), and buffers
+//! are never cleared.
 //!
-//! Invariant: the buffers that exist have at most `limit_bytes` in all.
+//! Invariant: all buffers of a pool together have at most `limit_bytes`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use weir_host::sync::Mutex;
 use weir_types::limits::MAX_PAYLOAD_BYTES;
 
-/// The sizes, bytes, ascending.
+/// Sizes of buffers, bytes, ascending.
 const CLASSES: [usize; 6] = [64 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 const ALIGN: usize = 4096;
 
@@ -32,11 +32,11 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes of all buffers that exist, in use or not.
+    /// Bytes of all buffers, in use or not.
     allocated_bytes: usize,
-    /// Those not in use, of each class, the warmest last.
+    /// Free buffers of each size, the last used one at the end.
     free: [Vec<Memory>; CLASSES.len()],
-    /// The fewest of each class that were not in use at any time since the last trim.
+    /// For each size, the lowest number of free buffers since the last trim.
     spare: [usize; CLASSES.len()],
 }
 
@@ -75,23 +75,22 @@ impl Drop for Memory {
 }
 
 impl BufferPool {
-    /// A pool whose buffers have at most `limit_bytes` in all. It is empty at
-    /// first. At least one buffer of the largest size is always possible.
+    /// Makes an empty pool whose buffers have at most `limit_bytes` in all. One buffer of the
+    /// largest size is always possible.
     pub fn new(limit_bytes: usize) -> Self {
         let limit_bytes = limit_bytes.max(CLASSES[CLASSES.len() - 1]);
         Self { inner: Arc::new(Inner { limit_bytes, state: Mutex::default() }) }
     }
 
-    /// A buffer with room for `len` bytes and that length; `None` while all
-    /// are in use (and always if `len` is over 4 MiB). Its bytes are those of
-    /// whatever it was used for last.
+    /// Takes a buffer of length `len`. Returns `None` while all buffers are in use, and always if
+    /// `len` is over 4 MiB. Its bytes are those of its last use.
     pub fn take(&self, len: usize) -> Option<PooledBuf> {
         let class = CLASSES.iter().position(|size| *size >= len)?;
         let memory = self.inner.state.lock().take(class, self.inner.limit_bytes)?;
         Some(PooledBuf { memory: Some(memory), len, pool: self.inner.clone() })
     }
 
-    /// Frees the buffers that were in use at no time since the last call; returns their bytes.
+    /// Frees the buffers that were never in use since the last call, and returns their bytes.
     pub fn trim(&self) -> usize {
         let unused: Vec<Memory> = {
             let mut state = self.inner.state.lock();
@@ -108,7 +107,7 @@ impl BufferPool {
         unused.iter().map(|memory| CLASSES[memory.class]).sum()
     }
 
-    /// Bytes of all buffers that exist, in use or not.
+    /// Bytes of all buffers, in use or not.
     pub fn allocated_bytes(&self) -> usize {
         self.inner.state.lock().allocated_bytes
     }
@@ -162,7 +161,7 @@ impl State {
     }
 }
 
-/// A buffer of a pool; goes back to it when dropped.
+/// A buffer of a pool. It returns to the pool when dropped.
 #[derive(Debug)]
 pub struct PooledBuf {
     memory: Option<Memory>,
@@ -171,12 +170,12 @@ pub struct PooledBuf {
 }
 
 impl PooledBuf {
-    /// Bytes that it has room for.
+    /// The most bytes that the buffer can hold.
     pub fn capacity(&self) -> usize {
         self.memory.as_ref().map_or(0, |m| CLASSES[m.class])
     }
 
-    /// Sets how many of its bytes count, at most the capacity.
+    /// Sets the length, at most the capacity.
     pub fn set_len(&mut self, len: usize) {
         self.len = len.min(self.capacity());
     }

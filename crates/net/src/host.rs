@@ -1,5 +1,4 @@
-//! What a process asks of the machine it runs on, in the words of servers and
-//! clients.
+//! Properties of the host that servers and clients ask for.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_types::{Error, ErrorKind, Result};
@@ -9,8 +8,8 @@ pub fn host_name() -> String {
     weir_host::host_name()
 }
 
-/// Raises this process's limit of open descriptors to `wanted`, or as far as
-/// it may; returns the limit afterwards. A simulated machine has none.
+/// Raises this process's limit of open descriptors to `wanted`, or as far as the hard limit allows.
+/// Returns the resulting limit. A simulated machine has no limit.
 pub fn raise_descriptor_limit(wanted: u64) -> u64 {
     if weir_host::net::is_simulated() {
         return wanted;
@@ -39,10 +38,9 @@ pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Held by a thread that others cannot do without: if it panics the process
-/// ends. A process that is gone is noticed and started again; one that half
-/// works leaves its clients hanging. Names the thread. A simulated process is
-/// ended by its simulator, which reports the panic.
+/// Aborts the process if the thread that holds this panics. A process that has exited is noticed
+/// and restarted; one that lacks a thread would leave its clients hanging. The string names the
+/// thread. A simulated process is ended by its simulator, which reports the panic.
 #[derive(Debug)]
 pub struct AbortOnPanic(pub &'static str);
 

@@ -1,18 +1,17 @@
-//! The shells around sockets that servers and clients share. Nothing here
-//! knows what a request means.
+//! I/O on sockets for servers and clients. This crate does not know what a request means.
 //!
-//! - [`address`], [`socket`]: where to listen and connect, and how.
+//! - [`address`], [`socket`]: addresses, listening and connecting.
 //! - [`buffer`]: page-aligned buffers that stay warm.
-//! - [`server`]: a few event loops that serve many connections, each with the
-//!   server's side of the handshake, for a [`server::Service`].
-//! - [`tunnel`]: bytes that are passed on between two sockets, unread.
-//! - [`blocking`]: one connection in the hands of one thread: the client's side.
+//! - [`server`]: a few event loops that serve many connections, each with the server's side of the
+//!   handshake, for a [`server::Service`].
+//! - [`tunnel`]: bytes that are forwarded between two sockets, unread.
+//! - [`blocking`]: the client's side: one connection, used by one thread.
 //!
 //! Invariants
-//! - Every length from the wire is checked before memory is set aside for it.
-//! - Overload stops reading from connections; it never grows memory
-//!   (`tests/overload.rs` of the data server).
-//! - No frame reaches a service whose MAC and sequence number were not checked.
+//! - Every length from the wire is checked before memory is allocated for it.
+//! - Overload stops reading from connections; it never grows memory (`tests/overload.rs` of the
+//!   data server).
+//! - No frame reaches a service before its MAC and its sequence number were checked.
 
 pub mod address;
 pub mod blocking;

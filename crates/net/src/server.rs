@@ -51,7 +51,7 @@ use weir_wire::{Header, Key};
 /// The most event loops.
 pub const MAX_LOOPS: usize = 64;
 
-/// One connection, for as long as it lasts; never reused within a process.
+/// Id of a connection. Never reused within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(u64);
 
@@ -64,7 +64,7 @@ impl ConnId {
         Self(upper | u64::from(generation) << Self::SLOT_BITS | slot as u64)
     }
 
-    /// The loop that serves it.
+    /// Index of the event loop that serves the connection.
     pub fn loop_index(self) -> usize {
         (self.0 >> (Self::SLOT_BITS + Self::GENERATION_BITS)) as usize
     }
@@ -74,94 +74,94 @@ impl ConnId {
     }
 }
 
-/// Who is on the other end of an authenticated connection.
+/// The peer of an authenticated connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Who it proved to be.
+    /// The identity that the peer has proved.
     pub identity: Identity,
-    /// The session that it was welcomed to.
+    /// The session that the peer has joined.
     pub session: SessionId,
-    /// What it calls itself, for people.
+    /// The name that the peer gives itself, for messages.
     pub name: String,
 }
 
-/// A request that has been received whole and is authentic.
+/// A complete, authentic request.
 #[derive(Debug)]
 pub struct Frame<'a> {
-    /// Where it came from, and where the reply goes.
+    /// Connection of the request and its reply.
     pub conn: ConnId,
-    /// Who sent it.
+    /// The sender.
     pub peer: &'a Peer,
-    /// Its header; all lengths agree with what follows.
+    /// The header. All its lengths agree with the following fields.
     pub header: Header,
-    /// Its body.
+    /// The body.
     pub body: &'a [u8],
-    /// Its checksums as they came, 4 bytes each: see `weir_wire::frame::decode_checks`.
+    /// The checksums as received, 4 bytes each: see `weir_wire::frame::decode_checks`.
     pub checks: &'a [u8],
-    /// Its payload, if there is one.
+    /// The payload, if there is one.
     pub payload: Option<PooledBuf>,
 }
 
-/// What a server does with frames. All calls of one instance come from one thread.
+/// The request handler of a server. All calls of one instance come from one thread.
 ///
-/// Nothing here may block: it would hold up every connection of the loop.
+/// No method may block: that would stall every connection of the loop.
 pub trait Service: Send + 'static {
-    /// What other threads post to the loop.
+    /// Type of the events that other threads post to the loop.
     type Event: Send + 'static;
 
-    /// The key of an identity, or why it has none. The peer has proved nothing yet.
+    /// Returns the key of an identity, or an error. The peer has proved nothing yet.
     fn key_for(&mut self, hello: &Hello) -> Result<Key>;
 
-    /// The peer has proved to be who it says. An error refuses it all the same.
+    /// Called when the peer has proved its identity. An error still refuses the connection.
     fn welcome(&mut self, conn: ConnId, hello: &Hello) -> Result<Welcome>;
 
-    /// A request. Every one needs exactly one reply, now or later, unless the
+    /// Handles a request. Every request needs exactly one reply, now or later, unless the
     /// connection closes first.
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox);
 
-    /// Something that another thread posted.
+    /// Handles an event that another thread has posted.
     fn on_event(&mut self, event: Self::Event, out: &mut Outbox);
 
-    /// All events and frames of this turn have been delivered; nothing that
-    /// was answered in it has been sent, but for what [`Outbox::flush`] sent.
+    /// Called after all events and frames of this turn. No reply of this turn has been sent, except
+    /// by [`Outbox::flush`].
     fn on_turn_end(&mut self, _out: &mut Outbox) {}
 
-    /// About once each second.
+    /// Called about once each second.
     fn on_tick(&mut self, _out: &mut Outbox) {}
 
-    /// A connection that was welcomed is gone. Replies to it are dropped.
+    /// Called when a welcomed connection is gone. Later replies to it are dropped.
     fn on_closed(&mut self, _conn: ConnId) {}
 }
 
 /// The limits of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Event loops, 1 to 64; 0: half the processors, at most 4. A simulated
+    /// Number of event loops, 1 to 64; 0 stands for half the processors, at most 4. A simulated
     /// machine has one processor.
     pub loops: usize,
-    /// What payloads are received into, and large bodies.
+    /// Pool of the buffers for payloads and large bodies.
     pub pool: BufferPool,
-    /// The most connections in all.
+    /// The most connections.
     pub max_connections: usize,
-    /// The most connections that are not authenticated yet; when there are more, the oldest go.
+    /// The most unauthenticated connections. Beyond it the oldest are closed.
     pub max_unauthenticated: usize,
-    /// The most requests of one connection that are not answered.
+    /// The most outstanding requests of one connection.
     pub max_in_flight: usize,
-    /// A connection with more reply bytes than this unsent is not read from.
+    /// While a connection has more unsent reply bytes than this, nothing is received from it.
     pub max_unsent_bytes: usize,
     /// The longest body of a request, bytes.
     pub max_body_bytes: usize,
     /// The longest payload of a request, bytes.
     pub max_payload_bytes: usize,
-    /// The handshake must be over within this time.
+    /// A handshake must end within this time.
     pub handshake_timeout_ms: u64,
-    /// A peer that is silent in the middle of a frame, or takes no data, for
-    /// this long is cut off.
+    /// A peer is disconnected if it is silent for this long in the middle of a frame, or accepts no
+    /// data for this long.
     pub stall_timeout_ms: u64,
 }
 
 impl ServerConfig {
-    /// The defaults, with this pool.
+    /// The default limits with this pool.
     pub fn new(pool: BufferPool) -> Self {
         Self {
             loops: 0,
@@ -177,7 +177,7 @@ impl ServerConfig {
         }
     }
 
-    /// How many loops there will be.
+    /// The resulting number of event loops.
     pub fn loop_count(&self) -> usize {
         if weir_host::net::is_simulated() {
             return 1;
@@ -188,7 +188,7 @@ impl ServerConfig {
     }
 }
 
-/// Running event loops. They stop when this is dropped.
+/// Running event loops. Dropping this stops them.
 pub struct Server<E: Send + 'static> {
     handles: Vec<LoopHandle<E>>,
     threads: Vec<JoinHandle>,
@@ -196,10 +196,10 @@ pub struct Server<E: Send + 'static> {
 }
 
 impl<E: Send + 'static> Server<E> {
-    /// Starts the loops, and serves what connects to the listeners. `service`
-    /// makes the service of each loop; events for it are posted to the handle.
+    /// Starts the loops and serves the connections of the listeners. `service` makes the service of
+    /// each loop from the handle that its events are posted to.
     ///
-    /// Errors: those of the kernel when it gives no descriptors or threads.
+    /// Errors: the kernel has no descriptors or threads left.
     pub fn start<S: Service<Event = E>>(
         config: ServerConfig,
         listeners: Vec<Listener>,
@@ -240,19 +240,19 @@ impl<E: Send + 'static> Server<E> {
         Ok(server)
     }
 
-    /// How to post events to each loop.
+    /// Handles for posting events, one for each loop.
     pub fn handles(&self) -> &[LoopHandle<E>] {
         &self.handles
     }
 
-    /// What the loops count.
+    /// Counters of the loops.
     pub fn counters(&self) -> &Arc<ServerCounters> {
         &self.counters
     }
 
     /// Stops all loops, closes all connections and waits for the threads.
     ///
-    /// Errors: `Internal` if a loop had panicked.
+    /// Errors: `Internal` if a loop has panicked.
     pub fn stop(mut self) -> Result<()> {
         self.stop_all()
     }

@@ -15,18 +15,18 @@ use weir_host::net::{Interest, Socket, is_simulated};
 use weir_host::{clock, thread};
 use weir_types::{Error, ErrorKind, Result};
 
-/// Connections that wait to be accepted.
+/// The most connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// A silent peer is probed after this time, so often, so many times.
+/// Idle time before keepalive probes are sent to a silent peer.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
-/// Bytes sent and not acknowledged for so long end the connection. Half of what
-/// a call waits by default: the other half is for a new connection. (A cut
-/// connection tries again ever more rarely, a new one at once.)
+/// A connection ends when sent bytes are not acknowledged for this long. It is half of a call's
+/// default timeout, so that the other half is left for a new connection. (TCP retransmits at
+/// growing intervals; a new connection is tried at once.)
 const UNACKNOWLEDGED_MS: u32 = 15_000;
-/// One attempt to connect over TCP. The next is made at once; left to itself
-/// the kernel would ask after 1, 3, 7, 15, 31 s, and miss that a cable is back.
+/// Timeout of one attempt to connect over TCP. The next attempt follows at once. The kernel alone
+/// would retry after 1, 3, 7, 15 and 31 s, and notice late that a cable is plugged in again.
 const CONNECT_ATTEMPT: Duration = Duration::from_secs(3);
 
 /// A socket that accepts connections.
@@ -34,15 +34,15 @@ const CONNECT_ATTEMPT: Duration = Duration::from_secs(3);
 pub struct Listener {
     socket: Socket,
     address: Address,
-    /// Removed when the listener goes.
+    /// Path of a Unix socket, which is removed with the listener.
     path: Option<PathBuf>,
 }
 
 impl Listener {
-    /// Listens. Port 0 takes any free port: see [`Listener::address`]. The
-    /// file of a Unix socket is replaced if nobody listens on it any more.
+    /// Starts to listen. Port 0 takes any free port: see [`Listener::address`]. The file of a Unix
+    /// socket is replaced if no process listens on it.
     ///
-    /// Errors name the address and say what to do: `Busy` if it is in use.
+    /// Errors name the address and what to do, for example `Busy` if it is in use.
     pub fn bind(address: &Address) -> Result<Self> {
         let bound = match address {
             Address::Tcp(host_port) if is_simulated() => bind_simulated(host_port),
@@ -70,7 +70,7 @@ impl Listener {
         })
     }
 
-    /// Where it listens, with the port that it really has.
+    /// The address, with the actual port.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -109,7 +109,7 @@ fn bind_simulated(host_port: &str) -> io::Result<Listener> {
     Ok(Listener { socket, address, path: None })
 }
 
-/// A process that was killed is gone a moment before its sockets are.
+/// How long to wait for the sockets of a killed process to close.
 const DYING: Duration = Duration::from_secs(1);
 
 fn bind_unix(path: &Path) -> io::Result<Listener> {
@@ -132,14 +132,14 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
     Ok(Listener { socket, address, path: Some(path.to_path_buf()) })
 }
 
-/// Whether the path is a socket that nobody listens on.
+/// Whether the path is a socket without a listening process.
 fn is_stale(path: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     is_socket
         && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// Options of a connection over TCP.
+/// Sets the options of a TCP connection.
 pub(crate) fn set_tcp_options(socket: &Socket) -> rustix::io::Result<()> {
     let Some(fd) = socket.fd() else { return Ok(()) };
     sockopt::set_tcp_nodelay(fd, true)?;
@@ -150,8 +150,8 @@ pub(crate) fn set_tcp_options(socket: &Socket) -> rustix::io::Result<()> {
     sockopt::set_tcp_user_timeout(fd, UNACKNOWLEDGED_MS)
 }
 
-/// Buffer sizes of a connection over a Unix socket: its default holds not even
-/// one stripe, and unlike TCP's it does not grow. Advice only.
+/// Enlarges the buffers of a Unix socket connection. The default is smaller than one stripe unit
+/// and, unlike TCP's, does not grow. A failure is only logged.
 pub(crate) fn set_unix_options(socket: &Socket) {
     const BUFFER_BYTES: usize = 1 << 20;
     let Some(fd) = socket.fd() else { return };
@@ -160,9 +160,9 @@ pub(crate) fn set_unix_options(socket: &Socket) {
     }
 }
 
-/// Connects; the socket is non-blocking.
+/// Connects and returns a non-blocking socket.
 ///
-/// Errors: `Unreachable`, `TimedOut`, `Interrupted`, `InvalidArgument` (no such host).
+/// Errors: `Unreachable`, `TimedOut`, `Interrupted`, `InvalidArgument` (unknown host).
 pub fn connect(address: &Address, wait: &Wait, watch: Option<Watch<'_>>) -> Result<Socket> {
     let cannot = |e: Error| match e.kind {
         ErrorKind::TimedOut | ErrorKind::Interrupted | ErrorKind::TooManyOpen => {
@@ -186,7 +186,7 @@ pub fn connect(address: &Address, wait: &Wait, watch: Option<Watch<'_>>) -> Resu
     }
 }
 
-/// Tries one address after another, as long as there is time and who looks wants it.
+/// Tries one address after another, until the deadline or until the watch ends the wait.
 fn first_that<A, T>(
     addresses: impl Iterator<Item = A>,
     wait: &Wait,

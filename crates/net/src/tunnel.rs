@@ -1,12 +1,12 @@
-//! Tunnels: what comes from one socket goes to another as it is, both ways. Who uses them
-//! proves at both ends who it is; here nothing is read.
+//! Tunnels: bytes received on one socket are sent unchanged on another, in both directions. The
+//! client and the far server authenticate each other through the tunnel; nothing is read here.
 //!
 //! Invariants
-//! - There are so many at the most as was said, and each holds at most [`CHUNK_BYTES`] for
-//!   each way: an end is received from only when the other has taken all.
-//! - One on which nothing moves for [`IDLE_MS`], or for [`STALL_MS`] while something is held,
-//!   ends. So does one whose client has closed its end, with what is held of it: the client
-//!   has given that up.
+//! - The number of tunnels is limited. Each tunnel holds at most [`CHUNK_BYTES`] for each
+//!   direction: bytes are received from one end only after the other has accepted all earlier ones.
+//! - A tunnel ends when nothing moves for [`IDLE_MS`], or for [`STALL_MS`] while it holds bytes. It
+//!   also ends when its client has closed its end, with all held bytes: the client has given them
+//!   up.
 
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -19,24 +19,25 @@ use weir_host::net::{Events, Interest, Poller, Signal, Socket};
 use weir_host::sync::Mutex;
 use weir_types::{Error, ErrorKind, Result};
 
-/// Received at once, and held for who does not take it.
+/// The most bytes that are received at once, and held for an end that does not accept them.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Nothing moves for so long: whoever it was for has another way, or nothing to do.
+/// A tunnel without traffic ends after this time. Its client has another connection, or nothing to
+/// do.
 const IDLE_MS: u64 = 60_000;
-/// So long one end is waited for that takes nothing.
+/// A tunnel ends when one end accepts no held bytes for this long.
 const STALL_MS: u64 = 10_000;
-/// How often tunnels are looked at on which nothing happens.
+/// Interval of the check for idle tunnels.
 const TICK: Duration = Duration::from_secs(1);
-/// Events taken in one turn.
+/// The most events in one turn.
 const EVENTS: usize = 64;
-/// The token of the signal: that of no end.
+/// The token of the signal. No end of a tunnel has it.
 const WAKE: u64 = u64::MAX;
 
-/// The place of the client, and of the other server, among the ends.
+/// Index of the client's socket among the two ends.
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
 
-/// Room for one tunnel, given back when it is dropped.
+/// A reserved place for one tunnel. Dropping it frees the place.
 #[derive(Debug)]
 pub struct Tunnel {
     taken: Arc<AtomicUsize>,
@@ -48,49 +49,52 @@ impl Drop for Tunnel {
     }
 }
 
-/// All tunnels of a process, carried on by one thread.
+/// All tunnels of a process. One thread serves them.
 pub struct Tunnels {
     max: usize,
     taken: Arc<AtomicUsize>,
     fresh: Mutex<Vec<(Tunnel, [Socket; 2])>>,
-    /// Something is fresh, or the end has come.
+    /// Raised for a new tunnel and for the end.
     wake: Signal,
     stopped: AtomicBool,
 }
 
 impl Tunnels {
-    /// None yet, and so many at the most.
+    /// Makes a set for at most `max` tunnels.
     pub fn new(max: usize) -> Result<Self> {
         let wake = Signal::new().map_err(os)?;
         let (taken, fresh) = (Arc::default(), Mutex::default());
         Ok(Self { max, taken, fresh, wake, stopped: AtomicBool::new(false) })
     }
 
-    /// Room for one more.
+    /// Reserves a place for a tunnel.
     ///
     /// # Errors
-    /// `Overloaded`: there are too many.
+    /// `Overloaded`: there are too many tunnels.
     pub fn room(&self) -> Result<Tunnel> {
         let more = |taken| (taken < self.max).then_some(taken + 1);
         match self.taken.fetch_update(SeqCst, SeqCst, more) {
             Ok(_) => Ok(Tunnel { taken: self.taken.clone() }),
             Err(_) => {
-                let what = format!("{} clients are helped to other servers already", self.max);
+                let what = format!(
+                    "this server forwards {} connections to other servers already",
+                    self.max
+                );
                 Err(Error::new(ErrorKind::Overloaded, what))
             }
         }
     }
 
-    /// Begins to pass on what comes. Neither socket blocks.
+    /// Begins to forward between two non-blocking sockets.
     pub fn begin(&self, room: Tunnel, client: Socket, server: Socket) {
         self.fresh.lock().push((room, [client, server]));
         self.wake.raise();
     }
 
-    /// The life of the thread that carries them on.
+    /// Serves the tunnels until [`Tunnels::stop`]. One thread calls it.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// Those of the poller.
     pub fn run(&self) -> Result<()> {
         let poller = Poller::new().map_err(os)?;
         poller.add_signal(&self.wake, WAKE).map_err(os)?;
@@ -120,7 +124,9 @@ impl Tunnels {
             for (room, ends) in std::mem::take(&mut *self.fresh.lock()) {
                 match Open::begin(&poller, next, room, ends) {
                     Ok(open) => drop(all.insert(next, open)),
-                    Err(e) => tracing::warn!("a client is not helped to another server: {e}"),
+                    Err(e) => tracing::warn!(
+                        "cannot forward a client's connection to another server: {e}"
+                    ),
                 }
                 next += 1;
             }
@@ -128,21 +134,21 @@ impl Tunnels {
         Ok(())
     }
 
-    /// Ends all of them, and the thread.
+    /// Ends all tunnels and the thread.
     pub fn stop(&self) {
         self.stopped.store(true, SeqCst);
         self.wake.raise();
     }
 }
 
-/// A tunnel.
+/// An open tunnel.
 struct Open {
     ends: [Socket; 2],
-    /// What came from each end, and the other has not taken.
+    /// For each end, bytes received from it that the other end has not accepted.
     held: [Vec<u8>; 2],
-    /// What each end is watched for, and under which token.
+    /// Token and watched events of each end.
     watched: [(u64, Interest); 2],
-    /// The server has closed its end: what is held of it is sent, and no more comes.
+    /// Whether the server has closed its end. Held bytes are still sent to the client.
     closed: bool,
     moved: Instant,
     _room: Tunnel,
@@ -163,7 +169,7 @@ impl Open {
         Ok(Self { ends, held, watched, closed: false, moved, _room: room })
     }
 
-    /// Passes on what has come, as far as it is taken. An error: the end.
+    /// Forwards received bytes as far as the ends accept them. An error ends the tunnel.
     fn pass_on(&mut self, chunk: &mut [u8]) -> rustix::io::Result<()> {
         for from in [CLIENT, SERVER] {
             let mut held = std::mem::take(&mut self.held[from]);
@@ -196,7 +202,7 @@ impl Open {
         Ok(())
     }
 
-    /// How much of it an end has taken.
+    /// Sends bytes to an end and returns how many it has accepted.
     fn send(&mut self, to: usize, bytes: &[u8]) -> rustix::io::Result<usize> {
         if bytes.is_empty() {
             return Ok(0);
@@ -211,7 +217,7 @@ impl Open {
         }
     }
 
-    /// Watches each end for what it is good for now.
+    /// Watches each end for the events that allow progress.
     fn watch(&mut self, poller: &Poller) -> rustix::io::Result<()> {
         for at in [CLIENT, SERVER] {
             let readable = self.held[at].is_empty() && !(at == SERVER && self.closed);

@@ -1,4 +1,4 @@
-//! How long to wait, and what ends the wait early.
+//! Deadlines of waits, and what ends a wait early.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
@@ -9,61 +9,61 @@ use weir_host::net::{Interest, Socket, Woken};
 use weir_host::{clock, thread};
 use weir_types::{Error, ErrorKind, Result};
 
-/// A deadline, and a descriptor that ends the wait when it becomes readable
-/// (of the operating system: nothing interrupts a wait on a simulated machine).
+/// A deadline, and a descriptor that ends the wait when it becomes readable. The descriptor is one
+/// of the operating system: nothing interrupts a wait on a simulated machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     deadline: Instant,
     interrupt: Option<RawFd>,
 }
 
-/// Whoever waits for a connection asks now and then whether to go on.
+/// A check that is made repeatedly during a wait for a connection.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
-    /// So often.
+    /// Interval of the check.
     pub every: Duration,
-    /// An error ends the wait.
+    /// The check. An error ends the wait.
     pub look: &'a dyn Fn() -> Result<()>,
 }
 
 impl Wait {
-    /// Until so many milliseconds from now.
+    /// A deadline this many milliseconds from now.
     pub fn for_ms(ms: u64) -> Self {
         Self::until(clock::now() + Duration::from_millis(ms))
     }
 
-    /// Until this time.
+    /// A deadline at this time.
     pub fn until(deadline: Instant) -> Self {
         Self { deadline, interrupt: None }
     }
 
-    /// Ends with `Interrupted` when the descriptor becomes readable. It must
-    /// stay open as long as this is used.
+    /// Makes the wait end with `Interrupted` when the descriptor becomes readable. The descriptor
+    /// must stay open as long as this is used.
     #[must_use]
     pub fn interruptible(self, interrupt: Option<RawFd>) -> Self {
         Self { interrupt, ..self }
     }
 
-    /// The same, but not longer than so from now.
+    /// The same wait with a deadline at most `time` from now.
     #[must_use]
     pub fn at_most(&self, time: Duration) -> Self {
         Self { deadline: self.deadline.min(clock::now() + time), ..*self }
     }
 
-    /// Whether the time is over.
+    /// Whether the deadline has passed.
     pub fn expired(&self) -> bool {
         self.remaining().is_zero()
     }
 
-    /// What is left of the time.
+    /// Time until the deadline.
     pub fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(clock::now())
     }
 
-    /// Ends a wait of another kind (for a lock, say) early.
+    /// Checks whether to go on with a wait of another kind (for a lock, say).
     ///
     /// # Errors
-    /// `Interrupted` if the descriptor is readable, `TimedOut` if the time is over.
+    /// `Interrupted` if the descriptor is readable, `TimedOut` after the deadline.
     pub fn check(&self) -> Result<()> {
         if self.expired() {
             return Err(ErrorKind::TimedOut.into());
@@ -77,12 +77,12 @@ impl Wait {
         }
     }
 
-    /// Whether something besides time can end the wait.
+    /// Whether a descriptor can end the wait.
     pub fn is_interruptible(&self) -> bool {
         self.interrupt.is_some()
     }
 
-    /// Sleeps so long, but not beyond the deadline.
+    /// Sleeps for `time`, at most until the deadline.
     ///
     /// Errors: `Interrupted`.
     pub fn sleep(&self, time: Duration) -> Result<()> {
@@ -105,8 +105,8 @@ impl Wait {
         }
     }
 
-    /// Waits until the socket is ready (or broken: the next call on it then
-    /// says so). When there is no time left, looks whether it is.
+    /// Waits until the socket is ready, or broken (the next call on it then fails). After the
+    /// deadline it checks once without waiting.
     ///
     /// Errors: `TimedOut`, `Interrupted`.
     pub(crate) fn ready(&self, socket: &Socket, interest: Interest) -> Result<()> {
@@ -114,7 +114,7 @@ impl Wait {
         self.woken(|left| wait(left).map(|woken| (woken, ())))
     }
 
-    /// Waits until one of several sockets has something to receive, or is broken; which one.
+    /// Waits until one of several sockets is readable or broken, and returns its index.
     pub(crate) fn any_readable(&self, sockets: &[&Socket]) -> Result<usize> {
         self.woken(|left| Socket::wait_for_any(sockets, left, self.interrupt_fd()))
     }
@@ -134,7 +134,7 @@ impl Wait {
         }
     }
 
-    /// The same under watch.
+    /// As [`Wait::ready`], with a watch that may end the wait.
     pub(crate) fn ready_watched(
         &self,
         socket: &Socket,

@@ -1,4 +1,4 @@
-//! Opening a connection.
+//! Opening a connection: the client's side of the handshake.
 
 use super::receive::{Received, protocol_error};
 use super::{BlockingConn, SLICE, send_all};
@@ -14,23 +14,23 @@ use weir_wire::frame::HEADER_BYTES;
 use weir_wire::handshake::{ClientHandshake, Hello, Welcome};
 use weir_wire::{Header, Key, Opener};
 
-/// A server that has too many connections which have proved nothing yet may end one of them: it is
-/// tried again after these times.
+/// Pauses between attempts. A server with too many unauthenticated connections may close one of
+/// them, so a connection that was closed during the handshake is tried again.
 const PAUSES_MS: [u64; 5] = [20, 40, 80, 160, 320];
 
-/// Why there is no connection.
+/// Why a connection attempt failed.
 struct Refusal {
     error: Error,
-    /// It was made, and ended without a word.
+    /// Whether the connection was made and then closed without an error reply.
     is_lost: bool,
 }
 
 impl BlockingConn {
-    /// Connects, proves who we are, and makes the server prove that it knows
-    /// the key too. `hello.nonce` must be fresh: see [`crate::random_bytes`].
+    /// Connects and authenticates both sides: each proves that it knows the key. `hello.nonce` must
+    /// be fresh: see [`crate::random_bytes`].
     ///
-    /// Errors: `Unreachable`, `TimedOut`, `Interrupted`; those that the server
-    /// refuses with (`AuthFailed`, `BadTicket`, `VersionMismatch`...).
+    /// Errors: `Unreachable`, `TimedOut`, `Interrupted`; errors from the server (`AuthFailed`,
+    /// `BadTicket`, `VersionMismatch`...).
     pub fn connect(
         address: &Address,
         key: Key,
@@ -40,7 +40,7 @@ impl BlockingConn {
         Self::connect_watched(address, key, hello, wait, None)
     }
 
-    /// The same under watch.
+    /// As [`BlockingConn::connect`], with a watch that may end the wait.
     pub fn connect_watched(
         address: &Address,
         key: Key,
@@ -89,7 +89,7 @@ impl BlockingConn {
         Ok(socket)
     }
 
-    /// Begins anew on a connection that leads to another server from now on, at `address`.
+    /// Repeats the handshake on a connection that another server has taken over, at `address`.
     pub fn go_on_with(
         self,
         address: &Address,
@@ -100,7 +100,7 @@ impl BlockingConn {
     ) -> Result<(Self, Welcome)> {
         self.check_usable()?;
         if self.received.left() > 0 {
-            return Err(protocol_error("more came than the answer that was waited for"));
+            return Err(protocol_error("the server sent more than the expected answer"));
         }
         Self::shake_hands(self.socket, address, key, hello, (wait, watch))
     }
@@ -143,8 +143,8 @@ impl BlockingConn {
     }
 }
 
-/// The server's last word of the handshake: a welcome, or why not. It has no
-/// seal when the server does not believe that we know the key.
+/// Reads the server's last frame of the handshake: a welcome, or an error. An error is not sealed
+/// if the server has found that the client does not know the key.
 fn open_welcome(header: &Header, head: &mut [u8], opener: &mut Opener) -> Result<Welcome> {
     let opened = opener.open(head);
     let body = &head[HEADER_BYTES..];

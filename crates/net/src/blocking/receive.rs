@@ -12,24 +12,23 @@ use weir_wire::frame::{HEADER_BYTES, VERSION, decode_checks, peer_version};
 use weir_wire::handshake::version_mismatch;
 use weir_wire::{FrameKind, Header, Op};
 
-/// What one call receives when nothing is known of what comes.
+/// Bytes that one system call receives when the sizes of the reply are not known.
 const CHUNK_BYTES: usize = 16 << 10;
-/// Memory kept for the next reply.
+/// The most bytes of memory that are kept for the next reply.
 const MAX_KEPT_BYTES: usize = 64 << 10;
 
 pub(super) fn protocol_error(what: &str) -> Error {
     Error::new(ErrorKind::Protocol, what)
 }
 
-/// Bytes that have come, in order: the head that was taken last, then what has
-/// not been taken yet.
+/// Received bytes, in order: the last head, then bytes that were not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     bytes: Vec<u8>,
-    /// Where the last head begins and ends.
+    /// First byte of the last head, which ends at `head_end`.
     head_start: usize,
     head_end: usize,
-    /// Bytes before it have come; room after it.
+    /// Number of received bytes; the rest of the memory is free.
     end: usize,
 }
 
@@ -49,7 +48,7 @@ impl Received {
         &self.bytes[self.head_start + HEADER_BYTES + header.body_len as usize..self.head_end]
     }
 
-    /// Bytes that have come and have not been taken.
+    /// Received bytes that were not taken yet.
     pub(super) fn left(&self) -> usize {
         self.end - self.head_end
     }
@@ -75,7 +74,7 @@ impl Received {
         }
     }
 
-    /// Takes the next head; its MAC is not checked here.
+    /// Receives the next head, without checking its MAC.
     pub(super) fn head(&mut self, socket: &Socket, wait: &Wait) -> Result<Header> {
         self.forget_head();
         self.fill(socket, HEADER_BYTES, wait)?;
@@ -86,7 +85,7 @@ impl Received {
         Ok(header)
     }
 
-    /// Receives until so many bytes have come.
+    /// Receives until at least `want` bytes have arrived.
     fn fill(&mut self, socket: &Socket, want: usize, wait: &Wait) -> Result<()> {
         while self.end < want {
             self.make_room((want - self.end).max(CHUNK_BYTES));
@@ -98,26 +97,26 @@ impl Received {
     }
 }
 
-/// An answer that brings data.
+/// A reply with data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataReply<R> {
-    /// Its header, with the length of the data and the target's load.
+    /// The header, with the length of the data and the target's load.
     pub header: Header,
-    /// Its body.
+    /// The body.
     pub body: R,
     /// The checksums of the data.
     pub checks: Vec<u32>,
 }
 
-/// How the rest of a payload came, after its beginning had been taken: the server had all of it
-/// ready then, so that this is the time of the way.
+/// Arrival of the last part of a payload, after its first part had been received. The server had
+/// all of the payload ready by then, so the duration is that of the network transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Of the rest.
+    /// Bytes of the last part.
     pub bytes: u64,
-    /// When it began to be received ([`weir_host::clock::uptime`]),
+    /// Time at which its reception began ([`weir_host::clock::uptime`]).
     pub began: Duration,
-    /// and when all of it was there.
+    /// Time at which all of it had arrived.
     pub ended: Duration,
 }
 
@@ -136,7 +135,7 @@ fn parse(bytes: &[u8]) -> Result<Header> {
     }
 }
 
-/// One call of the kernel that receives at least one byte.
+/// Receives at least one byte, with one successful system call.
 fn receive(socket: &Socket, iovecs: &mut [IoSliceMut<'_>], wait: &Wait) -> Result<usize> {
     loop {
         match socket.receive(iovecs, may_block(wait)) {
@@ -154,8 +153,8 @@ fn receive(socket: &Socket, iovecs: &mut [IoSliceMut<'_>], wait: &Wait) -> Resul
 }
 
 impl BlockingConn {
-    /// Waits until some of the next reply is there, or the connection is broken (to take
-    /// the reply then says so). The connection stays as it is.
+    /// Waits until some bytes of the next reply have arrived, or the connection is broken
+    /// (receiving the reply then fails). The connection is unchanged.
     ///
     /// Errors: `TimedOut`, `Interrupted`.
     pub fn wait_for_reply(&self, wait: &Wait) -> Result<()> {
@@ -165,7 +164,8 @@ impl BlockingConn {
         wait.ready(&self.socket, Interest::READ).map_err(|e| e.context("wait for an answer"))
     }
 
-    /// The same of one of several connections; which.
+    /// As [`BlockingConn::wait_for_reply`], for several connections. Returns the index of one that
+    /// is ready.
     pub fn wait_for_any_reply(conns: &[&Self], wait: &Wait) -> Result<usize> {
         if let Some(at) = conns.iter().position(|conn| conn.received.left() > 0) {
             return Ok(at);
@@ -174,9 +174,9 @@ impl BlockingConn {
         wait.any_readable(&sockets).map_err(|e| e.context("wait for an answer"))
     }
 
-    /// [`BlockingConn::wait_for_reply`] under watch.
+    /// As [`BlockingConn::wait_for_reply`], with a watch that may end the wait.
     ///
-    /// Errors: those of the watch, too.
+    /// Errors: also those of the watch.
     pub fn watch_for_reply(&self, wait: &Wait, watch: Option<Watch<'_>>) -> Result<()> {
         match self.received.left() {
             0 => wait.ready_watched(&self.socket, Interest::READ, watch),
@@ -184,18 +184,17 @@ impl BlockingConn {
         }
     }
 
-    /// Takes the answer to the only request that is outstanding, which brings
-    /// no payload.
+    /// Receives the reply to the only outstanding request. The reply has no payload.
     ///
-    /// Errors: what the server answered with; `Unreachable`, `TimedOut`,
-    /// `Interrupted`, `Protocol`, `AuthFailed`: see [`BlockingConn::is_usable`].
+    /// Errors: the error reply of the server; `Unreachable`, `TimedOut`, `Interrupted`, `Protocol`,
+    /// `AuthFailed`: see [`BlockingConn::is_usable`].
     pub fn recv_reply<R: Decode>(&mut self, wait: &Wait) -> Result<R> {
         let header = self.recv_answer(wait)?;
         self.reply(&header)
     }
 
-    /// As [`BlockingConn::recv_reply`], but takes the header only, which says
-    /// more than the reply does; [`BlockingConn::reply`] is the rest.
+    /// As [`BlockingConn::recv_reply`], but returns the header, which has more fields than the
+    /// reply. [`BlockingConn::reply`] then decodes the body.
     pub fn recv_answer(&mut self, wait: &Wait) -> Result<Header> {
         let header = self.recv_head(wait)?;
         if header.request_id.0 != self.next_id || header.payload_len != 0 {
@@ -205,10 +204,9 @@ impl BlockingConn {
         Ok(header)
     }
 
-    /// Takes the answer to the only request that is outstanding, which brings
-    /// `checks` checksums and a payload that fills `destination`, unless it is
-    /// shorter. What `destination` holds beyond the payload is undefined. The
-    /// slices are used up: do not use them again.
+    /// Receives the reply to the only outstanding request. The reply has `checks` checksums and a
+    /// payload that is at most as long as `destination`. Bytes of `destination` behind the payload
+    /// are undefined. The slices are advanced: do not use them again.
     ///
     /// Errors: as for [`BlockingConn::recv_reply`].
     pub fn recv_data<R: Decode>(
@@ -231,8 +229,8 @@ impl BlockingConn {
         Ok(DataReply { header, body, checks })
     }
 
-    /// Takes the head of the next reply. Its payload has to be taken next, with
-    /// [`BlockingConn::recv_payload`], if `payload_len` is not 0.
+    /// Receives the head of the next reply. If its `payload_len` is not 0, the caller has to take
+    /// the payload next, with [`BlockingConn::recv_payload`].
     ///
     /// Errors: those of the connection, after which it is not usable.
     pub fn recv_head(&mut self, wait: &Wait) -> Result<Header> {
@@ -243,8 +241,7 @@ impl BlockingConn {
         header
     }
 
-    /// What the reply says whose head was taken last, or the error that the
-    /// server answered with.
+    /// Decodes the reply whose head was received last, or returns the server's error.
     pub fn reply<R: Decode>(&mut self, header: &Header) -> Result<R> {
         let body = self.received.body(header);
         if header.status.is_some() {
@@ -255,20 +252,19 @@ impl BlockingConn {
         Ok(reply?)
     }
 
-    /// Appends the checksums of the reply whose head was taken last.
+    /// Appends the checksums of the reply whose head was received last.
     pub fn checks(&self, header: &Header, checks: &mut Vec<u32>) {
         decode_checks(self.received.checks(header), checks);
     }
 
-    /// How the rest of the last payload came; `None`: all of it was there at once, or there was
-    /// none.
+    /// Arrival of the last part of the last payload. `None` if the payload arrived at once, or
+    /// there was none.
     pub fn arrival(&self) -> Option<Arrival> {
         self.arrival
     }
 
-    /// Takes the payload of the reply whose head was taken last into
-    /// `destination`, which has room for at least that much. The slices are
-    /// used up: do not use them again.
+    /// Receives the payload of the reply whose head was received last into `destination`, which
+    /// must have enough space. The slices are advanced: do not use them again.
     ///
     /// Errors: as for [`BlockingConn::recv_head`].
     pub fn recv_payload(
@@ -283,11 +279,10 @@ impl BlockingConn {
         result
     }
 
-    /// Takes the next reply, head and payload together if it is the expected
-    /// one. Whether it is says the id in the header: the payload of another
-    /// request has to be taken next, with [`BlockingConn::recv_payload`]. What
-    /// `destination` holds beyond the payload is undefined. The slices are used
-    /// up: do not use them again.
+    /// Receives the next reply, head and payload together if it is the expected one. The caller
+    /// compares the id in the header. If another request was answered, its payload has to be taken
+    /// next, with [`BlockingConn::recv_payload`]. Bytes of `destination` behind the payload are
+    /// undefined. The slices are advanced: do not use them again.
     ///
     /// Errors: as for [`BlockingConn::recv_head`].
     pub fn recv_expected(
@@ -340,8 +335,8 @@ impl BlockingConn {
         Ok(header)
     }
 
-    /// One call that receives a head of `head_len` bytes into our memory and
-    /// what follows into the destination; returns the bytes that went there.
+    /// Receives a head of `head_len` bytes into the connection's memory and the following bytes
+    /// into `destination`, with one system call. Returns the number of bytes in `destination`.
     fn guess(
         &mut self,
         head_len: usize,
@@ -357,8 +352,8 @@ impl BlockingConn {
         Ok(n - self.received.end)
     }
 
-    /// The header, if it is the expected one, and no byte in the destination
-    /// belongs to a frame behind it.
+    /// Returns the header if it is the expected one and `destination` has no bytes of a following
+    /// frame.
     fn as_expected(
         &self,
         expected: Expected,
@@ -378,7 +373,7 @@ impl BlockingConn {
         Ok(fits.then_some(header))
     }
 
-    /// Checks the MAC of the head that was taken last.
+    /// Checks the MAC of the head that was received last.
     fn opened(&mut self, header: Header) -> Result<Header> {
         self.opener.open(self.received.head_bytes())?;
         if header.kind != FrameKind::Reply {
@@ -420,7 +415,7 @@ impl BlockingConn {
         self.receive_rest(len - early, rest, wait)
     }
 
-    /// Receives what is still to come of a payload, and notes how it came.
+    /// Receives the missing bytes of a payload, and records their arrival.
     fn receive_rest(
         &mut self,
         len: usize,
@@ -437,7 +432,7 @@ impl BlockingConn {
         Ok(())
     }
 
-    /// Receives exactly so many bytes from the socket.
+    /// Receives exactly `len` bytes.
     fn receive_exactly(
         &mut self,
         mut len: usize,
@@ -453,7 +448,7 @@ impl BlockingConn {
     }
 }
 
-/// Receives not more than `len` bytes: what is behind them belongs elsewhere.
+/// Receives at most `len` bytes. The bytes behind them belong to another frame.
 fn receive_at_most(
     socket: &Socket,
     destination: &mut [IoSliceMut<'_>],

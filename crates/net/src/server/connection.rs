@@ -1,5 +1,4 @@
-//! The state of one connection. While it is idle it has no buffers: all of it
-//! is a few hundred bytes.
+//! The state of one connection. An idle connection has no buffers and takes a few hundred bytes.
 
 use super::{ConnId, Peer};
 use crate::buffer::PooledBuf;
@@ -9,52 +8,52 @@ use weir_host::net::Socket;
 use weir_wire::handshake::ServerHandshake;
 use weir_wire::{Header, Opener, Sealer};
 
-/// What becomes of the socket of a connection that the loop lets go.
+/// Function that receives the socket of a connection that leaves its loop.
 pub type Heir = Box<dyn FnOnce(Socket) + Send>;
 
-/// How far a connection has come.
+/// Phase of a connection.
 pub(super) enum Phase {
-    /// Nothing has come yet.
+    /// No frame has arrived yet.
     Hello,
-    /// The challenge has been sent.
+    /// The challenge was sent.
     Proof(Box<ServerHandshake>),
     /// Authenticated.
     Open(Box<Session>),
-    /// What is unsent is sent, then the peer has a moment to read it: closing
-    /// at once would throw away an error message that explains the end.
+    /// Unsent bytes are sent, then the peer gets a moment to read them. Closing at once would
+    /// discard an error message that explains the end.
     Closing {
-        /// When to give up, in the loop's time.
+        /// Deadline, in the loop's time.
         until_ms: u64,
     },
 }
 
-/// What authenticates the frames of an open connection.
+/// Authenticates the frames of an open connection.
 pub(super) struct Session {
     pub(super) sealer: Sealer,
     pub(super) opener: Opener,
     pub(super) peer: Arc<Peer>,
 }
 
-/// A frame of which a part has come, in a buffer of the pool.
+/// A partly received frame, in a buffer of the pool.
 pub(super) struct Incoming {
     pub(super) part: Part,
-    /// As long as what is to come.
+    /// Buffer with the length of the expected bytes.
     pub(super) buf: PooledBuf,
-    /// Bytes of it that have come.
+    /// Number of received bytes.
     pub(super) have: usize,
 }
 
-/// Which part of a frame is coming.
+/// Part of a frame that is being received.
 pub(super) enum Part {
     /// A head too large for the scratch buffer.
     Head,
-    /// The payload; the head has been checked.
+    /// The payload, after the head was checked.
     Payload { header: Header, head: Vec<u8> },
 }
 
-/// Something to send.
+/// Bytes to send.
 pub(super) enum Chunk {
-    /// Heads of frames, sealed, one after the other.
+    /// Sealed heads of frames, one after the other.
     Bytes(Vec<u8>),
     /// A payload.
     Payload(PooledBuf),
@@ -73,42 +72,42 @@ pub(super) struct Connection {
     pub(super) id: ConnId,
     pub(super) socket: Socket,
     pub(super) phase: Phase,
-    /// The service knows it.
+    /// Whether the service was told of the connection.
     pub(super) welcomed: bool,
 
-    /// The socket may have bytes for us.
+    /// Whether the socket may have received bytes.
     pub(super) readable: bool,
-    /// The peer will send no more, or is gone: read until that shows.
+    /// Whether the peer has closed its end or is gone. The remaining bytes are still received.
     pub(super) hangup: bool,
-    /// Bytes that came and are not a whole frame yet, or had to wait.
+    /// Received bytes that are not a complete frame yet, or had to wait.
     pub(super) partial: Vec<u8>,
-    /// `partial` (or a complete `incoming`) had to wait and should be tried again.
+    /// Whether `partial` (or a complete `incoming`) had to wait and has to be tried again.
     pub(super) held_back: bool,
     pub(super) incoming: Option<Box<Incoming>>,
-    /// When something last came, in the loop's time.
+    /// Time of the last reception, in the loop's time.
     pub(super) received_ms: u64,
 
-    /// Requests delivered and not answered.
+    /// Number of requests that were delivered and not answered.
     pub(super) in_flight: usize,
-    /// The service wants no frames from it.
+    /// Whether the service has paused the connection.
     pub(super) paused: bool,
-    /// It waits for a buffer (it is in the loop's queue for that).
+    /// Whether the connection is in the loop's queue for buffers.
     pub(super) starved: bool,
-    /// It is in the loop's queue of connections to receive from.
+    /// Whether the connection is in the loop's queue for receiving.
     pub(super) queued: bool,
 
     pub(super) unsent: VecDeque<Chunk>,
     pub(super) unsent_bytes: usize,
-    /// Bytes of the first chunk that have been sent.
+    /// Sent bytes of the first chunk.
     pub(super) front_sent: usize,
-    /// The socket takes bytes, as far as we know.
+    /// Whether the socket seems to accept bytes.
     pub(super) writable: bool,
-    /// It is in the loop's list of connections to send to.
+    /// Whether the connection is in the loop's list for sending.
     pub(super) dirty: bool,
-    /// When something was last sent, or there was nothing to send.
+    /// Time of the last progress in sending, or at which nothing was left to send.
     pub(super) sent_ms: u64,
 
-    /// Who gets the socket when all is sent.
+    /// Receives the socket after everything is sent.
     pub(super) heir: Option<Heir>,
 }
 
@@ -141,7 +140,7 @@ impl Connection {
         })
     }
 
-    /// Whether nothing that counts has come from a peer that has to say who it is.
+    /// Whether an unauthenticated peer has sent nothing that counts yet.
     pub(super) fn is_silent(&self) -> bool {
         self.is_closing() || matches!(self.phase, Phase::Hello) && self.partial.is_empty()
     }
@@ -150,17 +149,17 @@ impl Connection {
         matches!(self.phase, Phase::Closing { .. })
     }
 
-    /// Whether a frame has begun to come and its rest is awaited.
+    /// Whether a frame is partly received.
     pub(super) fn is_mid_frame(&self) -> bool {
         (self.incoming.is_some() || !self.partial.is_empty()) && !self.held_back
     }
 
-    /// Whether there is anything to do for receiving.
+    /// Whether the loop has to receive or deliver something.
     pub(super) fn wants_attention(&self) -> bool {
         self.readable || self.held_back
     }
 
-    /// Takes sent bytes off the queue. Empty vectors go to `spare`.
+    /// Removes sent bytes from the queue. Emptied vectors go to `spare`.
     pub(super) fn advance(&mut self, mut sent: usize, spare: &mut Vec<Vec<u8>>) {
         self.unsent_bytes -= sent;
         while let Some(front) = self.unsent.front() {

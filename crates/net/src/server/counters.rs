@@ -1,17 +1,17 @@
-//! What the event loops count.
+//! Counters of the event loops.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! counters {
     ($($(#[$meta:meta])* $name:ident,)*) => {
-        /// Numbers of connections and their ends, over all loops.
+        /// Counters of connections and their ends, for all loops together.
         #[derive(Debug, Default)]
         pub struct ServerCounters {
             $($(#[$meta])* pub $name: AtomicU64,)*
         }
 
         impl ServerCounters {
-            /// Name and value of each.
+            /// Name and value of each counter.
             pub fn snapshot(&self) -> Vec<(String, u64)> {
                 vec![$((concat!("net.", stringify!($name)).to_string(), self.$name.load(Relaxed)),)*]
             }
@@ -28,23 +28,24 @@ counters! {
     connections,
     /// Connections that are open and not authenticated.
     unauthenticated,
-    /// Refused, or ended before they were authenticated: there were too many.
+    /// Connections refused, or closed before authentication, because there were too many.
     refused_too_many,
-    /// Refused: the handshake failed (wrong key, bad ticket).
+    /// Connections refused because the handshake failed (wrong key, bad ticket).
     refused_handshake,
-    /// Refused: another protocol version.
+    /// Connections refused because of another protocol version.
     refused_version,
-    /// Closed: a frame was malformed or a length over its limit.
+    /// Connections closed because a frame was malformed or a length was over its limit.
     closed_malformed,
-    /// Closed: a MAC or sequence number was wrong.
+    /// Connections closed because a MAC or sequence number was wrong.
     closed_not_authentic,
-    /// Closed: silent during the handshake or inside a frame, or took no data.
+    /// Connections closed because the peer was silent during the handshake or inside a frame, or
+    /// accepted no data.
     closed_stalled,
     /// Frames received.
     frames_received,
     /// Frames sent.
     frames_sent,
-    /// Times that a connection waited for a buffer.
+    /// Times that a connection had to wait for a buffer.
     waits_for_buffer,
 }
 

@@ -1,4 +1,4 @@
-//! One event loop: waits for the kernel, and gives everyone their turn.
+//! One event loop: waits for events and serves each connection in turn.
 
 use super::connection::Phase;
 use super::mailbox::{Accepted, Mailbox};
@@ -13,13 +13,13 @@ use weir_host::net::{Event, Events, Interest, Poller};
 use weir_types::{Error, Result};
 
 const TICK_MS: u64 = 1_000;
-/// How soon a turn follows when something waits for memory.
+/// Delay of the next turn when something waits for memory, milliseconds.
 const SOON_MS: u64 = 1;
-/// Events taken from the kernel in one turn.
+/// The most events of the poller in one turn.
 const EVENTS_PER_TURN: usize = 256;
-/// Connections accepted in one turn.
+/// The most connections accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 64;
-/// While buffers are short, a peer that takes no data is cut off sooner.
+/// While buffers are short, a peer that accepts no data is disconnected after this time.
 const SHORT_STALL_MS: u64 = 3_000;
 
 /// Tokens that no connection has: its loop would be number 255.
@@ -33,9 +33,9 @@ pub(super) struct EventLoop<S: Service> {
     mailboxes: Vec<Arc<Mailbox<S::Event>>>,
     index: usize,
     listeners: Vec<Listener>,
-    /// No descriptor was left; accepting goes on at the next tick.
+    /// Whether accepting failed for lack of descriptors. It is tried again at the next tick.
     accept_blocked: bool,
-    /// Which loop gets the next connection.
+    /// Index of the loop that gets the next connection.
     next_loop: usize,
     poller: Poller,
     next_tick_ms: u64,
@@ -120,7 +120,7 @@ impl<S: Service> EventLoop<S> {
         Duration::from_millis(ms)
     }
 
-    /// Receives, lets the service finish the turn, sends.
+    /// Receives, ends the turn of the service, sends.
     fn turn(&mut self) {
         // First come, first served, each once; who still finds no buffer
         // queues up again, in the same order.
@@ -156,7 +156,7 @@ impl<S: Service> EventLoop<S> {
         self.report_closed();
     }
 
-    /// Lets connections go on which all is sent.
+    /// Hands over the connections whose replies are all sent.
     fn let_go(&mut self) {
         for id in std::mem::take(&mut self.out.leaving) {
             let Some(conn) = self.out.get(id) else { continue };
@@ -180,7 +180,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// The kernel says that something is possible on a connection.
+    /// Records an event of the poller on a connection.
     fn note(&mut self, event: Event) {
         let id = ConnId(event.token);
         let Some(conn) = self.out.get_mut(id) else { return };
@@ -217,7 +217,7 @@ impl<S: Service> EventLoop<S> {
             ServerCounters::add(&self.out.counters.accepted);
             if listener.is_tcp() {
                 if let Err(e) = set_tcp_options(&socket) {
-                    tracing::debug!("connection lost before it began: {e}");
+                    tracing::debug!("connection lost while it was being accepted: {e}");
                     continue;
                 }
             } else {
@@ -266,7 +266,7 @@ impl<S: Service> EventLoop<S> {
         self.report_closed();
     }
 
-    /// Ends connections whose peer keeps us waiting.
+    /// Disconnects peers that stall.
     fn cut_off_stalled(&mut self) {
         let now_ms = self.out.now_ms;
         let config = &self.out.config;

@@ -1,4 +1,4 @@
-//! How other threads reach an event loop.
+//! Messages from other threads to an event loop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use weir_host::net::{Signal, Socket};
 use weir_host::sync::Mutex;
 use weir_types::{Error, Result};
 
-/// A new connection on its way to its loop.
+/// An accepted connection on its way to its loop.
 #[derive(Debug)]
 pub(super) struct Accepted {
     pub(super) socket: Socket,
@@ -17,13 +17,13 @@ struct Posted<E> {
     accepted: Vec<Accepted>,
 }
 
-/// What was posted to one loop. It is bounded by its posters: completions of
-/// requests that the loop itself gave out, and accepted connections.
+/// Messages posted to one loop. Its length is bounded by its posters: completions of requests from
+/// this loop, and accepted connections.
 pub(super) struct Mailbox<E> {
     index: usize,
     wake: Signal,
     stop: AtomicBool,
-    /// The loop has been woken and has not looked yet.
+    /// Whether the loop was woken and has not read the mailbox yet.
     woken: AtomicBool,
     posted: Mutex<Posted<E>>,
 }
@@ -45,7 +45,7 @@ impl<E> Mailbox<E> {
         self.index
     }
 
-    /// Raised when something was posted.
+    /// The signal that is raised for each message.
     pub(super) fn signal(&self) -> &Signal {
         &self.wake
     }
@@ -59,7 +59,7 @@ impl<E> Mailbox<E> {
         self.wake();
     }
 
-    /// Takes what was posted; the vectors must be empty and are filled.
+    /// Takes all messages. The vectors must be empty and are filled.
     pub(super) fn take(&self, events: &mut Vec<E>, accepted: &mut Vec<Accepted>) {
         self.wake.clear();
         self.woken.store(false, Ordering::SeqCst);
@@ -91,12 +91,12 @@ impl<E> LoopHandle<E> {
         Self { mailbox }
     }
 
-    /// The loop's number, from 0.
+    /// Index of the loop, from 0.
     pub fn index(&self) -> usize {
         self.mailbox.index
     }
 
-    /// The loop's service gets the event soon.
+    /// Posts an event to the service of the loop.
     pub fn post(&self, event: E) {
         let mut posted = self.mailbox.posted.lock();
         posted.events.push(event);

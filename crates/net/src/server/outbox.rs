@@ -1,4 +1,4 @@
-//! The connections of one loop, and what is to be sent on them.
+//! The connections of one loop, and the replies to be sent on them.
 
 use super::connection::{Chunk, Connection, Heir, Phase};
 use super::{ConnId, Peer, ServerConfig, ServerCounters};
@@ -16,14 +16,14 @@ use weir_wire::frame::encode_head;
 use weir_wire::handshake::refusal;
 use weir_wire::{Header, Op};
 
-/// Heads are gathered into one piece of memory up to about this size.
+/// Heads are gathered into one buffer up to about this size.
 const MERGE_BYTES: usize = 32 << 10;
-/// Pieces given to the kernel in one call.
+/// Number of buffers in one system call.
 const MAX_IOVECS: usize = 32;
-/// Vectors kept for reuse, and how large they may be.
+/// The most vectors that are kept for reuse.
 const MAX_SPARE: usize = 64;
 const MAX_SPARE_BYTES: usize = 64 << 10;
-/// How long a peer has to read why it was cut off.
+/// Time that a disconnected peer has for reading the error.
 const LINGER_MS: u64 = 2_000;
 
 struct Slot {
@@ -31,38 +31,38 @@ struct Slot {
     conn: Option<Box<Connection>>,
 }
 
-/// The connections of one loop: where a service leaves its replies.
+/// The connections of one loop. A service sends its replies through it.
 pub struct Outbox {
     pub(super) config: Arc<ServerConfig>,
     pub(super) counters: Arc<ServerCounters>,
     loop_index: usize,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    /// To receive from, in this order.
+    /// Queue of connections to receive from.
     pub(super) ready: VecDeque<ConnId>,
-    /// Those whose peers had not proved who they are, in the order in which they came. Some may
-    /// have done so since, or be gone.
+    /// Connections that were unauthenticated when they arrived, the oldest first. Some may be
+    /// authenticated or gone by now.
     unproved: VecDeque<ConnId>,
-    /// Waiting for a buffer of the pool, in this order.
+    /// Queue of connections that wait for a buffer.
     pub(super) starved: VecDeque<ConnId>,
-    /// A connection from the front of `starved` is being served.
+    /// Whether a connection from the front of `starved` is being served.
     pub(super) serving_starved: bool,
-    /// To send to at the end of the turn.
+    /// Connections with replies to send at the end of the turn.
     pub(super) dirty: Vec<ConnId>,
-    /// Gone since the service was last told.
+    /// Connections that have closed since the service was last told.
     pub(super) closed: Vec<ConnId>,
-    /// To be let go when all is sent on them.
+    /// Connections to be handed over when everything on them is sent.
     pub(super) leaving: Vec<ConnId>,
     pub(super) spare: Vec<Vec<u8>>,
     start: Instant,
     pub(super) now_ms: u64,
-    /// The service wants another turn within a millisecond.
+    /// Whether the service wants another turn within a millisecond.
     pub(super) soon: bool,
-    /// The service waits for a buffer.
+    /// Whether the service waits for a buffer.
     pub(super) service_waits: bool,
 }
 
-/// Keeps an emptied vector for reuse.
+/// Keeps an empty vector for reuse.
 pub(super) fn keep_spare(spare: &mut Vec<Vec<u8>>, mut bytes: Vec<u8>) {
     if spare.len() < MAX_SPARE && (1..=MAX_SPARE_BYTES).contains(&bytes.capacity()) {
         bytes.clear();
@@ -97,9 +97,9 @@ impl Outbox {
         }
     }
 
-    /// Answers a request: `header` from [`Header::reply_to`] (lengths are
-    /// filled in), then body, checksums and payload. Sent at the end of the
-    /// turn, or by [`Outbox::flush`]. Dropped if the connection is gone.
+    /// Answers a request: `header` from [`Header::reply_to`] (its lengths are filled in here),
+    /// body, checksums and payload. The reply is sent at the end of the turn, or by
+    /// [`Outbox::flush`]. It is dropped if the connection is gone.
     pub fn reply(
         &mut self,
         conn: ConnId,
@@ -142,9 +142,8 @@ impl Outbox {
         self.reply(conn, Header::reply_to(request, Some(error.kind)), error, &[], None);
     }
 
-    /// Sends now what is to be sent on this connection, as far as the socket
-    /// takes it, instead of at the end of the turn: for large payloads, which
-    /// would grow cold.
+    /// Sends the replies of this connection now, as far as the socket accepts them, instead of at
+    /// the end of the turn. For large payloads, which would leave the CPU caches meanwhile.
     pub fn flush(&mut self, conn: ConnId) {
         let Some(c) = self.get_mut(conn) else { return };
         let before = c.unsent_bytes;
@@ -171,7 +170,7 @@ impl Outbox {
         }
     }
 
-    /// Delivers no more frames of this connection until [`Outbox::resume`].
+    /// Stops delivering frames of this connection until [`Outbox::resume`].
     pub fn pause(&mut self, conn: ConnId) {
         if let Some(c) = self.get_mut(conn) {
             c.paused = true;
@@ -186,9 +185,9 @@ impl Outbox {
         }
     }
 
-    /// Sends what is to be sent, then lets the connection go: `heir` gets its socket, which
-    /// does not block. For connections whose peer has waited for that before it sends
-    /// anything else; one that has not is closed.
+    /// Sends the replies of this connection, then takes it out of the loop: `heir` gets its
+    /// non-blocking socket. The peer must have waited for this before sending anything else;
+    /// otherwise the connection is closed.
     pub fn let_go(&mut self, conn: ConnId, heir: Heir) {
         let Some(c) = self.get_mut(conn) else { return };
         let waits = c.partial.is_empty() && c.incoming.is_none() && c.in_flight == 0;
@@ -200,7 +199,7 @@ impl Outbox {
         self.leaving.push(conn);
     }
 
-    /// Sends what is to be sent, then closes the connection.
+    /// Sends the replies of this connection, then closes it.
     pub fn close(&mut self, conn: ConnId) {
         let until_ms = self.now_ms + LINGER_MS;
         if let Some(c) = self.get_mut(conn) {
@@ -217,7 +216,7 @@ impl Outbox {
         }
     }
 
-    /// Who is on the other end, while the connection is open.
+    /// The peer, while the connection is open.
     pub fn peer(&self, conn: ConnId) -> Option<&Arc<Peer>> {
         match &self.get(conn)?.phase {
             Phase::Open(session) => Some(&session.peer),
@@ -225,7 +224,7 @@ impl Outbox {
         }
     }
 
-    /// The connections that are authenticated and open on this loop.
+    /// The open, authenticated connections of this loop.
     pub fn peers(&self) -> impl Iterator<Item = (ConnId, &Arc<Peer>)> {
         self.slots.iter().filter_map(|slot| {
             let conn = slot.conn.as_ref()?;
@@ -233,30 +232,29 @@ impl Outbox {
         })
     }
 
-    /// Asks for another turn within about a millisecond, although nothing may
-    /// have happened.
+    /// Requests another turn within about a millisecond, even without an event.
     pub fn turn_again_soon(&mut self) {
         self.soon = true;
     }
 
-    /// The service waits for a buffer of the pool: another turn follows within
-    /// about a millisecond, and peers that hold buffers because they take no
-    /// data are cut off sooner.
+    /// Tells the loop that the service waits for a buffer of the pool. Another turn follows within
+    /// about a millisecond, and peers that hold buffers because they accept no data are
+    /// disconnected sooner.
     pub fn wait_for_buffer(&mut self) {
         self.service_waits = true;
     }
 
-    /// Whether anyone waits for a buffer.
+    /// Whether the service or a connection waits for a buffer.
     pub(super) fn is_short_of_buffers(&self) -> bool {
         self.service_waits || !self.starved.is_empty()
     }
 
-    /// The pool that payloads are received into.
+    /// The pool of payload buffers.
     pub fn pool(&self) -> &BufferPool {
         &self.config.pool
     }
 
-    /// Time since the loop started, as of the beginning of this turn.
+    /// Time from the start of the loop to the beginning of this turn.
     pub fn now(&self) -> Duration {
         Duration::from_millis(self.now_ms)
     }
@@ -279,9 +277,9 @@ impl Outbox {
         id
     }
 
-    /// Makes room for one more connection. If there are too many, one of those goes whose peer has
-    /// not proved who it is: the oldest from which nothing has come, or else the oldest. Whether
-    /// there is room.
+    /// Makes space for one more connection. If there are too many, closes an unauthenticated one:
+    /// the oldest from which nothing was received, or else the oldest. Returns whether there is
+    /// space.
     pub(super) fn make_room(&mut self) -> bool {
         let unauthenticated = self.counters.unauthenticated.load(Relaxed) as usize;
         let all = unauthenticated + self.counters.connections.load(Relaxed) as usize;
@@ -319,7 +317,7 @@ impl Outbox {
         self.slots.iter().filter_map(|slot| slot.conn.as_ref().map(|c| c.id))
     }
 
-    /// Whether frames of the connection have to wait.
+    /// Whether the connection may not deliver frames now.
     pub(super) fn is_held(&self, id: ConnId) -> bool {
         self.get(id).is_none_or(|c| {
             c.paused
@@ -329,7 +327,7 @@ impl Outbox {
         })
     }
 
-    /// Sees to it that the connection is received from, if it has something.
+    /// Queues the connection for receiving, if it may have received bytes.
     pub(super) fn attend(&mut self, id: ConnId) {
         if let Some(c) = self.get_mut(id)
             && c.wants_attention()
@@ -340,7 +338,7 @@ impl Outbox {
         }
     }
 
-    /// A buffer to receive into, or the connection waits for one.
+    /// Takes a buffer to receive into, or queues the connection for one.
     pub(super) fn take_buffer(&mut self, id: ConnId, len: usize) -> Option<PooledBuf> {
         // Nobody overtakes those who wait already.
         let my_turn = self.starved.is_empty() || self.serving_starved;
@@ -356,7 +354,7 @@ impl Outbox {
         buf
     }
 
-    /// Queues a frame of the handshake, which is sealed already or never is.
+    /// Queues a frame of the handshake. It is sealed already, or is sent unsealed.
     pub(super) fn push_frame(&mut self, id: ConnId, bytes: Vec<u8>) {
         if let Some(c) = self.get_mut(id) {
             c.unsent_bytes += bytes.len();
@@ -365,7 +363,7 @@ impl Outbox {
         }
     }
 
-    /// Tells the peer why, then closes the connection.
+    /// Sends the error to the peer, then closes the connection.
     pub(super) fn fail(&mut self, id: ConnId, error: &Error) {
         let Some(c) = self.get_mut(id) else { return };
         tracing::debug!("connection closed: {error}");
@@ -381,12 +379,12 @@ impl Outbox {
         self.close(id);
     }
 
-    /// Forgets the connection; its descriptor is closed.
+    /// Removes the connection and closes its descriptor.
     pub(super) fn release(&mut self, id: ConnId) {
         drop(self.take(id));
     }
 
-    /// Takes the connection out.
+    /// Removes the connection.
     pub(super) fn take(&mut self, id: ConnId) -> Option<Box<Connection>> {
         let slot = self.slots.get_mut(id.slot())?;
         let conn = slot.conn.take_if(|c| c.id == id)?;
@@ -409,8 +407,8 @@ impl Outbox {
         }
     }
 
-    /// Everything is sent on a closing connection: say so to the peer, who
-    /// closes; what it still sends is thrown away.
+    /// Ends sending on a closing connection after all its bytes are sent. The peer then closes;
+    /// bytes that it still sends are discarded.
     fn finish_sending(&mut self, id: ConnId) {
         let Some(c) = self.get_mut(id) else { return };
         let done = c.hangup || c.socket.shut_down().is_err();
@@ -421,7 +419,7 @@ impl Outbox {
         }
     }
 
-    /// Sends as much as the socket takes.
+    /// Sends as much as the socket accepts.
     fn send(&mut self, id: ConnId) -> Result<(), Error> {
         let Self { slots, spare, .. } = self;
         let Some(c) = slots.get_mut(id.slot()).and_then(|s| s.conn.as_mut()) else {

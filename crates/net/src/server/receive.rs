@@ -1,8 +1,8 @@
-//! Receiving: from bytes of a socket to whole, authentic frames.
+//! Receiving: from the bytes of a socket to complete, authentic frames.
 //!
-//! What comes first of a frame goes into the loop's scratch buffer: head,
-//! small payloads, and whatever small frames follow. The rest of a payload is
-//! received straight into a buffer of the pool.
+//! The beginning of a frame is received into the loop's scratch buffer: head, small payloads, and
+//! any following small frames. The rest of a payload is received directly into a buffer of the
+//! pool.
 
 use super::connection::{Incoming, Part, Phase, Session};
 use super::event_loop::EventLoop;
@@ -18,32 +18,32 @@ use weir_wire::FrameKind;
 use weir_wire::frame::{HEADER_BYTES, Header, VERSION, peer_version};
 use weir_wire::handshake::{self, ServerHandshake, version_mismatch};
 
-/// Bytes of the scratch buffer: the most that one call receives besides a payload.
+/// Size of the scratch buffer: the most bytes of one call, not counting a payload.
 pub(super) const SCRATCH_BYTES: usize = 16 << 10;
 /// Larger heads are received into a buffer of the pool.
 const SMALL_HEAD_BYTES: usize = 8 << 10;
-/// The longest body of a peer that has proved nothing.
+/// The longest body from an unauthenticated peer.
 const MAX_HANDSHAKE_BODY_BYTES: u32 = 4096;
-/// Frames of one connection in one turn.
+/// The most frames of one connection in one turn.
 const FRAMES_PER_TURN: usize = 32;
-/// Calls of `recv` for one connection in one turn.
+/// The most `recv` calls for one connection in one turn.
 const RECEIVES_PER_TURN: usize = 32;
 
 const _: () = assert!(SMALL_HEAD_BYTES < SCRATCH_BYTES);
 const _: () = assert!(HEADER_BYTES + (MAX_HANDSHAKE_BODY_BYTES as usize) < SMALL_HEAD_BYTES);
 const _: () = assert!(SMALL_HEAD_BYTES < MAX_BODY_BYTES);
 
-/// What came of looking at received bytes.
+/// Result of parsing received bytes.
 enum Step {
-    /// So many bytes were used.
+    /// This many bytes were used.
     Used(usize),
-    /// So many bytes were used, and a frame was delivered.
+    /// This many bytes were used, and a frame was delivered.
     Frame(usize),
-    /// More bytes have to come first.
+    /// More bytes are needed.
     More,
-    /// It has to wait until the connection may go on.
+    /// The frame has to wait until the connection may continue.
     Held,
-    /// The connection is no longer received from.
+    /// Nothing more is received from the connection.
     Ended,
 }
 
@@ -84,7 +84,7 @@ impl<S: Service> EventLoop<S> {
         self.out.attend(id);
     }
 
-    /// One call of the kernel.
+    /// Receives with one system call.
     fn receive(&mut self, id: ConnId, scratch: &mut [u8], budget: &mut usize) {
         let now_ms = self.out.now_ms;
         let Some(conn) = self.out.get_mut(id) else { return };
@@ -134,7 +134,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Delivers the frames in `bytes`; keeps what is left for later.
+    /// Delivers the frames in `bytes`, and keeps the remaining bytes.
     fn consume(&mut self, id: ConnId, bytes: &mut [u8], budget: &mut usize) {
         let mut at = 0;
         loop {
@@ -179,7 +179,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Moves bytes into the payload or large head that is coming.
+    /// Adds bytes to the incomplete payload or large head.
     fn fill(&mut self, id: ConnId, bytes: &[u8]) -> Step {
         let incoming = self.out.get_mut(id).and_then(|c| c.incoming.as_mut());
         let Some(incoming) = incoming else { return Step::Ended };
@@ -190,7 +190,7 @@ impl<S: Service> EventLoop<S> {
         Step::Used(n)
     }
 
-    /// A payload or large head has come.
+    /// Handles a payload or large head that is complete.
     fn complete(&mut self, id: ConnId) -> Step {
         let incoming = self.out.get_mut(id).and_then(|c| c.incoming.take());
         let Some(mut incoming) = incoming else { return Step::Ended };
@@ -220,7 +220,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// `bytes` begin with a frame, or its beginning.
+    /// Handles the frame, or the part of a frame, at the beginning of `bytes`.
     fn begin(&mut self, id: ConnId, bytes: &mut [u8]) -> Step {
         if bytes.len() < HEADER_BYTES {
             return Step::More;
@@ -243,7 +243,7 @@ impl<S: Service> EventLoop<S> {
         Step::Used(0)
     }
 
-    /// Checks a header: all its lengths are within the limits afterwards.
+    /// Checks a header. Afterwards all its lengths are within the limits.
     fn header(&mut self, id: ConnId, bytes: &[u8]) -> Result<Header, Step> {
         let open = matches!(self.out.get(id).map(|c| &c.phase), Some(Phase::Open(_)));
         let parsed = bytes
@@ -286,8 +286,8 @@ impl<S: Service> EventLoop<S> {
         Err(Step::Ended)
     }
 
-    /// A whole head: check that it is authentic, then deliver it or receive
-    /// its payload.
+    /// Handles a complete head: checks its MAC, then delivers the frame or begins to receive its
+    /// payload.
     fn frame(&mut self, id: ConnId, header: Header, head: &mut [u8]) -> Step {
         let payload = match header.payload_len {
             0 => None,
@@ -397,7 +397,7 @@ impl<S: Service> EventLoop<S> {
         Ok(())
     }
 
-    /// Throws away what still comes on a connection that is being closed.
+    /// Discards bytes from a connection that is being closed.
     fn discard(&mut self, id: ConnId, scratch: &mut [u8]) {
         for _ in 0..RECEIVES_PER_TURN {
             let Some(conn) = self.out.get_mut(id) else { return };
