@@ -1,14 +1,14 @@
-//! What is possible at best with chained copies: the rate at which all readers
-//! can come to their end together.
+//! The bound for reads of chained copies: the highest rate at which all readers can finish
+//! together.
 
-/// Work and disks of a ring: reader `i` has its copies on disks `i` to
-/// `i + copies - 1`, counted around. Lengths differ: `None`; so does a ring
+/// The bound for a ring of readers and disks: reader `i` has its copies on disks `i` to `i + copies
+/// - 1`, counted around. Returns `None` if the two slices differ in length, or if the ring is
 /// shorter than the number of copies.
 ///
-/// Any `m` readers in a row have no more than their `m + copies - 1` disks, and
-/// all have all of them; the least of these quotients is the bound (and it can
-/// be reached, by max-flow min-cut on a ring). In parts of the whole work per
-/// second, if speeds are bytes a second.
+/// Any `m` consecutive readers can use only their `m + copies - 1` disks, and all readers together
+/// use all disks. The bound is the least of these quotients of speed and work. It can be reached,
+/// by max-flow min-cut on a ring. Its unit is parts of the whole work per second, if speeds are
+/// bytes per second.
 pub fn best_common_rate(work_bytes: &[f64], bytes_per_s: &[f64], copies: usize) -> Option<f64> {
     let n = work_bytes.len();
     if n == 0 || bytes_per_s.len() != n || copies == 0 || copies > n {

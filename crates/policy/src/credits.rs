@@ -1,9 +1,8 @@
-//! A distributed queue (River, 1.05 and 1.06): a writer sends each block to any
-//! disk that it has a credit for, and has the credit back when the block is
-//! written. So a disk gets as much as it can take, and its queue is no longer
-//! than the credits of all writers.
+//! A distributed queue (River, 1.05 and 1.06): a writer sends each block to any disk for which it
+//! has a credit, and gets the credit back when the block is written. So each disk gets as many
+//! blocks as it can write, and its queue is no longer than the credits of all writers.
 
-/// The credits that one writer has for each disk.
+/// The credits of one writer for each disk.
 #[derive(Clone, Debug)]
 pub struct Credits {
     left: Vec<u32>,
@@ -11,13 +10,13 @@ pub struct Credits {
 }
 
 impl Credits {
-    /// The same number for each disk.
+    /// Starts with `each` credits for each of `disks` disks.
     pub fn new(disks: usize, each: u32) -> Self {
         Self { left: vec![each; disks], each: vec![each; disks] }
     }
 
-    /// Takes a credit for the disk on which the next block goes: any for which there
-    /// is one, by `random`. `None`: a block has to be written first.
+    /// Takes a credit for the next block and returns its disk, chosen by `random` among the disks
+    /// with credits. Returns `None` if there is no credit: a block has to be written first.
     pub fn take(&mut self, random: u64) -> Option<usize> {
         let able = self.left.iter().filter(|left| **left > 0).count() as u64;
         let mut turn = random.checked_rem(able)?;
@@ -31,26 +30,26 @@ impl Credits {
         None
     }
 
-    /// A block is on the disk. What was not taken is not given back.
+    /// Returns a credit after a block was written. A credit that was not taken is ignored.
     pub fn give(&mut self, disk: usize) {
         if let Some((left, each)) = self.left.get_mut(disk).zip(self.each.get(disk)) {
             *left = (*left + 1).min(*each);
         }
     }
 
-    /// From now on nothing goes to a disk.
+    /// Ends the use of a disk: no further block goes there.
     pub fn close(&mut self, disk: usize) {
         if let Some((left, each)) = self.left.get_mut(disk).zip(self.each.get_mut(disk)) {
             (*left, *each) = (0, 0);
         }
     }
 
-    /// Whether something goes to any disk.
+    /// Whether any disk is still in use.
     pub fn any(&self) -> bool {
         self.each.iter().any(|each| *each > 0)
     }
 
-    /// Blocks that are under way to a disk.
+    /// Number of blocks on their way to a disk.
     pub fn outstanding(&self, disk: usize) -> u32 {
         self.left.get(disk).zip(self.each.get(disk)).map_or(0, |(left, each)| each - left)
     }

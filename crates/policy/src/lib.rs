@@ -1,19 +1,19 @@
-//! Policies: who is read from, who is served next, where a block is written.
-//! Pure: events and the time come in, decisions go out; the client, the data
-//! servers, the simulator and the tests run the same code.
+//! Policies: which copy is read, which request is served next, where a block is written. The code
+//! is pure: events and the time come in, decisions go out. The client, the data servers, the
+//! simulator and the tests run the same code.
 //!
 //! ```text
 //! client       route      from which copy the next block comes
-//!              runs       how long it stays with that copy
+//!              runs       how many bytes follow from that copy
 //!              credits    on which disk the next block goes
-//!              taking     which block a process reads where it does not matter who
-//! data server  queue      whose request the disk does next
+//!              taking     which block a process takes when any process may read any block
+//! data server  queue      which request the disk serves next
 //! both         progress, partition, watermarks
 //! metadata     slow       which disks have become slow
-//! tests        bound      what is possible at best
+//! tests        bound      the highest possible rate
 //! ```
-//! The papers: graduated declustering and the distributed queue are River's, the
-//! watermarks Treuhaft's, halves and skipping CEFT-PVFS's.
+//! The papers: graduated declustering and the distributed queue are River's, the watermarks
+//! Treuhaft's, halves and skipping CEFT-PVFS's.
 
 mod bound;
 mod credits;

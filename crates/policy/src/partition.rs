@@ -1,21 +1,22 @@
-//! The part of a file that a process reads (logical partitioning, 1.24): ranges, which may leave
-//! gaps, and overlap those of other processes. How far the process is counts for these alone.
+//! The part of a file that a process reads (logical partitioning, 1.24): ranges, which may have
+//! gaps between them and may overlap those of other processes. The progress of the process counts
+//! bytes of these ranges only.
 
 use std::fmt::{Display, Formatter};
 use std::ops::Range;
 use std::str::FromStr;
 
-/// Ranges of one process.
+/// The most ranges of one process.
 pub const MAX_RANGES: usize = 1024;
 
-/// Ranges of a file. Invariant: in order, none empty, none meets the next.
+/// Ranges of a file. Invariant: ascending, not empty, not touching each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Partition {
     ranges: Vec<Range<u64>>,
 }
 
 impl Partition {
-    /// What is in any of the ranges; what several have counts once.
+    /// The union of these ranges.
     pub fn new(ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
         let mut all: Vec<Range<u64>> = ranges.into_iter().filter(|r| !r.is_empty()).collect();
         all.sort_by_key(|range| range.start);
@@ -29,12 +30,12 @@ impl Partition {
         Self { ranges }
     }
 
-    /// In order.
+    /// The ranges, ascending.
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
 
-    /// Bytes of it that some others are.
+    /// Number of bytes of `other` that the ranges contain.
     pub fn overlap(&self, other: Range<u64>) -> u64 {
         let first = self.ranges.partition_point(|range| range.end <= other.start);
         let met = self.ranges[first..].iter().take_while(|range| range.start < other.end);
@@ -45,7 +46,8 @@ impl Partition {
 impl FromStr for Partition {
     type Err = String;
 
-    /// As `0+64M,1G+64M`: offset and length of each, in bytes, or in K, M, G or T of 1024.
+    /// Parses a text such as `0+64M,1G+64M`: offset and length of each range, in bytes, or in K, M,
+    /// G or T (powers of 1024).
     fn from_str(text: &str) -> Result<Self, String> {
         let mut ranges = Vec::new();
         for part in text.split(',') {

@@ -1,23 +1,22 @@
-//! How far somebody is with a part of a job.
+//! Progress of a process with its part of a job.
 
 use std::cmp::Ordering;
 
-/// Bytes done of the bytes there are to do: 1.08 to 1.10 of graduated
-/// declustering, where it goes with every read request. Ordered by the share
-/// that is done, exactly: no work is all done.
+/// Bytes done out of the bytes to do: 1.08 to 1.10 of graduated declustering, where every read
+/// request carries it. Compared exactly, by the share that is done. No work counts as done.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// At most [`Self::work_bytes`]; what is beyond counts as all.
+    /// Bytes done. A value above [`Self::work_bytes`] counts as all.
     pub done_bytes: u64,
-    /// Of this reader's own part, whatever its size is beside others'.
+    /// Bytes to do by this reader, however much other readers have to do.
     pub work_bytes: u64,
 }
 
 impl Progress {
-    /// Of a program of which it is not known how much it is going to read, and with whom.
+    /// Progress of a program outside of any job, whose amount of work is unknown.
     pub const OF_NO_JOB: Self = Self { done_bytes: 0, work_bytes: u64::MAX };
 
-    /// The share that is done, 0 to 1.
+    /// The share that is done, from 0 to 1.
     pub fn share(self) -> f64 {
         if self.done_bytes >= self.work_bytes {
             return 1.0;
@@ -25,17 +24,17 @@ impl Progress {
         self.done_bytes as f64 / self.work_bytes as f64
     }
 
-    /// By how much of the whole this one is ahead of another; negative: behind.
+    /// The share by which this progress is ahead of another; negative if it is behind.
     pub fn ahead_of(self, other: Self) -> f64 {
         self.share() - other.share()
     }
 
-    /// What there is still to do.
+    /// Bytes left to do.
     pub fn left_bytes(self) -> u64 {
         self.work_bytes.saturating_sub(self.done_bytes)
     }
 
-    /// Both as a fraction in which all done is 1/1.
+    /// Progress as a fraction. No work gives 1/1.
     fn fraction(self) -> (u128, u128) {
         match self.left_bytes() {
             0 => (1, 1),

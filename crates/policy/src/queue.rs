@@ -1,50 +1,50 @@
-//! Whose request a disk does next.
+//! The queue of one disk: which request the disk serves next.
 //!
-//! Among jobs the one that has had fewest bytes; within a job the reader that is
-//! furthest behind (1.08), as the server counted it; within a reader from front
-//! to back (2.L3). A reader that has the disk keeps it for a run of some
-//! megabytes while it has requests, so that two readers of one disk do not make
-//! it seek all the time (1.23); nobody waits for longer than a limit.
+//! Among jobs it is the one that has received the fewest bytes. Within a job it is the reader that
+//! is furthest behind (1.08), as the server counts it. Within a reader requests go by ascending
+//! offset (2.L3). A reader keeps the disk for a run of some megabytes while it has requests, so
+//! that two readers of one disk do not make it seek all the time (1.23). No request waits for
+//! longer than a limit.
 
 use crate::Progress;
 use std::collections::BTreeMap;
 
-/// Times are microseconds on any clock that does not go back.
+/// A time in microseconds, on any monotonic clock.
 pub type Micros = u64;
 
-/// A job as the queue knows it. A session without a job is one by itself.
+/// Key of a job. A session without a job counts as a job of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey(pub u64);
 
-/// One reader (or writer) of a job: a rank and the object it is at, so that its requests
-/// lie on the disk in the order of their offsets.
+/// Key of one reader (or writer) of a job: a rank and the object that it uses. So the requests of a
+/// stream lie on the disk in the order of their offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKey(pub u64);
 
-/// Something for the disk.
+/// A request for the disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Who shares with others.
+    /// The job.
     pub job: JobKey,
-    /// Of that job.
+    /// The stream of that job.
     pub stream: StreamKey,
-    /// How far the stream's reader is, if it is known.
+    /// Progress of the stream's reader, if it is known.
     pub progress: Option<Progress>,
-    /// Where in the stream's object.
+    /// Offset in the stream's object, bytes.
     pub offset: u64,
-    /// How much.
+    /// Length, bytes.
     pub len_bytes: u32,
 }
 
-/// What holds for all requests.
+/// Limits of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Requests at a time, of all.
+    /// The most requests in the queue.
     pub requests: usize,
-    /// Bytes that a stream is served before another has its turn. Less at the
-    /// beginning and the end of what its reader has to do ([`run_bytes`]).
+    /// Bytes that a stream is served before another stream is chosen. Fewer at the beginning and at
+    /// the end of its reader's work ([`run_bytes`]).
     pub run_bytes: u64,
-    /// A request that has waited for longer comes before all others.
+    /// A request that has waited for longer is served before all others.
     pub longest_wait: Micros,
 }
 
@@ -54,15 +54,16 @@ impl Default for Limits {
     }
 }
 
-/// Who is further behind than the one that has the disk by so much of the work does not wait for
-/// the end of its run.
+/// A stream that is behind the present one by this share of the work does not wait for the end of
+/// the present run.
 pub const FAR_BEHIND: f64 = 0.03;
-/// Only for the end of so much of it, so that the disk does not seek for each small request.
+/// Such a stream only waits until the present run has this many bytes, so that the disk does not
+/// seek for each small request.
 const SHORT_RUN_BYTES: u64 = 1 << 20;
 
-/// How long a run (or what a reader asks for ahead) is, for one who is so far: short at
-/// the beginning, while nobody knows which disks are slow, and towards the end, so that
-/// nobody waits there for what one disk has begun.
+/// Length of a run, or of a reader's read-ahead, for a reader with this progress. It is short at
+/// the beginning, while it is unknown which disks are slow, and towards the end, so that no reader
+/// waits there for requests that one disk has begun.
 pub fn run_bytes(longest: u64, progress: Option<Progress>) -> u64 {
     const SHARE_OF_REST: u64 = 16;
     const SHARE_OF_DONE: u64 = 4;
@@ -72,24 +73,24 @@ pub fn run_bytes(longest: u64, progress: Option<Progress>) -> u64 {
     begun.min(progress.left_bytes() / SHARE_OF_REST).max(SHORTEST).min(longest)
 }
 
-/// One request in a queue.
+/// Handle of one request in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// There are as many requests as there may be; the caller has its own back.
+/// The queue is full. The request is returned to the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 
-/// Requests of one disk.
+/// The requests of one disk.
 #[derive(Debug)]
 pub struct DiskQueue<T> {
     limits: Limits,
     jobs: BTreeMap<JobKey, Job<T>>,
-    /// In the order in which they came; where each is.
+    /// Where each request is, in order of arrival.
     waiting: BTreeMap<Ticket, Place>,
     number: u64,
     run: Option<Run>,
-    /// Bytes had by the job that was served last: who comes anew begins there.
+    /// Bytes that the job served last had received. A new job starts with this count.
     level: u64,
 }
 
@@ -102,7 +103,7 @@ struct Job<T> {
 #[derive(Debug)]
 struct Stream<T> {
     progress: Option<Progress>,
-    /// By offset, and then in the order in which they came.
+    /// Requests by offset, then in order of arrival.
     requests: BTreeMap<(u64, Ticket), Waiting<T>>,
 }
 
@@ -120,12 +121,12 @@ struct Run {
     job: JobKey,
     stream: StreamKey,
     had_bytes: u64,
-    /// Where the disk is.
+    /// Offset at which the last request ended.
     at: u64,
 }
 
 impl<T> DiskQueue<T> {
-    /// An empty one.
+    /// Makes an empty queue.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -137,20 +138,20 @@ impl<T> DiskQueue<T> {
         }
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether nobody does.
+    /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Takes a request in.
+    /// Adds a request.
     ///
     /// # Errors
-    /// [`Full`]: the sender has to be held back.
+    /// [`Full`]: the sender has to wait.
     pub fn push(&mut self, now: Micros, request: Request, what: T) -> Result<Ticket, Full<T>> {
         if self.waiting.len() >= self.limits.requests {
             return Err(Full(what));
@@ -174,13 +175,13 @@ impl<T> DiskQueue<T> {
         Ok(ticket)
     }
 
-    /// Takes back a request that the disk has not begun.
+    /// Removes a request that the disk has not begun.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<T> {
         let place = *self.waiting.get(&ticket)?;
         Some(self.remove(place).what)
     }
 
-    /// News of a reader that may have requests here: it was served elsewhere.
+    /// Updates the progress of a reader that another server has served.
     pub fn tell(&mut self, job: JobKey, stream: StreamKey, progress: Progress) {
         let stream = self.jobs.get_mut(&job).and_then(|job| job.streams.get_mut(&stream));
         if let Some(stream) = stream {
@@ -188,7 +189,7 @@ impl<T> DiskQueue<T> {
         }
     }
 
-    /// The next for the disk.
+    /// Removes the request that the disk serves next, and returns it.
     pub fn pop(&mut self, now: Micros) -> Option<T> {
         let place = self.overdue(now).or_else(|| self.next_of_run()).or_else(|| self.next_run())?;
         Some(self.serve(place).what)
@@ -238,7 +239,7 @@ impl<T> DiskQueue<T> {
         Some((*job, *key, *at))
     }
 
-    /// Books it to its job and its run.
+    /// Removes a request and counts it for its job and for the present run.
     fn serve(&mut self, place: Place) -> Waiting<T> {
         let (job_key, stream_key, (offset, _)) = place;
         let progress = self.progress(job_key, stream_key);
@@ -266,7 +267,7 @@ impl<T> DiskQueue<T> {
         self.jobs.get(&job)?.streams.get(&stream)?.progress
     }
 
-    /// Places are only ever made from what is there.
+    /// Removes the request at a place, which must exist.
     fn remove(&mut self, (job_key, stream_key, at): Place) -> Waiting<T> {
         let job = self.jobs.get_mut(&job_key).expect("a job of the queue");
         let stream = job.streams.get_mut(&stream_key).expect("a stream of the queue");

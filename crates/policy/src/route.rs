@@ -1,15 +1,15 @@
-//! From which copy a reader takes its next block.
+//! The choice of the copy from which a reader takes its next block.
 //!
 //! ```text
 //! primary            the first copy
-//! halves             block by block in turn (CEFT-PVFS, 2.12)
+//! halves             all copies in turn, block by block (CEFT-PVFS, 2.12)
 //! skip-hot           halves, without a copy that is predicted to take twice as long (2.14)
-//! graduated          all copies at once, as they can (graduated declustering, 1.08)
-//! graduated-primary  the first; another while its disk's own reader is ahead (1.19)
-//! proportional       the first; another while that is sooner, or its reader ahead
+//! graduated          all copies at once, each as fast as it can (graduated declustering, 1.08)
+//! graduated-primary  the first copy; another while that disk's own reader is ahead (1.19)
+//! proportional       the first copy; another while it is sooner, or its own reader is ahead
 //! ```
-//! Invariants: a copy that is not usable is never chosen; if one is, the last
-//! usable one is never skipped (2.15); a copy that is full is never chosen.
+//! Invariants: an unusable copy is never chosen; the last usable copy is never skipped (2.15); a
+//! copy that is full is never chosen.
 
 use crate::queue::run_bytes;
 use crate::{Diverting, Progress, Watermarks};
@@ -17,26 +17,27 @@ use crate::{Diverting, Progress, Watermarks};
 /// How reads choose among copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadPolicy {
-    /// The first copy.
+    /// Reads the first copy.
     Primary,
-    /// Blocks in turn.
+    /// Reads all copies in turn, block by block.
     Halves,
-    /// Blocks in turn, without hot copies.
+    /// Reads the copies in turn, block by block, without hot copies.
     SkipHot,
-    /// All copies at once.
+    /// Reads all copies at once.
     Graduated,
-    /// The first, others by the watermarks.
+    /// Reads the first copy, and others according to the watermarks.
     GraduatedPrimary,
-    /// The default.
+    /// Reads the first copy, and others when they are sooner or their own readers are ahead. The
+    /// default.
     Proportional,
 }
 
 impl ReadPolicy {
-    /// Those that need nothing but what is known of the copies, and not of a job.
+    /// Policies that use knowledge of the copies alone and not of a job.
     pub const OF_ANY_READER: [Self; 5] =
         [Self::Proportional, Self::Primary, Self::Halves, Self::SkipHot, Self::Graduated];
 
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 6] = [
         Self::Proportional,
         Self::Primary,
@@ -46,7 +47,7 @@ impl ReadPolicy {
         Self::GraduatedPrimary,
     ];
 
-    /// Its name, as people write it.
+    /// The name in options and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Primary => "primary",
@@ -59,59 +60,63 @@ impl ReadPolicy {
     }
 }
 
-/// What is known of one copy when a block is to be asked for.
+/// What a reader knows of one copy when it asks for a block.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyView {
-    /// Current, and its server there.
+    /// Whether the copy is current and its server reachable.
     pub is_usable: bool,
-    /// As many requests of this reader are there as may be.
+    /// Whether this reader has its maximum of requests outstanding at the copy.
     pub is_full: bool,
-    /// It has as much to do for this reader as one copy is to have, though it may get more.
+    /// Whether the copy has as many requests of this reader as one copy should have, though it may
+    /// take more.
     pub has_enough: bool,
-    /// Requests of this reader that it has not answered.
+    /// Number of outstanding requests of this reader.
     pub in_flight: u32,
-    /// Requests of others that its disk had when it was last heard of.
+    /// Number of requests of other readers at its disk, as last reported.
     pub queued: u32,
-    /// That was a moment ago, and there were none.
+    /// Whether the disk has reported an empty queue a moment ago.
     pub is_idle: bool,
-    /// Requests of others that are taken to come besides, since these see what this reader sees.
+    /// Number of further requests to expect, because other readers see the same state as this
+    /// reader.
     pub to_come: u32,
-    /// Time it takes for a block, by what was seen; 0: nothing was.
+    /// Measured service time of a block, microseconds; 0 if unknown.
     pub service_us: f64,
-    /// Time for what goes to it besides when it is chosen, the rest of a run, if nobody else reads
-    /// there;
+    /// Time for the rest of the run that follows if this copy is chosen, microseconds, if no other
+    /// reader uses the disk.
     pub rest_us: f64,
-    /// and for what it costs to turn to it.
+    /// Cost of moving to this copy, microseconds.
     pub turn_us: f64,
-    /// The progress of the reader whose own disk it is, if that is of the same job.
+    /// Progress of the reader whose own disk this is, if it belongs to the same job.
     pub peer: Option<Progress>,
-    /// Whether there is one was not heard yet.
+    /// Whether it is still unknown if the disk has an own reader.
     pub may_be_owned: bool,
-    /// The reader itself reads first copies there: of another column of a file that is striped,
-    /// or of another file.
+    /// Whether this reader itself reads first copies on the disk: of another column of a striped
+    /// file, or of another file.
     pub is_mine: bool,
-    /// It would be enough for this reader if it helped nobody else.
+    /// Whether the disk would suffice for this reader if the disk served no other readers.
     pub keeps_up: bool,
 }
 
 impl CopyView {
-    /// Time until a block is there that is asked for now, behind what is there already.
+    /// Time until a block that is requested now arrives, after all requests before it,
+    /// microseconds.
     pub fn answer_us(&self) -> f64 {
         let before = self.in_flight.saturating_add(self.queued);
         self.service_us * f64::from(before.saturating_add(1))
     }
 
-    /// Whether readers of the same job, and not this one, have their first copies there, as far
-    /// as is known. Of a file that is striped over all disks each is everybody's: whatever is
-    /// behind waits for the slowest, and is helped if others ask elsewhere.
+    /// Whether the disk has the first copies of other readers of the same job, and not of this
+    /// reader, as far as is known. A disk of a file striped over all disks belongs to all readers:
+    /// each waits for the slowest disk, and a disk that is behind is helped if readers use other
+    /// copies.
     pub fn is_owned(&self) -> bool {
         !self.is_mine && (self.peer.is_some() || self.may_be_owned)
     }
 
-    /// Whether it is worth reading besides another one that has enough to do: nobody else wants
-    /// it, or, unless it is others' of the same job, its queue is shorter. What it costs to turn to
-    /// it the reader does not wait for, who has more at the other one meanwhile; where disks lose
-    /// much by it their speed shows it.
+    /// Whether this copy is worth reading in addition to another copy that has enough requests.
+    /// That holds if no other reader wants it, or if it is sooner and not owned by another reader
+    /// of the job. The cost of moving is not counted, because the reader has requests at the other
+    /// copy meanwhile. On disks where moves cost much, the measured speed shows it.
     pub fn helps(&self, other: &Self) -> bool {
         let there_us = |of: &Self| Self { turn_us: 0.0, ..*of }.done_us();
         let is_sooner = !self.is_owned() && there_us(self) < there_us(other);
@@ -119,52 +124,53 @@ impl CopyView {
         self.service_us < other.service_us * HOT && (has_time || is_sooner)
     }
 
-    /// Time until all is there that is going to be asked for with it, while others go on
-    /// reading there.
+    /// Time until the block and the rest of its run arrive, while other readers go on using the
+    /// disk, microseconds.
     fn done_us(&self) -> f64 {
         let (queued, to_come) = (f64::from(self.queued), f64::from(self.to_come));
         let shared = 1.0 + (queued + to_come) / OTHERS_OUTSTANDING;
         self.answer_us() + self.service_us * to_come + (self.rest_us + self.turn_us) * shared
     }
 
-    /// The same where others let this reader go first, since it is behind them.
+    /// As [`Self::done_us`], if the other readers let this reader go first because it is behind
+    /// them.
     fn done_first_us(&self) -> f64 {
         Self { queued: 0, to_come: 0, ..*self }.done_us()
     }
 }
 
-/// Another reader has so many requests outstanding at a disk.
+/// Assumed number of outstanding requests of another reader at a disk.
 const OTHERS_OUTSTANDING: f64 = 4.0;
-/// At the end of what a reader has to do, so many requests, it looks at all copies alike.
+/// For the last requests of its work, this many, a reader considers all copies alike.
 pub const LAST_REQUESTS: u64 = 4;
-/// A copy is hot from this many times the service time of the best one on,
+/// A copy becomes hot at this multiple of the best copy's service time.
 const HOT: f64 = 2.0;
-/// and until it is less than this.
+/// A hot copy stays hot down to this multiple.
 const NOT_HOT: f64 = 1.5;
-/// So much sooner another copy has to be than the first one, so that none is used
-/// without need: requests that take turns at a disk cost seeks.
+/// Another copy must need less than this share of the first copy's time. So no other copy is used
+/// without need: requests that alternate at a disk cost seeks.
 const SOONER: f64 = 0.75;
-/// And so much where readers of the same job have their first copies that are no further.
+/// The same share for a copy that is owned by readers of the same job.
 const SOONER_THAN_OWNERS: f64 = 0.5;
-/// A copy is not asked for what a disk whose own readers are ahead would have by so many requests
-/// sooner: a reader goes from front to back, and stands still when what it has asked for behind
-/// that has come.
+/// A diverted disk may be sooner than the chosen copy by this many of its requests. Beyond it the
+/// reader asks for nothing: it reads from front to back, so the late block would hold it up.
 const HELD_UP_REQUESTS: f64 = 2.0;
-/// Who has a block within this time is not left: it serves from memory, or nearly so, and
-/// another one would have to fetch it from its disk.
+/// A copy that serves a block within this time is not left: it serves from memory, or nearly so,
+/// and another copy would have to read its disk.
 pub const SOON_US: f64 = 1_000.0;
 
-/// How many requests of so many bytes a reader has outstanding at each copy, of `window_bytes` at
-/// most, when it is so far: two at least, so that a disk has the next when it has done one.
+/// Number of requests of `block_bytes` that a reader with this progress keeps outstanding at each
+/// copy, within `window_bytes`. At least two, so that a disk has the next request when it has done
+/// one.
 pub fn window(window_bytes: u64, block_bytes: u64, own: Progress) -> u32 {
     let bytes = 2 * run_bytes(window_bytes / 2, Some(own));
     u32::try_from(bytes / block_bytes.max(1)).unwrap_or(u32::MAX).max(2)
 }
 
-/// Of requests that are left: nobody knows how many.
+/// Stands for an unknown number of remaining requests.
 pub const UNKNOWN: u64 = u64::MAX;
 
-/// Chooses for one reader and one column; remembers which copies it uses.
+/// Chooses copies for one reader and one column. It remembers which copies are in use.
 #[derive(Clone, Debug)]
 pub struct Router {
     policy: ReadPolicy,
@@ -174,21 +180,21 @@ pub struct Router {
 }
 
 impl Router {
-    /// For so many copies.
+    /// Makes a router for this many copies.
     pub fn new(policy: ReadPolicy, copies: usize, marks: Watermarks) -> Self {
         let diverting = vec![Diverting::default(); copies];
         Self { policy, marks, diverting, hot: vec![false; copies] }
     }
 
-    /// Whether several copies are to be read at the same time: then they take turns more often.
+    /// Whether several copies are read at the same time, so that runs should be shorter.
     pub fn uses_several(&self) -> bool {
         self.policy == ReadPolicy::Graduated || self.diverting.iter().any(|d| d.is_on())
     }
 
-    /// The copy that is to be asked for block number `block`; `None`: none now, but
-    /// again when an answer or news have come. `own`: how far its reader is; `left`: requests that
-    /// no copy was asked for yet, with this one ([`UNKNOWN`]). `copies`: in the order of the
-    /// layout, as many as the router was made for.
+    /// Chooses the copy for block number `block`. Returns `None` if the reader should ask again
+    /// after a reply or after new information. `own` is the reader's progress. `left` is the number
+    /// of requests that were not sent to any copy yet, this one included, or [`UNKNOWN`]. `copies`
+    /// are in the order of the layout, as many as the router was made for.
     pub fn choose(
         &mut self,
         block: u64,
@@ -233,8 +239,8 @@ impl Router {
         }
     }
 
-    /// Of the first copy, of those whose own readers are ahead, and of what `may` be used
-    /// besides, the one that is done first.
+    /// The copy that is done first, among the first copy, the copies whose own readers are ahead,
+    /// and the copies that `may` allows.
     fn soonest(
         &self,
         first: usize,
@@ -272,7 +278,7 @@ impl Router {
         (!used().any(is_late)).then_some(chosen)
     }
 
-    /// Which of the others are used, by how far their own readers are.
+    /// Updates which other copies are in use, from the progress of their own readers.
     fn divert(&mut self, own: Progress, first: usize, copies: &[CopyView]) {
         let is_long = self.policy == ReadPolicy::Proportional && copies[first].keeps_up;
         let marks = match is_long {
@@ -298,8 +304,8 @@ impl Router {
     }
 }
 
-/// Time until a block is there, not counting this reader's own requests: they are
-/// where it sent them.
+/// Predicted time of a block, without this reader's own requests, which follow from its earlier
+/// choices.
 fn predicted_us(copy: &CopyView) -> f64 {
     copy.service_us * f64::from(copy.queued.saturating_add(1))
 }

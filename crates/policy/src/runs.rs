@@ -1,14 +1,14 @@
-//! Readers go on with a copy for some MiB before they think again: a disk that serves long
+//! Runs: a reader stays with a copy for some MiB before it chooses again. A disk that serves long
 //! runs loses little by being shared, whatever the size of a call (2.12, 1.N1).
 
 use crate::Micros;
 
-/// Bytes of a column that are read from one copy before another is thought of.
+/// Bytes of a column that are read from one copy before another is considered.
 pub const RUN_BYTES: u64 = 4 << 20;
-/// What was found of the copies so long ago is not gone by any more: who is at a slow disk thinks
-/// again sooner, by what it has read.
+/// A run ends when its choice is older than this. A reader at a slow disk so chooses again sooner,
+/// with newer measurements.
 const MAX_AGE_US: Micros = 250_000;
-/// Runs that are remembered: those of so many streams, the oldest makes room.
+/// The most runs that are remembered. A new run replaces the oldest.
 const MAX_RUNS: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,10 +20,10 @@ struct Run<K> {
     begun: Micros,
 }
 
-/// The runs of one file's readers. `K` names a column.
+/// The runs of the readers of one file. `K` names a column.
 #[derive(Clone, Debug)]
 pub struct Runs<K> {
-    /// The oldest first.
+    /// The runs, the oldest first.
     runs: Vec<Run<K>>,
 }
 
@@ -34,12 +34,12 @@ impl<K> Default for Runs<K> {
 }
 
 impl<K: Copy + Eq> Runs<K> {
-    /// The number of the run that a byte of a column is in.
+    /// The number of the run that contains a byte of a column.
     pub fn number(offset: u64) -> u64 {
         offset / RUN_BYTES
     }
 
-    /// The copy that a run is read from, if it has begun.
+    /// The copy of the run at this offset, if the run has begun.
     pub fn look(&self, column: K, offset: u64, now: Micros) -> Option<usize> {
         let number = Self::number(offset);
         let goes_on = |run: &&Run<K>| {
@@ -49,7 +49,7 @@ impl<K: Copy + Eq> Runs<K> {
         self.runs.iter().find(goes_on).map(|run| run.copy)
     }
 
-    /// The copy that a run is read from, if it has begun; `len_bytes` more of it are read.
+    /// The copy of the run at this offset, if the run has begun. Counts `len_bytes` as read.
     pub fn go_on(&mut self, column: K, offset: u64, len_bytes: u64, now: Micros) -> Option<usize> {
         let number = Self::number(offset);
         let at = self.runs.iter().position(|r| r.column == column && r.number == number)?;
@@ -62,8 +62,8 @@ impl<K: Copy + Eq> Runs<K> {
         Some(run.copy)
     }
 
-    /// A copy was chosen for `len_bytes` from an offset on: the rest of the run follows, of
-    /// `run_bytes` ([`RUN_BYTES`] at the most).
+    /// Begins a run at an offset, after `copy` was chosen for its first `len_bytes`. The run has
+    /// `run_bytes` in all, at most [`RUN_BYTES`].
     pub fn begin(
         &mut self,
         column: K,
@@ -80,7 +80,7 @@ impl<K: Copy + Eq> Runs<K> {
         self.runs.push(Run { column, number, copy, left_bytes, begun: now });
     }
 
-    /// A copy of a column has failed: what was begun there goes on elsewhere.
+    /// Ends the runs at a copy of a column that has failed.
     pub fn end(&mut self, column: K, copy: usize) {
         self.runs.retain(|run| run.column != column || run.copy != copy);
     }

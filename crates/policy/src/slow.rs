@@ -1,12 +1,11 @@
-//! Which disks have become slow: much slower than the others, and than they were themselves,
-//! for longer than a burst of work explains (fail-slow, 2.13).
+//! Detection of fail-slow disks (2.13): disks that are much slower than the others, and than they
+//! were before, for longer than a burst of work explains.
 //!
-//! Like is compared with like: a disk that is read in small pieces takes longer for a MiB,
-//! since its head turns more often, and is not slow for that.
+//! Only disks with similar requests are compared: a disk that is read in small pieces needs longer
+//! per MiB, because it seeks more often, and is not slow for that reason.
 //!
-//! Invariant: nothing is said of a disk before [`LASTS`] of samples agree, nor without
-//! two others to compare it with that are read in pieces like its own, or that have less of an
-//! excuse than it has.
+//! Invariant: a disk is reported only after samples of [`LASTS`] agree. The comparison needs two
+//! other disks whose pieces are of similar size, or less favourable to speed than the disk's own.
 
 mod pace;
 
@@ -15,41 +14,41 @@ use pace::{CLASSES, Pace, Sample};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// So many times what a MiB takes on the median of the others is slow,
+/// A disk seems slow above this multiple of the others' median time per MiB.
 const SLOW: f64 = 2.0;
-/// and less than this is not.
+/// A disk seems well below this multiple.
 const WELL: f64 = 1.5;
-/// It is slower than it was itself by this.
+/// A slow disk is slower than before by at least this factor.
 const WAS: f64 = 1.5;
-/// Both have to last, before anything is said.
+/// A change must last this long before it is reported.
 pub const LASTS: Micros = 15_000_000;
-/// What was seen before that counts for nothing.
+/// A sample older than this does not count.
 const STALE: Micros = 30_000_000;
-/// One that nobody has read from for so long, or that there was nothing to compare with, is not
-/// known to be slow any more.
+/// A disk without reads or without disks to compare with for this long is no longer known to be
+/// slow.
 const FORGOTTEN: Micros = 600_000_000;
-/// Others, to say that one is slow.
+/// The fewest other disks for a comparison.
 const MIN_OTHERS: usize = 2;
 
-/// One of which something else is to be said from now on.
+/// A changed judgement of one disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict<K> {
-    /// Which.
+    /// The disk.
     pub disk: K,
-    /// Whether it is slow.
+    /// Whether the disk is slow now.
     pub is_slow: bool,
-    /// Microseconds that a MiB takes there,
+    /// Its time per MiB, microseconds.
     pub us_per_mib: f64,
-    /// and on the median of the others that it was compared with; 0: there are too few, and it is
-    /// only not known to be slow any more.
+    /// The median of the compared disks, microseconds per MiB. 0 if there were too few, so that the
+    /// disk is only no longer known to be slow.
     pub others_us_per_mib: f64,
 }
 
-/// All disks. `K` names one.
+/// The judgements of all disks. `K` names a disk.
 #[derive(Clone, Debug)]
 pub struct SlowDisks<K> {
     disks: BTreeMap<K, Pace>,
-    /// When they were judged last.
+    /// Time of the last judgement.
     judged: Micros,
 }
 
@@ -60,8 +59,8 @@ impl<K> Default for SlowDisks<K> {
 }
 
 impl<K: Copy + Ord> SlowDisks<K> {
-    /// A disk has read something since it was heard of last: in pieces of `piece_kib` in the
-    /// mean, and a MiB took so long. 0: nobody knows the pieces, so that it says nothing.
+    /// Adds a sample of a disk: the mean size of its reads, and its time per MiB since the last
+    /// sample. A `piece_kib` of 0 means an unknown size; the sample is ignored then.
     pub fn measured(&mut self, disk: K, us_per_mib: u32, piece_kib: u32, now: Micros) {
         if piece_kib == 0 {
             return;
@@ -70,17 +69,17 @@ impl<K: Copy + Ord> SlowDisks<K> {
         self.disks.entry(disk).or_insert_with(|| Pace::new(new, now)).add(new, now);
     }
 
-    /// Only these are still there.
+    /// Removes disks that no longer exist.
     pub fn retain(&mut self, is_there: impl Fn(K) -> bool) {
         self.disks.retain(|disk, _| is_there(*disk));
     }
 
-    /// Whether a disk is slow, as was said last.
+    /// Whether a disk is slow according to the last judgement.
     pub fn is_slow(&self, disk: K) -> bool {
         self.disks.get(&disk).is_some_and(|pace| pace.is_slow)
     }
 
-    /// Judges all; those of which something else is said from now on.
+    /// Judges all disks and returns those whose judgement has changed.
     pub fn judge(&mut self, now: Micros) -> Vec<Verdict<K>> {
         let others = self.others(now);
         let since_last = now.saturating_sub(std::mem::replace(&mut self.judged, now));
@@ -121,7 +120,7 @@ impl<K: Copy + Ord> SlowDisks<K> {
         verdicts
     }
 
-    /// With whom disks of each class of pieces are compared.
+    /// The disks that a disk of each class is compared with.
     fn others(&self, now: Micros) -> [Others; CLASSES] {
         let fresh = self.disks.values().filter(|pace| now.saturating_sub(pace.last) <= STALE);
         let means = fresh.map(|pace| (pace.mean.class(), pace.mean.us_per_mib()));
@@ -141,8 +140,8 @@ impl<K: Copy + Ord> SlowDisks<K> {
     }
 }
 
-/// What a MiB takes on disks that are read of late, from the least on: those that are read in
-/// pieces like those of a class, in such or smaller ones, and in such or larger ones.
+/// Times per MiB of recently read disks, ascending: of disks in about the same class of pieces, in
+/// that class or smaller ones, and in that class or larger ones.
 #[derive(Debug, Default)]
 struct Others {
     like: Vec<f64>,
@@ -151,9 +150,9 @@ struct Others {
 }
 
 impl Others {
-    /// Of the others with which a disk of the class is compared, to say that it is slow, and that
-    /// it is not. One that is slower than disks with smaller pieces has not its pieces to blame
-    /// (those at a slow disk are larger than elsewhere: more waits there, and is put in order).
+    /// The medians to compare a disk with, for judging that it is slow and that it is well. A disk
+    /// that is slower than disks with smaller pieces cannot be excused by its pieces. (Pieces at a
+    /// slow disk are larger than elsewhere, because more requests wait there and are sorted.)
     fn without(&self, own: f64) -> (Option<f64>, Option<f64>) {
         let like = median_of_others(&self.like, own);
         let or = |more| like.or_else(|| median_of_others(more, own));
@@ -161,13 +160,13 @@ impl Others {
     }
 }
 
-/// How a disk seems to be now.
+/// Present impression of a disk.
 enum Seems {
     Slow,
     Well,
-    /// Slower than others, and not by much.
+    /// Slower than others, but not by much.
     Between,
-    /// There is nothing to compare it with.
+    /// No disk to compare with.
     Unknown,
 }
 
@@ -181,7 +180,7 @@ impl Seems {
     }
 }
 
-/// By the medians of [`Others::without`].
+/// Compares a disk with the medians of [`Others::without`].
 fn seems(pace: &Pace, slow: Option<f64>, well: Option<f64>) -> Seems {
     let own = pace.mean.us_per_mib();
     let was_so = !pace.is_slow && pace.times_its_past().is_some_and(|times| times < WAS);
@@ -198,15 +197,15 @@ fn seems(pace: &Pace, slow: Option<f64>, well: Option<f64>) -> Seems {
     }
 }
 
-/// Whether nobody knows any more if a disk is slow that cannot be compared now: nobody reads from
-/// it, or there have been no others like it for long, and it is not slower than it was itself.
+/// Whether an earlier judgement of a disk has expired: the disk was not read for long, or had no
+/// disks to compare with for long and is not slower than before.
 fn is_forgotten(pace: &Pace, now: Micros) -> bool {
     let for_long = |then| now.saturating_sub(then) > FORGOTTEN;
     let seems_well = pace.times_its_past().is_none_or(|times| times < WAS);
     for_long(pace.last) || (for_long(pace.compared) && seems_well)
 }
 
-/// Of sorted values, without one of them; `None`: there are too few.
+/// Median of sorted values without one of them. `None` if there are too few.
 fn median_of_others(sorted: &[f64], own: f64) -> Option<f64> {
     let others = sorted.len().checked_sub(1).filter(|others| *others >= MIN_OTHERS)?;
     let own_at = sorted.partition_point(|value| *value < own);

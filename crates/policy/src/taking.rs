@@ -1,67 +1,66 @@
-//! Which block a process of a job reads next, where it does not matter who reads
-//! which (1.W4): loose read ordering, the distributed queue the other way round.
+//! The choice of the next block of a process in a job where any process may read any block (1.W4):
+//! loose read ordering, the reverse of the distributed queue.
 //!
-//! Blocks whose copies are on the same disks are a lane. A lane is taken from the
-//! front by those who have its first copy, and from the back by those who have
-//! another one and help. All processes see how far each lane is taken; what they
-//! do about it they decide alone. So graduated declustering comes down to how much
-//! each process reads from the disk of its own machine.
+//! Blocks whose copies are on the same disks form a lane. Processes on the disk of the first copy
+//! take blocks from its front. Helping processes on the disk of another copy take blocks from its
+//! back. All processes see how far each lane is taken, and decide alone. So graduated declustering
+//! becomes a matter of how much each process reads from the disk of its own machine.
 
 use std::collections::BTreeSet;
 
-/// The most blocks that are taken at once: fewer messages for the many blocks at
-/// the beginning.
+/// The most blocks that are taken at once. This saves messages for the many blocks at the
+/// beginning.
 const MAX_AT_ONCE: u32 = 4;
-/// As long as a lane has more than so many left for each that is taken at once.
+/// Several blocks are taken at once only while the lane has this many left for each of them.
 const LEFT_FOR_EACH: u32 = 32;
-/// A lane is helped when it is behind by so many times what is taken at once,
+/// A lane is helped when it is behind by this multiple of the blocks taken at once.
 const HIGH: f64 = 1.5;
-/// or by this share of what is left of it, if that is more: early differences have
-/// time to even out.
+/// A lane is helped only when it is behind by this share of its remaining blocks: early differences
+/// have time to even out.
 const HIGH_SHARE: f64 = 0.01;
-/// And is then kept even, until it is ahead by so many times what is taken at once.
+/// A helped lane is helped until it is ahead by this multiple of the blocks taken at once.
 const LOW: f64 = 0.5;
-/// Who can help who can help is told at once: each on the way is to be ahead of the next one by so
-/// much of a block. (With the next one's own progress alone each would be ahead by a whole one.)
+/// Share of a block by which each disk in a chain of helpers should be ahead of the next one. (With
+/// the next disk's own progress alone each would be ahead by a whole block.)
 const PER_STEP: f64 = 0.25;
-/// The last blocks of a lane are left to those whose disk it is, as long as they
-/// come for them: to read them over the network saves no time.
+/// The last blocks of a lane are left to processes on its own disks while those still come: reading
+/// them over the network saves no time.
 const LAST_ELSEWHERE: u32 = 2;
 
 /// Blocks whose copies are on the same disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// The disks, that of the first copy first.
+    /// The disks, beginning with that of the first copy.
     pub disks: Vec<u32>,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
 }
 
-/// How many blocks of a lane are taken.
+/// Number of blocks of a lane that are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// From the front.
+    /// Blocks taken from the front.
     pub front: u32,
-    /// From the back.
+    /// Blocks taken from the back.
     pub back: u32,
 }
 
 /// An end of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Of those whose first copy it is.
+    /// The end for processes on the disk of the first copy.
     Front,
-    /// Of those who help.
+    /// The end for helpers.
     Back,
 }
 
 impl Taken {
-    /// What is left of so many.
+    /// Number of blocks left, of `blocks`.
     pub fn left(self, blocks: u32) -> u32 {
         blocks.saturating_sub(self.front).saturating_sub(self.back)
     }
 
-    /// Takes some at one end, as far as there are any: which.
+    /// Takes up to `count` blocks at one end, and returns which.
     pub fn take(&mut self, blocks: u32, end: End, count: u32) -> std::ops::Range<u32> {
         let count = count.min(self.left(blocks));
         match end {
@@ -79,38 +78,38 @@ impl Taken {
     }
 }
 
-/// What to do next.
+/// What a process should do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Take blocks.
+    /// Take these blocks.
     Take(Take),
-    /// What is left is left to others, as long as they come for it: look again soon.
+    /// Look again soon: the remaining blocks are left to other processes while those still come.
     Later,
-    /// All are taken.
+    /// Stop: all blocks are taken.
     Nothing,
 }
 
-/// Which blocks to take.
+/// The blocks to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Take {
-    /// Of which lane.
+    /// Index of the lane.
     pub lane: usize,
-    /// At which end.
+    /// End of the lane.
     pub end: End,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
-    /// The disk to read them from; `None`: any that has them.
+    /// The disk to read them from; `None` for any disk that has them.
     pub disk: Option<u32>,
 }
 
-/// Whose a lane is.
+/// Relation of a process to a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
-    /// Read as long as there is any of it.
+    /// The lane's first copy is on an own disk: read while any of it is left.
     Own,
-    /// A copy of it is here: helped when it is behind.
+    /// Another copy is on a near disk: helped when the lane is behind.
     Near,
-    /// Only when there is nothing else.
+    /// No copy is near: read only when nothing else is left.
     Elsewhere,
 }
 
@@ -118,24 +117,25 @@ enum Whose {
 struct Known {
     whose: Whose,
     blocks: u32,
-    /// The disk of its first copy, as a number of [`Taking::disks`].
+    /// Index in [`Taking::disks`] of the disk with the lane's first copy.
     first: usize,
     end: End,
     disk: Option<u32>,
 }
 
-/// A disk, and the lanes that have their first copy there.
+/// A disk and the lanes whose first copies it has.
 #[derive(Clone, Debug, Default)]
 struct Disk {
-    /// Those of the process.
+    /// Whether the disk is one of the process's own.
     own: bool,
-    /// The other disks of which it has further copies: whoever reads it can help those.
+    /// Other disks of which this disk has further copies: its readers can help those.
     helps: Vec<usize>,
-    /// It was found behind, and is kept even with the own ones.
+    /// Whether the disk was found behind and is helped.
     evened: bool,
     blocks: u64,
     left: u64,
-    /// The share that is taken of it, or of a disk that waits for its help, if that is less.
+    /// Share of the disk that is taken, or that of a disk which waits for its help, if that is
+    /// less.
     share: f64,
 }
 
@@ -144,13 +144,13 @@ struct Disk {
 pub struct Taking {
     lanes: Vec<Known>,
     disks: Vec<Disk>,
-    /// Where it begins to look, so that not all go for the same lane.
+    /// Index of the lane that is looked at first, so that not all processes choose the same lane.
     first: usize,
 }
 
 impl Taking {
-    /// Of the process `rank` of `ranks`. `local`: the disks of its machine. If none
-    /// has any of the blocks, processes share all disks by rank.
+    /// The choices of process `rank` of `ranks`. `local` are the disks of its machine. If no local
+    /// disk has any of the blocks, the processes share all disks by rank.
     pub fn new(lanes: &[Lane], local: &[u32], (rank, ranks): (u32, u32)) -> Self {
         let firsts: BTreeSet<u32> =
             lanes.iter().filter_map(|lane| lane.disks.first()).copied().collect();
@@ -190,8 +190,8 @@ impl Taking {
         Self { lanes: known, disks, first }
     }
 
-    /// What to take next, by what is taken of each lane. `patient`: those whose the
-    /// last blocks are may still come for them.
+    /// Chooses the next blocks, from the taken blocks of each lane. `patient` is set while the
+    /// processes that own the last blocks may still come for them.
     pub fn next(&mut self, taken: &[Taken], patient: bool) -> Next {
         let left = |(n, lane): (usize, &Known)| taken.get(n).map_or(0, |of| of.left(lane.blocks));
         let left: Vec<u32> = self.lanes.iter().enumerate().map(left).collect();
@@ -227,8 +227,8 @@ impl Taking {
         }
     }
 
-    /// How far all disks are, and which of them are to be helped; the share that is taken of the
-    /// own ones, as long as there is any left.
+    /// Updates the taken share of all disks and which of them are to be helped. Returns the taken
+    /// share of the own disks, while any of them has blocks left.
     fn look(&mut self, left: &[u32]) -> Option<f64> {
         self.disks.iter_mut().for_each(|disk| disk.left = 0);
         for (lane, left) in self.lanes.iter().zip(left) {
@@ -270,7 +270,7 @@ impl Taking {
     }
 }
 
-/// What a process takes first: of the same kind what there is more of.
+/// Priority of a choice, ascending. Within one kind the larger value wins.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 enum Wish {
     Elsewhere(u32),
@@ -283,7 +283,7 @@ fn share_of(left: u64, blocks: u64) -> f64 {
     1.0 - left as f64 / blocks.max(1) as f64
 }
 
-/// The disks of one process, where all have their share of them.
+/// The own disks of one process, if all processes share these disks.
 fn share(disks: Vec<u32>, rank: u32, ranks: u32) -> Vec<u32> {
     let count = disks.len() as u32;
     let is_own =

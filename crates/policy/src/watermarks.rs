@@ -1,42 +1,42 @@
-//! When a reader turns to a copy on somebody else's disk, and when it leaves it
-//! alone again (1.19 of graduated declustering).
+//! Watermarks: when a reader begins to use a copy on another reader's disk, and when it stops (1.19
+//! of graduated declustering).
 
 use crate::Progress;
 
-/// The low mark is so many requests at least,
+/// The low mark is at least this many requests.
 const LOW_REQUESTS: u64 = 1;
-/// and the high one so many.
+/// The high mark is at least this many requests.
 const HIGH_REQUESTS: u64 = 2;
-/// Whose own disk would be enough may be behind by so much before it turns to a copy,
+/// A reader whose own disk would suffice may be behind by this share before it uses another copy.
 const LONG_SHARE: f64 = 1.0 / 16.0;
-/// or by this, if it is less (and not less than others may).
+/// The same limit in bytes, if that is less. It is never below the limit of other readers.
 const LONG_BYTES: u64 = 10 << 20;
 
-/// Leads, as shares of the whole, of the one whose own disk it is.
+/// Leads of the reader that owns a disk, as shares of the whole work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Watermarks {
-    /// The copy is used from a greater lead than this on.
+    /// The copy is used from this lead on.
     pub high: f64,
-    /// And until the lead is smaller than this.
+    /// A copy in use is used down to this lead.
     pub low: f64,
-    /// Whether the high one comes down towards the low one as the reader's own
-    /// work comes to its end (1.W3): early differences have time to even out,
-    /// late ones have not.
+    /// Whether the high mark falls towards the low mark as the reader's own work ends (1.W3): early
+    /// differences have time to even out, late ones have not.
     pub adapts: bool,
-    /// Progress is made by so much at a time.
+    /// Size of a request, the step of progress, bytes.
     pub request_bytes: u64,
 }
 
 impl Default for Watermarks {
-    /// Found with the model in `tests/paces.rs`: greater ones react later, smaller ones
-    /// make readers turn to and fro.
+    /// Found with the model in `tests/paces.rs`: greater marks react later, smaller ones make
+    /// readers switch back and forth.
     fn default() -> Self {
         Self { high: 0.01, low: 0.001, adapts: true, request_bytes: 64 << 10 }
     }
 }
 
 impl Watermarks {
-    /// For a reader that has so much to do: what is less than some requests is no difference.
+    /// The marks for a reader with this much work. A lead of less than some requests does not
+    /// count.
     #[must_use]
     pub fn for_work(self, work_bytes: u64) -> Self {
         let requests = |count: u64| (count * self.request_bytes) as f64 / work_bytes.max(1) as f64;
@@ -44,8 +44,9 @@ impl Watermarks {
         Self { high: self.high.max(requests(HIGH_REQUESTS)), low, ..self }
     }
 
-    /// The same for one whose own disk keeps up with it: it turns to a copy seldom, and reads more
-    /// there then, so that heads turn seldom. (Who needs a copy all the time would only begin late.)
+    /// As [`Self::for_work`], for a reader whose own disk keeps up with it: it uses another copy
+    /// seldom, and then for more bytes, so that disks seek seldom. (A reader that needs the copy
+    /// all the time would only begin late.)
     #[must_use]
     pub fn for_long_runs(self, work_bytes: u64) -> Self {
         let marks = self.for_work(work_bytes);
@@ -53,7 +54,7 @@ impl Watermarks {
         Self { high: marks.high.max(LONG_SHARE.min(most)), ..marks }
     }
 
-    /// The high one for a reader that has come so far.
+    /// The high mark for a reader with this progress.
     pub fn high_at(&self, own: Progress) -> f64 {
         if !self.adapts {
             return self.high;
@@ -62,7 +63,7 @@ impl Watermarks {
     }
 }
 
-/// Whether one copy is in use; remembers it between the two marks.
+/// Whether one copy is in use. Between the two marks the state stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Diverting(bool);
 
@@ -72,8 +73,8 @@ impl Diverting {
         self.0
     }
 
-    /// Decides anew: `own` is the reader's progress, `peer` that of the one
-    /// whose disk has the copy.
+    /// Updates the state. `own` is the reader's progress, `peer` that of the reader whose disk has
+    /// the copy.
     pub fn update(&mut self, marks: &Watermarks, own: Progress, peer: Progress) -> bool {
         let lead = peer.ahead_of(own);
         if lead > marks.high_at(own) {

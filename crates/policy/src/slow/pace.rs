@@ -1,48 +1,47 @@
-//! What is known of one disk: how long a MiB takes there now, and did before, by the pieces in
-//! which it is read.
+//! The measurements of one disk: its time per MiB now and in the past, by size of pieces.
 
 use super::STALE;
 use crate::Micros;
 
-/// What was measured is taken as a mean over this,
+/// Time constant of the present mean, microseconds.
 const MEAN_US: f64 = 5_000_000.0;
-/// and the past as one over this.
+/// Time constant of the past mean, microseconds.
 const PAST_US: f64 = 600_000_000.0;
-/// A disk of which less is known has no past that it could be compared with.
+/// A disk that was measured for a shorter time has no past to compare with.
 const PAST: Micros = 60_000_000;
 
-/// Pieces differ by a factor of about 1.4 from one class to the next, and no more than twice
-/// from one that is like it.
+/// Sizes of pieces differ by a factor of about 1.4 from one class to the next. Compared disks
+/// differ by at most a factor of two.
 const CLASSES_PER_DOUBLING: f64 = 2.0;
-/// Pieces of the first class, or smaller: most of the time is for turns of the head.
+/// Piece size of the first class, which also has all smaller pieces: most of the time is for seeks.
 const SMALLEST_KIB: f64 = 16.0;
-/// Classes of pieces; those of the last one are so large that turns of the head hardly matter.
+/// Number of classes of pieces. In the last class seeks hardly matter.
 pub(super) const CLASSES: usize = 17;
 
 const KIB_PER_MIB: f64 = 1024.0;
-/// Servers count a request as so much more than it has (`REQUEST_COST_BYTES` of `weir-wire`).
+/// Servers count each request as this much larger than it is (`REQUEST_COST_BYTES` of `weir-wire`).
 const PIECE_COST_MIB: f64 = 1.0 / 16.0;
 
-/// How a disk was read, or a mean of that.
+/// One measurement of a disk, or a mean of several.
 ///
-/// Both are for a MiB of what was read, so that turns of the head add the same to the time for
-/// each piece: a mean of some samples is what all of them would be as one, and a disk that
-/// goes over from small pieces to large ones is at all times like one that is read in both.
+/// Both values are per MiB, so that each piece adds the same time for a seek. The mean of samples
+/// then equals one sample over all of them, and a disk that changes from small to large pieces
+/// always looks like one that is read in both.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
-    /// The time, without anything taken off for pieces.
+    /// Time per MiB, microseconds, with the extra size of pieces not subtracted.
     us: f64,
     pieces: f64,
 }
 
 impl Sample {
-    /// `us_per_mib`: as servers say it.
+    /// Converts a server's measurement `us_per_mib`.
     pub(super) fn new(us_per_mib: u32, piece_kib: u32) -> Self {
         let pieces = KIB_PER_MIB / f64::from(piece_kib.max(1));
         Self { us: f64::from(us_per_mib) * (1.0 + pieces * PIECE_COST_MIB), pieces }
     }
 
-    /// What servers would say of it.
+    /// The value in a server's terms.
     pub(super) fn us_per_mib(&self) -> f64 {
         self.us / (1.0 + self.pieces * PIECE_COST_MIB)
     }
@@ -52,38 +51,38 @@ impl Sample {
         self.pieces
     }
 
-    /// Disks whose classes differ by more than one are not compared.
+    /// Class of the piece size. Disks whose classes differ by more than one are not compared.
     pub(super) fn class(&self) -> usize {
         let piece_kib = KIB_PER_MIB / self.pieces;
         let class = CLASSES_PER_DOUBLING * (piece_kib / SMALLEST_KIB).log2();
         class.round().clamp(0.0, (CLASSES - 1) as f64) as usize
     }
 
-    /// Goes on to a new one, by some share.
+    /// Moves the mean towards a new sample, by a share.
     fn approach(&mut self, new: Self, share: f64) {
         self.us += (new.us - self.us) * share;
         self.pieces += (new.pieces - self.pieces) * share;
     }
 }
 
-/// What a MiB took before in pieces of a class.
+/// Past time per MiB in pieces of one class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Past {
     us_per_mib: f64,
-    /// For so long it was seen.
+    /// Total time of measurements.
     seen: Micros,
 }
 
-/// What is known of one disk.
+/// The measurements of one disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// When it was heard of last,
+    /// Time of the last sample.
     pub(super) last: Micros,
-    /// and compared with others.
+    /// Time of the last comparison with other disks.
     pub(super) compared: Micros,
     pub(super) mean: Sample,
     past: [Past; CLASSES],
-    /// Since when it seems to be otherwise than what is said of it.
+    /// Since when the impression differs from the judgement.
     pub(super) otherwise: Option<Micros>,
     pub(super) is_slow: bool,
 }
@@ -117,16 +116,16 @@ impl Pace {
         self.last = now;
     }
 
-    /// It cannot be compared now, so that this time is none in which samples agree; nor do those
-    /// of long ago count with what comes.
+    /// Postpones the judgement, because the disk cannot be compared now. The pause does not count
+    /// as agreement of samples, and after a long pause earlier samples do not count either.
     pub(super) fn wait(&mut self, since_last: Micros, now: Micros) {
         let is_soon = now.saturating_sub(self.compared) <= STALE;
         let otherwise = self.otherwise.filter(|_| is_soon);
         self.otherwise = otherwise.map(|since| since.saturating_add(since_last));
     }
 
-    /// How many times as long a MiB takes as it did before in such pieces; `None`: too little is
-    /// known of that.
+    /// Present time per MiB as a multiple of the past one in pieces of this size. `None` if too
+    /// little of the past is known.
     pub(super) fn times_its_past(&self) -> Option<f64> {
         let past = &self.past[self.mean.class()];
         (past.seen >= PAST).then(|| self.mean.us_per_mib() / past.us_per_mib.max(1.0))
