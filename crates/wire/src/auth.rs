@@ -1,20 +1,20 @@
-//! Authenticates the frames of one direction of one connection: each carries a
-//! sequence number that grows by one and a MAC under a key that only this
-//! direction of this connection uses. A frame that is altered, repeated,
-//! delayed, dropped or taken from another connection is refused.
+//! Authenticates the frames of one direction of one connection. Each frame carries a sequence
+//! number that grows by one, and a MAC under a key that only this direction of this connection
+//! uses. A frame that is altered, repeated, delayed, dropped or taken from another connection is
+//! refused.
 
 use crate::frame::{HEADER_BYTES, MAC_OFFSET, SEQUENCE_OFFSET};
 use crate::key::{Key, Mac};
 use weir_types::{Error, ErrorKind};
 
-/// Signs the frames that go out.
+/// Signs outgoing frames.
 #[derive(Debug)]
 pub struct Sealer {
     key: Key,
     next: u64,
 }
 
-/// Checks the frames that come in.
+/// Checks incoming frames.
 #[derive(Debug)]
 pub struct Opener {
     key: Key,
@@ -22,14 +22,13 @@ pub struct Opener {
 }
 
 impl Sealer {
-    /// The first frame gets sequence number 0.
+    /// Starts with sequence number 0.
     pub fn new(key: Key) -> Self {
         Self { key, next: 0 }
     }
 
-    /// Sets sequence number and MAC of a frame head (header, body, checksums)
-    /// made by [`crate::frame::encode_head`]. Frames must be sent in the order
-    /// in which they were sealed.
+    /// Sets sequence number and MAC of a frame head (header, body, checksums) made by
+    /// [`crate::frame::encode_head`]. Frames must be sent in the order in which they were sealed.
     pub fn seal(&mut self, head: &mut [u8]) {
         head[SEQUENCE_OFFSET..SEQUENCE_OFFSET + 8].copy_from_slice(&self.next.to_le_bytes());
         head[MAC_OFFSET..HEADER_BYTES].fill(0);
@@ -45,7 +44,7 @@ impl Opener {
         Self { key, next: 0 }
     }
 
-    /// Checks a frame head. `head` is changed (its MAC is zeroed).
+    /// Checks a frame head. `head` is changed: its MAC is zeroed.
     pub fn open(&mut self, head: &mut [u8]) -> Result<(), Error> {
         if head.len() < HEADER_BYTES {
             return Err(ErrorKind::Protocol.into());

@@ -1,5 +1,5 @@
-//! Capabilities: what a client may do with the objects of a file, signed once
-//! for each target, so that each data server checks it alone (NASD, paper 4).
+//! Capabilities: what a client may do with the objects of a file. A capability is signed once for
+//! each target, so that each data server checks it alone (NASD, paper 4).
 
 use crate::key::{Key, Mac};
 use weir_types::codec::{Decode, DecodeError, Encode, Reader};
@@ -10,25 +10,24 @@ use weir_types::{Error, ErrorKind, FileId, KeyGeneration, SessionId, TargetId};
 pub struct Rights(u8);
 
 impl Rights {
-    /// No right: attributes only.
+    /// No right to data: attributes only.
     pub const NONE: Rights = Rights(0);
     /// Read data.
     pub const READ: Rights = Rights(1);
     /// Write, truncate and sync data.
     pub const WRITE: Rights = Rights(2);
-    /// Both.
+    /// Both rights to data.
     pub const READ_WRITE: Rights = Rights(3);
-    /// List, verify and remove any object of a target, whatever its file; it
-    /// reads and writes no data. Only an administrator gets it
-    /// ([`Capability::of_administrator`]), and no request can ask for it: it
-    /// decodes nowhere but inside a capability.
+    /// List, verify and remove any object of a target, whatever its file, but read and write no
+    /// data. Only an administrator gets this right ([`Capability::of_administrator`]). No request
+    /// can ask for it: it is decoded only as part of a capability.
     pub const ADMIN: Rights = Rights(4);
 
-    /// Whether all of `needed` is in here.
+    /// Whether the set contains all of `needed`.
     pub fn allow(self, needed: Rights) -> bool {
         self.0 & needed.0 == needed.0
     }
-    /// Both sets together.
+    /// The union of both sets.
     #[must_use]
     pub fn union(self, other: Rights) -> Rights {
         Rights(self.0 | other.0)
@@ -49,8 +48,8 @@ impl Decode for Rights {
 }
 
 impl Rights {
-    /// Reads what a capability grants: the rights to data, or those of an
-    /// administrator, never both.
+    /// Decodes the rights of a capability: rights to data, or the right of an administrator, never
+    /// both.
     fn decode_granted(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match u8::decode(r)? {
             bits @ 0..=4 => Ok(Rights(bits)),
@@ -59,20 +58,20 @@ impl Rights {
     }
 }
 
-/// What is granted. It names no byte range: segments may be open-ended.
+/// The content of a capability. It names no byte range, because segments may be open-ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Capability {
-    /// Whose objects.
+    /// The file whose objects may be used.
     pub file: FileId,
-    /// The session that may use it: useless to anyone who overhears it.
+    /// The session that may use the capability. For any other session it is useless.
     pub session: SessionId,
-    /// To do what.
+    /// The granted rights.
     pub rights: Rights,
-    /// The file's capability version; a higher one revokes it.
+    /// The file's capability version when the capability was made. No server compares it yet.
     pub version: u64,
-    /// The generation of the target keys that signed it.
+    /// The generation of the target keys that signed the capability.
     pub key_generation: KeyGeneration,
-    /// Until when, in milliseconds since 1970.
+    /// End of validity, in milliseconds since 1970.
     pub expires_unix_ms: u64,
 }
 
@@ -103,7 +102,7 @@ impl Decode for Capability {
 pub const ANY_FILE: FileId = FileId(0);
 
 impl Capability {
-    /// The right of an administrator's session to the objects of every file.
+    /// The capability of an administrator's session for the objects of every file.
     pub fn of_administrator(
         session: SessionId,
         key_generation: KeyGeneration,
@@ -119,13 +118,13 @@ impl Capability {
         }
     }
 
-    /// Its code for one target.
+    /// The signature for one target.
     pub fn sign(&self, target: TargetId, target_key: &Key) -> Mac {
         target_key.mac("weir 1 capability", &[&target.0.to_le_bytes(), &self.to_bytes()])
     }
 
-    /// Checks everything that a data server has to: the signature for this
-    /// target, the session, the file, the rights and the time.
+    /// Checks everything that a data server has to check: the signature for this target, the
+    /// session, the file, the rights and the time.
     pub fn check(&self, mac: &Mac, against: &Check<'_>) -> Result<(), Error> {
         match self.refusal(mac, against) {
             None => Ok(()),
@@ -133,7 +132,7 @@ impl Capability {
         }
     }
 
-    /// The reason to refuse it, if there is one: see [`Capability::check`].
+    /// The reason to refuse the capability, if there is one: see [`Capability::check`].
     pub fn refusal(&self, mac: &Mac, against: &Check<'_>) -> Option<Refusal> {
         if self.sign(against.target, against.target_key) != *mac {
             return Some(Refusal::NotSigned);
@@ -157,20 +156,20 @@ impl Capability {
 /// Why a capability is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Forged, altered, or made for another target.
+    /// The capability was forged, altered, or made for another target.
     NotSigned,
-    /// It belongs to another session: overheard or passed on.
+    /// The capability belongs to another session: it was overheard or passed on.
     OtherSession,
-    /// It is for another file.
+    /// The capability is for another file.
     OtherFile,
-    /// It does not grant this kind of access.
+    /// The capability does not grant the needed rights.
     NoRight,
-    /// Its time is over.
+    /// The capability has expired.
     Expired,
 }
 
 impl Refusal {
-    /// What the client is told.
+    /// The message for the client.
     pub fn text(self) -> &'static str {
         match self {
             Refusal::NotSigned => "capability is not signed for this target",
@@ -182,35 +181,35 @@ impl Refusal {
     }
 }
 
-/// What a request needs a capability for.
+/// The facts that a capability is checked against.
 #[derive(Debug)]
 pub struct Check<'a> {
-    /// The target that is asked.
+    /// The target of the request.
     pub target: TargetId,
-    /// Its key.
+    /// The target's key.
     pub target_key: &'a Key,
     /// The session of the connection.
     pub session: SessionId,
     /// The file of the object.
     pub file: FileId,
-    /// The rights that the operation needs.
+    /// The rights that the request needs.
     pub needed: Rights,
-    /// The time.
+    /// The present time, in milliseconds since 1970.
     pub now_unix_ms: u64,
 }
 
-/// A capability with its code for each target of the file.
+/// A capability with its signatures for the targets of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedCapability {
-    /// What is granted.
+    /// The capability.
     pub capability: Capability,
-    /// The code for each target, sorted by target.
+    /// The signature for each target, sorted by target.
     pub macs: Vec<(TargetId, Mac)>,
 }
 weir_types::codec_struct!(SignedCapability { capability, macs });
 
 impl SignedCapability {
-    /// The code for a target.
+    /// The signature for a target.
     pub fn mac_for(&self, target: TargetId) -> Option<Mac> {
         let at = self.macs.binary_search_by_key(&target, |(t, _)| *t).ok()?;
         Some(self.macs[at].1)

@@ -9,23 +9,24 @@ use weir_types::{
     CopyIndex, Epoch, FsUsage, Generation, JobId, ObjectId, Rank, StripeMap, TargetId,
 };
 
-/// How a read is to be done.
+/// Flags of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadFlags {
-    /// Under the object's lock, every block verified: asked for after a
-    /// checksum did not match, when a writer may have been at work.
+    /// Read under the object's lock and verify every block. A client asks for this after a checksum
+    /// did not match, because a writer may have been at work.
     pub locked: bool,
     /// Send no checksums.
     pub unchecked: bool,
-    /// Whatever this copy lacks: another server knows by checksums what of it counts.
+    /// Read also bytes that this copy lacks. Another server asks for this and decides by checksums
+    /// which bytes are current.
     pub as_is: bool,
 }
-/// How a write is to be done.
+/// Flags of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteFlags {
-    /// Durable before the reply (O_DSYNC).
+    /// Make the write durable before the reply (O_DSYNC).
     pub sync: bool,
-    /// Acknowledge it before the other copies have it.
+    /// Acknowledge the write before the other copies have it.
     pub later: bool,
 }
 
@@ -53,18 +54,18 @@ macro_rules! flags_codec {
 flags_codec!(ReadFlags { locked = 1, unchecked = 2, as_is = 4 });
 flags_codec!(WriteFlags { sync = 1, later = 2 });
 
-/// What verification found wrong in a place.
+/// Kind of damage that verification has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Damage {
-    /// Data and its checksum do not belong together.
+    /// Data and its checksum do not match.
     Block,
-    /// The header of an object is damaged, or another object's.
+    /// The header of an object is damaged, or is another object's.
     Header,
-    /// Checksums behind the end of an object are other than zero.
+    /// Checksums behind the end of an object are not zero.
     BehindEnd,
-    /// It cannot be read.
+    /// The place cannot be read.
     Unreadable,
-    /// Something that is not an object lies among the objects.
+    /// A file among the objects is not an object.
     Stranger,
     /// The superblock of the target is damaged.
     Superblock,
@@ -81,235 +82,233 @@ weir_types::codec_tag!(Damage {
     IntentLog = 6,
 });
 
-/// What was done about damage.
+/// Outcome of a repair of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mended {
-    /// Nothing: there is no other copy of it.
+    /// Not repaired: there is no other copy.
     No,
-    /// It was made good from another copy.
+    /// Repaired from another copy.
     Done,
-    /// It is being made anew from another copy.
+    /// Being repaired from another copy.
     UnderWay,
-    /// There are other copies, and it could not be made good.
+    /// Not repaired although there are other copies.
     Failed,
 }
 weir_types::codec_tag!(Mended { No = 0, Done = 1, UnderWay = 2, Failed = 3 });
 
 records! {
-    /// Names an object and shows the right to use it.
+    /// Names an object and proves the right to use it.
     Access {
         /// The target that stores it.
         target: TargetId,
         /// The object.
         object: ObjectId,
-        /// The file's generation as the client knows it: older ones may not write.
+        /// The file's generation as the client knows it. Writes of an older generation are refused.
         generation: Generation,
-        /// What the client may do.
+        /// The client's capability.
         capability: Capability,
-        /// The capability's code for this target.
+        /// The capability's signature for this target.
         mac: Mac,
-        /// All copies of the column in the order of the layout, this one too;
-        /// none if there is only one.
+        /// All copies of the column in the order of the layout, this one too. Empty if there is
+        /// only one.
         copies: Vec<CopyAccess>,
-        /// Only between data servers: who has ordered the change.
+        /// Only between data servers: which copy has ordered the change.
         relay: Option<Relay>,
     }
     /// A copy of a column.
     CopyAccess {
         /// The target that stores it.
         target: TargetId,
-        /// The capability's code for it.
+        /// The capability's signature for this target.
         mac: Mac,
-        /// It is being made: it gets all changes, and is not read yet.
+        /// The copy is being filled: it takes all changes, and is not read yet.
         filling: bool,
     }
-    /// A change that another server hands on.
+    /// A change that another data server passes on.
     Relay {
-        /// The copy that ordered it.
+        /// The target of the copy that ordered the change.
         by: TargetId,
-        /// Under which epoch: what has been waiting since before that copy was away is
-        /// not done any more.
+        /// The epoch of the order. A change that has waited since before that copy was away is
+        /// refused.
         epoch: Epoch,
-        /// Copies that will not have it for now: whoever has it notes a gap for
-        /// each.
+        /// Targets whose copies do not get the change now. Every copy that applies it notes a gap
+        /// for each.
         lacking: Vec<TargetId>,
-        /// It only brings this copy up to date: no other is concerned.
+        /// The change only updates this copy. The other copies are not concerned.
         alone: bool,
-        /// What comes is current for certain: the copy that gets it lacks it no
-        /// more, whatever it has noted of itself.
+        /// The bytes are certainly current. The copy that receives them clears its gap, whatever it
+        /// has noted of itself.
         vouched: bool,
-        /// The way that it takes, as the copy that ordered it numbers them: what others
-        /// hand on that has come an older way is refused.
+        /// Number of the route that the change takes, as counted by the copy that ordered it. A
+        /// change on an older route is refused.
         way: u64,
     }
     /// Bytes that the client itself has sent to other copies ([`StageRequest`]).
     Staged {
-        /// Under which number, of those of its session.
+        /// Number of the staged bytes, unique in their session.
         ticket: u64,
-        /// To which copies: bit n stands for copy n.
+        /// The copies that have the bytes: bit n stands for copy n.
         copies: u16,
     }
     /// Length of an object.
     ObjectLen {
-        /// Bytes; what lies beyond reads as zeros.
+        /// Length, bytes. Bytes beyond it read as zeros.
         len: u64,
     }
-    /// What is known of an object.
+    /// State of an object.
     ObjectStat {
         /// Whether it exists.
         exists: bool,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
-        /// Its fence: writes with a lower one are refused.
+        /// The object's fence. Writes with a lower generation are refused.
         generation: Generation,
-        /// Bytes of disk that its data takes, about; also room that is reserved. (0 in the
-        /// answer to a fence.)
+        /// Disk space of the data, bytes, approximately. Preallocated space counts. 0 in the reply
+        /// to a fence.
         allocated: u64,
     }
-    /// Bytes of one object that go to another.
+    /// A range of one object that is copied to another.
     CopyPiece {
-        /// First byte in the object that is read.
+        /// First byte in the source object.
         from: u64,
-        /// First byte in the object that is written.
+        /// First byte in the destination object.
         to: u64,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
     }
-    /// What a copy has led to.
+    /// Result of a copy.
     Copied {
-        /// Length of the object that was written, bytes; 0 if it is not there,
-        /// because there was nothing to write.
+        /// Length of the destination object, bytes. 0 if it does not exist, because there was
+        /// nothing to write.
         len: u64,
-        /// Bytes that were written; the others were holes and are so now.
+        /// Bytes that were written. The others are holes, as in the source.
         written: u64,
     }
-    /// Shows the right of an administrator to look at all objects of a target.
+    /// Proves the right of an administrator to all objects of a target.
     AdminAccess {
         /// The target.
         target: TargetId,
-        /// What the client may do.
+        /// The administrator's capability.
         capability: Capability,
-        /// The capability's code for this target.
+        /// The capability's signature for this target.
         mac: Mac,
     }
     /// An object that a target holds.
     ObjectEntry {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
     }
-    /// Some objects of a target, in the order of listings: by the hash of the
-    /// file id, then by [`ObjectId`].
+    /// A page of the objects of a target, in the order of listings: by the hash of the file id,
+    /// then by [`ObjectId`].
     ObjectPage {
         /// The objects.
         objects: Vec<ObjectEntry>,
-        /// Files among the objects of the target that no object has, with what
-        /// is wrong about each.
+        /// Files among the objects that are not objects, each with the reason.
         strays: Vec<String>,
-        /// Continue after this one; `None`: the target has no more.
+        /// The object after which the next page begins; `None` at the end.
         next: Option<ObjectId>,
     }
-    /// What the copy of an object on a target does not serve, because another copy has
-    /// other bytes there.
+    /// Bytes that the copy of an object on a target does not serve, because another copy has other
+    /// bytes there.
     Lacking {
         /// The object.
         object: ObjectId,
-        /// First byte, and the first one after, of each part; at most
-        /// [`weir_types::limits::MAX_LACKING_RANGES`], the last of which may hold
-        /// others.
+        /// First byte, and the first byte after it, of each range. At most
+        /// [`weir_types::limits::MAX_LACKING_RANGES`]; the last range may cover others.
         ranges: Vec<(u64, u64)>,
     }
-    /// Some of the objects of a target of which it does not serve all.
+    /// A page of the objects that a target does not serve completely.
     LackingPage {
-        /// In the order of their names.
+        /// The objects, in ascending order.
         objects: Vec<Lacking>,
-        /// Continue with this one; `None`: there are no more.
+        /// The object with which the next page begins; `None` at the end.
         next: Option<ObjectId>,
     }
-    /// How far a verification has come.
+    /// Position of a verification.
     ScrubCursor {
-        /// The hash directory that is being verified.
+        /// The hash directory in progress.
         hash: u16,
-        /// Its objects up to this one are verified.
+        /// The objects of the directory up to this one are verified.
         done: Option<ObjectId>,
-        /// Bytes of the next one before this one are verified.
+        /// Verified bytes of the next object.
         offset: u64,
     }
-    /// Something that is not as it was written.
+    /// A place that is not as it was written.
     ScrubFinding {
-        /// The object, if it is about one.
+        /// The object, if the place belongs to one.
         object: Option<ObjectId>,
-        /// The file, relative to the target's directory.
+        /// Path of the file, relative to the target's directory.
         path: String,
-        /// First byte: of the object, or else of the file.
+        /// First byte, of the object, or else of the file.
         offset: u64,
-        /// Bytes; 0: none in particular.
+        /// Length, bytes; 0 for no particular range.
         len: u64,
-        /// What is wrong.
+        /// Kind of damage.
         damage: Damage,
-        /// In words.
+        /// Description for messages.
         what: String,
-        /// What was done about it.
+        /// Outcome of its repair.
         mended: Mended,
     }
-    /// What a part of a verification led to.
+    /// Result of one step of a verification.
     ScrubPage {
-        /// What is wrong.
+        /// Places with damage.
         findings: Vec<ScrubFinding>,
-        /// Objects of which the last byte was verified.
+        /// Number of objects whose verification ended.
         objects: u64,
-        /// Bytes that were verified.
+        /// Verified bytes.
         bytes: u64,
-        /// Continue here; `None`: all is verified.
+        /// Where the next step begins; `None` at the end.
         next: Option<ScrubCursor>,
     }
     /// State of one target.
     TargetStatus {
         /// The target.
         target: TargetId,
-        /// Its directory.
+        /// Path of its directory.
         dir: String,
-        /// Its space.
+        /// Space and files.
         usage: FsUsage,
-        /// Requests accepted and not answered.
+        /// Requests in progress.
         in_flight: u32,
-        /// Requests waiting for the disk.
+        /// Requests that wait for the disk.
         queue_depth: u32,
-        /// What is wrong; empty: nothing.
+        /// Why the target is out of service; empty if it is not.
         trouble: String,
     }
     /// A process of a job that reads from a target.
     ReaderEntry {
-        /// Its job.
+        /// The job.
         job: JobId,
-        /// Which process.
+        /// Rank of the process in the job.
         rank: Rank,
-        /// How far it is, in 1/2^32.
+        /// Progress, in units of 1/2^32.
         progress: u32,
-        /// What it has to do, MiB, rounded up.
+        /// Amount of work, MiB, rounded up.
         work_mib: u32,
-        /// That was heard so long ago, milliseconds.
+        /// Age of the progress, milliseconds.
         age_ms: u32,
-        /// Bytes that it has asked for of first copies here,
+        /// Bytes of first copies that it has requested here.
         first_bytes: u64,
-        /// and of other copies.
+        /// Bytes of other copies that it has requested here.
         other_bytes: u64,
     }
-    /// Some of the processes of jobs that read from a target.
+    /// A page of the processes of jobs that read from a target.
     ReadersPage {
-        /// In the order of jobs and ranks.
+        /// The processes, by job and rank.
         readers: Vec<ReaderEntry>,
-        /// There are no more.
+        /// Whether this is the last page.
         end: bool,
     }
     /// Counters and state of a server.
     ServerStatus {
         /// Program version.
         version: String,
-        /// Milliseconds since it started.
+        /// Milliseconds since the server started.
         uptime_ms: u64,
-        /// Open connections.
+        /// Number of open connections.
         connections: u32,
         /// Name and value of each counter, sorted by name.
         counters: Vec<(String, u64)>,
@@ -319,7 +318,7 @@ records! {
 }
 
 impl AdminAccess {
-    /// The same right as a request to one object shows it.
+    /// Takes the proof of an administrator from a request for one object.
     pub fn of(access: &Access) -> Self {
         let Access { target, capability, mac, .. } = access;
         Self { target: *target, capability: capability.clone(), mac: *mac }
@@ -327,39 +326,42 @@ impl AdminAccess {
 }
 
 requests! {
-    /// Reads the part of some regions that lies on one column. The regions are
-    /// relative to the segment and the same for every server; each works out
-    /// its own share. The reply carries the pieces in order, clipped to the
-    /// object's length, and one checksum for each block cut.
+    /// Reads the part of some regions that lies on one column. The regions are relative to the
+    /// segment and the same for every server; each server works out its own share. The reply
+    /// carries the pieces in order, clipped to the object's length, and one checksum for each block
+    /// cut.
     ReadRequest(Read) -> ObjectLen {
-        /// What to read from.
+        /// The object.
         access: Access,
-        /// With the object's column: which bytes are there.
+        /// Striping of the segment. With the object's column it determines the bytes on this
+        /// server.
         stripe: StripeMap,
-        /// How to read.
+        /// Flags.
         flags: ReadFlags,
-        /// Which bytes of the segment.
+        /// Regions of the segment.
         regions: RegionList,
     }
-    /// Writes the part of some regions that lies on one column; the payload
-    /// carries the pieces in order, with one checksum for each block cut. Between data
-    /// servers the payload may be missing, if the copy that is asked has had it staged.
+    /// Writes the part of some regions that lies on one column. The payload carries the pieces in
+    /// order, with one checksum for each block cut. Between data servers the payload may be missing
+    /// if it was staged at the receiving copy.
     WriteRequest(Write) -> ObjectLen {
-        /// What to write to.
+        /// The object.
         access: Access,
-        /// With the object's column: which bytes are there.
+        /// Striping of the segment. With the object's column it determines the bytes on this
+        /// server.
         stripe: StripeMap,
-        /// How to write.
+        /// Flags.
         flags: WriteFlags,
-        /// Which bytes of the segment.
+        /// Regions of the segment.
         regions: RegionList,
-        /// Which copies have the payload from the client, before they are told to use it.
+        /// Copies at which the client has staged the payload.
         staged: Option<Staged>,
     }
-    /// Payload and checksums of a write, for a copy that will be told of it by the one
-    /// that orders. Nothing is changed. They are kept for a short time, if there is room.
+    /// Stages payload and checksums of a write at a copy. The copy that orders the write later
+    /// tells it to use them. Nothing is changed. Staged bytes are kept for a short time, if there
+    /// is memory.
     StageRequest(Stage) -> () {
-        /// The copy that is asked; as for the write.
+        /// The copy that gets the bytes; as for the write.
         access: Access,
         /// As in the write.
         stripe: StripeMap,
@@ -368,41 +370,41 @@ requests! {
         /// As in the write.
         ticket: u64,
     }
-    /// For a client that does not reach the server of another copy: when the answer has
-    /// come, all that is sent on this connection goes there unchanged, and back. The
-    /// next thing on it is the handshake with that server.
+    /// Turns the connection into a tunnel, for a client that cannot reach the server of another
+    /// copy. After the reply all bytes on this connection are forwarded to that server, unchanged,
+    /// and back. The next frame is the client's handshake with that server.
     ForwardRequest(Forward) -> () {
-        /// The copy that is asked. Any right will do: the other server checks for itself
-        /// whatever it is asked.
+        /// An object on the asked server. Any right suffices: the other server checks each request
+        /// itself.
         access: Access,
         /// The target of the other copy.
         to: TargetId,
     }
-    /// Makes an object durable. One that does not exist is no error: nothing
-    /// was written to it.
+    /// Makes an object durable. An object that does not exist is no error: nothing was written to
+    /// it.
     SyncRequest(Sync) -> () {
-        /// Which object.
+        /// The object.
         access: Access,
     }
-    /// Sets an object's length and truncate fence (`access.generation`).
+    /// Sets an object's length and its fence (`access.generation`).
     TruncateRequest(Truncate) -> ObjectLen {
-        /// Which object.
+        /// The object.
         access: Access,
-        /// Its length afterwards, at the most: a truncation never extends it.
+        /// The most bytes that it has afterwards. A truncation never extends an object.
         len: u64,
     }
-    /// Asks for length and generation of an object, and for the room that it takes. An administrator's
-    /// capability will do for the objects of every file.
+    /// Asks for length, generation and disk space of an object. An administrator's capability
+    /// suffices for the objects of every file.
     StatObjectRequest(StatObject) -> ObjectStat {
-        /// Which object.
+        /// The object.
         access: Access,
     }
-    /// Lists objects of a target (administrators). Objects that are made or
-    /// removed meanwhile may or may not appear; all others appear exactly once.
+    /// Lists objects of a target (administrators). Objects that are made or removed meanwhile may
+    /// or may not appear; all others appear exactly once.
     ListObjectsRequest(ListObjects) -> ObjectPage {
-        /// Whose.
+        /// The target.
         access: AdminAccess,
-        /// Continue after this one.
+        /// Objects after this one.
         after: Option<ObjectId>,
         /// The most objects to return.
         max_objects: u32,
@@ -410,164 +412,161 @@ requests! {
     /// Verifies objects of a target: headers, checksums and data
     /// (administrators).
     ScrubRequest(Scrub) -> ScrubPage {
-        /// Whose.
+        /// The target.
         access: AdminAccess,
-        /// Continue here; `None`: begin.
+        /// Where to begin; `None`: at the beginning.
         cursor: Option<ScrubCursor>,
-        /// Stop after about so many bytes.
+        /// Stop after about this many bytes.
         budget_bytes: u32,
     }
-    /// Removes objects of a target, durably (administrators). Those that are
-    /// not there are no error.
+    /// Removes objects of a target, durably (administrators). Missing objects are no error.
     RemoveObjectsRequest(RemoveObjects) -> () {
-        /// Whose.
+        /// The target.
         access: AdminAccess,
-        /// Which.
+        /// The objects.
         objects: Vec<ObjectId>,
     }
-    /// Lists what copies on a target do not serve, because other copies have other
-    /// bytes there (administrators).
+    /// Lists bytes that copies on a target do not serve, because other copies have other bytes
+    /// there (administrators).
     ListLackingRequest(ListLacking) -> LackingPage {
-        /// Whose.
+        /// The target.
         access: AdminAccess,
-        /// This object and those after it.
+        /// Begin with this object.
         from: ObjectId,
         /// The most objects to return.
         max_objects: u32,
     }
-    /// What the other copies had of a range of an object is lost for good: the copy
-    /// here serves what it has (administrators). Logged.
+    /// Accepts that the bytes which other copies had of a range of an object are lost for good: the
+    /// copy here then serves its own bytes (administrators). The acceptance is logged.
     AcceptLossRequest(AcceptLoss) -> () {
-        /// Whose.
+        /// The target.
         access: AdminAccess,
-        /// Which object.
+        /// The object.
         object: ObjectId,
-        /// The first byte.
+        /// First byte.
         start: u64,
-        /// The first byte after them.
+        /// End, exclusive.
         end: u64,
     }
-    /// Makes a range of an object zeros and gives its room back; the length
-    /// stays. An object that does not exist is all zeros already.
+    /// Punches a hole: makes a range of an object zeros and frees its disk space. The length stays.
+    /// An object that does not exist is all zeros already.
     PunchRequest(Punch) -> ObjectLen {
-        /// Which object; fenced like a write.
+        /// The object; fenced like a write.
         access: Access,
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
     }
-    /// Reserves room for a range of an object, so that writing there does not
-    /// find the disk full; the length stays. The object is made if it is not
-    /// there.
+    /// Preallocates disk space for a range of an object, so that a write there does not fail with a
+    /// full disk. The length stays. The object is made if it does not exist.
     AllocateRequest(Allocate) -> ObjectLen {
-        /// Which object; fenced like a write.
+        /// The object; fenced like a write.
         access: Access,
         /// First byte.
         offset: u64,
-        /// Bytes, at most [`weir_types::limits::MAX_ALLOCATE_BYTES`].
+        /// Length, bytes, at most [`weir_types::limits::MAX_ALLOCATE_BYTES`].
         len: u64,
     }
-    /// Finds the first byte at or after an offset of an object that may be
-    /// other than zero, or that lies in a hole (also behind the object's end).
-    /// `None`: there is no more data.
+    /// Finds the first byte at or after an offset that may be other than zero, or that lies in a
+    /// hole (possibly behind the object's end). The reply is `None` if there is no more data.
     SeekRequest(Seek) -> Option<u64> {
-        /// Which object.
+        /// The object.
         access: Access,
-        /// Look from here on.
+        /// First byte to look at.
         offset: u64,
-        /// Look for a hole, not for data.
+        /// Look for a hole instead of data.
         hole: bool,
     }
-    /// Raises an object's fence to `access.generation`, durably, unless it is as
-    /// high already; the length stays. An object that does not exist is made,
-    /// empty, so that it refuses older writes too. `exists` of the reply is
-    /// always true.
+    /// Raises an object's fence to `access.generation`, durably, unless it is already that high.
+    /// The length stays. A missing object is made, empty, so that it refuses older writes too.
+    /// `exists` of the reply is always true.
     FenceRequest(Fence) -> ObjectStat {
-        /// Which object.
+        /// The object.
         access: Access,
     }
-    /// Copies pieces of one object to another: verified as when they are read,
-    /// fenced and checked as when they are written, holes as holes. If the source
-    /// is on another server, this one reads it there. `Unsupported`: it cannot,
-    /// and the client has to read and write itself.
+    /// Copies pieces of one object to another. They are verified like a read, fenced and checked
+    /// like a write, and holes stay holes. If the source is on another server, this server reads it
+    /// there. The error `Unsupported` means that the server cannot copy, and that the client has to
+    /// read and write itself.
     CopyRequest(Copy) -> Copied {
-        /// What to write to.
+        /// The destination.
         access: Access,
-        /// What to read from; its generation plays no part.
+        /// The source. Its generation is ignored.
         source: Access,
-        /// At most [`weir_types::limits::MAX_COPY_PIECES`], and of all together
-        /// [`weir_types::limits::MAX_COPY_BYTES`]. What is written by one piece is
-        /// not read by another.
+        /// At most [`weir_types::limits::MAX_COPY_PIECES`], with at most
+        /// [`weir_types::limits::MAX_COPY_BYTES`] in all. No piece may read bytes that another
+        /// piece writes.
         pieces: Vec<CopyPiece>,
     }
-    /// Only between data servers: one notes that a copy lacks something. If that
-    /// copy is the one asked, it does not serve those bytes until it has got them
-    /// ([`Relay::alone`]).
+    /// Only between data servers: notes that a copy lacks something. If that copy is the one asked,
+    /// it does not serve those bytes until it has received them ([`Relay::alone`]).
     NoteGapRequest(NoteGap) -> () {
-        /// Who notes it.
+        /// The target that notes the gap.
         target: TargetId,
-        /// The object as the one asked has it, or would have it.
+        /// The object, by the id that it has, or would have, on that target.
         object: ObjectId,
-        /// Who lacks it.
+        /// The target of the copy that lacks the bytes.
         behind: TargetId,
-        /// Which copy that is.
+        /// Index of that copy.
         copy: CopyIndex,
         /// First byte of the object.
         start: u64,
-        /// The first byte after what is lacking.
+        /// End, exclusive.
         end: u64,
-        /// The copy that lacks it has noted that itself.
+        /// Whether the copy behind has noted the gap itself.
         told: bool,
-        /// Refused by the one that lacks it if it lacked any of it, or of its parts, before.
+        /// Whether the copy behind has to refuse the note if it already lacked any of the bytes, or
+        /// of the parts around them.
         first: bool,
-        /// It has got there since, to the copy that is asked: that one lacks it no more. Of
-        /// another one: it is only asked whether it was noted that it lacks any of it.
+        /// Whether the bytes have since arrived at the asked copy, which then clears its gap. If
+        /// another copy is behind, this only asks whether a gap of it is noted.
         filled: bool,
-        /// The epoch that the one who tells acts under: who has an older map may take
-        /// it for void, and refuses it.
+        /// The epoch of the sender. A receiver with an older map may take the epoch for void, and
+        /// refuses the request.
         epoch: Epoch,
     }
-    /// Only between data servers: gives a copy the length of the one that orders
-    /// changes, whatever it was, and its fence. One that does not exist is made,
-    /// unless it would be empty and without a fence.
+    /// Only between data servers: gives a copy the length and the fence of the copy that orders
+    /// changes, whatever its own were. A missing object is made, unless it would be empty and
+    /// without a fence.
     AlignRequest(Align) -> ObjectLen {
-        /// Which object, and its fence.
+        /// The object and its fence.
         access: Access,
-        /// Its length afterwards.
+        /// The new length, bytes.
         len: u64,
     }
-    /// Asks whether the server lives.
+    /// Checks whether the server is alive.
     PingRequest(Ping) -> () {}
-    /// Asks how busy a target is, and how far others of the same job are that read there, without
-    /// reading: the header of the reply says it, as in the reply to a read. `TargetMissing`.
+    /// Asks for the load of a target, and for the progress of the other readers of the same job
+    /// there, without reading. The reply has them in its header, like the reply to a read. The
+    /// error is `TargetMissing` if the server has no such target.
     LoadRequest(Load) -> () {
         /// The target.
         target: TargetId,
-        /// Who asks has its first copy there, and says how far it is.
+        /// Whether the sender has its first copy there and reports its progress.
         first: bool,
     }
     /// Asks which processes of jobs read from a target.
     ListReadersRequest(ListReaders) -> ReadersPage {
         /// The target.
         target: TargetId,
-        /// Those after this one.
+        /// Processes after this one.
         after: Option<(JobId, Rank)>,
-        /// At most so many.
+        /// The most processes to return.
         max_readers: u32,
     }
     /// Asks for counters and state.
     StatusRequest(Status) -> ServerStatus {}
-    /// Only between data servers: some blocks of another copy have rotted, and the
-    /// one that orders changes is to replace them. It answers when that is done.
+    /// Only between data servers: asks the copy that orders changes to replace rotted blocks of
+    /// another copy. The reply comes after that is done.
     RepairRequest(Repair) -> () {
         /// The copy that orders changes.
         access: Access,
-        /// The one that has rotted.
+        /// Index of the copy with the rotted blocks.
         copy: CopyIndex,
-        /// The first byte.
+        /// First byte.
         start: u64,
-        /// The first byte after them; at most [`weir_types::limits::MAX_REPAIR_BYTES`].
+        /// End, exclusive; at most [`weir_types::limits::MAX_REPAIR_BYTES`] after the first byte.
         end: u64,
     }
 }

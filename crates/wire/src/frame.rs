@@ -1,5 +1,5 @@
-//! A frame: an 80-byte header, a body, the checksums of the payload, and the
-//! payload itself, which is never serialised.
+//! Frames: an 80-byte header, a body, the checksums of the payload, and the payload itself, which
+//! is never serialised.
 
 use crate::message::Op;
 use weir_types::codec::DecodeError;
@@ -10,12 +10,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// First bytes of every frame: "WEIR".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"WEIR");
-/// The protocol that this build speaks.
+/// The protocol version of this build.
 pub const VERSION: u16 = 8;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 80;
-/// A disk spends on each request what it would on so many bytes more: what [`Header::progress`]
-/// of replies leaves out, and whoever predicts with it adds.
+/// A disk spends as much time on each request as on this many bytes. [`Header::progress`] of
+/// replies leaves that time out; a prediction from it has to add it.
 pub const REQUEST_COST_BYTES: u64 = 64 << 10;
 /// Bytes of the header that the MAC covers (all but the MAC).
 pub(crate) const MAC_OFFSET: usize = 64;
@@ -23,12 +23,12 @@ pub(crate) const SEQUENCE_OFFSET: usize = 32;
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 
-/// What a frame is for.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
-    /// Asks; exactly one reply follows.
+    /// A request, which gets exactly one reply.
     Request,
-    /// Answers the request with the same id.
+    /// The reply to the request with the same id.
     Reply,
 }
 
@@ -62,7 +62,7 @@ pub struct Header {
     pub kind: FrameKind,
     /// The operation.
     pub op: Op,
-    /// Replies: `None` for success, else the kind of the [`weir_types::Error`] in the body.
+    /// In replies: `None` for success, else the kind of the [`weir_types::Error`] in the body.
     pub status: Option<ErrorKind>,
     /// Bytes of the body.
     pub body_len: u32,
@@ -74,31 +74,30 @@ pub struct Header {
     pub request_id: RequestId,
     /// Position among the frames of this direction of the connection.
     pub sequence: Sequence,
-    /// Replies of the metadata server: what the client may keep of the answer, and the
-    /// lease that came with it (the flags in [`crate::lease`]).
+    /// In replies of the metadata server: what the client may cache of the reply, and the lease
+    /// that came with it (the flags in [`crate::lease`]).
     pub keep: u8,
-    /// Requests: the job on whose behalf; 0: none. Replies of the metadata
-    /// server: [`Header::events`].
+    /// In requests: the job of the caller; 0 for none. In replies of the metadata server:
+    /// [`Header::events`].
     pub job: JobId,
-    /// The process of the job.
+    /// Rank of the process in the job.
     pub rank: Rank,
-    /// Requests: fraction of its partition that the process has done, in 1/2^32. Replies of
-    /// data servers: time that the target takes to read a MiB, while it has something to do,
-    /// in microseconds; 0: not known.
+    /// In requests: the share of its partition that the process has done, in units of 1/2^32. In
+    /// replies of data servers: time per MiB of reads on the target while it is busy, in
+    /// microseconds; 0 if unknown.
     pub progress: u32,
-    /// Replies: requests that the target has accepted and not answered.
+    /// In replies: requests in progress on the target.
     pub in_flight: u16,
-    /// Replies: requests that wait for the target's disk.
+    /// In replies: requests that wait for the target's disk.
     pub queue_depth: u16,
-    /// Requests: MiB that the process has to do in all, rounded up; 0: nobody knows, nor
-    /// how much it has done. Replies of data servers: how far the process of the job is that is
-    /// furthest behind of the others whose first copies are on the target, in 1/2^32; 0: not
-    /// known.
+    /// In requests: the whole work of the process, MiB, rounded up; 0 if the work and the progress
+    /// are unknown. In replies of data servers: progress of the slowest other process of the job
+    /// with first copies on the target, in units of 1/2^32; 0 if unknown.
     pub work: u32,
 }
 
 impl Header {
-    /// A request without load or job.
+    /// The header of a request without load or job.
     pub fn request(op: Op, request_id: RequestId) -> Self {
         Self {
             kind: FrameKind::Request,
@@ -119,13 +118,13 @@ impl Header {
         }
     }
 
-    /// The reply to a request.
+    /// The header of the reply to a request.
     pub fn reply_to(request: &Header, status: Option<ErrorKind>) -> Self {
         Self { kind: FrameKind::Reply, status, ..Self::request(request.op, request.request_id) }
     }
 
-    /// Says which event was the last one of the client's session when the
-    /// answer was found, and what of the answer may be kept.
+    /// Sets the number of the last event of the client's session at the time of the reply, and what
+    /// the client may cache of the reply.
     #[must_use]
     pub fn after_events(mut self, events: u64, keep: u8) -> Self {
         self.job = JobId(events);
@@ -133,8 +132,8 @@ impl Header {
         self
     }
 
-    /// Replies of the metadata server: the number of the last event for the
-    /// client's session when the answer was found.
+    /// In replies of the metadata server: the number of the last event of the client's session at
+    /// the time of the reply.
     pub fn events(&self) -> u64 {
         self.job.0
     }
@@ -144,7 +143,7 @@ impl Header {
         self.body_len as usize + 4 * self.checks as usize
     }
 
-    /// Reads and checks a header. Every length is within its limit afterwards.
+    /// Decodes and checks a header. Afterwards every length is within its limit.
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, DecodeError> {
         let raw = RawHeader::ref_from_bytes(bytes).map_err(|_| DecodeError::Truncated)?;
         if raw.magic.get() != MAGIC || raw.version.get() != VERSION {
@@ -216,16 +215,16 @@ impl Header {
     }
 }
 
-/// The version in a frame that [`Header::parse`] refused, if it is a Weir frame
-/// at all: so that the two sides can say which versions met.
+/// The protocol version in a frame that [`Header::parse`] has refused, or `None` if it is no Weir
+/// frame. With it both sides can report the two versions.
 pub fn peer_version(bytes: &[u8]) -> Option<u16> {
     let magic: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
     let version: [u8; 2] = bytes.get(4..6)?.try_into().ok()?;
     (u32::from_le_bytes(magic) == MAGIC).then(|| u16::from_le_bytes(version))
 }
 
-/// Appends everything of a frame but its payload: header (lengths filled in,
-/// sequence and MAC still zero: [`crate::Sealer::seal`] sets them), body, checksums.
+/// Appends everything of a frame but its payload: header (lengths filled in, sequence and MAC zero
+/// until [`crate::Sealer::seal`] sets them), body, checksums.
 pub fn encode_head(
     out: &mut Vec<u8>,
     mut header: Header,
@@ -245,7 +244,7 @@ pub fn encode_head(
     out[start..start + HEADER_BYTES].copy_from_slice(header.to_raw().as_bytes());
 }
 
-/// Appends checksums as they stand on the wire to a list of numbers.
+/// Decodes checksums from the wire and appends them to a list.
 pub fn decode_checks(bytes: &[u8], checks: &mut Vec<u32>) {
     checks.extend(bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])));
 }

@@ -1,6 +1,6 @@
-//! Mutual authentication of a connection, sans I/O. Both sides prove that they
-//! know a key without showing it; fresh nonces from both make every
-//! connection's keys new, so nothing recorded can be replayed.
+//! Mutual authentication of a connection, without I/O. Both sides prove that they know a key
+//! without revealing it. Fresh nonces from both sides make every connection's keys new, so that
+//! recorded frames cannot be replayed.
 //!
 //! ```text
 //! client                                   server
@@ -18,14 +18,14 @@ use crate::ticket::Ticket;
 use weir_types::codec::{Decode, DecodeError, Encode, Reader};
 use weir_types::{ClientId, Error, ErrorKind, RequestId, ServerId, SessionId};
 
-/// Who opens a connection, and so which key proves it.
+/// Identity of the side that opens a connection. It determines the key that proves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// A client with a credential, to the metadata server.
+    /// A client with a credential, at the metadata server.
     Client(ClientId),
-    /// A client, to a data server.
+    /// A client with a ticket, at a data server.
     Ticket(Ticket, Attempt),
-    /// A data server, to the metadata server.
+    /// A data server, at the metadata server.
     Server(ServerId),
 }
 
@@ -60,56 +60,55 @@ impl Decode for Identity {
 }
 
 records! {
-    /// Which of its connections to a data server a client still stands by. It
-    /// raises the number when it leaves a change without an answer behind; from
-    /// then on the server does nothing that comes on a connection with a lower
-    /// one, so nothing that was given up, or sent again, comes late.
+    /// Generation of a client's connections to a data server. The client raises the number when it
+    /// abandons a change without a reply. From then on the server refuses changes on connections
+    /// with a lower number, so that no abandoned or repeated change arrives late.
     Attempt {
-        /// A random number of this run of the client.
+        /// Random number of this run of the client.
         run: u64,
-        /// Counts up, for each server by itself.
+        /// Number of the generation, counted for each server separately.
         number: u64,
     }
     /// Opens a connection.
     Hello {
         /// The protocol version of the client.
         version: u16,
-        /// Who it is.
+        /// Identity of the client.
         identity: Identity,
         /// 32 fresh random bytes.
         nonce: [u8; 32],
-        /// The session to join; 0: a new one.
+        /// The session to join; 0 for a new one.
         session: SessionId,
-        /// Program and host, for people.
+        /// Program and host, for messages.
         name: String,
-        /// The machine it runs on, so that what it makes can be there; empty: not known.
+        /// Host of the client, so that new files can be placed there; empty if unknown.
         host: String,
     }
     /// The server's answer to [`Hello`].
     Challenge {
         /// 32 fresh random bytes.
         nonce: [u8; 32],
-        /// Proves that the server knows the key.
+        /// Proof that the server knows the key.
         proof: Mac,
     }
     /// The client's answer to [`Challenge`].
     Proof {
-        /// Proves that the client knows the key.
+        /// Proof that the client knows the key.
         proof: Mac,
     }
-    /// The connection stands.
+    /// The server's last message: the connection is authenticated.
     Welcome {
-        /// The session that the connection belongs to (0 for servers).
+        /// The session of the connection (0 for servers).
         session: SessionId,
-        /// The cluster.
+        /// Id of the cluster.
         cluster: [u8; 16],
-        /// A random number of this run of the server: when it changes, the
-        /// server has forgotten what it kept in memory (open files).
+        /// Random number of this run of the server. When it changes, the server has lost its state
+        /// in memory (open files).
         instance: u64,
     }
 }
 
-/// Keys that both sides derive from the handshake.
+/// Derives the keys of both directions from the handshake.
 fn keys(key: &Key, hello: &[u8], nonce: &[u8; 32]) -> (Key, Key) {
     let parts: [&[u8]; 2] = [hello, nonce];
     (key.derive("weir 1 to server", &parts), key.derive("weir 1 to client", &parts))
@@ -129,14 +128,13 @@ pub struct ClientHandshake {
 }
 
 impl ClientHandshake {
-    /// Begins; returns the frame to send.
+    /// Starts a handshake and returns the frame to send.
     pub fn start(key: Key, hello: &Hello) -> (Self, Vec<u8>) {
         (Self { key, hello: hello.to_bytes() }, frame(Op::Hello, hello))
     }
 
-    /// Takes the server's answer; returns the frame to send and what signs and
-    /// checks all later frames. The next frame from the server is the
-    /// [`Welcome`], already sealed.
+    /// Handles the server's challenge. Returns the frame to send, and the sealer and opener of all
+    /// later frames. The next frame from the server is the [`Welcome`], already sealed.
     pub fn on_challenge(
         self,
         header: &Header,
@@ -168,13 +166,13 @@ pub struct ServerHandshake {
     key: Key,
     hello_bytes: Vec<u8>,
     nonce: [u8; 32],
-    /// What the client said.
+    /// The client's message.
     pub hello: Hello,
 }
 
 impl ServerHandshake {
-    /// Takes a [`Hello`]. `key_for` finds the key of an identity or says why
-    /// there is none; `nonce` is 32 fresh random bytes. Returns the frame to send.
+    /// Handles a [`Hello`]. `key_for` returns the key of an identity or an error; `nonce` is 32
+    /// fresh random bytes. Returns the frame to send.
     pub fn on_hello(
         header: &Header,
         body: &[u8],
@@ -194,8 +192,8 @@ impl ServerHandshake {
         Ok((Self { key, hello_bytes: body.to_vec(), nonce, hello }, challenge))
     }
 
-    /// Takes the [`Proof`]; on success returns what signs and checks all later
-    /// frames. The caller then sends a sealed [`Welcome`] made by [`welcome`].
+    /// Handles the [`Proof`]. Returns the sealer and opener of all later frames. The caller then
+    /// sends a sealed [`Welcome`] made by [`welcome`].
     pub fn on_proof(self, header: &Header, body: &[u8]) -> Result<(Hello, Sealer, Opener), Error> {
         if header.op != Op::Proof || header.checks != 0 || header.payload_len != 0 {
             return Err(ErrorKind::Protocol.into());
@@ -210,14 +208,14 @@ impl ServerHandshake {
     }
 }
 
-/// The sealed frame that ends the handshake.
+/// Makes the sealed frame that ends the handshake.
 pub fn welcome(sealer: &mut Sealer, welcome: &Welcome) -> Vec<u8> {
     let mut out = frame(Op::Proof, welcome);
     sealer.seal(&mut out);
     out
 }
 
-/// An unsealed frame with an error, for a peer that is not authenticated.
+/// Makes an unsealed error frame, for a peer that is not authenticated.
 pub fn refusal(error: &Error) -> Vec<u8> {
     let mut out = Vec::new();
     let mut header = Header::request(Op::Challenge, RequestId(0));
@@ -227,7 +225,7 @@ pub fn refusal(error: &Error) -> Vec<u8> {
     out
 }
 
-/// The error for a peer of another protocol version.
+/// The error for a peer with another protocol version.
 pub fn version_mismatch(theirs: u16) -> Error {
     Error::new(
         ErrorKind::VersionMismatch,

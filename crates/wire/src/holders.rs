@@ -1,29 +1,30 @@
-//! Who is connected, and who holds what: as people see it.
+//! Sessions and what they hold, as shown to administrators.
 
 use crate::message::{records, requests};
 use weir_types::codec::Bytes;
 use weir_types::{ClientId, FileId, SessionId};
 
-/// What a session is good for.
+/// State of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionStanding {
-    /// It was heard of within the lease time.
+    /// The session was heard of within the lease time.
     Live,
-    /// It was not: what it holds is taken from it when somebody needs it.
+    /// The session was not heard of within the lease time: what it holds is revoked when another
+    /// session needs it.
     Silent,
-    /// Something was taken from it, and it has not said yet that it knows.
+    /// Something was revoked from the session, and it has not acknowledged that yet.
     CutOff,
 }
 weir_types::codec_tag!(SessionStanding { Live = 0, Silent = 1, CutOff = 2 });
 
-/// What is held.
+/// Kind of a lock or lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldKind {
     /// A lock of `fcntl(2)`.
     Posix,
     /// A lock of `flock(2)`.
     Flock,
-    /// A lease: what a client may keep of the file, or write later.
+    /// A lease: the right of a client to cache a file, or to write it back later.
     Lease,
 }
 weir_types::codec_tag!(HoldKind { Posix = 0, Flock = 1, Lease = 2 });
@@ -33,97 +34,97 @@ records! {
     SessionView {
         /// The session.
         session: SessionId,
-        /// The client whose key it has proved.
+        /// The client that the session has authenticated as.
         client: ClientId,
-        /// What that key is called; empty: nothing.
+        /// Name of that client's key; empty if it has none.
         key_name: String,
-        /// What the program calls itself.
+        /// The program's own name.
         program: String,
-        /// Where it runs; empty: not known.
+        /// Host of the program; empty if unknown.
         host: String,
-        /// For how long it has been there, milliseconds; `None`: since before the metadata
-        /// server began.
+        /// Age of the session, milliseconds; `None` if it is older than the metadata server's
+        /// process.
         since_ms: Option<u64>,
-        /// When it was heard of last, milliseconds ago.
+        /// Time since the session was last heard of, milliseconds.
         silent_ms: u64,
-        /// Files that it has open.
+        /// Number of files that it has open.
         open_files: u64,
-        /// Files that it has leases on.
+        /// Number of files that it has leases on.
         leased_files: u64,
-        /// Locks that it holds,
+        /// Number of locks that it holds.
         locks: u64,
-        /// and waits for.
+        /// Number of locks that it waits for.
         waiting: u64,
-        /// What it is good for.
+        /// State of the session.
         standing: SessionStanding,
     }
-    /// A part of the list of sessions.
+    /// A page of the list of sessions.
     SessionPage {
-        /// In the order of their numbers.
+        /// The sessions, by ascending id.
         sessions: Vec<SessionView>,
-        /// After so long a silence what a session holds may be taken from it, milliseconds,
+        /// A session that was silent for this long may lose what it holds, milliseconds.
         lease_ms: u64,
-        /// and after so long it ends.
+        /// A session that was silent for this long ends, milliseconds.
         timeout_ms: u64,
-        /// Whether the list ends here.
+        /// Whether this is the last page.
         end: bool,
     }
-    /// How far a look at what is held has come.
+    /// Position in the list of locks and leases.
     #[derive(Copy)]
     HoldPlace {
-        /// The file,
+        /// The file.
         file: FileId,
-        /// and what is held of it already looked at.
+        /// Number of its entries that earlier pages have shown.
         skip: u64,
     }
     /// A lock or lease on a file.
     Hold {
-        /// Who has it.
+        /// The session that holds it or waits for it.
         session: SessionId,
         /// The file.
         file: FileId,
-        /// One of its names; empty: it has none, or is in a directory too large to look for it.
+        /// One of the file's names. Empty if it has none, or if its directory is too large to
+        /// search.
         path: Bytes,
-        /// What it is.
+        /// Kind of the lock or lease.
         kind: HoldKind,
-        /// Nobody else may have it.
+        /// Whether it is exclusive.
         exclusive: bool,
-        /// The first byte,
+        /// First byte.
         start: u64,
-        /// and the last; [`crate::lock::LAST_BYTE`] or more: to the end of the file.
+        /// Last byte. [`crate::lock::LAST_BYTE`] or more stands for the end of the file.
         last: u64,
-        /// The process that asked for a lock.
+        /// Process that asked for the lock.
         pid: u32,
-        /// For how long it has been waited for, milliseconds; `None`: it is held.
+        /// Time that the lock was waited for, milliseconds; `None` if it is held.
         waits_ms: Option<u64>,
     }
-    /// A part of what is held.
+    /// A page of the list of locks and leases.
     HoldPage {
-        /// By file: locks that are held, then those that are waited for in the order of their
-        /// arrival, then leases.
+        /// By file: held locks, then waiting locks in order of arrival, then leases.
         holds: Vec<Hold>,
-        /// Go on here; `None`: that was all.
+        /// Where the next page begins; `None` at the end.
         next: Option<HoldPlace>,
     }
 }
 
 requests! {
-    /// A page of the sessions (administrators).
+    /// Asks for a page of the sessions (administrators).
     ListSessionsRequest(ListSessions) -> SessionPage {
-        /// Those with greater numbers.
+        /// Sessions with greater ids.
         after: SessionId,
     }
-    /// A page of what sessions hold (administrators).
+    /// Asks for a page of the locks and leases of sessions (administrators).
     ListHoldsRequest(ListHolds) -> HoldPage {
-        /// Go on here; `None`: begin.
+        /// Where to begin; `None`: at the beginning.
         place: Option<HoldPlace>,
-        /// Of this file only.
+        /// Only those on this file.
         file: Option<FileId>,
-        /// Of this session only.
+        /// Only those of this session.
         session: Option<SessionId>,
-        /// Of this kind only.
+        /// Only those of this kind.
         kind: Option<HoldKind>,
-        /// Only what is waited for.
+        /// Only locks that are waited for.
         waiting: bool,
     }
 }

@@ -1,5 +1,5 @@
-//! Keys and message authentication codes, both from BLAKE3: one primitive for
-//! derivation and MACs, fast on the short inputs that we have.
+//! Keys and message authentication codes, both from BLAKE3: one primitive for key derivation and
+//! MACs, which is fast on short inputs.
 
 use std::fmt;
 use weir_types::codec::{Decode, DecodeError, Encode, Reader};
@@ -15,7 +15,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A 128-bit authentication code. Equality takes the same time whatever differs.
+/// A 128-bit authentication code. Its comparison takes constant time.
 #[derive(Clone, Copy, Debug, Default, Eq)]
 pub struct Mac(pub [u8; 16]);
 
@@ -38,7 +38,7 @@ impl Decode for Mac {
 }
 
 impl Key {
-    /// A key from 32 random bytes.
+    /// Makes a key from 32 random bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -48,7 +48,7 @@ impl Key {
         &self.0
     }
 
-    /// Reads 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<Self> {
         let text = text.trim().as_bytes();
         // `from_str_radix` would take "+f" for a number.
@@ -62,25 +62,25 @@ impl Key {
         Some(Self(key))
     }
 
-    /// Writes 64 hexadecimal digits.
+    /// Formats the key as 64 hexadecimal digits.
     pub fn to_hex(&self) -> String {
         self.0.iter().map(|b| format!("{b:02x}")).collect()
     }
 
-    /// A key that depends on this one, a purpose, and data.
+    /// Derives a key from this one, a purpose, and data.
     pub fn derive(&self, purpose: &str, parts: &[&[u8]]) -> Key {
         Key(*self.hash(purpose, parts).as_bytes())
     }
 
-    /// The code of some data for a purpose.
+    /// Computes the MAC of some data for a purpose.
     pub fn mac(&self, purpose: &str, parts: &[&[u8]]) -> Mac {
         let mut mac = [0; 16];
         mac.copy_from_slice(&self.hash(purpose, parts).as_bytes()[..16]);
         Mac(mac)
     }
 
-    /// The code of one piece of data, without a purpose: for keys that have
-    /// only one use (the frames of one direction of one connection).
+    /// Computes the MAC of one piece of data without a purpose, for keys that have only one use
+    /// (the frames of one direction of one connection).
     pub fn mac_frame(&self, data: &[u8]) -> Mac {
         let hash = blake3::keyed_hash(&self.0, data);
         let mut mac = [0; 16];
@@ -88,7 +88,7 @@ impl Key {
         Mac(mac)
     }
 
-    /// Hides or reveals 32 bytes (the same operation) under a fresh nonce.
+    /// Encrypts or decrypts 32 bytes (the same operation) under a fresh nonce.
     pub(crate) fn mask(&self, nonce: &[u8; 16], bytes: &mut [u8; 32]) {
         let pad = self.hash("weir 1 mask", &[nonce]);
         for (b, p) in bytes.iter_mut().zip(pad.as_bytes()) {
@@ -107,8 +107,8 @@ impl Key {
     }
 }
 
-/// The cluster's master key, from which the metadata server derives all others.
-/// Data servers and clients never see it.
+/// The cluster's master key, from which the metadata server derives all other keys. Data servers
+/// and clients never see it.
 #[derive(Clone, Debug)]
 pub struct MasterKey(pub Key);
 
@@ -118,13 +118,13 @@ impl MasterKey {
         self.0.derive("weir 1 target", &[&target.0.to_le_bytes(), &generation.0.to_le_bytes()])
     }
 
-    /// The credential of a client: derived, so that the metadata server keeps no
-    /// table of secrets.
+    /// The credential of a client. It is derived, so that the metadata server stores no table of
+    /// secrets.
     pub fn client(&self, client: ClientId) -> Key {
         self.0.derive("weir 1 client", &[&client.0.to_le_bytes()])
     }
 
-    /// The key by which a data server proves itself and reads its tickets.
+    /// The key with which a data server authenticates and reads its tickets.
     pub fn server(&self, server: ServerId, generation: KeyGeneration) -> Key {
         self.0.derive("weir 1 server", &[&server.0.to_le_bytes(), &generation.0.to_le_bytes()])
     }

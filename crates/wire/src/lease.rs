@@ -1,131 +1,129 @@
-//! Leases and events: how the metadata server keeps what clients cache true.
+//! Leases and events, by which the metadata server keeps clients' caches coherent.
 //!
-//! `docs/leases.md` says what each means and why nothing stale is seen.
+//! `docs/leases.md` explains each of them, and why no client sees stale data.
 
 use crate::message::{records, requests};
 use crate::meta::PendingTruncate;
 use weir_types::codec::{Bytes, Decode, DecodeError, Encode, Reader};
 use weir_types::{Attr, FileId, Generation};
 
-/// Names of the directory in this answer (found or not found) may be kept.
+/// Names of the directory in this reply (found or not found) may be cached.
 pub const KEEP_NAMES: u8 = 1;
-/// Attributes in this answer may be kept.
+/// Attributes in this reply may be cached.
 pub const KEEP_ATTRIBUTES: u8 = 2;
 /// A lease of [`LeaseMode::Read`] on the whole file came with this open.
 pub const LEASE_READ: u8 = 4;
 /// A lease of [`LeaseMode::Write`] on the whole file came with this open.
 pub const LEASE_WRITE: u8 = 8;
-/// The size in this answer is the one before a writer that died
-/// ([`PendingTruncate`]): whoever opens the file finds the right one.
+/// The size in this reply is the one from before a writer that died ([`PendingTruncate`]). A client
+/// that opens the file finds the right size.
 pub const SIZE_UNKNOWN: u8 = 16;
-/// A quota concerns the file in this answer: before it grows, who writes asks for room
-/// ([`crate::quota::RoomRequest`]).
+/// A quota applies to the file in this reply. Before the file grows, the writer has to ask for
+/// space ([`crate::quota::RoomRequest`]).
 pub const ROOM_LIMITED: u8 = 32;
-/// Every flag that there is.
+/// All flags.
 pub const KEEP_ALL: u8 =
     KEEP_NAMES | KEEP_ATTRIBUTES | LEASE_READ | LEASE_WRITE | SIZE_UNKNOWN | ROOM_LIMITED;
-/// The end of a lease that reaches as far as a file may grow.
+/// The end of a lease that covers any growth of the file.
 pub const TO_THE_END: u64 = u64::MAX;
 
 /// What a lease allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LeaseMode {
-    /// To read, and keep what was read. Many may hold it.
+    /// The holder may read and cache what was read. Many clients may hold it.
     Read,
-    /// To read and write, and keep what was written back for a while. Nobody
-    /// else holds anything.
+    /// The holder may read and write, and delay its writes for a while. No other client holds a
+    /// lease there.
     Write,
 }
 weir_types::codec_tag!(LeaseMode { Read = 0, Write = 1 });
 
 records! {
-    /// A lease.
+    /// A lease on a range of a file.
     LeaseRange {
         /// The file.
         file: FileId,
-        /// Its first byte.
+        /// First byte.
         start: u64,
-        /// The byte after its last; [`TO_THE_END`]: however long the file gets.
+        /// End, exclusive; [`TO_THE_END`] covers any growth of the file.
         end: u64,
-        /// What it allows.
+        /// What the lease allows.
         mode: LeaseMode,
     }
-    /// A lease that a client says it holds.
+    /// A lease that a client claims to hold.
     HeldLease {
         /// The lease.
         lease: LeaseRange,
-        /// The generation of the file that it writes under.
+        /// The generation of the file under which the client writes.
         generation: Generation,
     }
-    /// Something that a client has to obey, and then to acknowledge.
+    /// An instruction that a client has to carry out and then acknowledge.
     Event {
-        /// Grows by one at each event of the session.
+        /// Number of the event. It grows by one with each event of the session.
         number: u64,
-        /// What to do.
+        /// The instruction.
         what: EventKind,
     }
-    /// An event has been obeyed.
+    /// Acknowledgement of an event that was carried out.
     EventAck {
-        /// The event.
+        /// Number of the event.
         number: u64,
-        /// Nothing at all is kept of this directory or file any more: no more
-        /// events of names and attributes for it, please.
+        /// The client caches nothing of this directory or file any more, and wants no more events
+        /// of names and attributes for it.
         forgotten: bool,
-        /// Of a lease that is given up: a write under it has failed, and may still
-        /// reach a data server. With it, everything that the client held of the
-        /// file is given up, and the file is fenced before others are let in.
+        /// For a lease that is given up: a write under it has failed, and may still reach a data
+        /// server. All leases of the client on the file are then given up, and the file is fenced
+        /// before another client gets a lease.
         unconfirmed: bool,
-        /// Of a file that is about to lose a name: the session has it open from now on, to be
-        /// closed like any other. Of attributes: it is to be told before the file loses a name.
+        /// For a file that is about to lose a name: the session counts it as open from now on, and
+        /// will close it. For attributes: the client wants an event before the file loses a name.
         holds: bool,
     }
-    /// What a poll brings.
+    /// Reply to a poll.
     Events {
-        /// Events that have not been acknowledged and are newer than asked for.
+        /// Events that are newer than asked for and not acknowledged.
         events: Vec<Event>,
-        /// So long after it was last heard of, a client's leases may be taken
-        /// away, milliseconds.
+        /// A client's leases may be revoked this long after it was last heard of, milliseconds.
         lease_ms: u64,
-        /// Leases or kept names were taken away since the last poll, because
-        /// nothing was heard: everything has to be given up.
+        /// Leases or cached names were revoked since the last poll, because the client was silent.
+        /// The client has to drop everything.
         lapsed: bool,
     }
-    /// What an [`AcquireRequest`] brings.
+    /// Reply to an [`AcquireRequest`].
     Granted {
-        /// At least what was asked for.
+        /// The granted lease, which covers at least what was asked for.
         lease: LeaseRange,
-        /// The file now.
+        /// The file's present attributes.
         attr: Attr,
         /// As in [`crate::meta::OpenFile`].
         pending_truncate: Option<PendingTruncate>,
     }
 }
 
-/// What an event asks for.
+/// What an event tells the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// A name of a directory is about to change, and with it the directory's
-    /// attributes.
+    /// A name of a directory is about to change, and with it the directory's attributes.
     Name {
         /// The directory.
         dir: FileId,
         /// The name.
         name: Bytes,
     },
-    /// Attributes (or, of a directory, all names) are about to change.
+    /// Attributes of a file are about to change, or all names of a directory.
     Attributes {
         /// The file.
         file: FileId,
     },
-    /// Give up a lease: for [`LeaseMode::Read`] write back and keep reading,
-    /// for [`LeaseMode::Write`] keep nothing of the range.
+    /// A lease is recalled. A lease of [`LeaseMode::Read`] is left: write back and keep reading.
+    /// For [`LeaseMode::Write`]: keep nothing of the range.
     Recall(LeaseRange),
-    /// Report size and time of what was written, and go on.
+    /// The client has to report size and time of what it has written, and may go on.
     Report {
         /// The file.
         file: FileId,
     },
-    /// A file is about to lose a name, perhaps its last: as for attributes.
+    /// A file is about to lose a name, perhaps its last. The client reacts as for attributes.
     Removal {
         /// The file.
         file: FileId,
@@ -133,33 +131,34 @@ pub enum EventKind {
 }
 
 requests! {
-    /// Waits until there are events, at most a fraction of the lease time.
-    /// Until its first poll, a session is given nothing to keep.
+    /// Waits for events, at most for a fraction of the lease time. Before its first poll a session
+    /// may cache nothing.
     PollEventsRequest(PollEvents) -> Events {
-        /// The last event that arrived.
+        /// Number of the last event that arrived.
         have: u64,
     }
-    /// Says that events have been obeyed.
+    /// Acknowledges events that were carried out.
     AckEventsRequest(AckEvents) -> () {
-        /// Which.
+        /// The acknowledgements.
         acks: Vec<EventAck>,
     }
-    /// Asks for a lease; answered when everybody in the way has given up
-    /// theirs, or is dead.
+    /// Asks for a lease. The reply comes when every conflicting lease was given up or its client is
+    /// dead.
     AcquireRequest(Acquire) -> Granted {
-        /// What is needed. The server may grant more.
+        /// The needed lease. The server may grant more.
         lease: LeaseRange,
     }
-    /// The fence of this generation has reached all objects, and they end here.
+    /// Reports that the fence of this generation has reached all objects, and the size that follows
+    /// from their lengths.
     RecoveredRequest(Recovered) -> Attr {
         /// The file.
         file: FileId,
-        /// The fence.
+        /// Generation of the fence.
         generation: Generation,
-        /// The size that the objects make.
+        /// Size of the file according to its objects, bytes.
         size: u64,
     }
-    /// The client ends in good order: everything is written, nothing is open.
+    /// Ends the session in good order: everything is written, nothing is open.
     EndSessionRequest(EndSession) -> () {}
 }
 

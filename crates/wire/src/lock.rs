@@ -3,18 +3,17 @@
 use crate::message::{records, requests};
 use weir_types::FileId;
 
-/// The last byte of a lock that reaches to the end of the file, wherever that
-/// will be.
+/// The last byte of a lock that extends to the end of the file, however long the file is.
 pub const LAST_BYTE: u64 = i64::MAX as u64;
 
-/// What a lock does to others.
+/// Mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockMode {
-    /// None: unlocks.
+    /// No lock: unlocks.
     Unlock,
-    /// Others may lock shared, too.
+    /// Shared: others may lock shared, too.
     Shared,
-    /// Others may not lock.
+    /// Exclusive: others may not lock.
     Exclusive,
 }
 weir_types::codec_tag!(LockMode { Unlock = 0, Shared = 1, Exclusive = 2 });
@@ -22,24 +21,23 @@ weir_types::codec_tag!(LockMode { Unlock = 0, Shared = 1, Exclusive = 2 });
 /// How long a request for a lock waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockWait {
-    /// It does not.
+    /// The request does not wait.
     No,
-    /// Until nobody stands in the way.
+    /// The request waits until no lock conflicts.
     Yes,
-    /// The same, unless it waits for somebody who waits for its owner in the same
-    /// way, over however many others.
+    /// The request waits, unless its owner would then wait for itself, directly or through others.
     UnlessDeadlock,
 }
 weir_types::codec_tag!(LockWait { No = 0, Yes = 1, UnlessDeadlock = 2 });
 
-/// What became of a request for a lock.
+/// Outcome of a request for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockOutcome {
-    /// It is held (or released).
+    /// The lock is held (or released).
     Granted,
-    /// Another one stands in the way.
+    /// Another lock conflicts.
     Conflict,
-    /// It still waits: ask again, with the same number.
+    /// The request still waits: ask again with the same number.
     Waiting,
 }
 weir_types::codec_tag!(LockOutcome { Granted = 0, Conflict = 1, Waiting = 2 });
@@ -49,18 +47,17 @@ records! {
     Lock {
         /// The file.
         file: FileId,
-        /// Whose, within the session: what one owner holds does not stand in
-        /// its own way.
+        /// Owner of the lock, unique within the session. Locks of one owner do not conflict.
         owner: u64,
-        /// `flock(2)`, which does not meet locks of `fcntl(2)`.
+        /// A lock of `flock(2)`, which does not conflict with locks of `fcntl(2)`.
         flock: bool,
-        /// Its first byte.
+        /// First byte.
         start: u64,
-        /// Its last byte; [`LAST_BYTE`]: all that follow.
+        /// Last byte; [`LAST_BYTE`] extends to the end of the file.
         last: u64,
-        /// What it does.
+        /// Mode.
         mode: LockMode,
-        /// The process that asked, for those who want to know who is in the way.
+        /// Process that asked for the lock, for those who ask which process holds it.
         pid: u32,
     }
 }
@@ -70,38 +67,37 @@ requests! {
     SetLockRequest(SetLock) -> LockOutcome {
         /// The lock.
         lock: Lock,
-        /// Which request for a lock of the session this is; the same when it is
-        /// sent again.
+        /// Number of this lock request within the session; the same when it is sent again.
         number: u64,
-        /// All of the session with smaller numbers are over: should one of them
-        /// arrive after this, it is too late.
+        /// All requests of the session with smaller numbers are over. One that arrives later is
+        /// refused.
         floor: u64,
-        /// Whether to wait for others to unlock.
+        /// Whether to wait for conflicting locks.
         wait: LockWait,
     }
-    /// A lock that stands in the way of this one.
+    /// Asks for a lock that conflicts with this one.
     TestLockRequest(TestLock) -> Option<Lock> {
-        /// The lock that is wished for.
+        /// The lock to test.
         lock: Lock,
     }
-    /// Waits no longer. Answers whether the lock was granted meanwhile: it is
-    /// held then.
+    /// Cancels a waiting request. The reply says whether the lock was granted meanwhile, and is
+    /// therefore held.
     CancelLockRequest(CancelLock) -> bool {
-        /// The number of the request that waits.
+        /// Number of the waiting request.
         number: u64,
         /// As in [`SetLockRequest`].
         floor: u64,
     }
-    /// After the server came back: locks that are held. Answers with those
-    /// that are lost, because somebody else has them now.
+    /// Reports held locks after a restart of the server. The reply has the locks that are lost,
+    /// because another owner has them now.
     ReassertLocksRequest(ReassertLocks) -> Vec<Lock> {
-        /// The locks.
+        /// The held locks.
         locks: Vec<Lock>,
     }
 }
 
-/// The locks of one owner on one file: ascending, apart from each other unless
-/// they differ.
+/// Adds a lock to the locks of one owner on one file. They stay ascending, and touch each other
+/// only if they differ.
 ///
 /// `a` replaces whatever the owner held in its range.
 pub fn apply(held: &mut Vec<Lock>, a: &Lock) {

@@ -4,20 +4,20 @@ use crate::message::records;
 use weir_types::limits::MAX_PAST;
 use weir_types::{DiskId, Epoch, FsUsage, ServerId, TargetId};
 
-/// What a target is good for now.
+/// State of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TargetState {
-    /// Serves.
+    /// The target serves everything.
     Online,
-    /// Its server has not been heard of for too long.
+    /// Its server was not heard of for too long.
     Offline,
-    /// Its server serves what can still be read, and changes nothing: the disk
-    /// has failed, is read-only, or could not be opened.
+    /// The target is read-only: its disk has failed, is read-only, or could not be opened. It
+    /// serves what can still be read.
     OutOfService,
-    /// Back, and being brought up to date with what it missed: it takes writes,
-    /// and serves reads only of what has a single copy.
+    /// The target is back and receives what it has missed. It takes writes, and serves reads only
+    /// of columns with a single copy.
     Syncing,
-    /// Online, and not heard of for a while: for people to see.
+    /// Online, but not heard of for a while. Only shown to people.
     Suspect,
 }
 weir_types::codec_tag!(TargetState {
@@ -29,18 +29,18 @@ weir_types::codec_tag!(TargetState {
 });
 
 impl TargetState {
-    /// Whether it serves everything.
+    /// Whether the target serves everything.
     pub fn is_online(self) -> bool {
         matches!(self, TargetState::Online | TargetState::Suspect)
     }
 }
 
-/// A time in which a target was online.
+/// A period in which a target was online.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Online {
-    /// The epoch at which it became so.
+    /// Epoch at which it came online.
     pub from: Epoch,
-    /// The one at which it ceased to be, or began anew without a part of what it had.
+    /// Epoch at which it went offline, or came online again without some of its data.
     pub until: Epoch,
 }
 weir_types::codec_struct!(Online { from, until });
@@ -50,55 +50,55 @@ records! {
     Standing {
         /// The target.
         target: TargetId,
-        /// What it is good for.
+        /// Its state.
         state: TargetState,
-        /// Online: the epoch at which it became so; else the one at which it
-        /// ceased to be.
+        /// The epoch at which it came online; if it is not online, the epoch at which it went
+        /// offline.
         since: Epoch,
-        /// It is not online, and may have lost since then what it had confirmed.
+        /// The target is not online, and may have lost confirmed changes since it went offline.
         forgot: bool,
     }
-    /// One target.
+    /// A target in the cluster map.
     TargetEntry {
         /// The target.
         target: TargetId,
-        /// Whether it serves.
+        /// Its state.
         state: TargetState,
-        /// Online: the epoch at which it became so; else the one at which it
-        /// ceased to be.
+        /// The epoch at which it came online; if it is not online, the epoch at which it went
+        /// offline.
         since: Epoch,
-        /// When it was online before that: the last times, the latest last, at most
-        /// [`MAX_PAST`] of them.
+        /// Earlier periods in which it was online, the latest last, at most [`MAX_PAST`].
         past: Vec<Online>,
-        /// The epoch from which on it is known to have kept all that it confirmed:
-        /// its machine started anew, or its disk failed, before that.
+        /// The target has kept everything that it confirmed from this epoch on. Before, its machine
+        /// was restarted or its disk has failed.
         anew: Epoch,
-        /// It gets nothing new, and what it has is moved away.
+        /// The target is drained: it gets no new data, and its data is moved away.
         draining: bool,
-        /// Its space when last heard of.
+        /// Space and files, as last reported.
         usage: FsUsage,
-        /// The disk that it is on, which others may be on too.
+        /// The disk of the target. Other targets may be on the same disk.
         disk: DiskId,
     }
-    /// One data server.
+    /// A data server in the cluster map.
     ServerEntry {
         /// The server.
         server: ServerId,
-        /// Where it runs, for locality and for people.
+        /// Its host, for locality and for messages.
         host: String,
-        /// Its failure domain; empty: its host.
+        /// Its failure domain; if empty, its host.
         domain: String,
         /// `address:port` for TCP.
         tcp: String,
-        /// Path of its Unix socket, of use on the same host; may be empty.
+        /// Path of its Unix socket, for clients on the same host; may be empty.
         unix: String,
-        /// Its targets, in order.
+        /// Its targets, by ascending id.
         targets: Vec<TargetEntry>,
     }
-    /// All servers, in order of their ids; the order of targets in it is the
-    /// target order of striped layouts.
+    /// All servers, by ascending id. The order of targets in the map is the target order of striped
+    /// layouts.
     ClusterMap {
-        /// Grows at each change of servers, targets or states (not of usage).
+        /// Epoch of the map. It grows with each change of servers, targets or states (not of
+        /// usage).
         epoch: Epoch,
         /// The servers.
         servers: Vec<ServerEntry>,
@@ -106,8 +106,8 @@ records! {
 }
 
 impl TargetEntry {
-    /// When it is known to have been online, the last time included if it is now: that
-    /// has no end.
+    /// Periods in which the target is known to have been online. If it is online now, the last
+    /// period has no end.
     pub fn online(&self) -> impl Iterator<Item = (Epoch, Option<Epoch>)> + '_ {
         let past = self.past.iter().rev().take(MAX_PAST);
         let now = self.state.is_online().then_some((self.since, None));
@@ -121,7 +121,7 @@ impl ClusterMap {
         self.servers.iter().find(|s| s.targets.iter().any(|t| t.target == target))
     }
 
-    /// What it says of a target.
+    /// The entry of a target.
     pub fn target(&self, target: TargetId) -> Option<&TargetEntry> {
         self.targets().map(|(_, entry)| entry).find(|entry| entry.target == target)
     }

@@ -1,4 +1,4 @@
-//! The operations and what each asks and answers.
+//! The operations, each with its request and reply.
 
 use weir_types::{Decode, Encode};
 
@@ -18,12 +18,12 @@ macro_rules! ops {
                 match code { $($code => Some(Op::$name),)* _ => None }
             }
 
-            /// Its name in counters and logs.
+            /// The name in counters and logs.
             pub fn label(self) -> &'static str {
                 match self { $(Op::$name => $label,)* }
             }
 
-            /// Its place in [`Op::ALL`], for tables of counters.
+            /// The index in [`Op::ALL`], for tables of counters.
             pub fn index(self) -> usize {
                 Op::ALL.iter().position(|op| *op == self).unwrap_or(0)
             }
@@ -32,8 +32,8 @@ macro_rules! ops {
 }
 
 impl Op {
-    /// Whether a change of the namespace that was done comes to something else if it is done again:
-    /// it carries a number by which it is done once.
+    /// Whether repeating the operation would have another effect than doing it once. Such a change
+    /// of the namespace carries a number, so that it is done once.
     pub fn is_for_once(self) -> bool {
         matches!(
             self,
@@ -55,15 +55,15 @@ impl Op {
 ops! {
     /// Opens a connection.
     Hello = 0x001, "hello";
-    /// The server proves itself and challenges the client.
+    /// The server authenticates and challenges the client.
     Challenge = 0x002, "challenge";
-    /// The client proves itself.
+    /// The client authenticates.
     Proof = 0x003, "proof";
     /// Keeps a session alive; measures the round trip.
     Ping = 0x010, "ping";
     /// Counters and state of a server.
     Status = 0x011, "status";
-    /// How busy a target is, and how far those are that read there.
+    /// Load of a target, and progress of its readers.
     Load = 0x012, "load";
     /// A page of the processes of jobs that read from a target.
     ListReaders = 0x013, "list_readers";
@@ -73,7 +73,7 @@ ops! {
     Write = 0x101, "write";
     /// Makes objects durable.
     Sync = 0x102, "sync";
-    /// Cuts or extends an object and fences older writes.
+    /// Sets the length of an object and fences older writes.
     Truncate = 0x103, "truncate";
     /// Length and generation of an object.
     StatObject = 0x104, "stat_object";
@@ -83,9 +83,9 @@ ops! {
     Scrub = 0x106, "scrub";
     /// Removes objects that no file has (administrators).
     RemoveObjects = 0x107, "remove_objects";
-    /// Makes a range of an object zeros and gives its room back.
+    /// Punches a hole in an object.
     Punch = 0x108, "punch";
-    /// Reserves room for a range of an object.
+    /// Preallocates disk space for a range of an object.
     Allocate = 0x109, "allocate";
     /// Finds data or a hole in an object.
     Seek = 0x10a, "seek";
@@ -93,19 +93,19 @@ ops! {
     Fence = 0x10b, "fence";
     /// Copies bytes of one object to another, without the client.
     Copy = 0x10c, "copy";
-    /// Notes what another copy lacks, or this one (data servers).
+    /// Notes what a copy lacks (data servers).
     NoteGap = 0x10d, "note_gap";
     /// Gives a copy the length of another (data servers).
     Align = 0x10e, "align";
-    /// Has what has rotted in a copy replaced by the one that orders (data servers).
+    /// Has rotted blocks of a copy replaced by the copy that orders (data servers).
     Repair = 0x10f, "repair";
-    /// Leaves the bytes of a write with a copy that will be told of it.
+    /// Stages the bytes of a write at a copy.
     Stage = 0x110, "stage";
-    /// Makes the connection one to the server of another copy.
+    /// Turns the connection into a tunnel to the server of another copy.
     Forward = 0x111, "forward";
-    /// A page of what copies on a target do not serve (administrators).
+    /// A page of the bytes that copies on a target do not serve (administrators).
     ListLacking = 0x118, "list_lacking";
-    /// Has a copy serve what it has, where what it lacks is lost (administrators).
+    /// Makes a copy serve its own bytes where newer ones are lost (administrators).
     AcceptLoss = 0x119, "accept_loss";
     /// The cluster map.
     GetMap = 0x200, "get_map";
@@ -149,45 +149,45 @@ ops! {
     Open = 0x221, "open";
     /// Says that files are no longer open.
     Close = 0x222, "close";
-    /// After a reconnect: these files are open.
+    /// Reports open files after a reconnect.
     Reassert = 0x223, "reassert";
     /// More segments of a layout.
     GetLayout = 0x224, "get_layout";
     /// Grants segments ahead of a writer.
     Extend = 0x225, "extend";
-    /// Records the size and time that writing led to.
+    /// Records size and time after writes.
     CommitSize = 0x226, "commit_size";
-    /// Says that a truncation has reached the objects.
+    /// Reports that a truncation has reached the objects.
     TruncateDone = 0x227, "truncate_done";
     /// Default layout of a directory, or layout of an empty file.
     SetLayout = 0x228, "set_layout";
     /// Default layout of a directory.
     GetDefaultLayout = 0x229, "get_default_layout";
-    /// Makes all metadata acknowledged so far durable.
+    /// Makes all acknowledged metadata changes durable.
     SyncMeta = 0x22a, "sync_meta";
     /// Asks how far a file may grow.
     Room = 0x22b, "room";
-    /// Says when files were read.
+    /// Reports times of reads.
     Accessed = 0x22c, "accessed";
     /// Waits for events of the session.
     PollEvents = 0x230, "poll_events";
-    /// Says that events have been obeyed.
+    /// Acknowledges events.
     AckEvents = 0x231, "ack_events";
     /// Asks for a lease on a range of a file.
     Acquire = 0x232, "acquire";
-    /// The fence against a dead writer has reached the objects.
+    /// Reports that the fence against a dead writer has reached the objects.
     Recovered = 0x233, "recovered";
-    /// The client ends in good order.
+    /// Ends a session in good order.
     EndSession = 0x234, "end_session";
     /// Locks or unlocks bytes of a file for a program.
     SetLock = 0x238, "set_lock";
-    /// Asks for a lock in the way.
+    /// Asks for a conflicting lock.
     TestLock = 0x239, "test_lock";
-    /// Waits no longer for a lock.
+    /// Cancels a waiting lock request.
     CancelLock = 0x23a, "cancel_lock";
-    /// After a reconnect: these locks are held.
+    /// Reports held locks after a reconnect.
     ReassertLocks = 0x23b, "reassert_locks";
-    /// The right to look at all objects (administrators).
+    /// A capability for all objects (administrators).
     AdminCapability = 0x240, "admin_capability";
     /// How many sessions have files open (administrators).
     CountOpens = 0x241, "count_opens";
@@ -195,55 +195,55 @@ ops! {
     ExportMeta = 0x242, "export_meta";
     /// Compares stored metadata with its checksums (administrators).
     VerifyMeta = 0x243, "verify_meta";
-    /// Says what a client may do (administrators).
+    /// Sets what a client may do (administrators).
     SetClient = 0x244, "set_client";
-    /// A page of the clients that something is kept of (administrators).
+    /// A page of the recorded clients (administrators).
     ListClients = 0x245, "list_clients";
     /// A page of the sessions (administrators).
     ListSessions = 0x246, "list_sessions";
     /// A page of the locks and leases that sessions hold (administrators).
     ListHolds = 0x247, "list_holds";
-    /// A page of the targets, as people see them.
+    /// A page of the state of targets.
     ListTargets = 0x248, "list_targets";
-    /// Says whether a target is being drained (administrators).
+    /// Sets whether a target is drained (administrators).
     SetTarget = 0x249, "set_target";
     /// Takes a target out of the cluster (administrators).
     RemoveTarget = 0x24a, "remove_target";
     /// Takes a data server without targets out of the cluster (administrators).
     RemoveServer = 0x24b, "remove_server";
-    /// Evens out the space that targets use.
+    /// Balances the used space of targets.
     Rebalance = 0x24c, "rebalance";
-    /// Gives columns of a file of which no copy is left new ones (administrators).
+    /// Gives new columns to a file whose columns have lost all copies (administrators).
     AcceptLosses = 0x24d, "accept_losses";
-    /// Numbers for a new data server and a new target (administrators).
+    /// Free ids for a new data server and a new target (administrators).
     FreeNumbers = 0x24e, "free_numbers";
-    /// How many files have copies on some targets (administrators).
+    /// Number of files that have copies on some targets (administrators).
     CountCopies = 0x24f, "count_copies";
-    /// Sets, removes or counts anew a quota (administrators).
+    /// Sets, removes or recounts a quota (administrators).
     SetQuota = 0x250, "set_quota";
-    /// A page of the quotas, or those of the caller.
+    /// A page of all quotas, or the quotas of the caller.
     ListQuotas = 0x251, "list_quotas";
-    /// A data server presents itself.
+    /// Registers a data server.
     Register = 0x300, "register";
-    /// A data server lives; it learns what to remove.
+    /// A data server reports and gets its instructions.
     Heartbeat = 0x301, "heartbeat";
-    /// Where another data server is, and a ticket to it.
+    /// Address of another data server, and a ticket for it.
     FindPeer = 0x302, "find_peer";
-    /// Where the copies of columns are.
+    /// Locations of the copies of columns.
     FindCopies = 0x303, "find_copies";
     /// A page of the copies that a target should have of some files.
     ListCopies = 0x304, "list_copies";
 }
 
-/// A message that asks, with the message that answers.
+/// A request message and its reply.
 pub trait Request: Encode + Decode {
-    /// Its operation.
+    /// The operation.
     const OP: Op;
-    /// What answers it on success; on failure a [`weir_types::Error`] does.
+    /// The reply on success. A failure is a [`weir_types::Error`].
     type Reply: Encode + Decode;
 }
 
-/// Declares request structs with codec and [`Request`].
+/// Declares request structs with their codec and [`Request`].
 macro_rules! requests {
     ($($(#[$meta:meta])* $name:ident ($op:ident) -> $reply:ty {
         $($(#[$fmeta:meta])* $field:ident : $ty:ty),* $(,)?
@@ -260,7 +260,7 @@ macro_rules! requests {
 }
 pub(crate) use requests;
 
-/// Declares other message structs with codec.
+/// Declares other message structs with their codec.
 macro_rules! records {
     ($($(#[$meta:meta])* $name:ident { $($(#[$fmeta:meta])* $field:ident : $ty:ty),* $(,)? })*) => {$(
         $(#[$meta])*

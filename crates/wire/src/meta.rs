@@ -12,10 +12,10 @@ use weir_types::{
     TargetId, Timestamp,
 };
 
-/// A time to set.
+/// A new value for a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The server's clock.
+    /// The present time of the server.
     Now,
     /// This time.
     At(Timestamp),
@@ -41,227 +41,224 @@ impl Decode for SetTime {
     }
 }
 
-/// How `setxattr` treats an attribute that exists or does not.
+/// How `setxattr` treats existing and missing attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XattrMode {
-    /// Either way.
+    /// The attribute may or may not exist.
     #[default]
     Any,
-    /// Must not exist (`XATTR_CREATE`).
+    /// The attribute must not exist (`XATTR_CREATE`).
     Create,
-    /// Must exist (`XATTR_REPLACE`).
+    /// The attribute must exist (`XATTR_REPLACE`).
     Replace,
 }
 weir_types::codec_tag!(XattrMode { Any = 0, Create = 1, Replace = 2 });
 
-/// The extended attribute that says what a program may do beyond others (`capabilities(7)`): the one
-/// that the kernel asks for at every write.
+/// The extended attribute with a program's privileges (`capabilities(7)`). The kernel asks for it
+/// at every write.
 pub const CAPABILITY: &[u8] = b"security.capability";
 
-/// Which mutation of a session this is. The server keeps the result of the
-/// last one of each slot, so a retry is answered, not done again.
+/// Identifies a mutation of a session. The server keeps the result of the last mutation of each
+/// slot, so a retry gets that result and is not carried out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MutationId {
     /// The slot.
     pub slot: SlotId,
-    /// Grows by one at each mutation of the slot.
+    /// Number of the mutation. It grows by one with each mutation of the slot.
     pub sequence: SlotSequence,
 }
 weir_types::codec_struct!(MutationId { slot, sequence });
 
-/// What stands in front of every request to the metadata server.
+/// Precedes every request to the metadata server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaPrefix {
-    /// In whose name.
+    /// The user and groups of the caller.
     pub caller: Caller,
-    /// For requests that change something.
+    /// Set for requests that change something.
     pub mutation: Option<MutationId>,
 }
 weir_types::codec_struct!(MetaPrefix { caller, mutation });
 
 records! {
-    /// A truncation that objects may not have seen: whoever opens the file
-    /// carries it out first.
+    /// A truncation that may not have reached all objects. A client that opens the file carries it
+    /// out first.
     PendingTruncate {
-        /// The fence.
+        /// Generation of the fence.
         generation: Generation,
-        /// The size it cut the file to. [`crate::lease::TO_THE_END`]: no
-        /// truncation, but a writer that died or was cut off: the fence goes to
-        /// all objects, and the size of the file is what they make
-        /// ([`crate::lease::RecoveredRequest`]).
+        /// Size to which the file was truncated. [`crate::lease::TO_THE_END`] stands for no
+        /// truncation but a writer that died or was cut off: the fence has to reach all objects,
+        /// and the file's size follows from their lengths ([`crate::lease::RecoveredRequest`]).
         size: u64,
     }
-    /// How fast a target is, as its server has said last.
+    /// Speed and load of a target, as last reported.
     #[derive(Copy)]
     TargetLoad {
         /// The target.
         target: TargetId,
-        /// Time that a MiB takes there, while it has something to do, microseconds.
+        /// Time per MiB while the target is busy, microseconds.
         us_per_mib: u32,
-        /// Requests that it had not answered.
+        /// Requests in progress.
         in_flight: u32,
     }
-    /// Everything needed to read and write a file.
+    /// Everything that a client needs to read and write a file.
     OpenFile {
         /// Attributes.
         attr: Attr,
-        /// How far changes of other clients are to be seen, if the file says so.
+        /// Required visibility of other clients' changes, if the file has such a setting.
         consistency: Option<Consistency>,
         /// The first page of the layout.
         layout: FileLayout,
         /// Whether [`GetLayoutRequest`] has more segments.
         more_segments: bool,
-        /// The right to its objects.
+        /// The capability for its objects.
         capability: SignedCapability,
-        /// What has to be finished before the first read or write.
+        /// A truncation that has to be finished before the first read or write.
         pending_truncate: Option<PendingTruncate>,
-        /// If there is a choice among copies: of those targets of which it is known how fast they
-        /// are, at most [`weir_types::limits::MAX_LOADS`], so that the first read goes to the right one
-        /// (the read scheme of CEFT-PVFS, 2.14).
+        /// Speeds of the file's targets, if it has several copies and as far as they are known. At
+        /// most [`weir_types::limits::MAX_LOADS`]. The first read then goes to the right copy (the
+        /// read scheme of CEFT-PVFS, 2.14).
         loads: Vec<TargetLoad>,
     }
     /// One directory entry.
     DirEntry {
         /// The name.
         name: Bytes,
-        /// What it stands for.
+        /// The file of this name.
         file: FileId,
-        /// Its kind.
+        /// Kind of the file.
         kind: FileKind,
-        /// Continue after this entry from here.
+        /// Position after this entry, for the next page.
         cookie: u64,
-        /// Its attributes, if asked for.
+        /// Attributes of the file, if asked for.
         attr: Option<Attr>,
     }
-    /// A part of a directory.
+    /// A page of a directory.
     DirPage {
         /// The entries.
         entries: Vec<DirEntry>,
-        /// Whether the listing ends here.
+        /// Whether this is the last page.
         end: bool,
-        /// The position of the last name that there was when the listing began: later ones are
-        /// not in it.
+        /// Position of the last name when the listing began. Later names are not in the listing.
         last: u64,
     }
-    /// A part of a layout.
+    /// A page of a layout.
     LayoutPage {
-        /// The segments asked for.
+        /// The requested segments.
         layout: FileLayout,
         /// Whether there are more.
         more_segments: bool,
         /// The file's generation.
         generation: Generation,
-        /// The right to the file's objects, with codes for every target of the page.
+        /// The capability for the file's objects, with signatures for every target of the page.
         capability: SignedCapability,
     }
-    /// Columns of a segment of which some byte was written.
+    /// The columns of a segment in which any byte was written.
     WrittenColumns {
         /// The segment.
         segment: SegmentIndex,
-        /// Its first byte in the file, by which it is found.
+        /// First byte of the segment in the file, by which it is found.
         start: u64,
-        /// Column `c` is bit `c % 8` of byte `c / 8`; missing bytes are zeros.
+        /// Bit set: column `c` is bit `c % 8` of byte `c / 8`. Missing bytes count as zeros.
         columns: Bytes,
     }
-    /// That a file was read.
+    /// Reports that a file was read.
     #[derive(Copy)]
     FileAccess {
         /// The file.
         file: FileId,
-        /// When, by the clock of the client, which has shown that.
+        /// Time of the read, by the client's clock, which the client has already shown.
         at: Timestamp,
-        /// In any case, if it is later than what is kept; otherwise only if that is not later
-        /// than the last change, or a day old (`relatime`).
+        /// Whether any later time is recorded. Otherwise it is recorded only if the present access
+        /// time is not later than the last change, or is a day old (`relatime`).
         always: bool,
     }
-    /// What a name stands for after an unlink or rename.
+    /// Result of an unlink or rename.
     Removed {
-        /// Attributes of the file whose name went (nlink 0: it is gone, or goes
-        /// when it is closed).
+        /// Attributes of the file that has lost the name. With nlink 0 it is gone, or will be when
+        /// it is closed.
         attr: Option<Attr>,
     }
-    /// Where a snapshot goes on: with this byte of the value of the first key
-    /// that is not smaller than this one.
+    /// Position in a snapshot: a byte of the value of the first key that is not smaller than `key`.
     ExportPlace {
         /// The key.
         key: Bytes,
-        /// The byte of its value; 0 unless a page ended inside of it.
+        /// Offset in the value; 0 unless a page ended within the value.
         offset: u64,
     }
     /// A record of the metadata store, or a piece of one.
     ExportRecord {
         /// The key.
         key: Bytes,
-        /// The value, or what of it fits.
+        /// The value, or a part of it.
         value: Bytes,
     }
-    /// What a step of a verification led to.
+    /// Result of one step of a verification.
     VerifiedMeta {
-        /// What does not match, with file and offset.
+        /// Descriptions of damage, with file and offset.
         damage: Vec<String>,
-        /// Bytes that were looked at.
+        /// Verified bytes.
         bytes: u64,
-        /// Go on here; `None`: that was all.
+        /// Where the next step begins; `None` at the end.
         next: Option<u64>,
     }
-    /// What is kept of a client.
+    /// The record of a client.
     ClientInfo {
         /// The client.
         client: ClientId,
-        /// For people; no two clients have the same, but for an empty one.
+        /// Name for messages. No two clients have the same name, except an empty one.
         name: String,
-        /// What it may do.
+        /// What the client may do.
         standing: ClientStanding,
-        /// What it is held to.
+        /// Restrictions of the client.
         restrictions: Restrictions,
     }
-    /// A part of the list of clients.
+    /// A page of the list of clients.
     ClientPage {
-        /// In the order of their numbers.
+        /// The clients, by ascending id.
         clients: Vec<ClientInfo>,
-        /// Whether the list ends here.
+        /// Whether this is the last page.
         end: bool,
     }
     /// A page of a snapshot.
     ExportPage {
-        /// The number of the snapshot, to ask for the next page.
+        /// Number of the snapshot, for the request of the next page.
         snapshot: u64,
-        /// The cluster.
+        /// Id of the cluster.
         cluster: [u8; 16],
-        /// The last operation that the snapshot holds.
+        /// Number of the last operation in the snapshot.
         sequence: u64,
-        /// Records in the order of their keys.
+        /// Records, by ascending key.
         records: Vec<ExportRecord>,
-        /// Where it goes on; `None`: this was the last page.
+        /// Where the next page begins; `None` at the end.
         next: Option<ExportPlace>,
     }
 }
 
 requests! {
-    /// The cluster map, if it is newer.
+    /// Asks for the cluster map, if it is newer than the client's.
     GetMapRequest(GetMap) -> Option<ClusterMap> {
-        /// The epoch that the client has; 0: none.
+        /// Epoch of the client's map; 0 for none.
         have: Epoch,
     }
-    /// Tickets for data servers.
+    /// Asks for tickets for data servers.
     GetTicketsRequest(GetTickets) -> Vec<SealedTicket> {
-        /// Which servers.
+        /// The servers.
         servers: Vec<ServerId>,
     }
-    /// Finds a name in a directory.
+    /// Looks up a name in a directory.
     LookupRequest(Lookup) -> Attr {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Bytes,
     }
-    /// Attributes of a file.
+    /// Asks for the attributes of a file.
     GetAttrRequest(GetAttr) -> Attr {
         /// The file.
         file: FileId,
     }
-    /// Changes attributes; a size takes effect at once in the metadata, and
-    /// the client then carries it to the objects ([`TruncateDoneRequest`]).
+    /// Changes attributes. A new size takes effect in the metadata at once, and the client then
+    /// applies it to the objects ([`TruncateDoneRequest`]).
     SetAttrRequest(SetAttr) -> OpenFile {
         /// The file.
         file: FileId,
@@ -282,35 +279,35 @@ requests! {
     CreateRequest(Create) -> OpenFile {
         /// The directory.
         parent: FileId,
-        /// The name; empty: a regular file without one (O_TMPFILE), which goes when it is closed
-        /// unless a [`LinkRequest`] has given it one.
+        /// The name. An empty name makes a regular file without one (O_TMPFILE), which is removed
+        /// when it is closed unless a [`LinkRequest`] has given it a name.
         name: Bytes,
-        /// What to make: anything but directories and symbolic links.
+        /// Kind of the file: anything but directories and symbolic links.
         kind: FileKind,
         /// Permission bits.
         mode: u16,
-        /// Bits that are taken from them, unless the directory has a default ACL.
+        /// Bits that are removed from the mode, unless the directory has a default ACL.
         umask: u16,
         /// Device number of device files.
         rdev: u32,
-        /// Fail if the name exists (O_EXCL); otherwise open what is there.
+        /// Fail if the name exists (O_EXCL); otherwise open the existing file.
         exclusive: bool,
-        /// Empty the file if it exists (O_TRUNC).
+        /// Truncate the file if it exists (O_TRUNC).
         truncate: bool,
-        /// The rights to open it with.
+        /// Rights to open the file with.
         rights: Rights,
-        /// Layout; `None`: the directory's default.
+        /// Layout; `None` for the directory's default.
         layout: Option<LayoutSpec>,
     }
     /// Makes a directory.
     MkdirRequest(Mkdir) -> Attr {
-        /// The directory to make it in.
+        /// The parent directory.
         parent: FileId,
         /// The name.
         name: Bytes,
         /// Permission bits.
         mode: u16,
-        /// Bits that are taken from them, unless the directory has a default ACL.
+        /// Bits that are removed from the mode, unless the directory has a default ACL.
         umask: u16,
     }
     /// Removes a name.
@@ -319,26 +316,26 @@ requests! {
         parent: FileId,
         /// The name.
         name: Bytes,
-        /// If that is the last name of a regular file, the file is open in this session from
-        /// then on, to be closed like any other.
+        /// Whether the session keeps the file open if this is the last name of a regular file. The
+        /// session then closes it like any other.
         hold: bool,
     }
     /// Removes an empty directory.
     RmdirRequest(Rmdir) -> () {
-        /// The directory it is in.
+        /// The parent directory.
         parent: FileId,
         /// The name.
         name: Bytes,
     }
-    /// Moves a name, over an existing one too.
+    /// Renames a file or directory, replacing an existing one.
     RenameRequest(Rename) -> Removed {
-        /// From this directory.
+        /// The old directory.
         parent: FileId,
-        /// This name.
+        /// The old name.
         name: Bytes,
-        /// To this directory.
+        /// The new directory.
         new_parent: FileId,
-        /// Under this name.
+        /// The new name.
         new_name: Bytes,
         /// Fail if the new name exists (RENAME_NOREPLACE).
         no_replace: bool,
@@ -346,10 +343,10 @@ requests! {
         exchange: bool,
         /// Leave a character device 0, 0 under the old name (RENAME_WHITEOUT).
         whiteout: bool,
-        /// As for the removal of a name: for what is replaced.
+        /// As in [`UnlinkRequest`], for the file that is replaced.
         hold: bool,
     }
-    /// Gives a file another name.
+    /// Adds a name to a file (hard link).
     LinkRequest(Link) -> Attr {
         /// The file.
         file: FileId,
@@ -364,28 +361,28 @@ requests! {
         parent: FileId,
         /// The name.
         name: Bytes,
-        /// What the link says.
+        /// Target of the link.
         target: Bytes,
     }
-    /// What a symbolic link says.
+    /// Asks for the target of a symbolic link.
     ReadlinkRequest(Readlink) -> Bytes {
         /// The link.
         file: FileId,
     }
-    /// A part of a directory.
+    /// Asks for a page of a directory.
     ReaddirRequest(Readdir) -> DirPage {
         /// The directory.
         dir: FileId,
-        /// Where to continue; 0: at the beginning.
+        /// Where to continue; 0 for the beginning.
         cookie: u64,
-        /// Where the listing ends, as its first page says; 0: it begins.
+        /// [`DirPage::last`] of the first page; 0 for the first page.
         last: u64,
         /// The most entries to return.
         max_entries: u32,
         /// Whether to return attributes.
         attributes: bool,
     }
-    /// The value of an extended attribute.
+    /// Asks for the value of an extended attribute.
     GetXattrRequest(GetXattr) -> Bytes {
         /// The file.
         file: FileId,
@@ -400,10 +397,10 @@ requests! {
         name: Bytes,
         /// Its value.
         value: Bytes,
-        /// If it exists.
+        /// What to do if the attribute exists or not.
         mode: XattrMode,
     }
-    /// The names of all extended attributes.
+    /// Asks for the names of all extended attributes.
     ListXattrRequest(ListXattr) -> Vec<Bytes> {
         /// The file.
         file: FileId,
@@ -415,47 +412,46 @@ requests! {
         /// The attribute.
         name: Bytes,
     }
-    /// Space of the file system, or what the quota of a directory above leaves of it.
+    /// Asks for the space of the file system, or for what the quota of an enclosing directory
+    /// leaves.
     StatfsRequest(Statfs) -> FsUsage {
-        /// The file or directory that is asked about.
+        /// A file or directory in the file system.
         file: FileId,
     }
-    /// Opens a file; its name may go, its data stays until it is closed.
+    /// Opens a file. Its data stays until it is closed, even if its last name is removed.
     OpenRequest(Open) -> OpenFile {
         /// The file.
         file: FileId,
-        /// What for.
+        /// Rights to open the file with.
         rights: Rights,
     }
-    /// Says that files are no longer open in this session (once for each
-    /// successful open or create).
+    /// Closes files in this session, once for each successful open or create.
     CloseRequest(Close) -> () {
         /// The files.
         files: Vec<FileId>,
-        /// Those among them of which a write has failed, and may still reach a
-        /// data server: they are fenced.
+        /// Files of which a write has failed and may still reach a data server. They are fenced.
         unconfirmed: Vec<FileId>,
     }
-    /// After the server came back: files that are open, once for each open,
-    /// and leases. Answers with the leases that are lost.
+    /// Reports open files (once for each open) and leases after a restart of the server. The reply
+    /// has the leases that are lost.
     ReassertRequest(Reassert) -> Vec<LeaseRange> {
-        /// What was said before, by a run of these requests that broke off, does not
-        /// count: the client begins anew.
+        /// Whether this begins a new report. An earlier report that was interrupted does not count.
         first: bool,
-        /// The files.
+        /// The open files.
         files: Vec<FileId>,
-        /// Leases, each with the generation that it was held under.
+        /// The leases, each with the generation under which it was held.
         leases: Vec<HeldLease>,
-        /// That was all: the server need not wait for more of this session.
+        /// Whether this is the last request of the report, so that the server need not wait for
+        /// this session any more.
         last: bool,
     }
-    /// More of a layout.
+    /// Asks for more of a layout.
     GetLayoutRequest(GetLayout) -> LayoutPage {
         /// The file.
         file: FileId,
-        /// Begin with the segment that holds this byte.
+        /// Begin with the segment of this byte.
         offset: u64,
-        /// The rights that the capability should have.
+        /// Rights of the capability in the reply.
         rights: Rights,
     }
     /// Grants segments ahead of a writer until the layout covers `offset`.
@@ -464,111 +460,109 @@ requests! {
         file: FileId,
         /// The byte to cover.
         offset: u64,
-        /// What is about to be written begins here: where chunks before it go does not matter.
+        /// First byte to be written. The placement of chunks before it does not matter.
         from: u64,
-        /// Of files whose chunks go wherever they are taken: when each of the targets that was
-        /// written to would have the next one, in microseconds from now. Those that are not named
-        /// come first.
+        /// For files whose chunks go to any target: for each written target, the time until it
+        /// could take the next chunk, microseconds. Targets that are not named come first.
         waits: Vec<(TargetId, u64)>,
     }
-    /// Writing has led to this size and time. Never shrinks the file; a
-    /// generation that is out of date is ignored.
+    /// Reports size and time after writes. The file never shrinks; a report of an old generation is
+    /// ignored.
     CommitSizeRequest(CommitSize) -> Attr {
-        /// The file.
+        /// End of the written bytes.
         file: FileId,
         /// The end of what was written.
         size: u64,
-        /// The generation that was written under.
+        /// Generation under which they were written.
         generation: Generation,
-        /// When it was last written.
+        /// Time of the last write.
         mtime: Option<SetTime>,
-        /// Columns that were written, as far as that was not reported before:
-        /// so that an object that is missing can be told from one that was
-        /// never made. At most [`weir_types::limits::MAX_WRITTEN_SEGMENTS`].
+        /// Written columns that were not reported before. They distinguish a lost object from one
+        /// that was never made. At most [`weir_types::limits::MAX_WRITTEN_SEGMENTS`].
         written: Vec<WrittenColumns>,
-        /// First byte, and the first one after, of ranges of which data servers have confirmed
-        /// all bytes under this generation, ascending; at most
+        /// First byte, and the first byte after it, of ranges whose bytes data servers have all
+        /// confirmed under this generation, ascending. At most
         /// [`weir_types::limits::MAX_WRITTEN_RANGES`].
         ranges: Vec<(u64, u64)>,
-        /// From now on holes may be anywhere, and room reserved beyond the end: said before they
-        /// are made. The answer comes when that is durable.
+        /// Announces that the file may get holes, and preallocated space beyond its end. The reply
+        /// comes when that is durable; only then may the client make them.
         sparse: bool,
     }
-    /// The truncation with this generation has reached the objects.
+    /// Reports that the truncation with this generation has reached the objects.
     TruncateDoneRequest(TruncateDone) -> () {
         /// The file.
         file: FileId,
-        /// Its fence.
+        /// Generation of the truncation.
         generation: Generation,
     }
-    /// Sets the default layout of a directory, lays an empty file out anew, or says which
-    /// copies there are to be of a file with data: what is not named of those stays.
+    /// Sets the default layout of a directory, changes the layout of an empty file, or sets the
+    /// copies of a file with data. Settings that are not named stay.
     SetLayoutRequest(SetLayout) -> () {
         /// The directory or file.
         file: FileId,
-        /// The layout; `None`: back to what the parent's default says.
+        /// The layout; `None` for the default of the parent directory.
         layout: Option<LayoutSpec>,
     }
-    /// The default layout that new files of a directory get.
+    /// Asks for the default layout of new files in a directory.
     GetDefaultLayoutRequest(GetDefaultLayout) -> LayoutSpec {
         /// The directory.
         dir: FileId,
     }
-    /// Says when files were read. What is older than what is known of a file, or may not
-    /// be said by this client, is ignored.
+    /// Reports times of reads. A time that is older than the recorded one, or that this client may
+    /// not report, is ignored.
     AccessedRequest(Accessed) -> () {
         /// The files, at most [`weir_types::limits::MAX_ACCESSED`].
         files: Vec<FileAccess>,
     }
-    /// Returns when all that was acknowledged before is durable.
+    /// Makes everything durable that was acknowledged before. The reply comes when that is done.
     SyncMetaRequest(SyncMeta) -> () {}
-    /// The right to look at all objects of all targets (administrators).
+    /// Asks for a capability for all objects of all targets (administrators).
     AdminCapabilityRequest(AdminCapability) -> SignedCapability {}
-    /// How many sessions have each of these files open (administrators). After
-    /// a restart a file counts as open until every client has said what it has
-    /// open.
+    /// Asks how many sessions have each of these files open (administrators). After a restart a
+    /// file counts as open until every client has reported its open files.
     CountOpensRequest(CountOpens) -> Vec<u32> {
         /// The files.
         files: Vec<FileId>,
     }
-    /// A page of a snapshot of all metadata (administrators). The snapshot is
-    /// forgotten when it is not asked for, or after an hour.
+    /// Asks for a page of a snapshot of all metadata (administrators). The server drops a snapshot
+    /// that is not asked for, or after an hour.
     ExportMetaRequest(ExportMeta) -> ExportPage {
-        /// Of this snapshot; 0: make one.
+        /// Number of the snapshot; 0 makes one.
         snapshot: u64,
-        /// From here on.
+        /// Where the page begins.
         place: ExportPlace,
     }
-    /// Compares some of what the metadata server has on disk with its checksums,
-    /// whether or not it is in memory (administrators).
+    /// Compares some of the metadata server's on-disk data with its checksums, whether or not the
+    /// data is cached in memory (administrators).
     VerifyMetaRequest(VerifyMeta) -> VerifiedMeta {
-        /// From here on; 0: from the beginning.
+        /// Where to begin; 0 for the beginning.
         place: u64,
     }
-    /// Says what a client may do, from the reply on; its sessions end, so that
-    /// none goes on under what was said before (administrators).
+    /// Sets what a client may do, from the reply on. Its sessions end, so that none goes on under
+    /// the old rights (administrators).
     SetClientRequest(SetClient) -> () {
-        /// What is to be kept.
+        /// The new record.
         info: ClientInfo,
     }
-    /// A page of the clients that something is kept of; a client that is not
-    /// among them is an ordinary one without restrictions (administrators).
+    /// Asks for a page of the recorded clients. A client without a record is an ordinary one
+    /// without restrictions (administrators).
     ListClientsRequest(ListClients) -> ClientPage {
-        /// Those with greater numbers.
+        /// Clients with greater ids.
         after: ClientId,
     }
-    /// Copies are moved until all targets use about the same share of their space, or
-    /// no longer (administrators). It goes on when the answer is there.
+    /// Starts or stops balancing: copies are moved until all targets use about the same share of
+    /// their space (administrators). Balancing goes on after the reply.
     RebalanceRequest(Rebalance) -> () {
-        /// How far a target may be from the mean, in percent of its space: 1 to 100.
+        /// The largest difference of a target from the mean, in percent of its space: 1 to 100.
         within_percent: u8,
-        /// Ends it, if it is under way.
+        /// Stop balancing, if it is under way.
         stop: bool,
     }
 }
 
 impl ExtendRequest {
-    /// Where chunks go does not depend on who writes them, or nothing is known of that.
+    /// A request for a file whose chunks are placed independently of the writer's speeds, or when
+    /// nothing is known of those.
     pub fn covering(file: FileId, offset: u64) -> Self {
         Self { file, offset, from: offset, waits: Vec::new() }
     }

@@ -9,175 +9,172 @@ use crate::ticket::SealedTicket;
 use weir_types::{DiskId, Epoch, FileId, FsUsage, Generation, ObjectId, TargetId};
 
 records! {
-    /// What a target reports.
+    /// Report of one target.
     TargetReport {
         /// The target.
         target: TargetId,
-        /// Its space.
+        /// Space and files.
         usage: FsUsage,
-        /// The disk that it is on, which others may be on too.
+        /// The disk of the target. Other targets may be on the same disk.
         disk: DiskId,
-        /// Why it is out of service; empty: it is not.
+        /// Why the target is out of service; empty if it is not.
         trouble: String,
-        /// Objects that were removed, or were not there, since they were named
-        /// in [`HeartbeatReply::remove`].
+        /// Objects of [`HeartbeatReply::remove`] that were removed or did not exist.
         removed: Vec<ObjectId>,
-        /// Other targets that have missed something of what this one has, each
-        /// with the number of gaps noted for it. Itself is among them if there is
-        /// something that it does not serve until it has got it anew; and
-        /// [`TargetId::NONE`] if it has lost what it had noted, and so any other may
-        /// have missed something.
+        /// Targets that lack something of what this one has, each with its number of noted gaps.
+        /// The target itself is among them if it has gaps of its own, which it does not serve until
+        /// they are filled. [`TargetId::NONE`] is among them if the target has lost its gap log, so
+        /// that any other target may lack something.
         gaps: Vec<(TargetId, u64)>,
-        /// Copies that have been made as [`HeartbeatReply::fill`] told.
+        /// Copies that were made as [`HeartbeatReply::fill`] has ordered.
         filled: Vec<Fill>,
-        /// Targets that should have taken changes of this one, and could not be
-        /// reached for too long.
+        /// Targets that could not be reached for too long, although they should have taken changes
+        /// of this one.
         unreachable: Vec<TargetId>,
-        /// Objects of [`HeartbeatReply::distrust`] that are noted durably as not
-        /// current, and not served.
+        /// Objects of [`HeartbeatReply::distrust`] that are durably noted as not current, and not
+        /// served.
         distrusted: Vec<ObjectId>,
-        /// For how long its disk has been at one operation, milliseconds; 0: not so long that
-        /// it would be said to hang.
+        /// Duration of the disk's present operation, milliseconds; 0 if it is too short to count as
+        /// hanging.
         hangs_ms: u64,
-        /// Its server serves nothing of it any more that has several copies, and applies nothing,
-        /// until it has begun anew: its disk hangs.
+        /// The disk hangs and the server has given the target up: until the server restarts, the
+        /// target serves and applies nothing that has several copies.
         given_up: bool,
-        /// What it has done.
+        /// Work that the target has done.
         work: TargetWork,
     }
-    /// A copy of a column that is to be made from what a target has; or that is whole, and
-    /// it is to be said when it has everything, before another goes.
+    /// An order to make a copy of a column from the copy on a target. If the copy is whole already,
+    /// the order is to report when it has everything, before another copy is removed.
     Fill {
-        /// Where the column is whole: it orders changes.
+        /// The target with the whole copy. It orders changes.
         from: TargetId,
-        /// The object to be made.
+        /// The object to make.
         object: ObjectId,
-        /// Where.
+        /// The target of the new copy.
         to: TargetId,
-        /// The file's generation when that was ordered: an order of before is another one.
+        /// The file's generation at the time of the order. An earlier order for the same object is
+        /// a different one.
         generation: Generation,
     }
-    /// How the copies of a column are reached.
+    /// Access to the copies of a column.
     Copies {
-        /// All of them, in the order of the layout.
+        /// All copies, in the order of the layout.
         copies: Vec<CopyAccess>,
         /// The file's generation.
         generation: Generation,
-        /// Changes of before this generation may know of other copies. It is below that of a
-        /// truncation which nobody has finished yet: of the same generation that would count
-        /// as done.
+        /// Changes from before this generation may be directed to other copies. It is below the
+        /// generation of a pending truncation, which would otherwise count as done.
         fence: Generation,
-        /// The right to read and write them, for servers.
+        /// The capability to read and write them, for servers.
         capability: Capability,
     }
-    /// Some of the copies that a target should have.
+    /// A page of the copies that a target should have.
     CopyPage {
-        /// At most [`weir_types::limits::MAX_OBJECT_PAGE`], in order; maybe none.
+        /// At most [`weir_types::limits::MAX_OBJECT_PAGE`] objects, ascending; possibly none.
         objects: Vec<ObjectId>,
-        /// Where to go on; `None` at the end.
+        /// Where the next page begins; `None` at the end.
         next: Option<ObjectId>,
     }
-    /// Another data server.
+    /// Access to another data server.
     Peer {
-        /// Where it is.
+        /// Its entry in the map.
         entry: ServerEntry,
-        /// A ticket to it, for a data server: with it one may read what a
-        /// capability shows the right to, whosever it is, and change nothing.
+        /// A data server's ticket for it. With this ticket a server may read what a capability
+        /// permits, whatever session the capability belongs to, and change nothing.
         ticket: SealedTicket,
     }
-    /// What a data server does next.
+    /// Instructions for a data server.
     HeartbeatReply {
-        /// The map's epoch.
+        /// Epoch of the newest map.
         epoch: Epoch,
         /// Every server acts under this epoch or a later one, or has no lease.
         in_effect: Epoch,
-        /// All targets, if the server acts under an older epoch; else none.
+        /// The state of all targets, if the server acts under an older epoch; else none.
         standings: Vec<Standing>,
-        /// The server's lease to serve what has several copies, counted from
-        /// when it sent the request.
+        /// Length of the server's lease to serve columns with several copies, milliseconds, counted
+        /// from when it sent the request.
         serve_ms: u32,
-        /// Objects that no file uses any more.
+        /// Objects that no file uses any more. They are to be removed.
         remove: Vec<(TargetId, ObjectId)>,
-        /// Copies to be made, until they are reported.
+        /// Copies to be made. Each is repeated until it is reported.
         fill: Vec<Fill>,
-        /// Copies that may lack what only a target knew that has been removed, until
-        /// they are reported.
+        /// Copies that may lack bytes which only a removed target had. Each is repeated until it is
+        /// reported.
         distrust: Vec<(TargetId, ObjectId)>,
-        /// Targets to be given up, should their disks hang still: others have what they have.
+        /// Targets to give up if their disks still hang: other targets have their data.
         give_up: Vec<TargetId>,
-        /// Copies are made and brought up to date for this share of the time, percent,
-        /// while clients ask for something.
+        /// Share of the time for making and updating copies while clients have requests, percent.
         busy_percent: u8,
-        /// Report again after so long.
+        /// Time until the next report, milliseconds.
         interval_ms: u32,
     }
 }
 
 requests! {
-    /// A data server says where it is and what it serves.
+    /// Registers a data server with its address and its targets.
     RegisterRequest(Register) -> HeartbeatReply {
-        /// Where it runs.
+        /// Its host.
         host: String,
-        /// What it fails with as one, beside others on its host, such as a rack; empty: its
+        /// Its failure domain: hosts that fail together, such as those of a rack. If empty, its
         /// host alone.
         domain: String,
         /// `address:port` for TCP.
         tcp: String,
         /// Path of its Unix socket; may be empty.
         unix: String,
-        /// Its process has just started, and has not been answered yet: it has
-        /// nothing under way, and no lease.
+        /// Whether the process has just started and has no reply yet: it has no changes under way
+        /// and no lease.
         first: bool,
-        /// The same as long as nothing that was confirmed can have been lost: until
-        /// its machine starts anew.
+        /// Number of the run. It stays the same while no confirmed change can have been lost, that
+        /// is until the machine restarts.
         run: u64,
-        /// Its targets.
+        /// Reports of its targets.
         targets: Vec<TargetReport>,
     }
-    /// A data server asks for the one that serves a target. `TargetMissing`:
-    /// there is none.
+    /// A data server asks for the server of a target. The error is `TargetMissing` if there is
+    /// none.
     FindPeerRequest(FindPeer) -> Peer {
         /// The target.
         target: TargetId,
     }
-    /// A data server asks where the copies of columns are; the copy of each object
-    /// plays no part. `None`: no file has the object any more.
+    /// A data server asks for the locations of the copies of columns. The copy index of each object
+    /// is ignored. The reply has `None` for an object without a file.
     FindCopiesRequest(FindCopies) -> Vec<Option<Copies>> {
         /// At most [`weir_types::limits::MAX_FIND_COPIES`].
         objects: Vec<ObjectId>,
     }
-    /// A data server has lost what it knew of copies, and asks which it should
-    /// have: those of columns of which there are others.
+    /// A data server that has lost its gap log asks which copies it should have, among columns with
+    /// several copies.
     ListCopiesRequest(ListCopies) -> CopyPage {
-        /// A target that it serves.
+        /// A target of the server.
         target: TargetId,
-        /// The first file.
+        /// First file.
         start: FileId,
-        /// The file behind the last one.
+        /// End of the files, exclusive.
         end: FileId,
-        /// Those after this one, in the order of their names. It need not exist.
+        /// Objects after this one, ascending. It need not exist.
         after: Option<ObjectId>,
     }
-    /// A data server lives.
+    /// A data server reports that it is alive.
     HeartbeatRequest(Heartbeat) -> HeartbeatReply {
-        /// The epoch that it acts under; 0: none yet.
+        /// The epoch under which it acts; 0 for none yet.
         acting: Epoch,
-        /// How busy its machine is.
+        /// Load of its machine.
         machine: MachineLoad,
-        /// Its targets.
+        /// Reports of its targets.
         targets: Vec<TargetReport>,
     }
 }
 
 const RECOVERING: &str = "recovering, ";
 
-/// The [`TargetReport::trouble`] of a target that is being recovered: its server does not serve
-/// yet, and so has given it up.
+/// The [`TargetReport::trouble`] of a target that is being recovered. Its server does not serve it
+/// yet.
 pub fn recovering(percent: u8) -> String {
     format!("{RECOVERING}{percent} %")
 }
 
-/// Whether that is what a target is in.
+/// Whether a trouble means that the target is being recovered.
 pub fn is_recovering(trouble: &str) -> bool {
     trouble.starts_with(RECOVERING)
 }

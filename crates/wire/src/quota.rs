@@ -1,17 +1,17 @@
-//! Quotas: how much users, groups and directories may have.
+//! Quotas: limits on the space and the number of files of users, groups and directories.
 
 use crate::message::{records, requests};
 use weir_types::FileId;
 use weir_types::codec::{Decode, DecodeError, Encode, Reader};
 
-/// Whose files a quota counts.
+/// The files that a quota counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QuotaSubject {
-    /// Those that a user owns.
+    /// Files that a user owns.
     User(u32),
-    /// Those that belong to a group.
+    /// Files that belong to a group.
     Group(u32),
-    /// Those in a directory or below it, and itself.
+    /// A directory and all files below it.
     Directory(FileId),
 }
 impl Encode for QuotaSubject {
@@ -29,7 +29,7 @@ impl Decode for QuotaSubject {
 }
 
 impl QuotaSubject {
-    /// What it is, and its number.
+    /// Encodes the subject as its kind and number.
     pub fn parts(self) -> (u8, u64) {
         match self {
             QuotaSubject::User(uid) => (0, uid.into()),
@@ -38,7 +38,7 @@ impl QuotaSubject {
         }
     }
 
-    /// The reverse of [`QuotaSubject::parts`]; `None`: they make no sense.
+    /// The reverse of [`QuotaSubject::parts`]; `None` for invalid numbers.
     pub fn of_parts(tag: u8, number: u64) -> Option<Self> {
         match tag {
             0 => number.try_into().ok().map(QuotaSubject::User),
@@ -59,14 +59,14 @@ impl std::fmt::Display for QuotaSubject {
     }
 }
 
-/// What becomes of a quota.
+/// A change of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaChange {
-    /// It gets these limits; what is used is counted if there was none.
+    /// Sets these limits. A new quota first counts the used space.
     Set(QuotaLimits),
-    /// There is none any more.
+    /// Removes the quota.
     Remove,
-    /// What is used is counted anew.
+    /// Counts the used space anew.
     Recount,
 }
 impl Encode for QuotaChange {
@@ -93,75 +93,76 @@ impl Decode for QuotaChange {
 }
 
 records! {
-    /// How much there may be; `None`: it is counted, and not limited.
+    /// Limits; `None` counts without a limit.
     #[derive(Copy, Default)]
     QuotaLimits {
-        /// Bytes: the sizes of regular files.
+        /// Bytes: the sum of the sizes of regular files.
         bytes: Option<u64>,
-        /// Files of any kind, directories too.
+        /// Number of files of any kind, directories included.
         files: Option<u64>,
     }
-    /// How far a file may grow.
+    /// Permission for a file to grow.
     #[derive(Copy)]
     Room {
-        /// Up to this size, without asking again; `u64::MAX`: no quota concerns it.
+        /// Size up to which the file may grow without asking again; `u64::MAX` if no quota applies.
         up_to: u64,
     }
-    /// A quota, and what is used of it.
+    /// A quota and its use.
     QuotaInfo {
-        /// Whose.
+        /// The files that it counts.
         subject: QuotaSubject,
-        /// How much there may be.
+        /// Its limits.
         limits: QuotaLimits,
-        /// Bytes that there are; `u64::MAX`: so many or more.
+        /// Used bytes; `u64::MAX` stands for that many or more.
         used_bytes: u64,
-        /// Files that there are.
+        /// Number of files.
         used_files: u64,
-        /// Bytes that clients may write without asking, and have not yet.
+        /// Bytes that clients may write without asking and have not written yet.
         granted_bytes: u64,
-        /// The files that were there before the quota are still being counted: what is used
-        /// is more than is said.
+        /// Files from before the quota are still being counted, so the real use is higher.
         counting: bool,
     }
-    /// A part of the list of quotas.
+    /// A page of the list of quotas.
     QuotaPage {
-        /// In the order of their subjects.
+        /// The quotas, by subject.
         quotas: Vec<QuotaInfo>,
-        /// Whether the list ends here.
+        /// Whether this is the last page.
         end: bool,
     }
 }
 
 requests! {
-    /// A file that a quota concerns is about to grow: how far may it?
+    /// Asks how far a file with a quota may grow.
     RoomRequest(Room) -> Room {
         /// The file.
         file: FileId,
-        /// Where what is about to be written ends.
+        /// End of the bytes to be written.
         end: u64,
     }
-    /// Sets, removes or counts anew a quota (administrators).
+    /// Sets, removes or recounts a quota (administrators).
     SetQuotaRequest(SetQuota) -> () {
-        /// Whose.
+        /// The files that the quota counts.
         subject: QuotaSubject,
-        /// What becomes of it.
+        /// The change.
         change: QuotaChange,
     }
-    /// A page of the quotas (administrators), or those of the caller and its groups (anybody).
+    /// Asks for a page of the quotas (administrators), or for those of the caller and its groups
+    /// (any client).
     ListQuotasRequest(ListQuotas) -> QuotaPage {
-        /// Those behind this one.
+        /// Quotas after this one.
         after: Option<QuotaSubject>,
-        /// Those of the caller only.
+        /// Only the quotas of the caller.
         own: bool,
     }
 }
 
-/// The attribute of anything on a mount that has, as text, the quotas that concern whoever asks.
+/// Extended attribute of any file on a mount. Its value is text with the caller's quotas.
 pub const QUOTA_XATTR: &str = "user.weir.quota";
 
 impl QuotaInfo {
-    /// As a line of [`QUOTA_XATTR`]: what it is and its number, bytes that there are and may be,
-    /// files that there are and may be (`-`: any), bytes granted, and whether all has been counted.
+    /// Formats the quota as a line of [`QUOTA_XATTR`]: kind and number of the subject, used bytes
+    /// and their limit, number of files and its limit (`-`: none), granted bytes, and whether all
+    /// files were counted.
     pub fn line(&self) -> String {
         let kind = match self.subject {
             QuotaSubject::User(_) => "user",
@@ -181,7 +182,7 @@ impl QuotaInfo {
         )
     }
 
-    /// The reverse; `None`: it is no such line.
+    /// Parses a line of [`QUOTA_XATTR`]; `None` if it is invalid.
     pub fn of_line(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split(' ').collect();
         let [kind, number, used, bytes, count, files, granted, counted] = words[..] else {

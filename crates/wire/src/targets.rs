@@ -1,4 +1,4 @@
-//! Targets as people see them, and what administrators order.
+//! The state of targets as shown to users, and orders of administrators.
 
 use crate::map::TargetState;
 use crate::message::{records, requests};
@@ -6,35 +6,35 @@ use weir_types::codec::Bytes;
 use weir_types::{ColumnIndex, DiskId, FileId, FsUsage, SegmentIndex, ServerId, TargetId};
 
 records! {
-    /// What a target has done for clients.
+    /// Work of a target for clients.
     #[derive(Copy, Default)]
     TargetWork {
-        /// Bytes that were read since its server started,
+        /// Bytes read since its server started.
         read_bytes: u64,
-        /// and bytes that were written.
+        /// Bytes written since its server started.
         written_bytes: u64,
-        /// Requests that wait for its disk,
+        /// Requests that wait for its disk.
         queued: u32,
-        /// and all that it has not answered.
+        /// Requests in progress.
         in_flight: u32,
-        /// Time that a MiB took to be read from its disk since the last report, while there was
-        /// something to read, in microseconds; 0: too little was read to say.
+        /// Time per MiB of disk reads since the last report, while there were reads, microseconds;
+        /// 0 if there were too few.
         us_per_mib: u32,
-        /// In the mean a read of it went on for so much where the one before had ended, in KiB:
-        /// a disk that is read in small pieces is not slow for that. 0 if `us_per_mib` is.
+        /// Mean size of contiguous disk reads, KiB: a disk that is read in small pieces is not slow
+        /// for that reason. 0 if `us_per_mib` is 0.
         piece_kib: u32,
-        /// What `us_per_mib` says, as clients are told, with what is served from memory, or by a trial if
-        /// nobody has read of late; 0: not known.
+        /// Time per MiB as reported to clients, which includes reads from memory, or is measured by
+        /// a test read if there were no reads lately; 0 if unknown.
         serves_us_per_mib: u32,
     }
-    /// How busy a machine has been since its last report.
+    /// Load of a machine since its last report.
     #[derive(Copy, Default)]
     MachineLoad {
-        /// Its processors, all of them together, in thousandths.
+        /// Use of all its processors together, in thousandths.
         cpu_permille: u16,
-        /// Bytes a second from other machines,
+        /// Bytes per second received from other machines.
         received_bytes_per_s: u64,
-        /// and to them.
+        /// Bytes per second sent to other machines.
         sent_bytes_per_s: u64,
     }
     /// A target as the metadata server sees it.
@@ -43,149 +43,148 @@ records! {
         target: TargetId,
         /// Its data server.
         server: ServerId,
-        /// Where that runs.
+        /// Host of the server.
         host: String,
-        /// Its failure domain; empty: its host.
+        /// Failure domain of the server; if empty, its host.
         domain: String,
-        /// What it is good for.
+        /// Its state.
         state: TargetState,
-        /// Online, and not heard of for longer than half the time after which it
-        /// will be offline.
+        /// Online, but not heard of for longer than half the time after which it counts as offline.
         suspect: bool,
-        /// It gets nothing new, and what it has is moved away.
+        /// The target is drained: it gets no new data, and its data is moved away.
         draining: bool,
-        /// For how long its state is what it is, milliseconds; `None`: since before
-        /// the metadata server began.
+        /// Age of the state, milliseconds; `None` if it is older than the metadata server's
+        /// process.
         since_ms: Option<u64>,
-        /// When it was heard of last, milliseconds ago.
+        /// Time since the target was last heard of, milliseconds.
         silent_ms: u64,
-        /// How long it is yet kept from being online, because it came and went too
-        /// often; milliseconds.
+        /// Time for which the target is still kept offline, because it came and went too often,
+        /// milliseconds.
         held_ms: u64,
-        /// Its space when last heard of.
+        /// Space and files, as last reported.
         usage: FsUsage,
-        /// The disk that it is on, which others may be on too.
+        /// The disk of the target. Other targets may be on the same disk.
         disk: DiskId,
-        /// Gaps that others have noted for it, or it for itself: parts of objects
-        /// that it lacks, of 1 MiB at the most, or of an object from some place to its end.
+        /// Gaps of the target, noted by others or by itself: parts of objects that it lacks. A part
+        /// has at most 1 MiB, or extends to the end of an object.
         behind: u64,
-        /// How many of them it gets in a second, of late.
+        /// Gaps that were filled per second lately.
         behind_per_s: u64,
-        /// How long the rest will take at that speed, seconds; 0: not known.
+        /// Time until all gaps are filled at that speed, seconds; 0 if unknown.
         behind_expected_s: u64,
-        /// Why it is out of service; empty: it is not.
+        /// Why the target is out of service; empty if it is not.
         trouble: String,
-        /// For how long its disk has been at one operation when it was heard of last,
-        /// milliseconds; 0: it does not hang.
+        /// Duration of its disk's present operation when last reported, milliseconds; 0 if the disk
+        /// does not hang.
         hangs_ms: u64,
-        /// Its server has given it up, and begins anew when its disks answer.
+        /// Its server has given it up, and restarts when its disks answer.
         given_up: bool,
-        /// What it had done when it was heard of last.
+        /// Its work, as last reported.
         work: TargetWork,
-        /// How busy its server's machine was then.
+        /// Load of its server's machine, as last reported.
         machine: MachineLoad,
-        /// It has been much slower than others for some time.
+        /// The target has been much slower than others for some time.
         slow: bool,
     }
-    /// A part of the list of targets.
+    /// A page of the list of targets.
     TargetPage {
-        /// In the order of their numbers.
+        /// The targets, by ascending id.
         targets: Vec<TargetView>,
-        /// Whether the list ends here.
+        /// Whether this is the last page.
         end: bool,
     }
-    /// A column of a file of which no copy is left.
+    /// A column of a file that has lost all copies.
     LostColumn {
         /// The segment.
         segment: SegmentIndex,
-        /// The first byte of the file in the segment.
+        /// First byte of the segment in the file.
         start: u64,
         /// The column.
         column: ColumnIndex,
-        /// Where its copies were.
+        /// Targets that had its copies.
         targets: Vec<TargetId>,
     }
-    /// Some of the columns of a file of which no copy is left.
+    /// A page of the columns of a file that have lost all copies.
     LossPage {
-        /// In order.
+        /// The columns, ascending.
         columns: Vec<LostColumn>,
-        /// Go on from this byte of the file; `None`: these were the last.
+        /// First byte of the file for the next page; `None` at the end.
         next: Option<u64>,
     }
-    /// Numbers that nothing has or had, nor any greater one.
+    /// Free ids: neither they nor any greater id was ever in use.
     Numbers {
-        /// For a data server.
+        /// Id for a data server.
         server: ServerId,
-        /// For a target.
+        /// Id for a target.
         target: TargetId,
     }
-    /// How far a look at all layouts, as for the removal of a target, has come.
+    /// Position in a scan of all layouts, for example during the removal of a target.
     RemovalPlace {
-        /// The next record of the metadata.
+        /// Key of the next metadata record.
         key: Bytes,
-        /// The last file that was counted.
+        /// The last counted file.
         last: FileId,
-        /// How many files were.
+        /// Number of counted files.
         files: u64,
     }
-    /// What a step of the removal of a target led to.
+    /// Result of one step of the removal of a target.
     Removal {
-        /// Files so far that had a copy there.
+        /// Number of files found so far that had a copy there.
         files: u64,
-        /// Go on here; `None`: it is removed.
+        /// Where the next step begins; `None` when the target is removed.
         next: Option<RemovalPlace>,
     }
 }
 
 requests! {
-    /// A page of all targets.
+    /// Asks for a page of the targets.
     ListTargetsRequest(ListTargets) -> TargetPage {
-        /// Those with greater numbers; `None`: from the first on.
+        /// Targets with greater ids; `None` for all.
         after: Option<TargetId>,
     }
-    /// Says whether a target is being drained (administrators).
+    /// Sets whether a target is drained (administrators).
     SetTargetRequest(SetTarget) -> () {
         /// The target.
         target: TargetId,
-        /// It gets nothing new, and what it has is moved away.
+        /// Whether to drain it: it gets no new data, and its data is moved away.
         draining: bool,
     }
-    /// Some of the columns of a file of which all copies were on targets that have been
-    /// removed; with `accept` they get new, empty copies, so that they are zeros, and
-    /// nobody keeps what was read of the file before (administrators). Logged.
+    /// Asks for the columns of a file whose copies were all on removed targets (administrators).
+    /// With `accept` these columns get new, empty copies, which read as zeros, and no client keeps
+    /// cached data of the file. The acceptance is logged.
     AcceptLossesRequest(AcceptLosses) -> LossPage {
         /// The file.
         file: FileId,
-        /// From this byte on.
+        /// First byte of the file to look at.
         from: u64,
-        /// Do it; else only say which.
+        /// Whether to make new copies; otherwise they are only listed.
         accept: bool,
     }
-    /// Files that have copies on any of some targets, counted a step at a time
+    /// Counts the files that have copies on any of some targets, one step at a time
     /// (administrators).
     CountCopiesRequest(CountCopies) -> Removal {
         /// The targets.
         targets: Vec<TargetId>,
-        /// Go on here; `None`: begin.
+        /// Where to begin; `None`: at the beginning.
         place: Option<RemovalPlace>,
     }
-    /// Numbers for a new data server and its targets (administrators).
+    /// Asks for ids for a new data server and its targets (administrators).
     FreeNumbersRequest(FreeNumbers) -> Numbers {
     }
-    /// Takes a data server out of the cluster for good: its key is refused, and its number
-    /// does not come back (administrators). `Busy`: it has targets, or is the last one.
+    /// Removes a data server from the cluster for good: its key is refused, and its id is not used
+    /// again (administrators). The error is `Busy` if it has targets, or is the last server.
     RemoveServerRequest(RemoveServer) -> () {
         /// The server.
         server: ServerId,
     }
-    /// Takes a target out of the cluster for good, a step at a time: its number does
-    /// not come back (administrators). `Busy`: it is in use.
+    /// Removes a target from the cluster for good, one step at a time: its id is not used again
+    /// (administrators). The error is `Busy` if it is in use.
     RemoveTargetRequest(RemoveTarget) -> Removal {
         /// The target.
         target: TargetId,
-        /// Though files have copies there, which are lost.
+        /// Remove the target even if files have copies there, which are then lost.
         force: bool,
-        /// Go on here; `None`: begin.
+        /// Where to begin; `None`: at the beginning.
         place: Option<RemovalPlace>,
     }
 }

@@ -1,42 +1,41 @@
-//! Tickets: how a client and a data server that share no secret come to share
-//! one. The metadata server, which knows the server's key, makes a ticket; the
-//! key that belongs to it goes to the client hidden under the client's own
-//! session key, and the server derives it from the ticket.
+//! Tickets: how a client and a data server without a shared secret get one. The metadata server,
+//! which knows the server's key, makes a ticket. The client receives the ticket's key encrypted
+//! under its own session key, and the server derives the same key from the ticket.
 
 use crate::key::Key;
 use weir_types::codec::{Decode, DecodeError, Encode, Reader};
 use weir_types::{ClientId, ServerId, SessionId};
 
-/// In a ticket: it is for a data server. No client has this session.
+/// Session in the tickets of data servers. No client has this session.
 pub const OF_SERVERS: SessionId = SessionId(0);
 
 /// Introduces a client's session to one data server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// The server it is for.
+    /// The server that accepts the ticket.
     pub server: ServerId,
-    /// Who uses it.
+    /// The client that uses the ticket.
     pub client: ClientId,
     /// The client's session.
     pub session: SessionId,
-    /// Until when, in milliseconds since 1970.
+    /// End of validity, in milliseconds since 1970.
     pub expires_unix_ms: u64,
-    /// Makes its key unique.
+    /// Random bytes that make the ticket's key unique.
     pub nonce: [u8; 16],
 }
 weir_types::codec_struct!(Ticket { server, client, session, expires_unix_ms, nonce });
 
 impl Ticket {
-    /// The key that the ticket stands for.
+    /// The key that belongs to the ticket.
     pub fn key(&self, server_key: &Key) -> Key {
         server_key.derive("weir 1 ticket", &[&self.to_bytes()])
     }
 }
 
-/// A ticket on its way to the client, with its key hidden.
+/// A ticket for the client, with its key encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedTicket {
-    /// The ticket, which the client passes on as it is.
+    /// The ticket, which the client passes on unchanged.
     pub ticket: Ticket,
     hidden_key: [u8; 32],
 }
@@ -54,14 +53,14 @@ impl Decode for SealedTicket {
 }
 
 impl SealedTicket {
-    /// Made by the metadata server.
+    /// Encrypts the ticket's key, in the metadata server.
     pub fn seal(ticket: Ticket, server_key: &Key, client_key: &Key) -> Self {
         let mut hidden_key = *ticket.key(server_key).expose();
         client_key.mask(&ticket.nonce, &mut hidden_key);
         Self { ticket, hidden_key }
     }
 
-    /// The ticket's key, for the client whose key it was hidden under.
+    /// Decrypts the ticket's key, in the client.
     pub fn open(&self, client_key: &Key) -> Key {
         let mut key = self.hidden_key;
         client_key.mask(&self.ticket.nonce, &mut key);
