@@ -1,8 +1,9 @@
-//! When files were read, as the layer above notes it: told to the metadata server a little
-//! later, many at a time, before it is told that they are closed.
+//! Access times. The layer above notes each read; the metadata server is told a little later, many
+//! files at a time, and before it is told that they are closed.
 //!
-//! Who reads waits for none of that, nor does who asks for attributes: what is noted is shown with
-//! them, as the server will have it. (The kernel asks for attributes at each end of a file.)
+//! Reads never wait for these messages, and neither does a `stat`: noted times are added to the
+//! attributes as the server will record them. (The kernel asks for attributes at each end of a
+//! file.)
 
 use crate::client::Inner;
 use crate::context::Context;
@@ -15,20 +16,20 @@ use weir_types::limits::MAX_ACCESSED;
 use weir_types::{Attr, ErrorKind, FileId, Timestamp, access_is_due};
 use weir_wire::meta::{AccessedRequest, FileAccess};
 
-/// Files that are noted; beyond that, that one was read is forgotten.
+/// The most noted files. Further reads are not noted.
 const MAX_NOTED: usize = 65_536;
-/// Longest wait without a look at the time.
+/// Longest wait between two looks at the clock.
 const SLICE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug)]
 struct Noted {
-    /// By this machine's clock: what is shown meanwhile, and kept.
+    /// Time of the read by this machine's clock. It is shown and cached until the server is told.
     at: Timestamp,
     always: bool,
 }
 
 impl Noted {
-    /// Shows it with the attributes of the file; whether it changes them.
+    /// Adds the noted time to the attributes of the file. Returns whether that changes them.
     fn show(&self, attr: &mut Attr) -> bool {
         let due = self.always || access_is_due(attr.atime, [attr.mtime, attr.ctime], self.at);
         let shows = due && self.at > attr.atime;
@@ -42,24 +43,24 @@ impl Noted {
 #[derive(Debug, Default)]
 struct State {
     noted: BTreeMap<FileId, Noted>,
-    /// On their way; one request at a time.
+    /// Times on their way to the server, in one request at a time.
     sending: BTreeMap<FileId, Noted>,
 }
 
-/// What was read and is not told yet.
+/// Reads that the metadata server was not told of yet.
 #[derive(Debug, Default)]
 pub(crate) struct Accesses {
     state: Mutex<State>,
     told: Condvar,
-    /// There is something: mostly not.
+    /// Whether anything is noted. Mostly nothing is.
     any: AtomicBool,
-    /// The server changes nothing for this client, whose key only reads.
+    /// Whether the server refuses access times from this client, because its key is read-only.
     is_refused: AtomicBool,
 }
 
 impl Accesses {
-    /// A file is being read. `always`: its time of access is to be now, whatever it is; else
-    /// the metadata server judges whether that is due.
+    /// Notes that a file is being read. With `always` its access time becomes the present time in
+    /// any case; otherwise the metadata server decides whether to record it.
     pub(crate) fn note(&self, file: FileId, always: bool) {
         if self.is_refused.load(Ordering::Relaxed) {
             return;
@@ -72,8 +73,8 @@ impl Accesses {
         }
     }
 
-    /// The time of access is about to be set: what was read before that must not come after
-    /// it. Waits for what is on its way, for so long at the most.
+    /// Drops the noted time of a file whose access time is about to be set, so that the old time
+    /// does not arrive after the new one. Waits at most `longest` for times on their way.
     pub(crate) fn forget(&self, file: FileId, longest: Duration) {
         if !self.any.load(Ordering::Acquire) {
             return;
@@ -86,7 +87,7 @@ impl Accesses {
         }
     }
 
-    /// Shows what is noted of a file, if that is news: the server will keep it.
+    /// Adds the noted time of a file to its attributes, if the server will record it.
     pub(crate) fn show(&self, attr: &mut Attr) {
         if !self.any.load(Ordering::Acquire) {
             return;
@@ -102,7 +103,7 @@ impl Accesses {
         }
     }
 
-    /// How many messages what is noted now takes.
+    /// Number of messages for the times noted now.
     fn messages(&self) -> usize {
         if !self.any.load(Ordering::Acquire) {
             return 0;
@@ -110,7 +111,8 @@ impl Accesses {
         self.state.lock().noted.len().div_ceil(MAX_ACCESSED)
     }
 
-    /// Some of what is noted, to be told now; `None`: there is nothing, or others are being told.
+    /// Takes some noted times for one message. Returns `None` if there are none, or if a message is
+    /// under way.
     fn take(&self) -> Option<Vec<FileAccess>> {
         let mut state = self.state.lock();
         if !state.sending.is_empty() || state.noted.is_empty() {
@@ -129,7 +131,7 @@ impl Accesses {
         Some(state.sending.iter().map(access).collect())
     }
 
-    /// What was sent.
+    /// Ends the message under way and returns its times.
     fn was_told(&self) -> BTreeMap<FileId, Noted> {
         let mut state = self.state.lock();
         let sent = std::mem::take(&mut state.sending);
@@ -141,8 +143,8 @@ impl Accesses {
 }
 
 impl Inner {
-    /// Tells the metadata server what was read until now, each time within so long. What is read
-    /// meanwhile is for the next turn.
+    /// Sends all times noted until now to the metadata server, waiting `time_ms` for each message.
+    /// Later reads wait for the next call.
     pub(crate) fn send_accesses(&self, time_ms: u64) {
         for _ in 0..self.accesses.messages() {
             let Some(files) = self.accesses.take() else { return };
@@ -161,7 +163,7 @@ impl Inner {
                     if error.kind == ErrorKind::ReadOnly {
                         self.accesses.is_refused.store(true, Ordering::Relaxed);
                     }
-                    tracing::debug!("when files were read: {error}");
+                    tracing::debug!("access times not reported: {error}");
                     return;
                 }
             }

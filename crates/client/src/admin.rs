@@ -1,5 +1,5 @@
-//! What administrators ask: to list, verify and remove the objects of targets,
-//! whatever files they belong to, and to look at the metadata as a whole.
+//! Requests of administrators: to list, verify and remove the objects of targets, whatever their
+//! files, and to read all metadata.
 
 use crate::client::{Client, Inner};
 use crate::context::Context;
@@ -32,13 +32,13 @@ use weir_wire::targets::{
 };
 use weir_wire::{Header, Request};
 
-/// No record of the metadata is longer.
+/// The longest record of the metadata.
 const MAX_EXPORTED_BYTES: usize = 2 << 20;
-/// No server keeps more clients.
+/// The most clients that a server records.
 const MAX_CLIENTS: usize = 65_536;
-/// Nor more quotas.
+/// The most quotas that a server records.
 const MAX_QUOTAS: usize = 65_536;
-/// No cluster has more targets.
+/// The most targets of a cluster.
 const MAX_TARGETS: usize = 4096 * 1024;
 /// Longest wait between two attempts.
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
@@ -47,12 +47,12 @@ const MAX_BACKOFF: Duration = Duration::from_millis(500);
 /// client's request timeout, with an error that names the server.
 pub struct Administrator {
     inner: Arc<Inner>,
-    /// Good for an hour or so; fetched anew when it is refused.
+    /// Valid for about an hour; requested again after it was refused.
     capability: Mutex<Arc<SignedCapability>>,
 }
 
 impl Client {
-    /// All targets as the metadata server sees them, in the order of their numbers.
+    /// All targets as the metadata server sees them, by ascending id.
     pub fn targets(&self) -> Result<Vec<TargetView>> {
         let mut all: Vec<TargetView> = Vec::new();
         loop {
@@ -72,10 +72,10 @@ impl Client {
         list_quotas(&self.inner, ctx, true)
     }
 
-    /// Acts as an administrator.
+    /// Begins to act as an administrator.
     ///
     /// # Errors
-    /// `NotAdministrator` if this client's key is not one's.
+    /// `NotAdministrator` if this client's key is not an administrator's.
     pub fn administrator(&self) -> Result<Administrator> {
         let inner = self.inner.clone();
         let capability = inner.session.call(&Context::root(), &AdminCapabilityRequest {})?;
@@ -97,7 +97,7 @@ fn list_quotas(inner: &Inner, ctx: &Context, own: bool) -> Result<Vec<QuotaInfo>
 }
 
 impl Administrator {
-    /// A page of a target's objects, those after `after`.
+    /// Lists a page of a target's objects after `after`.
     pub fn list_objects(
         &self,
         target: TargetId,
@@ -117,7 +117,7 @@ impl Administrator {
         self.ask(target, |access| ScrubRequest { access, cursor: cursor.clone(), budget_bytes })
     }
 
-    /// What a target knows of an object.
+    /// Asks a target for the state of an object.
     pub fn stat_object(&self, target: TargetId, object: ObjectId) -> Result<ObjectStat> {
         self.ask(target, |AdminAccess { target, capability, mac }| {
             let generation = Generation(0);
@@ -128,18 +128,18 @@ impl Administrator {
         })
     }
 
-    /// Removes objects from a target; they are durably gone on return.
+    /// Removes objects from a target. They are durably gone on return.
     pub fn remove_objects(&self, target: TargetId, objects: &[ObjectId]) -> Result<()> {
         let objects = objects.to_vec();
         self.ask(target, |access| RemoveObjectsRequest { access, objects: objects.clone() })
     }
 
-    /// How many sessions have each of these files open.
+    /// Number of sessions that have each of these files open.
     pub fn count_opens(&self, files: &[FileId]) -> Result<Vec<u32>> {
         self.inner.session.call(&Context::root(), &CountOpensRequest { files: files.to_vec() })
     }
 
-    /// Sets, removes or counts anew a quota.
+    /// Sets, removes or recounts a quota.
     pub fn set_quota(&self, subject: QuotaSubject, change: QuotaChange) -> Result<()> {
         self.inner.session.call(&Context::root(), &SetQuotaRequest { subject, change })
     }
@@ -149,18 +149,16 @@ impl Administrator {
         list_quotas(&self.inner, &Context::root(), false)
     }
 
-    /// Says what a client may do, from now on; its sessions end.
+    /// Sets what a client may do from now on, and ends its sessions.
     ///
     /// # Errors
-    /// `InvalidArgument`, `Exists` (its name), `NotFound` or `NotDirectory` (its
-    /// subtree).
+    /// `InvalidArgument`, `Exists` (its name), `NotFound` or `NotDirectory` (its subtree).
     pub fn set_client(&self, info: &ClientInfo) -> Result<()> {
         let request = SetClientRequest { info: info.clone() };
         self.inner.session.call(&Context::root(), &request)
     }
 
-    /// All clients that the metadata server keeps something of, in the order of
-    /// their numbers.
+    /// All clients with a record on the metadata server, by ascending id.
     pub fn clients(&self) -> Result<Vec<ClientInfo>> {
         let mut all: Vec<ClientInfo> = Vec::new();
         loop {
@@ -174,17 +172,17 @@ impl Administrator {
         }
     }
 
-    /// A page of the sessions, those with greater numbers than `after`.
+    /// A page of the sessions with greater ids than `after`.
     pub fn sessions(&self, after: SessionId) -> Result<SessionPage> {
         self.inner.session.call(&Context::root(), &ListSessionsRequest { after })
     }
 
-    /// A page of the locks and leases that sessions hold.
+    /// A page of the locks and leases of sessions.
     pub fn holds(&self, asked: &ListHoldsRequest) -> Result<HoldPage> {
         self.inner.session.call(&Context::root(), asked)
     }
 
-    /// Says whether a target is being drained.
+    /// Sets whether a target is drained.
     ///
     /// # Errors
     /// `TargetMissing`.
@@ -192,8 +190,8 @@ impl Administrator {
         self.inner.session.call(&Context::root(), &SetTargetRequest { target, draining })
     }
 
-    /// Takes a target out of the cluster for good. `force`: though files have copies
-    /// there, which are lost. Returns how many had.
+    /// Removes a target from the cluster for good. With `force` it is removed even if files have
+    /// copies there, which are then lost. Returns the number of such files.
     ///
     /// # Errors
     /// `TargetMissing`; `Busy` if it is in use.
@@ -209,20 +207,20 @@ impl Administrator {
         }
     }
 
-    /// Takes a data server without targets out of the cluster for good.
+    /// Removes a data server without targets from the cluster for good.
     ///
     /// # Errors
-    /// `TargetMissing`: there is no such server; `Busy` if it has targets, or is the last.
+    /// `TargetMissing`: there is no such server; `Busy` if it has targets, or is the last server.
     pub fn remove_server(&self, server: ServerId) -> Result<()> {
         self.inner.session.call(&Context::root(), &RemoveServerRequest { server })
     }
 
-    /// Numbers that no data server and no target has or had.
+    /// Ids that no data server and no target has or had.
     pub fn free_numbers(&self) -> Result<Numbers> {
         self.inner.session.call(&Context::root(), &FreeNumbersRequest {})
     }
 
-    /// How many files have copies on any of these targets.
+    /// Number of files with copies on any of these targets.
     pub fn count_copies(&self, targets: &[TargetId]) -> Result<u64> {
         let mut place = None;
         loop {
@@ -235,7 +233,7 @@ impl Administrator {
         }
     }
 
-    /// What a target does not serve of its copies, from an object on.
+    /// Bytes that copies on a target do not serve, from an object on.
     pub fn list_lacking(
         &self,
         target: TargetId,
@@ -245,15 +243,15 @@ impl Administrator {
         self.ask(target, |access| ListLackingRequest { access, from, max_objects })
     }
 
-    /// Has a target serve what its copy of an object has in a range, though another
-    /// copy, that is lost for good, had something else.
+    /// Makes a target serve the bytes of its copy of an object in a range, although another copy,
+    /// which is lost for good, had newer bytes there.
     pub fn accept_loss(&self, target: TargetId, object: ObjectId, bytes: (u64, u64)) -> Result<()> {
         let (start, end) = bytes;
         self.ask(target, |access| AcceptLossRequest { access, object, start, end })
     }
 
-    /// Gives columns of a file of which no copy is left new, empty ones. Whoever keeps
-    /// anything of the file looks again.
+    /// Gives new, empty columns to a file in place of columns that have lost all copies. Clients
+    /// drop what they cache of the file.
     pub fn accept_losses(&self, file: FileId) -> Result<Vec<LostColumn>> {
         let (mut all, mut from) = (Vec::new(), 0);
         loop {
@@ -267,8 +265,8 @@ impl Administrator {
         }
     }
 
-    /// Lets the metadata server move copies until all targets use about the same share
-    /// of their space. It goes on in the background.
+    /// Makes the metadata server move copies until all targets use about the same share of their
+    /// space. The moves go on in the background.
     pub fn rebalance(&self, within_percent: u8, stop: bool) -> Result<()> {
         let request = RebalanceRequest { within_percent, stop };
         self.inner.session.call(&Context::root(), &request)
@@ -284,7 +282,7 @@ impl Administrator {
         Ok(page.layout.segments.into_iter().next().filter(|segment| segment.start <= offset))
     }
 
-    /// Segments of a file from one that holds a byte on, and whether there are more.
+    /// Segments of a file from the one with byte `offset` on, and whether there are more.
     ///
     /// # Errors
     /// `Stale` if the file does not exist any more.
@@ -294,11 +292,10 @@ impl Administrator {
         Ok((page.layout.segments, page.more_segments))
     }
 
-    /// Makes a file at least so long, unless it was truncated since it had this
-    /// generation.
+    /// Extends a file to at least this size, unless it was truncated since it had this generation.
     ///
     /// # Errors
-    /// `Stale` if it was, or does not exist any more.
+    /// `Stale` if it was truncated or does not exist any more.
     pub fn raise_size(&self, file: FileId, size: u64, generation: Generation) -> Result<Attr> {
         let request = CommitSizeRequest {
             file,
@@ -312,13 +309,13 @@ impl Administrator {
         self.inner.session.change(&Context::root(), &request)
     }
 
-    /// Compares some of the metadata on disk with its checksums, from `place` on
-    /// (0: the beginning).
+    /// Compares some of the metadata on disk with its checksums, from `place` on (0 for the
+    /// beginning).
     pub fn verify_metadata(&self, place: u64) -> Result<VerifiedMeta> {
         self.inner.session.call(&Context::root(), &VerifyMetaRequest { place })
     }
 
-    /// A consistent snapshot of all metadata, record by record. It must be read
+    /// Starts reading a consistent snapshot of all metadata, record by record. It must be read
     /// without long pauses, and within an hour.
     pub fn export(&self) -> Result<Export> {
         let place = ExportPlace { key: Bytes::default(), offset: 0 };
@@ -385,7 +382,7 @@ impl Administrator {
         Ok(AdminAccess { target, capability: capability.capability.clone(), mac })
     }
 
-    /// Sees to what was out of date.
+    /// Renews what an error has shown to be out of date.
     fn prepare_again(&self, target: TargetId, error: &Error) -> Result<()> {
         match error.kind.retry() {
             Retry::Reconnect => self.inner.servers.forget(target),
@@ -408,30 +405,30 @@ impl Administrator {
     }
 }
 
-/// The records of a snapshot of the metadata, in the order of their keys.
+/// The records of a snapshot of the metadata, by ascending key.
 pub struct Export {
     inner: Arc<Inner>,
     cluster: [u8; 16],
     sequence: u64,
     snapshot: u64,
-    /// What is left of the page.
+    /// Records of the page that were not read yet.
     records: std::vec::IntoIter<ExportRecord>,
     next: Option<ExportPlace>,
     failed: bool,
 }
 
 impl Export {
-    /// The cluster.
+    /// Id of the cluster.
     pub fn cluster(&self) -> [u8; 16] {
         self.cluster
     }
 
-    /// The last commit that the snapshot shows.
+    /// Number of the last commit in the snapshot.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Fetches the next page; `false`: there is none.
+    /// Fetches the next page. Returns `false` after the last.
     fn fetch(&mut self) -> Result<bool> {
         let Some(place) = self.next.take() else { return Ok(false) };
         let request = ExportMetaRequest { snapshot: self.snapshot, place };
@@ -464,7 +461,12 @@ impl Export {
                 {
                     value.extend_from_slice(&more.value);
                 }
-                _ => return Err(Error::new(ErrorKind::Protocol, "a value of the metadata is cut")),
+                _ => {
+                    return Err(Error::new(
+                        ErrorKind::Protocol,
+                        "a value of the metadata is truncated",
+                    ));
+                }
             }
         }
         Ok(Some((key, value)))

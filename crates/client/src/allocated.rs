@@ -1,5 +1,5 @@
-//! How much room a file takes (`st_blocks`). Of a file without holes that follows from its size;
-//! of one that may have some, the servers of its objects are asked, one copy of each column.
+//! The allocated space of a file (`st_blocks`). For a file without holes it follows from the size.
+//! For a file that may have holes, the servers of one copy of each column are asked.
 
 use crate::client::Inner;
 use crate::context::Context;
@@ -20,28 +20,29 @@ use weir_types::{Attr, FileId, FileKind, Result, Segment, TargetId};
 use weir_wire::Rights;
 use weir_wire::meta::{GetLayoutRequest, OpenFile};
 
-/// Of a file with more objects nobody is asked: it would take too long.
+/// The servers of a file with more objects are not asked, because that would take too long.
 const MAX_OBJECTS: u64 = 1024;
-/// Who does not answer within this time is not waited for,
+/// Timeout of the first request to each server, milliseconds.
 const ASK_MS: u64 = 1_500;
-/// nor is who was among those of whom one did not.
+/// Timeout of the second request, after another server of the same group gave no reply,
+/// milliseconds.
 const ASK_AGAIN_MS: u64 = 200;
-/// and for all of a file's objects together no longer than so.
-/// (Who has not answered is not asked for [`DOUBTFUL`].)
+/// Timeout for all objects of a file together, milliseconds. (A server that gave no reply is not
+/// asked again for [`DOUBTFUL`].)
 const ASK_ALL_MS: u64 = 2_000;
 
-/// What a file takes.
+/// The allocated space of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Taken {
     bytes: u64,
-    /// All have answered.
+    /// Whether all servers have replied.
     certain: bool,
 }
 
 impl Inner {
-    /// Bytes of disk that a file takes which has these attributes; `None`: as many as its size
-    /// says. What this client has not sent yet counts, all copies of a column count once, and a
-    /// column of which no copy answers soon counts as if it had no holes.
+    /// Bytes of disk of a file with these attributes; `None` if they equal its size. Buffered
+    /// writes of this client count, all copies of a column count once, and a column without a
+    /// timely reply counts as if it had no holes.
     pub(crate) fn allocated(&self, ctx: &Context, attr: &Attr) -> Option<u64> {
         if !attr.sparse || attr.kind != FileKind::File {
             return None;
@@ -57,7 +58,7 @@ impl Inner {
         let taken = match self.ask_servers(ctx, attr, open) {
             Ok(taken) => taken?,
             Err(error) => {
-                tracing::debug!("file {}: what it takes is not known: {error}", attr.file);
+                tracing::debug!("file {}: its allocated space is unknown: {error}", attr.file);
                 return None;
             }
         };
@@ -91,8 +92,8 @@ impl Inner {
         ask_all(call, &columns).map(Some)
     }
 
-    /// The layout of a file that is not open. `stat` needs no right to a file: it is looked at
-    /// in this program's name, or if that may not, in that of who asks.
+    /// The layout of a file that is not open. `stat` needs no right to a file, so the file is
+    /// opened under this program's own identity, or if that is refused, under the caller's.
     fn look_at(&self, ctx: &Context, attr: &Attr) -> Result<Option<Arc<OpenState>>> {
         let request = GetLayoutRequest { file: attr.file, offset: 0, rights: Rights::READ };
         let own = Context { interrupt: ctx.interrupt, ..Context::root() };
@@ -129,7 +130,7 @@ impl Inner {
     }
 }
 
-/// Targets that have not answered of late.
+/// Targets that gave no reply lately.
 #[derive(Debug, Default)]
 pub(crate) struct Silent(Mutex<BTreeMap<TargetId, Duration>>);
 
@@ -145,10 +146,10 @@ impl Silent {
     }
 }
 
-/// Asks for all columns; each comes with its length without holes.
+/// Asks for all columns. Each comes with its length without holes.
 ///
 /// # Errors
-/// `Interrupted`: nobody wants to know any more, and nothing was found out.
+/// `Interrupted`: the caller was interrupted and nothing was found out.
 fn ask_all(call: Call<'_>, columns: &[(Place, u64)]) -> Result<Taken> {
     let end_ms = now_ms() + ASK_ALL_MS;
     let mut taken = Taken { bytes: 0, certain: true };
@@ -165,12 +166,12 @@ fn ask_all(call: Call<'_>, columns: &[(Place, u64)]) -> Result<Taken> {
         }
     }
     if !taken.certain {
-        tracing::debug!("file {}: not all have said what it takes", call.file.id);
+        tracing::debug!("file {}: some servers did not report its allocated space", call.file.id);
     }
     Ok(taken)
 }
 
-/// Whether any copy of a column is on a target that is not known to be silent.
+/// Whether a column has a copy on a target that is not known to be silent.
 fn may_answer(call: Call<'_>, place: &Place) -> bool {
     let (silent, servers, now) = (&call.inner.silent, &call.inner.servers, clock::uptime());
     let object = place.object;
@@ -182,8 +183,8 @@ fn may_answer(call: Call<'_>, place: &Place) -> bool {
     call.file.with_segment(object, any).unwrap_or(true)
 }
 
-/// Asks for columns side by side, and once more by themselves for those that have not answered: one
-/// that refuses ends the wait for the others.
+/// Asks for a group of columns in parallel. Columns without a reply are then asked for one by one,
+/// because one refusal ends the wait for the others.
 fn ask_batch(call: Call<'_>, places: &[Place], end_ms: u64) -> Result<Vec<Option<u64>>> {
     let left_ms = || end_ms.saturating_sub(now_ms());
     if places.is_empty() || left_ms() == 0 {

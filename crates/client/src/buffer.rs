@@ -1,19 +1,19 @@
-//! Memory for bytes in passing: warm pooled buffers while there are any, plain
-//! allocations beyond, which are given back soon.
+//! Memory for temporary data: warm pooled buffers while the pool has any, else plain allocations,
+//! which are freed soon.
 
 use std::ops::{Deref, DerefMut};
 use weir_net::{BufferPool, PooledBuf};
 
-/// Some bytes of memory; their first contents mean nothing.
+/// A piece of memory with undefined initial contents.
 pub enum Buffer {
-    /// From the pool.
+    /// Memory from the pool.
     Pooled(PooledBuf),
-    /// The pool was empty.
+    /// Allocated memory, because the pool was empty.
     Plain(Vec<u8>),
 }
 
 impl Buffer {
-    /// At least `len` bytes.
+    /// Takes at least `len` bytes.
     pub(crate) fn take(pool: &BufferPool, len: usize) -> Self {
         match pool.take(len) {
             Some(buffer) => Buffer::Pooled(buffer),
@@ -21,7 +21,7 @@ impl Buffer {
         }
     }
 
-    /// Whether the pool still had one.
+    /// Whether the memory is from the pool.
     pub(crate) fn is_pooled(&self) -> bool {
         matches!(self, Buffer::Pooled(_))
     }

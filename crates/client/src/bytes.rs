@@ -1,17 +1,16 @@
-//! The bytes of a write, wherever they are: in one buffer, or in several of which each has those
-//! that follow those of the one before.
+//! The bytes of a write: one buffer, or several that follow each other.
 //!
-//! Invariant: where one buffer ends and the next one begins, a block of an object does, so that
-//! no checksum is of bytes of two of them.
+//! Invariant: each buffer after the first begins at the border of a block of an object, so that no
+//! checksum covers bytes of two buffers.
 
 use crate::buffer::Buffer;
 use weir_layout::Run;
 
 /// Bytes in one buffer.
 pub enum WriteData {
-    /// In a buffer of ours.
+    /// A buffer of the client, with the number of used bytes.
     Ours(Buffer, usize),
-    /// In a buffer of the caller's, given away so that nothing is copied.
+    /// A buffer of the caller's, handed over so that its bytes are not copied.
     Owned(Box<dyn AsRef<[u8]> + Send>),
 }
 
@@ -24,7 +23,7 @@ impl AsRef<[u8]> for WriteData {
     }
 }
 
-/// See the top of the file.
+/// The buffers of a write; see the top of the file.
 #[derive(Default)]
 pub(crate) struct Bytes {
     buffers: Vec<WriteData>,
@@ -38,7 +37,7 @@ impl From<WriteData> for Bytes {
 }
 
 impl Bytes {
-    /// How many.
+    /// Length, bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -49,7 +48,8 @@ impl Bytes {
         self.buffers.push(data);
     }
 
-    /// Copies bytes to the end of the last buffer, if that is ours and has room.
+    /// Copies bytes to the end of the last buffer. Returns false if that is the caller's, or has no
+    /// space.
     pub(crate) fn append(&mut self, data: &[u8]) -> bool {
         let Some(WriteData::Ours(buffer, used)) = self.buffers.last_mut() else { return false };
         let Some(room) = buffer.get_mut(*used..*used + data.len()) else { return false };
@@ -59,19 +59,18 @@ impl Bytes {
         true
     }
 
-    /// Whether the last ones are in a buffer that was given away.
+    /// Whether the last buffer was handed over by the caller.
     pub(crate) fn ends_with_given(&self) -> bool {
         matches!(self.buffers.last(), Some(WriteData::Owned(_)))
     }
 
-    /// Whether some are in memory that the pool did not have.
+    /// Whether some bytes are in memory from outside the pool.
     pub(crate) fn is_beyond_pool(&self) -> bool {
         let beyond = |data: &WriteData| matches!(data, WriteData::Ours(b, _) if !b.is_pooled());
         self.buffers.iter().any(beyond)
     }
 
-    /// Those of a run that begins at `start` of them, piece by piece; `None` if there are not
-    /// so many.
+    /// The bytes of a run that begins at `start`, piece by piece; `None` if there are fewer.
     pub(crate) fn pieces<'a>(
         &'a self,
         start: usize,

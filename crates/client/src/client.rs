@@ -38,31 +38,31 @@ use weir_wire::meta::{
     SetAttrRequest,
 };
 
-/// Bytes of buffers that a client may hold.
+/// The most bytes of buffers of a client.
 const BUFFER_BYTES: usize = 256 << 20;
-/// Descriptors wanted.
+/// Wanted limit of open descriptors.
 const MAX_DESCRIPTORS: u64 = 65_536;
-/// How often the background thread looks for old data.
+/// Interval at which the background thread looks for old data.
 const TICK: Duration = Duration::from_millis(100);
-/// Buffers and connections that nobody has used for so long are given back.
+/// Buffers and connections that were unused for this long are freed.
 const UNUSED: Duration = Duration::from_secs(20);
-/// A session that asks nothing for so long says that it lives.
+/// A session without requests sends a keepalive after this time.
 const KEEPALIVE: Duration = Duration::from_secs(5);
-/// The server is asked for a word if calls have waited so long and heard nothing.
+/// A server is pinged if calls have waited for this long without a reply.
 const QUIET: Duration = Duration::from_secs(1);
-/// Files closed before the metadata server is told, at the most.
+/// The most closed files before the metadata server is told.
 const CLOSE_BATCH: usize = 64;
-/// Files in one message about closes.
+/// The most files in one message about closes.
 const MAX_CLOSES: usize = 4096;
 
-/// Readers of a target asked for at once,
+/// Number of readers in one page of a target's readers.
 const READERS_PAGE: u32 = 4096;
-/// and no target has more.
+/// The most readers of one target.
 const MAX_READERS: usize = 1 << 20;
-/// The end of the client waits for the metadata server so long.
+/// Time that the end of a client waits for the metadata server, milliseconds.
 const END_MS: u64 = 1_000;
 
-/// What all handles of a client share.
+/// State that all handles of a client share.
 pub(crate) struct Inner {
     pub(crate) config: Arc<ClientConfig>,
     pub(crate) counters: Arc<Counters>,
@@ -74,9 +74,9 @@ pub(crate) struct Inner {
     pub(crate) pairs: Pairs,
     pub(crate) damage: Damage,
     pub(crate) accesses: Accesses,
-    /// Who has not said what files take.
+    /// Targets that gave no reply about allocated space.
     pub(crate) silent: Silent,
-    /// What caches on top of this client.
+    /// The cache of the layer above.
     pub(crate) upper: Option<Arc<dyn UpperCache>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
 }
@@ -97,8 +97,8 @@ impl Client {
         Self::start(config, None)
     }
 
-    /// Opens a session for a layer that caches file contents itself, and gives
-    /// them up when it is told to.
+    /// Opens a session for a layer above that caches file contents itself, and drops them when it
+    /// is told to.
     ///
     /// # Errors
     /// See [`Client::connect`].
@@ -149,17 +149,17 @@ impl Client {
         Ok(Self { inner, background })
     }
 
-    /// The session's number.
+    /// Id of the session.
     pub fn session(&self) -> SessionId {
         self.inner.session.id()
     }
 
-    /// What was counted so far, sorted by name.
+    /// Counters, sorted by name.
     pub fn counters(&self) -> Vec<(String, u64)> {
         self.inner.counters.list()
     }
 
-    /// Tells when servers go away and come back, and what was lost.
+    /// Watches servers that go away and come back, and what was lost.
     pub fn watch(&self) -> Watch {
         Watch(self.inner.counters.clone())
     }
@@ -169,7 +169,7 @@ impl Client {
         &self.inner.config
     }
 
-    /// Servers and targets.
+    /// The cluster map.
     pub fn cluster_map(&self) -> Result<ClusterMap> {
         self.inner.servers.map(&self.inner.session)
     }
@@ -190,7 +190,7 @@ impl Client {
         Ok(status)
     }
 
-    /// The processes of jobs that read from a target, or did lately, in the order of jobs and ranks.
+    /// The processes of jobs that read from a target, or did so lately, by job and rank.
     pub fn readers(&self, target: TargetId, timeout_ms: u64) -> Result<Vec<ReaderEntry>> {
         let wait = Wait::for_ms(timeout_ms);
         let mut conn = self.inner.servers.take(&self.inner.session, target, &wait)?;
@@ -211,8 +211,8 @@ impl Client {
         }
     }
 
-    /// Writes everything that is gathered, tells the metadata server what is
-    /// closed, and ends.
+    /// Writes all buffered data, tells the metadata server which files are closed, and ends the
+    /// session.
     pub fn shutdown(mut self) {
         self.stop();
     }
@@ -245,7 +245,7 @@ impl Drop for Client {
     }
 }
 
-/// An open is under way until this is dropped.
+/// Marks an open as under way until it is dropped.
 pub(crate) struct OpenUnderWay<'a>(&'a Inner);
 
 impl Drop for OpenUnderWay<'_> {
@@ -255,14 +255,14 @@ impl Drop for OpenUnderWay<'_> {
 }
 
 impl Inner {
-    /// To be held from before an open is asked for until its answer is dealt with.
+    /// To be held from before an open is requested until its reply is handled.
     pub(crate) fn begin_open(&self) -> OpenUnderWay<'_> {
         self.holdings.opened.lock().departed.begin();
         OpenUnderWay(self)
     }
 
-    /// A handle for what an open or create returned.
-    /// `emptied`: by this very request.
+    /// Makes a handle from the reply to an open or create. `emptied` says that this request has
+    /// truncated the file.
     pub(crate) fn opened(
         self: &Arc<Self>,
         ctx: &Context,
@@ -320,20 +320,20 @@ impl Inner {
         Ok(handle)
     }
 
-    /// Carries out what a client left undone. Who may only read cannot; this
-    /// program can, in its own name.
+    /// Carries out a truncation that another client has left pending. A caller with read permission
+    /// cannot; this program does it under its own identity.
     pub(crate) fn settle_pending(&self, call: Call<'_>, pending: &PendingTruncate) -> Result<()> {
         if call.file.is_writable() {
             return call.file.carry_out(call, pending);
         }
         self.settle_in_own_name(&Context::root(), call.file.id).map_err(|e| {
-            e.context("what another client left undone in the file has to be finished first")
+            e.context("a truncation that another client left pending has to be finished first")
         })?;
         call.file.refresh(self, call.ctx)
     }
 
-    /// Opens a file to write, as this program, to carry out what a client left
-    /// undone. `ctx` may end it early.
+    /// Opens a file for writing under this program's own identity, to carry out a pending
+    /// truncation. `ctx` may interrupt it.
     pub(crate) fn settle_in_own_name(&self, ctx: &Context, file: FileId) -> Result<()> {
         // Opened and closed in any case: who is interrupted leaves nothing open.
         let own = Context::root();
@@ -351,8 +351,8 @@ impl Inner {
         done
     }
 
-    /// One more handle of a file that was opened. `None`: the answer is from before the
-    /// last handle was closed, and what is known has to be asked for anew (`fresh`).
+    /// Adds a handle of an opened file. Returns `None` if the reply is older than the close of the
+    /// last handle, so that the file has to be opened again (`fresh`).
     fn enter_opened(
         &self,
         open: &OpenFile,
@@ -392,9 +392,8 @@ impl Inner {
         }
     }
 
-    /// Whoever has a file open says so again if the server has started anew, or the
-    /// session has ended, since it answered: it may have been told of what is open
-    /// before this was.
+    /// Reports an open file again if the server has restarted, or the session has ended, since the
+    /// reply: the report of open files may have been sent before this file was added.
     fn say_opened(&self, ctx: &Context, file: FileId, found: Found) -> Result<()> {
         if self.session.epoch() == found.epoch {
             return Ok(());
@@ -404,7 +403,7 @@ impl Inner {
         self.session.call(ctx, &request).map(drop)
     }
 
-    /// A handle is gone.
+    /// Removes a handle.
     pub(crate) fn closed(&self, state: &Arc<OpenState>) {
         let many = {
             let mut opened = self.holdings.opened.lock();
@@ -430,15 +429,15 @@ impl Inner {
         }
     }
 
-    /// What has lost its last name is held, and counts as open.
+    /// Counts a file without names as open, because the session holds it.
     pub(crate) fn is_held(&self, file: FileId, found: Found) {
         *self.holdings.opened.lock().counts.entry(file).or_default() += 1;
         if let Err(error) = self.say_opened(&Context::root(), file, found) {
-            tracing::debug!("file {file}: that it is held could not be said again: {error}");
+            tracing::debug!("file {file}: cannot report again that it is held: {error}");
         }
     }
 
-    /// It is not held any more.
+    /// Ends the hold on a file without names.
     pub(crate) fn let_go(&self, file: FileId) {
         let many = {
             let mut opened = self.holdings.opened.lock();
@@ -450,12 +449,12 @@ impl Inner {
         }
     }
 
-    /// The state of a file if it is open here.
+    /// The state of a file, if it is open in this client.
     pub(crate) fn open_state(&self, file: FileId) -> Option<Arc<OpenState>> {
         self.holdings.opened.lock().files.get(&file).map(|(state, _)| state.clone())
     }
 
-    /// Attributes as this client sees them: its own writes included.
+    /// Attributes as this client sees them, with its own writes.
     pub(crate) fn seen(&self, mut attr: Attr) -> Attr {
         if let Some(state) = self.open_state(attr.file) {
             state.saw_attr(&attr);
@@ -473,7 +472,7 @@ impl Inner {
         attr
     }
 
-    /// Changes attributes; a new size is carried to the objects.
+    /// Changes attributes. A new size is also applied to the objects.
     pub(crate) fn set_attr(
         self: &Arc<Self>,
         ctx: &Context,
@@ -552,7 +551,7 @@ impl Inner {
         state.finish_truncate(Call { inner: self, file: state, ctx }, reply)
     }
 
-    /// Waits for the next turn of a background thread; false: end.
+    /// Waits for the next turn of a background thread. Returns false at the end.
     fn next_turn(&self) -> bool {
         let (stopped, wake) = &*self.stop;
         !*wake.wait_timeout(stopped.lock(), TICK)
@@ -570,12 +569,14 @@ impl Inner {
         }
     }
 
-    /// Gives back what nobody has used of late.
+    /// Frees buffers and connections that were unused lately.
     fn give_back_unused(&self) {
         let bytes = self.buffers.trim();
         let connections = self.servers.close_unused(UNUSED) + self.session.close_unused(UNUSED);
         if bytes > 0 || connections > 0 {
-            tracing::debug!("{bytes} bytes of buffers and {connections} connections given back");
+            tracing::debug!(
+                "freed {bytes} bytes of unused buffers and {connections} unused connections"
+            );
             weir_host::memory::give_back();
         }
     }
@@ -596,7 +597,7 @@ impl Inner {
             self.send_accesses(self.config.request_timeout_ms);
             self.send_closes();
             if let Err(error) = self.settle_locks() {
-                tracing::debug!("locks that are to be given up: {error}");
+                tracing::debug!("locks not released at the server: {error}");
             }
             // Who polls says so with every poll, unless one is late.
             let lease_ms = self.holdings.clock.lease_ms();
@@ -625,7 +626,7 @@ impl Inner {
         }
     }
 
-    /// Tells the metadata server what is closed; returns whether anything was.
+    /// Tells the metadata server which files are closed. Returns whether there were any.
     pub(crate) fn send_closes(&self) -> bool {
         let (files, unconfirmed) = {
             let mut opened = self.holdings.opened.lock();
@@ -671,7 +672,7 @@ impl Inner {
     }
 }
 
-/// Nothing else is to be changed: as `ftruncate` does it.
+/// Whether the request changes the size alone, as `ftruncate` does.
 fn is_of_size_only(request: &SetAttrRequest) -> bool {
     let SetAttrRequest { file: _, mode, uid, gid, size, atime, mtime } = request;
     let others = [mode.is_some(), uid.is_some(), gid.is_some(), atime.is_some(), mtime.is_some()];

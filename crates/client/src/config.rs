@@ -1,4 +1,4 @@
-//! What a client has to know.
+//! Configuration of a client.
 
 pub use weir_policy::ReadPolicy;
 pub use weir_types::Consistency;
@@ -12,7 +12,7 @@ pub enum Transport {
     /// Unix sockets to servers on this host, TCP to others.
     #[default]
     Auto,
-    /// TCP always.
+    /// TCP to all servers.
     Tcp,
 }
 
@@ -21,37 +21,37 @@ pub enum Transport {
 pub struct ClientConfig {
     /// Name of the cluster, for messages.
     pub cluster: String,
-    /// `host:port` or the path of a Unix socket of the metadata server; tried in order.
+    /// Addresses of the metadata server, `host:port` or the path of a Unix socket; tried in order.
     pub metadata: Vec<String>,
-    /// Who we are.
+    /// Id of this client.
     pub client: ClientId,
-    /// Our credential.
+    /// Credential of this client.
     pub key: Key,
     /// Program and host, shown by `weir status`.
     pub name: String,
     /// How to reach data servers.
     pub transport: Transport,
-    /// The first connection must stand within this time.
+    /// The first connection must be made within this time.
     pub connect_timeout_ms: u64,
-    /// Every call ends within this time, with an error that names the server.
+    /// Every call ends within this time, at the latest with an error that names the server.
     pub request_timeout_ms: u64,
-    /// Bytes fetched ahead of each sequential reader; 0: none, so that the
-    /// bytes on the wire are the bytes asked for.
+    /// Bytes fetched ahead of each sequential reader. 0 turns read-ahead off: only the bytes that
+    /// callers ask for are transferred.
     pub read_ahead_bytes: u64,
-    /// Bytes of a file written and not yet confirmed; 0: every write waits
-    /// for its confirmation.
+    /// The most bytes of a file that are written and not confirmed. With 0 every write waits for
+    /// its confirmation.
     pub write_behind_bytes: usize,
     /// Whether data is checked against its checksums on arrival.
     pub verify: bool,
-    /// How far other clients' changes are seen.
+    /// When other clients' changes become visible.
     pub consistency: Consistency,
-    /// From which copy mirrored files are read, where any will do: under a lease, which keeps
-    /// others from changing them meanwhile. Without one it is the first that is current.
+    /// How reads choose among copies of mirrored files. It applies under a lease, which keeps other
+    /// clients from changing the bytes meanwhile. Without a lease the first current copy is read.
     pub read_policy: ReadPolicy,
-    /// Whether names and attributes are kept. Permissions to see them are then
-    /// not checked by the metadata server: for callers that check themselves.
+    /// Whether names and attributes are cached. The metadata server then cannot check permissions
+    /// to see cached ones, so the layer above has to.
     pub keep_metadata: bool,
-    /// How long they are believed with [`Consistency::Relaxed`].
+    /// How long cached names and attributes are valid under [`Consistency::Relaxed`].
     pub metadata_ttl_ms: u64,
 }
 
@@ -77,7 +77,7 @@ impl ClientConfig {
         }
     }
 
-    /// Neither read-ahead nor write-behind.
+    /// Turns off read-ahead and write-behind.
     #[must_use]
     pub fn without_cache(mut self) -> Self {
         self.read_ahead_bytes = 0;

@@ -1,5 +1,4 @@
-//! Small requests, one for each column: sync, truncate, and what is done to
-//! the room of an object.
+//! Small requests with one message for each column: sync, truncate, and those about disk space.
 
 use crate::core::copies::Purpose;
 use crate::core::durable::Taken;
@@ -16,57 +15,57 @@ use weir_wire::data::{
 };
 use weir_wire::{Header, Request, Rights};
 
-/// Objects asked at the same time.
+/// The most objects that are asked in parallel.
 pub(crate) const BATCH: usize = 32;
-/// To connect takes no longer at first where others are to be asked what they hold; doubled with
-/// each failure.
+/// First timeout of a connection attempt when several servers are asked about allocated space. It
+/// is doubled with each failure.
 const CONNECT_TO_ASK_MS: u64 = 100;
-/// How often at the most.
+/// The most doublings of that timeout.
 const MAX_DOUBLINGS: u32 = 6;
 
-/// What to do with an object.
+/// An operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
     /// Make it durable.
     Sync,
-    /// Cut it to this length, by the truncation of this generation: under a later
-    /// one, which cuts more, it would pass for that.
+    /// Truncate it to this length, by the truncation of this generation. Under a later generation
+    /// the request would pass for a later truncation, which cuts more.
     Truncate {
-        /// Bytes that stay.
+        /// Remaining bytes.
         len: u64,
-        /// That of the truncation.
+        /// Generation of the truncation.
         generation: Generation,
     },
-    /// Make a range zeros.
+    /// Punch a hole.
     Punch {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
     },
-    /// Reserve room for a range.
+    /// Preallocate disk space for a range.
     Allocate {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
     },
-    /// Refuse writes of lower generations from now on, and ask for the length.
+    /// Refuse writes of lower generations from now on, and return the length.
     Fence(Generation),
     /// Find data or a hole.
     Seek {
-        /// From here on.
+        /// First byte to look at.
         offset: u64,
-        /// A hole.
+        /// Whether to look for a hole.
         hole: bool,
     },
-    /// Ask what it takes.
+    /// Ask for its allocated space.
     Stat,
 }
 
 impl Control {
-    /// What rights it takes. Whoever may use a file may ask that it be durable, and
-    /// where its holes are.
+    /// Rights that the operation needs. Any right to a file suffices to sync it and to find its
+    /// holes.
     fn needed(self) -> Rights {
         match self {
             Control::Sync | Control::Seek { .. } | Control::Stat => Rights::NONE,
@@ -77,8 +76,8 @@ impl Control {
         }
     }
 
-    /// Whether it could undo what was written since, if it is done late. (A truncation and a
-    /// fence are of one generation.)
+    /// Whether the operation could undo newer writes if it is carried out late. (A truncation and a
+    /// fence are bound to one generation.)
     fn may_undo(self) -> bool {
         matches!(self, Control::Punch { .. } | Control::Allocate { .. })
     }
@@ -87,25 +86,25 @@ impl Control {
 struct ControlParts<'a> {
     call: Call<'a>,
     list: &'a mut [(Place, Control)],
-    /// It is to be done under this generation of the file, or not at all.
+    /// The generation of the file to which the operation is bound. It is refused under any other.
     bound: Option<Generation>,
     sent: Vec<Sent>,
     conns: Vec<Option<DataConn>>,
     answers: Vec<Answer>,
 }
 
-/// What came of a request.
+/// Result of an operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
-    /// Who did it.
+    /// The server and the copies that have taken the change.
     pub(crate) taken: Option<Taken>,
-    /// What a seek found.
+    /// Result of a seek.
     pub(crate) found: Option<u64>,
-    /// What a fence found, or was asked.
+    /// State that a fence or a query has returned.
     pub(crate) stat: Option<ObjectStat>,
 }
 
-/// Does all of a list, several at a time. Returns for each who did it.
+/// Carries out a list of operations, several in parallel. Returns for each which server took it.
 pub(crate) fn run_control(
     call: Call<'_>,
     list: Vec<(Place, Control)>,
@@ -113,8 +112,8 @@ pub(crate) fn run_control(
     run_control_under(call, list, None)
 }
 
-/// The same. With `bound` it is done under this generation of the file: once the file was truncated
-/// or fenced, by anybody, it is refused, however often it is asked for.
+/// As [`run_control`]. With `bound` the operations belong to this generation of the file: after any
+/// truncation or fence they are refused, however often they are retried.
 pub(crate) fn run_control_under(
     call: Call<'_>,
     list: Vec<(Place, Control)>,
@@ -124,7 +123,7 @@ pub(crate) fn run_control_under(
     Ok(answers.into_iter().map(|answer| answer.taken).collect())
 }
 
-/// Does all of a list, several at a time.
+/// Carries out a list of operations, several in parallel, and returns their results.
 pub(crate) fn ask_objects(call: Call<'_>, list: Vec<(Place, Control)>) -> Result<Vec<Answer>> {
     ask_objects_under(call, list, None)
 }
@@ -153,19 +152,19 @@ fn ask_objects_under(
     Ok(answers)
 }
 
-/// What came of asking what an object takes.
+/// Result of asking for the allocated space of an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    /// `None`: it was not said.
+    /// `None` if there was no reply.
     pub(crate) found: Option<u64>,
-    /// Who was asked last.
+    /// The target that was asked last.
     pub(crate) target: TargetId,
-    /// And did not answer, or was not there.
+    /// Whether that target gave no reply or was unreachable.
     pub(crate) silent: bool,
 }
 
-/// Asks what the data of some objects takes, at most [`BATCH`], within so long. When one fails
-/// what has come from the others is taken, and nothing more is waited for.
+/// Asks for the allocated space of at most [`BATCH`] objects, within `time_ms`. When one request
+/// fails, replies of the others that have arrived are taken, and no further ones are waited for.
 ///
 /// # Errors
 /// `Interrupted`.
@@ -182,7 +181,7 @@ pub(crate) fn ask_allocated(call: Call<'_>, places: &[Place], time_ms: u64) -> R
         if error.kind == ErrorKind::Interrupted {
             return Err(error.clone());
         }
-        tracing::debug!("file {}: what it takes: {error}", call.file.id);
+        tracing::debug!("file {}: allocated space: {error}", call.file.id);
         take_rest(call, &transfer, &mut parts);
     }
     let is_silence =
@@ -270,8 +269,8 @@ impl Parts for ControlParts<'_> {
         }
     }
 
-    /// A truncation is of one generation, also when the file has a newer one: who
-    /// has been overtaken is refused however often it asks.
+    /// Renews layout and map. A truncation stays bound to its generation even if the file has a
+    /// newer one: an overtaken truncation is refused however often it is retried.
     fn refresh(&mut self, call: Call<'_>) -> Result<()> {
         call.file.refresh(call.inner, call.ctx)?;
         let now = call.file.generation();

@@ -1,5 +1,5 @@
-//! Copies between files that the servers make: no bytes pass through here, unless
-//! a server cannot reach another one, or something has rotted and has to be named.
+//! Copies between files that the servers carry out. No bytes pass through the client, unless a
+//! server cannot reach another one, or rotted bytes have to be located.
 
 use crate::Consistency;
 use crate::context::Context;
@@ -24,12 +24,12 @@ use weir_types::{CopyIndex, Error, ErrorKind, Generation, ObjectId, Result};
 use weir_wire::data::{Copied, CopyRequest};
 use weir_wire::{Header, Request, Rights};
 
-/// Requests under way at the same time, each with a connection of its own.
+/// The most requests in parallel, each on its own connection.
 pub(crate) const BATCH: usize = 32;
 /// Bytes read and written at once where the servers cannot copy.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// What was current when a file's part in a copy began.
+/// State of a file when its part in a copy began.
 #[derive(Clone, Copy)]
 struct Began {
     losses: u64,
@@ -41,7 +41,7 @@ impl Began {
         Self { losses: file.losses(), generation: file.generation() }
     }
 
-    /// Nothing is read or written under leases that were lost.
+    /// Fails if leases that the copy relied on were lost.
     fn still_holds(self, call: Call<'_>) -> Result<()> {
         if call.file.is_fenced_off(call.inner, self.generation) {
             call.file.lose_leases();
@@ -50,30 +50,30 @@ impl Began {
     }
 }
 
-/// A request that was answered.
+/// A completed request.
 #[derive(Clone)]
 pub(crate) struct Done {
-    /// Who did it.
+    /// The server and the copies that have taken the change.
     pub(crate) taken: Taken,
     pub(crate) copied: Copied,
 }
 
 struct CopyParts<'a> {
-    /// Of the file that is read.
+    /// Call on the source file.
     from: Call<'a>,
-    /// Of the file that is written.
+    /// Call on the destination file.
     to: Call<'a>,
     began: (Began, Began),
     list: Vec<CopyPart>,
     sent: Vec<Sent>,
-    /// Copies of what is read that a request has named already.
+    /// Copies of the source that requests have named already, for each part.
     sources: Vec<Vec<CopyIndex>>,
     conns: Vec<Option<DataConn>>,
     done: &'a mut Vec<Option<Done>>,
 }
 
-/// Does all of a list, at most [`BATCH`] long. What was done is in `done`, also if
-/// something fails.
+/// Carries out a list of at most [`BATCH`] requests. Completed requests are in `done`, even if
+/// others fail.
 pub(crate) fn run_copy(
     from: Call<'_>,
     to: Call<'_>,
@@ -147,8 +147,8 @@ impl Parts for CopyParts<'_> {
 }
 
 impl CopyParts<'_> {
-    /// Each time another copy is read: who failed, the server that reads or the one that
-    /// writes, is not known.
+    /// Chooses another copy of the source for each attempt: it is unknown whether the reading or
+    /// the writing server has failed.
     fn choose_source(&mut self, part: usize) {
         let (place, tried) = (&mut self.list[part].from, &mut self.sources[part]);
         let object = place.object;
@@ -171,14 +171,14 @@ impl CopyParts<'_> {
 }
 
 impl File {
-    /// Copies bytes of this file to another one of the same client, or elsewhere in
-    /// this one; returns how many: fewer than asked for where the file ends, and if
-    /// there are very many. The servers do it among themselves, and keep holes.
+    /// Copies bytes of this file to another file of the same client, or within this one. Returns
+    /// the number of copied bytes. It is less than `len` if the file ends earlier, and for very
+    /// large ranges. The servers copy among themselves, and keep holes.
     ///
     /// # Errors
-    /// `InvalidArgument` if the ranges overlap in one file, `CrossDevice` if the
-    /// files are not of the same client; those of reading and writing. What was to
-    /// be written may then hold old or new bytes.
+    /// `InvalidArgument` if the ranges overlap in one file, `CrossDevice` if the files are not of
+    /// the same client; those of reading and writing. The destination range may then hold old or
+    /// new bytes.
     pub fn copy_range(
         &self,
         ctx: &Context,
@@ -230,7 +230,7 @@ impl File {
         Ok(end - source.start)
     }
 
-    /// Reads and writes under the leases of the call.
+    /// Copies by reading and writing, under the leases of the call.
     fn copy_by_hand(
         &self,
         from: Call<'_>,

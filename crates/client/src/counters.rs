@@ -1,4 +1,4 @@
-//! What the client counts, so that what the design promises can be checked.
+//! Counters of the client. Tests check the design's promises with them.
 
 use crate::presence::Presence;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,12 +9,12 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[$meta])* pub $name: AtomicU64,)*
-            /// Which servers are away.
+            /// Servers that are away.
             pub(crate) presence: Presence,
         }
 
         impl Counters {
-            /// Name and value of each, sorted by name.
+            /// Name and value of each counter, sorted by name.
             pub fn list(&self) -> Vec<(String, u64)> {
                 let mut list = vec![$((stringify!($name).to_string(), self.$name.load(Relaxed)),)*];
                 list.sort();
@@ -41,25 +41,25 @@ counters! {
     data_requests;
     /// Replies of data servers.
     data_replies;
-    /// Requests among those that the server of another copy has passed on.
+    /// Requests that the server of another copy has forwarded.
     data_detours;
-    /// Questions to data servers how busy a target is.
+    /// Questions to data servers about the load of a target.
     load_questions;
     /// Requests sent to the metadata server.
     meta_requests;
     /// Replies of the metadata server.
     meta_replies;
-    /// Parts of calls that were sent again.
+    /// Parts of calls that were retried.
     data_retries;
-    /// Requests to the metadata server that were sent again.
+    /// Requests to the metadata server that were retried.
     meta_retries;
     /// Blocks that did not match their checksum on arrival.
     checksum_mismatches;
-    /// Parts of calls that went to another copy, because one had failed.
+    /// Parts of calls that went to another copy because one had failed.
     copies_failed;
-    /// Reads of mirrored columns that were sent to another copy than copy 0, whatever for.
+    /// Reads of mirrored columns that were sent to another copy than copy 0, for whatever reason.
     reads_of_other_copies;
-    /// Times that a copy was found damaged, and another one asked.
+    /// Times that a copy was found damaged and another one was asked.
     copies_damaged;
     /// Ranges fetched ahead.
     ahead_fetched;
@@ -71,19 +71,19 @@ counters! {
     meta_connections;
     /// Calls that had to wait for a lease.
     lease_waits;
-    /// Leases asked for.
+    /// Leases requested.
     acquires;
-    /// Polls for events that were answered.
+    /// Answered polls for events.
     polls;
-    /// Events that were obeyed.
+    /// Events carried out.
     events;
-    /// Of those, leases given up.
+    /// Events that were recalls of leases.
     recalls;
-    /// Leases that were lost, for having been silent too long.
+    /// Leases lost because the client was silent for too long.
     leases_lost;
-    /// Names and attributes answered from what is kept.
+    /// Names and attributes served from the cache.
     kept_hits;
-    /// Names and attributes that had to be asked for.
+    /// Names and attributes that had to be requested.
     kept_misses;
 }
 

@@ -1,4 +1,4 @@
-//! Carries out what [`Transfer`] decides: the thin shell around it.
+//! Carries out the decisions of [`Transfer`].
 
 use crate::client::Inner;
 use crate::context::Context;
@@ -18,22 +18,23 @@ use weir_types::{CopyIndex, Error, ErrorKind, ObjectId, Result, Segment, TargetI
 use weir_wire::Rights;
 use weir_wire::data::Access;
 
-/// An answer that may have come while others were waited for is looked for so long.
+/// Timeout for replies of a failed call that may have arrived already, milliseconds.
 const LAST_LOOK_MS: u64 = 100;
-/// Who waits so long for the answer to a change looks at the map, and whether its server can
-/// be reached.
+/// After this wait for the reply to a change, the client looks at the map and whether the server is
+/// reachable, milliseconds.
 const LOOK_MS: u64 = 500;
-/// From then on it looks so often, as does who waits for a connection for a change. The map is
-/// asked for less often (`servers.rs`).
+/// Interval of these checks, and of the same checks while waiting for a connection for a change,
+/// milliseconds. The map is requested less often (`servers.rs`).
 const STEP_MS: u64 = 100;
-/// Who waits for answers, and for room at a copy as well, looks so often whether there is some;
+/// A call that waits for replies and also for space at a copy checks for space at this interval,
+/// milliseconds.
 const ROOM_LOOK_MS: u64 = 5;
-/// but not when nothing could be sent for so long.
+/// The call stops these checks if nothing could be sent for this long, milliseconds.
 const LONGEST_LOOKS_MS: u64 = 500;
-/// To connect takes no longer where another server may be asked instead.
+/// Longest connection attempt while another server could be asked instead, milliseconds.
 const MAX_CONNECT_MS: u64 = 2000;
 
-/// A call in progress: whose it is.
+/// The context of a call in progress.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) inner: &'a Inner,
@@ -41,69 +42,70 @@ pub(crate) struct Call<'a> {
     pub(crate) ctx: &'a Context,
 }
 
-/// The parts of a call: how each is sent and its answer taken.
+/// The parts of a call: how to send each, and how to receive its reply.
 pub(crate) trait Parts {
-    /// Where a part goes; its copy is chosen anew whenever it is sent.
+    /// Destination of a part. Its copy is chosen again whenever the part is sent.
     fn place(&mut self, part: usize) -> &mut Place;
-    /// Whether it changes an object: done late, it could undo a newer change.
+    /// Whether the part changes an object, so that carrying it out late could undo a newer change.
     fn changes(&self, part: usize) -> bool;
-    /// What a copy is asked for.
+    /// Purpose of the request to a copy.
     fn purpose(&self, part: usize) -> Purpose {
         if self.changes(part) { Purpose::Change } else { Purpose::Read }
     }
-    /// Whether any current copy of a column will do.
+    /// Whether any current copy of a column may be used.
     fn may_read_any_copy(&self) -> bool {
         false
     }
-    /// The target that is read first where any current copy will do, whatever others are like.
+    /// The target that is read first where any current copy may be used, whatever the speeds.
     fn preferred(&self) -> Option<TargetId> {
         None
     }
-    /// Whether its parts wait for room at copies, each by itself.
+    /// Whether parts wait for space at copies independently of each other.
     fn is_cut(&self) -> bool {
         false
     }
-    /// Whether nobody waits for it yet.
+    /// Whether no caller waits for the call yet.
     fn is_ahead(&self) -> bool {
         false
     }
-    /// So long it may take to connect to the server of an only copy after so many failures; `None`:
-    /// as long as the call.
+    /// Timeout for connecting to the server of an only copy, after this many failures. `None` for
+    /// the timeout of the call.
     fn connect_ms(&self, _failures: u32) -> Option<u64> {
         None
     }
-    /// Whether answers are taken as they come, also where there are no other copies.
+    /// Whether replies are received in order of arrival even without other copies.
     fn takes_as_they_come(&self) -> bool {
         false
     }
-    /// What a part reads, if it reads bytes.
+    /// The bytes that a part reads, if it reads bytes.
     fn wanted(&mut self, _part: usize) -> Option<Wanted> {
         None
     }
-    /// Its read counts as outstanding at a copy as long as this is kept.
+    /// Keeps the slot of a part. Its read counts as outstanding at the copy until the slot is
+    /// dropped.
     fn keep(&mut self, _part: usize, _slot: Option<Slot>) {}
-    /// What is kept of it.
+    /// The kept slot of a part.
     fn kept(&self, _part: usize) -> Option<&Slot> {
         None
     }
     /// Sends the request of a part.
     fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()>;
-    /// Takes the answer of a part.
+    /// Receives the reply to a part.
     fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()>;
-    /// The connections on which the answers of the parts are awaited.
+    /// The connections of the parts with outstanding replies.
     fn conns(&mut self) -> &mut [Option<DataConn>];
-    /// Gets anew what a server has refused for being out of date.
+    /// Renews what a server has refused as out of date.
     fn refresh(&mut self, call: Call<'_>) -> Result<()> {
         call.file.refresh(call.inner, call.ctx)
     }
 }
 
-/// How far to go.
+/// How far to drive a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// All parts are sent.
+    /// Until all parts are sent.
     Sent,
-    /// The call has ended.
+    /// Until the call has ended.
     Done,
 }
 
@@ -112,8 +114,8 @@ pub(crate) fn now_ms() -> u64 {
     clock::uptime().as_millis() as u64
 }
 
-/// Goes on with a call. With [`Until::Sent`], failures wait for the second
-/// visit, which may be in another thread.
+/// Drives a call. With [`Until::Sent`], failures are handled by the second run, which may be in
+/// another thread.
 pub(crate) fn drive(
     call: Call<'_>,
     transfer: &mut Transfer,
@@ -202,7 +204,7 @@ pub(crate) fn drive(
     }
 }
 
-/// Takes the answers that have come of a call that has failed.
+/// Receives replies that have arrived for a failed call.
 pub(crate) fn take_rest(call: Call<'_>, transfer: &Transfer, parts: &mut impl Parts) {
     for part in transfer.in_flight() {
         let has_come = |conn: &DataConn| conn.conn.wait_for_reply(&Wait::for_ms(0)).is_ok();
@@ -218,18 +220,18 @@ fn peer(call: Call<'_>, parts: &mut impl Parts, part: usize) -> Option<Peer> {
     call.inner.servers.peer(parts.place(part).target)
 }
 
-/// What has come of choosing a copy for a part.
+/// Result of choosing a copy for a part.
 enum Chosen {
-    /// It is known whom to ask.
+    /// A copy was chosen.
     Copy,
-    /// Nobody has room for it now.
+    /// No copy has space for the request now.
     Later,
 }
 
 /// No copy can be asked now.
 struct Missing {
     error: Error,
-    /// Nor later.
+    /// Whether no copy will become available either.
     hopeless: bool,
 }
 
@@ -306,8 +308,8 @@ fn choose(
     missing.map_or(Ok(Chosen::Copy), Err)
 }
 
-/// Whether a part may wait for a copy that has room. Who does so has nothing outstanding that others
-/// wait for.
+/// Whether a part may wait for a copy with space. While it waits, its call has no outstanding
+/// replies that others wait for.
 fn waits<'a>(
     transfer: &Transfer,
     parts: &mut impl Parts,
@@ -328,7 +330,7 @@ fn waits<'a>(
     waits
 }
 
-/// Says of a call that ended at its deadline what is the matter with each copy.
+/// Adds the state of each copy to the error of a call that ended at its deadline.
 fn named(call: Call<'_>, transfer: &Transfer, parts: &mut impl Parts, error: Error) -> Error {
     let Some(part) = transfer.failed() else { return error };
     let object = parts.place(part).object;
@@ -338,7 +340,7 @@ fn named(call: Call<'_>, transfer: &Transfer, parts: &mut impl Parts, error: Err
     call.file.with_segment(object, all).unwrap_or(error)
 }
 
-/// A wait within one of a call, for so long at the most.
+/// A wait within the wait of a call, limited to `time_ms`.
 fn at_most(call: Call<'_>, wait: &Wait, time_ms: u64) -> Wait {
     let left_ms = wait.remaining().as_millis() as u64;
     Wait::for_ms(time_ms.min(left_ms)).interruptible(call.ctx.interrupt)
@@ -404,8 +406,8 @@ fn send(
     Ok(())
 }
 
-/// Waits until the answer of one of several reads begins to come; which one is to be taken, or has
-/// not come. Other answers are waited for where they are taken.
+/// Waits until the reply to one of several reads begins to arrive. Returns which part is to be
+/// received, or has timed out. Other replies are waited for where they are received.
 fn await_reads(
     call: Call<'_>,
     transfer: &Transfer,
@@ -434,7 +436,7 @@ fn await_reads(
     }
 }
 
-/// Whether one of several answers begins to come before it is looked again whether a copy has room.
+/// Whether one of several replies begins to arrive before the next check for space at a copy.
 fn comes_soon(call: Call<'_>, parts: &mut impl Parts, awaited: &[usize], wait: &Wait) -> bool {
     let soon = at_most(call, wait, ROOM_LOOK_MS);
     // What else is amiss finds who waits for the answer.
@@ -452,7 +454,8 @@ fn first_to_come(conns: &[Option<DataConn>], awaited: &[usize], wait: &Wait) -> 
     BlockingConn::wait_for_any_reply(&all, wait).map(|at| conns[at].0)
 }
 
-/// Takes the answer of a part; that of a read for which others can stand in has begun to come.
+/// Receives the reply to a part. If other copies could replace the read, its reply has begun to
+/// arrive.
 fn receive(
     call: Call<'_>,
     transfer: &Transfer,
@@ -493,7 +496,7 @@ fn receive(
     })
 }
 
-/// Waits until the answer to a change begins to come: as long as the server is the
+/// Waits until the reply to a change begins to arrive. It waits as long as the server is the
 /// primary, which may be waiting for other copies.
 fn await_change(
     call: Call<'_>,
@@ -516,10 +519,10 @@ fn await_change(
     }
 }
 
-/// Whether no other target orders changes of an object's column now, by the map.
+/// Checks that no other target orders changes of an object's column now, according to the map.
 ///
 /// # Errors
-/// `Unreachable`: it is not worth waiting for this one.
+/// `Unreachable`: waiting for this target is pointless.
 fn check_primary(call: Call<'_>, object: ObjectId, target: TargetId) -> Result<()> {
     let servers = &call.inner.servers;
     if let Err(error) = servers.refresh_map(&call.inner.session, false, MAP_WAIT_MS) {
@@ -537,10 +540,10 @@ fn check_primary(call: Call<'_>, object: ObjectId, target: TargetId) -> Result<(
     }
 }
 
-/// Whether the answer to a change can still come on its connection.
+/// Checks that the reply to a change can still arrive on its connection.
 ///
 /// # Errors
-/// `Unreachable`: it is better asked again, another way.
+/// `Unreachable`: the request should be sent again on another route.
 fn check_way(
     call: Call<'_>,
     object: ObjectId,
@@ -559,8 +562,8 @@ fn check_way(
     servers.check_way(session, conn, (&wait, Some(watch)), &Detours::of(&all))
 }
 
-/// What can be shown to the servers of other copies, so that they pass on what is for that of
-/// a target.
+/// Proofs for the servers of other copies, so that they forward a connection to the server of
+/// `target`.
 fn detours(call: Call<'_>, object: ObjectId, target: TargetId) -> Vec<Access> {
     let place = Place { object, target, mirrored: true };
     let Ok(access) = call.file.access(&place, Rights::NONE) else { return Vec::new() };

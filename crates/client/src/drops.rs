@@ -1,13 +1,14 @@
-//! Leases were lost: the layer above the client has to drop everything that it
-//! caches, and until it has, no call begins that would show that this client goes
-//! on. A thread of its own does it, since those that carry out events may be
-//! waiting for servers.
+//! Dropping of the upper layer's cache after leases were lost. The layer above the client has to
+//! drop everything that it caches. Until then no call begins that would show that this client goes
+//! on. A separate thread does it, since the threads that carry out events may be waiting for
+//! servers.
 //!
-//! The same when nothing was heard of the metadata server for so long that leases may soon be
-//! taken away: the layer above shows what it caches without asking, so it is gone before.
+//! The same happens when the metadata server was silent for so long that leases may soon be
+//! revoked. The layer above shows cached data without asking, so it drops the data before that
+//! time.
 //!
-//! Pages of shared mappings that are written back do not wait here: what drops
-//! pages waits for them.
+//! The write-back of pages of shared mappings does not wait here, because dropping pages waits for
+//! it.
 
 use crate::client::Inner;
 use crate::lease_clock::LeaseClock;
@@ -19,31 +20,31 @@ use weir_host::sync::{Condvar, Mutex};
 use weir_net::Wait;
 use weir_types::{FileId, Result};
 
-/// Longest wait without a look at the caller's deadline.
+/// Longest wait between two looks at the caller's deadline.
 const SLICE: Duration = Duration::from_millis(50);
-/// Of more files everything is dropped.
+/// With more files than this everything is dropped.
 const MOST_FILES: usize = 1024;
 
 #[derive(Debug, Default)]
 struct State {
-    /// There is a layer above, and somebody to tell it.
+    /// Whether there is a layer above and a thread that tells it to drop.
     served: bool,
-    /// Leases are being lost: calls may still be entering under them.
+    /// Number of losses of leases in progress. Calls may still enter under these leases.
     losing: u32,
-    /// It has still to be told.
+    /// Whether the layer above has to be told.
     wanted: bool,
-    /// It is dropping.
+    /// Whether the layer above is dropping.
     dropping: bool,
-    /// Files whose pages have bytes that could not be written; nobody waits until they are
-    /// gone.
+    /// Files with cached pages whose bytes could not be written. No call waits until they are
+    /// dropped.
     unwritten: BTreeSet<FileId>,
 }
 
-/// What is to be dropped.
+/// What to drop.
 #[derive(Debug, PartialEq, Eq)]
 enum ToDrop {
     Everything,
-    /// All of these.
+    /// All pages of these files.
     Files(BTreeSet<FileId>),
 }
 
@@ -53,10 +54,10 @@ impl State {
     }
 }
 
-/// Longest wait without a look at the clock, which goes on while the machine sleeps.
+/// Longest wait between two looks at the clock, which goes on while the machine is suspended.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What the layer above has still to drop.
+/// What the layer above still has to drop.
 #[derive(Debug, Default)]
 pub(crate) struct Drops {
     state: Mutex<State>,
@@ -64,12 +65,13 @@ pub(crate) struct Drops {
 }
 
 impl Drops {
-    /// From now on there is a thread that carries it out.
+    /// Announces the thread that carries out the drops.
     pub(crate) fn serve(&self) {
         self.state.lock().served = true;
     }
 
-    /// Leases are lost by `lose`. What is read meanwhile has to go, too.
+    /// Runs `lose`, which loses leases, and has everything dropped after it. What is read meanwhile
+    /// is dropped too.
     pub(crate) fn after(&self, lose: impl FnOnce()) {
         self.state.lock().losing += 1;
         lose();
@@ -79,7 +81,7 @@ impl Drops {
         self.changed.notify_all();
     }
 
-    /// Bytes of a file that the layer above shows could not be written. Does not wait.
+    /// Has the pages of a file dropped, because bytes in them could not be written. Does not wait.
     pub(crate) fn of(&self, file: FileId) {
         let mut state = self.state.lock();
         if !state.served || !state.unwritten.insert(file) {
@@ -93,7 +95,7 @@ impl Drops {
         self.changed.notify_all();
     }
 
-    /// The client ends.
+    /// Ends the thread at the end of the client.
     pub(crate) fn stop(&self) {
         self.state.lock().served = false;
         self.changed.notify_all();
@@ -119,8 +121,9 @@ impl Drops {
         Ok(())
     }
 
-    /// Waits for something to drop, which the end of the time may be for which what is kept
-    /// is good (each once: `ended` is the last one); `None`: the client ends.
+    /// Waits until something has to be dropped: after a loss, or at the end of the period in which
+    /// cached data may be used (once for each end; `ended` is the last one). Returns `None` at the
+    /// end of the client.
     fn next(&self, clock: &LeaseClock, ended: &mut Duration) -> Option<ToDrop> {
         let mut state = self.state.lock();
         while state.served && !state.wanted && state.unwritten.is_empty() {
@@ -148,7 +151,8 @@ impl Drops {
 }
 
 impl Inner {
-    /// Has the layer above drop everything whenever leases were lost, or may be soon.
+    /// Serves drops until the client ends: makes the layer above drop everything whenever leases
+    /// were lost, or may be soon.
     pub(crate) fn drop_lost(self: &Arc<Self>) {
         let Some(upper) = &self.upper else { return };
         let mut ended = Duration::ZERO;

@@ -1,9 +1,9 @@
-//! Events of the metadata server: a thread that polls for them, and a few that
-//! carry out what takes long.
+//! Events of the metadata server: one thread polls for them, and some threads carry out those that
+//! take long.
 //!
-//! Invariant: recalls of one file are carried out one at a time, in order, and no
-//! report waits for a recall, be it of the same file or for a thread: a recall waits
-//! for calls, and a call for reports.
+//! Invariant: recalls of one file are carried out one at a time, in order. No report waits for a
+//! recall, neither one of the same file nor for a thread, because a recall waits for calls, and a
+//! call may wait for reports.
 
 use crate::client::Inner;
 use crate::context::Context;
@@ -25,36 +25,36 @@ use weir_wire::lease::{
 use weir_wire::meta::MetaPrefix;
 use weir_wire::{Header, Request};
 
-/// Threads that carry out recalls: each may wait for a data server that is away.
+/// Number of threads for recalls. Each may wait for a data server that is away.
 const RECALL_WORKERS: usize = 64;
-/// Threads that carry out reports.
+/// Number of threads for reports.
 const REPORT_WORKERS: usize = 4;
-/// Events that wait for them; beyond that, none are fetched.
+/// The most queued events. Beyond it no events are fetched.
 const MAX_QUEUED: usize = 65_536;
-/// Where nothing interrupts a wait, how long one is.
+/// Length of a wait where nothing interrupts it.
 const SLICE: Duration = Duration::from_millis(100);
-/// Between two attempts to reach the server.
+/// Pause between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What kind of event a thread carries out.
+/// Kind of event that a thread carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Duty {
     Recalls,
     Reports,
 }
 
-/// An event, and which one it is.
+/// A queued event.
 struct Told {
     which: Numbered,
     what: EventKind,
 }
 
-/// Events of one kind that wait, and the threads for them.
+/// Queued events of one kind, for the threads of that kind.
 #[derive(Default)]
 struct Lane {
-    /// Of each file, in order.
+    /// Queued events of each file, in order.
     waiting: BTreeMap<FileId, VecDeque<Told>>,
-    /// Files that are not being worked on, in order of arrival.
+    /// Files with queued events that no thread is working on, in order of arrival.
     ready: VecDeque<FileId>,
     busy: BTreeSet<FileId>,
     queued: usize,
@@ -88,7 +88,7 @@ impl EventQueue {
         self.queue.lock().stopped
     }
 
-    /// Ends the threads: the poll at once, the others after what they are at.
+    /// Ends the threads: the poll at once, the others after their present event.
     pub(crate) fn stop(&self) -> Vec<JoinHandle> {
         let mut queue = self.queue.lock();
         queue.stopped = true;
@@ -170,12 +170,12 @@ impl Lane {
     }
 }
 
-/// What the thread that polls knows.
+/// State of the polling thread.
 struct Poll {
     conn: Option<(Joined, SessionId)>,
     epoch: u64,
     have: u64,
-    /// Obeyed, and the server does not know.
+    /// Acknowledgements of carried-out events that the server does not have yet.
     acks: Vec<EventAck>,
 }
 
@@ -302,8 +302,8 @@ impl Inner {
         self.wake_worker(duty);
     }
 
-    /// What the layer above keeps is forgotten; returns whether it holds a file that loses a name,
-    /// or would if it did.
+    /// Makes the layer above forget what an event concerns. Returns whether the layer holds a file
+    /// that loses a name, or would hold it if it did.
     fn obey_above(&self, what: &EventKind) -> bool {
         let Some(upper) = &self.upper else { return false };
         match what {
@@ -362,8 +362,8 @@ impl Inner {
         }
     }
 
-    /// Says that an event was obeyed, until the server has heard it: somebody
-    /// waits for that.
+    /// Acknowledges an event until the server has received it, because another client waits for
+    /// that.
     fn acknowledge(&self, file: FileId, number: u64, unconfirmed: bool) {
         let ack = EventAck { number, forgotten: false, unconfirmed, holds: false };
         let request = AckEventsRequest { acks: vec![ack] };

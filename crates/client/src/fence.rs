@@ -1,5 +1,5 @@
-//! Fencing a file: nothing that an earlier writer sent, and that is still on its
-//! way, may surface once the next one has begun.
+//! Fencing a file: no write that an earlier writer has sent and that is still on its way may take
+//! effect after the next writer has begun.
 
 use crate::context::Context;
 use crate::control::{Control, ask_objects};
@@ -10,25 +10,26 @@ use std::collections::BTreeMap;
 use weir_layout::file_len;
 use weir_types::{ColumnIndex, Error, ErrorKind, Generation, Result, SegmentIndex};
 
-/// What a fence found.
+/// Result of a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fenced {
-    /// How far the objects reach: the size, bytes, if nobody said another one.
+    /// Size that follows from the lengths of the objects, bytes. It is the file's size unless
+    /// another one was set.
     pub size: u64,
-    /// The highest fence of an object: above the one that was asked for if
-    /// somebody has fenced or truncated the file since.
+    /// The highest fence of any object. It is above the requested one if the file was fenced or
+    /// truncated since.
     pub newest: Generation,
 }
 
 impl OpenState {
-    /// Sees to it that every object of the layout, also one that does not exist
-    /// yet, refuses writes of generations below this one, also after a power
-    /// cut. Done again, it finds what it found before, and newer writes.
+    /// Makes every object of the layout refuse writes of generations below this one, also objects
+    /// that do not exist yet, and also after a power cut. A repeated fence finds what it found
+    /// before, and newer writes.
     ///
-    /// The layout must be whole, and a truncation that is pending carried out
-    /// before ([`OpenState::finish_truncate`]): one of the same generation counts
-    /// as done afterwards. Segments that are granted later are not fenced: who
-    /// has only the layout of before cannot write there.
+    /// The layout must be complete, and a pending truncation carried out before
+    /// ([`OpenState::finish_truncate`]): a truncation of the same generation counts as done
+    /// afterwards. Segments that are granted later are not fenced: a writer with the old layout
+    /// cannot write there.
     pub(crate) fn fence_objects(&self, call: Call<'_>, generation: Generation) -> Result<Fenced> {
         let layout = self.layout();
         let list: Vec<_> = columns(self.id, &layout, 0)
@@ -62,9 +63,9 @@ impl OpenState {
 }
 
 impl File {
-    /// Sees to it that no write of a generation below this one reaches any
-    /// object of the file from now on, whoever sent it, and finds how far the
-    /// objects reach. The file must be open for writing.
+    /// Makes every object of the file refuse writes of generations below this one from now on, from
+    /// any client, and finds the size that follows from the objects. The file must be open for
+    /// writing.
     ///
     /// Errors: those of waiting for every server of the file.
     pub fn fence(&self, ctx: &Context, generation: Generation) -> Result<Fenced> {

@@ -1,5 +1,5 @@
-//! Open files. All handles of a file in one client share its [`OpenState`]:
-//! layout, capabilities, size, read-ahead and write-behind.
+//! Open files. All handles of a file in one client share its [`OpenState`]: layout, capabilities,
+//! size, read-ahead and write-behind.
 
 mod extent;
 mod grants;
@@ -30,10 +30,11 @@ use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Result, TargetId};
 use weir_wire::lease::{LeaseMode, TO_THE_END};
 use weir_wire::meta::SetAttrRequest;
 
-/// So long a call under way asks for the size: as a rule that takes a few milliseconds.
+/// Timeout for asking for the size during a call, milliseconds. Usually the answer takes a few
+/// milliseconds.
 const UNDER_WAY_MS: u64 = 2_000;
 
-/// An open file. Close it to learn of errors; dropped, it is closed silently.
+/// An open file. Close it to learn of errors; dropping it closes it silently.
 pub struct File {
     pub(crate) state: Arc<OpenState>,
     pub(crate) inner: Arc<Inner>,
@@ -48,12 +49,12 @@ impl File {
         Self { state, inner, consistency, closed: false }
     }
 
-    /// The file's id.
+    /// Id of the file.
     pub fn id(&self) -> FileId {
         self.state.id
     }
 
-    /// The size as far as this client knows, its own writes included.
+    /// The size as this client knows it, with its own writes.
     pub fn size(&self) -> u64 {
         self.state.size()
     }
@@ -68,13 +69,12 @@ impl File {
         self.state.refresh(&self.inner, ctx)
     }
 
-    /// How far this handle sees other clients' changes, and they its own, from
-    /// now on.
+    /// Sets when this handle sees other clients' changes, and when they see its own, from now on.
     pub fn set_consistency(&self, consistency: Consistency) {
         self.consistency.store(consistency as u8, Ordering::Relaxed);
     }
 
-    /// See [`File::set_consistency`].
+    /// The setting of [`File::set_consistency`].
     pub fn consistency(&self) -> Consistency {
         let now = self.consistency.load(Ordering::Relaxed);
         let all = [Consistency::Relaxed, Consistency::None];
@@ -83,8 +83,8 @@ impl File {
         hint.unwrap_or(self.inner.config.consistency)
     }
 
-    /// The lease that this client holds on the whole file: as long as it does,
-    /// nobody else changes it (`Read`) or has any of it (`Write`).
+    /// The mode of this client's lease on the whole file. While it holds the lease, no other client
+    /// changes the file (`Read`) or uses it at all (`Write`).
     pub fn lease_on_whole(&self) -> Option<LeaseMode> {
         self.state.lease().on_whole()
     }
@@ -120,9 +120,10 @@ impl File {
         self.enter(ctx, 0..TO_THE_END, CallKind::Write)
     }
 
-    /// Begins a read, and sees to it that the size is right, if it matters to a read that
-    /// ends at `end`: who has leases from the end on knows, others ask. `entered` is told
-    /// when it has a lease, under the lock of the leases, and when it has none.
+    /// Begins a read, and makes sure that the size is right if it matters to a read that ends at
+    /// `end`. With leases from the end on the size is known; otherwise the server is asked.
+    /// `entered` is called when the read has a lease, under the lock of the leases, and when it has
+    /// none.
     pub(crate) fn enter_reading<'a>(
         &'a self,
         ctx: &'a Context,
@@ -167,7 +168,7 @@ impl File {
         Ok(())
     }
 
-    /// Without any cache: nothing may wait here.
+    /// Sends buffered writes at once if the file is used without any cache.
     pub(crate) fn pass_on(&self, call: Call<'_>) -> Result<()> {
         if self.consistency() == Consistency::None {
             Writer::flush_and_keep_error(call)?;
@@ -175,17 +176,16 @@ impl File {
         Ok(())
     }
 
-    /// Reads at `offset` until `buffer` is full or the file ends; returns the
-    /// bytes read. One request goes to each server that holds any of a call's
-    /// bytes (calls of up to 4 MiB).
+    /// Reads at `offset` until `buffer` is full or the file ends. Returns the number of bytes. One
+    /// request goes to each server that has any of a call's bytes (for calls of up to 4 MiB).
     pub fn read_at(&self, ctx: &Context, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         self.read_past_pages(ctx, offset, buffer, &|_| ())
     }
 
-    /// As [`File::read_at`] into pages of a layer above, which has them locked; `entered` is
-    /// called with `true` when the lease is there (and with `false` if it has to get one
-    /// anew), with a lock held: it must not call the client. That layer need not drop those
-    /// pages before: what they will hold is seen under that lease.
+    /// As [`File::read_at`] into locked pages of the layer above. `entered` is called with `true`
+    /// when the lease is held, and with `false` if it has to be acquired again. A lock is held
+    /// during that call, so it must not call the client. The layer above need not drop those pages
+    /// before, since their new contents are read under the lease.
     pub fn read_entering(
         &self,
         ctx: &Context,
@@ -196,8 +196,8 @@ impl File {
         self.read(ctx, offset, buffer, CallKind::Read, entered)
     }
 
-    /// The same for a read that may have locked nothing: pages of the layer above that
-    /// hold any of the range are dropped while it waits for its lease.
+    /// As [`File::read_entering`], for a read that may have locked no pages: pages of the layer
+    /// above with bytes of the range are dropped while the read waits for its lease.
     pub fn read_past_pages(
         &self,
         ctx: &Context,
@@ -238,9 +238,8 @@ impl File {
         Ok(len)
     }
 
-    /// Reads strided regions into `buffer`, one after another, with one
-    /// request to each server (up to 4 MiB in all). Bytes beyond the end of
-    /// the file read as zeros.
+    /// Reads strided regions into `buffer`, one after another, with one request to each server (up
+    /// to 4 MiB in all). Bytes beyond the end of the file read as zeros.
     pub fn read_regions(
         &self,
         ctx: &Context,
@@ -250,8 +249,8 @@ impl File {
         self.read_regions_from(ctx, regions, buffer, None).map(drop)
     }
 
-    /// The same from the copies on a target, where any copy may be read and those can be; from which
-    /// targets it has come.
+    /// As [`File::read_regions`], preferring the copies on one target where any copy may be read.
+    /// Returns the targets from which the bytes came.
     pub(crate) fn read_regions_from(
         &self,
         ctx: &Context,
@@ -277,16 +276,15 @@ impl File {
         Ok(op.targets().collect())
     }
 
-    /// Writes all of `data` at `offset`. With write-behind the data may still
-    /// be on its way on return; an error then comes with a later write, sync,
-    /// flush or close.
+    /// Writes all of `data` at `offset`. With write-behind the data may still be on its way on
+    /// return; an error is then returned by a later write, sync, flush or close.
     pub fn write_at(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
         self.write(ctx, offset, data, Returns::Taken)
     }
 
-    /// As [`File::write_at`]; returns when the servers have the data, and the metadata server
-    /// knows the size (of a write that makes the file no longer it is told the time a little later). If
-    /// it cannot be written, only this call is told.
+    /// As [`File::write_at`], but returns when the servers have the data and the metadata server
+    /// knows the size. (If the file does not grow, the metadata server learns the time a little
+    /// later.) A failure is reported by this call only.
     pub fn write_at_confirmed(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
         self.write(ctx, offset, data, Returns::Confirmed)
     }
@@ -298,8 +296,8 @@ impl File {
         self.pass_on(self.call(ctx))
     }
 
-    /// As [`File::write_at`] for a page of a shared mapping that is written
-    /// back: goes on under a lease that is being given up, which waits for it.
+    /// As [`File::write_at`] for the write-back of a page of a shared mapping. It goes on under a
+    /// lease that is being given up, because giving it up waits for the page.
     pub fn write_page(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
         let range = span(offset, data.len() as u64)?;
         let _entered = self.enter(ctx, range, CallKind::Page)?;
@@ -307,7 +305,7 @@ impl File {
         self.pass_on(self.call(ctx))
     }
 
-    /// As [`File::write_at`] with a buffer that is given away: not copied.
+    /// As [`File::write_at`] with a buffer that is handed over and not copied.
     pub fn write_owned(
         &self,
         ctx: &Context,
@@ -317,7 +315,7 @@ impl File {
         self.write_given(ctx, offset, data, Returns::Taken)
     }
 
-    /// As [`File::write_at_confirmed`] with a buffer that is given away.
+    /// As [`File::write_at_confirmed`] with a buffer that is handed over.
     pub fn write_owned_confirmed(
         &self,
         ctx: &Context,
@@ -340,9 +338,9 @@ impl File {
         self.pass_on(self.call(ctx))
     }
 
-    /// Writes all of `data` at the true end of the file, whoever else appends;
-    /// returns where that was. (Not so with [`Consistency::Relaxed`] and
-    /// [`Consistency::None`]: two clients may find the same end.)
+    /// Writes all of `data` at the true end of the file, even if other clients append. Returns the
+    /// offset. (With [`Consistency::Relaxed`] and [`Consistency::None`] two clients may find the
+    /// same end.)
     pub fn append(&self, ctx: &Context, data: &[u8]) -> Result<u64> {
         self.append_and(ctx, data, Returns::Taken)
     }
@@ -372,8 +370,8 @@ impl File {
         Ok(offset)
     }
 
-    /// Writes strided regions from `data`, with one request to each server (up
-    /// to 4 MiB in all); returns when the servers have confirmed.
+    /// Writes strided regions from `data`, with one request to each server (up to 4 MiB in all).
+    /// Returns when the servers have confirmed.
     pub fn write_regions(&self, ctx: &Context, regions: &RegionList, data: &[u8]) -> Result<()> {
         if regions.total_bytes() != data.len() as u64 {
             return Err(Error::new(ErrorKind::InvalidArgument, "data and regions differ in size"));
@@ -383,11 +381,10 @@ impl File {
         self.pass_on(self.call(ctx))
     }
 
-    /// Sends what is gathered and waits until the servers have it: the next
-    /// reader who opens the file sees it. An error of an earlier write is
-    /// reported, and again by the next write, sync or close: a mount flushes
-    /// whenever any copy of a descriptor is closed, and whoever closed that one
-    /// may not be who wrote.
+    /// Sends buffered writes and waits until the servers have them: the next reader who opens the
+    /// file sees them. An error of an earlier write is returned, and again by the next write, sync
+    /// or close. A mount flushes whenever any copy of a descriptor is closed, and that process may
+    /// not be the writer.
     pub fn flush(&self, ctx: &Context) -> Result<()> {
         Writer::flush_and_keep_error(self.call(ctx))
     }
@@ -397,7 +394,7 @@ impl File {
         Writer::sync(self.call(ctx))
     }
 
-    /// Cuts or extends the file.
+    /// Sets the size of the file.
     pub fn truncate(&self, ctx: &Context, size: u64) -> Result<Attr> {
         let request = SetAttrRequest { size: Some(size), ..set_nothing(self.id()) };
         self.inner.clone().set_attr(ctx, &request)
@@ -423,12 +420,12 @@ impl Drop for File {
     }
 }
 
-/// What each region covers.
+/// The range of each region.
 fn ranges(regions: &RegionList) -> Vec<Range<u64>> {
     regions.ranges().map(|(offset, len)| offset..offset.saturating_add(len)).collect()
 }
 
-/// A request that changes no attribute.
+/// A request that changes no attribute, to be filled in.
 pub fn set_nothing(file: FileId) -> SetAttrRequest {
     SetAttrRequest { file, mode: None, uid: None, gid: None, size: None, atime: None, mtime: None }
 }

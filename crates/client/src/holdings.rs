@@ -1,5 +1,5 @@
-//! What this client holds: open files with their leases, and what it keeps of
-//! names and attributes. The session tells a new run of the server about it.
+//! What this client holds: open files with their leases, and its cache of names and attributes. The
+//! session reports them to a new run of the server.
 
 use crate::core::departed::Departed;
 use crate::core::kept::Kept;
@@ -15,22 +15,22 @@ use weir_host::sync::Mutex;
 use weir_types::FileId;
 use weir_wire::lease::{HeldLease, LeaseRange};
 
-/// The files that are open.
+/// The open files.
 #[derive(Default)]
 pub(crate) struct Opened {
     pub(crate) files: BTreeMap<FileId, (Arc<OpenState>, u32)>,
-    /// Opens that the metadata server counts, those being closed included.
+    /// Number of opens that the metadata server counts for each file, including those being closed.
     pub(crate) counts: BTreeMap<FileId, u32>,
-    /// Closed, but not yet told.
+    /// Closed files that were not reported yet.
     pub(crate) closing: Vec<FileId>,
-    /// Held since an event of which the metadata server has not heard yet that it was obeyed.
+    /// Files held because of an event whose acknowledgement the metadata server does not have yet.
     pub(crate) unheard: BTreeSet<FileId>,
-    /// Closed, with writes that may still reach a data server; not yet told.
+    /// Closed files that were not reported yet, with writes that may still reach a data server.
     pub(crate) unconfirmed: BTreeSet<FileId>,
     pub(crate) departed: Departed,
 }
 
-/// What this client holds.
+/// Open files, cache and drops of this client.
 #[derive(Default)]
 pub(crate) struct Holdings {
     pub(crate) opened: Mutex<Opened>,
@@ -38,14 +38,14 @@ pub(crate) struct Holdings {
     pub(crate) clock: LeaseClock,
     pub(crate) locks: LockBook,
     pub(crate) unknown_sizes: Mutex<UnknownSizes>,
-    /// What the layer above keeps under leases that were lost.
+    /// Drops of the upper layer's cache after leases were lost.
     pub(crate) drops: Drops,
 }
 
 impl Holdings {
-    /// Session or server are new: what is open (once for each open) and leased.
-    /// Nothing is believed any more. `forgets`: the last that the server was told it may have
-    /// forgotten.
+    /// Begins a new run of session or server. Returns the open files (once for each open) and the
+    /// leases to report. All cached data is dropped. `forgets` says that the server may have
+    /// forgotten the last reports.
     pub(crate) fn begin(&self, epoch: u64, forgets: bool) -> (Vec<FileId>, Vec<HeldLease>) {
         {
             let mut kept = self.kept.lock();
@@ -66,7 +66,7 @@ impl Holdings {
         (files, leases)
     }
 
-    /// Leases on these files are lost.
+    /// Handles the loss of leases on these files.
     pub(crate) fn lost(&self, files: &[FileId]) {
         if files.is_empty() {
             return;
@@ -79,8 +79,8 @@ impl Holdings {
         });
     }
 
-    /// Everything is lost, also what is still on its way in answers that were found
-    /// before this event.
+    /// Handles the loss of everything, also of what is still on its way in replies from before this
+    /// event.
     pub(crate) fn lost_all(&self, event: Numbered) {
         self.drops.after(|| {
             {

@@ -1,5 +1,5 @@
-//! To which job a program belongs, by the environment that launchers give it: nothing has to
-//! be compiled anew, or told.
+//! The job of a program, from the environment variables that launchers set. Programs need not be
+//! recompiled or configured.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,19 +10,20 @@ use weir_policy::Progress;
 use weir_types::{JobId, Rank};
 use weir_wire::Header;
 
-/// What `weir run` sets, and anybody may: the name of the job,
+/// Variable with the name of the job. `weir run` sets it, and so may anyone.
 pub const JOB: &str = "WEIR_JOB";
-/// which process of it this is,
+/// Variable with the rank of the process in the job.
 pub const RANK: &str = "WEIR_RANK";
-/// of how many,
+/// Variable with the number of processes in the job.
 pub const RANKS: &str = "WEIR_RANKS";
-/// and, if it is `1`, that each process reads its share of one file rather than all of one.
+/// Variable that is `1` if each process reads its share of one file rather than a whole file.
 pub const SHARED: &str = "WEIR_SHARED";
-/// Which ranges of each file it reads, as `0+64M,1G+64M`, if not all of it.
+/// Variable with the ranges of each file that the process reads, such as `0+64M,1G+64M`, if it does
+/// not read all of it.
 pub const RANGES: &str = "WEIR_RANGES";
 
-/// Launchers: what names the job (all of the first that are there), the rank and the number
-/// of ranks. A launcher that runs under another one comes before that.
+/// Known launchers, with the variables for the job (all that are set), the rank and the number of
+/// ranks. A launcher that runs under another one comes first.
 const LAUNCHERS: [Launcher; 4] = [
     Launcher {
         name: "torchrun",
@@ -62,18 +63,18 @@ struct Launcher {
 pub struct Member {
     /// The job.
     pub job: JobId,
-    /// Which process.
+    /// Rank of the process.
     pub rank: Rank,
-    /// Of how many, at least 1.
+    /// Number of processes, at least 1.
     pub ranks: u32,
-    /// Each reads its share of a file.
+    /// Whether each process reads its share of a file.
     pub shared: bool,
 }
 
 impl Member {
-    /// By the variables of its environment. `parent`: a number that the processes of a job on
-    /// one machine have in common, for launchers that give the job no name. `None`: it belongs to
-    /// no job.
+    /// Finds the job from the environment variables of a process. `parent` is a number that the
+    /// processes of a job on one machine share, for launchers that give the job no name. Returns
+    /// `None` outside of jobs.
     pub fn of(environment: &BTreeMap<&str, &str>, uid: u32, parent: u64) -> Option<Self> {
         let get = |name: &&str| environment.get(*name).copied().filter(|value| !value.is_empty());
         let number = |names: &[&str]| names.iter().find_map(get).and_then(|n| n.parse().ok());
@@ -101,12 +102,12 @@ impl Member {
     }
 }
 
-/// The job that a user has given a name ([`JOB`], `weir run --job`).
+/// Id of the job with a name given by a user ([`JOB`], `weir run --job`).
 pub fn job_named(name: &str, uid: u32) -> JobId {
     number_of(&[name], uid, 0)
 }
 
-/// The number of a job, from what names it (FNV-1a).
+/// Id of a job, computed from its names (FNV-1a).
 fn number_of(names: &[&str], uid: u32, parent: u64) -> JobId {
     let numbers = uid.to_le_bytes().into_iter().chain(parent.to_le_bytes());
     // No name has a zero byte.
@@ -115,36 +116,36 @@ fn number_of(names: &[&str], uid: u32, parent: u64) -> JobId {
     JobId(text.chain(numbers).fold(0xcbf2_9ce4_8422_2325, mix).max(1))
 }
 
-/// One open file, read by a process of a job: how far that is. Bytes are counted as they come, so
-/// that others can be told between requests as well.
+/// Progress of a process of a job in one open file. Bytes are counted as they arrive, so that it
+/// can also be reported between requests.
 #[derive(Debug)]
 pub struct JobReader {
     member: Member,
     ranges: Option<Arc<Partition>>,
     work_bytes: AtomicU64,
     done_bytes: AtomicU64,
-    /// Of reads that have not ended.
+    /// Arrived bytes of reads that have not ended.
     coming_bytes: AtomicU64,
 }
 
 impl JobReader {
-    /// It reads all of the file, or its share of it, and has read nothing yet.
+    /// A reader of all of the file, or of its share, without progress.
     pub fn new(member: Member) -> Self {
         Self::of_ranges(member, None)
     }
 
-    /// It reads these ranges, and has read nothing yet.
+    /// A reader of these ranges, without progress.
     pub fn of_ranges(member: Member, ranges: Option<Arc<Partition>>) -> Self {
         let [work_bytes, done_bytes, coming_bytes] = [0; 3].map(AtomicU64::new);
         Self { member, ranges, work_bytes, done_bytes, coming_bytes }
     }
 
-    /// Which process.
+    /// The process of the job.
     pub fn member(&self) -> Member {
         self.member
     }
 
-    /// These bytes were read. Those that it did not mean to read do not count.
+    /// Counts bytes that were read. Bytes outside of its ranges do not count.
     pub fn has_read(&self, bytes: Range<u64>) {
         self.done_bytes.fetch_add(self.counted(bytes), Relaxed);
     }
@@ -156,20 +157,19 @@ impl JobReader {
         }
     }
 
-    /// These bytes of a read have come, which has not ended. How much of it counts: that is to be
-    /// [`JobReader::ends`]ed.
+    /// Counts bytes of an unfinished read. Returns how many count, for [`JobReader::ends`].
     pub(crate) fn comes(&self, bytes: Range<u64>) -> u64 {
         let counted = self.counted(bytes);
         self.coming_bytes.fetch_add(counted, Relaxed);
         counted
     }
 
-    /// A read has ended of which so much had come.
+    /// Ends a read of which `bytes` were counted by [`JobReader::comes`].
     pub(crate) fn ends(&self, bytes: u64) {
         self.coming_bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// It reads a file of so many bytes, or its part of that.
+    /// Sets the size of the file that it reads, or reads its share of.
     pub fn reads(&self, file_bytes: u64) {
         let work_bytes = match &self.ranges {
             Some(ranges) => ranges.overlap(0..file_bytes),
@@ -179,7 +179,7 @@ impl JobReader {
         self.work_bytes.store(work_bytes, Relaxed);
     }
 
-    /// How far it is; `None`: it is not known what it reads.
+    /// Progress; `None` if the amount of work is unknown.
     pub fn progress(&self) -> Option<Progress> {
         let work_bytes = self.work_bytes.load(Relaxed);
         let done_bytes = self.done_bytes.load(Relaxed) + self.coming_bytes.load(Relaxed);
@@ -187,7 +187,7 @@ impl JobReader {
         (work_bytes > 0).then_some(Progress { done_bytes, work_bytes })
     }
 
-    /// Says in a request for whom it is.
+    /// Sets the job fields of a request.
     pub(crate) fn sign(&self, request: &mut Header) {
         request.job = self.member.job;
         request.rank = self.member.rank;

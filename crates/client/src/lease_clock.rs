@@ -1,12 +1,10 @@
-//! Until when what this client keeps may be used: the metadata server takes
-//! leases away from a client of which it has heard nothing for so long. It is used for
-//! four fifths of that time only: what the layer above keeps has to be gone at its end, and
-//! clocks do not run alike.
+//! The time until which this client's cache may be used. The metadata server revokes the leases of
+//! a client that was silent for the lease time. The client uses only four fifths of that time: the
+//! layer above has to have dropped its data at the end, and clocks do not run alike.
 //!
-//! Invariant: the time counts from the moment a request was sent that was
-//! answered while the time was not over, or that was a poll, whose answer says
-//! whether anything was taken away. It goes on while the machine sleeps or the
-//! process is stopped.
+//! Invariant: the time counts from when a request was sent that was answered within the present
+//! period. A poll counts in any case, because its reply says whether anything was revoked. The time
+//! goes on while the machine is suspended or the process is stopped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,19 +14,19 @@ use weir_host::sync::{Condvar, Mutex};
 use weir_net::Wait;
 use weir_types::Result;
 
-/// Taken for the lease time until the server has told.
+/// Assumed lease time until the server has reported it, milliseconds.
 const FIRST_LEASE_MS: u64 = 1_000;
-/// The last part of the lease time, in which nothing is used that is kept.
+/// The cache is not used in the last part of the lease time, one in this many.
 const LAST_PART: u64 = 5;
-/// Longest wait without a look at the caller's deadline.
+/// Longest wait between two looks at the caller's deadline.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// The clock.
+/// The clock of a client's leases.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseClock {
-    /// Milliseconds since boot; 0: nothing was answered yet.
+    /// End of the present period, milliseconds since boot; 0 before the first reply.
     until_ms: AtomicU64,
-    /// 0: not known yet.
+    /// Lease time, milliseconds; 0 if unknown.
     lease_ms: AtomicU64,
     lock: Mutex<()>,
     renewed: Condvar,
@@ -39,7 +37,7 @@ fn ms(time: Duration) -> u64 {
 }
 
 impl LeaseClock {
-    /// Whether what is kept may be used.
+    /// Whether the cache may be used now.
     pub(crate) fn is_good(&self) -> bool {
         since_boot() < self.good_until() || self.was_good() && planted(Bug::IgnoreLeaseClock)
     }
@@ -48,19 +46,20 @@ impl LeaseClock {
         self.until_ms.load(Ordering::Acquire) > 0
     }
 
-    /// Until when it may be if nothing more is heard (time since boot); 0: it never might.
+    /// Time since boot until which the cache may be used if nothing more arrives; 0 if it never
+    /// might.
     pub(crate) fn good_until(&self) -> Duration {
         let until_ms = self.until_ms.load(Ordering::Acquire);
         let lease_ms = self.lease_ms().unwrap_or(FIRST_LEASE_MS);
         Duration::from_millis(until_ms.saturating_sub(lease_ms / LAST_PART))
     }
 
-    /// The lease time, if the server has told.
+    /// The lease time, if the server has reported it.
     pub(crate) fn lease_ms(&self) -> Option<u64> {
         Some(self.lease_ms.load(Ordering::Relaxed)).filter(|ms| *ms > 0)
     }
 
-    /// A request that was sent at this time was answered.
+    /// Records that a request sent at this time was answered.
     pub(crate) fn answered(&self, sent: Duration) {
         let until = self.until_ms.load(Ordering::Acquire);
         // Late, the answer does not say what happened meanwhile. Before the
@@ -70,7 +69,8 @@ impl LeaseClock {
         }
     }
 
-    /// So was a poll; what it said of leases taken away has been obeyed.
+    /// Records that a poll sent at this time was answered, after its report of revoked leases was
+    /// carried out.
     pub(crate) fn polled(&self, sent: Duration, lease_ms: u64) {
         self.lease_ms.store(lease_ms.max(1), Ordering::Relaxed);
         self.extend(sent);
@@ -83,7 +83,7 @@ impl LeaseClock {
         self.renewed.notify_all();
     }
 
-    /// Waits until what is kept may be used.
+    /// Waits until the cache may be used.
     ///
     /// # Errors
     /// `TimedOut`, `Interrupted`.

@@ -1,5 +1,4 @@
-//! Calls under leases: entering one, getting what is missing, and giving up
-//! what the server wants back.
+//! Calls under leases: entering a lease, acquiring a missing one, and giving up a recalled one.
 
 use crate::client::Inner;
 use crate::config::Consistency;
@@ -25,41 +24,39 @@ use weir_wire::lease::{
 };
 use weir_wire::meta::PendingTruncate;
 
-/// Ranges of one call that are leased each by itself; of more, all from the
+/// The most ranges of one call that are leased separately. Beyond it one lease covers all from the
 /// first to the last.
 const MAX_RANGES: usize = 64;
-/// Longest wait without a look at the caller's deadline.
+/// Longest wait between two looks at the caller's deadline.
 const SLICE: Duration = Duration::from_millis(50);
-/// Whoever waits longer says so in the log.
+/// A longer wait is logged.
 const LONG: Duration = Duration::from_secs(5);
 
-/// What the layer above caches of files, and has to give up when somebody else
-/// changes them.
+/// The cache of the layer above, which has to drop data when another client changes it.
 pub trait UpperCache: Send + Sync {
-    /// Drops what the layer above caches of these bytes of the file; returns
-    /// when it is gone. Called without locks of the client.
+    /// Drops cached pages with these bytes of the file. Returns when they are gone. Called without
+    /// locks of the client.
     fn drop_pages(&self, file: FileId, start: u64, end: u64);
-    /// Drops everything of every file: leases were lost.
+    /// Drops all pages of all files, because leases were lost.
     fn drop_everything(&self);
-    /// Somebody else changes the attributes of a file, its access control list perhaps. Must
-    /// not wait for anything.
+    /// Called when another client changes attributes of a file, possibly its access control list.
+    /// Must not block.
     fn forget_attributes(&self, _file: FileId) {}
-    /// What a file or directory is has changed, perhaps by a name in it or by this client. Must
-    /// not wait for anything.
+    /// Called when attributes of a file or directory have changed, possibly because of a name in it
+    /// or by this client. Must not block.
     fn attributes_change(&self, _file: FileId) {}
-    /// Whether it knows a file, and so [`UpperCache::holds`] it perhaps. Must not wait for
-    /// anything.
+    /// Whether the layer knows a file, and so may hold it ([`UpperCache::holds`]). Must not block.
     fn knows(&self, _file: FileId) -> bool {
         false
     }
-    /// Somebody else removes a name of a file, perhaps the last one. `true`: it is in use here,
-    /// and is to stay until [`crate::Client::let_go`]. Must not wait for anything.
+    /// Called when another client removes a name of a file, possibly the last one. Returns `true`
+    /// if the file is in use here and has to stay until [`crate::Client::let_go`]. Must not block.
     fn holds(&self, _file: FileId) -> bool {
         false
     }
 }
 
-/// A call under way under a lease; it ends when this is dropped.
+/// A call under a lease. It ends when this is dropped.
 pub(crate) struct Entered<'a> {
     file: &'a OpenState,
     id: Option<u64>,
@@ -75,12 +72,12 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Begins a call on some bytes: waits until this client holds a lease for it. `entered` is
-/// called as soon as it does, with the lock of the file's leases held: whoever wants them
-/// back finds the call under way, and the layer above knows of it.
+/// Begins a call on some bytes: waits until this client holds a lease for it. `entered` is called
+/// at that moment, with the lock of the file's leases held: a recall then finds the call under way,
+/// and the layer above knows of it.
 ///
 /// # Errors
-/// `TimedOut` if others do not give it up in time, `Interrupted`.
+/// `TimedOut` if other clients do not give up conflicting leases in time, `Interrupted`.
 pub(crate) fn enter<'a>(
     call: Call<'a>,
     consistency: Consistency,
@@ -129,7 +126,9 @@ pub(crate) fn enter<'a>(
                 waits.begin(call, &mut lease, &ranges);
                 drop(call.file.lease_changed.wait_timeout(lease, time));
                 let wait = waits.patience(call, &ranges);
-                wait.check().map_err(|e| e.context("wait until others give up the file"))?;
+                wait.check().map_err(|e| {
+                    e.context("wait until other clients give up their leases on the file")
+                })?;
             }
             Enter::Missing { start, end } => {
                 waits.begin(call, &mut lease, &ranges);
@@ -159,16 +158,16 @@ pub(crate) fn enter<'a>(
     }
 }
 
-/// What others had stored into mapped pages under a lease to read, they have written
-/// back when they gave it up to us: what the layer above has is older. (A page that it
-/// writes back itself is newer, and cannot be dropped.)
+/// Drops pages of the layer above that are older than what other clients have written back when
+/// they gave up their leases. (A page that the layer writes back itself is newer, and cannot be
+/// dropped.)
 fn drop_above(call: Call<'_>, range: Range<u64>) {
     if let Some(upper) = &call.inner.upper {
         upper.drop_pages(call.file.id, range.start, range.end);
     }
 }
 
-/// A call that waits for a lease, as soon as it does.
+/// A call that waits for a lease, from the moment at which it does.
 struct Waits<'a> {
     file: &'a OpenState,
     kind: CallKind,
@@ -205,7 +204,7 @@ fn patience(call: Call<'_>) -> Wait {
     Wait::for_ms(call.inner.config.request_timeout_ms).interruptible(call.ctx.interrupt)
 }
 
-/// Whole blocks, in order, that do not touch.
+/// The whole blocks of these ranges, ascending and merged where they touch.
 fn merged(bytes: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::with_capacity(bytes.len());
     let mut all: Vec<_> = bytes.iter().filter(|range| !range.is_empty()).map(blocks).collect();
@@ -225,8 +224,9 @@ fn merged(bytes: &[Range<u64>]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Asks the server for a lease; `None`: it is to be asked again, because the file was cut
-/// since, and what is left of that by whoever did it has to be known before the lease is used.
+/// Requests a lease. Returns `None` if the request has to be repeated, because the file was
+/// truncated since, and a truncation that is still pending has to be known before the lease is
+/// used.
 fn acquire(
     call: Call<'_>,
     start: u64,
@@ -259,14 +259,15 @@ fn acquire(
     Ok(Some((granted.lease, found)))
 }
 
-/// Whether a truncation cannot be carried out because a disk does not take it.
+/// Whether a truncation cannot be carried out because a disk refuses it.
 fn cannot_cut(pending: &PendingTruncate, kind: ErrorKind) -> bool {
     let disk = matches!(kind, ErrorKind::ReadOnly | ErrorKind::Io | ErrorKind::NoSpace);
     disk && pending.size != TO_THE_END
 }
 
-/// The same for a page that is written back, which cannot wait for others who want it
-/// themselves: `None` if this client is to give it up, for then it goes on without.
+/// As [`acquire`], for the write-back of a page, which cannot wait for a client that wants the page
+/// itself. Returns `None` if this client has to give the lease up, since the page then goes on
+/// without one.
 fn acquire_until(
     call: Call<'_>,
     start: u64,
@@ -281,9 +282,9 @@ fn acquire_until(
     }
 }
 
-/// Takes a lease that the server has granted, unless some of the file has been given up
-/// since: whoever wanted that back looks. If it is wanted back, and not given up yet,
-/// it is held. With the lock held: what is given up next includes it.
+/// Adds a granted lease, unless any lease of the file was given up since. A recalled lease that was
+/// not given up yet counts as held. To be called with the lock held, so that the next recall
+/// includes the lease.
 fn install(inner: &Inner, held: &mut FileLease, found: Found, lease: &LeaseRange) -> bool {
     let holds = inner.holdings.kept.lock().news.is_held(found, lease.file);
     if holds {
@@ -297,7 +298,7 @@ impl OpenState {
         self.lease.lock()
     }
 
-    /// Takes the lease that came with an open.
+    /// Adds the lease that came with an open.
     pub(crate) fn take_lease(&self, inner: &Inner, found: Found) {
         let mode = match found.keep {
             keep if keep & LEASE_WRITE != 0 => LeaseMode::Write,
@@ -308,7 +309,7 @@ impl OpenState {
         install(inner, &mut self.lease(), found, &all);
     }
 
-    /// All leases of the file were taken away.
+    /// Handles the loss of all leases of the file.
     pub(crate) fn lose_leases(&self) {
         // Held until all of it is known: see `losses_so_far`.
         let mut lease = self.lease();
@@ -324,28 +325,28 @@ impl OpenState {
         drop(lease);
     }
 
-    /// How often leases were lost: what was read or written under them is not
-    /// used or sent after that.
+    /// Number of times that leases were lost. Data that was read or written under a lost lease is
+    /// not used or sent afterwards.
     pub(crate) fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
     }
 
-    /// The same, with one that is just taking away what was not committed: whoever finds nothing
-    /// to be committed learns why.
+    /// As [`OpenState::losses`], including a loss in progress that is dropping unreported writes.
+    /// So a caller that finds nothing to report learns why.
     pub(crate) fn losses_so_far(&self) -> u64 {
         let _whole = self.lease();
         self.losses()
     }
 
-    /// Whether writes were lost with the leases, once.
+    /// Returns, once, whether writes were lost with the leases.
     pub(crate) fn take_lost_writes(&self) -> bool {
         self.lost_writes.swap(false, Ordering::AcqRel)
     }
 }
 
 impl Inner {
-    /// Gives up a lease that the server wants back; false: what was written
-    /// could not be reported, and the server must not believe it was.
+    /// Gives up a recalled lease. Returns false if written data could not be reported, so that the
+    /// server must not believe it was.
     pub(crate) fn recall(&self, state: &OpenState, number: Numbered, wanted: &LeaseRange) -> bool {
         add(&self.counters.recalls, 1);
         let obeyed = self.give_back(state, number, wanted);
@@ -395,21 +396,22 @@ impl Inner {
         reported
     }
 
-    /// The server knows that a lease was given up, or has taken it.
+    /// Ends a recall after the server knows that the lease was given up, or has revoked it.
     pub(crate) fn end_recall(&self, state: &OpenState) {
         state.lease().end_recall();
         state.lease_changed.notify_all();
     }
 
-    /// Reports size and time of what was written; false: that could not be done.
+    /// Reports size and time of writes. Returns false if that could not be done.
     pub(crate) fn report(&self, state: &OpenState) -> bool {
         let ctx = Context::root();
         let call = Call { inner: self, file: state, ctx: &ctx };
         self.insist(state.id, || Writer::report(call))
     }
 
-    /// Tells the metadata server what somebody waits for, until it has heard it. (Or has
-    /// taken the lease away: then there is nothing to tell.) False: it refuses.
+    /// Repeats a report that another client waits for until the metadata server has received it, or
+    /// has revoked the lease, so that there is nothing to report. Returns false if the server
+    /// refuses it.
     fn insist(&self, file: FileId, tell: impl Fn() -> Result<()>) -> bool {
         for attempt in 0_u32.. {
             let Err(error) = tell() else { break };
@@ -430,8 +432,7 @@ impl Inner {
     }
 }
 
-/// Waits for the calls that a recall waits for; each ends within the request
-/// timeout.
+/// Waits for the calls that a recall has to wait for. Each ends within the request timeout.
 fn wait_quiet(state: &OpenState) {
     let since = clock::uptime();
     let mut told = false;
@@ -450,7 +451,7 @@ fn wait_quiet(state: &OpenState) {
     }
 }
 
-/// A range as an offset and a length, to the end of what a file can hold.
+/// The range of an offset and a length, clipped to the largest file.
 pub(crate) fn span(offset: u64, len: u64) -> Result<Range<u64>> {
     Ok(offset..offset.checked_add(len).ok_or(ErrorKind::FileTooLarge)?)
 }

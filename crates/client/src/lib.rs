@@ -1,16 +1,15 @@
-//! The client of Weir: striped reads and writes straight to the data servers,
-//! names and layouts from the metadata server.
+//! The client of Weir: striped reads and writes directly to the data servers, names and layouts
+//! from the metadata server.
 //!
-//! `core` decides (no I/O, no clock), the rest carries it out. All calls
-//! block, all may be made from many threads, and every one ends within
-//! [`ClientConfig::request_timeout_ms`] with an error that names the server.
+//! The module `core` decides (no I/O, no clock), the other modules carry it out. All calls block,
+//! all may be made from many threads, and every call ends within
+//! [`ClientConfig::request_timeout_ms`], if it fails with an error that names the server.
 //!
-//! Invariant: reading and writing sends nothing to the metadata server (but to
-//! extend a layout ahead of a writer, and for leases on a file that others have
-//! open); counters prove it.
-//!
-//! Invariant: nothing of a file is read, written or kept without a lease that
-//! the metadata server knows of (`leases.rs`, `docs/leases.md`).
+//! Invariants
+//! - Reading and writing sends nothing to the metadata server, except to extend a layout ahead of a
+//!   writer, and for leases on a file that other clients have open. Counters prove it.
+//! - No byte of a file is read, written or cached without a lease that the metadata server knows of
+//!   (`leases.rs`, `docs/leases.md`).
 
 mod accesses;
 mod admin;

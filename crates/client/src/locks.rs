@@ -1,5 +1,5 @@
-//! Locks of programs (`fcntl`, `flock`): asked for at the metadata server, and
-//! remembered, so that a server that has started anew can be told of them.
+//! Locks of programs (`fcntl`, `flock`). They are requested from the metadata server and recorded,
+//! so that they can be reported to a restarted server.
 
 use crate::client::{Client, Inner};
 use crate::context::Context;
@@ -25,31 +25,31 @@ struct Numbers {
 /// The locks that a client holds, and the numbers of its requests.
 ///
 /// Invariants
-/// - What the book does not have is not asserted; so an unlock leaves the book
-///   before it is sent, and is owed until the server has confirmed it.
-/// - What the server may have granted without this client knowing is asked for
-///   until it is known, and its number is not over before.
+/// - Only recorded locks are reported as held. So an unlock is removed from the record before it is
+///   sent, and is owed until the server has confirmed it.
+/// - A lock that the server may have granted without this client's knowledge is asked about until
+///   the result is known, and the request's number stays in use until then.
 #[derive(Debug, Default)]
 pub(crate) struct LockBook {
     held: Mutex<BTreeMap<Holder, Vec<Lock>>>,
     numbers: Mutex<Numbers>,
-    /// The server may have given to others what is held.
+    /// Whether the server may have granted held locks to other owners.
     doubtful: AtomicBool,
-    /// How often that has been so.
+    /// Number of times that this was so.
     doubts: AtomicU64,
-    /// What could not be said.
+    /// Requests that could not be sent.
     owed: Mutex<VecDeque<Owed>>,
-    /// Held by who says what is owed.
+    /// Held by the thread that sends owed requests.
     settling: Mutex<()>,
-    /// Unlocks that are being sent. Locked by who says again what is held.
+    /// Number of unlocks being sent. Locked while held locks are reported again.
     unlocking: Mutex<usize>,
 }
 
-/// What became of these bytes is to be made to agree with the book when the server
-/// can be reached.
+/// Bytes whose locks at the server have to be made to agree with the record when the server is
+/// reachable.
 #[derive(Clone, Debug)]
 struct Owed {
-    /// The request whose answer is not known.
+    /// Number of the request whose reply is unknown.
     number: u64,
     lock: Lock,
 }
@@ -58,11 +58,10 @@ fn holder(lock: &Lock) -> Holder {
     (lock.file, lock.owner, lock.flock)
 }
 
-/// Beyond that, what is owed is given up with the session: more than a session
-/// can hold.
+/// The most owed requests, more than a session can hold. Beyond it the session is given up.
 const MAX_OWED: usize = 131_072;
 
-/// A request under way; over when dropped, unless it is owed.
+/// A request under way. Its number is over when this is dropped, unless the request is owed.
 struct Asking<'a> {
     book: &'a LockBook,
     number: u64,
@@ -101,19 +100,18 @@ impl LockBook {
         asking.owed = true;
     }
 
-    /// Whether something is owed for a holder of locks.
+    /// Whether a request is owed for an owner of locks.
     fn owes(&self, holder: Holder) -> bool {
         self.owed.lock().iter().any(|owed| self::holder(&owed.lock) == holder)
     }
 
-    /// What the book had of a lock's bytes before it is so again.
+    /// Restores the recorded locks on a lock's bytes.
     fn put_back(&self, lock: &Lock, before: Vec<Lock>) {
         self.note(&Lock { mode: LockMode::Unlock, ..lock.clone() });
         before.iter().for_each(|held| self.note(held));
     }
 
-    /// What to ask for so that a lock's bytes are held as the book says: in order,
-    /// locked and unlocked.
+    /// Requests after which a lock's bytes are held as recorded: ascending, locks and unlocks.
     fn wanted(&self, lock: &Lock) -> Vec<Lock> {
         let mut parts = Vec::new();
         let mut from = lock.start;
@@ -131,7 +129,7 @@ impl LockBook {
         parts
     }
 
-    /// What the book has of a lock's bytes: what is to be held there.
+    /// The recorded locks on a lock's bytes.
     fn within(&self, lock: &Lock) -> Vec<Lock> {
         let held = self.held.lock();
         let of_it = held.get(&holder(lock)).into_iter().flatten();
@@ -144,7 +142,7 @@ impl LockBook {
         meets.map(cut).collect()
     }
 
-    /// All requests with smaller numbers are over; `but` one that is just ending.
+    /// All requests with smaller numbers are over. `but` excludes one that is just ending.
     fn floor(&self, but: Option<u64>) -> u64 {
         let numbers = self.numbers.lock();
         let first = numbers.under_way.iter().find(|number| Some(**number) != but);
@@ -165,18 +163,19 @@ impl LockBook {
         self.held.lock().contains_key(&(file, owner, flock))
     }
 
-    /// All that is held.
+    /// All held locks.
     pub(crate) fn all(&self) -> Vec<Lock> {
         self.held.lock().values().flatten().cloned().collect()
     }
 
-    /// The server has not heard of this client for too long.
+    /// Records that the server may have revoked the locks, because this client was silent for too
+    /// long.
     pub(crate) fn doubt(&self) {
         self.doubts.fetch_add(1, Ordering::AcqRel);
         self.doubtful.store(true, Ordering::Release);
     }
 
-    /// The metadata server has given these to others.
+    /// Records that the metadata server has granted these locks to other owners.
     pub(crate) fn lost(&self, locks: &[Lock]) {
         for lock in locks {
             tracing::error!(
@@ -191,8 +190,8 @@ impl LockBook {
 }
 
 impl Client {
-    /// Locks or unlocks bytes of a file for one of this client's owners; if it
-    /// waits, until nobody stands in the way or the caller is interrupted.
+    /// Locks or unlocks bytes of a file for one of this client's owners. A waiting request waits
+    /// until no lock conflicts or the caller is interrupted.
     ///
     /// # Errors
     /// `WouldBlock`, `Deadlock`, `Interrupted`, `NoLocks`.
@@ -200,26 +199,26 @@ impl Client {
         self.inner.set_lock(ctx, lock, wait)
     }
 
-    /// A lock that stands in the way of this one.
+    /// A lock that conflicts with this one.
     pub fn test_lock(&self, ctx: &Context, lock: &Lock) -> Result<Option<Lock>> {
         self.inner.session.call(ctx, &TestLockRequest { lock: lock.clone() })
     }
 
-    /// Whether an owner still holds locks on a file: another one may have been given them while
-    /// the metadata server could not be reached.
+    /// Whether an owner still holds locks on a file. Another owner may have been granted them while
+    /// the metadata server was unreachable.
     pub(crate) fn holds_locks(&self, file: FileId, owner: u64) -> bool {
         self.inner.holdings.locks.holds(file, owner, false)
     }
 
-    /// Gives up all that an owner holds on a file: no message if it is nothing. If
-    /// the server cannot be reached, it is told later.
+    /// Releases all locks of an owner on a file, without a message if there are none. If the server
+    /// is unreachable, it is told later.
     pub fn unlock_all(&self, ctx: &Context, file: FileId, owner: u64, flock: bool) {
         if self.inner.holdings.locks.holds(file, owner, flock) {
             self.inner.unlock(ctx, &nothing(file, owner, flock));
         }
     }
 
-    /// As [`Client::unlock_all`], and tells the server a moment later.
+    /// As [`Client::unlock_all`], but the server is told a moment later.
     pub fn unlock_all_later(&self, file: FileId, owner: u64, flock: bool) {
         let book = &self.inner.holdings.locks;
         if book.holds(file, owner, flock) {
@@ -230,7 +229,7 @@ impl Client {
     }
 }
 
-/// What an owner holds when it holds nothing.
+/// An unlock of all bytes for an owner.
 fn nothing(file: FileId, owner: u64, flock: bool) -> Lock {
     Lock { file, owner, flock, start: 0, last: LAST_BYTE, mode: LockMode::Unlock, pid: 0 }
 }
@@ -273,8 +272,8 @@ impl Inner {
         }
     }
 
-    /// Asks once. What is granted is in the book, and was granted by the run of the
-    /// server that knows what the book has.
+    /// Sends a request once. A granted lock is in the record, and was granted by the run of the
+    /// server that knows the record.
     fn ask_for_lock(
         &self,
         ctx: &Context,
@@ -306,7 +305,7 @@ impl Inner {
         }
     }
 
-    /// Takes a lock out of the book and tells the server, now or later.
+    /// Removes a lock from the record and tells the server, now or later.
     fn unlock(&self, ctx: &Context, lock: &Lock) {
         let book = &self.holdings.locks;
         *book.unlocking.lock() += 1;
@@ -326,7 +325,7 @@ impl Inner {
         self.session.call(&Context::root(), &CancelLockRequest { number, floor })
     }
 
-    /// Tells the server what is owed.
+    /// Sends the owed requests.
     pub(crate) fn settle_locks(&self) -> Result<()> {
         let book = &self.holdings.locks;
         let _one = book.settling.lock();
@@ -352,8 +351,7 @@ impl Inner {
         }
     }
 
-    /// If the server may have given to others what this client holds: says
-    /// again what that is.
+    /// Reports the held locks again, if the server may have granted them to other owners.
     pub(crate) fn reassert_doubtful_locks(&self) -> Result<()> {
         let book = &self.holdings.locks;
         if !book.doubtful.load(Ordering::Acquire) {

@@ -1,5 +1,5 @@
-//! Bytes of files of which no current copy can be read: which, why, and what is left of
-//! them, and how an administrator goes on with that. What [`column`] says is pure.
+//! Ranges of files of which no current copy can be read: which ranges, why, and what is left of
+//! them, and how an administrator accepts the loss. The function [`column`] is pure.
 
 use crate::Administrator;
 use std::collections::BTreeMap;
@@ -12,39 +12,40 @@ use weir_types::{
 use weir_wire::map::TargetState;
 use weir_wire::targets::TargetView;
 
-/// What there is of a range that cannot be read.
+/// What is left of a range that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
     /// Copies that may have it are away.
     Away,
-    /// A copy that has what was there earlier, on this target.
+    /// A copy with older bytes, on this target.
     Older(TargetId),
-    /// Nothing.
+    /// No copy.
     Nothing,
 }
 
-/// A range of an object that cannot be read in any copy.
+/// A range of an object that cannot be read from any copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The segment of the file.
+    /// Index of the segment of the file.
     pub segment: SegmentIndex,
-    /// The column in it.
+    /// Index of the column.
     pub column: ColumnIndex,
-    /// The first and the last byte of the file in it, of which others are in other
-    /// columns; `None`: it lies behind the end.
+    /// First and last byte of the range in the file; bytes of other columns lie between. `None` if
+    /// it lies behind the end.
     pub bytes: Option<(u64, u64)>,
-    /// The copy that is left.
+    /// The object of the remaining copy.
     pub object: Option<ObjectId>,
-    /// The range of it.
+    /// The range in the object.
     pub range: Range<u64>,
-    /// Targets that are or were without which it cannot be read, in the order of the copies.
+    /// The targets, present or former, whose absence makes it unreadable, in the order of the
+    /// copies.
     pub missing: Vec<TargetId>,
-    /// What there is of it.
+    /// What is left of it.
     pub left: Left,
 }
 
 impl Loss {
-    /// In words; `shown` names a target and says what is the matter with it.
+    /// Describes the loss. `shown` formats a target and its state.
     pub fn text(&self, shown: impl Fn(TargetId) -> String) -> String {
         let Self { segment, column, .. } = self;
         let bytes = match self.bytes {
@@ -62,15 +63,15 @@ impl Loss {
     }
 }
 
-/// The states of all targets of the cluster.
+/// States of all targets of the cluster.
 pub type States = BTreeMap<TargetId, TargetState>;
 
-/// From the list of targets.
+/// The states from the list of targets.
 pub fn states(views: &[TargetView]) -> States {
     views.iter().map(|view| (view.target, view.state)).collect()
 }
 
-/// What is the matter with a target.
+/// Formats a target and its state.
 pub fn named(target: TargetId, states: &States) -> String {
     let state = match states.get(&target) {
         None => "which was removed from the cluster",
@@ -82,8 +83,8 @@ pub fn named(target: TargetId, states: &States) -> String {
     format!("target {target}, {state}")
 }
 
-/// What of a column cannot be read. `lacking`: what the copy of an object on a target
-/// does not serve.
+/// The ranges of a column that cannot be read. `lacking` returns what the copy of an object on a
+/// target does not serve.
 pub fn column(
     (file, size): (FileId, u64),
     (segment, column): (&Segment, ColumnIndex),
@@ -127,14 +128,14 @@ pub fn column(
     })
 }
 
-/// What is in both.
+/// The intersection.
 fn both(some: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
     let all = some.iter().flat_map(|a| others.iter().map(move |b| (a, b)));
     let common = all.map(|(a, b)| a.start.max(b.start)..a.end.min(b.end));
     common.filter(|range| !range.is_empty()).collect()
 }
 
-/// The bytes of the file at both ends of a range of a column.
+/// First and last byte of the file in a range of a column.
 fn bytes(
     size: u64,
     segment: &Segment,
@@ -148,7 +149,7 @@ fn bytes(
     Some((at(range.start)?, at(last)?))
 }
 
-/// What of a file cannot be read.
+/// The ranges of a file that cannot be read.
 pub fn of_file(admin: &Administrator, file: (FileId, u64), states: &States) -> Result<Vec<Loss>> {
     let (mut all, mut from) = (Vec::new(), 0);
     loop {
@@ -167,8 +168,8 @@ pub fn of_file(admin: &Administrator, file: (FileId, u64), states: &States) -> R
     }
 }
 
-/// Goes on with what is left of a file. First nobody keeps what was read before; then what
-/// is left is served.
+/// Accepts the losses of a file. First all clients drop cached data of it; then the remaining bytes
+/// are served.
 pub fn give_up(admin: &Administrator, file: FileId, lost: &[Loss]) -> Result<()> {
     admin.accept_losses(file)?;
     for loss in lost {
@@ -179,7 +180,7 @@ pub fn give_up(admin: &Administrator, file: FileId, lost: &[Loss]) -> Result<()>
     Ok(())
 }
 
-/// What the copy of one object does not serve.
+/// The ranges that the copy of one object does not serve.
 fn ask(admin: &Administrator, target: TargetId, object: ObjectId) -> Result<Vec<(u64, u64)>> {
     let page = admin.list_lacking(target, object, 1)?;
     let found = page.objects.into_iter().find(|lacking| lacking.object == object);

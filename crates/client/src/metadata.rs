@@ -1,4 +1,4 @@
-//! Names and attributes, asked for or kept, and changes of them.
+//! Names and attributes, requested or cached, and their changes.
 
 use crate::client::Inner;
 use crate::config::Consistency;
@@ -19,10 +19,10 @@ use weir_wire::meta::{
     LookupRequest, ReaddirRequest,
 };
 
-/// How the names of extended attributes begin that a file may have any of.
+/// Prefixes of extended attributes of which a file may have any.
 const KINDS: [&[u8]; 3] = [b"security.", b"trusted.", b"user."];
 
-/// When an answer was asked for and found.
+/// When a reply was requested and when it was made.
 type News = (Asked, Found);
 
 impl Inner {
@@ -30,13 +30,13 @@ impl Inner {
         self.config.keep_metadata && self.config.consistency != Consistency::None
     }
 
-    /// Whether what is kept may be used at this moment.
+    /// Whether the cache may be used at this moment.
     pub(crate) fn may_use_kept(&self) -> bool {
         self.keeps()
             && (self.config.consistency == Consistency::Relaxed || self.holdings.clock.is_good())
     }
 
-    /// How long an answer is believed.
+    /// Time until which a reply may be cached.
     fn end(&self) -> Option<Duration> {
         let ttl = Duration::from_millis(self.config.metadata_ttl_ms);
         (self.config.consistency == Consistency::Relaxed).then(|| clock::uptime() + ttl)
@@ -46,7 +46,7 @@ impl Inner {
         self.holdings.kept.lock().news.asking()
     }
 
-    /// Finds a name in a directory.
+    /// Looks up a name in a directory.
     pub(crate) fn lookup(&self, ctx: &Context, dir: FileId, name: &[u8]) -> Result<Attr> {
         if self.may_use_kept() {
             let now = clock::uptime();
@@ -85,19 +85,19 @@ impl Inner {
         result.map(|attr| self.seen(attr))
     }
 
-    /// Attributes that are kept.
+    /// Cached attributes.
     pub(crate) fn known_attr(&self, file: FileId) -> Option<Attr> {
         let may = self.may_use_kept();
         let attr = may.then(|| self.holdings.kept.lock().attr(file, clock::uptime())).flatten()?;
         Some(self.seen(attr))
     }
 
-    /// Attributes of a file, this client's own writes included.
+    /// Attributes of a file, with this client's own writes.
     pub(crate) fn getattr(&self, ctx: &Context, file: FileId) -> Result<Attr> {
         self.getattr_within(ctx, file, self.config.request_timeout_ms)
     }
 
-    /// The same, for so long at the most.
+    /// As [`Inner::getattr`], within `time_ms`.
     pub(crate) fn getattr_within(&self, ctx: &Context, file: FileId, time_ms: u64) -> Result<Attr> {
         if self.may_use_kept()
             && let Some(attr) = self.holdings.kept.lock().attr(file, clock::uptime())
@@ -115,8 +115,8 @@ impl Inner {
         Ok(self.seen(attr))
     }
 
-    /// A writer has died: finds how far it came, as an open would. Whoever asks for
-    /// attributes gets some all the same if that cannot be found now.
+    /// Finds the size of a file whose writer has died, as an open would. If that fails now, the
+    /// attributes are returned all the same.
     fn find_size(&self, ctx: &Context, before: Attr) -> Attr {
         let file = before.file;
         if !self.holdings.unknown_sizes.lock().try_now(file, clock::uptime()) {
@@ -135,7 +135,7 @@ impl Inner {
         })
     }
 
-    /// A part of a directory.
+    /// A page of a directory.
     pub(crate) fn readdir(&self, ctx: &Context, request: &ReaddirRequest) -> Result<DirPage> {
         let asked = self.asking();
         let (result, found) = self.session.ask(ctx, request);
@@ -184,7 +184,7 @@ impl Inner {
         Ok(result?.0)
     }
 
-    /// What is known of an attribute without asking; `Some(None)`: it is not there.
+    /// The cached value of an attribute; `Some(None)` if the attribute does not exist.
     fn kept_xattr(&self, file: FileId, name: &[u8]) -> Option<Option<Vec<u8>>> {
         let (mut kept, now) = (self.holdings.kept.lock(), clock::uptime());
         let is_there = |kept: &mut Kept, of: fn(&Attr) -> bool| {
@@ -224,9 +224,9 @@ impl Inner {
         }
     }
 
-    /// Changes something of these files and directories. While that is under
-    /// way nothing of them is kept. If a quota is used up, it is tried once more when the server
-    /// knows what has been closed: what was removed counts until then.
+    /// Changes these files and directories. Meanwhile nothing of them is cached. If a quota is used
+    /// up, the change is tried again after the server was told of closed files, because removed
+    /// files count until then.
     pub(crate) fn alter<R: Request>(
         &self,
         ctx: &Context,
@@ -277,7 +277,7 @@ impl Inner {
         (result, Changed { found, asked: Some(asked) })
     }
 
-    /// The answer to a change brought these attributes, perhaps under a name.
+    /// Caches attributes from the reply to a change, possibly under a name.
     pub(crate) fn keep_changed(
         &self,
         changed: Changed,
@@ -294,12 +294,12 @@ impl Inner {
         }
     }
 
-    /// The answer to a change was about a file that it did not name.
+    /// Drops what is cached of a file that a change has concerned without naming it.
     pub(crate) fn forget(&self, file: FileId) {
         self.holdings.kept.lock().changed(file);
     }
 
-    /// Reports size and time of what was written.
+    /// Reports size and time of writes.
     pub(crate) fn commit_size(&self, call: Call<'_>, request: &CommitSizeRequest) -> Result<Attr> {
         let (result, changed) = self.alter(call.ctx, request, &[request.file], &[]);
         let attr = result?;
@@ -309,7 +309,7 @@ impl Inner {
     }
 }
 
-/// What may be kept of the answer to a change.
+/// What may be cached of the reply to a change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Changed {
     pub(crate) found: Found,

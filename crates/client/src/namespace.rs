@@ -16,20 +16,20 @@ use weir_wire::meta::{
     UnlinkRequest, XattrMode,
 };
 
-/// How to create a file.
+/// Options for creating a file.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     /// Permission bits.
     pub mode: u16,
-    /// Bits that are taken from them, unless the directory has a default access control list.
+    /// Bits that are removed from the mode, unless the directory has a default access control list.
     pub umask: u16,
     /// Fail if the name exists.
     pub exclusive: bool,
-    /// Empty the file if it exists.
+    /// Truncate the file if it exists.
     pub truncate: bool,
-    /// The rights to open it with.
+    /// Rights to open the file with.
     pub rights: Rights,
-    /// Layout; `None`: the directory's default.
+    /// Layout; `None` for the directory's default.
     pub layout: Option<LayoutSpec>,
 }
 
@@ -47,13 +47,13 @@ impl Default for CreateOptions {
 }
 
 impl Client {
-    /// Finds a name in a directory.
+    /// Looks up a name in a directory.
     pub fn lookup(&self, ctx: &Context, parent: FileId, name: &[u8]) -> Result<Attr> {
         self.inner.lookup(ctx, parent, name)
     }
 
-    /// Finds a path from the root, following no symbolic link in its last part
-    /// unless `follow`. Empty parts are ignored; `..` is not interpreted.
+    /// Looks up a path from the root. A symbolic link as the last part is followed only with
+    /// `follow`. Empty parts are ignored; `..` is not interpreted.
     pub fn resolve(&self, ctx: &Context, path: &[u8], follow: bool) -> Result<Attr> {
         let mut links = 0;
         let mut todo: Vec<Vec<u8>> = parts(path);
@@ -84,14 +84,14 @@ impl Client {
         trail.pop().ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    /// Attributes of a file, this client's own writes included.
+    /// Attributes of a file, with this client's own writes.
     pub fn getattr(&self, ctx: &Context, file: FileId) -> Result<Attr> {
         self.inner.getattr(ctx, file)
     }
 
-    /// Bytes of disk that a file takes which has these attributes (`st_blocks`); `None`: as many
-    /// as its size says. Costs messages for files that may have holes ([`Attr::sparse`]), unless
-    /// nothing was changed since it was asked before.
+    /// Bytes of disk of a file with these attributes (`st_blocks`); `None` if they equal its size.
+    /// Costs messages for files that may have holes ([`Attr::sparse`]), unless nothing has changed
+    /// since the last query.
     pub fn allocated(&self, ctx: &Context, attr: &Attr) -> Option<u64> {
         self.inner.allocated(ctx, attr)
     }
@@ -101,19 +101,19 @@ impl Client {
         self.inner.set_attr(ctx, request).map(|attr| self.inner.seen(attr))
     }
 
-    /// A file is being read: its time of access is to be now; unless `always`, only if it is not
-    /// later than that of the last change, or a day old. It is shown with the file's attributes
-    /// from now on, and the metadata server is told of it later.
+    /// Notes that a file is being read: its access time becomes the present time. Without `always`
+    /// that happens only if the access time is not later than the last change, or is a day old. The
+    /// file's attributes show it from now on, and the metadata server is told later.
     pub fn note_access(&self, file: FileId, always: bool) {
         self.inner.accesses.note(file, always);
     }
 
-    /// Attributes that are known without asking.
+    /// Cached attributes.
     pub fn known_attr(&self, file: FileId) -> Option<Attr> {
         self.inner.known_attr(file)
     }
 
-    /// How long what is kept may be believed if nothing more is heard of the metadata server.
+    /// How long cached data may be used if nothing more arrives from the metadata server.
     pub fn keeps_for(&self) -> Duration {
         self.inner.holdings.clock.good_until().saturating_sub(since_boot())
     }
@@ -141,8 +141,8 @@ impl Client {
         self.make_open(ctx, parent, Some(name), options)
     }
 
-    /// Creates and opens a regular file without a name (`O_TMPFILE`), with the layout of the
-    /// directory's new files. It goes when it is closed, unless [`Client::link`] has given it one.
+    /// Creates and opens a regular file without a name (`O_TMPFILE`), with the default layout of
+    /// the directory. It is removed when it is closed, unless [`Client::link`] has given it a name.
     pub fn create_unnamed(
         &self,
         ctx: &Context,
@@ -236,14 +236,14 @@ impl Client {
         Ok(attr)
     }
 
-    /// Removes a name that is not a directory's; returns what is left of its
-    /// file: the attributes, with `nlink` 0 if that was its last name.
+    /// Removes a name of a file that is no directory. Returns the file's attributes, with `nlink` 0
+    /// if that was its last name.
     pub fn unlink(&self, ctx: &Context, parent: FileId, name: &[u8]) -> Result<Option<Attr>> {
         self.remove(ctx, &UnlinkRequest { parent, name: name.into(), hold: false })
     }
 
-    /// The same, but if it was the last name of a regular file (`nlink` 0), that stays as it
-    /// would if it was open, until [`Client::let_go`].
+    /// As [`Client::unlink`], but a regular file without names (`nlink` 0) stays as if it was open,
+    /// until [`Client::let_go`].
     pub fn unlink_and_hold(
         &self,
         ctx: &Context,
@@ -260,7 +260,7 @@ impl Client {
         Ok(self.left(reply?.attr, request.hold, changed.found))
     }
 
-    /// What is left of a file that has lost a name.
+    /// The attributes of a file that has lost a name.
     fn left(&self, left: Option<Attr>, hold: bool, found: Found) -> Option<Attr> {
         if let Some(attr) = &left {
             self.inner.forget(attr.file);
@@ -271,8 +271,7 @@ impl Client {
         left
     }
 
-    /// A file that was held is not needed any more. The metadata server is told soon, of many at
-    /// once.
+    /// Ends the hold on a file. The metadata server is told soon, of many files at once.
     pub fn let_go(&self, file: FileId) {
         self.inner.let_go(file);
     }
@@ -283,12 +282,13 @@ impl Client {
         self.inner.alter(ctx, &request, &[], &[(parent, name)]).0
     }
 
-    /// Moves a name.
+    /// Renames a file or directory.
     pub fn rename(&self, ctx: &Context, request: &RenameRequest) -> Result<()> {
         self.replace(ctx, request).map(drop)
     }
 
-    /// Renames, and says what it has replaced, as it is now: see [`Client::unlink_and_hold`].
+    /// Renames, and returns the present attributes of the replaced file: see
+    /// [`Client::unlink_and_hold`].
     pub fn replace(&self, ctx: &Context, request: &RenameRequest) -> Result<Option<Attr>> {
         let names =
             [(request.parent, &request.name[..]), (request.new_parent, &request.new_name[..])];
@@ -297,7 +297,7 @@ impl Client {
         Ok(self.left(reply?.attr, request.hold, changed.found))
     }
 
-    /// Gives a file another name.
+    /// Adds a name to a file (hard link).
     pub fn link(&self, ctx: &Context, file: FileId, parent: FileId, name: &[u8]) -> Result<Attr> {
         let request = LinkRequest { file, parent, name: name.into() };
         let (attr, changed) = self.inner.alter(ctx, &request, &[file], &[(parent, name)]);
@@ -321,13 +321,13 @@ impl Client {
         Ok(attr)
     }
 
-    /// What a symbolic link says.
+    /// Target of a symbolic link.
     pub fn readlink(&self, ctx: &Context, file: FileId) -> Result<Vec<u8>> {
         Ok(self.inner.session.call(ctx, &ReadlinkRequest { file })?.0)
     }
 
-    /// A part of a directory, from a cookie on (0: the beginning). `last`: where the listing
-    /// ends, as its first page has said (0 when that is asked for).
+    /// A page of a directory, from a cookie on (0 for the beginning). `last` is the end of the
+    /// listing as its first page has said it (0 for the first page).
     pub fn readdir(
         &self,
         ctx: &Context,
@@ -369,14 +369,14 @@ impl Client {
         self.inner.alter(ctx, &request, &[file], &[]).0
     }
 
-    /// Space of the file system, or what the quotas of directories leave for a file or in a
+    /// Space of the file system, or what the quotas of enclosing directories leave for a file or
     /// directory.
     pub fn statfs(&self, ctx: &Context, file: FileId) -> Result<FsUsage> {
         self.inner.session.call(ctx, &StatfsRequest { file })
     }
 
-    /// Sets the default layout of a directory, lays an empty file out anew, or says which
-    /// copies there are to be of a file with data: what is not named of those stays.
+    /// Sets the default layout of a directory, changes the layout of an empty file, or sets the
+    /// copies of a file with data. Settings that are not named stay.
     pub fn set_layout(
         &self,
         ctx: &Context,
@@ -386,18 +386,18 @@ impl Client {
         self.inner.alter(ctx, &SetLayoutRequest { file, layout }, &[file], &[]).0
     }
 
-    /// The layout that new files of a directory get.
+    /// The default layout of new files in a directory.
     pub fn default_layout(&self, ctx: &Context, dir: FileId) -> Result<LayoutSpec> {
         self.inner.session.call(ctx, &GetDefaultLayoutRequest { dir })
     }
 
-    /// Makes all names and attributes changed so far durable.
+    /// Makes all changes of names and attributes so far durable.
     pub fn sync_metadata(&self, ctx: &Context) -> Result<()> {
         self.inner.session.sync(ctx)
     }
 }
 
-/// The parts of a path, the last first.
+/// The parts of a path, the last one first.
 fn parts(path: &[u8]) -> Vec<Vec<u8>> {
     let parts = path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".");
     parts.map(<[u8]>::to_vec).rev().collect()

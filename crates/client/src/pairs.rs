@@ -1,38 +1,38 @@
-//! Calls that hold one file fast while they wait for a lease of another.
+//! Calls that pin the lease of one file while they wait for a lease on another.
 //!
-//! A metadata server that has no more room for leases asks this client for some files
-//! back: always more than there are such calls, or these could hold just the files that
-//! they wait for (`docs/leases.md`).
+//! A metadata server without space for more leases recalls some files' leases from this client. It
+//! recalls more files than there are such calls, because otherwise these could pin exactly the
+//! files that they wait for (`docs/leases.md`).
 
 use weir_host::sync::{Condvar, Mutex};
 use weir_net::Wait;
 use weir_types::Result;
 
-/// The most such calls of a client; the server asks for twice as many files.
+/// The most such calls of a client. The server recalls the leases of twice as many files.
 const MOST: usize = 16;
-/// Nothing interrupts a wait; one is this long.
+/// Length of a wait, which nothing interrupts.
 const SLICE: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// How many there are.
+/// Number of such calls.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
     entering: Mutex<usize>,
     left: Condvar,
 }
 
-/// One of them, until dropped: when it has both leases, or neither.
+/// One such call. Dropped when it has both leases, or neither.
 #[derive(Debug)]
 pub(crate) struct Pair<'a>(&'a Pairs);
 
 impl Pairs {
-    /// Waits until there is room for one more. The caller holds nothing fast yet.
+    /// Waits until one more call is allowed. The caller must not pin a lease yet.
     ///
     /// # Errors
     /// `TimedOut`, `Interrupted`.
     pub(crate) fn enter(&self, wait: &Wait) -> Result<Pair<'_>> {
         let mut entering = self.entering.lock();
         while *entering >= MOST {
-            wait.check().map_err(|e| e.context("wait until other copies have their leases"))?;
+            wait.check().map_err(|e| e.context("wait until other copy calls have their leases"))?;
             entering = self.left.wait_timeout(entering, SLICE);
         }
         *entering += 1;

@@ -1,8 +1,8 @@
-//! Which servers are away, since when, and who waits for them: for people, in
-//! words, and never one line for each request. Nothing is decided by it.
+//! Which servers are away, since when, and how many calls wait for them. This is for messages,
+//! never one line per request. No decision depends on it.
 //!
-//! Calls say whom they ask, and what comes of it; somebody who keeps a log
-//! asks [`Watch::look`] now and then what has changed.
+//! Calls record which server they ask, and the outcome. A program that keeps a log asks
+//! [`Watch::look`] now and then for changes.
 
 use crate::counters::Counters;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,18 +13,18 @@ use weir_host::clock;
 use weir_host::sync::Mutex;
 use weir_types::{Error, ErrorKind, FileId, ServerId};
 
-/// A server that is asked and says nothing for so long is called away.
+/// A server counts as away if it was asked and has been silent for this long.
 const SILENT: Duration = Duration::from_secs(3);
-/// So is one that cannot be reached for so long.
+/// A server counts as away if it has been unreachable for this long.
 const UNREACHABLE: Duration = Duration::from_secs(1);
-/// How often is said that a server is still away, and that a file loses data.
+/// Interval of reminders that a server is still away, and that a file loses data.
 const REMINDER: Duration = Duration::from_secs(60);
-/// Events that wait to be looked at; more are dropped.
+/// The most unread events. Further ones are dropped.
 const MAX_EVENTS: usize = 64;
-/// Files whose last loss is remembered.
+/// The most files whose last loss is remembered.
 const MAX_LOSSES: usize = 256;
 
-/// Whom a client asks.
+/// A server that a client asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
     /// The metadata server.
@@ -42,40 +42,40 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What happened.
+/// A change of a server's presence, or a loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A server is away, or still is.
+    /// A server is away, or still away.
     Away {
-        /// Which.
+        /// The server.
         peer: Peer,
-        /// For how long already.
+        /// Duration of its absence.
         since: Duration,
-        /// What was seen of it.
+        /// Reason why it counts as away.
         reason: String,
-        /// Calls that wait for it now.
+        /// Number of calls that wait for it now.
         waiting: usize,
-        /// Calls that have given up.
+        /// Number of calls that have given up.
         failed: u64,
-        /// It was said before.
+        /// Whether this was reported before.
         again: bool,
     },
-    /// It answers again.
+    /// A server replies again.
     Back {
-        /// Which.
+        /// The server.
         peer: Peer,
-        /// How long it was away.
+        /// Duration of its absence.
         after: Duration,
-        /// Calls that gave up meanwhile.
+        /// Number of calls that gave up meanwhile.
         failed: u64,
     },
-    /// The metadata server has ended our session.
+    /// The metadata server has ended this client's session.
     SessionLost,
-    /// Bytes that a write had returned for were given up.
+    /// Bytes were given up after their write had returned.
     DataLost {
-        /// Of this file.
+        /// The file.
         file: FileId,
-        /// Why.
+        /// The reason.
         error: String,
     },
 }
@@ -83,12 +83,12 @@ pub enum Event {
 #[derive(Debug, Default)]
 struct Seen {
     waiting: usize,
-    /// Since when somebody waits without a break.
+    /// Since when at least one call has been waiting.
     waiting_since: Option<Instant>,
     heard: Option<Instant>,
-    /// Since when it cannot be reached, and why.
+    /// Since when the server is unreachable, and why.
     failing: Option<(Instant, String)>,
-    /// Since when it is called away; when that was said last.
+    /// Since when the server counts as away, and the last report of that.
     away: Option<(Instant, Instant)>,
     failed: u64,
 }
@@ -100,7 +100,7 @@ struct State {
     losses: BTreeMap<FileId, Instant>,
 }
 
-/// The state of all servers as calls have seen it.
+/// The state of all servers, as calls have seen it.
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
     state: Mutex<State>,
@@ -114,7 +114,7 @@ pub(crate) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// The call has given up.
+    /// Records that the call has given up.
     pub(crate) fn gave_up(&self, error: &Error) {
         self.presence.gave_up(self.peer, error);
     }
@@ -133,7 +133,7 @@ impl Drop for Asking<'_> {
 }
 
 impl Presence {
-    /// A call begins to wait for a server.
+    /// Records that a call begins to wait for a server.
     pub(crate) fn asking(&self, peer: Peer) -> Asking<'_> {
         let now = clock::now();
         let mut state = self.state.lock();
@@ -143,7 +143,7 @@ impl Presence {
         Asking { presence: self, peer }
     }
 
-    /// A server has answered, whatever it said.
+    /// Records any reply of a server.
     pub(crate) fn heard(&self, peer: Peer) {
         let now = clock::now();
         let mut state = self.state.lock();
@@ -157,8 +157,8 @@ impl Presence {
         }
     }
 
-    /// Whether calls have waited for so long, and nothing was heard: they may wait for
-    /// others, and not for the server.
+    /// Whether calls have waited for this long without a reply from the server. They may be waiting
+    /// for other clients, and not for the server.
     pub(crate) fn is_quiet(&self, peer: Peer, time: Duration) -> bool {
         let now = clock::now();
         let state = self.state.lock();
@@ -168,7 +168,7 @@ impl Presence {
         quiet.is_some_and(|since| now.duration_since(since) >= time)
     }
 
-    /// A server could not be reached.
+    /// Records that a server was unreachable.
     pub(crate) fn unreachable(&self, peer: Peer, error: &Error) {
         if error.kind == ErrorKind::Unreachable {
             let now = clock::now();
@@ -178,19 +178,19 @@ impl Presence {
         }
     }
 
-    /// A call has given up waiting for a server.
+    /// Records that a call has given up waiting for a server.
     pub(crate) fn gave_up(&self, peer: Peer, error: &Error) {
         if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::TimedOut) {
             self.state.lock().peers.entry(peer).or_default().failed += 1;
         }
     }
 
-    /// The metadata server does not know our session any more.
+    /// Records that the metadata server does not know this client's session any more.
     pub(crate) fn session_lost(&self) {
         push(&mut self.state.lock().events, Event::SessionLost);
     }
 
-    /// Bytes that were taken from a program could not be written.
+    /// Records that bytes of a completed write could not be sent.
     pub(crate) fn data_lost(&self, file: FileId, error: &Error) {
         let now = clock::now();
         let mut state = self.state.lock();
@@ -205,7 +205,7 @@ impl Presence {
         push(&mut state.events, Event::DataLost { file, error: error.to_string() });
     }
 
-    /// What has changed since the last look.
+    /// Changes since the last look.
     fn look(&self, now: Instant) -> Vec<Event> {
         let mut state = self.state.lock();
         let State { peers, events, .. } = &mut *state;
@@ -225,7 +225,7 @@ fn push(events: &mut VecDeque<Event>, event: Event) {
 }
 
 impl Seen {
-    /// Since when calls wait and nothing was heard. Who is not asked is not missed.
+    /// Since when calls wait without a reply. A server that is not asked is not missed.
     fn quiet_since(&self) -> Option<Instant> {
         let asked = self.waiting_since?;
         Some(self.heard.map_or(asked, |heard| heard.max(asked)))
@@ -249,17 +249,17 @@ impl Seen {
     }
 }
 
-/// Tells what happens to a client's servers.
+/// Reports changes of a client's servers.
 #[derive(Clone, Debug)]
 pub struct Watch(pub(crate) Arc<Counters>);
 
 impl Watch {
-    /// What has happened since the last look; to be asked about every second.
+    /// Events since the last look. To be called about every second.
     pub fn look(&self) -> Vec<Event> {
         self.0.presence.look(clock::now())
     }
 
-    /// How many servers were away at the last look, and have not been heard of since.
+    /// Number of servers that were away at the last look and have not replied since.
     pub fn away(&self) -> usize {
         let state = self.0.presence.state.lock();
         state.peers.values().filter(|seen| seen.away.is_some()).count()

@@ -1,5 +1,5 @@
-//! One read call: requests to all servers at once (or, where it is cut, as copies have room), the replies straight into
-//! the caller's buffer, every byte checked.
+//! One read call: requests to all servers at once (or, where it is cut, as copies have space), the
+//! replies directly into the caller's buffer, every byte verified.
 
 use crate::config::{Consistency, ReadPolicy};
 use crate::core::choices::Wanted;
@@ -20,30 +20,30 @@ use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{ObjectLen, ReadFlags, ReadRequest};
 use weir_wire::{Header, Request, Rights};
 
-/// A read that has been sent, or is about to be.
+/// A read that was sent, or is about to be sent.
 pub(crate) struct ReadOp {
     plan: Plan,
     transfer: Transfer,
-    /// When it was called for, microseconds on the clock of [`clock::uptime`].
+    /// Time of the call, microseconds on the clock of [`clock::uptime`].
     since: Micros,
-    /// For whose progress parts have counted that have come, and how much.
+    /// The reader whose progress counts parts that have arrived, and how many bytes.
     came: Option<(Arc<JobReader>, u64)>,
     conns: Vec<Option<DataConn>>,
-    /// None as long as no part is read from one of several copies.
+    /// Slots of the parts; empty while no part is read from one of several copies.
     slots: Vec<Option<Slot>>,
-    /// Bytes of the caller's buffer.
+    /// Length of the caller's buffer, bytes.
     pub(crate) len: usize,
     any_copy: bool,
-    /// It is fetched ahead: whoever fetches it goes on.
+    /// Whether this is a read-ahead, whose sender does not wait.
     ahead: bool,
-    /// Where any copy may be read, that on this target is, if it can be.
+    /// Target that is read where any copy may be read, if its copy is usable.
     preferred: Option<TargetId>,
 }
 
-/// Whether any current copy may be read for a call that is under a lease, if the file's
-/// `consistency` has any: nobody changes the file meanwhile then who goes by leases, and this
-/// client has nothing under way that one copy may have and another not yet. Without a lease, who
-/// reads twice while somebody writes might see the new bytes first and the old ones afterwards.
+/// Whether any current copy may be read. The call has to be under a lease, if the file's
+/// `consistency` has any: then no other client with leases changes the file meanwhile, and this
+/// client has no change under way that one copy may have and another not yet. Without a lease a
+/// reader could see new bytes first and old ones afterwards, while another client writes.
 pub(crate) fn may_read_any_copy(call: Call<'_>, consistency: Consistency) -> bool {
     call.inner.config.read_policy != ReadPolicy::Primary
         && consistency == Consistency::Strict
@@ -73,8 +73,8 @@ struct ReadParts<'a> {
 }
 
 impl ReadOp {
-    /// Sends the requests of a planned read. `any_copy`: see [`may_read_any_copy`]; `ahead`: of
-    /// what nobody waits for yet.
+    /// Sends the requests of a planned read. `any_copy`: see [`may_read_any_copy`]; `ahead`: no
+    /// caller waits yet.
     pub(crate) fn start(
         call: Call<'_>,
         plan: Plan,
@@ -84,7 +84,7 @@ impl ReadOp {
         Self::start_from(call, plan, len, (any_copy, ahead), None)
     }
 
-    /// The same from the copy on a target, where any may be read and that one can be.
+    /// As [`ReadOp::start`], preferring the copy on a target where any copy may be read.
     pub(crate) fn start_from(
         call: Call<'_>,
         plan: Plan,
@@ -112,14 +112,14 @@ impl ReadOp {
         op
     }
 
-    /// Waits for the replies; `dest` has the bytes then.
+    /// Waits for the replies and puts the bytes into `dest`.
     pub(crate) fn finish(&mut self, call: Call<'_>, dest: &mut [u8]) -> Result<()> {
         let time_ms = call.ctx.read_ms(call.inner.config.request_timeout_ms);
         self.transfer.set_deadline_ms(now_ms() + time_ms);
         self.drive(call, dest, Until::Done)
     }
 
-    /// Where its parts have come from.
+    /// The targets from which its parts came.
     pub(crate) fn targets(&self) -> impl Iterator<Item = TargetId> + '_ {
         self.plan.parts.iter().map(|part| part.place.target)
     }
@@ -224,7 +224,8 @@ impl Parts for ReadParts<'_> {
 }
 
 impl ReadParts<'_> {
-    /// A chunk of one column that has come is progress of its reader, before all of the call has.
+    /// Counts an arrived chunk of one column as progress of its reader, before the whole call has
+    /// arrived.
     fn counts(&mut self, part: usize) {
         let (chunk, Some(reader)) = (self.plan.chunk(part), &self.call.ctx.reader) else { return };
         if chunk.stripe.columns != 1 || self.plan.parts.len() == 1 {
@@ -278,7 +279,7 @@ impl ReadParts<'_> {
     }
 }
 
-/// The parts of a buffer that the runs name, which ascend and do not overlap.
+/// The parts of a buffer for the runs, which ascend and do not overlap.
 fn carve<'a>(mut buffer: &'a mut [u8], runs: &[Run]) -> Vec<IoSliceMut<'a>> {
     let mut slices = Vec::with_capacity(runs.len());
     let mut at = 0;
@@ -297,11 +298,11 @@ fn carve<'a>(mut buffer: &'a mut [u8], runs: &[Run]) -> Vec<IoSliceMut<'a>> {
     slices
 }
 
-/// The reply left out what the object does not have: puts the bytes that came
-/// where they belong, and zeros elsewhere.
+/// Moves the bytes of a reply to their places, and fills the bytes that the object does not have
+/// with zeros.
 ///
-/// They were received as if nothing were missing, so from the first missing
-/// byte on they stand too early.
+/// The bytes were received as if none were missing, so all bytes after the first missing one are
+/// too far in front.
 fn settle_holes(dest: &mut [u8], runs: &[Run], object_len: u64) {
     let mut received = Vec::new();
     let mut first_gap = None;
@@ -330,7 +331,7 @@ fn settle_holes(dest: &mut [u8], runs: &[Run], object_len: u64) {
     }
 }
 
-/// Checks what exists of the runs against the checksums of the reply.
+/// Verifies the existing bytes of the runs against the checksums of the reply.
 fn verify(dest: &[u8], runs: &[Run], object_len: u64, checks: &[u32]) -> Result<()> {
     let mut checks = checks.iter();
     for run in runs {

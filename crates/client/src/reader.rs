@@ -1,6 +1,6 @@
-//! Reads with read-ahead: ranges are asked for before the reader wants them,
-//! and their bytes wait in the servers' and the kernel's buffers until the
-//! reader's own buffer is there to take them. No thread, no copy.
+//! Reads with read-ahead. Ranges are requested before the reader wants them, and their bytes wait
+//! in buffers of the servers and the kernel until the reader's own buffer can receive them. No
+//! thread, no copy.
 
 use crate::buffer::Buffer;
 use crate::config::{Consistency, ReadPolicy};
@@ -17,19 +17,19 @@ use weir_host::clock;
 use weir_layout::covered_bytes;
 use weir_types::{ErrorKind, Result};
 
-/// Ranges of one file that are on their way or held.
+/// The most ranges of one file that are on their way or held.
 const MAX_PIECES: usize = 32;
-/// What was fetched for a reader that does not come is given up after this time; without a
-/// lease all that is so old, so that nobody reads it when it has become out of date.
+/// Expiry of data that was fetched for a reader which does not come. Without a lease all fetched
+/// data expires after this time, so that no stale data is read.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// And while the file is read after this: it holds connections, and answers of servers.
+/// Expiry while the file is in use: fetched data pins connections and server replies.
 const MAX_AGE_IN_USE: Duration = Duration::from_secs(10);
 
 enum Data {
-    /// Asked for; the replies are not taken yet.
+    /// Requested; the replies are not received yet.
     Asked(Box<ReadOp>),
-    /// Here.
+    /// Received.
     Held(Buffer),
 }
 
@@ -37,7 +37,7 @@ struct Piece {
     range: Range<u64>,
     data: Data,
     since: Instant,
-    /// It was fetched under a lease.
+    /// Whether it was fetched under a lease.
     leased: bool,
 }
 
@@ -47,19 +47,19 @@ pub(crate) struct Reader {
     streams: Streams,
     pieces: Vec<Piece>,
     ahead: Vec<Range<u64>>,
-    /// Calls under way: as long as there are any the others are waited for, however slow the
-    /// disk is.
+    /// Number of calls under way. While there are any, other requested ranges are waited for,
+    /// however slow the disk is.
     reading: u32,
-    /// When the last one ended.
+    /// End of the last call.
     used: Option<Instant>,
-    /// Grows when everything fetched ahead becomes invalid.
+    /// Incremented when everything fetched ahead becomes invalid.
     version: u64,
-    /// How often the leases had been lost when that was fetched.
+    /// Number of losses of leases when the data was fetched.
     losses: u64,
 }
 
 impl Reader {
-    /// Forgets everything fetched ahead (the file changed).
+    /// Drops everything fetched ahead (the file has changed).
     pub(crate) fn clear(&mut self) {
         if !self.pieces.is_empty() {
             self.pieces.clear();
@@ -68,7 +68,7 @@ impl Reader {
         self.version += 1;
     }
 
-    /// Gives up ranges that nobody came for.
+    /// Drops expired ranges.
     pub(crate) fn expire(&mut self) {
         let in_use =
             self.reading > 0 || self.used.is_some_and(|used| clock::elapsed(used) < MAX_AGE);
@@ -173,8 +173,7 @@ impl Reader {
     }
 }
 
-/// Serves a read from a range that was fetched ahead; what it leaves of the
-/// range goes back.
+/// Serves a read from a range that was fetched ahead. The unread rest of the range is kept.
 fn from_piece(
     call: Call<'_>,
     piece: Piece,
@@ -209,9 +208,8 @@ fn from_piece(
     Ok(n)
 }
 
-/// Whether a read is asked for in small pieces: for a process of a job, where copies are chosen by how
-/// soon they have what is asked for, and that takes a disk some time. (For others it was measured to
-/// gain nothing.)
+/// Whether a read is cut into small requests. That is for a process of a job where copies are
+/// chosen by speed and the disk takes some time. (For other programs a measurement showed no gain.)
 fn is_cut(call: Call<'_>, plan: &Plan, any_copy: bool, len: u64) -> bool {
     use ReadPolicy::{Graduated, GraduatedPrimary, Proportional};
     let policy = call.inner.config.read_policy;

@@ -1,4 +1,4 @@
-//! Data servers: where they are, the tickets to them, and connections.
+//! Data servers: their addresses, tickets and connections.
 
 mod detours;
 mod paces;
@@ -33,17 +33,18 @@ use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
 use weir_wire::meta::{GetMapRequest, GetTicketsRequest};
 use weir_wire::ticket::SealedTicket;
 
-/// Idle connections kept for each server, where descriptors abound.
+/// The most idle connections to each server, if descriptors suffice.
 const MAX_IDLE: usize = 64;
-/// And where they do not.
+/// The most idle connections to each server, if descriptors are scarce.
 const MIN_IDLE: usize = 4;
-/// The map is asked for at most so often because of failures.
+/// Shortest interval between requests for the map because of failures.
 const MAP_INTERVAL: Duration = Duration::from_millis(500);
-/// And so often as long as something in it is not online, though nothing fails.
+/// Interval of requests for the map while a target in it is not online, without failures.
 const MAP_AGE: Duration = Duration::from_secs(5);
-/// The map is waited for so long where other copies can be asked without it.
+/// Longest wait for the map where other copies can be asked without it, milliseconds.
 pub(crate) const MAP_WAIT_MS: u64 = 1000;
-/// A server that did not answer is asked again after this time, if others do.
+/// A server that gave no reply is asked again after this time, if other copies do reply,
+/// milliseconds.
 const DOUBT_MS: u64 = 2000;
 
 /// The idle connections to one server.
@@ -51,11 +52,11 @@ const DOUBT_MS: u64 = 2000;
 pub(crate) struct Pool {
     server: ServerId,
     idle: Mutex<Vec<Idle>>,
-    /// Connections of older attempts are not used any more.
+    /// Number of the present attempt. Connections of older attempts are not used any more.
     attempt: Arc<AtomicU64>,
     max_idle: usize,
-    /// Until then it is asked only if no other copy can be; milliseconds of
-    /// [`clock::uptime`].
+    /// Until this time, milliseconds of [`clock::uptime`], the server is asked only if no other
+    /// copy can be.
     doubtful_until_ms: AtomicU64,
     route: Route,
 }
@@ -68,23 +69,23 @@ impl Pool {
     }
 }
 
-/// A connection that nobody uses.
+/// An unused connection.
 #[derive(Debug)]
 struct Idle {
-    /// The session that it was opened for.
+    /// The session for which it was opened.
     session: SessionId,
-    /// The attempt that it was opened for.
+    /// The attempt for which it was opened.
     attempt: u64,
     instance: u64,
-    /// The copy whose server passes on what is sent on it.
+    /// The target whose server forwards the connection, if it is a tunnel.
     via: Option<TargetId>,
     conn: BlockingConn,
     since: Duration,
 }
 
-/// A change whose answer is outstanding on a connection. Should the connection
-/// be dropped so, nobody knows whether and when the server does it: then all
-/// later requests go under a new attempt, which ends that uncertainty.
+/// A change with an outstanding reply on a connection. If the connection is dropped then, it is
+/// unknown whether and when the server carries the change out. All later requests go under a new
+/// attempt, which ends that uncertainty.
 #[derive(Debug)]
 struct Owed {
     change: bool,
@@ -100,28 +101,28 @@ impl Drop for Owed {
     }
 }
 
-/// A connection in exclusive use. Dropped, it is closed; put back, it serves
-/// the next call.
+/// A connection in exclusive use. When dropped it is closed; when put back it serves the next call.
 #[derive(Debug)]
 pub(crate) struct DataConn {
     pub(crate) conn: BlockingConn,
-    /// The request whose reply is outstanding.
+    /// Id of the request with the outstanding reply.
     pub(crate) request_id: RequestId,
-    /// The run of the server's machine: while it is the same, nothing that the
-    /// server confirmed was lost.
+    /// The run of the server's machine. While it is the same, nothing that the server confirmed was
+    /// lost.
     pub(crate) instance: u64,
-    /// The copy whose server passes on what is sent on it.
+    /// The target whose server forwards the connection, if it is a tunnel.
     pub(crate) via: Option<TargetId>,
     session: SessionId,
     owed: Owed,
-    /// It is read from one of several copies.
+    /// Set while it carries a read of one of several copies.
     asking: Option<Asking>,
     pool: Arc<Pool>,
 }
 
 impl Pool {
-    /// Idle connections of this session on which changes may be sent. (One of an earlier session
-    /// takes none of today's capabilities, and one of an earlier attempt no changes.)
+    /// Idle connections of this session on which changes may be sent. (A connection of an earlier
+    /// session accepts none of the present capabilities, and one of an earlier attempt accepts no
+    /// changes.)
     fn usable(&self, session: SessionId) -> MutexGuard<'_, Vec<Idle>> {
         let (attempt, mut idle) = (self.attempt.load(Relaxed), self.idle.lock());
         idle.retain(|idle| idle.session == session && idle.attempt >= attempt);
@@ -136,12 +137,12 @@ impl DataConn {
         Self { conn, request_id: RequestId(0), instance, via, session, owed, asking: None, pool }
     }
 
-    /// Whom it leads to.
+    /// The server at its end.
     pub(crate) fn peer(&self) -> Peer {
         Peer::Data(self.pool.server)
     }
 
-    /// For a connection on which no reply is outstanding.
+    /// Puts back a connection without outstanding replies.
     pub(crate) fn put_back(self) {
         let mut idle = self.pool.idle.lock();
         if idle.len() < self.pool.max_idle {
@@ -154,12 +155,12 @@ impl DataConn {
         }
     }
 
-    /// Notes whether the answer to a change is outstanding.
+    /// Sets whether the reply to a change is outstanding.
     pub(crate) fn owes_change(&mut self, change: bool) {
         self.owed.change = change;
     }
 
-    /// Names server and target in an error.
+    /// Adds server and target to an error.
     pub(crate) fn in_context(&self, target: TargetId, error: Error) -> Error {
         let place =
             format!("target {target} on server {} ({})", self.pool.server, self.conn.address());
@@ -172,9 +173,9 @@ struct Known {
     map: Option<ClusterMap>,
     targets: BTreeMap<TargetId, Target>,
     pools: BTreeMap<ServerId, Arc<Pool>>,
-    /// They outlive the pools: what a server has seen it remembers.
+    /// Attempts outlive the pools, because a server remembers those that it has seen.
     attempts: BTreeMap<ServerId, Arc<AtomicU64>>,
-    /// When the map was asked for last.
+    /// Time of the last request for the map.
     asked: Option<Instant>,
     max_idle: usize,
 }
@@ -193,23 +194,23 @@ pub(crate) struct Servers {
     host: String,
     known: RwLock<Known>,
     tickets: Mutex<BTreeMap<ServerId, SealedTicket>>,
-    /// A random number of this client: see [`Attempt`].
+    /// Random number of this client: see [`Attempt`].
     run: u64,
-    /// So many connections may be made before they are needed.
+    /// The most connections that may be made before they are needed.
     max_ahead: usize,
-    /// It uses files with several copies.
+    /// Whether it uses files with several copies.
     chooses: AtomicBool,
-    /// A target has turned out not to be what the map says.
+    /// Whether a target was found in another state than in the map.
     outdated: AtomicBool,
-    /// Of bytes that are left with copies.
+    /// The last used number of staged bytes.
     tickets_used: AtomicU64,
-    /// How fast targets are.
+    /// Speeds of the targets.
     paces: Arc<Mutex<Paces>>,
     questions: Questions,
 }
 
 impl Servers {
-    /// `descriptors`: how many this process may have.
+    /// `descriptors` is the number of descriptors that this process may have.
     pub(crate) fn new(
         config: Arc<ClientConfig>,
         counters: Arc<Counters>,
@@ -232,7 +233,7 @@ impl Servers {
         })
     }
 
-    /// A connection to the server of a target.
+    /// Takes a connection to the server of a target.
     pub(crate) fn take(
         &self,
         session: &MetaSession,
@@ -242,7 +243,8 @@ impl Servers {
         self.take_watched(session, target, wait, None, &Detours::none())
     }
 
-    /// The same; it connects under watch, and if it cannot by one of the detours.
+    /// As [`Servers::take`], with a watch that may end the wait, and with detours if a direct
+    /// connection fails.
     pub(crate) fn take_watched(
         &self,
         session: &MetaSession,
@@ -265,8 +267,8 @@ impl Servers {
         taken
     }
 
-    /// The same where the map as last seen says that it is: who has another copy to ask
-    /// does not wait for a newer one.
+    /// As [`Servers::take`], with the map as last seen: a caller with another copy to ask does not
+    /// wait for a newer map.
     pub(crate) fn take_known(
         &self,
         session: &MetaSession,
@@ -310,8 +312,8 @@ impl Servers {
         }
     }
 
-    /// Makes one more connection to the server of a target if fewer than so many are idle, and
-    /// so many to each server are but a part of the descriptors that this process may have.
+    /// Makes one more connection to the server of a target if fewer than `count` are idle, and if
+    /// that many to each server are only a part of this process's descriptors.
     fn connect_ahead(
         &self,
         session: &MetaSession,
@@ -330,12 +332,12 @@ impl Servers {
         Ok(())
     }
 
-    /// So long the metadata server is asked in the course of a wait.
+    /// Timeout of a request to the metadata server within a wait, milliseconds.
     fn within(&self, wait: &Wait) -> u64 {
         (wait.remaining().as_millis() as u64).min(self.config.request_timeout_ms)
     }
 
-    /// Forgets idle connections and the ticket of a target's server.
+    /// Closes idle connections to a target's server and drops its ticket.
     pub(crate) fn forget(&self, target: TargetId) {
         if let Some(pool) = self.pool(target) {
             pool.idle.lock().clear();
@@ -343,13 +345,14 @@ impl Servers {
         }
     }
 
-    /// Gives back the descriptors of connections that nobody uses.
+    /// Closes all idle connections.
     fn close_idle(&self) {
         let pools: Vec<_> = self.known.read().pools.values().cloned().collect();
         pools.iter().for_each(|pool| pool.idle.lock().clear());
     }
 
-    /// Closes connections that nobody has used for so long, but one to each server; how many.
+    /// Closes connections that were idle for longer than `age`, except one to each server. Returns
+    /// their number.
     pub(crate) fn close_unused(&self, age: Duration) -> usize {
         let pools: Vec<_> = self.known.read().pools.values().cloned().collect();
         let now = clock::uptime();
@@ -375,7 +378,7 @@ impl Servers {
         Ok(known.map.clone().unwrap_or(ClusterMap { epoch: Epoch(0), servers: Vec::new() }))
     }
 
-    /// Asks for the map, for so long at the most; unless `now`, not more often than is
+    /// Requests the map, within `time_ms`. Without `now` it is not requested more often than is
     /// useful.
     pub(crate) fn refresh_map(&self, session: &MetaSession, now: bool, time_ms: u64) -> Result<()> {
         let have = {
@@ -395,8 +398,8 @@ impl Servers {
         Ok(())
     }
 
-    /// Somebody is going to use a file: without a map each of the first reads would ask for one, or
-    /// find no copy that is known to be online.
+    /// Fetches the map before a file is used. Without it each of the first reads would request it,
+    /// or find no copy that is known to be online.
     pub(crate) fn is_going_to_be_used(&self, session: &MetaSession) {
         let has_map = self.known.read().map.is_some();
         if !has_map && let Err(error) = self.refresh_map(session, false, MAP_WAIT_MS) {
@@ -404,15 +407,14 @@ impl Servers {
         }
     }
 
-    /// A target was not current though it is by the map: each read of it would take another
-    /// round until the map is asked for.
+    /// Records that a target was not current although it is in the map. Until the map is renewed,
+    /// each read of it takes another round trip.
     pub(crate) fn seems_outdated(&self) {
         self.outdated.store(true, Relaxed);
     }
 
-    /// Asks for the map if a server is in doubt, so that it is not asked first for longer
-    /// than it takes to find out about it; and now and then while one is away, so that it
-    /// is asked again when it is back.
+    /// Requests the map if a server is in doubt, so that its state is known soon. Also requests it
+    /// now and then while a server is away, so that the server is used again when it is back.
     pub(crate) fn keep_map(&self, session: &MetaSession) {
         let wanted = {
             let known = self.known.read();
@@ -427,19 +429,19 @@ impl Servers {
         }
     }
 
-    /// The epoch of the map as last seen.
+    /// Epoch of the map as last seen.
     pub(crate) fn epoch(&self) -> Epoch {
         self.known.read().map.as_ref().map_or(Epoch(0), |map| map.epoch)
     }
 
-    /// When a target was online, by the map as last seen.
+    /// Periods in which a target was online, according to the map as last seen.
     pub(crate) fn online(&self, target: TargetId) -> Vec<(Epoch, Option<Epoch>)> {
         let known = self.known.read();
         let entry = known.map.as_ref().and_then(|map| map.target(target));
         entry.map_or(Vec::new(), |entry| entry.online().collect())
     }
 
-    /// The epoch since which a target is known to have kept what it confirmed, by the map
+    /// The epoch since which a target has kept everything that it confirmed, according to the map
     /// as last seen.
     pub(crate) fn anew(&self, target: TargetId) -> Option<Epoch> {
         let known = self.known.read();
@@ -460,13 +462,13 @@ impl Servers {
         chosen
     }
 
-    /// Whether a target is online, and its server has answered of late.
+    /// Whether a target is online and its server has replied lately.
     pub(crate) fn is_ready(&self, target: TargetId) -> bool {
         let known = self.known.read().of(target);
         known.is_some_and(|known| known.state.is_online() && !known.doubtful)
     }
 
-    /// Whether a target is known not to be online, or its server not to have answered of late.
+    /// Whether a target is known not to be online, or its server to have given no reply lately.
     pub(crate) fn is_out(&self, target: TargetId) -> bool {
         let known = self.known.read().of(target);
         let out = known.is_some_and(|known| !known.state.is_online() || known.doubtful);
@@ -497,12 +499,12 @@ impl Servers {
         here.flat_map(|entry| entry.targets.iter().map(|target| target.target)).collect()
     }
 
-    /// A number that this client has not used.
+    /// A number for staged bytes that this client has not used.
     pub(crate) fn next_ticket(&self) -> u64 {
         self.tickets_used.fetch_add(1, Relaxed)
     }
 
-    /// Why no copy of an object's column can be used.
+    /// The error when no copy of an object's column can be used.
     pub(crate) fn no_current_copy(
         &self,
         object: ObjectId,
@@ -514,7 +516,7 @@ impl Servers {
         no_current_copy(object, segment, failures, |target| known.of(target), name)
     }
 
-    /// Notes whether the server of a target has answered of late.
+    /// Records whether the server of a target has replied lately.
     pub(crate) fn doubt(&self, target: TargetId, doubtful: bool) {
         let Some(pool) = self.pool(target) else { return };
         let until_ms = clock::uptime().as_millis() as u64 + DOUBT_MS;
@@ -526,7 +528,7 @@ impl Servers {
         }
     }
 
-    /// Who serves a target, as far as is known.
+    /// The server of a target, as far as is known.
     pub(crate) fn peer(&self, target: TargetId) -> Option<Peer> {
         self.known.read().targets.get(&target).map(|target| Peer::Data(target.server))
     }
@@ -536,8 +538,7 @@ impl Servers {
         known.pools.get(&known.targets.get(&target)?.server).cloned()
     }
 
-    /// Connects to a server, by a `detour` if that is a connection to another one that
-    /// passes on what is sent on it.
+    /// Connects to a server. A `detour` is a connection to another server that forwards it.
     fn connect(
         &self,
         session: &MetaSession,
@@ -619,7 +620,7 @@ impl Known {
         Some(copies::Known { state, doubtful })
     }
 
-    /// A target and its server, for people.
+    /// Formats a target and its server.
     fn name(&self, target: TargetId) -> String {
         match self.map.as_ref().and_then(|map| map.server_of(target)) {
             Some(entry) => format!("target {target} on server {} ({})", entry.server, entry.host),

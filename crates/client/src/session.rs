@@ -25,26 +25,26 @@ use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, ReassertRequest, SyncMetaRequest};
 use weir_wire::{Header, Request};
 
-/// Idle connections kept.
+/// The most idle connections.
 const MAX_IDLE: usize = 16;
-/// Longest wait between two attempts to reach the server.
+/// Longest pause between two attempts to reach the server.
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
-/// So long the end of a change is waited for after an interrupt.
+/// Time that a change is waited for after an interrupt, milliseconds.
 const LEARN_MS: u64 = 1_000;
-/// Files named in one [`ReassertRequest`].
+/// The most files in one [`ReassertRequest`].
 pub(crate) const REASSERT_BATCH: usize = 4096;
 
 struct State {
     session: SessionId,
-    /// The run of the server that knows our open files.
+    /// The run of the server that knows this client's open files.
     instance: Option<u64>,
-    /// The run of its machine: what that was told of them it has not forgotten.
+    /// The boot of its machine: a server on the same boot has forgotten no report.
     boot: Option<u32>,
-    /// With when they were used last.
+    /// Idle connections, with the time of their last use.
     idle: Vec<(Instant, Joined)>,
     unsynced: Unsynced,
     last_used: Instant,
-    /// Grows whenever session or server are new.
+    /// Incremented whenever session or server are new.
     epoch: u64,
 }
 
@@ -52,9 +52,9 @@ struct State {
 pub(crate) struct Joined {
     pub(crate) conn: BlockingConn,
     session: SessionId,
-    /// The run of the server that it leads to.
+    /// The run of the server at its end.
     instance: u64,
-    /// Which run of session and server numbers the events.
+    /// The run of session and server that numbers the events.
     pub(crate) epoch: u64,
 }
 
@@ -64,12 +64,12 @@ struct Failed {
     cause: Cause,
 }
 
-/// What an error comes from.
+/// Source of an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// The server said it.
+    /// The server's reply.
     Answer,
-    /// The connection, which may have been closed while it lay idle.
+    /// The connection, which may have been closed while it was idle.
     Idle,
     Connection,
 }
@@ -80,15 +80,15 @@ pub(crate) struct MetaSession {
     counters: Arc<Counters>,
     slots: Slots,
     state: Mutex<State>,
-    /// Held while a new run of the server is told what is open.
+    /// Held while open files are reported to a new run of the server.
     reassert: Mutex<()>,
     holdings: Arc<Holdings>,
-    /// The first connection stands: from then on a server that is away is waited for.
+    /// Whether there was a first connection. From then on a server that is away is waited for.
     established: AtomicBool,
 }
 
 impl MetaSession {
-    /// Opens a session; fails at once if no server listens.
+    /// Opens a session. Fails at once if no server listens.
     pub(crate) fn open(
         config: Arc<ClientConfig>,
         counters: Arc<Counters>,
@@ -118,28 +118,28 @@ impl MetaSession {
         Ok(session)
     }
 
-    /// The session's number.
+    /// Id of the session.
     pub(crate) fn id(&self) -> SessionId {
         self.lock().session
     }
 
-    /// Grows when the session or the run of the server is another one.
+    /// Incremented when the session or the run of the server changes.
     pub(crate) fn epoch(&self) -> u64 {
         self.lock().epoch
     }
 
-    /// Asks something that changes nothing.
+    /// Sends a request that changes nothing.
     pub(crate) fn call<R: Request>(&self, ctx: &Context, request: &R) -> Result<R::Reply> {
         self.ask(ctx, request).0
     }
 
-    /// As [`MetaSession::call`], with what may be kept of the answer, which may
-    /// be an error.
+    /// As [`MetaSession::call`], and returns what may be cached of the reply, which may be an
+    /// error.
     pub(crate) fn ask<R: Request>(&self, ctx: &Context, request: &R) -> (Result<R::Reply>, Found) {
         self.ask_within(ctx, request, self.config.request_timeout_ms)
     }
 
-    /// As [`MetaSession::ask`], for so long at the most.
+    /// As [`MetaSession::ask`], within `time_ms`.
     pub(crate) fn ask_within<R: Request>(
         &self,
         ctx: &Context,
@@ -161,14 +161,14 @@ impl MetaSession {
         self.lock().unsynced.synced(changes, instance, clock::now())
     }
 
-    /// Changes something, exactly once.
+    /// Sends a change, which is carried out exactly once.
     pub(crate) fn change<R: Request>(&self, ctx: &Context, request: &R) -> Result<R::Reply> {
         self.alter(ctx, request).0
     }
 
-    /// As [`MetaSession::change`], and asks again with the same number as long as
-    /// there is no answer and `go_on` says so: for what would not be right if it
-    /// was done late, after it was asked for a second time.
+    /// As [`MetaSession::change`], but repeats the request with the same number as long as there is
+    /// no reply and `go_on` allows it. For changes that must not be carried out late, after a
+    /// second request.
     pub(crate) fn change_at_last<R: Request>(
         &self,
         ctx: &Context,
@@ -192,7 +192,7 @@ impl MetaSession {
         }
     }
 
-    /// As [`MetaSession::change`], with what may be kept of the answer.
+    /// As [`MetaSession::change`], and returns what may be cached of the reply.
     pub(crate) fn alter<R: Request>(
         &self,
         ctx: &Context,
@@ -217,8 +217,7 @@ impl MetaSession {
         (result.map(|(reply, _)| reply), found)
     }
 
-    /// Says that the client lives, and hears whether the server does. No call waits for
-    /// that.
+    /// Sends a keepalive and checks that the server is alive. No call waits for it.
     pub(crate) fn ping(&self) -> Result<()> {
         let ctx = Context::root();
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
@@ -228,18 +227,18 @@ impl MetaSession {
         heard.inspect_err(|error| self.counters.presence.unreachable(Peer::Metadata, error))
     }
 
-    /// Says that the client ends; if that does not succeed soon, the session
-    /// lapses by itself.
+    /// Ends the session at the server. If that does not succeed within `time_ms`, the session
+    /// expires by itself.
     pub(crate) fn end(&self, time_ms: u64) {
         let ctx = Context::root();
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
         let wait = Wait::for_ms(time_ms);
         if let Err(failed) = self.attempt(&ctx, (&prefix, None), &EndSessionRequest {}, &wait).0 {
-            tracing::debug!("the session ends without a word: {}", failed.error);
+            tracing::debug!("the session was not ended at the server: {}", failed.error);
         }
     }
 
-    /// Whether nothing was asked for this long.
+    /// Whether no request was sent for this long.
     pub(crate) fn idle_for(&self, time: Duration) -> bool {
         clock::elapsed(self.lock().last_used) >= time
     }
@@ -296,7 +295,7 @@ impl MetaSession {
         }
     }
 
-    /// One attempt: the reply and the run of the server that gave it.
+    /// Makes one attempt. Returns the reply and the run of the server that sent it.
     fn attempt<R: Request>(
         &self,
         ctx: &Context,
@@ -369,18 +368,18 @@ impl MetaSession {
         }
     }
 
-    /// A connection of its own, for what waits long at the server.
+    /// Opens a separate connection, for requests that wait long at the server.
     pub(crate) fn own_connection(&self, wait: &Wait) -> Result<(Joined, SessionId)> {
         let joined = self.connect(wait)?;
         Ok((joined, self.id()))
     }
 
-    /// Something was asked on another connection.
+    /// Records that a request was sent on another connection.
     pub(crate) fn was_used(&self) {
         self.lock().last_used = clock::now();
     }
 
-    /// A new connection that belongs to the session.
+    /// Opens a new connection that belongs to the session.
     fn connect(&self, wait: &Wait) -> Result<Joined> {
         let mut last = Error::new(ErrorKind::InvalidArgument, "no metadata server is configured");
         for name in &self.config.metadata {
@@ -429,7 +428,7 @@ impl MetaSession {
         BlockingConn::connect(address, self.config.key.clone(), &hello, wait)
     }
 
-    /// Sees to it that this run of the server knows what we have open.
+    /// Makes sure that this run of the server knows this client's open files.
     fn joined(&self, mut conn: BlockingConn, welcome: &Welcome, wait: &Wait) -> Result<Joined> {
         let _one = self.reassert.lock();
         let (new_session, new_instance, forgets) = {
@@ -456,7 +455,7 @@ impl MetaSession {
         Ok(Joined { conn, session: welcome.session, instance: welcome.instance, epoch })
     }
 
-    /// Tells a server that does not know it what is open and leased.
+    /// Reports open files and leases to a server that does not know them.
     fn reassert(&self, conn: &mut BlockingConn, forgets: bool, wait: &Wait) -> Result<()> {
         let epoch = {
             let mut state = self.lock();
@@ -507,8 +506,8 @@ impl MetaSession {
         Ok(())
     }
 
-    /// A server gives nothing to keep to who has not polled. The first poll is
-    /// answered at once, and what it brings again by the next.
+    /// Sends the first poll: before it the server lets the session cache nothing. It is answered at
+    /// once, and the next poll brings the same events again.
     fn first_poll(&self, conn: &mut BlockingConn, prefix: &MetaPrefix, wait: &Wait) -> Result<()> {
         let sent = clock::since_boot();
         let header = Header::request(PollEventsRequest::OP, conn.next_request_id());
@@ -520,7 +519,7 @@ impl MetaSession {
         Ok(())
     }
 
-    /// The server does not know this session (any more).
+    /// Handles that the server does not know this session (any more).
     pub(crate) fn forget_session(&self, session: SessionId) {
         let mut state = self.lock();
         if state.session != session {
@@ -532,8 +531,9 @@ impl MetaSession {
         state.idle.clear();
     }
 
-    /// `alive`: not one that the server has closed, with the session maybe. What is sent on that
-    /// is not done, but counts as if it may have been.
+    /// Takes an idle connection. With `alive` it is not one that the server has closed, possibly
+    /// with the session. A request on a closed connection never runs, but the client must assume
+    /// that it did.
     fn take_idle(&self, alive: bool) -> Option<Joined> {
         let mut state = self.lock();
         state.last_used = clock::now();
@@ -555,7 +555,7 @@ impl MetaSession {
         }
     }
 
-    /// Closes connections that nobody has used for so long, but one; how many.
+    /// Closes connections that were idle for longer than `age`, except one. Returns their number.
     pub(crate) fn close_unused(&self, age: Duration) -> usize {
         let mut state = self.lock();
         // The one used last is taken next.
@@ -572,13 +572,13 @@ impl MetaSession {
     }
 }
 
-/// A new session would do it a second time.
+/// The error of a change that may have been done: a new session would do it a second time.
 fn may_be_done() -> Error {
     let what = "the session ended before there was an answer: whether it was done is not known";
     Error::new(ErrorKind::TimedOut, what)
 }
 
-/// The items of a batch.
+/// The items of one batch.
 fn part<T: Clone>(list: &[T], batch: usize) -> Vec<T> {
     list.iter().skip(batch * REASSERT_BATCH).take(REASSERT_BATCH).cloned().collect()
 }

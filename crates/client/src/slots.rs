@@ -1,5 +1,5 @@
-//! Slots for mutations: each mutation in flight has one, and its number stays
-//! the same however often it is sent, so the server does it once.
+//! Slots for mutations. Each mutation in flight has one, and its number stays the same however
+//! often it is sent, so the server carries it out once.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -10,16 +10,16 @@ use weir_types::{Error, ErrorKind, SessionId, SlotId, SlotSequence};
 use weir_wire::message::Op;
 use weir_wire::meta::MutationId;
 
-/// So many of the slots are for [`Urgency::OthersWait`].
+/// Number of slots reserved for [`Urgency::OthersWait`].
 const RESERVE: u16 = 32;
 
-/// Who waits for a mutation.
+/// Urgency of a mutation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// Its caller. It may itself wait until other clients have reported, or have given
-    /// leases up.
+    /// Only its caller waits for it. It may itself wait until other clients have reported, or have
+    /// given up leases.
     CallerWaits,
-    /// Other clients, or calls under a lease that they want back: it finds a slot
+    /// Other clients wait for it, or calls under a lease that is being recalled. It finds a slot
     /// even if all others are taken by mutations that wait for those clients.
     OthersWait,
 }
@@ -44,7 +44,7 @@ impl Urgency {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Last sequence number used by each slot so far opened.
+    /// Last used sequence number of each slot opened so far.
     used: Vec<u64>,
     free: Vec<u16>,
 }
@@ -56,24 +56,24 @@ pub(crate) struct Slots {
     freed: Condvar,
 }
 
-/// A slot in use; free again when dropped.
+/// A slot in use. Dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct SlotGuard<'a> {
     slots: &'a Slots,
     pub(crate) mutation: MutationId,
-    /// The session in which it may have been done: it was sent, and not answered.
+    /// The session in which the mutation may have been done: it was sent there without a reply.
     unanswered: Cell<Option<SessionId>>,
 }
 
 impl SlotGuard<'_> {
-    /// It was sent in a session, and nobody knows what came of it.
+    /// Records that the mutation was sent in a session and that its outcome is unknown.
     pub(crate) fn has_no_answer(&self, op: Op, session: SessionId) {
         if op.is_for_once() {
             self.unanswered.set(Some(session));
         }
     }
 
-    /// Whether it may be sent in a session: its number says that it is the same only in the one
+    /// Whether the mutation may be sent in a session. Its number identifies it only in the session
     /// in which it may have been done.
     pub(crate) fn may_be_sent(&self, session: SessionId) -> bool {
         self.unanswered.get().is_none_or(|before| before == session)
@@ -81,7 +81,7 @@ impl SlotGuard<'_> {
 }
 
 impl Slots {
-    /// Takes a slot, waiting until `deadline` if all are in use.
+    /// Takes a slot. If all are in use, waits until `deadline`.
     pub(crate) fn take(&self, deadline: Instant, who: Urgency) -> Result<SlotGuard<'_>, Error> {
         let mut state = self.state.lock();
         loop {
@@ -106,7 +106,7 @@ impl Slots {
         }
     }
 
-    /// A new session begins: its slots have not been used.
+    /// Begins a new session, whose slots are unused.
     pub(crate) fn reset(&self) {
         let mut state = self.state.lock();
         // Numbers may go on growing; they only must not repeat.

@@ -1,5 +1,5 @@
-//! Room on the disks: punching holes, reserving, and finding data and holes.
-//! One request for each object, to all of a segment's servers at once.
+//! Disk space: punching holes, preallocation, and finding data and holes. One request for each
+//! object, to all of a segment's servers at once.
 
 use crate::context::Context;
 use crate::control::{Control, ask_objects};
@@ -14,45 +14,44 @@ use weir_types::limits::MAX_ALLOCATE_BYTES;
 use weir_types::{ColumnIndex, ErrorKind, FileId, FileLayout, Result, Segment};
 use weir_wire::lease::TO_THE_END;
 
-/// Objects asked at once when looking for data or a hole: as many segments as
-/// it takes, and at least one whole.
+/// The most objects asked at once for data or a hole: whole segments, and at least one.
 const SEEK_OBJECTS: usize = 32;
-/// Zeros are written in pieces of so many bytes where room for them cannot be reserved.
+/// Zeros are written in pieces of this many bytes where their space cannot be preallocated.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// What is done to the room of a range.
+/// A change of the disk space of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
-    /// Zeros, and the room given back.
+    /// Write zeros and free the space.
     Punch,
-    /// Room reserved.
+    /// Preallocate the space.
     Reserve,
 }
 
 impl File {
-    /// Makes a range zeros and gives its room back; the size stays. What lies
-    /// behind the end of the file is not touched.
+    /// Punches a hole: makes a range zeros and frees its disk space. The size stays. Bytes behind
+    /// the end of the file are not touched.
     pub fn punch(&self, ctx: &Context, offset: u64, len: u64) -> Result<()> {
         let _entered = self.enter_whole(ctx)?;
         Writer::change_space(self.call(ctx), Space::Punch, offset, len, true)
     }
 
-    /// Reserves room for a range, so that writing there does not find a disk
-    /// full. Unless `keep_size`, the file grows by zeros to hold the range.
+    /// Preallocates disk space for a range, so that a write there does not fail with a full disk.
+    /// Unless `keep_size` is set, the file grows by zeros to hold the range.
     ///
     /// # Errors
-    /// `NoSpace`: some of the room may have been reserved; `Unsupported` if the
-    /// local file system of a target cannot.
+    /// `NoSpace`: some of the space may have been preallocated; `Unsupported` if the local file
+    /// system of a target cannot preallocate.
     pub fn allocate(&self, ctx: &Context, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         let _entered = self.enter_whole(ctx)?;
         Writer::change_space(self.call(ctx), Space::Reserve, offset, len, keep_size)
     }
 
-    /// Makes a range zeros whose room stays reserved. Unless `keep_size`, the
-    /// file grows to hold the range.
+    /// Makes a range zeros and keeps its space preallocated. Unless `keep_size` is set, the file
+    /// grows to hold the range.
     ///
     /// # Errors
-    /// `NoSpace`: the range holds what it held, unless others have taken its room meanwhile.
+    /// `NoSpace`: the range is unchanged, unless other writers have taken its space meanwhile.
     pub fn zero(&self, ctx: &Context, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         let _entered = self.enter_whole(ctx)?;
         let call = self.call(ctx);
@@ -70,15 +69,15 @@ impl File {
         }
     }
 
-    /// The first byte at or after `offset` of a block ([`BLOCK_BYTES`]) in which any may be other
-    /// than zero; `None` if there is none before the end of the file. What was reserved and not
-    /// written counts as either.
+    /// First byte at or after `offset` of a block ([`BLOCK_BYTES`]) that may hold bytes other than
+    /// zero; `None` if there is none before the end of the file. Preallocated bytes that were not
+    /// written count as data or as a hole.
     pub fn next_data(&self, ctx: &Context, offset: u64) -> Result<Option<u64>> {
         self.seek(ctx, offset, false)
     }
 
-    /// The first byte at or after `offset` that lies in a block without data, or else the end
-    /// of the file; `None` if `offset` is not before that.
+    /// First byte at or after `offset` of a block without data, or else the end of the file; `None`
+    /// if `offset` is not before the end.
     pub fn next_hole(&self, ctx: &Context, offset: u64) -> Result<Option<u64>> {
         Ok(match self.seek(ctx, offset, true)? {
             None if offset < self.size() => Some(self.size()),
@@ -113,7 +112,7 @@ impl File {
     }
 }
 
-/// The first byte of data, or of a hole, from `at` on and before `size`, as the objects have it.
+/// First byte of data, or of a hole, in `at..size` according to the objects.
 fn seek_from(
     call: Call<'_>,
     layout: &FileLayout,
@@ -144,7 +143,7 @@ fn write_zeros(call: Call<'_>, range: Range<u64>) -> Result<()> {
     Writer::flush(call)
 }
 
-/// The first byte of data, or of a hole, from `offset` on within these segments.
+/// First byte of data, or of a hole, from `offset` on within these segments.
 fn seek_in(call: Call<'_>, segments: &[Segment], offset: u64, hole: bool) -> Result<Option<u64>> {
     let (mut list, mut places) = (Vec::new(), Vec::new());
     for segment in segments {
@@ -169,8 +168,7 @@ fn places_of(file: FileId, segment: &Segment) -> impl Iterator<Item = Place> {
     columns.filter_map(move |column| Place::of(file, segment, column))
 }
 
-/// What each column that holds any of a range has to do, with the segment's
-/// first byte.
+/// The request for each column with bytes of a range, with the first byte of its segment.
 pub(crate) fn space_requests(
     file: FileId,
     layout: &FileLayout,
@@ -194,7 +192,7 @@ pub(crate) fn space_requests(
     list
 }
 
-/// A range in steps, each of which is no more than a request may reserve.
+/// Splits a range into steps within the limit of one preallocation request.
 pub(crate) fn steps(space: Space, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let step = match space {
         Space::Punch => u64::MAX,

@@ -1,17 +1,17 @@
-//! A distributed queue (River): blocks whose order does not matter go to whichever disk takes them,
-//! so that each disk gets as much as it can write, and a slow one holds nobody up.
+//! A distributed queue (River): blocks whose order does not matter go to any disk that can take
+//! them. So each disk gets as many as it can write, and a slow disk delays no writer.
 //!
-//! A writer has a few credits for each disk. A batch of blocks costs one, which comes back when
-//! the batch is durable. Each credit stands for a lane: a fragment on that disk, and a thread that
-//! writes it. So blocks of one writer are in order within a fragment, and nothing is said of their order
-//! across fragments. Fragments are plain files of one directory: who reads all of them has each block
-//! once.
+//! A writer has a few credits for each disk. A batch of blocks costs one credit, which is returned
+//! when the batch is durable. Each credit stands for a lane: a fragment on that disk, and a thread
+//! that writes it. So blocks of one writer are in order within a fragment, and in no particular
+//! order across fragments. Fragments are plain files of one directory: reading all of them yields
+//! each block once.
 //!
 //! Invariants
-//! - A block is in one fragment, whole.
-//! - No more than [`MAX_LANES`] batches, and [`MAX_BYTES`], are in memory, and one batch that is
-//!   being filled.
-//! - What has failed is told by every later call, and nothing is sent after it.
+//! - A block is in one fragment, as a whole.
+//! - At most [`MAX_LANES`] batches, and [`MAX_BYTES`], are in memory, and one batch that is being
+//!   filled.
+//! - After a failure every later call returns it, and nothing more is sent.
 
 use crate::{Client, Context, CreateOptions, File};
 use std::sync::Arc;
@@ -22,23 +22,24 @@ use weir_policy::Credits;
 use weir_types::{Error, ErrorKind, FileId, LayoutSpec, Result, TargetId};
 use weir_wire::map::TargetState;
 
-/// Threads, and fragments, of one writer.
+/// The most threads, and fragments, of one writer.
 pub const MAX_LANES: usize = 64;
-/// The largest batch.
+/// The largest batch, bytes.
 pub const MAX_BATCH_BYTES: usize = 64 << 20;
-/// All batches of a writer that are under way.
+/// The most bytes of all batches of a writer under way.
 pub const MAX_BYTES: usize = 512 << 20;
 
-/// How to spread.
+/// Options of a writer.
 #[derive(Clone, Debug)]
 pub struct SpreadOptions {
-    /// What fragments are called: `part-NAME-0000` and so on. Writers of one directory have
-    /// different names: the rank of a process in its job is a good one.
+    /// Fragments are called `part-NAME-0000` and so on. Writers of one directory need different
+    /// names; the rank of a process in its job is a good one.
     pub name: String,
-    /// Batches under way to each disk; fewer where all of them would be more than [`MAX_LANES`] or
-    /// [`MAX_BYTES`]. Where there are more disks than that, some are left out by chance.
+    /// Batches under way to each disk. They are fewer if all together would be more than
+    /// [`MAX_LANES`] or [`MAX_BYTES`]. If there are more disks than that, some are left out at
+    /// random.
     pub credits: u32,
-    /// Blocks are gathered until they have so many bytes.
+    /// Blocks are gathered until they have this many bytes.
     pub batch_bytes: usize,
 }
 
@@ -48,14 +49,14 @@ impl Default for SpreadOptions {
     }
 }
 
-/// What was written of one fragment.
+/// The bytes written to one fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// Its name in the directory.
+    /// Name in the directory.
     pub name: String,
-    /// The disk of its first copy.
+    /// Target of its first copy.
     pub target: TargetId,
-    /// All durable.
+    /// Length, bytes, all durable.
     pub bytes: u64,
 }
 
@@ -75,7 +76,7 @@ pub struct Spread<'a> {
 
 struct Disk {
     target: TargetId,
-    /// Its place among all targets.
+    /// Index among all targets.
     base: u32,
 }
 
@@ -107,16 +108,16 @@ struct Shared {
 
 struct State {
     credits: Credits,
-    /// Of each disk the lanes that wait for a batch.
+    /// Lanes of each disk that wait for a batch.
     idle: Vec<Vec<usize>>,
-    /// Written, and to be filled again: new memory is dear.
+    /// Buffers of written batches, for reuse, because fresh memory is expensive.
     buffers: Vec<Vec<u8>>,
     failed: Option<Error>,
 }
 
 impl SpreadOptions {
     /// # Errors
-    /// `InvalidArgument`: what they may be.
+    /// `InvalidArgument`, with the allowed values.
     pub fn check(&self) -> Result<()> {
         let invalid = |what: String| Err(Error::new(ErrorKind::InvalidArgument, what));
         let Self { name, credits, batch_bytes } = self;
@@ -137,7 +138,8 @@ impl SpreadOptions {
 }
 
 impl<'a> Spread<'a> {
-    /// A writer of fragments in a directory, with as many copies as its new files have.
+    /// Makes a writer of fragments in a directory. Fragments have as many copies as new files
+    /// there.
     ///
     /// # Errors
     /// `InvalidArgument`; `TargetMissing`: no target is online.
@@ -170,10 +172,10 @@ impl<'a> Spread<'a> {
         })
     }
 
-    /// Takes a block. Waits as long as every disk has all that it may.
+    /// Takes a block. Waits while no disk has a credit.
     ///
     /// # Errors
-    /// Those of this block, or of one before it: some of what was taken is not written then.
+    /// Those of this block, or of an earlier one: some of the taken blocks are then not written.
     pub fn write(&mut self, block: &[u8]) -> Result<()> {
         if !self.batch.is_empty() && self.batch.len() + block.len() > self.batch_bytes {
             self.send()?;
@@ -185,7 +187,7 @@ impl<'a> Spread<'a> {
         Ok(())
     }
 
-    /// Ends when all is durable.
+    /// Waits until everything is durable.
     ///
     /// # Errors
     /// As [`Spread::write`].
@@ -228,7 +230,7 @@ impl<'a> Spread<'a> {
         Ok(())
     }
 
-    /// A disk, a lane of it that waits, if there is one, and an empty buffer.
+    /// Takes a credit. Returns the disk, a waiting lane of it if there is one, and an empty buffer.
     fn take_credit(&self) -> Result<(usize, Option<usize>, Vec<u8>)> {
         let random = random()?;
         let mut state = self.shared.state.lock();
@@ -248,7 +250,7 @@ impl<'a> Spread<'a> {
         }
     }
 
-    /// One more fragment on a disk; `None`: that takes no new files.
+    /// Begins another fragment on a disk. Returns `None` if the disk takes no new files.
     fn begin(&mut self, disk: usize) -> Result<Option<usize>> {
         let (number, Disk { target, base }) = (self.lanes.len(), &self.disks[disk]);
         let name = format!("part-{}-{number:04}", self.name);
@@ -283,7 +285,7 @@ impl<'a> Spread<'a> {
         Ok(Some(number))
     }
 
-    /// Waits until all that was sent is written, or has failed; what was written.
+    /// Waits until everything sent is written or has failed. Returns the fragments.
     fn end(&mut self) -> Vec<Fragment> {
         let lanes = std::mem::take(&mut self.lanes);
         let mut state = self.shared.state.lock();
@@ -312,7 +314,7 @@ impl Drop for Spread<'_> {
     }
 }
 
-/// All that are online, or so many of them.
+/// All online targets, or `most` of them.
 fn disks(client: &Client, most: usize) -> Result<Vec<Disk>> {
     let map = client.cluster_map()?;
     let mut targets: Vec<(TargetId, TargetState)> =
@@ -345,7 +347,7 @@ struct Worker {
     shared: Arc<Shared>,
 }
 
-/// Nobody waits for a thread that is no more.
+/// Reports a panic of a lane's thread, so that no thread waits for it.
 struct TellOfPanic<'a>(&'a Shared);
 
 impl Drop for TellOfPanic<'_> {
@@ -358,7 +360,7 @@ impl Drop for TellOfPanic<'_> {
     }
 }
 
-/// A batch that is given away while it is kept to be filled again.
+/// A batch whose memory is lent to a write and reused afterwards.
 struct Lent(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Lent {
@@ -399,7 +401,7 @@ impl Worker {
         }
     }
 
-    /// `None`: there is no more.
+    /// The next batch; `None` at the end.
     fn next(&self) -> Option<Arc<Vec<u8>>> {
         let mut mail = self.mailbox.mail.lock();
         loop {

@@ -1,6 +1,6 @@
-//! The bytes of a write go to all copies from here (`client-sync`, `client-async`): those
-//! that follow are left them, and the one that orders tells them to use them. A copy that
-//! cannot be left them at once gets them from that one.
+//! Staging: the client sends the bytes of a write to all copies itself (`client-sync`,
+//! `client-async`). The other copies stage them, and the copy that orders the write tells them to
+//! use them. A copy that cannot stage the bytes at once gets them from the ordering copy.
 
 use crate::core::plan::Chunk;
 use crate::counters::add;
@@ -12,13 +12,13 @@ use weir_types::{CopyIndex, ObjectId, Result, TargetId};
 use weir_wire::data::{Access, StageRequest, Staged};
 use weir_wire::{Header, Request};
 
-/// So long a copy is waited for until it has taken the bytes.
+/// Timeout of sending the bytes to a copy, milliseconds.
 const LEAVE_MS: u64 = 500;
-/// So long for its answer, when the one that orders has answered already.
+/// Timeout of its reply after the ordering copy has replied, milliseconds.
 const ANSWER_MS: u64 = 100;
 
-/// Leaves the bytes with every copy but the one that orders, `access`'s. `left` gets the
-/// connections on which answers are outstanding.
+/// Stages the bytes at every copy except the ordering one, which `access` names. Connections with
+/// outstanding replies are added to `left`.
 pub(crate) fn leave(
     call: Call<'_>,
     access: &Access,
@@ -46,7 +46,7 @@ pub(crate) fn leave(
                 left.push(conn);
             }
             Err(error) => {
-                tracing::debug!("target {target} is not left the bytes of a write: {error}");
+                tracing::debug!("target {target}: the bytes of a write were not staged: {error}");
                 servers.forget(target);
                 servers.doubt(target, true);
             }
@@ -72,13 +72,14 @@ fn leave_with(
     Ok(conn)
 }
 
-/// The write is done, whatever the others have to say; they have answered long ago.
+/// Receives the replies of the other copies after the write is done. Their contents do not matter,
+/// and they have usually arrived long ago.
 pub(crate) fn gather_answers(call: Call<'_>, left: Vec<DataConn>) {
     for mut conn in left {
         let answered = conn.conn.wait_for_reply(&Wait::for_ms(ANSWER_MS));
         let answer = answered.and_then(|()| conn.conn.recv_reply::<()>(&Wait::for_ms(ANSWER_MS)));
         if let Err(error) = &answer {
-            tracing::debug!("the bytes of a write were not left: {error}");
+            tracing::debug!("the bytes of a write were not staged: {error}");
         }
         if answer.is_ok() || conn.conn.is_usable() {
             add(&call.inner.counters.data_replies, 1);

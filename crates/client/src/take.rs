@@ -1,16 +1,17 @@
-//! Loose read ordering (River): the processes of a job read files together, and it does not matter
-//! which of them reads which block. Each reads from the disk of its own machine, less if that is
-//! slow: then those with the second copies take some of its blocks.
+//! Loose read ordering (River): the processes of a job read files together, and any of them may
+//! read any block. Each reads from the disk of its own machine, and less if that is slow: then
+//! processes with the second copies take some of its blocks.
 //!
-//! Which block is next a process decides by itself (`weir_policy::taking`), by what all have taken:
-//! that is in a small file of claims, changed under a lock. Nothing else goes between processes.
+//! Each process decides by itself which block is next (`weir_policy::taking`), from what all
+//! processes have taken. That is recorded in a small file of claims, changed under a lock.
+//! Processes exchange nothing else.
 //!
 //! Invariants
-//! - A block is read by one process at the most: what is claimed is claimed before it is read, and
-//!   nobody takes it back.
-//! - A process takes part in a job once: what one took that has died is not read, and nobody
-//!   takes its place silently.
-//! - No more than [`AHEAD`] blocks are in memory, and the one that the caller has.
+//! - A block is read by at most one process: it is claimed before it is read, and no claim is taken
+//!   back.
+//! - A process takes part in a job once. Blocks claimed by a process that died are not read, and no
+//!   process takes its place silently.
+//! - At most [`AHEAD`] blocks are in memory, and the one that the caller has.
 
 mod board;
 mod reading;
@@ -29,51 +30,51 @@ use weir_policy::taking::{Next, Taken, Taking};
 use weir_types::{Error, ErrorKind, FileId, FileKind, JobId, Result, TargetId};
 use weir_wire::Rights;
 
-/// Blocks that are read at the same time, each by a thread of its own: one from the disk, while the
-/// other one is asked for, or on its way.
+/// Number of blocks that are read in parallel, each by its own thread: one comes from the disk
+/// while the other is being requested or transferred.
 pub const AHEAD: usize = 2;
-/// The smallest and the largest block.
+/// The smallest and the largest block, bytes.
 pub const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 4096..=64 << 20;
-/// Files that are kept open.
+/// The most files that are kept open.
 const MAX_OPEN: usize = 8;
-/// Who has nothing left but what others are about to take looks so often,
+/// Poll interval of a process for which only blocks remain that other processes are about to take.
 const LOOK: Duration = Duration::from_millis(50);
-/// and takes it if none of them has taken anything for as long as two blocks take, but for no
-/// less and no more than this.
+/// Such a process takes a block if no other has taken any for the duration of two blocks, but at
+/// least and at most these times.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// A file that is to be read.
+/// A file to be read.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// For messages.
+    /// Name for messages.
     pub name: String,
     /// The file.
     pub file: FileId,
 }
 
-/// Who takes, and how. All processes of a job have the same but for `rank` and `local`.
+/// Options of a process. All processes of a job have the same except `rank` and `local`.
 #[derive(Clone, Debug)]
 pub struct TakeOptions {
     /// The job.
     pub job: JobId,
-    /// Which of its processes this is,
+    /// Rank of this process.
     pub rank: u32,
-    /// of how many.
+    /// Number of processes.
     pub ranks: u32,
-    /// The directory in which the claims are kept until the last process has ended.
+    /// Directory that keeps the claims until the last process has ended.
     pub dir: FileId,
-    /// Bytes of a block.
+    /// Bytes per block.
     pub block_bytes: u64,
-    /// What must not be cut.
+    /// Kind of the records, which are not cut.
     pub record: Record,
-    /// The targets on disks of this machine; `None`: those whose servers run on it.
+    /// Targets on disks of this machine; `None` for those whose servers run on it.
     pub local: Option<Vec<TargetId>>,
-    /// Who has ended already, and comes again, waits so long for the others to end.
+    /// How long a process that has ended, and begins again, waits for the others to end.
     pub wait: Duration,
 }
 
 impl TakeOptions {
-    /// The defaults, for a process that takes alone.
+    /// The defaults for a process that takes alone.
     pub fn new(job: JobId, dir: FileId) -> Self {
         Self {
             job,
@@ -88,31 +89,31 @@ impl TakeOptions {
     }
 }
 
-/// What was read of one block: all records that belong to it.
+/// All records that belong to one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Which of the inputs.
+    /// Index of the input.
     pub file: usize,
-    /// Where the block begins in it.
+    /// Offset of the block in the input.
     pub offset: u64,
-    /// Its records.
+    /// The records.
     pub bytes: Vec<u8>,
     near_bytes: u64,
     other_bytes: u64,
-    /// So long it was read.
+    /// Duration of the read.
     took: Duration,
 }
 
-/// What a process has taken.
+/// Totals of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TakeSummary {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
     /// Bytes of records.
     pub bytes: u64,
-    /// Bytes that were read from disks of this machine,
+    /// Bytes read from disks of this machine.
     pub near_bytes: u64,
-    /// and from others.
+    /// Bytes read from other disks.
     pub other_bytes: u64,
 }
 
@@ -126,11 +127,11 @@ pub struct Take<'a> {
     local: Arc<[TargetId]>,
     taking: Taking,
     readers: Readers,
-    /// Claimed, and not asked for yet: lane, block, and the target to read it from.
+    /// Claimed blocks that were not requested yet: lane, block, and the target to read from.
     held: VecDeque<(usize, u32, Option<TargetId>)>,
     open: VecDeque<(usize, Arc<File>)>,
     seen: (Vec<Taken>, Instant),
-    /// How long the last block took.
+    /// Duration of the last block.
     pace: Duration,
     ended: bool,
     failed: Option<Error>,
@@ -138,11 +139,11 @@ pub struct Take<'a> {
 }
 
 impl<'a> Take<'a> {
-    /// Comes to the other processes of the job.
+    /// Joins the processes of a job.
     ///
     /// # Errors
-    /// `InvalidArgument`: what the options may be; the others take other files. `Exists`: this process
-    /// of the job has been here before.
+    /// `InvalidArgument`: an option is invalid, or the other processes take other files. `Exists`:
+    /// this process of the job has already taken part.
     pub fn new(
         client: &'a Client,
         ctx: &Context,
@@ -176,11 +177,11 @@ impl<'a> Take<'a> {
         })
     }
 
-    /// A block that nobody else of the job has; `None`: there is no more, and this process counts
-    /// as ended. Blocks come in no order.
+    /// A block that no other process of the job gets. Returns `None` at the end, when this process
+    /// counts as ended. Blocks come in no particular order.
     ///
     /// # Errors
-    /// Those of reading; what was claimed before is lost then, and every later call fails.
+    /// Those of reading. Earlier claims are then lost, and every later call fails.
     pub fn next_block(&mut self) -> Result<Option<Block>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -190,7 +191,7 @@ impl<'a> Take<'a> {
         next
     }
 
-    /// What was taken so far.
+    /// Totals so far.
     pub fn summary(&self) -> TakeSummary {
         self.summary
     }
@@ -222,7 +223,7 @@ impl<'a> Take<'a> {
         }
     }
 
-    /// Claims blocks and has them read, as many as may be under way.
+    /// Claims blocks and has them read, up to the limit of blocks under way.
     fn ask_for_more(&mut self) -> Result<Next> {
         while !self.ended && self.readers.outstanding() < AHEAD {
             if self.held.is_empty() {
@@ -280,7 +281,7 @@ impl<'a> Take<'a> {
     }
 }
 
-/// Refuses what cannot be taken; the files with their sizes.
+/// Checks inputs and options, and returns the files with their sizes.
 fn check(
     client: &Client,
     ctx: &Context,

@@ -1,29 +1,28 @@
-//! Changes of names and attributes that may not be durable yet: whether the
-//! metadata server can have lost some of them, when its machine starts anew
-//! before a sync.
+//! Changes of names and attributes that may not be durable yet. From them the client finds whether
+//! the metadata server may have lost some, because its machine restarted before a sync.
 
 use std::time::{Duration, Instant};
 use weir_types::{Error, ErrorKind, Result};
 
-/// What was acknowledged so long ago is durable without being asked for: a
-/// metadata server syncs within about a second.
+/// A change that was acknowledged this long ago is durable without a request: a metadata server
+/// syncs within about a second.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// What the metadata server has acknowledged since the last sync.
+/// The changes that the metadata server has acknowledged since the last sync.
 #[derive(Debug, Default)]
 pub(crate) struct Unsynced {
-    /// The run of the machine that acknowledged the last change, and when.
+    /// The boot of the machine that acknowledged the last change, and the time of that.
     last: Option<(u32, Instant)>,
     changes: u64,
 }
 
-/// The run of the machine, from the instance that a metadata server tells.
+/// The boot of the machine, from the instance that a metadata server reports.
 pub(crate) fn boot_of(instance: u64) -> u32 {
     (instance >> 32) as u32
 }
 
 impl Unsynced {
-    /// The server has answered: if it was a change, that it is done.
+    /// Records a reply of the server. `change` says that it acknowledged a change.
     pub(crate) fn answered(&mut self, instance: u64, change: bool, now: Instant) {
         let boot = boot_of(instance);
         let settled = |(of, at): (u32, Instant)| of == boot && now.duration_since(at) > SETTLED;
@@ -39,16 +38,15 @@ impl Unsynced {
         }
     }
 
-    /// How many changes there were so far.
+    /// Number of changes so far.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// A sync that was begun after `changes` has succeeded.
+    /// Records that a sync has succeeded which began after `changes`.
     ///
     /// # Errors
-    /// `Io`: something of what was acknowledged before may be lost. It is told
-    /// once.
+    /// `Io`: acknowledged changes may be lost. It is returned once.
     pub(crate) fn synced(&mut self, changes: u64, instance: u64, now: Instant) -> Result<()> {
         let boot = boot_of(instance);
         let lost = self.last.is_some_and(|(of, _)| of != boot);

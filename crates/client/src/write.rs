@@ -1,5 +1,5 @@
-//! One write call: the data to all servers at once, kept until every server
-//! has confirmed it, so that it can be sent again.
+//! One write call: sends the data to all servers at once, and keeps it until every server has
+//! confirmed it, so that it can be sent again.
 
 use crate::bytes::Bytes;
 use crate::config::Consistency;
@@ -20,26 +20,26 @@ use weir_types::{Epoch, ErrorKind, Generation, Result, TargetId};
 use weir_wire::data::{Access, ObjectLen, WriteFlags, WriteRequest};
 use weir_wire::{Header, Request, Rights};
 
-/// A write that has been sent.
+/// A write that was sent.
 pub(crate) struct WriteOp {
     pub(crate) range: Range<u64>,
     data: Bytes,
     plan: Plan,
     transfer: Transfer,
     conns: Vec<Option<DataConn>>,
-    /// Who has taken each part, when it was confirmed.
+    /// The server and the copies that have taken each part, when it was confirmed.
     taken: Vec<Option<Taken>>,
-    /// Which copies each part was for when it was sent last.
+    /// The copies for which each part was last sent.
     sent: Vec<Sent>,
-    /// Connections on which bytes of each part were left with copies.
+    /// Connections over which bytes of each part were staged at copies.
     left: Vec<Vec<DataConn>>,
-    /// How often the leases had been lost when it was written.
+    /// Number of losses of leases when it was written.
     losses: u64,
-    /// What it was written under.
+    /// Generation under which it was written.
     pub(crate) generation: Generation,
 }
 
-/// Which copies a change was sent for, and under which map.
+/// The copies for which a change was sent, and the epoch of the map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sent {
     epoch: Epoch,
@@ -47,8 +47,8 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// What a request is about to show. `later`: the others get it when it has been
-    /// confirmed, if they do.
+    /// The copies in a request that is about to be sent. `later` says that the other copies get the
+    /// change only after it was confirmed.
     pub(crate) fn of(access: &Access, later: bool, servers: &Servers) -> Self {
         let copies = match &access.copies[..] {
             [] => vec![access.target],
@@ -63,7 +63,7 @@ impl Sent {
         Self { epoch: servers.epoch(), copies }
     }
 
-    /// A machine has confirmed it.
+    /// Converts to the record of a change that a server's machine has confirmed.
     pub(crate) fn taken_by(&mut self, instance: u64) -> Taken {
         let copies = std::mem::take(&mut self.copies);
         Taken { by: Some(instance), epoch: self.epoch, copies }
@@ -105,24 +105,24 @@ impl WriteOp {
         op
     }
 
-    /// Waits until every server has confirmed, but not beyond the deadline.
+    /// Waits until every server has confirmed, at most until the deadline.
     pub(crate) fn finish(&mut self, call: Call<'_>, deadline_ms: u64) -> Result<()> {
         self.transfer.set_deadline_ms(deadline_ms);
         self.drive(call, Until::Done)
     }
 
-    /// Which servers it went to.
+    /// The plan of the write.
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What was confirmed so far, each with who took it.
+    /// The confirmed parts so far, each with the server and copies that have taken it.
     pub(crate) fn confirmed(&self) -> impl Iterator<Item = (Place, Taken)> + '_ {
         let parts = self.plan.parts.iter().zip(&self.taken);
         parts.filter_map(|(part, taken)| Some((part.place, taken.clone()?)))
     }
 
-    /// The end of the last bytes that were confirmed; 0 if none were.
+    /// The end of the last confirmed bytes; 0 if none were confirmed.
     pub(crate) fn confirmed_end(&self) -> u64 {
         let parts = self.plan.parts.iter().zip(&self.taken);
         let end = |(part, taken): (&Part, &Option<Taken>)| {
@@ -135,18 +135,19 @@ impl WriteOp {
         parts.filter_map(end).max().unwrap_or(0)
     }
 
-    /// Whether some of it may be done yet: a part failed while others were on their way.
+    /// Whether some of it may still be carried out: a part has failed while others were on their
+    /// way.
     pub(crate) fn may_be_done_yet(&self) -> bool {
         self.transfer.outstanding().next().is_some()
     }
 
-    /// Whether nothing is waited for any more, after so long at most: what has been answered, and
-    /// what could not be sent, is as good as done.
+    /// Whether no reply is outstanding any more, after at most `wait`. Parts that could not be sent
+    /// count as answered.
     pub(crate) fn is_answered(&self, wait: &Wait) -> bool {
         self.conns.iter().flatten().all(|conn| conn.conn.wait_for_reply(wait).is_ok())
     }
 
-    /// Bytes that are kept for a repetition.
+    /// Bytes that are kept for a retry.
     pub(crate) fn len(&self) -> usize {
         self.data.len()
     }

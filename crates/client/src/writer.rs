@@ -1,9 +1,8 @@
-//! Write-behind: writes are gathered into whole stripes, and requests
-//! are on their way while the program goes on. Everything is kept until every
-//! server has confirmed it.
+//! Write-behind: writes are gathered into whole stripes, and requests are on their way while the
+//! program goes on. All bytes are kept until every server has confirmed them.
 //!
-//! Invariant: two requests that overlap are never in flight at the same time,
-//! so the later write is what stays.
+//! Invariant: two requests that overlap are never in flight at the same time, so the later write
+//! persists.
 
 mod commit;
 mod copy;
@@ -36,31 +35,33 @@ use weir_layout::RegionList;
 use weir_policy::Micros;
 use weir_types::{Error, ErrorKind, Result, TargetId, Timestamp};
 
-/// A write that goes at once if there is nothing before it: it fills stripes by itself.
+/// A write of this size is sent at once if nothing is before it, because it fills stripes by
+/// itself.
 const DIRECT_BYTES: usize = 512 << 10;
-/// What is gathered or not committed for so long is sent and committed.
+/// Data that has been gathered or uncommitted for this long is sent and committed.
 const MAX_AGE: Duration = Duration::from_millis(500);
-/// The same while chunks are on their way that go wherever they are taken.
+/// The same time while chunks of files with graduated writing are on their way.
 const GRADUATED_MAX_AGE: Duration = Duration::from_secs(4);
 
-/// When a write returns.
+/// When a write call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Returns {
-    /// When its bytes have been taken.
+    /// After its bytes were taken.
     Taken,
-    /// When the servers have them, and the metadata server knows size and time.
+    /// After the servers have its bytes, and the metadata server knows size and time.
     Confirmed,
 }
 
 /// A request on its way.
 struct InFlight {
-    /// The number of the call whose bytes are the oldest of it.
+    /// Number of the call with its oldest bytes.
     by: u64,
-    /// When it was sent.
+    /// Time at which it was sent.
     at: Micros,
-    /// Of files whose chunks go wherever they are taken: see [`Writer::outstanding`].
+    /// With graduated writing: see [`Writer::outstanding`].
     outstanding: Vec<(TargetId, u64, u64)>,
-    /// What it fills if that is not all of its range: first byte, and the first one after.
+    /// The ranges that it fills, if that is not all of its range: first byte, and the first byte
+    /// after it.
     fills: Vec<(u64, u64)>,
     op: WriteOp,
 }
@@ -71,34 +72,33 @@ pub(crate) struct Writer {
     gathered: Option<Gathered>,
     in_flight: VecDeque<InFlight>,
     in_flight_bytes: usize,
-    /// Of files whose chunks go wherever they are taken.
+    /// Speeds of targets, for graduated writing.
     graduated: Graduated,
-    /// When answers were last looked for.
+    /// Time of the last look for replies.
     looked: Micros,
-    /// Calls so far: a call that sends what earlier ones have left counts, too.
+    /// Number of calls so far, including those that send data of earlier ones.
     calls: u64,
     failures: Failures,
-    /// Of the file, as far as this writer has got it.
+    /// The end of the file as this writer has written it.
     tail: Tail,
-    /// Columns that servers have confirmed bytes of.
+    /// Columns of which servers have confirmed bytes.
     written: Written,
-    /// Ranges of which they have confirmed all bytes.
+    /// Ranges of which servers have confirmed all bytes.
     filled: Filled,
     /// Columns written since the last sync.
     unsynced: Unsynced,
-    /// `unsynced` names all: what was written before this client opened the
-    /// file is known to be durable.
+    /// Whether `unsynced` has all columns, because data from before this client opened the file is
+    /// known to be durable.
     complete: bool,
-    /// Since when there is something that is not committed, and the number of the call whose
-    /// bytes are the oldest of it.
+    /// Since when there is uncommitted data, and the number of the call with its oldest bytes.
     since: Option<(Instant, u64)>,
-    /// Since when there are times of writes to tell that were confirmed before they returned, and
-    /// made the file no longer.
+    /// Since when there are times to report of writes that were confirmed before they returned and
+    /// did not extend the file.
     late: Option<Instant>,
-    /// How often the leases had been lost when the last write began: what was
-    /// written before another loss is not sent any more.
+    /// Number of losses of leases when the last write began. Data from before another loss is not
+    /// sent any more.
     losses: u64,
-    /// The run of the metadata server that was told which columns were written: see
+    /// The run of the metadata server to which the written columns were reported: see
     /// [`OpenState::server_runs`](crate::file::OpenState::server_runs).
     told: u64,
 }
@@ -113,8 +113,8 @@ impl Writer {
         writer.end(call, returns)
     }
 
-    /// Writes a copy of `data` at the end of the file as this client knows it;
-    /// returns where that was.
+    /// Writes a copy of `data` at the end of the file as this client knows it, and returns the
+    /// offset.
     pub(crate) fn append(call: Call<'_>, data: &[u8], returns: Returns) -> Result<u64> {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
@@ -149,7 +149,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a buffer that was given away.
+    /// Writes a buffer that was handed over.
     pub(crate) fn write_owned(
         call: Call<'_>,
         offset: u64,
@@ -204,7 +204,7 @@ impl Writer {
         writer.failures.tell_next()
     }
 
-    /// Locks the writer, reports an earlier failure, makes room in the layout.
+    /// Locks the writer, reports an earlier failure, and extends the layout.
     fn begin(call: Call<'_>, offset: u64, len: usize) -> Result<MutexGuard<'_, Writer>> {
         let mut writer = call.file.writer();
         writer.prepare(call, offset, len)?;
@@ -232,9 +232,9 @@ impl Writer {
         Ok(())
     }
 
-    /// What was written under leases that were lost is not sent: somebody else
-    /// may have written since. Whoever wrote it is told; nobody else, if all of it is of the call
-    /// that is under way.
+    /// Drops data that was written under lost leases, because another client may have written
+    /// since. The program that wrote it gets an error. No other call gets it if all of the data is
+    /// of the call under way.
     fn notice_loss(&mut self, call: Call<'_>) {
         let losses = call.file.losses_so_far();
         if std::mem::replace(&mut self.losses, losses) == losses {
@@ -265,8 +265,9 @@ impl Writer {
         self.since.get_or_insert_with(|| (clock::now(), by));
     }
 
-    /// Without write-behind, waits; with it, reports what is known so far. Of bytes of this
-    /// call nobody else is told: it has not returned.
+    /// Ends a write call: without write-behind waits for confirmation, with it reports failures
+    /// known so far. A failure of bytes of this call is reported by this call only, because it has
+    /// not returned.
     fn end(&mut self, call: Call<'_>, returns: Returns) -> Result<()> {
         let confirmed = returns == Returns::Confirmed;
         if confirmed || call.inner.config.write_behind_bytes == 0 {
@@ -290,19 +291,19 @@ impl Writer {
         committed
     }
 
-    /// Whether the bytes that this call has written, and no others, are all that is not committed,
-    /// and the metadata server need know of no more than their time.
+    /// Whether all uncommitted data is of this call, and only its time has to be reported to the
+    /// metadata server.
     fn is_in_place(&self, call: Call<'_>) -> bool {
         let alone = self.since.is_some_and(|(_, by)| by == self.calls);
         alone && !call.file.has_grown() && !self.written.has_news()
     }
 
-    /// Since when there is something that is not committed.
+    /// Since when there is uncommitted data.
     fn since(&self) -> Option<Instant> {
         self.since.map(|(since, _)| since).into_iter().chain(self.late).min()
     }
 
-    /// No write call is under way, since this one has the lock: whatever is lost now is of
+    /// Records that no write call is under way, since this one has the lock: data lost now is of
     /// calls that have returned.
     fn between_calls(&mut self) {
         self.calls += 1;
@@ -317,12 +318,12 @@ impl Writer {
         }
     }
 
-    /// Whether the metadata server has to be told of what data servers have confirmed.
+    /// Whether the metadata server has to be told what data servers have confirmed.
     fn has_news(&self) -> bool {
         self.written.has_news() || self.filled.has_news()
     }
 
-    /// Before a read of the file: the servers get what was written.
+    /// Sends written data to the servers before a read of the file.
     pub(crate) fn settle(call: Call<'_>) -> Result<()> {
         if call.file.dirty.load(Ordering::Acquire) {
             let ctx = patient(call.ctx);
@@ -337,7 +338,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends everything and tells the metadata server size and time.
+    /// Sends everything and reports size and time to the metadata server.
     pub(crate) fn flush(call: Call<'_>) -> Result<()> {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
@@ -351,8 +352,8 @@ impl Writer {
         call.file.writer().flush_locked(call, Failures::tell_all)
     }
 
-    /// As [`Writer::flush`]; a failed write is told of, and remains to be told
-    /// of to the next who writes, and to the next who syncs.
+    /// As [`Writer::flush`]. A failed write is reported, and reported again to the next write and
+    /// to the next sync.
     pub(crate) fn flush_and_keep_error(call: Call<'_>) -> Result<()> {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
@@ -376,7 +377,7 @@ impl Writer {
         committed
     }
 
-    /// Sends and commits what has waited long enough.
+    /// Sends and commits data that has waited long enough.
     pub(crate) fn flush_old(call: Call<'_>) {
         // Whoever holds the lock is sending.
         let Some(mut writer) = call.file.writer.try_lock() else { return };
@@ -417,8 +418,8 @@ impl Writer {
         }
     }
 
-    /// What the metadata server was told before it started anew, and may have forgotten, it is told
-    /// soon: with the lease it would be lost.
+    /// Repeats reports that the metadata server may have forgotten by a restart. It happens soon,
+    /// because with the lease they would be lost.
     fn tell_again(&mut self, call: Call<'_>) {
         self.between_calls();
         self.notice_loss(call);
@@ -429,7 +430,8 @@ impl Writer {
         }
     }
 
-    /// The file has no contents (just made, or emptied by this client).
+    /// Forgets everything about the contents, because the file was just made or emptied by this
+    /// client.
     pub(crate) fn forget_objects(&mut self) {
         self.gathered = None;
         self.tail = Tail::default();
@@ -440,8 +442,8 @@ impl Writer {
     }
 }
 
-/// Sending what was already taken from a program goes on when it, or another
-/// one, gets a signal: bytes that a write call has returned for are not given up.
+/// A context without interruption, for sending bytes of write calls that have returned: a signal to
+/// any program must not discard them.
 fn patient(ctx: &Context) -> Context {
     Context { interrupt: None, ..ctx.clone() }
 }

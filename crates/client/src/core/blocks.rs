@@ -1,9 +1,9 @@
-//! Files cut into blocks that are each on one disk: the same for all processes of a job that
-//! read them together, whatever becomes of the layouts meanwhile. One of them cuts, the others
-//! read what it has written down.
+//! Files cut into blocks that are each on one disk. All processes of a job that read the files
+//! together use the same blocks, whatever happens to the layouts meanwhile: one process cuts, and
+//! the others read what it has recorded.
 //!
-//! A block is so many bytes of one column: of a file that is striped in small units these are
-//! units that lie apart.
+//! A block is a fixed number of bytes of one column. In a file with small stripe units these bytes
+//! do not lie together.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,15 +18,15 @@ use weir_types::{
 
 /// The most files that are read together.
 pub const MAX_FILES: usize = 16_384;
-/// The most blocks of all of them.
+/// The most blocks of all files.
 const MAX_BLOCKS: u64 = 1 << 30;
 
-/// One column of a segment of a file, as far as the file goes.
+/// One column of a segment of a file, up to the file's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
     file: u32,
     lane: u32,
-    /// The first byte of the segment, and how many there are.
+    /// First byte of the segment in the file; `bytes` is its length.
     start: u64,
     len: u64,
     stripe: StripeMap,
@@ -34,18 +34,19 @@ struct Part {
 }
 weir_types::codec_struct!(Part { file, lane, start, len, stripe, column });
 
-/// All files, and how they are cut.
+/// All files and their division into blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cut {
     files: Vec<(FileId, u64)>,
     block_bytes: u64,
-    /// The targets of copies, that of the first one first; none: nothing is written there.
+    /// The targets of copies, beginning with that of the first copy. No targets: nothing is written
+    /// there.
     lanes: Vec<Vec<TargetId>>,
     parts: Vec<Part>,
 }
 weir_types::codec_struct!(Cut { files, block_bytes, lanes, parts });
 
-/// The blocks of all files, by lanes: those with copies on the same targets.
+/// The blocks of all files, grouped in lanes: blocks with copies on the same targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocks {
     cut: Cut,
@@ -57,17 +58,17 @@ pub struct Blocks {
 /// One block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockPlace {
-    /// Which of the files.
+    /// Index of the file.
     pub file: usize,
-    /// Its bytes in the file, in order.
+    /// The block's bytes in the file, ascending.
     pub ranges: Vec<Range<u64>>,
 }
 
 impl Blocks {
-    /// Cuts files of these sizes and layouts into blocks of so many bytes.
+    /// Cuts files of these sizes and layouts into blocks of `block_bytes`.
     ///
     /// # Errors
-    /// `InvalidArgument`: there are too many.
+    /// `InvalidArgument`: too many files or blocks.
     pub fn cut(files: &[(FileId, u64)], layouts: &[FileLayout], block_bytes: u64) -> Result<Self> {
         let mut cut =
             Cut { files: files.to_vec(), block_bytes, lanes: Vec::new(), parts: Vec::new() };
@@ -116,12 +117,12 @@ impl Blocks {
         Ok(Self { cut, of_lanes, lanes })
     }
 
-    /// The files with their sizes, in the order in which they were given.
+    /// The files with their sizes, in the original order.
     pub fn files(&self) -> &[(FileId, u64)] {
         &self.cut.files
     }
 
-    /// Bytes of each block but the last of a column.
+    /// Bytes of each block, except the last of a column.
     pub fn block_bytes(&self) -> u64 {
         self.cut.block_bytes
     }
@@ -131,7 +132,7 @@ impl Blocks {
         &self.lanes
     }
 
-    /// A block of a lane; `None`: there is no such one.
+    /// A block of a lane; `None` if it does not exist.
     pub fn place(&self, lane: usize, block: u32) -> Option<BlockPlace> {
         let parts = self.of_lanes.get(lane)?;
         let at = parts.partition_point(|(first, _)| *first <= block).checked_sub(1)?;
@@ -183,7 +184,7 @@ fn too_many() -> Error {
     Error::new(ErrorKind::InvalidArgument, what).context("take fewer at a time, or larger blocks")
 }
 
-/// Of the copies that can be read.
+/// The targets of the readable copies.
 fn targets(segment: &Segment, column: ColumnIndex) -> Vec<TargetId> {
     let copies = segment.columns.get(usize::from(column.0)).into_iter().flat_map(|of| of.copies());
     let whole = |copy: CopyIndex| !segment.is_filling(column, copy);

@@ -1,7 +1,7 @@
-//! Which copy of a column is read, by what is known of the targets ([`super::pace`]);
-//! [`weir_policy`] decides.
+//! The choice of the copy of a column that is read, from what is known of the targets
+//! ([`super::pace`]). [`weir_policy`] decides.
 //!
-//! Invariant: a copy that is not usable is never chosen.
+//! Invariant: an unusable copy is never chosen.
 
 mod look;
 #[cfg(test)]
@@ -19,75 +19,77 @@ use weir_policy::{
 use weir_types::{ColumnIndex, SegmentIndex, TargetId};
 use weir_wire::frame::REQUEST_COST_BYTES;
 
-/// Turning to another place costs what a disk would spend on so much: with a seek, and with what
-/// the kernel has read ahead at the other copy.
+/// Cost of moving to another copy, as bytes that its disk could read meanwhile: a seek, and
+/// read-ahead of the kernel at the other copy that is lost.
 const TURN_BYTES: f64 = 1_048_576.0;
-/// Progress is made by about so much at a time: two pieces. (With one, who reads in small calls is
+/// Step of progress, bytes: about two pieces. (With one piece, a reader with small calls would be
 /// helped without need while the kernel's read-ahead begins.)
 const REQUEST_BYTES: u64 = 512 << 10;
 /// A reader that has read less than this has only begun.
 const BEGUN_BYTES: f64 = 524_288.0;
-/// Where several copies are read at the same time they take turns after so much: less than what a
-/// reader has outstanding, so that all have something to do.
+/// Length of a run where several copies are read at the same time. It is less than a reader has
+/// outstanding, so that all copies have work.
 const SHORT_RUN_BYTES: u64 = 1 << 20;
-/// Disks that serve nobody else lose little by turns: each has something to do soon.
+/// Length of a run on disks that serve no other readers. They lose little by short runs, and each
+/// gets work soon.
 const LONE_RUN_BYTES: u64 = 512 << 10;
-/// A reader has so many requests outstanding at each copy, so that it is decided late which copy
-/// serves what, and a disk has the next one when it has done one;
+/// The most outstanding requests of a reader at each copy. It is small, so that the copy of later
+/// blocks is chosen late, and two, so that a disk has the next request when one is done.
 const WINDOW_REQUESTS: u64 = 2;
-/// where they are small more of them, which a disk can put in order,
+/// Small requests may be outstanding up to this many bytes, so that a disk can sort them.
 const MIN_WINDOW_BYTES: u64 = 512 << 10;
-/// and more where own readers are ahead: what a disk has begun nobody puts in order, and others
-/// would have every second turn if no more of this reader's were waiting; and one whose limit is
-/// kept by the tenth of a second does 2 MiB of 20 MiB/s at once, and then nothing. So much of all
-/// other copies together, and of one that is slower than the first in proportion less: a reader goes
-/// from front to back, and would stand still, with its own disk, until that has done more;
+/// More bytes may be outstanding at other copies whose own readers are ahead, for all other copies
+/// together; fewer at copies slower than the first, in proportion. A disk does not reorder requests
+/// that it has begun, so with fewer of this reader's requests waiting, other readers would get
+/// every second turn. A disk whose rate limit is enforced per tenth of a second serves 2 MiB of 20
+/// MiB/s at once and then pauses. With more bytes the reader, which reads in order, would wait for
+/// the other copy and leave its own disk idle.
 const BEHIND_WINDOW_BYTES: u64 = 2 << 20;
-/// and of large ones no more than this.
+/// The most bytes that large requests may have outstanding.
 const MAX_WINDOW_BYTES: u64 = 2 << 20;
-/// Reads that come within so long are of one program, as a rule, and in no order.
+/// Reads that arrive within this time are usually of one program, and in no particular order.
 const TOGETHER_US: Micros = 50_000;
-/// What nothing is known of is taken to be so fast: a disk like others.
+/// Assumed time per MiB of a target of which nothing is known: that of an ordinary disk.
 const NOMINAL_US_PER_MIB: f64 = 5_000.0;
-/// Copies are far from alike if one takes so many times as long as another.
+/// Copies are uneven if one takes at least this many times as long as another.
 const UNEVEN: f64 = 2.0;
-/// So many are remembered, of all columns and readers of a file.
+/// The most combinations of column and reader that are remembered for a file.
 const MAX_COLUMNS: usize = 2048;
-/// A copy that has failed is left alone for so long.
+/// A copy that has failed is not chosen for this long.
 const REFUSED_US: Micros = 1_000_000;
-/// Refusals of one file that are remembered.
+/// The most failures that are remembered for a file.
 const MAX_REFUSED: usize = 16;
 
 /// A column of a file.
 pub type ColumnKey = (SegmentIndex, ColumnIndex);
-/// In a column each process of a job has what it may have outstanding, and what it goes by, for
-/// itself, also where several of them are on one node; programs of none have it together.
+/// Key of a reader in a column. Each process of a job has its own outstanding requests and
+/// measurements, even on one node; programs outside of jobs share theirs.
 type ReaderKey = (ColumnKey, Who);
 
 /// A copy that may be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
-    /// On which target.
+    /// The target of the copy.
     pub target: TargetId,
-    /// Whole, and its target online and not in doubt.
+    /// Whether the copy is whole and its target online and not in doubt.
     pub is_usable: bool,
 }
 
-/// A part of a read, in its column.
+/// A part of a read, within one column.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Of which column.
+    /// The column.
     pub column: ColumnKey,
-    /// Its first byte in the object.
+    /// First byte in the object.
     pub offset: u64,
-    /// Its bytes.
+    /// Length, bytes.
     pub len_bytes: u64,
-    /// What the file has behind it in this column, about: a program of no job is taken to read to
-    /// the end.
+    /// Approximate bytes of the file behind it in this column. A program outside of jobs is assumed
+    /// to read to the end.
     pub rest_bytes: u64,
-    /// When it was called for.
+    /// Time of the call.
     pub since: Micros,
-    /// For which process of a job.
+    /// The process of a job that reads.
     pub reader: Option<Arc<JobReader>>,
 }
 
@@ -97,14 +99,14 @@ impl Wanted {
     }
 }
 
-/// A copy that is to be read.
+/// The chosen copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Chosen {
-    /// Which of the candidates.
+    /// Index among the candidates.
     pub at: usize,
-    /// It is predicted to answer after so long; 0: nothing is known of it.
+    /// Predicted time until it replies, microseconds; 0 if unknown.
     pub answer_us: f64,
-    /// It is known to have it at once, as from memory.
+    /// Whether it is known to have the bytes at once, as from memory.
     is_quick: bool,
 }
 
@@ -116,29 +118,28 @@ impl Chosen {
     }
 }
 
-/// What comes of asking for a copy.
+/// Result of asking for a copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
-    /// Read this one.
+    /// Read this copy.
     Copy(Chosen),
-    /// Those that are to be read have enough to do: later, when one has answered, or others are
-    /// ahead.
+    /// Wait: the copies to be read have enough requests. Ask again when one has replied, or when
+    /// other readers are ahead.
     Later,
-    /// Others wait that come before this one.
+    /// Wait: other reads come before this one.
     Behind,
-    /// None is usable.
+    /// No copy is usable.
     None,
 }
 
-/// Where a read stands that waits for a copy to have room: those of a column come in the order in
-/// which they came, and what came at about the same time in the order of the file, as one program
-/// reads it.
+/// Place of a waiting read in the queue of its column. Reads are served in order of arrival; reads
+/// that arrive at about the same time are served in the order of the file, as one program reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
     column: ColumnKey,
-    /// Each has a line of its own.
+    /// The reader. Each has its own queue.
     who: Who,
-    /// What came since then counts as the same time.
+    /// Rounded time of arrival. Reads with the same value count as simultaneous.
     came: Micros,
     offset: u64,
     number: u64,
@@ -151,64 +152,64 @@ impl Turn {
         Self { column, who, came, offset: wanted.offset, number }
     }
 
-    /// Of its line.
+    /// The smallest turn of the same queue.
     fn first(self) -> Self {
         Self { came: 0, offset: 0, number: 0, ..self }
     }
 }
 
-/// Who wants what is read.
+/// Whether anything waits for a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// It is fetched ahead: nobody waits for it yet.
+    /// The read is a read-ahead that no caller waits for yet.
     Ahead,
-    /// Somebody waits for it, but it does not wait for its turn: more of the same call was asked
-    /// for, or it has waited for long enough.
+    /// A caller waits, but the read does not queue: other parts of the same call were sent already,
+    /// or it has waited for long enough.
     None,
-    /// It may be told to wait for its turn, which it has already if it waits.
+    /// The read may have to queue. It has a turn already if it waits.
     Turn(Option<Turn>),
 }
 
-/// What was asked of which copy, as long as it is outstanding.
+/// An outstanding request to a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// Of which column.
+    /// The column.
     pub column: ColumnKey,
-    /// For whom.
+    /// The reader.
     pub who: Who,
-    /// Which of the candidates.
+    /// Index of the copy among the candidates.
     pub copy: usize,
-    /// Its bytes.
+    /// Length, bytes.
     pub len_bytes: u64,
-    /// It might have waited for its turn.
+    /// Whether the request was eligible to queue.
     pub waited: bool,
 }
 
-/// What is known of a reader in a column.
+/// State of a reader in a column.
 #[derive(Debug)]
 struct Column {
     router: Router,
-    /// What is outstanding at each copy.
+    /// Outstanding requests at each copy.
     outstanding: Vec<Outstanding>,
-    /// When a copy was asked last for something that might have waited, or was done with it.
+    /// Last time at which a queueable request was sent to a copy or ended there.
     moved: Micros,
-    /// How fast the reader is.
+    /// Speed of the reader.
     look: Look,
 }
 
-/// Of one column at one copy, without what is fetched ahead.
+/// Outstanding requests of one column at one copy, without read-ahead.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outstanding {
     requests: u32,
     bytes: u64,
-    /// Those that might have waited. What others hold, which are taken in the order of their
-    /// call, nobody waits for.
+    /// Number of queueable requests. Other requests are received in the order of their call, so no
+    /// queued read waits for them.
     waited_requests: u32,
     waited_bytes: u64,
 }
 
 impl Outstanding {
-    /// Whether the copy has so much to do that it is busy until more can be asked for.
+    /// Whether the copy has enough requests to stay busy until the next can be sent.
     fn is_full((requests, bytes): (u32, u64), len_bytes: u64, least_bytes: u64) -> bool {
         let window = (WINDOW_REQUESTS * len_bytes).clamp(least_bytes, MAX_WINDOW_BYTES);
         u64::from(requests) >= WINDOW_REQUESTS && bytes + len_bytes > window
@@ -227,7 +228,7 @@ impl Column {
         }
     }
 
-    /// `least_bytes`: it may have so much to do in any case.
+    /// Whether a copy has enough requests of this reader. Up to `least_bytes` it never has.
     fn is_full(
         &self,
         copy: usize,
@@ -250,21 +251,23 @@ impl Column {
     }
 }
 
-/// The choices of one file's readers.
+/// The choices of the readers of one file.
 #[derive(Debug, Default)]
 pub struct Choices {
     columns: BTreeMap<ReaderKey, Column>,
-    /// Who reads in the same place reads the same copy, so that its disk goes there once.
+    /// Runs of columns. Readers at the same place read the same copy, so that its disk seeks there
+    /// once.
     runs: Runs<ColumnKey>,
-    /// Copies that have failed, and until when they are left alone.
+    /// Copies that have failed, and until when they are not chosen.
     refused: Vec<(ColumnKey, usize, Micros)>,
-    /// Reads that wait.
+    /// Waiting reads.
     waiting: BTreeSet<Turn>,
     turns: u64,
 }
 
 impl Choices {
-    /// Which of the copies is read; and whether targets are to be asked that were not asked before.
+    /// Chooses the copy to read. Also returns whether targets have to be asked for their load that
+    /// were not asked before.
     pub fn choose(
         &mut self,
         policy: ReadPolicy,
@@ -384,7 +387,7 @@ impl Choices {
         Choice::Copy(Chosen::of(copy, &views[copy], is_known))
     }
 
-    /// What is known of each copy; and which may be read, whether they answer or not.
+    /// The state of each copy, and which copies may be read, whether they reply or not.
     fn views(
         &mut self,
         wanted: &Wanted,
@@ -475,9 +478,9 @@ impl Choices {
         (views, able, is_known)
     }
 
-    /// Of a program that knows of no other one copy has enough as long as it has something to do and
-    /// another has nothing, to which it costs nothing to turn: so both are at work from the
-    /// beginning.
+    /// Spreads the first reads of a program that knows of no other reader. While another copy is
+    /// idle, the copies in use count as having enough requests, and the idle copy costs nothing to
+    /// move to. So both work from the beginning.
     fn even_out(&self, key: ReaderKey, views: &mut [CopyView]) {
         let mut has_nothing = false;
         let far_us = far_us(views);
@@ -492,7 +495,7 @@ impl Choices {
         }
     }
 
-    /// A read that waits from now on; it is to be [`Choices::leave`]d.
+    /// Queues a read. [`Choices::leave`] ends that.
     pub fn wait(&mut self, wanted: &Wanted) -> Turn {
         self.turns += 1;
         let turn = Turn::of(wanted, self.turns);
@@ -500,18 +503,18 @@ impl Choices {
         turn
     }
 
-    /// It waits no more; whether anybody does.
+    /// Removes a read from the queue. Returns whether other reads wait.
     pub fn leave(&mut self, turn: Turn) -> bool {
         self.waiting.remove(&turn);
         !self.waiting.is_empty()
     }
 
-    /// When the line of its reader in its column last went on.
+    /// Last time at which the queue of the reader in its column advanced.
     pub fn moved(&self, wanted: &Wanted) -> Micros {
         self.columns.get(&wanted.key()).map_or(0, |of| of.moved)
     }
 
-    /// A copy is asked, for somebody who waits for it.
+    /// Records a request to a copy that a caller waits for.
     pub fn asked(&mut self, place: &Asked, now: Micros) {
         self.moves(place, now);
         if let Some(of) = self.outstanding(place) {
@@ -523,7 +526,7 @@ impl Choices {
         }
     }
 
-    /// It has answered, or will not; whether anybody waits.
+    /// Records the end of a request, with or without a reply. Returns whether reads wait.
     pub fn answered(&mut self, place: &Asked, now: Micros) -> bool {
         self.moves(place, now);
         let len_bytes = place.len_bytes;
@@ -553,7 +556,7 @@ impl Choices {
         self.columns.get(&key).is_some_and(|of| of.outstanding[copy].requests > 0)
     }
 
-    /// A copy did not give what was asked for.
+    /// Records that a copy has failed.
     pub fn refused(&mut self, column: ColumnKey, copy: usize, now: Micros) {
         self.runs.end(column, copy);
         if self.refused.len() >= MAX_REFUSED {
@@ -575,8 +578,9 @@ impl Choices {
     }
 }
 
-/// Others who wait see what this reader sees, and go where it would: of all that others have at the
-/// copies a far slower one is taken to have its part by its speed at least.
+/// Predicts requests of other readers, who see the same state as this reader and choose alike. A
+/// far slower copy is assumed to get its share, by speed, of all requests that others have at the
+/// copies.
 fn share_out(views: &mut [CopyView]) {
     let far_us = far_us(views);
     let usable = || views.iter().filter(|view| view.is_usable);
@@ -595,14 +599,15 @@ fn is_uneven(views: &[CopyView]) -> bool {
     views.iter().any(|view| view.is_usable && view.service_us >= far_us)
 }
 
-/// From such a time on a copy is far slower than the best; without an end if that is in memory.
+/// Service time from which a copy is far slower than the best one. Infinite if the best copy is in
+/// memory.
 fn far_us(views: &[CopyView]) -> f64 {
     let times = views.iter().filter(|view| view.is_usable).map(|view| view.service_us);
     let least = times.fold(f64::INFINITY, f64::min);
     if least >= SOON_US { least * UNEVEN } else { f64::INFINITY }
 }
 
-/// Whether what is known of targets counts.
+/// Whether the policy uses measured speeds.
 pub fn goes_by_speed(policy: ReadPolicy) -> bool {
     use ReadPolicy::{GraduatedPrimary, Proportional, SkipHot};
     matches!(policy, Proportional | GraduatedPrimary | SkipHot)

@@ -1,6 +1,6 @@
-//! What the processes of a job that read the same files tell each other: which of them there are,
-//! and how far each lane is taken. It is written down in an attribute; nobody vouches for what is
-//! read back.
+//! State that the processes of a job which read the same files share: which processes there are,
+//! and how far each lane is taken. It is stored in an extended attribute, whose contents are not
+//! trusted when they are read.
 
 use weir_policy::taking::Taken;
 use weir_types::checksum::crc32c;
@@ -10,42 +10,43 @@ use weir_types::{Error, ErrorKind, Result};
 
 /// The most processes of a job.
 pub const MAX_RANKS: u32 = 16_384;
-/// What claims begin with, their version last.
+/// First bytes of stored claims, ending with the version.
 const MAGIC: [u8; 8] = *b"weirtak\x01";
 
-/// The processes, a bit for each, and the lanes. Its length is the same from the beginning on.
+/// The processes, with a bit for each, and the lanes. The stored length stays the same from the
+/// beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    /// How many processes there are.
+    /// Number of processes.
     pub ranks: u32,
     begun: Vec<u8>,
     ended: Vec<u8>,
     taken: Vec<(u32, u32)>,
-    /// Of the plan that stands behind: its length and checksum.
+    /// Length and checksum of the plan that follows.
     pub plan: (u32, u32),
 }
 weir_types::codec_struct!(Claims { ranks, begun, ended, taken, plan });
 
-/// Where a process stands.
+/// Stage of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It has not come yet.
+    /// The process has not started.
     New,
-    /// It takes.
+    /// The process takes blocks.
     Begun,
-    /// It has found that there is no more.
+    /// The process has found no more blocks.
     Ended,
 }
 
 impl Claims {
-    /// Nobody has come yet.
+    /// Claims before any process has started.
     pub fn new(ranks: u32, lanes: usize, plan: &[u8]) -> Self {
         let none = vec![0; bytes_of(ranks)];
         let plan = (plan.len() as u32, crc32c(plan));
         Self { ranks, begun: none.clone(), ended: none, taken: vec![(0, 0); lanes], plan }
     }
 
-    /// Of a process.
+    /// The stage of a process.
     pub fn stage(&self, rank: u32) -> Stage {
         match (has(&self.begun, rank), has(&self.ended, rank)) {
             (_, true) => Stage::Ended,
@@ -54,7 +55,7 @@ impl Claims {
         }
     }
 
-    /// A process has come, or has found that there is no more.
+    /// Sets the stage of a process.
     pub fn note(&mut self, rank: u32, stage: Stage) {
         let bits = if stage == Stage::Ended { &mut self.ended } else { &mut self.begun };
         if let Some(byte) = bits.get_mut((rank / 8) as usize) {
@@ -67,22 +68,22 @@ impl Claims {
         (0..self.ranks).filter(|rank| !has(&self.ended, *rank))
     }
 
-    /// How far each lane is taken.
+    /// Number of taken blocks of each lane.
     pub fn taken(&self) -> Vec<Taken> {
         self.taken.iter().map(|&(front, back)| Taken { front, back }).collect()
     }
 
-    /// A lane is taken so far.
+    /// Sets the taken blocks of a lane.
     pub fn set(&mut self, lane: usize, taken: Taken) {
         if let Some(of) = self.taken.get_mut(lane) {
             *of = (taken.front, taken.back);
         }
     }
 
-    /// As it is written.
+    /// Encodes the claims.
     ///
     /// # Errors
-    /// `InvalidArgument`: it is too long.
+    /// `InvalidArgument`: too long for an attribute.
     pub fn to_value(&self) -> Result<Vec<u8>> {
         let body = self.to_bytes();
         let value = [&MAGIC[..], &crc32c(&body).to_bytes(), &body].concat();
@@ -93,10 +94,10 @@ impl Claims {
         Ok(value)
     }
 
-    /// Reads what has been written.
+    /// Decodes claims.
     ///
     /// # Errors
-    /// `Corrupt`: it is something else.
+    /// `Corrupt`: the bytes are no claims.
     pub fn of_value(value: &[u8]) -> Result<Self> {
         let rest = value.strip_prefix(&MAGIC[..]);
         let read = rest.and_then(|rest| rest.split_at_checked(4)).and_then(|(check, body)| {

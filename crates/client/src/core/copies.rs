@@ -1,37 +1,37 @@
-//! Which copy of a column is asked, and what to say when none can be.
+//! The choice of the copy of a column that gets a request, and the error when no copy can get it.
 //!
-//! Invariant: changes go to the primary alone, which is the first copy in the order of
-//! the layout that is online and whole; nothing is read from a copy that is not.
+//! Invariant: changes go to the primary alone. The primary is the first copy in the order of the
+//! layout that is online and whole. No byte is read from a copy that is not online and whole.
 
 use weir_types::{
     Column, ColumnIndex, CopyIndex, Error, ErrorKind, FileId, ObjectId, Segment, TargetId,
 };
 use weir_wire::map::TargetState;
 
-/// What a copy is asked for.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Bytes, or what is known of them: any copy that is current will do.
+    /// Reading bytes or attributes: any current copy will do.
     Read,
-    /// A change, or that changes be made durable: the primary sees to the others.
+    /// Changing or syncing: the primary takes care of the other copies.
     Change,
 }
 
-/// What is known of a target.
+/// State of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// In the cluster map as last seen.
+    /// State in the newest known cluster map.
     pub state: TargetState,
-    /// It has not answered of late, whatever the map says.
+    /// Whether it gave no reply lately, whatever the map says.
     pub doubtful: bool,
 }
 
-/// A copy that was asked in vain.
+/// A failed request to a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which.
+    /// Index of the copy.
     pub copy: CopyIndex,
-    /// What came of it.
+    /// The error.
     pub error: Error,
 }
 
@@ -48,8 +48,8 @@ pub fn is_mirrored(segment: &Segment, column: ColumnIndex) -> bool {
     copies_of(segment, column).nth(1).is_some()
 }
 
-/// The copy to ask next; `None`: none is current, as far as is known, or all that are
-/// have been `tried`. A column with one copy has no choice.
+/// The copy to ask next. `None` if no copy is known to be current, or if all current ones were
+/// `tried`. A column with one copy has no choice.
 pub fn next_copy(
     purpose: Purpose,
     segment: &Segment,
@@ -77,7 +77,7 @@ pub fn next_copy(
     sure.or_else(|| left().next()).map(|(place, _)| place)
 }
 
-/// Whether another copy may have what this one failed to give. `again`: it has been read
+/// Whether another copy may have what this one failed to return. `again` says that it was read
 /// under its server's lock.
 pub fn is_elsewhere(kind: ErrorKind, again: bool) -> bool {
     match kind {
@@ -93,12 +93,12 @@ pub fn is_elsewhere(kind: ErrorKind, again: bool) -> bool {
     }
 }
 
-/// Whether it is the stored bytes that are damaged.
+/// Whether the error means that stored bytes are damaged.
 pub fn is_damage(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Corrupt | ErrorKind::ChecksumMismatch)
 }
 
-/// Whether waiting helps nobody: every copy is there, and has failed to read its disk.
+/// Whether waiting is pointless: every copy is online and has failed to read its disk.
 pub fn is_hopeless(segment: &Segment, column: ColumnIndex, failures: &[Failure]) -> bool {
     let lost = |copy: CopyIndex| {
         let failed = failures.iter().find(|failure| failure.copy == copy);
@@ -107,8 +107,8 @@ pub fn is_hopeless(segment: &Segment, column: ColumnIndex, failures: &[Failure])
     copies_of(segment, column).all(|(copy, _)| lost(copy) || segment.is_filling(column, copy))
 }
 
-/// Why no copy of an object's column can be used. `name`: a target and its server, for
-/// people.
+/// The error when no copy of an object's column can be used. `name` formats a target and its
+/// server.
 pub fn no_current_copy(
     object: ObjectId,
     segment: &Segment,

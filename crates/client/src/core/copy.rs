@@ -1,6 +1,6 @@
-//! A copy between files as requests to the servers of its destination: bytes
-//! that lie within one unit on both sides go from one object to another, and all
-//! that goes between the same two objects goes together.
+//! Plans a copy between files as requests to the servers of its destination. Bytes within one unit
+//! on both sides go from one object to another, and all bytes between the same two objects go in
+//! one request.
 
 use super::plan::Place;
 use std::collections::BTreeMap;
@@ -10,32 +10,32 @@ use weir_types::limits::{BLOCK_BYTES, MAX_COPY_BYTES, MAX_COPY_PIECES};
 use weir_types::{Error, ErrorKind, FileId, FileLayout, Result};
 use weir_wire::data::CopyPiece;
 
-/// The most bytes of one call: it ends in time, and holds its leases no longer.
+/// The most bytes of one call, so that it ends in time and holds its leases no longer.
 pub const MAX_COPY_CALL_BYTES: u64 = 128 << 20;
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyPart {
-    /// What is read.
+    /// The source.
     pub from: Place,
-    /// What is written.
+    /// The destination.
     pub to: Place,
-    /// Where the segment that is written begins in its file.
+    /// First byte of the destination segment in its file.
     pub segment_start: u64,
-    /// Which bytes: within the limits of a request.
+    /// The pieces, within the limits of a request.
     pub pieces: Vec<CopyPiece>,
 }
 
-/// Bytes of a file that lie in one object, one after another.
+/// Consecutive bytes of a file in one object.
 struct Stretch {
     place: Place,
     segment_start: u64,
-    /// Of the object.
+    /// Offset in the object.
     offset: u64,
     len: u64,
 }
 
-/// Where the bytes from `offset` on are, as far as they are in one place.
+/// The place of the bytes from `offset` on, as far as they are in one object.
 fn place(file: FileId, layout: &FileLayout, offset: u64) -> Result<Stretch> {
     let lacks = || {
         let what = format!("file {file}: the layout does not cover byte {offset}");
@@ -55,8 +55,8 @@ fn place(file: FileId, layout: &FileLayout, offset: u64) -> Result<Stretch> {
     })
 }
 
-/// The requests of a copy of `range` of one file to `to_offset` of another (or the
-/// same). Those of different objects take turns, so that all servers work at once.
+/// The requests of a copy of `range` of one file to `to_offset` of another (or the same). Requests
+/// to different objects alternate, so that all servers work at once.
 ///
 /// # Errors
 /// `Stale` if one of the layouts does not cover the bytes.
@@ -89,7 +89,7 @@ pub fn plan_copy(
     Ok(parts.into_iter().map(|(_, part)| part).collect())
 }
 
-/// Adds a piece to the last of the requests, as far as it takes it.
+/// Adds a piece to the last of the requests, as far as that has space.
 fn add(parts: &mut Vec<CopyPart>, fresh: impl Fn() -> CopyPart, piece: CopyPiece) {
     let mut left = piece;
     while left.len > 0 {
@@ -115,8 +115,8 @@ fn add(parts: &mut Vec<CopyPart>, fresh: impl Fn() -> CopyPart, piece: CopyPiece
     }
 }
 
-/// How much of a piece goes where there is so much room: all, or up to the end of
-/// a block, so that no two requests write to the same.
+/// How many bytes of a piece go into a request with this much space: all, or up to the end of a
+/// block, so that no two requests write to the same block.
 fn whole_blocks(to: u64, room: u64, len: u64) -> u64 {
     if len <= room {
         return len;

@@ -1,32 +1,31 @@
-//! Files that were closed while answers to opens were on their way: pure.
+//! Files that were closed while replies to opens were under way. Pure.
 //!
-//! Who writes to a file and closes it takes along what it knew of the size. The
-//! answer to an open that the server gave before that, and that comes after it, is out
-//! of date, and nobody is left to correct it: an append would go where the other one
-//! went.
+//! When a writer closes a file, the client drops what it knew of the file's size. A reply to an
+//! open that the server sent before that close, and that arrives after it, has an old size, and
+//! nothing is left to correct it: an append would overwrite the earlier one.
 //!
-//! Bounded by the opens that a client has under way at a time (a mount: its threads)
-//! and the files that are closed meanwhile, of which each was open.
+//! Bounded by the opens of a client under way (in a mount: its threads) and the files that are
+//! closed meanwhile, each of which was open.
 
 use std::collections::BTreeMap;
 use weir_types::FileId;
 
-/// See the top of the file.
+/// The closed files; see the top of the file.
 #[derive(Debug, Default)]
 pub struct Departed {
-    /// Opens whose answers are not dealt with.
+    /// Number of opens whose replies are not handled.
     under_way: usize,
-    /// The newest change that was known of a file when it was closed.
+    /// The newest change known of each file when it was closed.
     changes: BTreeMap<FileId, u64>,
 }
 
 impl Departed {
-    /// An open is going to be asked for.
+    /// Begins an open, before it is requested.
     pub fn begin(&mut self) {
         self.under_way += 1;
     }
 
-    /// Its answer has been dealt with.
+    /// Ends an open, after its reply was handled.
     pub fn end(&mut self) {
         self.under_way -= 1;
         if self.under_way == 0 {
@@ -34,7 +33,7 @@ impl Departed {
         }
     }
 
-    /// A file was closed; this change of it was the newest known.
+    /// Records the close of a file and its newest known change.
     pub fn left(&mut self, file: FileId, change: u64) {
         if self.under_way == 0 {
             return;
@@ -43,8 +42,7 @@ impl Departed {
         *known = change.max(*known);
     }
 
-    /// Whether the answer to an open that is under way may be from before a file was
-    /// closed.
+    /// Whether a reply to an open under way may be older than the close of the file.
     pub fn is_newer(&self, file: FileId, change: u64) -> bool {
         self.changes.get(&file).is_some_and(|known| *known > change)
     }

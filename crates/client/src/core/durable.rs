@@ -1,25 +1,23 @@
-//! What was changed and not synced yet, and whether a sync has made all of it durable.
+//! Changes that were not synced yet, and whether a sync has made all of them durable.
 //!
-//! A change that a server acknowledged may still be in its memory alone. Should its
-//! machine start anew before the sync, the change is lost, and the sync has to say so.
+//! An acknowledged change may still be in the server's memory alone. If the server's machine
+//! restarts before the sync, the change is lost, and the sync has to report that.
 //!
-//! Of a column with several copies, every copy that was online when the change was made
-//! has it, and a target that comes online again has been brought up to date by one that
-//! was online meanwhile. So the change is lost only if there was a moment since at which
-//! none of these targets was online: while there always is one, it has the change, what
-//! it has the others have or are given before they are online, and the primary that
-//! answered the sync had it, and has made it durable everywhere. (A target that is the
-//! last one online, and whose machine starts anew, counts as one that was away.) The map
-//! says when each target was online ([`TargetEntry::online`]). And from when on none of the
-//! targets has lost anything any more ([`TargetEntry::anew`]), they may all have been away:
-//! the first that is back has all.
-//! Otherwise the sync fails. Of a change that was put off for the others only the target
-//! that took it is sure to have it.
+//! In a column with several copies, every copy that was online at the change has it, and a target
+//! that comes online again was brought up to date by one that was online meanwhile. So the change
+//! is lost only if there was a moment since at which none of these targets was online. While there
+//! always is one, that target has the change, the others have it or get it before they are online,
+//! and the primary that answered the sync had it and has made it durable everywhere. (The last
+//! online target counts as away if its machine restarts.) The map says when each target was online
+//! ([`TargetEntry::online`]). All targets may be away after the epoch from which none has lost
+//! anything ([`TargetEntry::anew`]): the first that returns has all changes. Otherwise the sync
+//! fails. If a change was postponed for the other copies, only the target that took it certainly
+//! has it.
 //!
-//! That holds only under a map from after the sync was answered, and for whole copies that
-//! the column had when the change was made. It does not help a column whose only copy is
-//! where it was: a target with nothing to be brought up to date with may be online again
-//! before anybody missed it. Only the run of its machine tells.
+//! This reasoning needs a map from after the reply to the sync, and copies that were whole when the
+//! change was made. It does not help a column with a single copy: a target with nothing to be
+//! brought up to date with may be online again before its absence is noticed. There only the run of
+//! its machine tells.
 //!
 //! [`TargetEntry::online`]: weir_wire::map::TargetEntry::online
 
@@ -27,23 +25,23 @@ use super::plan::Place;
 use std::collections::BTreeMap;
 use weir_types::{Epoch, Error, ErrorKind, ObjectId, Result, TargetId};
 
-/// So many changes of a column that not the same copies got are kept apart.
+/// The most changes of a column that are kept apart because different copies got them.
 const MAX_KEPT_APART: usize = 16;
 
-/// Which server has taken a change, and which copies got it.
+/// The server that has taken a change, and the copies that got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The run of the server's machine; `None`: several took changes of this column.
+    /// The run of the server's machine; `None` if several servers took changes of this column.
     pub by: Option<u64>,
-    /// The epoch of the map when the (first) change was sent.
+    /// Epoch of the map when the first such change was sent.
     pub epoch: Epoch,
-    /// The targets of all copies then; of the one that took it if it was put off for the
-    /// others.
+    /// Targets of all copies at that time. If the change was postponed for the others, only the
+    /// target that took it.
     pub copies: Vec<TargetId>,
 }
 
 impl Taken {
-    /// A later change of the same column. What is said of both is what holds for both.
+    /// Merges a later change of the same column. The result holds for both.
     fn and(&mut self, later: &Taken) {
         if self.by != later.by {
             self.by = None;
@@ -53,13 +51,13 @@ impl Taken {
     }
 }
 
-/// A column that is to be synced.
+/// A column that has to be synced.
 #[derive(Clone, Debug)]
 pub struct Changed {
-    /// Where it is.
+    /// Its place.
     pub place: Place,
-    /// What was confirmed. Changes that not the same copies got are kept apart, as those
-    /// that were put off under one primary and under the next: each is lost by itself.
+    /// Confirmed changes. Changes that different copies got are kept apart, for example those that
+    /// were postponed under one primary and under the next, because each can be lost alone.
     pub taken: Vec<Taken>,
 }
 
@@ -74,28 +72,28 @@ impl Changed {
     }
 }
 
-/// The columns of a file that were changed since the last sync, by their first object.
+/// Columns of a file with changes since the last sync, by their first object.
 #[derive(Debug, Default)]
 pub struct Unsynced(BTreeMap<ObjectId, Changed>);
 
 impl Unsynced {
-    /// A change of a column is about to be sent.
+    /// Records that a change of a column is about to be sent.
     pub fn sent(&mut self, place: Place) {
         self.0.entry(place.column()).or_insert(Changed { place, taken: Vec::new() });
     }
 
-    /// A change of a column was confirmed.
+    /// Records that a change of a column was confirmed.
     pub fn confirmed(&mut self, place: Place, taken: Taken) {
         let changed = self.0.entry(place.column());
         changed.or_insert(Changed { place, taken: Vec::new() }).confirmed(taken);
     }
 
-    /// All, in order of their objects.
+    /// All columns, in the order of their objects.
     pub fn all(&self) -> impl Iterator<Item = &Changed> {
         self.0.values()
     }
 
-    /// What was not synced after all is still to be synced.
+    /// Puts back columns whose sync has failed.
     pub fn put_back(&mut self, all: Unsynced) {
         for Changed { place, taken } in all.0.into_values() {
             self.sent(place);
@@ -103,15 +101,15 @@ impl Unsynced {
         }
     }
 
-    /// Nothing is left.
+    /// Forgets all columns.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Changes that the machine that answered the sync has not taken itself, and those that
-    /// several copies have: the one that took them may have been away meanwhile, and have been
-    /// given what another one had that has lost them. `synced_by`: one for each of
-    /// [`Unsynced::all`].
+    /// Changes that may be lost: those that another machine took than the one that answered the
+    /// sync, and those of columns with several copies. The machine that took a change of several
+    /// copies may have been away meanwhile, and may have received the bytes of a copy that has lost
+    /// the change. `synced_by` has one entry for each of [`Unsynced::all`].
     pub fn in_doubt<'a>(
         &'a self,
         synced_by: &'a [Option<u64>],
@@ -124,11 +122,12 @@ impl Unsynced {
     }
 }
 
-/// A time in which a target was online: from this epoch on until that one, if it is over.
+/// A period in which a target was online: from an epoch, until another one unless it is still
+/// online.
 pub type Online = (Epoch, Option<Epoch>);
 
-/// Whether one of these targets, or another, was online at every moment from an epoch on,
-/// until another one if that is named: before one went another had come.
+/// Whether at every moment between two epochs (the second may be open) at least one of these
+/// targets was online.
 fn always_one(online: &[Online], since: Epoch, until: Option<Epoch>) -> bool {
     let mut at = since;
     loop {
@@ -147,12 +146,12 @@ fn always_one(online: &[Online], since: Epoch, until: Option<Epoch>) -> bool {
     }
 }
 
-/// Whether what was changed is durable after a sync that another machine answered. `now`:
-/// the targets of the column's copies. `online` says when a target was online, and `anew`
-/// since when it is known to have kept everything, by a map from after the answer.
+/// Checks that a change is durable after a sync that another machine answered. `now` are the
+/// targets of the column's copies. `online` says when a target was online, and `anew` from when on
+/// it has kept everything, according to a map from after the reply.
 ///
 /// # Errors
-/// `Io` if it may be lost.
+/// `Io` if the change may be lost.
 pub fn require_kept(
     (place, taken): (Place, &Taken),
     now: &[TargetId],

@@ -1,27 +1,27 @@
-//! Ranges of a file of which data servers have confirmed all bytes: the metadata server, which
-//! is told with the size, knows by them that there are no holes.
+//! Ranges of a file whose bytes data servers have all confirmed. They are reported with the size,
+//! so that the metadata server knows where the file has no holes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::Generation;
 use weir_types::limits::MAX_WRITTEN_RANGES;
 
-/// The most ranges that are remembered: those with the lowest offsets are forgotten, which are the
-/// most likely to lie in what was full before.
+/// The most remembered ranges. Ranges with the lowest offsets are dropped first: they are the most
+/// likely to lie where the file had no holes anyway.
 const MAX_RANGES: usize = 256;
 
-/// What this client has written, under one generation of the file: a truncation since may have
-/// cut off any of it.
+/// Ranges that this client has written under one generation of the file. A later truncation may
+/// have cut off any of them.
 #[derive(Debug, Default)]
 pub struct Filled {
     generation: Generation,
-    /// First byte, and the first one after. They neither overlap nor touch.
+    /// First byte of each range, and the first byte after it. Ranges neither overlap nor touch.
     ranges: BTreeMap<u64, u64>,
-    /// Where those of them begin that were not reported as they are.
+    /// First bytes of the ranges that were not reported in their present form.
     news: BTreeSet<u64>,
 }
 
 impl Filled {
-    /// All bytes of a range, which were written under this generation, have been confirmed.
+    /// Adds a range whose bytes were all written under this generation and confirmed.
     pub fn note(&mut self, generation: Generation, (start, end): (u64, u64)) {
         if generation < self.generation || start >= end {
             return;
@@ -52,8 +52,8 @@ impl Filled {
         }
     }
 
-    /// The metadata server knows that there are no holes before this byte. (It is told again of the
-    /// range that goes up to it: so it knows, too, should a power cut have it forget.)
+    /// Records that the metadata server knows of no holes before this byte. (The range that ends
+    /// there is reported again, so that the server knows of it even if it forgets by a power cut.)
     pub fn is_full(&mut self, before: u64) {
         while self.ranges.first_key_value().is_some_and(|(_, after)| *after < before) {
             self.forget_first();
@@ -65,8 +65,8 @@ impl Filled {
         !self.news.is_empty()
     }
 
-    /// What to report of writes under this generation: as much as one request holds. First what was
-    /// not reported before.
+    /// The ranges to report of writes under this generation, as many as one request holds.
+    /// Unreported ranges come first.
     pub fn report(&self, generation: Generation) -> Vec<(u64, u64)> {
         if generation != self.generation {
             return Vec::new();
@@ -78,8 +78,8 @@ impl Filled {
         starts.into_iter().filter_map(range).collect()
     }
 
-    /// This was reported; returns whether there is more. Of writes under another generation there is
-    /// nothing to be said.
+    /// Records that ranges were reported. Returns whether there are more. Ranges of another
+    /// generation are not reported.
     pub fn reported(&mut self, report: &[(u64, u64)]) -> bool {
         match report {
             [] => self.news.clear(),
@@ -88,7 +88,7 @@ impl Filled {
         self.has_news()
     }
 
-    /// The file was emptied.
+    /// Forgets everything, because the file was emptied.
     pub fn forget(&mut self) {
         self.ranges.clear();
         self.news.clear();

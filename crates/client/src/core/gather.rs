@@ -3,17 +3,16 @@
 /// What to do with a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gather {
-    /// Append this many bytes to what is gathered; then send it if it is full.
+    /// Append this many bytes to the gathered ones; then send them if the request is full.
     Append(usize),
-    /// Send what is gathered first, then ask again.
+    /// Send the gathered bytes first, then ask again.
     SendFirst,
 }
 
-/// Decides about a write of `len` bytes at `offset`, when `held` bytes that
-/// begin at `start` are gathered (held 0: none), in room for `capacity`.
+/// Decides about a write of `len` bytes at `offset`. `held` bytes that begin at `start` are
+/// gathered already (0 for none), in a buffer of `capacity`.
 ///
-/// Gathered requests end at multiples of the capacity in the file, so that
-/// they fill whole stripes.
+/// Gathered requests end at multiples of the capacity in the file, so that they fill whole stripes.
 pub fn gather(start: u64, held: usize, capacity: usize, offset: u64, len: usize) -> Gather {
     if held == 0 {
         return Gather::Append(len.min(room(offset, 0, capacity)));
@@ -24,9 +23,9 @@ pub fn gather(start: u64, held: usize, capacity: usize, offset: u64, len: usize)
     Gather::Append(len.min(room(start, held, capacity)))
 }
 
-/// Whether a buffer of `len` bytes at `offset`, which is not cut, goes with what is gathered:
-/// it may end anywhere, so that streams of such buffers that begin anywhere are gathered, too. But a
-/// block of an object has to begin with it (`begins_block`).
+/// Whether an uncut buffer of `len` bytes at `offset` may join the gathered bytes. It may end
+/// anywhere, so that a stream of such buffers is gathered wherever it begins. But it has to begin
+/// at the border of a block of an object (`begins_block`).
 pub fn joins(
     (start, held): (u64, usize),
     capacity: usize,
@@ -36,7 +35,7 @@ pub fn joins(
     offset == start + held as u64 && begins_block && held + len <= capacity
 }
 
-/// Whether what is gathered has reached the end of its stripe.
+/// Whether the gathered bytes have reached the end of their stripe.
 pub fn is_full(start: u64, held: usize, capacity: usize) -> bool {
     room(start, held, capacity) == 0
 }

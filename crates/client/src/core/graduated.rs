@@ -1,9 +1,9 @@
-//! Where the next chunk of a file goes whose chunks go wherever they are taken (graduated writing,
-//! 1.14): to the target that is predicted to have it first.
+//! The placement of the next chunk of a file whose chunks may go to any target (graduated writing,
+//! 1.14): the target that is predicted to finish it first.
 //!
-//! A writer has about the same number of bytes outstanding all the time. So if each puts its
-//! chunks where they are done first, all disks answer after the same time, and all writers are
-//! equally fast, however different the disks are.
+//! A writer has about the same number of bytes outstanding all the time. If each writer puts its
+//! chunks where they finish first, all disks reply after the same time, and all writers are equally
+//! fast, however different the disks are.
 //!
 //! Invariant: nothing here grows with the number of writes.
 
@@ -12,19 +12,19 @@ use weir_policy::Micros;
 use weir_types::TargetId;
 
 const MIB: f64 = 1_048_576.0;
-/// What was seen last of what others do counts for so much of the mean. (Found with the race below:
-/// who goes by each moment's queue turns when all others do.)
+/// Weight of the newest observation of other writers in the mean. (A writer that followed each
+/// moment's queue would switch disks at the same time as all others.)
 const OTHERS_SHARE: f64 = 0.25;
-/// The disk alone is as fast as the quickest of so many answers says.
+/// Number of replies of which the quickest gives the speed of the disk alone.
 const ANSWERS: usize = 32;
-/// Before anything was seen a MiB takes so long: none is known to be better than another.
+/// Time per MiB before anything is measured: no target is known to be better than another.
 const USUAL_US_PER_MIB: f64 = 20_000.0;
 
 #[derive(Clone, Debug, Default)]
 struct Target {
-    /// What others had before the last ones of this writer, as time.
+    /// Time that requests of other writers took before the last ones of this writer, microseconds.
     others_us: f64,
-    /// Time for a MiB by each of the last answers.
+    /// Time per MiB of each of the last replies.
     us_per_mib: VecDeque<f64>,
 }
 
@@ -34,23 +34,23 @@ impl Target {
     }
 }
 
-/// An answer to a write.
+/// A reply to a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// It took so long.
+    /// Time until the reply, microseconds.
     pub took_us: Micros,
-    /// What this writer had outstanding there when it was sent, with it.
+    /// Bytes of this writer that were outstanding there when it was sent, itself included.
     pub own_bytes: u64,
 }
 
-/// What a writer knows of the targets of one file.
+/// Measurements of a writer for the targets of one file.
 #[derive(Debug, Default)]
 pub struct Graduated {
     targets: BTreeMap<TargetId, Target>,
 }
 
 impl Graduated {
-    /// A target has answered a write.
+    /// Records a reply to a write.
     pub fn answered(&mut self, target: TargetId, answer: Answer) {
         let of = self.targets.entry(target).or_default();
         let (took_us, own_mib) = (answer.took_us as f64, answer.own_bytes.max(1) as f64 / MIB);
@@ -62,8 +62,8 @@ impl Graduated {
         of.others_us += ((took_us - own_us).max(0.0) - of.others_us) * OTHERS_SHARE;
     }
 
-    /// When each target that is known would have another chunk, in microseconds from now. `pending`:
-    /// what it has of this writer, and has not confirmed.
+    /// For each known target, the time until it would finish another chunk, microseconds. `pending`
+    /// are the bytes of this writer that it has not confirmed.
     pub fn waits(
         &self,
         chunk_bytes: u64,

@@ -1,33 +1,34 @@
-//! Which bytes of a file are leased, and how. Ranges do not overlap, and two
-//! that touch differ in mode.
+//! The leased ranges of a file, with their modes. Ranges do not overlap, and two that touch differ
+//! in mode.
 
 use std::collections::BTreeMap;
 use weir_wire::lease::LeaseMode;
 
-/// The leased ranges of one file: first byte, to the byte after the last and
-/// the mode.
+/// The leased ranges of one file: first byte, mapped to the first byte after the range and its
+/// mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     ranges: BTreeMap<u64, (u64, LeaseMode)>,
 }
 
 impl Held {
-    /// Nothing is leased.
+    /// Whether nothing is leased.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// All ranges, in order.
+    /// All ranges, ascending.
     pub fn list(&self) -> impl Iterator<Item = (u64, u64, LeaseMode)> + '_ {
         self.ranges.iter().map(|(start, (end, mode))| (*start, *end, *mode))
     }
 
-    /// A lease came. What may be written stays so.
+    /// Adds a lease. Ranges with a write lease keep it.
     pub fn add(&mut self, start: u64, end: u64, mode: LeaseMode) {
         self.change(start, end, |had| Some(had.map_or(mode, |had| had.max(mode))));
     }
 
-    /// A lease is given up: to write, with all rights; to read, the right to write.
+    /// Gives up a lease: a recalled write lease loses all rights, a recalled read lease only the
+    /// right to write.
     pub fn give_up(&mut self, start: u64, end: u64, mode: LeaseMode) {
         self.change(start, end, |had| match mode {
             LeaseMode::Write => None,
@@ -35,13 +36,13 @@ impl Held {
         });
     }
 
-    /// Everything is gone.
+    /// Removes all leases.
     pub fn clear(&mut self) {
         self.ranges.clear();
     }
 
-    /// How far from `start` on a lease reaches that allows `mode`: `start` if
-    /// there is none.
+    /// End of the leases from `start` on that allow `mode`, without a gap; `start` if there is
+    /// none.
     pub fn reach(&self, start: u64, mode: LeaseMode) -> u64 {
         let first = self.ranges.range(..=start).next_back().map_or(start, |(first, _)| *first);
         let mut reach = start;
@@ -55,7 +56,7 @@ impl Held {
         reach
     }
 
-    /// From the first byte to the last of what is missing in a range.
+    /// The smallest range that covers all missing bytes of a range.
     pub fn missing(&self, start: u64, end: u64, mode: LeaseMode) -> Option<(u64, u64)> {
         let from = self.reach(start, mode);
         if from >= end {
@@ -104,7 +105,7 @@ impl Held {
         };
     }
 
-    /// No range reaches over `at`.
+    /// Splits the range that contains `at`.
     fn cut(&mut self, at: u64) {
         if let Some((_, (end, mode))) = self.ranges.range_mut(..at).next_back()
             && *end > at
@@ -114,7 +115,7 @@ impl Held {
         }
     }
 
-    /// Joins those that touch and are alike, around a range.
+    /// Merges touching ranges of equal mode in and around a range.
     fn join(&mut self, start: u64, end: u64) {
         let first = self.ranges.range(..start).next_back().map_or(start, |(s, _)| *s);
         let near: Vec<_> = self.ranges.range(first..=end).map(|(s, (e, m))| (*s, *e, *m)).collect();

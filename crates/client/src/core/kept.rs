@@ -1,4 +1,4 @@
-//! What is kept of names and attributes, and when that ends. Time comes in.
+//! Cached names and attributes, and when they expire. The time is passed in.
 
 use super::news::{Asked, Found, News, Numbered};
 use std::collections::BTreeMap;
@@ -7,14 +7,14 @@ use weir_host::plant::{Bug, planted};
 use weir_types::{Attr, FileId};
 use weir_wire::lease::{EventKind, KEEP_ATTRIBUTES, KEEP_NAMES};
 
-/// Entries of each kind: half of them are those used last.
+/// The most entries of each kind. The later used half of them stays.
 const MAX_ENTRIES: usize = 65_536;
 
-/// The longest access control list that is kept.
+/// The longest access control list that is cached.
 const MAX_ACL_BYTES: usize = 1024;
 
-/// A bounded map: what was not used since as many others as fit half came
-/// makes room.
+/// A bounded map of two halves: entries that were not used while the newer half filled up are
+/// dropped.
 #[derive(Debug)]
 struct Recent<K, V> {
     young: BTreeMap<K, V>,
@@ -51,26 +51,26 @@ impl<K: Ord + Clone, V: Clone> Recent<K, V> {
     }
 }
 
-/// Names of a directory begin here and end before the same of the next.
+/// Key of a name. The names of a directory are consecutive.
 type Name = (FileId, Vec<u8>);
 
-/// So long it is believed what servers have said that a file takes, at first: whoever writes to
-/// it may have told of that before it was sent, and may not tell again.
+/// How long reported allocated space is believed at first: a writer may have reported its writes
+/// before they were sent, and may not report again.
 pub const DOUBTFUL: Duration = Duration::from_secs(10);
 
-/// What a file takes, and the state that it was in.
+/// The allocated space of a file, and the state of the file at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Allocated {
     state: (u64, u64),
     bytes: u64,
-    /// All servers have said so.
+    /// Whether all servers have reported it.
     certain: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Until<T> {
     value: T,
-    /// `None`: until an event says otherwise.
+    /// Time of expiry; `None` if the entry is valid until an event.
     end: Option<Duration>,
 }
 
@@ -80,27 +80,26 @@ impl<T> Until<T> {
     }
 }
 
-/// What is kept.
+/// The cache.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// What happened since answers were found.
+    /// Events and changes since replies were made.
     pub news: News,
-    /// What a name stands for; `None`: there is no such name.
+    /// The file of each name; `None` if the name does not exist.
     names: Recent<Name, Until<Option<FileId>>>,
     attributes: Recent<FileId, Until<Attr>>,
-    /// What files take that may have holes.
+    /// Allocated space of files that may have holes.
     allocated: Recent<FileId, Until<Allocated>>,
-    /// Files that have no security capabilities.
+    /// Files without security capabilities.
     bare: Recent<FileId, Until<()>>,
-    /// Access control lists, or that there is none: the kernel asks for them at each step of a path.
+    /// Access control lists, or their absence: the kernel asks for them at each step of a path.
     acls: Recent<FileId, Until<Option<Vec<u8>>>>,
-    /// Directories from which something was answered since their last event.
+    /// Directories whose entries were used since their last event.
     used: Recent<FileId, ()>,
 }
 
 impl Kept {
-    /// What a name stands for: `Some(None)` if there is no such name, and
-    /// `None` if that is not known.
+    /// The file of a name: `Some(None)` if the name does not exist, and `None` if that is unknown.
     pub fn name(&mut self, dir: FileId, name: &[u8], now: Duration) -> Option<Option<FileId>> {
         if self.news.is_changing(dir) {
             return None;
@@ -118,16 +117,17 @@ impl Kept {
         self.attributes.get(&file)?.at(now)
     }
 
-    /// Bytes that a file takes which is in this state: the number of its last change, as in its
-    /// attributes, and one of this client's own.
+    /// Allocated space of a file in this state: the number of its last change, as in its
+    /// attributes, and a number of this client's own changes.
     pub fn allocated(&mut self, file: FileId, state: (u64, u64), now: Duration) -> Option<u64> {
         self.attr(file, now).filter(|attr| attr.change == state.0)?;
         let known = self.allocated.get(&file)?.at(now)?;
         (known.state == state).then_some(known.bytes)
     }
 
-    /// Servers have said what a file takes, all of them if that is `certain`. It is kept for
-    /// [`DOUBTFUL`], and if all say the same again when that is over, as long as its attributes are.
+    /// Caches the allocated space of a file. `certain` says that all servers have reported it. It
+    /// is kept for [`DOUBTFUL`]. If the servers then report the same again, it is kept as long as
+    /// the attributes are.
     pub fn keep_allocated(
         &mut self,
         file: FileId,
@@ -150,7 +150,7 @@ impl Kept {
         !self.news.is_changing(file) && self.bare.get(&file).and_then(|bare| bare.at(now)).is_some()
     }
 
-    /// The access control list of a file; `Some(None)`: it has none.
+    /// The access control list of a file; `Some(None)` if it has none.
     pub fn acl(&mut self, file: FileId, now: Duration) -> Option<Option<Vec<u8>>> {
         if self.news.is_changing(file) {
             return None;
@@ -158,8 +158,7 @@ impl Kept {
         self.acls.get(&file)?.at(now)
     }
 
-    /// An answer said what a name stands for. `end`: keep it so long whatever
-    /// the answer allows.
+    /// Caches the file of a name from a reply. It expires at `end`, whatever the reply allows.
     pub fn keep_name(
         &mut self,
         (asked, found): (Asked, Found),
@@ -173,7 +172,7 @@ impl Kept {
         }
     }
 
-    /// An answer brought attributes.
+    /// Caches attributes from a reply.
     pub fn keep_attr(
         &mut self,
         (asked, found): (Asked, Found),
@@ -185,7 +184,7 @@ impl Kept {
         }
     }
 
-    /// An answer said that a file has no security capabilities.
+    /// Caches that a file has no security capabilities.
     pub fn keep_bare(
         &mut self,
         (asked, found): (Asked, Found),
@@ -197,7 +196,7 @@ impl Kept {
         }
     }
 
-    /// An answer was the access control list of a file, or that there is none.
+    /// Caches the access control list of a file, or its absence.
     pub fn keep_acl(
         &mut self,
         (asked, found): (Asked, Found),
@@ -222,7 +221,7 @@ impl Kept {
         (end.is_some() || found.keep & flag != 0) && self.news.is_fresh(asked, found, file)
     }
 
-    /// Obeys an event; whether nothing is kept of its directory or file now.
+    /// Applies an event. Returns whether nothing is cached of its directory or file now.
     pub fn obey(&mut self, event: Numbered, what: &EventKind) -> bool {
         match what {
             EventKind::Name { .. } | EventKind::Attributes { .. } | EventKind::Removal { .. }
@@ -255,9 +254,8 @@ impl Kept {
         }
     }
 
-    /// A change of ours to these files and directories begins, or has ended:
-    /// what was known of them is not true any more. Names that change are
-    /// forgotten by themselves.
+    /// Drops what is cached of a file or directory, when a change by this client begins and when it
+    /// has ended. Changed names are dropped separately.
     pub fn forget(&mut self, file: FileId) {
         self.attributes.remove(&file);
         self.allocated.remove(&file);
@@ -265,8 +263,8 @@ impl Kept {
         self.acls.remove(&file);
     }
 
-    /// A file was read, which is no change: what is known of it stays, but for what `show`
-    /// changes, if it does.
+    /// Applies a read of a file, which is no change: cached attributes stay, except what `show`
+    /// changes.
     pub fn was_accessed(&mut self, file: FileId, show: impl FnOnce(&mut Attr) -> bool) {
         if let Some(mut kept) = self.attributes.get(&file)
             && show(&mut kept.value)
@@ -275,14 +273,14 @@ impl Kept {
         }
     }
 
-    /// A change of ours turns out to have been to this file, too.
+    /// Records that a change by this client has also changed this file.
     pub fn changed(&mut self, file: FileId) {
         let begun = self.news.begin_change(&[file]);
         self.news.end_change(begun, &[file]);
         self.forget(file);
     }
 
-    /// A name changes.
+    /// Drops a name that changes.
     pub fn forget_name(&mut self, dir: FileId, name: &[u8]) {
         self.names.remove(&(dir, name.to_vec()));
     }
@@ -297,7 +295,7 @@ impl Kept {
         }
     }
 
-    /// Everything is forgotten.
+    /// Drops everything.
     pub fn clear(&mut self) {
         self.names = Recent::default();
         self.attributes = Recent::default();

@@ -1,9 +1,11 @@
-//! The leases of one open file: what is held, which calls are under way under
-//! it, what is being given up. Time comes in.
+//! The leases of one open file: which leases are held, which calls are under way under them, and
+//! which lease is being given up. The time is passed in.
 //!
-//! Invariants: a call is under way only while a lease covers it, or was lost under it; a
-//! lease is given up only when no call is under way in its range; what the layer above may
-//! have kept under a lease that was lost is dropped when that is wanted back.
+//! Invariants
+//! - A call is under way only while a lease covers it, or after its lease was lost.
+//! - A lease is given up only when no call is under way in its range.
+//! - After a lease was lost, data that the layer above may have cached under it is dropped when the
+//!   range is recalled.
 
 use super::held::Held;
 use std::ops::Range;
@@ -11,28 +13,27 @@ use std::time::Duration;
 use weir_host::net::Signal;
 use weir_wire::lease::{LeaseMode, TO_THE_END};
 
-/// Leases are on whole blocks of so many bytes.
+/// Leases cover whole blocks of this many bytes.
 pub const BLOCK_BYTES: u64 = 4096;
-/// So long calls are held back for a later round of dropping.
+/// How long calls are held back in favour of a later round of dropping.
 const HOLD_BACK: Duration = Duration::from_millis(20);
 
-/// What a call does.
+/// Kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
-    /// Reads into pages of the layer above, which has them locked: of what shows nothing
-    /// yet, nothing has to be dropped.
+    /// Reads into locked pages of the layer above. Pages that show nothing yet need not be dropped.
     Read,
-    /// Reads past the pages of the layer above, which may have some of the range.
+    /// Reads without the pages of the layer above, which may cache some of the range.
     Look,
     /// Writes.
     Write,
-    /// Writes a page of a shared mapping back. It cannot wait for a lease that
-    /// is being given up, since that waits for the page.
+    /// Writes back a page of a shared mapping. It cannot wait for a lease that is being given up,
+    /// since giving it up waits for the page.
     Page,
 }
 
 impl CallKind {
-    /// The lease that it takes.
+    /// The lease mode that the call needs.
     pub fn mode(self) -> LeaseMode {
         match self {
             CallKind::Read | CallKind::Look => LeaseMode::Read,
@@ -41,18 +42,18 @@ impl CallKind {
     }
 }
 
-/// What a call that comes has to do.
+/// What a new call has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enter {
-    /// Go on; call [`FileLease::leave`] with this number at the end.
+    /// Go on. At the end call [`FileLease::leave`] with this number.
     Entered(u64),
-    /// Wait for a change, or so long, and ask again.
+    /// Wait for a change, at most for this time, and ask again.
     Wait(Option<Duration>),
-    /// Get this lease and ask again.
+    /// Acquire this lease and ask again.
     Missing {
         /// First byte.
         start: u64,
-        /// The byte after the last.
+        /// End, exclusive.
         end: u64,
     },
 }
@@ -67,8 +68,8 @@ struct CallUnderWay {
 struct Asking {
     id: u64,
     range: Range<u64>,
-    /// A page that is written back waits for the answer, and does not need it any
-    /// more once the lease is recalled.
+    /// Wakes the write-back of a page that waits for the lease. Once the lease is recalled, the
+    /// page no longer needs it.
     kick: Option<Signal>,
 }
 
@@ -80,13 +81,12 @@ impl std::fmt::Debug for Asking {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Phase {
-    /// New calls wait; those under way are waited for.
+    /// New calls wait until those under way have ended.
     Waiting,
-    /// The layer above drops what it has of the range. Calls go on, and what
-    /// they touched is dropped again.
+    /// The layer above drops its data of the range. Calls go on, and the ranges that they touch are
+    /// dropped again.
     Dropping { round: u32, since: Duration, touched: Option<Range<u64>> },
-    /// New calls wait; what was written goes to the servers, and then the lease
-    /// is given up.
+    /// New calls wait. Written data goes to the servers, and then the lease is given up.
     Closing,
 }
 
@@ -101,14 +101,14 @@ struct Recall {
 #[derive(Debug, Default)]
 pub struct FileLease {
     held: Held,
-    /// From the first byte to the last of what was lost: the server may take it for held yet,
-    /// and the layer above have something of it.
+    /// Smallest range that covers all lost leases. The server may count them as held, and the layer
+    /// above may have data under them.
     lost: Option<Range<u64>>,
     calls: Vec<CallUnderWay>,
-    /// Ranges for which somebody asks the server.
+    /// Ranges that are being requested from the server.
     asking: Vec<Asking>,
-    /// Reads that wait for a lease. The layer above has nothing of these ranges
-    /// yet, and holds what it would drop of them until they have been served.
+    /// Reads that wait for a lease. The layer above has no data of these ranges yet, but has locked
+    /// the pages that it would have to drop, until the reads are served.
     waiting: Vec<(u64, Range<u64>)>,
     recall: Option<Recall>,
     next_id: u64,
@@ -122,23 +122,23 @@ fn hull(a: Range<u64>, b: &Range<u64>) -> Range<u64> {
     a.start.min(b.start)..a.end.max(b.end)
 }
 
-/// What is left of a range, from the first byte to the last, without another one.
+/// The smallest range that covers the rest of a range without another one.
 fn without(range: Range<u64>, gone: &Range<u64>) -> Range<u64> {
     let start = if gone.start <= range.start { gone.end } else { 0 };
     let end = if gone.end >= range.end { gone.start } else { TO_THE_END };
     range.start.max(start)..range.end.min(end)
 }
 
-/// The blocks that hold a range.
+/// The blocks that contain a range.
 pub fn blocks(range: &Range<u64>) -> Range<u64> {
     let end = range.end.checked_next_multiple_of(BLOCK_BYTES).unwrap_or(TO_THE_END);
     range.start / BLOCK_BYTES * BLOCK_BYTES..end
 }
 
 impl FileLease {
-    /// A call on these ranges (whole blocks, at least one) comes. `granted`: the server
-    /// has just given it a lease, which may be wanted back already: it goes first, or it might
-    /// never.
+    /// Admits a call on these ranges (whole blocks, at least one), or says what it has to wait for.
+    /// `granted` says that the server has just granted its lease. That lease may be recalled
+    /// already; the call then goes first, or it might never.
     pub fn enter(
         &mut self,
         now: Duration,
@@ -191,7 +191,7 @@ impl FileLease {
         Enter::Entered(id)
     }
 
-    /// A call has ended; whether somebody may wait for that.
+    /// Ends a call. Returns whether another call may wait for that.
     pub fn leave(&mut self, id: u64) -> bool {
         self.calls.retain(|call| call.id != id);
         self.recall.is_some()
@@ -202,7 +202,7 @@ impl FileLease {
         self.next_id
     }
 
-    /// A call of these ranges begins to wait.
+    /// Records that a call begins to wait for a lease.
     pub fn begin_waiting(&mut self, ranges: &[Range<u64>], kind: CallKind) -> u64 {
         let id = self.new_id();
         let whole = ranges.iter().cloned().reduce(|a, b| hull(a, &b));
@@ -210,12 +210,12 @@ impl FileLease {
         id
     }
 
-    /// It waits no more.
+    /// Records that a call has stopped waiting.
     pub fn end_waiting(&mut self, id: u64) {
         self.waiting.retain(|(other, _)| *other != id);
     }
 
-    /// Somebody asks the server for this range; `kick`: for a page, see
+    /// Records that this range is being requested from the server. `kick` is for a page, see
     /// [`FileLease::begin_recall`].
     pub fn ask(&mut self, start: u64, end: u64, kick: Option<Signal>) -> u64 {
         let id = self.new_id();
@@ -223,18 +223,18 @@ impl FileLease {
         id
     }
 
-    /// The server has answered, or has not.
+    /// Records that a request to the server has ended.
     pub fn asked(&mut self, id: u64) {
         self.asking.retain(|other| other.id != id);
     }
 
-    /// A lease came.
+    /// Adds a granted lease.
     pub fn grant(&mut self, start: u64, end: u64, mode: LeaseMode) {
         self.held.add(start, end, mode);
     }
 
-    /// The server wants a lease back. One at a time. Pages in this range that wait for
-    /// a lease are kicked: the recall waits for them, and they go on under it.
+    /// Begins the recall of a lease, one at a time. Pages in its range that wait for a lease are
+    /// woken: the recall waits for them, and they go on under it.
     pub fn begin_recall(&mut self, start: u64, end: u64, mode: LeaseMode) {
         let range = start..end;
         for asking in &self.asking {
@@ -247,7 +247,7 @@ impl FileLease {
         self.recall = Some(Recall { range: start..end, mode, phase: Phase::Waiting });
     }
 
-    /// Whether no call is under way that the recall waits for now.
+    /// Whether no call is under way that the recall has to wait for.
     pub fn is_quiet(&self) -> bool {
         let Some(recall) = &self.recall else { return true };
         let closing = recall.phase == Phase::Closing;
@@ -259,7 +259,7 @@ impl FileLease {
         })
     }
 
-    /// The calls under way, for people.
+    /// Formats the calls under way for messages.
     pub fn under_way(&self) -> String {
         let call = |call: &CallUnderWay| {
             format!("{:?} {}..{}", call.kind, call.range.start, call.range.end)
@@ -267,7 +267,7 @@ impl FileLease {
         self.calls.iter().map(call).collect::<Vec<_>>().join(", ")
     }
 
-    /// A round of dropping begins: what to drop. Of what was not held there is
+    /// Begins a round of dropping and returns the ranges to drop. Ranges without a lease have
     /// nothing to drop.
     pub fn begin_round(&mut self, now: Duration) -> Vec<Range<u64>> {
         let Some(recall) = &mut self.recall else { return Vec::new() };
@@ -299,8 +299,8 @@ impl FileLease {
         ranges
     }
 
-    /// A round of dropping has ended; whether there has to be another. If not, nothing new
-    /// comes in from now on: what came in between would be kept above, and never dropped.
+    /// Ends a round of dropping. Returns whether another round is needed. If not, no new call is
+    /// admitted from now on: data that came in between would stay in the layer above.
     pub fn end_round(&mut self) -> bool {
         let phase = self.recall.as_ref().map(|recall| &recall.phase);
         let again = matches!(phase, Some(Phase::Dropping { touched: Some(_), .. }));
@@ -310,15 +310,15 @@ impl FileLease {
         again
     }
 
-    /// From now on nothing new comes in.
+    /// Admits no new calls from now on.
     pub fn close(&mut self) {
         if let Some(recall) = &mut self.recall {
             recall.phase = Phase::Closing;
         }
     }
 
-    /// Everything is written back: the lease is not held any more. Calls wait
-    /// until [`FileLease::end_recall`], when the server knows.
+    /// Removes the lease after everything was written back. Calls wait until
+    /// [`FileLease::end_recall`], when the server knows.
     pub fn give_up(&mut self) {
         if let Some(recall) = &self.recall {
             self.held.give_up(recall.range.start, recall.range.end, recall.mode);
@@ -331,12 +331,12 @@ impl FileLease {
         }
     }
 
-    /// The server knows.
+    /// Ends the recall: the server knows.
     pub fn end_recall(&mut self) {
         self.recall = None;
     }
 
-    /// All leases are lost; whether there was one to write.
+    /// Removes all leases, which were lost. Returns whether one of them was a write lease.
     pub fn lose(&mut self) -> bool {
         let wrote = self.held.list().any(|(.., mode)| mode == LeaseMode::Write);
         let held = self.held.list().map(|(start, end, _)| start..end);
@@ -345,8 +345,8 @@ impl FileLease {
         wrote
     }
 
-    /// How far from `start` on the file may be read under leases that nobody
-    /// wants back.
+    /// End of the leases from `start` on under which the file may be read and that are not
+    /// recalled.
     pub fn reach(&self, start: u64) -> u64 {
         let reach = self.held.reach(start, LeaseMode::Read);
         match &self.recall {
@@ -357,25 +357,25 @@ impl FileLease {
         }
     }
 
-    /// What may be read, and not written.
+    /// Ranges that may be read and not written.
     pub fn read_only(&self) -> Vec<Range<u64>> {
         let held = self.held.list().filter(|(.., mode)| *mode == LeaseMode::Read);
         held.map(|(first, last, _)| first..last).collect()
     }
 
-    /// What is held on the whole file.
+    /// The mode of a lease on the whole file.
     pub fn on_whole(&self) -> Option<LeaseMode> {
         let holds = |mode| self.held.reach(0, mode) == TO_THE_END;
         [LeaseMode::Write, LeaseMode::Read].into_iter().find(|mode| holds(*mode))
     }
 
-    /// What is held.
+    /// The held leases.
     pub fn held(&self) -> &Held {
         &self.held
     }
 }
 
-/// Calls that a recall stops need at least this lease.
+/// The lowest mode of calls that a recall stops.
 fn opposed_by(recall: LeaseMode) -> LeaseMode {
     match recall {
         LeaseMode::Write => LeaseMode::Read,

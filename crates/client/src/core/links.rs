@@ -1,49 +1,47 @@
-//! How fast bytes come from each target, once its server has them ready: the network on the way
-//! there, and who else uses it.
+//! The network speed from each target to this client, for bytes that the server has ready.
 //!
-//! All links of a client look slow when its own one is, or its processor is busy. So what was
-//! measured counts only where it is far slower than the best that was measured anywhere, or so slow
-//! as no processor makes it: then another copy does not come sooner over the client's own link, and
-//! over the servers' ones it does.
+//! All links of a client look slow when its own link or processor is busy. So a measured speed
+//! counts only if it is far slower than the best one measured, or slower than any busy processor
+//! makes it. In the first case another copy is not sooner because of the client's own link; in the
+//! second the servers' links are the limit.
 
 use std::collections::BTreeMap;
 use weir_policy::Micros;
 use weir_types::TargetId;
 
 const MIB: f64 = 1_048_576.0;
-/// Something is made of so many bytes,
+/// A sample ends after this many bytes.
 const SAMPLE_BYTES: u64 = 2 << 20;
-/// or of so much time,
+/// A sample ends after this much time.
 const SAMPLE_US: Micros = 100_000;
-/// but of no fewer bytes than this: a packet that comes late says little.
+/// The fewest bytes of a sample: one late packet says little.
 const MIN_SAMPLE_BYTES: u64 = 128 << 10;
-/// What was measured last counts for so much of the mean.
+/// Weight of the newest sample in the mean.
 const NEW_SHARE: f64 = 0.5;
-/// A link that takes no longer than this for a MiB (4 Gbit/s) is none that anybody waits for,
+/// A link that takes no longer than this per MiB (4 Gbit/s) does not count as slow.
 const QUICK_US_PER_MIB: f64 = 2_000.0;
-/// nor one that takes no longer than so many times the best.
+/// A link that takes no longer than this multiple of the best does not count as slow.
 const SLOW: f64 = 1.5;
-/// One that takes longer than this (1.4 Gbit/s) counts, even if all do.
+/// A link that takes longer than this per MiB (1.4 Gbit/s) counts as slow, even if all do.
 const SLOW_US_PER_MIB: f64 = 6_000.0;
-/// What was measured longer ago is nothing to go by: it may be quick again, and somebody has to
-/// try.
+/// An older sample is ignored: the link may be quick again, and a request has to try it.
 const KNOWN_FOR_US: Micros = 3_000_000;
-/// What is the best of links is known for longer.
+/// How long the best speed of all links is known.
 const BEST_FOR_US: Micros = 600_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Link {
     us_per_mib: f64,
     measured: Micros,
-    /// The next sample. Time until `counted` has been counted.
+    /// The next sample. Time before `counted` is already part of it.
     counted: Micros,
     busy_us: Micros,
     bytes: u64,
 }
 
 impl Link {
-    /// Bytes came from `began` to `ended`, on one of several connections: time in which several
-    /// brought some is counted once. Whether there is something new.
+    /// Adds bytes that arrived from `began` to `ended` on one of several connections. Overlapping
+    /// times count once. Returns whether there is a new sample.
     fn came(&mut self, bytes: u64, began: Micros, ended: Micros) -> bool {
         self.busy_us += ended.saturating_sub(began.max(self.counted));
         self.counted = self.counted.max(ended);
@@ -66,12 +64,12 @@ impl Link {
 pub struct Links {
     of: BTreeMap<TargetId, Link>,
     best_us_per_mib: f64,
-    /// One was slow when something was measured last.
+    /// Whether one link was slow at the last sample.
     is_one_slow: bool,
 }
 
 impl Links {
-    /// So many bytes came from a target, from `began` to `ended`.
+    /// Adds bytes that arrived from a target from `began` to `ended`.
     pub fn came(&mut self, target: TargetId, bytes: u64, (began, ended): (Micros, Micros)) {
         if self.of.entry(target).or_default().came(bytes, began, ended) {
             self.compare(ended);
@@ -90,8 +88,8 @@ impl Links {
         self.best_us_per_mib = best;
     }
 
-    /// Time that a MiB takes from a target; 0: its link is nothing to look at. One of which
-    /// nothing is known counts as the best.
+    /// Time per MiB from a target; 0 if its link does not count as slow. An unknown link counts as
+    /// the best.
     pub fn us_per_mib(&self, target: TargetId, now: Micros) -> f64 {
         if !self.is_one_slow {
             return 0.0;
@@ -101,7 +99,7 @@ impl Links {
         link.map_or(self.best_us_per_mib, |link| link.us_per_mib)
     }
 
-    /// Targets that are not in the cluster any more are forgotten.
+    /// Removes targets that have left the cluster.
     pub fn retain(&mut self, is_there: impl Fn(TargetId) -> bool) {
         self.of.retain(|target, _| is_there(*target));
     }

@@ -1,5 +1,5 @@
-//! The decisions of the client, without I/O or clocks: what to ask of whom,
-//! what to do about each answer, what to fetch ahead, what may be kept.
+//! The decisions of the client, without I/O or clocks: which server to ask, how to react to each
+//! reply, what to fetch ahead, what to cache.
 
 pub mod blocks;
 pub mod choices;

@@ -1,52 +1,51 @@
-//! What happened between the moment an answer of the metadata server was found
-//! and now: events that were obeyed, and changes that this client made itself.
-//! An answer that may be older than one of them is not kept.
+//! Events and own changes between the time at which the metadata server made a reply and now. A
+//! reply that may be older than one of them is not cached.
 
 use std::collections::{BTreeMap, VecDeque};
 use weir_types::FileId;
 
-/// So many are remembered of each kind.
+/// The most remembered entries of each kind.
 const REMEMBERED: usize = 4096;
 
-/// When and where an answer was found.
+/// When a reply was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Which run of session and server numbered the events.
+    /// Run of session and server that numbered the events.
     pub epoch: u64,
-    /// The last event of the session before.
+    /// Number of the session's last event before the reply.
     pub events: u64,
-    /// What may be kept of it.
+    /// What may be cached of the reply.
     pub keep: u8,
 }
 
-/// Which event. Another run of session or server has numbers of its own, which may be
-/// smaller: what it says is not to be measured by these.
+/// Identifies an event. Another run of session or server has its own numbers, which may be smaller
+/// and cannot be compared with these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbered {
-    /// Which run of session and server numbered it.
+    /// Run of session and server that numbered the event.
     pub epoch: u64,
-    /// Its number.
+    /// Number of the event.
     pub number: u64,
 }
 
-/// Before what an answer was asked for.
+/// State at the time of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Own changes that had ended.
+    /// Number of own changes that had ended.
     changes: u64,
-    /// There was a change meanwhile in any case.
+    /// Whether there was a change meanwhile in any case.
     late: bool,
 }
 
 #[derive(Debug, Default)]
 struct Log {
     entries: VecDeque<(u64, FileId)>,
-    /// Up to this number, entries are forgotten.
+    /// Entries up to this number are forgotten.
     forgotten: u64,
 }
 
 impl Log {
-    /// They stay in the order of their numbers, whatever the order in which they come.
+    /// Adds an entry. Entries stay sorted by number, whatever the order of arrival.
     fn push(&mut self, number: u64, file: FileId) {
         if self.entries.len() >= REMEMBERED
             && let Some((number, _)) = self.entries.pop_front()
@@ -57,14 +56,14 @@ impl Log {
         self.entries.insert(at, (number, file));
     }
 
-    /// Whether there was, or may have been, something about the file after `number`.
+    /// Whether there was, or may have been, an entry of the file after `number`.
     fn since(&self, number: u64, file: FileId) -> bool {
         let newer = self.entries.iter().rev().take_while(|(n, _)| *n > number);
         number < self.forgotten || newer.into_iter().any(|(_, f)| *f == file)
     }
 }
 
-/// Events obeyed and own changes.
+/// Applied events and own changes.
 #[derive(Debug, Default)]
 pub struct News {
     epoch: u64,
@@ -72,34 +71,33 @@ pub struct News {
     recalls: Log,
     changes: Log,
     ended: u64,
-    /// Changes of ours under way, by what they concern.
+    /// Own changes under way, by file.
     changing: BTreeMap<FileId, u32>,
 }
 
 impl News {
-    /// Session or server are new: numbers begin anew.
+    /// Begins a new run of session or server, with new numbers.
     pub fn begin(&mut self, epoch: u64) {
         self.epoch = epoch;
         self.events = Log::default();
         self.recalls = Log::default();
     }
 
-    /// An event about what is believed of a file or directory.
+    /// Records an event about cached data of a file or directory.
     pub fn event(&mut self, event: Numbered, file: FileId) {
         if event.epoch == self.epoch {
             self.events.push(event.number, file);
         }
     }
 
-    /// A lease that was wanted back is given up.
+    /// Records that a recalled lease was given up.
     pub fn given_up(&mut self, event: Numbered, file: FileId) {
         if event.epoch == self.epoch {
             self.recalls.push(event.number, file);
         }
     }
 
-    /// Everything was taken away: no answer that was found before this event brings
-    /// anything to keep.
+    /// Records that everything was revoked: no reply from before this event may be cached.
     pub fn lapsed(&mut self, event: Numbered) {
         if event.epoch == self.epoch {
             for log in [&mut self.events, &mut self.recalls] {
@@ -108,12 +106,12 @@ impl News {
         }
     }
 
-    /// Something is about to be asked.
+    /// Begins a request.
     pub fn asking(&self) -> Asked {
         Asked { changes: self.ended, late: false }
     }
 
-    /// A change of ours to these begins.
+    /// Begins a change of these files by this client.
     pub fn begin_change(&mut self, files: &[FileId]) -> Asked {
         for file in files {
             *self.changing.entry(*file).or_default() += 1;
@@ -121,8 +119,8 @@ impl News {
         self.asking()
     }
 
-    /// It has ended. What its own answer says may be kept if the value that
-    /// this returns says so later.
+    /// Ends a change. Its own reply may be cached if [`News::is_fresh`] allows it for the returned
+    /// value.
     pub fn end_change(&mut self, asked: Asked, files: &[FileId]) -> Asked {
         for file in files {
             if let Some(count) = self.changing.get_mut(file) {
@@ -144,12 +142,12 @@ impl News {
         self.changing.contains_key(&file) || self.changes.since(asked.changes, file)
     }
 
-    /// Whether what is kept of a file is not to be used: it is being changed.
+    /// Whether cached data of a file must not be used, because the file is being changed.
     pub fn is_changing(&self, file: FileId) -> bool {
         self.changing.contains_key(&file)
     }
 
-    /// Whether an answer about this file or directory is still true.
+    /// Whether a reply about this file or directory is still true.
     pub fn is_fresh(&self, asked: Asked, found: Found, file: FileId) -> bool {
         found.epoch == self.epoch
             && !asked.late
@@ -157,7 +155,7 @@ impl News {
             && !self.events.since(found.events, file)
     }
 
-    /// Whether nothing of a file has been given up since an answer brought a lease on it.
+    /// Whether nothing of a file was given up since a reply brought a lease on it.
     pub fn is_held(&self, found: Found, file: FileId) -> bool {
         found.epoch == self.epoch && !self.recalls.since(found.events, file)
     }

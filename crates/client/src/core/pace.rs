@@ -1,8 +1,8 @@
-//! How fast targets serve reads and how far others are that read there, as their servers say in
-//! each reply, and between replies when they are asked. What is made of it: [`super::choices`].
+//! How fast targets serve reads, and how far other readers there have come. Servers report both in
+//! each reply, and between replies when they are asked. [`super::choices`] uses the reports.
 //!
-//! Invariants: a target counts as having so many requests of this client as have been sent to it
-//! and have not ended; nothing here grows with the number of reads.
+//! Invariants: the count of this client's requests at a target is the number that were sent and
+//! have not ended; nothing here grows with the number of reads.
 
 use super::links::Links;
 use crate::job::JobReader;
@@ -14,98 +14,100 @@ use weir_wire::frame::REQUEST_COST_BYTES;
 use weir_wire::meta::TargetLoad;
 
 const MIB: f64 = 1_048_576.0;
-/// What others have outstanding at a target is taken as its mean over about so long.
+/// Time constant of the mean of other clients' outstanding requests at a target.
 const MEAN_US: f64 = 300_000.0;
-/// What was heard longer ago of others' progress is not gone by.
+/// Older reports of other readers' progress are ignored.
 const STALE_US: Micros = 1_000_000;
-/// What a server has said counts for so long, whatever the metadata server says.
+/// How long a server's own report counts more than one from the metadata server.
 const OUTDATED_US: Micros = 2_000_000;
-/// What was heard longer ago, by anybody, is no more than nothing: as long as servers themselves go
-/// by what they have found.
+/// Older reports, of any source, count as unknown. Servers use their own measurements for the same
+/// time.
 const FORGOTTEN_US: Micros = 10_000_000;
-/// A target had nothing to do if that was heard so long ago at most.
+/// A target counts as idle for this long after it has reported that.
 const IDLE_US: Micros = 250_000;
-/// or before anything was read, by what the metadata server said: programs open, and wait for others
-/// to have opened.
+/// The same for a report from the metadata server, before anything was read: programs open files
+/// and then wait for each other.
 const TOLD_IDLE_US: Micros = 2_000_000;
-/// For the processes of a job targets are asked so long after the last word,
+/// Interval of questions to a target for the processes of a job.
 const TICK_OF_JOBS_US: Micros = 20_000;
-/// and for others, who go by the mean, so long after it:
+/// Interval of questions to a target for other programs, which use the mean.
 const TICK_US: Micros = 100_000;
-/// as long as the file was read so long ago.
+/// A target is asked only while the file was read within this time.
 const FOLLOWED_US: Micros = 500_000;
-/// Between two rounds of questions.
+/// Shortest pause between two rounds of questions.
 const MIN_PAUSE_US: Micros = 5_000;
-/// One that does not answer is not asked again for so long.
+/// A target that did not reply to a question is not asked again for this long.
 const UNANSWERED_US: Micros = 1_000_000;
-/// One that did not answer a read is left alone for so long, each time for twice as long,
+/// A target that did not reply to a read is not chosen for this long. The time doubles with each
+/// failure.
 const QUIET_US: Micros = 2_000_000;
-/// and no longer than this.
+/// The longest such time.
 const MAX_QUIET_US: Micros = 30_000_000;
-/// Who answers within this time may be kept waiting by anything.
+/// A wait for a reply that is shorter than this says nothing of the target.
 const WAITED_US: Micros = 20_000;
-/// Each time for twice as long, up to so many times.
+/// The most doublings of the interval of questions.
 const MAX_DOUBLINGS: u32 = 5;
-/// Questions to one target at a time: each needs a connection.
+/// The most questions to one target in parallel: each needs a connection.
 const MAX_ASKED: usize = 4;
-/// Of what is opened so many targets are asked at once: a file of more is one of many servers.
+/// The most targets that are asked at once when a file is opened. A file on more targets has many
+/// servers.
 const MAX_OPENED: usize = 64;
-/// Readers, in this client, that are told of others at a target.
+/// The most readers of this client whose reports from a target are kept.
 const MAX_TOLD: usize = 1024;
 
-/// A process of a job; `None`: a program of none.
+/// A process of a job; `None` outside of jobs.
 pub type Who = Option<(JobId, Rank)>;
 
-/// The name by which servers know a reader.
+/// The key by which servers know a reader.
 pub fn who(reader: Option<&JobReader>) -> Who {
     reader.map(|reader| (reader.member().job, reader.member().rank))
 }
 
-/// What a server says of a target in a reply.
+/// A server's report of a target in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Time that it takes for a MiB, while it has something to do; 0: nothing was read of late.
+    /// Time per MiB while the target is busy, microseconds; 0 if it had no reads lately.
     pub us_per_mib: u32,
-    /// Requests that it has not answered, whoever sent them.
+    /// Its outstanding requests, of all clients.
     pub in_flight: u16,
-    /// Whom it was told.
+    /// The reader that it was reported to.
     pub who: Who,
-    /// How far the process of the job is that is furthest behind of those whose first copies it
-    /// has, other than this one, in 1/2^32.
+    /// Progress of the slowest other process of the job with first copies on the target, in units
+    /// of 1/2^32.
     pub behind: Option<u32>,
 }
 
-/// A target is to be asked for its load.
+/// A question to a target for its load.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Which.
+    /// The target.
     pub target: TargetId,
-    /// A file was opened that it has something of: nobody reads it yet.
+    /// Whether it is asked because a file with data there was opened, which no caller reads yet.
     pub opened: bool,
-    /// It has the first copy of what is read.
+    /// Whether it has the first copy of the bytes being read.
     pub first: bool,
-    /// On whose behalf.
+    /// The reader on whose behalf it is asked.
     pub reader: Option<Arc<JobReader>>,
 }
 
-/// What one reader of this client was told of a target.
+/// Reports of a target to one reader of this client.
 #[derive(Clone, Debug)]
 struct Told {
     reader: Option<Arc<JobReader>>,
     first: bool,
-    /// When a first copy was read there last, or was to be.
+    /// Last time at which a first copy was read there, or was to be.
     first_used: Option<Micros>,
-    /// How far the last one of the others is, and when it was so.
+    /// Progress of the slowest other reader, and when it was reported.
     others: Option<(Progress, Micros)>,
-    /// When something was heard, or else it began to be followed.
+    /// Time of the last report, or of the beginning.
     heard: Micros,
-    /// Something was.
+    /// Whether the target has replied.
     has_answered: bool,
-    /// When it was told how far this one is, or was asked.
+    /// Last time at which the target was told this reader's progress, or was asked.
     said: Micros,
-    /// When the file was read last.
+    /// Last time at which the file was read.
     used: Micros,
-    /// How often it did not answer.
+    /// Number of unanswered questions.
     unanswered: u32,
 }
 
@@ -115,12 +117,12 @@ impl Told {
         now.saturating_sub(self.used) < FOLLOWED_US
     }
 
-    /// Whether that was a first copy.
+    /// Whether the reader has read a first copy there a moment ago.
     fn is_mine(&self, now: Micros) -> bool {
         self.first_used.is_some_and(|at| now.saturating_sub(at) < FOLLOWED_US)
     }
 
-    /// When the target is to be asked.
+    /// Time of the next question to the target.
     fn due(&self) -> Micros {
         match &self.reader {
             // Others are to know how far this one is.
@@ -134,24 +136,24 @@ impl Told {
 #[derive(Clone, Debug, Default)]
 struct Pace {
     us_per_mib: f64,
-    /// Requests of others, in the mean.
+    /// Mean number of other clients' requests.
     others: f64,
-    /// And when it was last heard of.
+    /// Last reported number of other clients' requests.
     others_now: f64,
-    /// Requests of this client that have not ended.
+    /// Number of this client's requests that have not ended.
     own: u32,
-    /// Since when somebody waits for the next answer; what lies here unread says nothing.
+    /// Since when a caller waits for the next reply. Unread replies in this client say nothing.
     waits: Option<Micros>,
     heard: Option<Micros>,
-    /// Its own server has said something.
+    /// Whether the target's own server has reported.
     has_said: bool,
-    /// If it had nothing to do then, it counts so for so long.
+    /// Until when an idle target counts as idle.
     idle_until: Micros,
-    /// A file was opened that it has something of, and what is known of it is some time old.
+    /// Whether a file with data there was opened while the last report was old.
     is_opened: bool,
     told: BTreeMap<Who, Told>,
-    /// It did not answer, and has not since: it is left alone, and asked by one request when so
-    /// much time has gone.
+    /// Set while the target does not reply. It is not chosen, except by one request after each
+    /// pause.
     silent: Option<Silent>,
 }
 
@@ -160,8 +162,8 @@ impl Pace {
         self.heard.is_none_or(|at| now.saturating_sub(at) > FORGOTTEN_US)
     }
 
-    /// Time that it takes for a request at least, as it has not answered for so long, and has
-    /// those of others to answer as well.
+    /// Lower bound of the time per request, from the wait for the present reply. The server has
+    /// other clients' requests to serve as well.
     fn waited_us(&self, now: Micros) -> f64 {
         let waited = self.waits.map_or(0, |since| now.saturating_sub(since));
         if self.own == 0 || waited < WAITED_US {
@@ -187,43 +189,43 @@ pub struct Paces {
 }
 
 impl Paces {
-    /// So many bytes came from a target, from a time to another, when it had them ready.
+    /// Records that bytes arrived from a target in a period, after it had them ready.
     pub fn came(&mut self, target: TargetId, bytes: u64, of: (Micros, Micros)) {
         self.links.came(target, bytes, of);
     }
 
-    /// A request was sent.
+    /// Records that a request was sent.
     pub fn sent(&mut self, target: TargetId) {
         self.targets.entry(target).or_default().own += 1;
     }
 
-    /// Its answer is waited for from now on.
+    /// Records that a caller waits for its reply from now on.
     pub fn waits(&mut self, target: TargetId, now: Micros) {
         self.targets.entry(target).or_default().waits.get_or_insert(now);
     }
 
-    /// It has ended, well or badly.
+    /// Records that a request has ended, with success or not.
     pub fn ended(&mut self, target: TargetId) {
         let pace = self.targets.entry(target).or_default();
         pace.own = pace.own.saturating_sub(1);
         pace.waits = None;
     }
 
-    /// The reply to a read came, while it still counts as outstanding here.
+    /// Records the report in a reply to a read, which still counts as outstanding.
     pub fn heard(&mut self, target: TargetId, report: Report, now: Micros) {
         let own = self.targets.get(&target).map_or(0, |pace| pace.own);
         self.hear(target, report, own.saturating_sub(1), now);
     }
 
-    /// The answer to a question came.
+    /// Records the report in a reply to a question.
     pub fn heard_answer(&mut self, target: TargetId, report: Report, now: Micros) {
         let own = self.targets.get(&target).map_or(0, |pace| pace.own);
         self.hear(target, report, own, now);
     }
 
-    /// A file was opened. What the metadata server says of a target, which it has from its server:
-    /// it counts unless something was heard of late. Whether the target is to be asked, as that was
-    /// so a moment ago.
+    /// Records the metadata server's report of a target when a file is opened. It is ignored if a
+    /// newer one is known. Returns whether to ask the target, because the metadata server's report
+    /// is recent.
     pub fn told(&mut self, load: &TargetLoad, now: Micros) -> bool {
         let pace = self.targets.entry(load.target).or_default();
         if pace.heard.is_some_and(|at| now.saturating_sub(at) <= OUTDATED_US) {
@@ -234,8 +236,8 @@ impl Paces {
         true
     }
 
-    /// What a target says of itself when a file was opened: nothing is read yet, so that of what it
-    /// will be like it is no more than a first word.
+    /// Records a target's report when a file was opened. Nothing is read yet, so it is only a first
+    /// indication.
     pub fn opened(&mut self, load: &TargetLoad, now: Micros) {
         let pace = self.targets.entry(load.target).or_default();
         if pace.has_said {
@@ -264,14 +266,14 @@ impl Paces {
         }
     }
 
-    /// It has answered a read.
+    /// Records that a target has replied to a read.
     pub fn answered(&mut self, target: TargetId) {
         if let Some(pace) = self.targets.get_mut(&target) {
             pace.silent = None;
         }
     }
 
-    /// It did not answer one.
+    /// Records that a target did not reply to a read.
     pub fn silent(&mut self, target: TargetId, now: Micros) {
         let pace = self.targets.entry(target).or_default();
         let pause_us = match pace.silent {
@@ -282,7 +284,7 @@ impl Paces {
         pace.silent = Some(Silent { pause_us, until: now + pause_us, asked: None });
     }
 
-    /// Whether its server has said what it is like, and not the metadata server alone.
+    /// Whether a target's own server has reported, and not the metadata server alone.
     pub(super) fn has_said(&self, target: TargetId, now: Micros) -> bool {
         self.targets.get(&target).is_some_and(|pace| pace.has_said && !pace.is_forgotten(now))
     }
@@ -298,8 +300,8 @@ impl Paces {
         self.targets.get(&target).is_some_and(|pace| pace.silent.is_some())
     }
 
-    /// Whether one that did not answer is to be asked by a request, to find out whether it does
-    /// again; it counts as asked then.
+    /// Whether to send one request to a silent target, to find out whether it replies again. If so,
+    /// it counts as asked.
     pub(super) fn tries(&mut self, target: TargetId, now: Micros) -> bool {
         let pace = self.targets.get_mut(&target);
         let Some(silent) = pace.and_then(|pace| pace.silent.as_mut()) else { return false };
@@ -311,15 +313,15 @@ impl Paces {
         true
     }
 
-    /// Targets that are not in the cluster any more are forgotten.
+    /// Removes targets that have left the cluster.
     pub fn retain(&mut self, is_there: impl Fn(TargetId) -> bool) {
         self.targets.retain(|target, pace| pace.own > 0 || is_there(*target));
         self.links.retain(&is_there);
     }
 
-    /// Somebody reads what has a copy there, the first one or another: for a while it is asked
-    /// now and then. `chosen`: the request goes there, and says how far its reader is. Whether it
-    /// was not followed before.
+    /// Follows a target that has a copy, first or other, of bytes being read: for a while it is
+    /// asked now and then. `chosen` says that the request goes there, and reports its reader's
+    /// progress. Returns whether the target was not followed before.
     pub(super) fn follow(
         &mut self,
         target: TargetId,
@@ -368,7 +370,7 @@ impl Paces {
         is_new
     }
 
-    /// What is to be asked now, and when there will be something to ask next; they count as asked.
+    /// The questions that are due now, which then count as asked, and the time of the next one.
     pub fn questions(&mut self, now: Micros) -> (Vec<Question>, Option<Micros>) {
         let (mut questions, mut next) = (Vec::new(), None::<Micros>);
         for (target, pace) in &mut self.targets {
@@ -402,7 +404,7 @@ impl Paces {
         (questions, next)
     }
 
-    /// A question was not answered.
+    /// Records that a question was not answered.
     pub fn unanswered(&mut self, target: TargetId, who: Who, now: Micros) {
         let pace = self.targets.get_mut(&target);
         if let Some(told) = pace.and_then(|pace| pace.told.get_mut(&who)) {
@@ -411,13 +413,13 @@ impl Paces {
         }
     }
 
-    /// Whether a target is known to have so much at once.
+    /// Whether a target is known to have this many bytes at once.
     pub fn has_at_once(&self, target: TargetId, len_bytes: u64, now: Micros) -> bool {
         let us = self.view(target, true, (len_bytes, None), now).service_us;
         0.0 < us && us < SOON_US
     }
 
-    /// What is known of a target for a read of so many bytes.
+    /// The state of a target for a read of this many bytes.
     pub fn view(
         &self,
         target: TargetId,

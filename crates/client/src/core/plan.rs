@@ -1,5 +1,5 @@
-//! Which servers a call concerns: one part, so one request, for each column
-//! that it touches, or several where it is cut.
+//! Which servers a call needs. There is one part, and so one request, for each column that the call
+//! touches, or several if the call is cut.
 
 use weir_layout::{Region, RegionList, columns_touched, segment_at, segment_ranges, split};
 use weir_types::limits::{BLOCK_BYTES, MAX_PAYLOAD_BYTES};
@@ -8,36 +8,36 @@ use weir_types::{
     StripeMap, TargetId,
 };
 
-/// The most bytes of one call: longer ones are made of several.
+/// The most bytes of one call. Longer calls are split.
 pub const MAX_CALL_BYTES: usize = MAX_PAYLOAD_BYTES;
 
-/// A part of a call that lies in one segment: all that does, unless it is cut.
+/// A part of a call within one segment: all of the segment's bytes, unless the call is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// What it touches, relative to the segment.
+    /// Regions that it touches, relative to the segment.
     pub regions: RegionList,
-    /// The segment's stripe.
+    /// Striping of the segment.
     pub stripe: StripeMap,
-    /// Where the segment begins in the file.
+    /// First byte of the segment in the file.
     pub segment_start: u64,
-    /// Where its bytes begin in the caller's buffer.
+    /// First byte in the caller's buffer.
     pub buffer_offset: u64,
 }
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The object to ask for: its file, segment and column stay, its copy is chosen
-    /// whenever the request is sent.
+    /// The object. Its file, segment and column stay; its copy is chosen each time the request is
+    /// sent.
     pub object: ObjectId,
-    /// The target that has it.
+    /// The target of that copy.
     pub target: TargetId,
-    /// Whether the column had several copies when this was last looked up.
+    /// Whether the column had several copies at the last look-up.
     pub mirrored: bool,
 }
 
 impl Place {
-    /// The first copy of a column; `None` if the segment lacks it.
+    /// The first copy of a column; `None` if the segment has no such column.
     pub fn of(file: FileId, segment: &Segment, column: ColumnIndex) -> Option<Self> {
         let mut copies = segment.columns.get(usize::from(column.0))?.copies();
         let (copy, target) = copies.next()?;
@@ -45,40 +45,39 @@ impl Place {
         Some(Self { object, target, mirrored: copies.next().is_some() })
     }
 
-    /// The name of its column: that of its copy 0, whether there is one or not.
+    /// The key of its column: the id of copy 0, whether that exists or not.
     pub fn column(&self) -> ObjectId {
         ObjectId { copy: CopyIndex(0), ..self.object }
     }
 }
 
-/// One request: the share of one column of one chunk.
+/// One request: the share of one column in one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Position in [`Plan::chunks`].
+    /// Index in [`Plan::chunks`].
     pub chunk: usize,
-    /// Where it goes.
+    /// The destination.
     pub place: Place,
 }
 
 /// The requests of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// By segment, in the order of the caller's buffer.
+    /// Chunks, in the order of the caller's buffer.
     pub chunks: Vec<Chunk>,
-    /// One for each column of each chunk.
+    /// Parts, one for each column of each chunk.
     pub parts: Vec<Part>,
-    /// Chunks are smaller than they might be, so that copies are chosen late.
+    /// Whether chunks are smaller than they could be, so that copies are chosen late.
     pub is_cut: bool,
 }
 
 impl Plan {
-    /// Where a part's bytes come from or go to.
+    /// The chunk of a part.
     pub fn chunk(&self, part: usize) -> &Chunk {
         &self.chunks[self.parts[part].chunk]
     }
 
-    /// Says of damage to a part's object which bytes of the file it concerns.
-    /// Other errors stay as they are.
+    /// Adds to an error of damage which bytes of the file it concerns. Other errors stay unchanged.
     pub fn locate_damage(&self, part: usize, error: Error) -> Error {
         if !matches!(error.kind, ErrorKind::Corrupt | ErrorKind::ChecksumMismatch) {
             return error;
@@ -109,13 +108,14 @@ impl Plan {
 /// Plans a contiguous call.
 ///
 /// # Errors
-/// `Stale` if the layout does not cover the range (it has to be extended or
-/// fetched anew); `InvalidArgument` if the range is empty or too long.
+/// `Stale` if the layout does not cover the range (it has to be extended or fetched again);
+/// `InvalidArgument` if the range is empty or too long.
 pub fn plan_range(file: FileId, layout: &FileLayout, offset: u64, len: u64) -> Result<Plan> {
     plan_range_cut(file, layout, (offset, len), u64::MAX)
 }
 
-/// The same, with requests for about so many bytes of a column (whole stripe units at least).
+/// As [`plan_range`], with requests for about `column_bytes` of a column (whole stripe units at
+/// least).
 ///
 /// # Errors
 /// As [`plan_range`].
@@ -145,15 +145,15 @@ pub fn plan_range_cut(
     if covered < len { Err(not_covered(file, offset + covered)) } else { Ok(plan) }
 }
 
-/// So long a cut is: so many bytes of each column, and whole stripe units.
+/// Length of a cut: this many bytes of each column, in whole stripe units.
 fn cut_bytes(segment: &Segment, column_bytes: u64) -> u64 {
     let unit = u64::from(segment.stripe_unit_bytes).max(1);
     let of_column = column_bytes.checked_next_multiple_of(unit).unwrap_or(column_bytes);
     of_column.saturating_mul(segment.columns.len() as u64).max(1)
 }
 
-/// Plans a strided call: regions are relative to the file, the caller's buffer
-/// holds their bytes one after another.
+/// Plans a strided call. Regions are relative to the file; the caller's buffer holds their bytes
+/// one after another.
 ///
 /// # Errors
 /// As [`plan_range`].
@@ -208,8 +208,8 @@ fn add_chunk(
     Ok(())
 }
 
-/// Every column of a file with the length that its objects have when the file is `size`
-/// bytes long: for truncation.
+/// Every column of a file, with the length of its objects when the file has `size` bytes. For
+/// truncation.
 pub fn columns(file: FileId, layout: &FileLayout, size: u64) -> Vec<(Place, u64)> {
     let mut columns = Vec::new();
     for segment in &layout.segments {
@@ -224,8 +224,8 @@ pub fn columns(file: FileId, layout: &FileLayout, size: u64) -> Vec<(Place, u64)
     columns
 }
 
-/// Every object of a file with its target and the length it has when the file
-/// is `size` bytes long: all copies.
+/// Every object of a file, of all copies, with its target and its length when the file has `size`
+/// bytes.
 pub fn objects(file: FileId, layout: &FileLayout, size: u64) -> Vec<(ObjectId, TargetId, u64)> {
     let mut objects = Vec::new();
     for segment in &layout.segments {

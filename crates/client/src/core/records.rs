@@ -1,45 +1,46 @@
-//! Records that lie across the ends of what is read of a file: each belongs to one piece, as in
-//! Hadoop, however the pieces are read.
+//! Records that cross the ends of pieces of a file. Each record belongs to one piece, as in Hadoop,
+//! however the pieces are read.
 
 use std::ops::Range;
 use weir_types::{Error, ErrorKind, Result};
 
-/// The longest record.
+/// The longest record, bytes.
 pub const MAX_RECORD_BYTES: u64 = 64 << 20;
 
-/// What must not be cut.
+/// Kind of the records, which must not be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Lines. A piece has those that begin behind its first byte, up to the one that begins just
-    /// behind its end: whether one begins with its first byte only who reads the byte before it
-    /// knows. The first piece of a file has the first line as well.
+    /// Lines. A piece has the lines that begin after its first byte, up to and including one that
+    /// begins directly behind its end. Whether a line begins with the first byte of a piece cannot
+    /// be known without the byte before it. The first piece of a file also has the first line.
     Line,
-    /// So many bytes each, from the beginning of a file on. A piece has those that begin in it.
+    /// Records of this many bytes each, from the beginning of the file. A piece has the records
+    /// that begin in it.
     Bytes(u64),
 }
 
-/// What belongs to a piece.
+/// The records of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owned {
-    /// Its first bytes that do not.
+    /// Number of bytes at its beginning that belong to the piece before.
     pub skip: usize,
-    /// What is behind its end and does.
+    /// Bytes behind its end that belong to it.
     pub more: More,
 }
 
-/// What belongs to a piece behind its end.
+/// The bytes of a piece's records behind its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
     /// Nothing.
     Nothing,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
-    /// All to the end of a line.
+    /// All bytes to the end of a line.
     Line,
 }
 
 impl Record {
-    /// Refuses sizes of records that cannot be, and files that have something behind their last one.
+    /// Refuses impossible record sizes, and files with bytes behind the last whole record.
     ///
     /// # Errors
     /// `InvalidArgument`.
@@ -57,7 +58,7 @@ impl Record {
         }
     }
 
-    /// What belongs to a piece of a file; `None`: nothing begins there.
+    /// The records of a piece of a file; `None` if no record begins there.
     pub fn owned(self, piece: &Range<u64>, file_bytes: u64, bytes: &[u8]) -> Option<Owned> {
         match self {
             Self::Bytes(each) => {

@@ -1,9 +1,9 @@
-//! What tests take for granted.
+//! Sample data for tests.
 
 use weir_types::{Attr, Extras, FileId, FileKind, Generation, Timestamp};
 
-/// Attributes of a file of that size, last changed by its change of this number, and at
-/// a time that goes with it.
+/// Attributes of a file with this size, last changed by its change of this number and at a matching
+/// time.
 pub(crate) fn attr(file: FileId, change: u64, size: u64) -> Attr {
     let time = Timestamp(change as i64 * 10);
     Attr {

@@ -1,25 +1,25 @@
-//! Read-ahead: finds the sequential streams among the reads of a file (several
-//! at once: threads, or the pieces that the kernel asks for out of order) and
-//! says which ranges to fetch before they are asked for.
+//! Read-ahead: finds the sequential streams among the reads of a file, and says which ranges to
+//! fetch before they are asked for. There can be several streams: from threads, or from the pieces
+//! that the kernel asks for out of order.
 
 use std::ops::Range;
 
-/// Streams followed in one file; the longest unused makes room.
+/// The most streams of one file. The one unused for longest is replaced.
 const MAX_STREAMS: usize = 8;
-/// Smallest range fetched ahead: small calls are served from a buffer.
+/// The smallest range that is fetched ahead. Small calls are served from its buffer.
 pub const MIN_AHEAD_BYTES: u64 = 1 << 20;
-/// Largest range fetched ahead at once.
+/// The largest range that is fetched ahead at once.
 pub const MAX_AHEAD_BYTES: u64 = 4 << 20;
-/// A first read of this size at the start of a file is taken for a stream.
+/// A first read of this size at the start of a file counts as a stream.
 const EAGER_BYTES: u64 = 128 << 10;
 
 #[derive(Debug)]
 struct Stream {
-    /// Where its next read is expected.
+    /// Offset at which the next read is expected.
     next: u64,
-    /// Up to where it was read or fetched ahead.
+    /// End of the bytes that were read or fetched ahead.
     fetched: u64,
-    /// Bytes to keep fetched ahead; grows while the stream goes on.
+    /// Bytes to keep fetched ahead. It grows while the stream goes on.
     window_bytes: u64,
     last_used: u64,
 }
@@ -32,9 +32,9 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// A read of `range` of a file of `size` bytes; puts the ranges to fetch
-    /// ahead into `ahead` (cleared first). At most `max_window_bytes` are kept
-    /// ahead of a stream; 0 turns read-ahead off.
+    /// Records a read of `range` of a file of `size` bytes, and puts the ranges to fetch ahead into
+    /// `ahead` (cleared first). At most `max_window_bytes` are kept ahead of a stream; 0 turns
+    /// read-ahead off.
     pub fn on_read(
         &mut self,
         range: Range<u64>,
@@ -86,7 +86,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// Reads of a stream may come out of order within what is fetched.
+    /// Whether a read continues this stream. Reads may come out of order within the fetched bytes.
     fn continues_with(&self, range: &Range<u64>) -> bool {
         range.start == self.next
             || (range.start < self.fetched && range.start + self.window_bytes >= self.next)

@@ -1,30 +1,30 @@
-//! What of the end of a file comes from writes that were refused: it is given back, so that what
-//! is appended next leaves no zeros before it. Pure.
+//! The end of a file whose last writes were refused. The file is shortened again, so that the next
+//! append leaves no zeros before it. Pure.
 
 use std::ops::Range;
 
 /// The end of a file that is being written.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tail {
-    /// The file was at least so long before anything was under way, or has been confirmed up
-    /// to here since.
+    /// The file's size when no write was under way, or the end of the bytes confirmed since,
+    /// whichever is larger.
     kept: u64,
-    /// What was refused since nothing was under way: each byte of it.
+    /// Range of refused bytes since no write was under way. Each of its bytes was refused.
     refused: Option<Range<u64>>,
 }
 
 impl Tail {
-    /// Nothing is under way, and a write begins; the file is so long.
+    /// Begins a write while no other is under way and the file has `size` bytes.
     pub fn begins(&mut self, size: u64) {
         *self = Self { kept: size, refused: None };
     }
 
-    /// Bytes up to here are confirmed.
+    /// Records that bytes up to here are confirmed.
     pub fn confirmed(&mut self, end: u64) {
         self.kept = self.kept.max(end);
     }
 
-    /// Servers have refused all of these, and will not have them later either.
+    /// Records that servers have refused all of these bytes, and will not apply them later either.
     pub fn refused(&mut self, range: Range<u64>) {
         self.refused = Some(match self.refused.take().filter(|all| all.end > self.kept) {
             None => range,
@@ -44,9 +44,10 @@ impl Tail {
         self.refused.is_some()
     }
 
-    /// Nothing is under way any more, and the file is so long; others know of so much. What is to
-    /// be given back: from where on the file ends, and the bytes that may be left of what was
-    /// refused. `None`: nothing, or somebody has written behind it.
+    /// Returns what to cut off when no write is under way any more: the new end of the file, and
+    /// the refused bytes that may remain. `size` is the present size, `told` the size that other
+    /// clients know. `None` if there is nothing to cut off, or if another client has written behind
+    /// it.
     pub fn give_back(&mut self, size: u64, told: u64) -> Option<(u64, Range<u64>)> {
         let refused = self.refused.take()?;
         let end = self.kept.max(told);

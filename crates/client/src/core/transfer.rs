@@ -1,39 +1,39 @@
-//! One call on several servers: which part to send, what each answer means,
-//! when to try again and when to give up. Time comes in as milliseconds of any
-//! clock that never goes back.
+//! One call on several servers: which part to send, what each reply means, when to retry and when
+//! to give up. The time is passed in as milliseconds of a monotonic clock.
 //!
-//! A part of a column with several copies is read from another one when one fails, at
-//! once; when all have failed, again from the first, a little later. Changes are for the
-//! primary alone, and wait until there is one.
+//! If a read of a column with several copies fails, another copy is read at once. When all copies
+//! have failed, the first is read again a little later. Changes go to the primary alone, and wait
+//! until there is one.
 //!
-//! Invariant: every part is sent to one server at a time, and the transfer ends, well or
-//! badly, at the latest at its deadline.
+//! Invariant: every part is sent to one server at a time, and the transfer ends, with success or
+//! not, at its deadline at the latest.
 
 use super::copies::{Failure, Purpose, is_damage, is_elsewhere};
 use weir_types::{CopyIndex, Error, ErrorKind, Retry};
 
-/// First wait before a repetition; doubled each time.
+/// First wait before a retry; doubled each time.
 const FIRST_BACKOFF_MS: u64 = 10;
-/// Longest wait before a repetition.
+/// Longest wait before a retry.
 const MAX_BACKOFF_MS: u64 = 1000;
-/// The same of a change that waits for a new primary.
+/// Longest wait before a retry of a change that waits for a new primary.
 const MAX_CHANGE_BACKOFF_MS: u64 = 500;
-/// A copy that others can stand in for is waited for so long at first; doubled when all
-/// have been asked in vain: they may just be slow.
+/// First timeout of a copy that others can replace. It is doubled when all copies have timed out:
+/// they may just be slow.
 const FIRST_PATIENCE_MS: u64 = 1000;
-/// How often it is doubled at the most.
+/// The most doublings of that timeout.
 const MAX_DOUBLINGS: u32 = 6;
-/// One that is known to be slow is waited for so many times as long as it is expected to take:
-/// to ask another one as well would give both the work.
+/// Timeout of a copy that is known to be slow, as a multiple of its expected time. Asking another
+/// copy as well would give both the work.
 const EXPECTED_TIMES: u64 = 4;
-/// But no longer than this: it may be dead.
+/// The longest such timeout: the copy may be dead.
 const MAX_EXPECTED_MS: u64 = 2_500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartState {
     Ready,
     InFlight,
-    /// Until another one of the call has its answer, or it is looked again whether a copy has room.
+    /// Waits until another part of the call has its reply, or until the next check of the copies'
+    /// space for requests.
     Deferred,
     Waiting {
         until_ms: u64,
@@ -45,23 +45,23 @@ enum PartState {
 struct Part {
     state: PartState,
     failures: u32,
-    /// It was refused for something out of date before.
+    /// Whether it was refused before because something was out of date.
     refused: bool,
-    /// Read again under the server's lock: a checksum did not match.
+    /// Whether it is read under the server's lock, because a checksum did not match.
     locked: bool,
-    /// Which copy is asked, and what for; `None`: there is only one.
+    /// The copy that is asked, and the purpose; `None` if there is only one copy.
     asked: Option<(CopyIndex, Purpose)>,
-    /// Copies that have failed since all were last to be asked.
+    /// Copies that have failed in this round.
     tried: Vec<CopyIndex>,
     /// The last failure of each copy.
     told: Vec<Failure>,
-    /// Its server did not answer before: it may have done it, or be about to.
+    /// Whether an earlier attempt got no reply: the server may have done it, or may still do it.
     unanswered: bool,
-    /// How often all have failed.
+    /// Number of rounds in which all copies have failed.
     rounds: u32,
-    /// The copy that is asked is expected to answer after so long; 0: it is not known.
+    /// Expected time until the copy replies; 0 if unknown.
     expected_ms: u64,
-    /// When it was sent last.
+    /// Time at which it was sent last.
     sent_ms: u64,
 }
 
@@ -74,8 +74,8 @@ impl Part {
         }
     }
 
-    /// Whether the same would come of it another time. The target of a copy that cannot
-    /// write is taken out of service, and another copy orders the changes then.
+    /// Whether a retry would have the same result. The target of a copy that cannot write is taken
+    /// out of service, and another copy then orders the changes.
     fn gives_up(&self, kind: ErrorKind) -> bool {
         let may_move = matches!(self.asked, Some((_, Purpose::Change)))
             && matches!(kind, ErrorKind::Io | ErrorKind::ReadOnly);
@@ -83,24 +83,24 @@ impl Part {
     }
 }
 
-/// Whether nobody knows whether the server has done what it was asked for.
+/// Whether the error leaves open whether the server has carried out the request.
 fn is_no_answer(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Unreachable | ErrorKind::TimedOut | ErrorKind::Protocol)
 }
 
-/// What the shell does next.
+/// The next step of the shell.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// Send this part.
     Send(usize),
-    /// Take the answer of this part, which was sent, or of another one of [`Transfer::awaited`].
+    /// Receive the reply to this part, or to another of [`Transfer::awaited`].
     Receive(usize),
-    /// Nothing can be done before this time.
+    /// Wait: nothing can be done before this time.
     Sleep {
-        /// When.
+        /// Time of the next step.
         until_ms: u64,
     },
-    /// Get layout, capability, map and tickets anew, then call [`Transfer::refreshed`].
+    /// Renew layout, capability, map and tickets, then call [`Transfer::refreshed`].
     Refresh,
     /// All parts are done.
     Done,
@@ -115,12 +115,12 @@ pub struct Transfer {
     deadline_ms: u64,
     refresh: bool,
     failure: Option<Error>,
-    /// The part whose failure that is, if its copies have not been named yet.
+    /// The part that has failed, if the failures of its copies are not in the error yet.
     failed: Option<usize>,
 }
 
 impl Transfer {
-    /// A call of so many parts.
+    /// A call of this many parts.
     pub fn new(parts: usize, deadline_ms: u64) -> Self {
         let fresh = || Part {
             state: PartState::Ready,
@@ -139,60 +139,60 @@ impl Transfer {
         Self { parts, deadline_ms, refresh: false, failure: None, failed: None }
     }
 
-    /// There is no room for a part at a copy now: it is sent when another one has its answer, at once
-    /// if none is outstanding.
+    /// Postpones a part because its copy has enough requests. It is sent when another part has its
+    /// reply, at once if none is outstanding.
     pub fn defer(&mut self, part: usize) {
         self.parts[part].state = PartState::Deferred;
     }
 
-    /// Those that are.
+    /// The postponed parts.
     pub fn deferred(&self) -> Vec<usize> {
         let is_deferred = |n: &usize| self.parts[*n].state == PartState::Deferred;
         (0..self.parts.len()).filter(is_deferred).collect()
     }
 
-    /// There may be room now.
+    /// Tries postponed parts again: a copy may have space for requests.
     pub fn retry_deferred(&mut self) {
         let deferred = self.parts.iter_mut().filter(|part| part.state == PartState::Deferred);
         deferred.for_each(|part| part.state = PartState::Ready);
     }
 
-    /// Those whose answers are outstanding.
+    /// Parts with outstanding replies.
     pub fn in_flight(&self) -> Vec<usize> {
         let is_in_flight = |n: &usize| self.parts[*n].state == PartState::InFlight;
         (0..self.parts.len()).filter(is_in_flight).collect()
     }
 
-    /// Those whose answers are outstanding, without this one.
+    /// Parts with outstanding replies, without this one.
     pub fn others_in_flight(&self, part: usize) -> impl Iterator<Item = usize> + '_ {
         let is_in_flight = |n: &usize| self.parts[*n].state == PartState::InFlight;
         (0..self.parts.len()).filter(move |n| *n != part).filter(is_in_flight)
     }
 
-    /// Whether its copy is to be chosen (again) before a part is sent: not if it is
-    /// read again from the same one. `mirrored`: it has several.
+    /// Whether to choose a copy (again) before a part is sent. A part that is read again from the
+    /// same copy keeps it. `mirrored` says that there are several copies.
     pub fn may_choose(&self, part: usize, mirrored: bool) -> bool {
         let part = &self.parts[part];
         (mirrored || part.failures > 0) && !part.locked
     }
 
-    /// Whether the map may be out of date: the primary that it names has failed.
+    /// Whether the map may be out of date, because the primary in it has failed.
     pub fn doubts_primary(&self, part: usize) -> bool {
         let part = &self.parts[part];
         part.failures > 0 && matches!(part.asked, Some((_, Purpose::Change)))
     }
 
-    /// Whether all copies of a part have been asked in vain.
+    /// Whether all copies of a part have failed.
     pub fn has_asked_all(&self, part: usize) -> bool {
         self.parts[part].rounds > 0
     }
 
-    /// The copies that are not to be asked now: they have just failed.
+    /// The copies of a part that have just failed and must not be asked now.
     pub fn tried(&self, part: usize) -> &[CopyIndex] {
         &self.parts[part].tried
     }
 
-    /// A copy was chosen for a part. `None`: its column has only one.
+    /// Sets the chosen copy of a part; `None` if its column has only one.
     pub fn chosen(&mut self, part: usize, asked: Option<(CopyIndex, Purpose)>) {
         let part = &mut self.parts[part];
         let change = |asked| matches!(asked, Some((_, Purpose::Change)));
@@ -203,12 +203,12 @@ impl Transfer {
         part.asked = asked;
     }
 
-    /// What the part is sent for, if its column has several copies.
+    /// Purpose of the part, if its column has several copies.
     pub fn purpose(&self, part: usize) -> Option<Purpose> {
         self.parts[part].asked.map(|(_, purpose)| purpose)
     }
 
-    /// So long its server is waited for before another copy is thought of.
+    /// Timeout of a part's server before another copy is considered.
     pub fn patience_ms(&self, part: usize) -> u64 {
         let part = &self.parts[part];
         let doublings = match part.asked {
@@ -219,28 +219,28 @@ impl Transfer {
         (FIRST_PATIENCE_MS << doublings.min(MAX_DOUBLINGS)).max(expected_ms)
     }
 
-    /// A part was sent.
+    /// Records that a part was sent.
     pub fn sent(&mut self, part: usize, now_ms: u64) {
         self.parts[part].sent_ms = now_ms;
     }
 
-    /// Until then its server is waited for by who has waited since `begun_ms`.
+    /// Time until which a caller that waits since `begun_ms` waits for the part's server.
     pub fn patient_until_ms(&self, part: usize, begun_ms: u64) -> u64 {
         self.parts[part].sent_ms.max(begun_ms) + self.patience_ms(part)
     }
 
-    /// The copy that was chosen for a part is expected to answer after so long.
+    /// Sets the expected time until the chosen copy replies.
     pub fn expect(&mut self, part: usize, time_ms: u64) {
         self.parts[part].expected_ms = time_ms.min(MAX_EXPECTED_MS);
     }
 
-    /// What has come of asking the copies of a part.
+    /// Failures of a part's copies.
     pub fn told(&self, part: usize) -> &[Failure] {
         &self.parts[part].told
     }
 
-    /// No copy could be chosen for a part: all that are current have been tried, or
-    /// there is none. `hopeless`: nor will there be.
+    /// Records that no copy could be chosen for a part: all current ones were tried, or there is
+    /// none. `hopeless` says that there will be none either.
     pub fn no_copy(&mut self, index: usize, error: Error, hopeless: bool, now_ms: u64) {
         let part = &mut self.parts[index];
         part.state = PartState::Ready;
@@ -255,13 +255,12 @@ impl Transfer {
         part.state = PartState::Waiting { until_ms };
     }
 
-    /// The part whose failure ended the call, if it has copies that the error does not
-    /// name.
+    /// The part whose failure ended the call, if it has copies that the error does not name.
     pub fn failed(&self) -> Option<usize> {
         self.failed
     }
 
-    /// How often a part has failed.
+    /// Number of failures of a part.
     pub fn failures(&self, part: usize) -> u32 {
         self.parts[part].failures
     }
@@ -271,18 +270,18 @@ impl Transfer {
         self.parts[part].locked
     }
 
-    /// When the call gives up.
+    /// Deadline of the call.
     pub fn deadline_ms(&self) -> u64 {
         self.deadline_ms
     }
 
-    /// Gives a call that waited (a read ahead of its reader) a new deadline.
+    /// Sets a new deadline, for a read-ahead that a reader has begun to wait for.
     pub fn set_deadline_ms(&mut self, deadline_ms: u64) {
         self.deadline_ms = deadline_ms;
     }
 
-    /// Parts of a call that has failed that may be done yet: their answers were awaited, or did
-    /// not come.
+    /// Parts of a failed call that may still be carried out: their replies were outstanding or did
+    /// not arrive.
     pub fn outstanding(&self) -> impl Iterator<Item = usize> + '_ {
         let may_be_done = |part: &Part| {
             part.state == PartState::InFlight || part.unanswered && part.state != PartState::Done
@@ -290,9 +289,9 @@ impl Transfer {
         (0..self.parts.len()).filter(move |part| may_be_done(&self.parts[*part]))
     }
 
-    /// The parts whose answers are taken in the order in which they come, with that of this one:
-    /// of reads of columns with several copies all that were sent, since a copy counts as busy until
-    /// its answer has been taken. What else there is is taken part by part.
+    /// The parts whose replies are received in order of arrival, together with that of this part.
+    /// For reads of columns with several copies these are all sent parts, since a copy counts as
+    /// busy until its reply is received. Other replies are received part by part.
     pub fn awaited(&self, part: usize) -> Vec<usize> {
         let is_read = |part: usize| self.purpose(part) == Some(Purpose::Read);
         match is_read(part) {
@@ -301,7 +300,7 @@ impl Transfer {
         }
     }
 
-    /// What to do next. Sending comes first, so that all servers work at once.
+    /// The next step. Sending comes first, so that all servers work at once.
     pub fn next(&mut self, now_ms: u64) -> Next {
         let receive = self.parts.iter().position(|p| p.state == PartState::InFlight);
         if let Some(error) = &self.failure {
@@ -340,7 +339,7 @@ impl Transfer {
         }
     }
 
-    /// What came of sending or receiving a part.
+    /// Records the result of sending or receiving a part.
     pub fn on_result(&mut self, part: usize, result: Result<(), Error>, now_ms: u64) {
         match result {
             Ok(()) => self.parts[part].state = PartState::Done,
@@ -395,7 +394,7 @@ impl Transfer {
         self.refresh |= refused;
     }
 
-    /// Another copy of the part is asked at once.
+    /// Prepares a part to be sent to another copy at once.
     fn ask_another(&mut self, index: usize, copy: CopyIndex, error: Error, now_ms: u64) {
         let part = &mut self.parts[index];
         part.locked = false;
@@ -409,7 +408,7 @@ impl Transfer {
         }
     }
 
-    /// Layout, capability, map and tickets are new (or could not be had).
+    /// Records that layout, capability, map and tickets were renewed, or that this has failed.
     pub fn refreshed(&mut self, result: Result<(), Error>) {
         self.refresh = false;
         if let Err(error) = result {
@@ -417,7 +416,7 @@ impl Transfer {
         }
     }
 
-    /// Ends the call, because its waiter was interrupted.
+    /// Ends the call because its caller was interrupted.
     pub fn cancel(&mut self, error: Error) {
         self.failure = Some(error);
     }

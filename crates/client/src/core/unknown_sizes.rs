@@ -1,29 +1,28 @@
-//! Files whose writer died and whose size could not be found, because a server is
-//! away or this client may not look: so that not everybody who asks for attributes
-//! waits for that in vain.
+//! Files whose writer died and whose size could not be determined, because a server is away or this
+//! client has no permission. They are remembered so that not every `stat` waits for that in vain.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_types::FileId;
 
-/// How long it is not tried again.
+/// Pause before another attempt.
 const PAUSE: Duration = Duration::from_secs(30);
 /// The most files that are remembered.
 const MAX_FILES: usize = 1024;
 
-/// When it failed for which files.
+/// Files with the time of the last failed attempt.
 #[derive(Debug, Default)]
 pub struct UnknownSizes {
     failed: BTreeMap<FileId, Duration>,
 }
 
 impl UnknownSizes {
-    /// Whether it is worth an attempt.
+    /// Whether to make an attempt now.
     pub fn try_now(&self, file: FileId, now: Duration) -> bool {
         self.failed.get(&file).is_none_or(|failed| now.saturating_sub(*failed) >= PAUSE)
     }
 
-    /// An attempt has failed.
+    /// Records a failed attempt.
     pub fn failed(&mut self, file: FileId, now: Duration) {
         if self.failed.len() >= MAX_FILES {
             self.failed.clear();

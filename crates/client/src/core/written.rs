@@ -1,7 +1,6 @@
-//! Which columns a writer has written, as the metadata server has to know: an
-//! object that was written and is not there is lost, one that never was is a
-//! hole. Each column is reported once, with the next commit of the size, so a
-//! writer that goes on says nothing new.
+//! The columns that a writer has written, for the metadata server: a written object that is missing
+//! is lost, one that was never written is a hole. Each column is reported once, with the next
+//! commit of the size, so a writer that goes on reports nothing new.
 
 use std::collections::BTreeMap;
 use weir_types::codec::Bytes;
@@ -9,7 +8,7 @@ use weir_types::limits::MAX_WRITTEN_SEGMENTS;
 use weir_types::{ColumnIndex, SegmentIndex};
 use weir_wire::meta::WrittenColumns;
 
-/// Segments whose reported columns are remembered. Of others they are reported
+/// The most segments whose reported columns are remembered. Columns of other segments are reported
 /// again, which does no harm.
 const MAX_REPORTED: usize = 4096;
 
@@ -37,13 +36,13 @@ impl Marks {
 #[derive(Debug, Default)]
 pub struct Written {
     reported: BTreeMap<SegmentIndex, Marks>,
-    /// Not reported yet.
+    /// Unreported columns.
     new: BTreeMap<SegmentIndex, Marks>,
 }
 
 impl Written {
-    /// A server has confirmed bytes of a column. `start`: first byte of the
-    /// segment in the file.
+    /// Records that a server has confirmed bytes of a column. `start` is the segment's first byte
+    /// in the file.
     pub fn note(&mut self, segment: SegmentIndex, start: u64, column: ColumnIndex) {
         let column = usize::from(column.0);
         if self.reported.get(&segment).is_some_and(|marks| marks.has(column)) {
@@ -54,7 +53,8 @@ impl Written {
         marks.set(column);
     }
 
-    /// The metadata server has started anew, and may not remember the last that it was told.
+    /// Reports everything again, because the metadata server has restarted and may have lost the
+    /// last report.
     pub fn tell_again(&mut self) {
         for (segment, marks) in std::mem::take(&mut self.reported) {
             let new = self.new.entry(segment).or_default();
@@ -68,7 +68,7 @@ impl Written {
         !self.new.is_empty()
     }
 
-    /// What to report next: as much as one request holds.
+    /// The next report, as much as one request holds.
     pub fn report(&self) -> Vec<WrittenColumns> {
         let entry = |(segment, marks): (&SegmentIndex, &Marks)| WrittenColumns {
             segment: *segment,
@@ -78,7 +78,7 @@ impl Written {
         self.new.iter().take(MAX_WRITTEN_SEGMENTS).map(entry).collect()
     }
 
-    /// This was reported; returns whether there is more.
+    /// Records that columns were reported. Returns whether there are more.
     pub fn reported(&mut self, report: &[WrittenColumns]) -> bool {
         for entry in report {
             let Some(marks) = self.new.remove(&entry.segment) else { continue };
@@ -91,7 +91,7 @@ impl Written {
         !self.new.is_empty()
     }
 
-    /// The file was emptied: its segments are others now.
+    /// Forgets everything, because the file was emptied and gets new segments.
     pub fn forget(&mut self) {
         *self = Self::default();
     }

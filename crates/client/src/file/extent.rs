@@ -1,36 +1,35 @@
-//! How long a file is, as far as this client knows, and what the metadata server
-//! has not been told of that.
+//! The size of a file as this client knows it, and which of it the metadata server was not told of.
 
 use super::OpenState;
 use std::sync::atomic::Ordering;
 use weir_host::sync::MutexGuard;
 use weir_types::{Attr, Generation, Timestamp};
 
-/// How long the file is.
+/// The size of a file and its holes.
 #[derive(Debug, Default)]
 pub(super) struct Extent {
-    /// As far as this client knows, its own writes included.
+    /// The size as this client knows it, with its own writes.
     pub(super) size: u64,
     /// End and time of writes that the metadata server does not know of.
     pub(super) uncommitted: Option<(u64, Timestamp)>,
-    /// The same of writes that it was told of while this client holds leases:
-    /// after a power cut it may not remember.
+    /// End and time of writes that were reported while this client holds leases. After a power cut
+    /// the metadata server may not remember them.
     pub(super) reported: Option<(u64, Timestamp)>,
-    /// The same as others know it: what the metadata server has said, or was told.
+    /// The size as other clients know it: as the metadata server has said, or was told.
     pub(super) told: u64,
-    /// The newest change of the file that was heard of: older news are ignored.
+    /// The newest change of the file in any reply. Older replies are ignored.
     pub(super) change: u64,
-    /// Its times, of the contents and of anything.
+    /// Modification and change time of that change.
     pub(super) times: (Timestamp, Timestamp),
-    /// The file may have holes, as that server knows it.
+    /// Whether the file may have holes, according to the metadata server.
     pub(super) sparse: bool,
-    /// No byte before this one is in a hole, as it knows.
+    /// The first byte that may be in a hole, according to the metadata server.
     pub(super) full: u64,
-    /// Of what the metadata server does not know of, something began behind the end,
+    /// Whether an unreported write began behind the end.
     pub(super) gap: bool,
-    /// something made the file longer,
+    /// Whether an unreported write has extended the file.
     pub(super) grown: bool,
-    /// and something may be of more than the time of bytes that servers have confirmed.
+    /// Whether an unreported write may concern more than the time of confirmed bytes.
     pub(super) unsure: bool,
 }
 
@@ -47,8 +46,7 @@ impl Extent {
         }
     }
 
-    /// An answer that was on its way while a newer one came must not show
-    /// times from before.
+    /// Corrects the times in a reply that is older than a known change.
     pub(super) fn correct_times(&self, attr: &mut Attr) {
         if attr.change < self.change {
             (attr.mtime, attr.ctime) = self.times;
@@ -56,12 +54,12 @@ impl Extent {
     }
 }
 
-/// Bytes from the beginning of which none is in a hole.
+/// Number of bytes at the beginning of which none is in a hole.
 pub(super) fn full(attr: &Attr) -> u64 {
     if attr.sparse { 0 } else { attr.size }
 }
 
-/// End and time of all of these writes.
+/// End and time that cover both writes.
 fn later(a: Option<(u64, Timestamp)>, b: Option<(u64, Timestamp)>) -> Option<(u64, Timestamp)> {
     match (a, b) {
         (Some(a), Some(b)) => Some((a.0.max(b.0), a.1.max(b.1))),
@@ -70,7 +68,7 @@ fn later(a: Option<(u64, Timestamp)>, b: Option<(u64, Timestamp)>) -> Option<(u6
 }
 
 impl Extent {
-    /// The metadata server was told.
+    /// Marks the unreported writes as reported.
     pub(super) fn take_uncommitted(&mut self) {
         self.reported = later(self.reported, self.uncommitted.take());
         (self.gap, self.grown, self.unsure) = (false, false, false);
@@ -86,8 +84,8 @@ impl OpenState {
         self.extent().size
     }
 
-    /// A write of this client begins and ends there, at this time (the writer's lock
-    /// is held).
+    /// Records a write of this client from `start` to `end` at this time (the writer's lock is
+    /// held).
     pub(crate) fn wrote(&self, start: u64, end: u64, time: Timestamp) {
         let mut extent = self.extent();
         extent.gap |= start > extent.size;
@@ -97,13 +95,14 @@ impl OpenState {
         extent.uncommitted = later(extent.uncommitted, Some((end, time)));
     }
 
-    /// How long the file is, as the metadata server has said, or was told.
+    /// The size as the metadata server has said, or was told.
     pub(crate) fn told_size(&self) -> u64 {
         self.extent().told
     }
 
-    /// What this client has written from `end` on was refused, and nobody else knows of it: the
-    /// file ends there. `false`: somebody does, by now. (The writer's lock is held.)
+    /// Ends the file at `end`, because this client's writes behind it were refused and no other
+    /// client knows of them. Returns `false` if another client does know by now. (The writer's lock
+    /// is held.)
     pub(crate) fn ends_at(&self, end: u64) -> bool {
         let mut extent = self.extent();
         let Some((written, time)) = extent.uncommitted else { return false };
@@ -115,20 +114,20 @@ impl OpenState {
         true
     }
 
-    /// Whether the file is longer than the metadata server knows.
+    /// Whether the file is larger than the metadata server knows.
     pub(crate) fn has_grown(&self) -> bool {
         self.extent().grown
     }
 
-    /// Of what it does not know of, servers have confirmed all bytes, and all of them are within
-    /// the size that it knows: only the time is to be told.
+    /// Records that servers have confirmed all unreported bytes, and that these are within the size
+    /// that the metadata server knows. Only the time is left to report.
     pub(crate) fn is_sure(&self) {
         // What has grown is to be told again, if the server was started anew meanwhile.
         let mut extent = self.extent();
         extent.unsure = extent.grown;
     }
 
-    /// Whether the file may have holes that the metadata server has not heard of.
+    /// Whether the file may have holes that the metadata server does not know of.
     pub(crate) fn has_gap(&self) -> bool {
         self.extent().gap
     }
@@ -139,7 +138,7 @@ impl OpenState {
         extent.sparse || extent.gap
     }
 
-    /// The metadata server knows that no byte before this one is in a hole.
+    /// The first byte that may be in a hole, according to the metadata server.
     pub(crate) fn full(&self) -> u64 {
         self.extent().full
     }
@@ -149,8 +148,9 @@ impl OpenState {
         self.extent().uncommitted
     }
 
-    /// The metadata server knows of all writes (the writer's lock is held), unless it may have
-    /// forgotten them: `runs`, from before it was told, is [`OpenState::server_runs`].
+    /// Records that the metadata server knows of all writes (the writer's lock is held), unless it
+    /// may have forgotten them since. `runs` is the value of [`OpenState::server_runs`] from before
+    /// the report.
     pub(crate) fn committed(&self, runs: u64) {
         let mut extent = self.extent();
         if self.server_runs() == runs {
@@ -158,9 +158,9 @@ impl OpenState {
         }
     }
 
-    /// What the metadata server does not know of, and the generation that it was
-    /// written under: for whoever does not hold the writer's lock. (A lease may be given
-    /// up, the file cut, and the lease come back meanwhile.)
+    /// Unreported writes, and the generation under which they were written, for callers without the
+    /// writer's lock. (Meanwhile a lease may be given up, the file truncated, and the lease
+    /// acquired again.)
     pub(crate) fn unreported(&self) -> Option<((u64, Timestamp), Generation)> {
         loop {
             let generation = self.generation();
@@ -171,7 +171,7 @@ impl OpenState {
         }
     }
 
-    /// The same of the writes up to here.
+    /// As [`OpenState::committed`], for the writes in `reported`.
     pub(crate) fn committed_if(&self, reported: (u64, Timestamp), runs: u64) {
         let mut extent = self.extent();
         if extent.uncommitted == Some(reported) && self.server_runs() == runs {
@@ -179,13 +179,13 @@ impl OpenState {
         }
     }
 
-    /// A lease was given up: others may change what was reported.
+    /// Forgets reported writes after a lease was given up: other clients may change them.
     pub(crate) fn forget_reported(&self) {
         self.extent().reported = None;
     }
 
-    /// The metadata server has started anew: what it says counts as new. If it may not remember
-    /// the last that it was told, it is told again.
+    /// Handles a restart of the metadata server: its next reply counts as new. If it may have
+    /// forgotten the last report, that is sent again.
     pub(crate) fn server_is_new(&self, forgets: bool) {
         let mut extent = self.extent();
         extent.change = 0;
@@ -199,24 +199,23 @@ impl OpenState {
         self.forget_room(size);
     }
 
-    /// End and time of writes that the metadata server was told of, and may forget.
+    /// End and time of reported writes that the metadata server may forget.
     pub(crate) fn reported(&self) -> Option<(u64, Timestamp)> {
         self.extent().reported
     }
 
-    /// These are durable there.
+    /// Records that these reported writes are durable at the metadata server.
     pub(crate) fn is_durable(&self, reported: Option<(u64, Timestamp)>) {
         let mut extent = self.extent();
         extent.reported = extent.reported.take_if(|now| Some(*now) != reported);
     }
 
-    /// How often the metadata server may have forgotten what it was told of the file.
+    /// Number of times that the metadata server may have forgotten reports of the file.
     pub(crate) fn server_runs(&self) -> u64 {
         self.server_runs.load(Ordering::Acquire)
     }
 
-    /// Writes that the metadata server does not know of are lost; whether
-    /// there were any of which more than the time may be lost.
+    /// Drops unreported writes, which are lost. Returns whether more than a time may be lost.
     pub(crate) fn forget_uncommitted(&self) -> bool {
         let mut extent = self.extent();
         extent.reported = None;
@@ -225,7 +224,7 @@ impl OpenState {
         extent.uncommitted.take().is_some() && unsure
     }
 
-    /// The metadata server has set the size (the writer has nothing left).
+    /// Records that the metadata server has set the size (the writer has nothing left).
     pub(crate) fn resized(&self, attr: &Attr) {
         let mut extent = self.extent();
         extent.uncommitted = None;
@@ -235,17 +234,17 @@ impl OpenState {
         extent.size = attr.size;
     }
 
-    /// The metadata server said this of the file.
+    /// Records attributes from the metadata server.
     pub(crate) fn saw_attr(&self, attr: &Attr) {
         self.extent().saw(attr);
     }
 
-    /// The newest change of the file that was heard of.
+    /// The newest change of the file in any reply.
     pub(crate) fn newest_change(&self) -> u64 {
         self.extent().change
     }
 
-    /// Puts newer times into what the metadata server has said, if they are known.
+    /// Puts newer times into attributes from the metadata server, if they are known.
     pub(crate) fn correct_times(&self, attr: &mut Attr) {
         self.extent().correct_times(attr);
     }

@@ -1,5 +1,5 @@
-//! What the metadata server granted of a file: layout, generation and
-//! capabilities, fetched page by page and anew.
+//! What the metadata server has granted for a file: layout, generation and capabilities. They are
+//! fetched page by page and renewed.
 
 use super::OpenState;
 use crate::client::Inner;
@@ -21,11 +21,11 @@ use weir_wire::data::{Access, CopyAccess};
 use weir_wire::key::Mac;
 use weir_wire::meta::{ExtendRequest, GetLayoutRequest, LayoutPage, OpenFile};
 
-/// So much of a column is asked for at once where it is chosen late which copy serves what: readers
-/// of disks that are far slower than others wait for no more than that in the end.
+/// Bytes of a column in one request where the copy is chosen late. Readers of disks that are far
+/// slower than others wait for at most one such request in the end.
 pub(crate) const CUT_BYTES: u64 = 256 << 10;
 
-/// What the metadata server granted.
+/// Layout, generation and capabilities.
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     pub(super) layout: FileLayout,
@@ -34,15 +34,15 @@ pub(super) struct Granted {
     pub(super) write: Capabilities,
 }
 
-/// What may be done on each target. Pages of a layout bring capabilities of
-/// their own, for their targets.
+/// The capabilities for each target. Each page of a layout brings its own capability for its
+/// targets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Capabilities {
-    /// The last one that names a target, with its code there.
+    /// For each target, the last capability that names it, with its signature.
     of_targets: BTreeMap<TargetId, (Arc<SignedCapability>, Mac)>,
-    /// Of segments with several copies: the one that came with them. A request shows the
-    /// codes of one capability for all copies, and the last ones of two targets may be of
-    /// two capabilities, neither of which names both.
+    /// For segments with several copies, the capability that came with them. A request needs
+    /// signatures of one capability for all copies, and the last capabilities of two targets may be
+    /// different ones, neither of which names both.
     of_segments: BTreeMap<SegmentIndex, Arc<SignedCapability>>,
 }
 
@@ -51,14 +51,14 @@ impl Capabilities {
         self.of_targets.is_empty()
     }
 
-    /// Takes a capability that came with these segments.
+    /// Adds a capability that came with these segments.
     fn take(&mut self, signed: &Arc<SignedCapability>, segments: &[Segment]) {
         self.of_targets.extend(signed.macs.iter().map(|(t, mac)| (*t, (signed.clone(), *mac))));
         let mirrored = segments.iter().filter(|segment| may_be_mirrored(segment));
         self.of_segments.extend(mirrored.map(|segment| (segment.index, signed.clone())));
     }
 
-    /// Forgets segments that the layout does not have any more.
+    /// Removes segments that are no longer in the layout.
     fn keep_only(&mut self, layout: &FileLayout) {
         if self.of_segments.len() > layout.segments.len() {
             self.of_segments.retain(|index, _| segment_of(layout, *index).is_some());
@@ -66,19 +66,19 @@ impl Capabilities {
     }
 }
 
-/// Whether its columns have places for several copies.
+/// Whether the segment's columns may have several copies.
 fn may_be_mirrored(segment: &Segment) -> bool {
     segment.columns.first().is_some_and(|column| column.targets.len() > 1)
 }
 
-/// The segment of this number: numbers grow with the offset.
+/// The segment with this index. Indexes ascend with the offset.
 fn segment_of(layout: &FileLayout, index: SegmentIndex) -> Option<&Segment> {
     let at = layout.segments.binary_search_by_key(&index, |segment| segment.index).ok()?;
     Some(&layout.segments[at])
 }
 
 impl OpenState {
-    /// Takes over what a later open, create or setattr of the file returned.
+    /// Takes over the reply to a later open, create or setattr of the file.
     pub(crate) fn update(&self, open: &OpenFile) {
         self.change(|granted| {
             let end = covered_bytes(&open.layout);
@@ -95,7 +95,7 @@ impl OpenState {
         self.reader().clear();
     }
 
-    /// Takes a capability that came with these segments.
+    /// Adds a capability that came with these segments.
     pub(super) fn take_capability(&self, capability: &SignedCapability, segments: &[Segment]) {
         let rights = capability.capability.rights;
         let signed = Arc::new(capability.clone());
@@ -124,12 +124,12 @@ impl OpenState {
         self.granted().layout.clone()
     }
 
-    /// Which servers a call concerns.
+    /// Plans a call: which servers it needs.
     pub(crate) fn plan(&self, offset: u64, len: u64) -> Result<Plan> {
         plan_range(self.id, &self.granted().layout, offset, len)
     }
 
-    /// The same for a read of any copies, in requests of which each disk has the next soon.
+    /// Plans a read of any copies, cut into requests so small that each disk has the next one soon.
     pub(crate) fn plan_cut(&self, offset: u64, len: u64) -> Result<Plan> {
         plan_range_cut(self.id, &self.granted().layout, (offset, len), CUT_BYTES)
     }
@@ -138,7 +138,7 @@ impl OpenState {
         self.granted().generation
     }
 
-    /// The segment of an object, as last seen.
+    /// Runs `f` on the segment of an object, as last seen.
     pub(crate) fn with_segment<T>(
         &self,
         object: ObjectId,
@@ -147,12 +147,12 @@ impl OpenState {
         segment_of(&self.granted().layout, object.segment).map(look)
     }
 
-    /// How its copies are written now.
+    /// The present protocol for writing its copies.
     pub(crate) fn protocol(&self) -> Duplication {
         self.granted().layout.acting
     }
 
-    /// What a request to an object shows. `Rights::NONE`: any right will do.
+    /// The proof for a request to an object. With `Rights::NONE` any capability suffices.
     pub(crate) fn access(&self, place: &Place, needed: Rights) -> Result<Access> {
         let granted = self.granted();
         let held = match needed {
@@ -192,14 +192,14 @@ impl OpenState {
         })
     }
 
-    /// Whether this client may write to it.
+    /// Whether this client may write to the file.
     pub(crate) fn is_writable(&self) -> bool {
         !self.granted().write.is_empty()
     }
 
-    /// Gets layout, generation and capabilities anew, and the cluster map. Not the
-    /// attributes: those wait for clients that give up a lease, and this one may have to
-    /// write before it gives up its own.
+    /// Renews layout, generation and capabilities, and the cluster map. Attributes are not renewed:
+    /// a request for them waits for clients that give up a lease, and this client may have to write
+    /// before it gives up its own.
     pub(crate) fn refresh(&self, inner: &Inner, ctx: &Context) -> Result<()> {
         inner.servers.refresh_map(&inner.session, false, inner.config.request_timeout_ms)?;
         let granted = self.granted();
@@ -217,8 +217,8 @@ impl OpenState {
         Ok(())
     }
 
-    /// Fetches the layout page by page from `offset` on; returns the generation that the
-    /// file had before.
+    /// Fetches the layout page by page from `offset` on. Returns the previous generation of the
+    /// file.
     pub(crate) fn fetch_layout(
         &self,
         inner: &Inner,
@@ -254,19 +254,18 @@ impl OpenState {
         self.take_capability(&page.capability, &page.layout.segments);
     }
 
-    /// Whether the layout has places for all bytes before this one.
+    /// Whether the layout covers all bytes before this one.
     pub(crate) fn covers(&self, end: u64) -> bool {
         end <= covered_bytes(&self.granted().layout)
     }
 
-    /// Whether its chunks go wherever they are taken.
+    /// Whether the chunks of the file may go to any target.
     pub(crate) fn is_graduated(&self) -> bool {
         self.granted().layout.placement == Placement::Graduated
     }
 
-    /// Sees to it that the layout covers a range that is about to be written. `waits`: when each
-    /// target would have another chunk of so many bytes, if some are given others of these first
-    /// (of files whose chunks go by that).
+    /// Extends the layout to cover a range that is about to be written. For files whose chunks are
+    /// placed by speed, `waits` says when each target could take another chunk.
     pub(crate) fn cover(
         &self,
         call: Call<'_>,
@@ -309,7 +308,7 @@ impl OpenState {
     }
 }
 
-/// All copies of the column that a request goes to, with the codes of one capability.
+/// All copies of the column of a request, with the signatures of one capability.
 fn copies_of(
     segment: &Segment,
     place: &Place,

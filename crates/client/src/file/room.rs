@@ -1,4 +1,4 @@
-//! How far a file may grow that a quota limits. Without one nothing is asked.
+//! How far a file with a quota may grow. Without a quota nothing is asked.
 
 use super::OpenState;
 use crate::context::Context;
@@ -8,13 +8,13 @@ use weir_types::{Caller, ErrorKind, Result};
 use weir_wire::lease::ROOM_LIMITED;
 use weir_wire::quota::RoomRequest;
 
-/// No quota limits the file.
+/// The value when no quota applies to the file.
 pub(super) const UNLIMITED: u64 = u64::MAX;
 
 impl OpenState {
-    /// An answer of the metadata server about the file says in its flags whether a quota limits
-    /// it; `size` is the size that it tells. Who has learned that just now asks before the
-    /// next byte beyond.
+    /// Handles the flags of a reply, which say whether a quota applies to the file. `size` is the
+    /// size in that reply. A client that learns of a quota asks before it writes the next byte
+    /// beyond.
     pub(crate) fn saw_limits(&self, keep: u8, size: u64) {
         if keep & ROOM_LIMITED == 0 {
             self.room.store(UNLIMITED, Ordering::Release);
@@ -29,14 +29,15 @@ impl OpenState {
         }
     }
 
-    /// This client has set the size, or the metadata server has started anew: what it had
-    /// granted counts no more.
+    /// Forgets granted space, because this client has set the size or the metadata server has
+    /// restarted.
     pub(crate) fn forget_room(&self, size: u64) {
         let limited = |room: u64| (room != UNLIMITED).then_some(size);
         let _ = self.room.fetch_update(Ordering::AcqRel, Ordering::Acquire, limited);
     }
 
-    /// Sees to it that the file may grow up to `end`. Asks for nothing that others keep.
+    /// Makes sure that the file may grow up to `end`. The request conflicts with no other client's
+    /// leases.
     ///
     /// # Errors
     /// `QuotaExceeded`, and those of asking.

@@ -1,4 +1,4 @@
-//! What all handles of an open file share.
+//! State that all handles of an open file share.
 
 use super::extent::{Extent, full};
 use super::grants::{Capabilities, Granted};
@@ -15,56 +15,55 @@ use weir_host::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use weir_types::{Error, ErrorKind, FileId, Generation};
 use weir_wire::meta::OpenFile;
 
-/// What all handles of a file share.
+/// State that all handles of a file share.
 pub(crate) struct OpenState {
     pub(crate) id: FileId,
     pub(super) granted: RwLock<Arc<Granted>>,
-    /// Apart from the writer, whose lock may be held while servers are waited for.
+    /// Separate from the writer, whose lock may be held while servers are waited for.
     pub(super) extent: Mutex<Extent>,
     pub(crate) writer: Mutex<Writer>,
-    /// Whether the writer holds anything: spares readers its lock.
+    /// Whether the writer has buffered data. Readers need not take its lock otherwise.
     pub(crate) dirty: AtomicBool,
     pub(crate) reader: Mutex<Reader>,
-    /// Held while the metadata server is told of size and time by who does not hold the writer.
+    /// Held during a report of size and time by a caller without the writer's lock.
     pub(crate) reporting: Mutex<()>,
-    /// From which copies it is read.
+    /// The choice of the copies to read.
     pub(crate) choosing: Arc<Choosing>,
     pub(crate) lease: Mutex<FileLease>,
-    /// Something changed that calls or a recall may wait for.
+    /// Notified when something changes that calls or a recall may wait for.
     pub(crate) lease_changed: Condvar,
-    /// How often leases were lost.
+    /// Number of times that leases were lost.
     pub(crate) losses: AtomicU64,
-    /// With writes that nobody was told of.
+    /// Whether unreported writes were lost with them.
     pub(crate) lost_writes: AtomicBool,
-    /// The generation after the last truncation by this client.
+    /// Generation of the last truncation by this client.
     own_generation: AtomicU64,
-    /// Truncations by this client under way.
+    /// Number of truncations by this client under way.
     resizing: AtomicU32,
-    /// Truncations by this client whose objects are being cut.
+    /// Number of truncations by this client whose objects are being truncated.
     cutting: AtomicU32,
-    /// Somebody has written without leases.
+    /// Whether anything was written without leases.
     pub(crate) unleased: AtomicBool,
-    /// How often the metadata server may have forgotten what it was told.
+    /// Number of times that the metadata server may have forgotten reports.
     pub(super) server_runs: AtomicU64,
-    /// What the file said when it was opened first: what is kept of it is kept
-    /// one way by all handles.
+    /// The setting of the file when it was first opened. All handles use the cache in one way.
     pub(super) hint: Option<Consistency>,
-    /// A write has failed, and may still reach a data server.
+    /// Whether a write has failed that may still reach a data server.
     unconfirmed: AtomicBool,
-    /// Bytes that the writer holds, or that are on their way.
+    /// Bytes that are buffered by the writer or on their way.
     pub(crate) buffered: AtomicU64,
-    /// How often something was done to its objects: what they take may be another then.
+    /// Number of changes of its objects. The allocated space may change with each.
     pub(crate) changes: AtomicU64,
     /// The generation under which the metadata server was told that holes may be anywhere.
     pub(crate) sparse: AtomicU64,
-    /// Up to which size the file may grow without asking for room.
+    /// Size up to which the file may grow without asking for space.
     pub(super) room: AtomicU64,
-    /// While its size is of this generation: who has cut it since has given room back.
+    /// The generation for which `room` is valid. A later truncation has returned the granted space.
     pub(super) room_generation: AtomicU64,
 }
 
 impl OpenState {
-    /// From the reply to an open or create.
+    /// Makes the state from the reply to an open or create.
     pub(crate) fn new(open: &OpenFile) -> Self {
         let granted = Granted {
             layout: open.layout.clone(),
@@ -114,18 +113,18 @@ impl OpenState {
         state
     }
 
-    /// This client truncates the file.
+    /// Records that this client begins to truncate the file.
     pub(crate) fn begin_resize(&self) {
         self.resizing.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Objects are being cut until this is dropped.
+    /// Marks objects as being truncated until the result is dropped.
     pub(crate) fn cutting(&self) -> Cutting<'_> {
         self.cutting.fetch_add(1, Ordering::AcqRel);
         Cutting(self)
     }
 
-    /// Whether a change by this client may have come to one copy and not yet to another.
+    /// Whether a change by this client may have reached one copy and not yet another.
     pub(crate) fn has_changes_under_way(&self) -> bool {
         self.dirty.load(Ordering::Acquire)
             || self.is_unconfirmed()
@@ -138,7 +137,7 @@ impl OpenState {
         self.resizing.load(Ordering::Acquire) > 0
     }
 
-    /// It has, if there is a generation.
+    /// Ends a truncation by this client. It was carried out if there is a generation.
     pub(crate) fn end_resize(&self, generation: Option<Generation>) {
         if let Some(generation) = generation {
             self.own_generation.fetch_max(generation.0, Ordering::AcqRel);
@@ -146,10 +145,9 @@ impl OpenState {
         self.resizing.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether somebody else has fenced off what was written under a generation.
-    /// Under leases that means that they were lost: who truncates a file asks
-    /// everybody to give them up first, and so does the server before it cuts a
-    /// dead writer off.
+    /// Whether another client has fenced off writes of a generation. Under leases that means that
+    /// the leases were lost: a truncation first recalls all leases, and so does the server before
+    /// it cuts off a dead writer.
     pub(crate) fn is_fenced_off(&self, inner: &Inner, written_under: Generation) -> bool {
         inner.config.consistency == Consistency::Strict
             && self.generation() > written_under
@@ -158,34 +156,36 @@ impl OpenState {
             && !self.unleased.load(Ordering::Acquire)
     }
 
-    /// A change of the objects has failed like this: if no server has refused it, it
-    /// may be done yet.
+    /// Records the failure of a change of the objects. If no server has refused it, it may still be
+    /// carried out.
     pub(crate) fn change_failed(&self, error: &Error) {
         if !was_refused(error) {
             self.leave_unconfirmed();
         }
     }
 
-    /// A truncation was not carried to all objects, and not to all copies, perhaps. What is
-    /// written behind the cut before it is would be cut off then: the next call asks for its
-    /// lease again, is told, and finishes it first.
+    /// Records that a truncation may not have reached all objects or all copies. Later writes
+    /// behind the new end would then be cut off. So the next call acquires its lease again, learns
+    /// of the truncation, and finishes it first.
     pub(crate) fn leave_half_cut(&self) {
         self.leave_unconfirmed();
         self.lease().lose();
         self.lease_changed.notify_all();
     }
 
-    /// Something may still reach a data server.
+    /// Records that a change may still reach a data server.
     pub(crate) fn leave_unconfirmed(&self) {
         self.unconfirmed.store(true, Ordering::Release);
     }
 
-    /// Whether something may; then the file has to be fenced when its leases go.
+    /// Whether a change may still reach a data server, so that the file has to be fenced when its
+    /// leases end.
     pub(crate) fn is_unconfirmed(&self) -> bool {
         self.unconfirmed.load(Ordering::Acquire)
     }
 
-    /// The metadata server is told, and sees to it.
+    /// Returns and clears that flag, because the metadata server is being told and takes care of
+    /// the fence.
     pub(crate) fn take_unconfirmed(&self) -> bool {
         self.unconfirmed.swap(false, Ordering::AcqRel)
     }
@@ -199,12 +199,12 @@ impl OpenState {
     }
 }
 
-/// Whether a server has refused a change, so that it is not done later either.
+/// Whether a server has refused a change, so that it is not carried out later either.
 pub(crate) fn was_refused(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::ReadOnly)
 }
 
-/// See [`OpenState::cutting`].
+/// The guard of [`OpenState::cutting`].
 pub(crate) struct Cutting<'a>(&'a OpenState);
 
 impl Drop for Cutting<'_> {

@@ -1,5 +1,5 @@
-//! Truncations that have to be carried to the objects, and writes of clients that were
-//! cut off: whoever finds them ends them.
+//! Truncations that have not reached all objects, and writes of clients that were cut off. The
+//! client that finds them ends them.
 
 use super::OpenState;
 use crate::control::{Control, run_control};
@@ -11,13 +11,13 @@ use weir_wire::lease::{RecoveredRequest, TO_THE_END};
 use weir_wire::meta::{OpenFile, PendingTruncate, TruncateDoneRequest};
 
 impl OpenState {
-    /// Carries a truncation to the objects and reports it.
+    /// Applies a truncation to the objects and reports that.
     pub(crate) fn finish_truncate(&self, call: Call<'_>, open: &OpenFile) -> Result<()> {
         let Some(pending) = &open.pending_truncate else { return Ok(()) };
         self.carry_out(call, pending)
     }
 
-    /// Carries out what a client left undone.
+    /// Carries out a pending truncation that another client has left.
     pub(crate) fn carry_out(&self, call: Call<'_>, pending: &PendingTruncate) -> Result<()> {
         if pending.size == TO_THE_END {
             return self.recover(call, pending.generation);
@@ -39,8 +39,8 @@ impl OpenState {
         call.inner.session.change(call.ctx, &done)
     }
 
-    /// Ends the writes of a client that was cut off: its generation is fenced
-    /// off, and the size is what the objects make.
+    /// Ends the writes of a client that was cut off: fences off its generation, and sets the size
+    /// that follows from the objects.
     fn recover(&self, call: Call<'_>, generation: Generation) -> Result<()> {
         // To find the size, all of the layout is needed.
         self.fetch_layout(call.inner, call.ctx, 0, Rights::READ_WRITE)?;

@@ -1,9 +1,9 @@
-//! A server that this client does not reach while others do: the servers of other copies pass
-//! on what is sent to it. Such a connection is one to that server: both prove who they are
-//! anew on it, and whatever is sent on it counts as an attempt of this client's there.
+//! Detours to a server that this client cannot reach while others can: the server of another copy
+//! forwards the connection. Client and far server authenticate each other on it, and all requests
+//! on it count as an attempt of this client there.
 //!
-//! That a server is not reached is found out once, and remembered until it is reached again,
-//! which is tried every [`TRY_MS`] in the background: no call pays for that.
+//! A failure to reach a server is remembered until the server is reached again. That is tried every
+//! [`TRY_MS`] in the background, so that no call waits for it.
 
 use super::{DataConn, Idle, Pool, Servers};
 use crate::session::MetaSession;
@@ -17,18 +17,18 @@ use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{Access, ForwardRequest};
 use weir_wire::{Header, Request};
 
-/// A server is tried directly for so long where there is another way.
+/// Timeout of a direct connection where a detour is possible, milliseconds.
 const DIRECT_MS: u64 = 1000;
-/// The same each time that the way may have healed.
+/// Timeout of later direct attempts, milliseconds.
 const RETRY_MS: u64 = 500;
-/// How often that is tried.
+/// Interval of these attempts, milliseconds.
 const TRY_MS: u64 = 2000;
-/// While something was heard of a server so short a time ago it is reached.
+/// A server is considered reachable for this long after any reply, milliseconds.
 const QUIET_MS: u64 = 500;
-/// So long another server is waited for until it has reached the one.
+/// Timeout for the forwarding server to reach the far one, milliseconds.
 const VIA_MS: u64 = 1000;
 
-/// What can be shown to the servers of other copies of a column, worked out when it is asked for.
+/// Proofs for the servers of other copies of a column, computed when they are needed.
 pub(crate) struct Detours<'a>(Option<&'a dyn Fn() -> Vec<Access>>);
 
 impl<'a> Detours<'a> {
@@ -41,16 +41,17 @@ impl<'a> Detours<'a> {
     }
 }
 
-/// How a server is reached: times in milliseconds of [`clock::uptime`], 0: never.
+/// Reachability of a server. Times are in milliseconds of [`clock::uptime`], 0 for never.
 #[derive(Debug, Default)]
 pub(super) struct Route {
-    /// It is not reached directly, and was tried then.
+    /// Time of the last failed direct attempt; 0 if the server is reachable directly.
     cut_ms: AtomicU64,
-    /// Something has come from it, directly.
+    /// Time of the last direct reply.
     heard_ms: AtomicU64,
-    /// By way of others: their targets. What comes one way says nothing of another.
+    /// Times of the last replies over detours, by their targets. A reply on one route says nothing
+    /// of another.
     heard_via: Mutex<BTreeMap<TargetId, u64>>,
-    /// A call that waits for it has made sure that it can be reached.
+    /// Time at which a waiting call has last checked that the server is reachable.
     sure_ms: AtomicU64,
 }
 
@@ -70,7 +71,7 @@ impl Route {
         }
     }
 
-    /// Whether it is time to make sure of a way to it; then nobody else does for a while.
+    /// Whether it is time to check a route. If so, no other call does for a while.
     fn is_quiet(&self, via: Option<TargetId>) -> bool {
         let (now, sure) = (now_ms(), self.sure_ms.load(Relaxed));
         let quiet = |at: u64| now.saturating_sub(at) >= QUIET_MS;
@@ -91,7 +92,7 @@ fn now_ms() -> u64 {
 type Waits<'a> = (&'a Wait, Option<Watch<'a>>);
 
 impl Servers {
-    /// Connects directly, or by a detour if that fails.
+    /// Connects directly, or over a detour if that fails.
     pub(super) fn open(
         &self,
         session: &MetaSession,
@@ -172,7 +173,7 @@ impl Servers {
         Err(failure)
     }
 
-    /// A connection to the server of another copy on which all is passed on from now on.
+    /// Makes a tunnel over the server of another copy.
     fn forwarded(
         &self,
         session: &MetaSession,
@@ -204,21 +205,21 @@ impl Servers {
         }
     }
 
-    /// Something has come on a connection.
+    /// Records that bytes have arrived on a connection.
     pub(crate) fn heard(&self, conn: &DataConn) {
         conn.pool.route.heard(conn.via);
     }
 
-    /// Whether the server of a target is not reached directly.
+    /// Whether the server of a target is unreachable directly.
     pub(crate) fn is_cut(&self, target: TargetId) -> bool {
         self.pool(target).is_some_and(|pool| pool.route.is_cut())
     }
 
-    /// Whether it is worth waiting on for an answer on a connection. If nothing has been
-    /// heard of its server for a while that is found out by connecting anew.
+    /// Checks that waiting for a reply on a connection makes sense. If its server has been silent
+    /// for a while, a new connection attempt finds out.
     ///
     /// # Errors
-    /// `Unreachable`: it is reached in another way now.
+    /// `Unreachable`: the server has to be reached on another route now.
     pub(crate) fn check_way(
         &self,
         session: &MetaSession,
@@ -255,7 +256,7 @@ impl Servers {
         }
     }
 
-    /// Tries servers again that were not reached.
+    /// Tries to reach servers directly again.
     pub(crate) fn try_direct(&self, session: &MetaSession) {
         let due = |pool: &&Arc<Pool>| {
             let cut_ms = pool.route.cut_ms.load(Relaxed);
@@ -293,7 +294,7 @@ impl Pool {
     }
 }
 
-/// Whether nothing was heard of a server.
+/// Whether the error means that a server was silent.
 fn is_silence(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Unreachable | ErrorKind::TimedOut)
 }

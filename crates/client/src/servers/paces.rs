@@ -1,4 +1,4 @@
-//! Which copy is read, by what is known of how fast targets are: the shell of
+//! The choice of the copy to read, from the speeds of targets: the shell of
 //! [`crate::core::choices`] and [`crate::core::pace`].
 
 use super::{DataConn, Servers};
@@ -20,18 +20,18 @@ use weir_types::{CopyIndex, ObjectId, Segment, TargetId};
 use weir_wire::Header;
 use weir_wire::meta::TargetLoad;
 
-/// Who waits for a copy looks so often whether others are ahead by now,
+/// Poll interval of a read that waits for a copy, for other readers' progress.
 const LOOK: Duration = Duration::from_millis(10);
-/// and who comes after others so often,
+/// Poll interval of a read that waits behind other reads.
 const LOOK_BEHIND: Duration = Duration::from_millis(100);
-/// and waits no longer than this after the line has gone on last: something is amiss then. Who goes
-/// past those who came before has the disk turn for it, and back: of a disk of 5 MiB/s the last MiB
-/// of what the kernel asks for at once (two windows of 4 MiB) has its turn after 1.4 s.
+/// A read no longer queues when its queue has not advanced for this long, microseconds: something
+/// is wrong then. Passing earlier reads makes the disk seek there and back. On a disk of 5 MiB/s
+/// the last MiB of what the kernel requests at once (two windows of 4 MiB) is due after 1.4 s.
 const MAX_STILL_US: Micros = 1_000_000;
-/// However the line goes on.
+/// Longest time in the queue, microseconds, however it advances.
 const MAX_WAIT_US: Micros = 8_000_000;
 
-/// A read that a target has not answered: it counts until this is dropped.
+/// An unanswered read of a target. It counts until this is dropped.
 #[derive(Debug)]
 pub(super) struct Asking {
     paces: Arc<Mutex<Paces>>,
@@ -44,46 +44,47 @@ impl Drop for Asking {
     }
 }
 
-/// Whether a read may wait for a copy that has room.
+/// Whether a read may wait for a copy with space.
 #[derive(Clone, Copy)]
 pub(crate) enum Waits<'a> {
-    /// It is fetched ahead.
+    /// The read is a read-ahead.
     Ahead,
-    /// What was sent before it is waited for.
+    /// It does not wait here: parts sent before it are waited for.
     No,
-    /// So long.
+    /// It may wait this long.
     May(&'a Wait),
-    /// Not here: what was sent before it of the same column is waited for meanwhile.
+    /// It does not wait here: parts of the same column sent before it are waited for meanwhile.
     Elsewhere,
 }
 
-/// What comes of asking for a copy of a column.
+/// Why no copy of a column was chosen.
 pub(crate) enum Choosable {
     Copy(Read),
-    /// There is no room at any that is to be read: it waits, by this if it did not before.
+    /// The copies to be read have no space. The read waits with this slot if it did not wait
+    /// before.
     Later(Option<Slot>),
-    /// None is ready.
+    /// No copy is ready.
     None,
 }
 
-/// Which copy of a column is read.
+/// The chosen copy of a column.
 pub(crate) struct Read {
     pub(crate) copy: CopyIndex,
     pub(crate) target: TargetId,
-    /// When it is expected to answer; 0: nothing is known of it.
+    /// Predicted time until its reply, microseconds; 0 if unknown.
     pub(crate) answer_us: f64,
-    /// `None`: it was fetched ahead.
+    /// `None` for a read-ahead.
     pub(crate) slot: Option<Slot>,
 }
 
-/// The choices of a file's readers, some of whom wait.
+/// The choices of a file's readers, some of which wait.
 #[derive(Debug, Default)]
 pub(crate) struct Choosing {
     choices: Mutex<Choices>,
     changed: Condvar,
 }
 
-/// A read counts as outstanding at a copy, or as one that waits, until this is dropped.
+/// A read that counts as outstanding at a copy, or as waiting, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     choosing: Arc<Choosing>,
@@ -97,7 +98,7 @@ enum Place {
 }
 
 impl Slot {
-    /// Where it stands, if it waits.
+    /// Its place in the queue, if it waits.
     pub(crate) fn turn(&self) -> Option<Turn> {
         match self.place {
             Place::Waits(turn) => Some(turn),
@@ -120,14 +121,14 @@ impl Drop for Slot {
 }
 
 impl DataConn {
-    /// The reply to a read is waited for.
+    /// Records that a caller waits for the reply to a read.
     pub(crate) fn is_waited_for(&self) {
         if let Some(Asking { paces, target }) = &self.asking {
             paces.lock().waits(*target, now());
         }
     }
 
-    /// What the server says of its target in the reply to a read.
+    /// Records the server's report of its target in the reply to a read.
     pub(crate) fn heard_of_pace(&self, reply: &Header, reader: Option<&JobReader>) {
         if let Some(Asking { paces, target }) = &self.asking {
             let mut paces = paces.lock();
@@ -141,13 +142,14 @@ impl DataConn {
 }
 
 impl Servers {
-    /// Whether so much of a target comes from its disk, as far as is known, and not at once.
+    /// Whether this many bytes of a target come from its disk, as far as is known, and not from
+    /// memory.
     pub(crate) fn takes_time(&self, target: TargetId, len_bytes: u64) -> bool {
         !self.paces.lock().has_at_once(target, len_bytes, now())
     }
 
-    /// The copy of a column that is read, where any will do. `turn`: where it stands, if it waits
-    /// already.
+    /// Chooses the copy of a column where any may be read. `turn` is the read's place in the queue,
+    /// if it waits already.
     pub(crate) fn copy_to_read(
         &self,
         file: &OpenState,
@@ -232,7 +234,7 @@ impl Servers {
         Choosable::Copy(Read { copy, target, answer_us, slot })
     }
 
-    /// A file was opened, whose targets are so fast as the metadata server says.
+    /// Records the metadata server's report of the speeds of an opened file's targets.
     pub(crate) fn told_loads(&self, loads: &[TargetLoad]) {
         if loads.is_empty() {
             return;
@@ -252,13 +254,13 @@ impl Servers {
         self.paces.lock().us_per_mib(target, now())
     }
 
-    /// A read of any copy of a column is about to be sent on a connection.
+    /// Records that a read of one of several copies is about to be sent on a connection.
     pub(crate) fn asks_for_pace(&self, conn: &mut DataConn, target: TargetId) {
         self.paces.lock().sent(target);
         conn.asking = Some(Asking { paces: self.paces.clone(), target });
     }
 
-    /// A copy did not give what was to be read.
+    /// Records that a copy has failed to return bytes.
     pub(crate) fn copy_failed(&self, file: &OpenState, segment: &Segment, object: ObjectId) {
         let column: ColumnKey = (segment.index, object.column);
         let at = copies_of(segment, object.column).position(|(copy, _)| copy == object.copy);
@@ -268,7 +270,7 @@ impl Servers {
     }
 }
 
-/// What a reply says of its target.
+/// The report of a target in a reply.
 pub(super) fn report(reply: &Header, who: Who) -> Report {
     let behind = (reply.work > 0).then_some(reply.work);
     Report { us_per_mib: reply.progress, in_flight: reply.in_flight, who, behind }

@@ -1,7 +1,8 @@
-//! Asks targets for their load between requests, as long as files with several copies are read:
-//! how busy those are that are not read just now, and how far the readers of a job are there
-//! (1.21 of graduated declustering: progress is told also when nothing flows); and when one is
-//! opened: the first reads go by what targets are like, and find connections to each.
+//! Questions to targets for their load between requests, while files with several copies are read.
+//! They ask how busy targets are that are not being read, and how far the readers of a job have
+//! come there (1.21 of graduated declustering: progress is reported even when no data flows).
+//! Targets are also asked when a file is opened: the first reads then know the speeds and find
+//! connections.
 
 use super::paces::{now, report};
 use super::{DataConn, Detours, Servers};
@@ -18,32 +19,34 @@ use weir_wire::data::LoadRequest;
 use weir_wire::meta::TargetLoad;
 use weir_wire::{Header, Request};
 
-/// Answers are waited for so long: they need no disk.
+/// Timeout of a reply, milliseconds: it needs no disk.
 const ANSWER_MS: u64 = 250;
-/// And connections for so long, one after another.
+/// Timeout of each connection, milliseconds.
 const CONNECT_MS: u64 = 100;
-/// To connect to all targets of what was opened takes no longer: those of jobs are to hear of their
-/// readers meanwhile.
+/// Timeout for connecting to all targets of an opened file, milliseconds, because the readers of
+/// jobs have to report their progress meanwhile.
 const OPENED_MS: u64 = 200;
-/// Who begins to read a file has so many requests at each of its servers soon; a connection that is
-/// made when data is on its way waits behind that data.
+/// Number of connections to each server of a file that is going to be read. A reader soon has that
+/// many requests at each server, and a connection that is made while data is on its way waits
+/// behind that data.
 const CONNECTIONS: usize = 4;
-/// While so many are still to be made no more are added: who reads makes those himself.
+/// The most connections that wait to be made. Beyond it readers make theirs themselves.
 const MAX_AHEAD: usize = 256;
 
 /// The thread that asks.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// Something was read of which targets are to be asked.
+    /// Set when something is read whose targets are to be asked.
     wanted: AtomicBool,
-    /// It has looked what there is to ask, or is about to, and was not told of anything new since.
+    /// Set when the thread has looked for questions, or is about to, and nothing new was read
+    /// since.
     rests: AtomicBool,
     ended: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Questions {
-    /// Something is read that was not read before, as the paces know already.
+    /// Wakes the thread for a new read, which the paces know already.
     pub(super) fn wake(&self) {
         self.wanted.store(true, Relaxed);
         // Set before it looks at the paces, behind their lock: it sees what is new there, or this.
@@ -56,17 +59,18 @@ impl Questions {
 }
 
 impl Servers {
-    /// A file with several copies was opened; whether nobody was needed before who asks.
+    /// Records that a file with several copies was opened. Returns whether the thread was not
+    /// needed before.
     pub(crate) fn will_have_questions(&self) -> bool {
         !self.questions.wanted.swap(true, Relaxed)
     }
 
-    /// Whether somebody has to ask.
+    /// Whether the thread is needed.
     pub(crate) fn has_questions(&self) -> bool {
         self.questions.wanted.load(Relaxed)
     }
 
-    /// Asks, until it is to end.
+    /// Asks until [`Servers::stop_asking`]. The body of the thread.
     pub(crate) fn ask_for_loads(&self, session: &MetaSession) {
         let mut ahead = VecDeque::new();
         loop {
@@ -102,13 +106,14 @@ impl Servers {
         }
     }
 
-    /// The thread that asks is to end.
+    /// Ends the thread that asks.
     pub(crate) fn stop_asking(&self) {
         *self.questions.ended.lock() = true;
         self.questions.changed.notify_all();
     }
 
-    /// Those first on which something depends now. Targets of what was opened that have answered.
+    /// Asks all questions, the urgent ones first. Returns targets of opened files that have
+    /// replied.
     fn ask_all(&self, session: &MetaSession, questions: Vec<Question>) -> Vec<TargetId> {
         let (opened, read): (Vec<_>, Vec<_>) = questions.into_iter().partition(|of| of.opened);
         self.ask_some(session, read, || Wait::for_ms(CONNECT_MS));

@@ -1,10 +1,11 @@
-//! Where the processes of a job say what they have taken, and look before they take more: an
-//! attribute of a file of theirs, which one of them changes at a time, under a lock. Others have what
-//! does not change: how the files that are read were cut into blocks.
+//! The shared record of a job's claims: extended attributes of a file. One attribute has the
+//! claims, which one process at a time changes under a lock. Others have what stays the same: how
+//! the files were cut into blocks.
 //!
-//! Attributes, because the metadata server has them: they change as a whole, are set once however
-//! often that is sent, and wait for no disk that is busy with what is read. The file is empty, and
-//! nobody has it open to write: none has to give up a lease for others to come.
+//! Attributes are stored by the metadata server: they change atomically, are set once however often
+//! the request is sent, and do not wait for disks that are busy with the reads. The file is empty,
+//! and no process has it open for writing, so no lease has to be given up when another process
+//! joins.
 
 use crate::core::blocks::Blocks;
 use crate::core::claims::{Claims, MAX_RANKS, Stage};
@@ -19,13 +20,13 @@ use weir_wire::Rights;
 use weir_wire::lock::{LAST_BYTE, Lock, LockMode, LockWait};
 use weir_wire::meta::{GetXattrRequest, SetXattrRequest, XattrMode};
 
-/// The attribute.
+/// Name of the attribute with the claims.
 const CLAIMS: &[u8] = b"user.weir.claims";
-/// How the blocks are cut, in as many attributes of this name and a number as it takes.
+/// Name, followed by a number, of the attributes with the division into blocks.
 const BLOCKS: &str = "user.weir.blocks";
-/// No more of it is read, or written.
+/// The longest division into blocks.
 const MAX_BLOCKS_BYTES: usize = 64 * MAX_XATTR_BYTES;
-/// Who waits for others to end looks so often.
+/// Poll interval of a process that waits for others to end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The claims of a job, for one of its processes.
@@ -39,18 +40,18 @@ pub(super) struct Board<'a> {
     owner: u64,
 }
 
-/// What came of looking at the claims for the first time.
+/// Result of the first look at the claims.
 enum Found {
-    /// This process has come to those who take.
+    /// This process has joined.
     Come(Blocks),
-    /// It has ended before, with the others still at it: in the next round.
+    /// This process has ended before and these others have not: it has to wait for the next round.
     Ended(Vec<u32>),
-    /// All had ended, and the claims are gone.
+    /// All processes had ended, and the claims are gone.
     Gone,
 }
 
 impl<'a> Board<'a> {
-    /// Comes to the others of a job; the first one cuts the files into blocks.
+    /// Joins the other processes of a job. The first one cuts the files into blocks.
     pub(super) fn join(
         client: &'a Client,
         ctx: &Context,
@@ -85,7 +86,7 @@ impl<'a> Board<'a> {
         Ok(Self { client, ctx: ctx.clone(), dir, name, rank, file, owner })
     }
 
-    /// Changes the claims, alone.
+    /// Changes the claims under the lock.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Claims) -> T) -> Result<T> {
         self.locked(|board| {
             let mut claims = board.claims()?.ok_or_else(|| board.gone())?;
@@ -98,7 +99,7 @@ impl<'a> Board<'a> {
         })
     }
 
-    /// This process has found that there is no more. The last one takes the claims away.
+    /// Ends this process, which has found no more blocks. The last process removes the claims.
     pub(super) fn end(&self) -> Result<()> {
         self.locked(|board| {
             let mut claims = board.claims()?.ok_or_else(|| board.gone())?;
@@ -146,7 +147,7 @@ impl<'a> Board<'a> {
         set.map_err(|error| error.context(&self.name))
     }
 
-    /// An attribute as it is now; `None`: it has not been set.
+    /// The present value of an attribute; `None` if it is not set.
     fn get(&self, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let request = GetXattrRequest { file: self.file.id(), name: name.into() };
         match self.client.inner.session.call(&self.ctx, &request) {
@@ -161,7 +162,7 @@ impl<'a> Board<'a> {
         value.map(|value| Claims::of_value(&value).map_err(|e| self.broken(e))).transpose()
     }
 
-    /// What the first process has written.
+    /// The division into blocks that the first process has recorded.
     fn blocks(&self, claims: &Claims) -> Result<Blocks> {
         let broken = || self.broken(Error::new(ErrorKind::Corrupt, "its blocks cannot be read"));
         let (len, check) = (claims.plan.0 as usize, claims.plan.1);
@@ -215,7 +216,7 @@ impl<'a> Board<'a> {
         Ok(Found::Come(blocks))
     }
 
-    /// The first process of all.
+    /// Creates the claims, as the first process.
     fn begin(
         &self,
         files: &[(FileId, u64)],
@@ -255,7 +256,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Only with its lock held, so that nobody removes one that was made since.
+    /// Removes the file. The lock must be held, so that no file that was made since is removed.
     fn remove(&self) -> Result<()> {
         if self.is_there()? {
             self.client.unlink(&self.ctx, self.dir, self.name.as_bytes())?;
@@ -317,7 +318,7 @@ fn other_files(theirs: &[(FileId, u64)], own: &[(FileId, u64)], inputs: &[Input]
     }
 }
 
-/// Refuses what no job is.
+/// Refuses impossible ranks.
 pub(super) fn check_ranks(rank: u32, ranks: u32) -> Result<()> {
     if (1..=MAX_RANKS).contains(&ranks) && rank < ranks {
         return Ok(());

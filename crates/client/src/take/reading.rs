@@ -1,5 +1,5 @@
-//! Reads blocks that were taken: a few threads, so that the disk always has the next request
-//! when it is done with one.
+//! Reads claimed blocks in a few threads, so that the disk always has the next request when it is
+//! done with one.
 
 use crate::core::blocks::BlockPlace;
 use crate::core::records::{MAX_RECORD_BYTES, More, Owned, Record};
@@ -15,20 +15,20 @@ use weir_layout::{Region, RegionList};
 use weir_types::limits::MAX_REGIONS;
 use weir_types::{Error, ErrorKind, Result, TargetId};
 
-/// Read at once: no copy has to answer for long, or is taken for dead.
+/// Bytes per request: no reply takes long enough for its copy to be taken for dead.
 const REQUEST_BYTES: u64 = 1 << 20;
-/// So much is read behind the end of a piece to find that of its last line,
+/// Bytes read at a time behind the end of a piece, to find the end of its last line.
 const MORE_BYTES: u64 = 4 << 10;
 
-/// A block that is to be read.
+/// A block to be read.
 pub(super) struct Job {
     pub(super) file: Arc<File>,
     pub(super) name: Arc<str>,
     pub(super) file_bytes: u64,
     pub(super) place: BlockPlace,
-    /// Whose copy is to be read.
+    /// The target to read from.
     pub(super) from: Option<TargetId>,
-    /// The targets on disks of this machine.
+    /// Targets on disks of this machine.
     pub(super) local: Arc<[TargetId]>,
 }
 
@@ -46,7 +46,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// The threads.
+/// The reading threads.
 pub(super) struct Readers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle>,
@@ -63,7 +63,7 @@ impl Readers {
         Ok(all)
     }
 
-    /// Blocks that were sent and not had.
+    /// Number of blocks that were sent and not received.
     pub(super) fn outstanding(&self) -> usize {
         self.shared.state.lock().outstanding
     }
@@ -76,7 +76,7 @@ impl Readers {
         self.shared.changed.notify_all();
     }
 
-    /// The next one that is there; one must be outstanding.
+    /// The next block that is ready. At least one must be outstanding.
     pub(super) fn next(&self) -> Result<Block> {
         let mut state = self.shared.state.lock();
         loop {
@@ -103,7 +103,7 @@ impl Drop for Readers {
     }
 }
 
-/// Nobody waits for a thread that is no more.
+/// Reports a panic of a reading thread, so that no thread waits for it.
 struct TellOfPanic<'a>(&'a Shared);
 
 impl Drop for TellOfPanic<'_> {
@@ -188,7 +188,7 @@ impl Reading<'_> {
         Ok(Block { file, offset, bytes: read, near_bytes, other_bytes, took })
     }
 
-    /// What is behind each piece and belongs to it.
+    /// The bytes behind each piece that belong to it.
     fn more(&mut self, pieces: &[(Range<usize>, u64, More)]) -> Result<Vec<Vec<u8>>> {
         let size = self.job.file_bytes;
         let wanted = |&(_, end, more): &(Range<usize>, u64, More)| match more {
@@ -210,7 +210,7 @@ impl Reading<'_> {
         Ok(all)
     }
 
-    /// Goes on to the end of a line of which the bytes from `start` on are there.
+    /// Extends `bytes`, which begin at `start`, to the end of a line.
     fn end_line(&mut self, start: u64, bytes: &mut Vec<u8>) -> Result<()> {
         let mut looked = 0;
         loop {
@@ -233,7 +233,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The bytes of some ranges, which ascend, one after the other.
+    /// Reads ascending ranges, one after the other.
     fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<u8>> {
         let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let mut all = vec![0; total as usize];

@@ -1,4 +1,4 @@
-//! Telling the metadata server what was written, and making it durable.
+//! Reporting writes to the metadata server, and making them durable.
 
 use super::failures::Failures;
 use super::{Writer, patient};
@@ -12,8 +12,8 @@ use weir_types::{ErrorKind, FileLayout, Result, Segment};
 use weir_wire::meta::{CommitSizeRequest, SetTime};
 
 impl Writer {
-    /// Before a lease is given up: the servers get all, and the metadata server
-    /// knows size and time. What could not be written is told to the program.
+    /// Prepares the end of a lease: the servers get all data, and the metadata server knows size
+    /// and time. Failed writes are reported to the program.
     ///
     /// # Errors
     /// The metadata server could not be told.
@@ -36,9 +36,9 @@ impl Writer {
         committed
     }
 
-    /// Tells the metadata server size and time of what was written, sent or
-    /// not. Waits neither for data servers, nor for whoever does, nor for what others
-    /// have to report: they may be waiting for this.
+    /// Reports size and time of writes to the metadata server, whether they were sent or not. It
+    /// waits neither for data servers, nor for threads that do, nor for reports of other clients,
+    /// because all of these may be waiting for this report.
     pub(crate) fn report(call: Call<'_>) -> Result<()> {
         let _reporting = call.file.reporting.lock();
         let runs = call.file.server_runs();
@@ -137,9 +137,9 @@ impl Writer {
         }
     }
 
-    /// Before holes are made, or room is reserved beyond the end: the metadata server is told
-    /// that they may be anywhere, and answers when that is durable. Once, until the file is
-    /// emptied or cut.
+    /// Announces holes, and preallocated space beyond the end, before they are made: the metadata
+    /// server is told that they may be anywhere, and replies when that is durable. Done once, until
+    /// the file is emptied or truncated.
     pub(super) fn note_sparse(&mut self, call: Call<'_>) -> Result<()> {
         let told = &call.file.sparse;
         let tell = || -> Result<()> {
@@ -219,8 +219,8 @@ impl Writer {
     }
 }
 
-/// Sees to it that the map is one from after the answers, if anything is to be judged by
-/// it: see `core::durable`.
+/// Makes sure that the map is one from after the replies, if changes have to be judged by it: see
+/// `core::durable`.
 fn newest_map(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) -> Result<()> {
     if unsynced.in_doubt(synced_by).next().is_none() {
         return Ok(());
@@ -229,8 +229,8 @@ fn newest_map(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) ->
     call.inner.servers.refresh_map(&call.inner.session, true, time_ms)
 }
 
-/// What machines confirmed before they started anew may be gone: the program is told,
-/// once.
+/// Reports, once, changes that were confirmed by machines which have restarted since, because they
+/// may be lost.
 fn check_kept(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) -> Result<()> {
     let servers = &call.inner.servers;
     for (place, taken) in unsynced.in_doubt(synced_by) {

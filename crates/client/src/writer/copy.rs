@@ -1,4 +1,4 @@
-//! Copies that the servers make among themselves, in the order of the writes.
+//! Copies between files that the servers make among themselves, in the order of the writes.
 
 use super::{Writer, now, patient};
 use crate::config::Consistency;
@@ -13,9 +13,9 @@ use weir_layout::covered_bytes;
 use weir_types::{ErrorKind, Result};
 
 impl Writer {
-    /// Lets the servers copy bytes of a file to this one; nothing of the file is on
-    /// its way meanwhile. False: they cannot, or have found rot; whoever reads and
-    /// writes the bytes himself learns of which.
+    /// Lets the servers copy bytes of a file to this one, while no request of the file is on its
+    /// way. Returns false if they cannot, or have found rot: reading and writing the bytes then
+    /// shows which bytes have rotted.
     pub(crate) fn copy(
         call: Call<'_>,
         from: Call<'_>,
@@ -67,7 +67,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// How many bytes were copied, and how many of them were no holes.
+    /// Returns the number of copied bytes, and how many of them were not holes.
     fn copy_objects(
         &mut self,
         call: Call<'_>,

@@ -1,44 +1,44 @@
-//! What has failed after its write call had returned, and who has still to be told.
+//! Failures of writes whose call had already returned, and which calls still have to report them.
 //!
-//! Whoever calls next is told, once. If that is a write, a sync or close is told as well: who
-//! frees some room and writes again what a write has refused does not know that bytes are gone
-//! that an earlier one had taken.
+//! The next call of any kind reports a failure, once. If that is a write, a sync or close reports
+//! it as well: a program that frees some space and repeats a refused write does not know that bytes
+//! of an earlier write are lost.
 
 use weir_types::{Error, Result};
 
-/// Of one file.
+/// Failures of one file.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    /// For whoever calls next.
+    /// For the next call of any kind.
     next: Option<Error>,
-    /// For a sync.
+    /// For the next sync.
     sync: Option<Error>,
 }
 
 impl Failures {
-    /// Of bytes that a call had taken, and returned.
+    /// Adds a failure of bytes whose call has returned.
     pub(super) fn note(&mut self, error: Error) {
         self.sync.get_or_insert_with(|| error.clone());
         self.next.get_or_insert(error);
     }
 
-    /// Of bytes of a call that has not returned.
+    /// Adds a failure of bytes whose call has not returned.
     pub(super) fn note_own(&mut self, error: Error) {
         self.next.get_or_insert(error);
     }
 
-    /// Tells a write, or something else that makes nothing durable.
+    /// Returns the failure for a write, or for another call that makes nothing durable.
     pub(super) fn tell_next(&mut self) -> Result<()> {
         self.next.take().map_or(Ok(()), Err)
     }
 
-    /// Tells a sync.
+    /// Returns the failure for a sync.
     pub(super) fn tell_all(&mut self) -> Result<()> {
         let sync = self.sync.take();
         self.next.take().or(sync).map_or(Ok(()), Err)
     }
 
-    /// Shows what a sync will be told.
+    /// Returns the failure that a sync would report, without clearing it.
     pub(super) fn show(&self) -> Result<()> {
         self.next.as_ref().or(self.sync.as_ref()).map_or(Ok(()), |error| Err(error.clone()))
     }

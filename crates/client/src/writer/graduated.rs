@@ -1,5 +1,5 @@
-//! Writing files whose chunks go wherever they are taken: what each target has to do is known as
-//! soon as it has answered, whoever was asked first.
+//! Graduated writing: files whose chunks may go to any target. Replies are received in order of
+//! arrival, so that the load of each target is known as soon as it has replied.
 
 use super::send::MAX_IN_FLIGHT;
 use super::{InFlight, Writer};
@@ -13,14 +13,14 @@ use weir_net::Wait;
 use weir_policy::Micros;
 use weir_types::{Result, TargetId};
 
-/// So much is on its way to all targets together: that of two each has more to do than a chunk, and
-/// none has much left when the others have done all.
+/// Bytes that are on their way to all targets together. With two targets each has more than one
+/// chunk, and neither has much left when the other is done.
 const WINDOW_BYTES: usize = 8 << 20;
-/// While nobody has answered it is looked again so often.
+/// Poll interval while no target has replied, milliseconds.
 const LOOK_MS: u64 = 3;
 
 impl Writer {
-    /// Makes room in the layout for what is about to be written.
+    /// Extends the layout to cover a range that is about to be written.
     pub(super) fn cover(&mut self, call: Call<'_>, range: Range<u64>) -> Result<()> {
         let mut pending = BTreeMap::<TargetId, u64>::new();
         // Small writes seldom need another chunk, and to look costs a call for each request.
@@ -38,7 +38,7 @@ impl Writer {
         call.file.cover(call, range, waits)
     }
 
-    /// Returns when there is room for another request.
+    /// Waits until there is space for another request.
     pub(super) fn keep_busy(&mut self, call: Call<'_>) {
         let is_full =
             |w: &Self| w.in_flight_bytes > WINDOW_BYTES || w.in_flight.len() > MAX_IN_FLIGHT;
@@ -56,7 +56,7 @@ impl Writer {
         }
     }
 
-    /// Takes all answers that are there; whether there were any.
+    /// Receives all replies that have arrived. Returns whether there were any.
     pub(super) fn finish_answered(&mut self, call: Call<'_>) -> bool {
         // One deadline for all, or a dead server would be waited for many times.
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
@@ -73,7 +73,8 @@ impl Writer {
         self.in_flight.len() < before
     }
 
-    /// Bytes of each part of a request that is about to be sent, and what its target has then.
+    /// For each part of a request that is about to be sent: its target, its bytes, and the bytes
+    /// that the target then has outstanding.
     pub(super) fn outstanding(&self, call: Call<'_>, plan: &Plan) -> Vec<(TargetId, u64, u64)> {
         if !call.file.is_graduated() {
             return Vec::new();
@@ -91,7 +92,7 @@ impl Writer {
         plan.parts.iter().map(of).collect()
     }
 
-    /// A request has ended, well or badly.
+    /// Records that a request has ended, with success or not.
     pub(super) fn has_ended(&mut self, sent: &InFlight, is_done: bool) {
         // Of several targets nobody knows when the first one had answered; nor when it was if
         // nobody looked for long, as while the program did something else.

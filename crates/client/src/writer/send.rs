@@ -1,4 +1,4 @@
-//! Gathering writes into requests for whole stripes, and requests on their way.
+//! Gathers writes into requests for whole stripes, and tracks requests on their way.
 
 use super::graduated::now_us;
 use super::{InFlight, Writer};
@@ -14,18 +14,18 @@ use std::sync::atomic::Ordering;
 use weir_layout::{begins_block, preferred_io_bytes};
 use weir_types::{Error, ErrorKind, FileLayout, Result};
 
-/// Requests of one file on their way: each has a connection of its own.
+/// The most requests of one file on their way. Each has its own connection.
 pub(super) const MAX_IN_FLIGHT: usize = 32;
-/// A request costs a server as much as 100 to 200 KiB of its bytes: so each server of a stripe
-/// gets so many at once,
+/// Bytes per server of a stripe in one request. A request costs a server as much as 100 to 200 KiB
+/// of data.
 const REQUEST_BYTES: usize = 512 << 10;
-/// but all together no more than this, or they are cold before they are sent.
+/// The most gathered bytes. More would leave the CPU caches before they are sent.
 const GATHER_BYTES: usize = 2 << 20;
 
 pub(super) struct Gathered {
     start: u64,
     bytes: Bytes,
-    /// The number of the call whose bytes are the oldest.
+    /// Number of the call with the oldest bytes.
     call: u64,
 }
 
@@ -64,7 +64,7 @@ impl Writer {
         self.keep(call, gathered, capacity);
     }
 
-    /// Gathers a buffer that was given away, as it is.
+    /// Gathers a buffer that was handed over, without a copy.
     pub(super) fn join(&mut self, call: Call<'_>, offset: u64, data: WriteData) {
         let layout = call.file.layout();
         let (capacity, next) = (gathered_bytes(&layout), (offset, data.as_ref().len()));
@@ -93,13 +93,13 @@ impl Writer {
         }
     }
 
-    /// Bytes that are gathered, or on their way.
+    /// Bytes that are gathered or on their way.
     pub(super) fn held_bytes(&self) -> u64 {
         let gathered = self.gathered.as_ref().map_or(0, |gathered| gathered.held().1);
         (gathered + self.in_flight_bytes) as u64
     }
 
-    /// Whether a large write goes at once: it has nothing to wait for.
+    /// Whether a large write can be sent at once, because nothing is on its way.
     pub(super) fn is_idle(&self) -> bool {
         self.gathered.is_none() && self.in_flight.is_empty()
     }
@@ -112,7 +112,7 @@ impl Writer {
         }
     }
 
-    /// Sends bytes of which the oldest are those of call number `by`.
+    /// Sends bytes whose oldest are of call number `by`.
     pub(super) fn submit(
         &mut self,
         call: Call<'_>,
@@ -190,7 +190,7 @@ impl Writer {
         }
     }
 
-    /// Waits for the answer to one of the requests on their way, if there is it.
+    /// Waits for the reply to one of the requests on their way, if that exists.
     pub(super) fn finish(&mut self, call: Call<'_>, which: usize, deadline_ms: u64) {
         let Some(mut sent) = self.in_flight.remove(which) else { return };
         let (by, op) = (sent.by, &mut sent.op);
@@ -229,7 +229,7 @@ impl Writer {
         }
     }
 
-    /// Bytes are given up that call number `by` has taken, or is about to.
+    /// Gives up bytes that call number `by` has taken, or is about to take.
     fn failed(&mut self, call: Call<'_>, error: Error, by: u64) {
         match by == self.calls {
             true => self.failures.note_own(error),
@@ -256,18 +256,18 @@ impl Writer {
 }
 
 impl Gathered {
-    /// Where it begins, and how many bytes there are.
+    /// First byte, and number of bytes.
     fn held(&self) -> (u64, usize) {
         (self.start, self.bytes.len())
     }
 
-    /// Whether bytes at this offset may be copied behind it.
+    /// Whether bytes at this offset may be appended by copying.
     fn takes_at(&self, layout: &FileLayout, offset: u64) -> bool {
         !self.bytes.ends_with_given() || begins_block(layout, offset)
     }
 }
 
-/// So many bytes of a file are gathered: whole stripes.
+/// Bytes of a file that are gathered: whole stripes.
 fn gathered_bytes(layout: &FileLayout) -> usize {
     let one = preferred_io_bytes(layout) as usize;
     let columns = layout.segments.first().map_or(1, |segment| segment.columns.len());

@@ -1,4 +1,4 @@
-//! Punching and reserving, in the order of the writes.
+//! Punching and preallocation, in the order of the writes.
 
 use super::{Writer, now, patient};
 use crate::control::run_control_under;
@@ -11,8 +11,8 @@ use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{ErrorKind, Generation, Result};
 
 impl Writer {
-    /// Punches or reserves a range while nothing of the file is on its way;
-    /// unless `keep_size`, the file grows to hold it.
+    /// Punches or preallocates a range while no request of the file is on its way. Unless
+    /// `keep_size` is set, the file grows to hold it.
     pub(crate) fn change_space(
         call: Call<'_>,
         space: Space,
@@ -57,9 +57,9 @@ impl Writer {
         result
     }
 
-    /// Gives back what was refused at the end of the file, when nothing is under way any more:
-    /// else what is appended next would have zeros before it. What may be left of it is
-    /// punched first, and if that cannot be, or others know of the size, it stays.
+    /// Shortens the file by refused bytes at its end when nothing is under way any more, because
+    /// the next append would leave zeros before it. Refused bytes that may be on disk are punched
+    /// first. If that fails, or other clients know the size, the file keeps its size.
     pub(super) fn give_back(&mut self, call: Call<'_>) {
         if !self.tail.is_refused() {
             return;

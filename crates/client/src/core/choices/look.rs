@@ -1,33 +1,31 @@
-//! How fast a process of a job reads, and whether the disk of its first copies would be enough for it.
+//! The speed of a process of a job, and whether the disk of its first copies alone suffices for it.
 
 use weir_policy::{CopyView, Micros, Progress};
 use weir_wire::frame::REQUEST_COST_BYTES;
 
-/// How fast a reader is shows by so much,
+/// Bytes after which the speed of a reader is known.
 const LEAST_LOOK_BYTES: u64 = 4 << 20;
-/// and by what it has done for no longer than this.
+/// Longest time over which the speed is measured.
 const MAX_LOOK_US: Micros = 60_000_000;
-/// Who has asked for nothing for so long has done something else.
+/// A reader without requests for this long has done something else.
 const PAUSE_US: Micros = 1_000_000;
-/// A disk keeps up with it that takes so many times as long, at the most,
+/// A disk keeps up with a reader if it takes at most this many times as long.
 const KEEPS_UP: f64 = 1.1;
-/// and goes on to do so until it takes as long as this: what a disk is measured to give goes up and
-/// down.
+/// A disk goes on to keep up until it takes this many times as long: measured speeds fluctuate.
 const STILL_KEEPS_UP: f64 = 1.2;
 
-/// Since when it is looked how fast a reader is, and how far it was then; and when it was looked
-/// last.
+/// Begin of the measurement, the reader's progress at that time, and the time of the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Look {
     begun: Option<(Micros, u64)>,
     last: (Micros, u64),
-    /// The disk of its first copies is taken to keep up with it.
+    /// Whether the disk of the first copies keeps up with the reader.
     keeps_up: bool,
 }
 
 impl Look {
-    /// It is so far now. Time in which it reads nothing is none of reading, and who begins again is
-    /// another one; of long reading the later half counts.
+    /// Records the progress of the reader. Pauses do not count as reading time, and a reader that
+    /// starts again is measured anew. In a long read the later half counts.
     pub(super) fn note(&mut self, done_bytes: u64, now: Micros) {
         let has_paused = now.saturating_sub(self.last.0) > PAUSE_US;
         let is_anew = done_bytes.saturating_add(LEAST_LOOK_BYTES) < self.last.1;
@@ -42,10 +40,11 @@ impl Look {
         }
     }
 
-    /// Whether the disk of a first copy would be enough if it helped nobody else: it gives what the
-    /// reader has had since it began, and those whose disks the copies are on (where several have slow
-    /// disks, one is as slow as its own for want of help). Not where others of the job have theirs
-    /// there, too: what it gives is for all of them. `len_bytes`: what the views are of.
+    /// Whether the disk of a first copy would suffice for the reader if it helped no other reader.
+    /// It must be as fast as this reader has been, and as the readers whose disks have the copies
+    /// have been (where several disks are slow, a disk can be as slow as its own reader for want of
+    /// help). It does not keep up if other readers of the job have first copies there, since its
+    /// speed is for all of them. `len_bytes` is the length that the views are for.
     pub(super) fn keeps_up(
         &mut self,
         (own, len_bytes): (Progress, u64),
