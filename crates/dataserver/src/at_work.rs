@@ -1,9 +1,9 @@
-//! For how long a disk has been at its oldest operation. One that hangs neither answers nor
-//! fails, and nothing else shows it: the server is heard of, and how the disk is the kernel often
+//! Detection of hung disks: for how long a disk has been at its oldest operation. A hung disk
+//! neither replies nor fails, and nothing else shows it: heartbeats go on, and the kernel often
 //! answers from memory.
 //!
-//! A disk that has much to do may take as long for one sync. So an operation counts only from when
-//! the disk has last ended anything of its kind, for anybody, as the kernel counts it.
+//! A busy disk may take as long for one sync. So an operation counts only from when the disk has
+//! last completed any operation of its kind, for any process, according to the kernel's counters.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,35 +11,35 @@ use weir_host::clock;
 use weir_host::device::{Counts, Ended};
 use weir_host::sync::Mutex;
 
-/// A disk that has been at one operation for so long is said to hang. Longer than a server may be
-/// silent; shorter than clients wait (30 s), so that it is known when their calls fail.
+/// A disk that has been at one operation for this long counts as hung. The time is longer than a
+/// server may be silent, and shorter than clients wait (30 s), so that the hang is known when their
+/// calls fail.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 
-/// Where nobody counts what the device ends, so much longer: a sync of all that a file system has
-/// may take as long.
+/// Added to that time if the kernel does not count the device's operations, because a sync of a
+/// whole file system may take as long.
 const UNCOUNTED: Duration = Duration::from_secs(10);
 
-/// Operations that are watched at a time: more than threads work on a disk, as a rule. One for
-/// which there is no room is younger than all that are watched.
+/// The most operations that are watched at a time. There are usually fewer threads for a disk. An
+/// operation that is not watched is younger than all watched ones.
 const SLOTS: usize = 64;
 
-/// No operation.
+/// A slot without an operation.
 const FREE: u64 = 0;
 
-/// What is under way on a disk.
+/// Operations under way on a disk.
 #[derive(Debug)]
 pub(crate) struct AtWork {
     reads: Slots,
     changes: Slots,
     counts: Counts,
-    /// So long after it began an operation begins to count.
+    /// Time after its begin from which an operation counts.
     slack: Duration,
-    /// What it has ended, and when reads and writes were last seen to.
+    /// Counters of completed operations, and when they last changed for reads and writes.
     seen: Mutex<Seen>,
 }
 
-/// When each operation of a kind began, milliseconds since the machine started, and one more; or
-/// [`FREE`].
+/// Begin of each operation of a kind, milliseconds since the machine started plus one; or [`FREE`].
 #[derive(Debug)]
 struct Slots([AtomicU64; SLOTS]);
 
@@ -50,7 +50,7 @@ struct Seen {
     writes_at: Duration,
 }
 
-/// One operation, until it is dropped.
+/// One operation under way, until it is dropped.
 struct Begun<'a>(Option<&'a AtomicU64>);
 
 impl Begun<'_> {
@@ -82,7 +82,7 @@ impl Slots {
         Begun(self.0.iter().find(free))
     }
 
-    /// When the oldest one began.
+    /// Begin of the oldest operation.
     fn oldest(&self) -> Option<Duration> {
         let begun = self.0.iter().map(|slot| slot.load(Relaxed));
         let oldest = begun.filter(|begun| *begun != FREE).min()?;
@@ -91,32 +91,33 @@ impl Slots {
 }
 
 impl AtWork {
-    /// Of a disk of which the kernel counts these.
+    /// Watches a disk with these kernel counters.
     pub(crate) fn new(counts: Counts) -> Self {
         let (reads, changes, seen) = (Slots::default(), Slots::default(), Mutex::default());
         let slack = if counts.are_known() { Duration::ZERO } else { UNCOUNTED };
         Self { reads, changes, counts, slack, seen }
     }
 
-    /// Carries out a read that waits for the disk, and for nothing else.
+    /// Carries out a read that waits for nothing but the disk.
     pub(crate) fn on_read<T>(&self, operation: impl FnOnce() -> T) -> T {
         let _begun = self.reads.begin(now());
         operation()
     }
 
-    /// Carries out another operation that does.
+    /// Carries out another operation that waits for nothing but the disk.
     pub(crate) fn on<T>(&self, operation: impl FnOnce() -> T) -> T {
         let _begun = self.changes.begin(now());
         operation()
     }
 
-    /// The same for several operations one after the other: it is told when one has ended.
+    /// Carries out several operations in a row. The argument of `operations` is to be called when
+    /// each has ended.
     pub(crate) fn on_several<T>(&self, operations: impl FnOnce(&dyn Fn()) -> T) -> T {
         let begun = self.changes.begin(now());
         operations(&|| begun.again(now()))
     }
 
-    /// Looks what the disk has ended. To be called some times in [`HANGS_AFTER`].
+    /// Reads the kernel's counters. To be called several times in [`HANGS_AFTER`].
     pub(crate) fn look(&self) {
         self.has_ended_by(now(), self.counts.ended());
     }
@@ -132,13 +133,14 @@ impl AtWork {
         }
     }
 
-    /// For how long it has been at one operation, and ended nothing of the kind, if that is too
-    /// long.
+    /// For how long the disk has been at one operation without completing any of its kind, if that
+    /// is too long.
     pub(crate) fn hangs(&self) -> Option<Duration> {
         self.hangs_at(now())
     }
 
-    /// Whether all has ended that was under way then, on the clock of [`clock::since_boot`].
+    /// Whether all operations have ended that were under way at `then`, on the clock of
+    /// [`clock::since_boot`].
     pub(crate) fn has_ended(&self, then: Duration) -> bool {
         [&self.reads, &self.changes].iter().all(|slots| slots.oldest().is_none_or(|at| at > then))
     }

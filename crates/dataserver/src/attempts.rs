@@ -1,14 +1,14 @@
-//! Changes that arrive late. A client that loses a connection, or gives up
-//! waiting, sends its change again or another one of the same bytes; the first
-//! may still be on its way, or wait for the disk. So the client counts its
-//! attempts ([`Attempt`]), and of one client the newest that was welcomed counts.
+//! Changes that arrive late. A client that loses a connection, or gives up waiting, sends its
+//! change again, or another change of the same bytes. The first may still be on its way, or wait
+//! for the disk. So the client numbers its attempts ([`Attempt`]), and the newest welcomed attempt
+//! of a client is the valid one.
 //!
 //! Invariants, for each client and target:
 //! - no change of an older attempt begins after a newer one was welcomed;
-//! - a change of a newer attempt begins when those of older ones have ended.
+//! - a change of a newer attempt begins after those of older ones have ended.
 //!
-//! A server that has been away may not have heard of the newest: so of columns with several
-//! copies it takes no change that came on a connection of before ([`Sender::since`]).
+//! A server that was away may not know the newest attempt. So for columns with several copies it
+//! refuses changes on connections from before ([`Sender::since`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -20,15 +20,15 @@ use weir_wire::handshake::Attempt;
 /// A client and its run.
 type Run = (ClientId, u64);
 
-/// The clients that have a connection, or a change that has not ended.
+/// Clients with a connection, or with a change that has not ended.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     runs: Mutex<BTreeMap<Run, Weak<Sequence>>>,
 }
 
 impl Attempts {
-    /// A connection was welcomed: those of older attempts of its client change
-    /// nothing any more.
+    /// Records a welcomed connection. Connections of older attempts of its client change nothing
+    /// any more.
     pub(crate) fn welcome(
         self: &Arc<Self>,
         client: ClientId,
@@ -76,8 +76,8 @@ impl Drop for Sequence {
 #[derive(Debug, Default)]
 struct State {
     newest: u64,
-    /// Changes being carried out, by target and attempt; as many as threads that
-    /// change something at the most.
+    /// Number of changes being carried out, by target and attempt. Bounded by the threads that
+    /// carry out changes.
     running: BTreeMap<(TargetId, u64), u32>,
 }
 
@@ -114,7 +114,7 @@ impl State {
     }
 }
 
-/// On whose behalf a connection sends changes.
+/// The client and attempt of a connection that sends changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     sequence: Arc<Sequence>,
@@ -123,16 +123,15 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// The epoch that this server acted under when the connection was welcomed.
+    /// The epoch under which this server acted when the connection was welcomed.
     pub(crate) fn since(&self) -> Epoch {
         self.since
     }
 
-    /// Does a change when it is its turn, which is when those that are being
-    /// carried out for older attempts have ended: they wait for the disk, and for other
-    /// copies until these are known to be away.
+    /// Carries out a change in its turn, after the changes of older attempts have ended. Those wait
+    /// for the disk, and for other copies until these are known to be away.
     ///
-    /// Errors: `Unreachable` if it comes too late; those of the change.
+    /// Errors: `Unreachable` if the change comes too late; those of the change.
     pub(crate) fn in_turn<T>(
         &self,
         target: TargetId,
@@ -144,7 +143,7 @@ impl Sender {
                 Turn::Now => break,
                 Turn::Later => state = self.sequence.ended.wait(state),
                 Turn::Never => {
-                    let what = "it came on a connection that its client has given up: nothing was \
+                    let what = "the request came on a connection that its client has given up: nothing was \
                                 changed";
                     return Err(Error::new(ErrorKind::Unreachable, what));
                 }

@@ -7,7 +7,7 @@ use weir_host::sync::{Condvar, Mutex};
 use weir_net::{ConnId, LoopHandle};
 use weir_policy::Micros;
 
-/// A connection that paused because the queue was full.
+/// A connection that is paused because the queue was full.
 struct Paused {
     conn: ConnId,
     resume: LoopHandle<Event>,
@@ -18,21 +18,21 @@ struct State<O> {
     stop: bool,
 }
 
-/// What waits for a thread.
+/// Tasks that wait for a thread.
 pub(crate) struct Backlog<T, O: Order<Item = T> = Arrival<T>> {
     state: Mutex<State<O>>,
     changed: Condvar,
 }
 
 impl<T, O: Order<Item = T> + Default> Backlog<T, O> {
-    /// Connections pause when so many wait.
+    /// Connections pause when `limit` tasks wait.
     pub(crate) fn new(limit: usize) -> Self {
         let state = State { queue: TargetQueue::new(O::default(), limit), stop: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Takes a task; `Full` if its connection must pause. `note` is told how many
-    /// wait now.
+    /// Adds a task. Returns `Full` if its connection must pause. `note` is called with the number
+    /// of waiting tasks.
     pub(crate) fn submit(
         &self,
         task: O::Entry,
@@ -48,7 +48,7 @@ impl<T, O: Order<Item = T> + Default> Backlog<T, O> {
         admission
     }
 
-    /// Waits for a task; `None` at the end, when nothing is left.
+    /// Waits for a task. Returns `None` at the end, when nothing is left.
     pub(crate) fn next(&self, note: impl FnOnce(usize)) -> Option<T> {
         let mut state = self.state.lock();
         loop {
@@ -65,7 +65,7 @@ impl<T, O: Order<Item = T> + Default> Backlog<T, O> {
         }
     }
 
-    /// Takes those out that are meant, out of turn: see [`TargetQueue::take_out`].
+    /// Removes certain tasks out of turn: see [`TargetQueue::take_out`].
     pub(crate) fn take_out(
         &self,
         is_meant: impl Fn(&T) -> bool,
@@ -75,7 +75,7 @@ impl<T, O: Order<Item = T> + Default> Backlog<T, O> {
         self.state.lock().queue.take_out(now(), is_meant, entry, resume)
     }
 
-    /// How many wait.
+    /// Number of waiting tasks.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().queue.len()
     }

@@ -1,12 +1,12 @@
-//! Makes everything of a target durable now and then, so that a start after
-//! a crash has little to examine.
+//! Checkpoints: everything of a target is made durable now and then, so that a start after a crash
+//! has little to examine.
 
 use crate::disk::Disk;
 use std::time::Duration;
 use weir_host::net::Signal;
 
-/// The life of the thread that does it, until `shutdown` is raised. Each target has one: a disk
-/// that hangs holds up no other.
+/// Makes checkpoints until `shutdown` is raised. Each target has its own thread, so that a hung
+/// disk blocks no other.
 pub(crate) fn run(disk: &Disk, interval_ms: u64, shutdown: &Signal) {
     let interval = Duration::from_millis(interval_ms.max(1));
     loop {

@@ -1,11 +1,11 @@
-//! What the metadata server wants of a target's disk: that it removes objects, and notes
-//! which it does not serve. A thread for each target does that, and looks how the disk
-//! is, so that heartbeats never wait for one.
+//! Orders of the metadata server for a target's disk: to remove objects, and to note objects that
+//! it must not serve. One thread for each target carries them out, and checks the disk's state, so
+//! that heartbeats never wait for a disk.
 //!
 //! Invariants
-//! - One batch at a time. What is named while one is under way, or before it was answered
-//!   what came of the last one, is not taken: it is named again.
-//! - What is said to be done is durable: the metadata server forgets it.
+//! - One batch at a time. Orders that arrive while a batch is under way, or before its report was
+//!   answered, are ignored: the metadata server repeats them.
+//! - What is reported as done is durable, because the metadata server then forgets it.
 
 use crate::counters::add;
 use crate::disk::Disk;
@@ -16,15 +16,16 @@ use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ObjectId};
 use weir_wire::peer::HeartbeatReply;
 
-/// The most objects of each kind that are taken at a time; the others are named again.
+/// The most objects of each kind in a batch. The metadata server repeats the others.
 const MAX_BATCH: usize = 1024;
 
-/// What is to be done, or has been.
+/// Objects to be treated, or that were treated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Batch {
-    /// Objects to be removed.
+    /// Objects to remove.
     pub(crate) removed: Vec<ObjectId>,
-    /// Nobody is left who knows what these copies may lack: another has other bytes, or had.
+    /// Copies that may lack bytes of which no remaining target knows: another copy has, or had,
+    /// other bytes.
     pub(crate) distrusted: Vec<ObjectId>,
 }
 
@@ -38,34 +39,34 @@ impl Batch {
     }
 }
 
-/// How far a batch is.
+/// Stage of a batch.
 #[derive(Debug, Default)]
 enum Stage {
     #[default]
     Idle,
     Wanted(Batch),
     UnderWay,
-    /// What has been done of it, and is to be said.
+    /// Carried out, and to be reported.
     Done(Batch),
-    /// It was said, maybe to nobody.
+    /// Reported, perhaps without success.
     Said(Batch),
 }
 
 #[derive(Debug, Default)]
 struct State {
     stage: Stage,
-    /// How the disk is should be looked at.
+    /// Whether to check the disk's state.
     look: bool,
     stop: bool,
 }
 
-/// What the thread does next.
+/// The next task of the thread.
 enum Chore {
     Look,
     Batch(Batch),
 }
 
-/// See the top of the file.
+/// The orders of one target; see the top of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Chores {
     state: Mutex<State>,
@@ -73,8 +74,8 @@ pub(crate) struct Chores {
 }
 
 impl Chores {
-    /// What is to be reported: what was said before and not answered, or what has been done
-    /// since. No more than `room` objects, which it takes from that.
+    /// The objects to report: those reported before without a reply, or those done since. At most
+    /// `room` objects, which is reduced by their number.
     pub(crate) fn say(&self, room: &mut usize) -> Batch {
         let mut state = self.state.lock();
         if let Stage::Done(done) = &mut state.stage
@@ -87,7 +88,8 @@ impl Chores {
         said.clone()
     }
 
-    /// What was said has been heard, and this is wanted now of a target.
+    /// Handles the reply to a report: the report was received, and the reply has new orders for a
+    /// target.
     pub(crate) fn answered(&self, disk: &Disk, reply: &HeartbeatReply) {
         let mine = |all: &[(_, ObjectId)]| {
             let of_it = all.iter().filter(|(target, _)| *target == disk.served.id);
@@ -108,13 +110,13 @@ impl Chores {
         }
     }
 
-    /// Has the thread look how the disk is, when it comes to it.
+    /// Makes the thread check the disk's state.
     pub(crate) fn look(&self) {
         self.state.lock().look = true;
         self.changed.notify_one();
     }
 
-    /// Ends the thread; what it is at is named again to the next one.
+    /// Ends the thread. The metadata server repeats unfinished orders to the next one.
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;
         self.changed.notify_all();
@@ -124,7 +126,7 @@ impl Chores {
         self.state.lock().stop
     }
 
-    /// Waits for something to do; `None` at the end.
+    /// Waits for a task. Returns `None` at the end.
     fn next(&self) -> Option<Chore> {
         let mut state = self.state.lock();
         loop {
@@ -152,7 +154,7 @@ impl Chores {
         };
     }
 
-    /// The life of the thread.
+    /// Carries out tasks until the end. The body of the thread.
     pub(crate) fn work_off(&self, shared: &Shared, disk: &Disk) {
         while let Some(chore) = self.next() {
             match chore {
@@ -172,7 +174,8 @@ impl Chores {
         }
     }
 
-    /// Removes objects, and makes that durable, all together; returns those of which it is.
+    /// Removes objects, and makes all removals durable together. Returns the objects whose removal
+    /// is durable.
     fn remove(&self, shared: &Shared, disk: &Disk, mut objects: Vec<ObjectId>) -> Vec<ObjectId> {
         objects.retain(|object| !self.is_stopping() && unlink(shared, disk, *object));
         if objects.is_empty() || self.is_stopping() {
@@ -204,7 +207,7 @@ fn unlink(shared: &Shared, disk: &Disk, object: ObjectId) -> bool {
     result.inspect_err(say).is_ok()
 }
 
-/// Notes of copies that another has other bytes of them, or had; returns those of which
+/// Notes that copies may lack bytes that another copy has, or had. Returns the copies for which
 /// that is noted durably.
 fn distrust(disk: &Disk, copies: Vec<ObjectId>) -> Vec<ObjectId> {
     let note = |&object: &ObjectId| {

@@ -1,4 +1,4 @@
-//! What a data server has to be told.
+//! Configuration of a data server.
 
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
@@ -10,11 +10,11 @@ use weir_wire::Key;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetConfig {
-    /// Its number.
+    /// Number of the target.
     pub target: u32,
-    /// Its directory, made by `weir_store::Target::create`.
+    /// Directory of the target, made by `weir_store::Target::create`.
     pub dir: PathBuf,
-    /// The file that holds the key of its capabilities, 64 hexadecimal digits.
+    /// File with the target's capability key, 64 hexadecimal digits.
     pub key_file: PathBuf,
 }
 
@@ -22,57 +22,57 @@ pub struct TargetConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataServerConfig {
-    /// Its number.
+    /// Number of the server.
     pub server: u32,
-    /// Where to listen: `address:port`; port 0 takes any free one.
+    /// Address to listen on: `address:port`; port 0 takes any free port.
     pub listen: String,
-    /// `host:port` under which clients reach it; `None`: the address it
-    /// listens on, or this host's name if that is every address.
+    /// `host:port` under which clients reach the server. `None` for the address that it listens on,
+    /// or for this host's name if that is every address.
     #[serde(default)]
     pub advertise: Option<String>,
-    /// What fails as one with it and others, such as a rack: copies are kept apart by that
-    /// first, then by host; `None`: its host alone.
+    /// Failure domain: hosts that fail together, such as those of a rack. Copies are kept in
+    /// different domains first, then on different hosts. `None` for the host alone.
     #[serde(default)]
     pub domain: Option<String>,
     /// The path of a Unix socket for clients on this host.
     #[serde(default)]
     pub unix: Option<PathBuf>,
-    /// Where what it counts is told to Prometheus, over HTTP: `address:port`; `None`: nowhere.
+    /// Address of the metrics for Prometheus, over HTTP: `address:port`; `None` for no metrics.
     #[serde(default)]
     pub metrics: Option<String>,
-    /// What to serve; at least one.
+    /// Targets to serve; at least one.
     pub targets: Vec<TargetConfig>,
-    /// The file that holds the server's key, 64 hexadecimal digits.
+    /// File with the server's key, 64 hexadecimal digits.
     pub server_key_file: PathBuf,
-    /// Addresses of metadata servers, tried in order; none: serve without
-    /// registering (tests, benchmarks).
+    /// Addresses of metadata servers, tried in order. Without any the server does not register
+    /// (tests, benchmarks).
     #[serde(default)]
     pub metadata: Vec<String>,
-    /// Event loops; 0: half the processors, at most 4.
+    /// Number of event loops; 0 for half the processors, at most 4.
     #[serde(default)]
     pub event_loops: usize,
-    /// Disk threads of each target.
+    /// Number of disk threads for each target.
     #[serde(default = "default_disk_threads")]
     pub disk_threads_per_target: usize,
-    /// Requests that wait for each target's disk before connections pause.
+    /// The most requests that wait for each target's disk before connections pause.
     #[serde(default = "default_queue_limit")]
     pub queue_limit: usize,
-    /// Bytes of all buffers for data on its way.
+    /// The most bytes of all data buffers.
     #[serde(default = "default_buffer_bytes")]
     pub buffer_bytes: usize,
     /// The most connections.
     #[serde(default = "default_max_connections")]
     pub max_connections: usize,
-    /// Everything of a target is made durable so often, if anything changed: a
-    /// start after a crash examines what was written since.
+    /// Interval at which everything of a target is made durable, if anything has changed. A start
+    /// after a crash examines what was written since.
     #[serde(default = "default_checkpoint_ms")]
     pub checkpoint_ms: u64,
-    /// Copies elsewhere are brought up to date from each target at this rate at the
-    /// most, bytes per second; 0: as fast as disks and network allow.
+    /// The highest rate, bytes per second, at which copies on other targets are brought up to date
+    /// from each target; 0 for no limit.
     #[serde(default)]
     pub resync_bytes_per_s: u64,
-    /// Disks that are used by others and read by no client are read from now and then, so that
-    /// clients know how fast they are before they read.
+    /// Whether test reads are made now and then on disks that other programs use and no client
+    /// reads, so that clients know their speed before they read.
     #[serde(default = "default_probe_disks")]
     pub probe_disks: bool,
 }
@@ -98,7 +98,7 @@ fn default_checkpoint_ms() -> u64 {
 }
 
 impl DataServerConfig {
-    /// The defaults, for a server without targets yet.
+    /// The defaults, for a server without targets.
     pub fn new(server: u32, listen: impl Into<String>, server_key_file: PathBuf) -> Self {
         Self {
             server,
@@ -121,7 +121,7 @@ impl DataServerConfig {
         }
     }
 
-    /// Refuses what cannot work.
+    /// Checks the configuration.
     ///
     /// Errors: `InvalidArgument`, naming the field.
     pub fn check(&self) -> Result<()> {
@@ -148,13 +148,13 @@ impl DataServerConfig {
     }
 }
 
-/// More than a key file has.
+/// The most bytes read from a key file, more than one has.
 const MAX_KEY_FILE_BYTES: usize = 4096;
 
 /// Reads a key file.
 ///
-/// Errors: `NotFound`, `AccessDenied` if others than the owner may read it,
-/// `InvalidArgument` if it is no key; they name the file and never its contents.
+/// Errors: `NotFound`, `AccessDenied` if others than the owner may read it, `InvalidArgument` if it
+/// has no key. They name the file and never its contents.
 pub(crate) fn read_key(path: &Path, whose: &str) -> Result<Key> {
     let shown = path.display();
     let bytes = weir_host::fs::read_file(path, MAX_KEY_FILE_BYTES).map_err(|e| {
@@ -182,7 +182,7 @@ pub(crate) fn read_key(path: &Path, whose: &str) -> Result<Key> {
     })
 }
 
-/// A simulated machine has no other users.
+/// Whether other users may read a file. A simulated machine has no other users.
 #[expect(clippy::disallowed_methods, reason = "of the operating system only")]
 fn others_may_read(path: &Path) -> Result<bool> {
     if weir_host::net::is_simulated() {

@@ -1,12 +1,12 @@
-//! Copies between objects, by threads of their own: a copy may have to wait for
-//! another server, and a disk thread waits for nothing but its disk.
+//! Copies between objects, on separate threads: a copy may have to wait for another server, and a
+//! disk thread waits for nothing but its disk.
 //!
 //! Invariants
-//! - What is written was verified against the checksum that was made when it was
-//!   written before: rot is not copied.
-//! - Each step is a change by itself for [`crate::attempts`]: nothing of a copy is
-//!   written after its client has given the connection up, and nobody waits for a
-//!   copy that waits for another server.
+//! - All written bytes were verified against the checksum from their first write: rot is not
+//!   copied.
+//! - Each step counts as a separate change for [`crate::attempts`]. No bytes of a copy are written
+//!   after its client has given the connection up, and no change waits for a copy that waits for
+//!   another server.
 
 use crate::attempts::Sender;
 use crate::backlog::Backlog;
@@ -27,7 +27,7 @@ use weir_types::limits::BLOCK_BYTES;
 use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{Copied, CopyPiece};
 
-/// Copies under way in one server.
+/// Number of copying threads of a server.
 pub(crate) const THREADS: usize = 4;
 /// Bytes of one step: read, verified, written.
 const STEP_BYTES: usize = 1 << 20;
@@ -36,14 +36,14 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// A copy in the queue.
 pub(crate) struct CopyTask {
     pub(crate) op: OpId,
-    /// What is written to.
+    /// Target that is written to.
     pub(crate) target: TargetId,
     pub(crate) work: Box<CopyWork>,
     pub(crate) sender: Option<Sender>,
     pub(crate) reply_to: LoopHandle<Event>,
 }
 
-/// The queue of copies, and what the threads share.
+/// The queue of copies, and state that the threads share.
 pub(crate) struct Copier {
     backlog: Backlog<CopyTask>,
     peers: Arc<Peers>,
@@ -54,7 +54,7 @@ impl Copier {
         Self { backlog: Backlog::new(config.queue_limit), peers }
     }
 
-    /// Takes a copy; `Full` if its connection must pause.
+    /// Adds a copy. Returns `Full` if its connection must pause.
     pub(crate) fn submit(&self, task: CopyTask, conn: ConnId) -> Admission {
         let resume = task.reply_to.clone();
         self.backlog.submit(task, conn, resume, |_| ())
@@ -65,7 +65,7 @@ impl Copier {
         self.backlog.stop();
     }
 
-    /// The life of a copying thread.
+    /// Carries out copies until the end. The body of a copying thread.
     pub(crate) fn work_off(&self, shared: &Shared) {
         let mut buffer = Vec::new();
         while let Some(task) = self.backlog.next(|_| ()) {
@@ -108,16 +108,16 @@ impl Copier {
     }
 }
 
-/// Where the bytes come from.
+/// Source of the bytes.
 enum Source<'a> {
-    /// A target of this server; `None`: the object was never made.
+    /// A target of this server; `None` if the object was never made.
     Here(Option<Arc<Object>>),
     /// Another server.
     There(Box<Pull<'a>>),
 }
 
 impl Source<'_> {
-    /// The first byte from `at` on that is no hole.
+    /// First byte of data from `at` on.
     fn next_data(&mut self, at: u64) -> Result<Option<u64>> {
         match self {
             Source::Here(Some(object)) => object.next_data(at),
@@ -126,7 +126,7 @@ impl Source<'_> {
         }
     }
 
-    /// The first byte from `at` on that is one.
+    /// First byte of a hole from `at` on.
     fn next_hole(&mut self, at: u64) -> Result<u64> {
         match self {
             Source::Here(Some(object)) => Ok(object.next_hole(at)?.max(at)),
@@ -135,8 +135,8 @@ impl Source<'_> {
         }
     }
 
-    /// Fills the buffer from `at` on, as far as the object goes; returns the bytes.
-    /// Unless `locked`, nobody has held them against the checksums of the cuts.
+    /// Fills the buffer from `at` on, up to the end of the object, and returns the number of bytes.
+    /// Unless `locked` is set, the bytes were not verified against the checksums of the cuts.
     fn read(
         &mut self,
         at: u64,
@@ -194,7 +194,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies what fits into the buffer.
+    /// Copies as much as fits into the buffer.
     fn step(&mut self, from: u64, to: u64, len: usize) -> Result<()> {
         let mut written = self.attempt(from, to, len, false);
         if written.as_ref().is_err_and(|e| e.kind == ErrorKind::ChecksumMismatch) {
@@ -236,7 +236,7 @@ impl Copy<'_> {
         Ok(n)
     }
 
-    /// Makes a hole where the source has one.
+    /// Punches a hole where the source has one.
     fn clear(&mut self, to: u64, len: u64) -> Result<()> {
         let work = &self.task.work;
         self.copied.len = in_turn(self.task, || match self.disk.store.object(work.object)? {
@@ -247,7 +247,7 @@ impl Copy<'_> {
     }
 }
 
-/// Changes the target when it is the turn of the sender's attempt, or never.
+/// Changes the target when it is the turn of the sender's attempt, or not at all.
 fn in_turn<T>(task: &CopyTask, change: impl FnOnce() -> Result<T>) -> Result<T> {
     match &task.sender {
         Some(sender) => sender.in_turn(task.target, change),

@@ -1,4 +1,4 @@
-//! What a data server counts.
+//! Counters of a data server.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weir_types::ErrorKind;
@@ -7,12 +7,12 @@ use weir_wire::capability::Refusal;
 
 macro_rules! counters {
     ($($(#[$meta:meta])* $name:ident = $label:literal;)*) => {
-        /// Numbers of what was done, over all loops and threads.
+        /// Counters of all loops and threads.
         #[derive(Debug, Default)]
         pub struct Counters { $($(#[$meta])* pub(crate) $name: AtomicU64,)* }
 
         impl Counters {
-            /// Name and value of each.
+            /// Name and value of each counter.
             pub fn snapshot(&self) -> Vec<(String, u64)> {
                 vec![$(($label.to_string(), self.$name.load(Relaxed)),)*]
             }
@@ -45,34 +45,34 @@ counters! {
     read_bytes = "bytes.read";
     /// Bytes of payloads that were stored.
     written_bytes = "bytes.written";
-    /// Bytes of payloads that clients have left for a write to come.
+    /// Bytes of payloads that clients have staged.
     staged_bytes = "bytes.staged";
-    /// Such payloads for which there was no room.
+    /// Staged payloads for which there was no space.
     staged_refused = "staged.refused";
-    /// Writes handed on without their bytes to who did not have them, and again with them.
+    /// Writes passed on without their bytes to copies that did not have them, and sent again with
+    /// them.
     staged_in_vain = "staged.in_vain";
-    /// Connections of clients that were passed on to another server.
+    /// Connections of clients that were forwarded to another server.
     forwarded = "connections.forwarded";
     /// Bytes that copies have written.
     copied_bytes = "bytes.copied";
-    /// Bytes that were brought to copies that lacked them.
+    /// Bytes that were brought to copies with gaps.
     resynced_bytes = "bytes.resynced";
-    /// How long that has paused for a rate that is set, or for clients.
+    /// Time that this work has paused for the configured rate, or for clients.
     resync_paused_ms = "resync.paused_ms";
-    /// Requests that came from clients, or from servers that ordered them, and of which
-    /// others are spared.
+    /// Requests of clients, or of servers on their behalf. Background work makes way for them.
     asked_begun = "asked.begun";
-    /// Those of them that have ended.
+    /// Such requests that have ended.
     asked_ended = "asked.ended";
-    /// Bytes of those that came from other servers.
+    /// Bytes fetched from other servers for copies.
     pulled_bytes = "bytes.pulled";
-    /// Reads answered from the page cache, without a thread hop.
+    /// Reads served from the page cache, without a thread hop.
     read_cached = "read.from_page_cache";
-    /// Reads that a disk thread did.
+    /// Reads by disk threads.
     read_disk = "read.by_disk_thread";
-    /// Reads of processes that said how far they are with a job.
+    /// Reads of processes of jobs that reported their progress.
     read_of_jobs = "read.of_jobs";
-    /// Reads asked for again after a mismatch at the reader.
+    /// Reads repeated after a mismatch at the reader.
     read_locked = "read.locked";
     refused_target = "refused.unknown_target";
     refused_signature = "refused.capability_not_signed";
@@ -87,33 +87,33 @@ counters! {
     refused_late = "refused.late";
     /// Payloads that did not match their checksums on arrival.
     damaged_arrivals = "checksum.damaged_on_arrival";
-    /// Blocks that did not match on the disk.
+    /// Blocks that did not match on disk.
     corrupt_blocks = "checksum.corrupt_on_disk";
-    /// Damage of copies that have others beside them.
+    /// Damage found in copies that have others.
     rot_found = "rot.found";
-    /// What of it was made good, or is being made anew, from another copy.
+    /// Such damage that was repaired, or is being repaired, from another copy.
     rot_repaired = "rot.repaired";
-    /// What of it could not be made good.
+    /// Such damage that could not be repaired.
     rot_unrepairable = "rot.unrepairable";
     /// Requests to targets that could not be opened.
     refused_unopened = "refused.target_not_opened";
-    /// Changes that found the disk full.
+    /// Changes refused because the disk was full.
     no_space = "error.no_space";
-    /// Changes of a disk that is read-only.
+    /// Changes refused because the disk is read-only.
     read_only = "error.read_only";
-    /// Failures of a disk, and changes refused since.
+    /// Disk failures, and changes refused since.
     io_errors = "error.io";
-    /// Other errors answered.
+    /// Replies with other errors.
     errors = "error.other";
     /// Times that a target's queue was full.
     queue_full = "queue.full";
     /// Reads that waited for a buffer.
     buffer_waits = "buffer.waits";
-    /// Bytes that administrators had verified.
+    /// Bytes verified for administrators.
     scrubbed_bytes = "scrub.bytes";
-    /// What was wrong there.
+    /// Damage found by that.
     scrub_findings = "scrub.findings";
-    /// Objects removed at the metadata server's or an administrator's word.
+    /// Objects removed on orders of the metadata server or of an administrator.
     objects_removed = "objects.removed";
 }
 
@@ -123,12 +123,12 @@ pub(crate) fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl Counters {
-    /// How often clients have asked for something.
+    /// Number of client requests.
     pub(crate) fn asked(&self) -> u64 {
         self.asked_begun.load(Relaxed)
     }
 
-    /// Whether something that clients have asked for is under way.
+    /// Whether a client request is under way.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked_begun.load(Relaxed) > self.asked_ended.load(Relaxed)
     }
@@ -170,7 +170,7 @@ impl Counters {
         add(counter, 1);
     }
 
-    /// Counts an error that came from the store.
+    /// Counts an error of the store.
     pub(crate) fn count_failure(&self, kind: ErrorKind) {
         let counter = match kind {
             ErrorKind::Stale => &self.refused_stale,

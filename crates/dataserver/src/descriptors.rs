@@ -1,31 +1,30 @@
-//! How many descriptors this process may have, and what for: objects that are
-//! kept open, and connections. A server that has few serves as many files, but
-//! opens objects more often.
+//! The limit of descriptors of this process, and their division between open objects and
+//! connections. A server with few descriptors serves as many files, but opens objects more often.
 
 use crate::config::DataServerConfig;
 use weir_net::raise_descriptor_limit;
 
-/// Besides connections and objects: logs, directories, event loops, objects
-/// that are in use while they are not kept.
+/// Descriptors for other uses: logs, directories, event loops, and objects in use that are not kept
+/// open.
 const OTHERS: u64 = 3072;
-/// Objects that each target keeps open where descriptors abound.
+/// Objects that each target keeps open if descriptors suffice.
 const OBJECTS_PER_TARGET: u64 = 1024;
-/// Each target keeps at least so many open, or it would open every one anew.
+/// The fewest objects that a target keeps open. With fewer it would open every object again.
 const LEAST_OBJECTS: u64 = 8;
-/// A server that takes fewer connections can hardly serve.
+/// The fewest connections with which a server can work.
 const LEAST_CONNECTIONS: u64 = 32;
 
-/// Shares of the descriptors.
+/// Division of the descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
     /// Objects that each target keeps open.
     pub(crate) objects_per_target: usize,
-    /// Connections.
+    /// Number of connections.
     pub(crate) connections: usize,
 }
 
 impl Descriptors {
-    /// Asks for all that the configuration wants, and shares out what there is.
+    /// Asks for all descriptors that the configuration wants, and divides those that are granted.
     pub(crate) fn of(config: &DataServerConfig) -> Self {
         let (connections, targets) = (config.max_connections as u64, config.targets.len() as u64);
         let wanted = connections + OTHERS + OBJECTS_PER_TARGET * targets;

@@ -1,4 +1,4 @@
-//! A target's disk: its queue, and the few threads that work it off.
+//! A target's disk: its queue, and the few threads that serve it.
 
 use crate::at_work::AtWork;
 use crate::attempts::Sender;
@@ -34,34 +34,34 @@ use weir_types::{
 use weir_wire::data::ObjectStat;
 use weir_wire::targets::TargetWork;
 
-/// Between attempts whether a disk answers that hung.
+/// Interval of attempts to reach a disk that hung.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 
 /// The bulk data of an operation.
 #[derive(Debug, Default)]
 pub(crate) struct Data {
-    /// What was read, or is to be written.
+    /// Bytes that were read, or are to be written.
     pub(crate) buf: Option<PooledBuf>,
-    /// Its checksums.
+    /// Their checksums.
     pub(crate) checks: Vec<u32>,
 }
 
-/// What a disk thread has to do.
+/// A task for a disk thread.
 pub(crate) enum Job {
-    /// With the only copy, or with none in particular.
+    /// An operation on the only copy, or on none in particular.
     Plain(Work),
-    /// With the last copy that a change is handed on to.
+    /// A change of the last copy in its chain.
     Follow(Box<Change>),
 }
 
 /// An operation in the queue.
 pub(crate) struct Task {
     pub(crate) op: OpId,
-    /// On whose behalf; `None`: nobody waits for it any more.
+    /// The requester; `None` if it does not wait any more.
     pub(crate) asker: Option<Asker>,
     pub(crate) work: Job,
     pub(crate) data: Data,
-    /// Who sent it, if it is a change.
+    /// The sender, for a change.
     pub(crate) sender: Option<Sender>,
     pub(crate) reply_to: LoopHandle<Event>,
 }
@@ -79,14 +79,14 @@ impl Task {
     }
 }
 
-/// What was last known of the space, or what is wrong.
+/// The last known space, or trouble, of a disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health {
     pub(crate) usage: FsUsage,
     pub(crate) trouble: String,
 }
 
-/// A target that could not be opened: refused, and reported.
+/// A target that could not be opened. Its requests are refused, and it is reported.
 pub(crate) struct Unopened {
     pub(crate) served: Arc<ServedTarget>,
     pub(crate) dir: PathBuf,
@@ -96,22 +96,22 @@ pub(crate) struct Unopened {
 pub(crate) struct Disk {
     pub(crate) store: Target,
     pub(crate) served: Arc<ServedTarget>,
-    /// What its directory is on.
+    /// Disk of its directory.
     pub(crate) device: DiskId,
     backlog: Backlog<Task, Lanes<Task>>,
     health: Mutex<Health>,
     meter: Meter,
-    /// How long its operations took.
+    /// Durations of its operations.
     pub(crate) times: DiskTimes,
     probe: Mutex<Probe>,
-    /// What is under way on it.
+    /// Operations under way on it.
     pub(crate) at_work: AtWork,
-    /// When all that was written to it was last made durable to see whether it answers,
-    /// milliseconds on the clock of [`clock::since_boot`].
+    /// Time of the last sync that has checked whether the disk works, milliseconds on the clock of
+    /// [`clock::since_boot`].
     answered_ms: AtomicU64,
-    /// How far other copies are brought up to date from here.
+    /// Progress of bringing other copies up to date from here.
     pub(crate) progress: Progress,
-    /// What the metadata server wants of it.
+    /// Orders of the metadata server for it.
     pub(crate) chores: Chores,
 }
 
@@ -145,7 +145,7 @@ impl Disk {
         disk
     }
 
-    /// Says whether anything had to be recovered (the store says what).
+    /// Logs whether anything was recovered (the store logs what).
     pub(crate) fn log_opening(&self) {
         let name = self.store.name();
         match self.store.recovery().unclean {
@@ -154,14 +154,14 @@ impl Disk {
         }
     }
 
-    /// Takes a task; `Full` if its connection must pause.
+    /// Adds a task. Returns `Full` if its connection must pause.
     pub(crate) fn submit(&self, task: Task, conn: ConnId) -> Admission {
         let resume = task.reply_to.clone();
         let lane = lane(&task);
         self.backlog.submit((lane, task), conn, resume, |depth| self.note_depth(depth))
     }
 
-    /// Refuses what waits here and concerns one of several copies: the target has been given up.
+    /// Refuses waiting tasks that concern one of several copies, because the target was given up.
     pub(crate) fn refuse_copies(&self, error: &Error) {
         let of_copies = self.backlog.take_out(Task::is_of_copies, |task| (lane(&task), task));
         for Task { op, data, reply_to, .. } in of_copies {
@@ -176,7 +176,7 @@ impl Disk {
         self.chores.stop();
     }
 
-    /// The life of a disk thread.
+    /// Carries out tasks until the end. The body of a disk thread.
     pub(crate) fn work_off(&self, shared: &Shared) {
         while let Some(task) = self.backlog.next(|depth| self.note_depth(depth)) {
             let Task { op, work, mut data, sender, reply_to, .. } = task;
@@ -220,8 +220,8 @@ impl Disk {
         }
     }
 
-    /// Does an operation, unless it goes by a layout of before its copy has gone from here: it would
-    /// find nothing, and take that for a hole, or make it anew.
+    /// Carries out an operation, unless its layout is older than the removal of the copy here: it
+    /// would find nothing, and take that for a hole, or make the object again.
     fn perform_in_place(&self, shared: &Shared, work: Work, data: &mut Data) -> Result<Outcome> {
         let Some(object) = work.by_layout() else { return self.perform(work, data) };
         let (removed, begun) = (&shared.copies.removed, clock::now());
@@ -231,7 +231,7 @@ impl Disk {
         Ok(outcome)
     }
 
-    /// Does an operation, however long the disk takes.
+    /// Carries out an operation, however long the disk takes.
     pub(crate) fn perform(&self, work: Work, data: &mut Data) -> Result<Outcome> {
         let times = if work.only_reads() { &self.times.reads } else { &self.times.changes };
         let begun = clock::now();
@@ -253,14 +253,14 @@ impl Disk {
         }
     }
 
-    /// A read was served from the page cache.
+    /// Records that a read was served from the page cache.
     pub(crate) fn served_from_memory(&self, work: &ReadWork, bytes: u64) {
         let parts = (work.object, &work.pieces[..]);
         self.meter.cached(parts, bytes, &self.served.load.us_per_mib);
     }
 
-    /// How the page cache is looked into for somebody: where processes of a job wait for a disk
-    /// that takes its time, the queue decides in which order it reads, and nothing is begun before.
+    /// Mode of looking into the page cache for a requester. Where processes of a job wait for a
+    /// disk, the queue decides the order of its reads, and no read is begun before.
     pub(crate) fn look_mode(&self, asker: Option<Asker>) -> ReadMode {
         let load = &self.served.load;
         let of_job = asker.is_some_and(|asker| asker.progress.is_some());
@@ -269,7 +269,7 @@ impl Disk {
         if of_job && others_wait && takes_time { ReadMode::Resident } else { ReadMode::Nowait }
     }
 
-    /// What it has done for clients, for the report to the metadata server.
+    /// Its work for clients, for the report to the metadata server.
     pub(crate) fn work(&self) -> TargetWork {
         let load = &self.served.load;
         self.meter.forget_old(&load.us_per_mib);
@@ -290,7 +290,7 @@ impl Disk {
         self.at_work.on(|| self.store.pledge(object, pieces))
     }
 
-    /// Asks for the space; it may take as long as the disk likes.
+    /// Asks for the free space, however long the disk takes.
     pub(crate) fn check_health(&self) -> Health {
         let look = || self.store.check_presence().and_then(|()| self.store.usage());
         let health = match self.at_work.on_read(look) {
@@ -301,7 +301,7 @@ impl Disk {
         health
     }
 
-    /// How the disk is, and how fast if nobody reads from it.
+    /// Checks the disk's state, and its speed if no client reads from it.
     pub(crate) fn look(&self) {
         if !self.check_health().trouble.is_empty() {
             return;
@@ -316,7 +316,7 @@ impl Disk {
         }
     }
 
-    /// Tries whether it answers, of one that hung; however long that takes.
+    /// Checks whether a disk that hung works, however long that takes.
     pub(crate) fn try_out(&self) {
         let begun = clock::since_boot();
         if self.has_answered_since(begun.saturating_sub(TRY_AGAIN)) {
@@ -329,14 +329,14 @@ impl Disk {
         }
     }
 
-    /// Whether it has answered to what was asked after that, and all that was under way then has
-    /// ended.
+    /// Whether the disk has completed a check begun after `then`, and all operations that were
+    /// under way then.
     pub(crate) fn has_answered_since(&self, then: Duration) -> bool {
         let answered = self.answered_ms.load(Relaxed) > then.as_millis() as u64;
         answered && self.at_work.has_ended(then)
     }
 
-    /// What the last [`Disk::check_health`] found, and what is wrong since.
+    /// Result of the last [`Disk::check_health`], and trouble since.
     pub(crate) fn health(&self) -> Health {
         let mut health = self.health.lock().clone();
         if health.trouble.is_empty() {
@@ -345,7 +345,7 @@ impl Disk {
         health
     }
 
-    /// Why the store changes nothing any more; empty: it does.
+    /// Why the store refuses changes; empty if it does not.
     fn trouble(&self) -> String {
         self.store.trouble().unwrap_or_default()
     }
@@ -355,7 +355,7 @@ impl Disk {
     }
 }
 
-/// What a task is to the disk.
+/// The lane of a task.
 fn lane(task: &Task) -> Lane {
     match (&task.work, &task.asker) {
         (Job::Plain(Work::Read(read)), Some(asker)) => Lane::Read(Request {
@@ -369,12 +369,11 @@ fn lane(task: &Task) -> Lane {
     }
 }
 
-/// Reads from the page cache; `None` if it would have to wait for the disk.
-/// Never waits, so the event loop may call it. `mode`: one of those that do not wait.
+/// Reads from the page cache. Returns `None` if the read would have to wait for the disk. Never
+/// waits, so the event loop may call it. `mode` is one that does not wait.
 ///
-/// Here it is decided how data gets from the page cache to the socket: copied
-/// into a warm buffer and sent from there. On loopback that costs 0.23 CPU s/GB
-/// and `sendfile` 0.32, which would also keep the data from being checked
+/// Data is copied from the page cache into a warm buffer and sent from there. On loopback that
+/// costs 0.23 CPU s/GB, and `sendfile` 0.32; `sendfile` would also prevent a check of the data
 /// before it leaves.
 pub(crate) fn read_cached(
     store: &Target,
@@ -403,7 +402,7 @@ pub(crate) fn read_cached(
     }
 }
 
-/// What came of a read; nothing, if it failed.
+/// Bytes of a read; nothing if it failed.
 fn read_bytes(result: &Result<Outcome>) -> Option<u64> {
     match result {
         Ok(Outcome::Read { bytes, .. }) => Some(*bytes),
@@ -411,7 +410,7 @@ fn read_bytes(result: &Result<Outcome>) -> Option<u64> {
     }
 }
 
-/// Under which epoch another one says that this target lacks something.
+/// The epoch under which another target reports a gap of this one.
 fn told_under(work: &Work, own: TargetId) -> Option<Epoch> {
     match work {
         Work::NoteGap { behind, epoch, filled: false, .. } if *behind == own => Some(*epoch),
@@ -419,21 +418,24 @@ fn told_under(work: &Work, own: TargetId) -> Option<Epoch> {
     }
 }
 
-/// Under an older map it may seem void.
+/// Refuses a report under a newer epoch than this server's map, by which it may seem void.
 fn check_epoch(shared: &Shared, work: &Work) -> Result<()> {
     match work {
         // From who ordered when that was so.
         Work::NoteGap { epoch, filled: true, .. } if *epoch != shared.copies.standings.acting() => {
-            Err(Error::new(ErrorKind::Busy, "it acts under another map than who says so"))
+            Err(Error::new(ErrorKind::Busy, "it acts under another map than the sender"))
         }
         Work::NoteGap { epoch, .. } if *epoch > shared.copies.standings.acting() => {
-            Err(Error::new(ErrorKind::Busy, "its map is older than the one of who has noted it"))
+            Err(Error::new(
+                ErrorKind::Busy,
+                "its map is older than that of the server that has noted it",
+            ))
         }
         _ => Ok(()),
     }
 }
 
-/// A layout of before a copy was moved leads to what nobody brings up to date.
+/// Refuses a layout from before a copy was moved: it leads to a copy that is not updated any more.
 fn check_generation(object: &Object, generation: Generation) -> Result<()> {
     if generation < object.generation() {
         let what = format!("object {}: read with generation {generation}", object.id());
@@ -442,9 +444,9 @@ fn check_generation(object: &Object, generation: Generation) -> Result<()> {
     Ok(())
 }
 
-/// Whether this copy has what is read. Before the read, since what is lacking may come,
-/// and be struck out, in the middle of it; and after it: who changes something here or
-/// elsewhere has noted the gap by then, or waits for nobody who reads.
+/// Checks that this copy has the bytes of a read. It is called before the read, since missing bytes
+/// may arrive, and their gap may be cleared, during it. It is called again after the read: a change
+/// here or elsewhere has noted its gap by then, or waits for no reader.
 fn check_gaps(store: &Target, work: &ReadWork) -> Result<()> {
     let start = work.pieces.iter().map(|piece| piece.0).min().unwrap_or_default();
     let end = work.pieces.iter().map(|piece| piece.0 + piece.1).max().unwrap_or_default();
@@ -473,7 +475,7 @@ fn lacks(store: &Target) -> Error {
     not_current(store.id(), "it does not have the last changes of these bytes")
 }
 
-/// What is to be done about it.
+/// The error for missing bytes, with what to do about it.
 fn lacks_what_is_elsewhere(store: &Target) -> Error {
     let what = "it does not have the last changes of these bytes: bring the other copies back, or \
                 accept the loss (`weir accept-loss`)";
@@ -639,8 +641,8 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
     }
 }
 
-/// What lies behind the end of an object, or in one that was never made, is a
-/// hole.
+/// Finds data or a hole. Bytes behind the end of an object, or of an object that was never made,
+/// count as a hole.
 fn seek(
     store: &Target,
     object: ObjectId,

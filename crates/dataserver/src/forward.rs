@@ -1,11 +1,10 @@
-//! Clients that do not reach the server of another copy are helped there: their connection
-//! becomes one to that server ([`weir_net::Tunnels`]). The two shake hands anew, with the
-//! client's own ticket, so the other server sees the client itself, its attempts
-//! ([`crate::attempts`]) and its capabilities, and this one can do no more than not to pass
-//! something on.
+//! Forwarding for clients that cannot reach the server of another copy: their connection becomes a
+//! tunnel to that server ([`weir_net::Tunnels`]). Client and far server make a new handshake with
+//! the client's own ticket. So the far server sees the client itself, its attempts
+//! ([`crate::attempts`]) and its capabilities. All that the forwarding server can do is drop bytes.
 //!
-//! Threads of their own connect; they and the one that passes on wait for no change and hold
-//! no lock, so no circle of servers comes of it.
+//! Separate threads connect. They and the tunnel thread wait for no change and hold no lock, so
+//! that no circle of servers results.
 
 use crate::backlog::Backlog;
 use crate::counters::add;
@@ -21,27 +20,26 @@ use weir_net::{AbortOnPanic, ConnId, LoopHandle, Tunnel, Tunnels};
 use weir_types::{Error, Result, TargetId};
 use weir_wire::Header;
 
-/// Threads that connect.
+/// Number of connecting threads.
 const THREADS: usize = 4;
-/// Connections that are passed on at once: with [`weir_net::tunnel`]'s chunks 16 MiB at the
-/// most.
+/// The most tunnels. With the chunks of [`weir_net::tunnel`] they take at most 16 MiB.
 const MAX_TUNNELS: usize = 128;
-/// So long the other server is tried: less than clients wait for it.
+/// Timeout of the connection to the far server, milliseconds. It is less than clients wait for it.
 const CONNECT_MS: u64 = 800;
 
-/// A client that wants to be helped.
+/// A client that asks for a tunnel.
 pub(crate) struct ForwardTask {
     pub(crate) conn: ConnId,
-    /// Of the answer.
+    /// Header of the reply.
     pub(crate) header: Header,
     pub(crate) to: TargetId,
     pub(crate) reply_to: LoopHandle<Event>,
 }
 
-/// A way to another server, and room to use it.
+/// A connection to the far server, and the place for its tunnel.
 pub(crate) type Way = (Tunnel, Socket);
 
-/// See the top of the file. Threads are started when there is work for them.
+/// The forwarder; see the top of the file. Threads are started when there is work for them.
 pub(crate) struct Forwarder {
     backlog: Backlog<ForwardTask>,
     tunnels: Tunnels,
@@ -57,9 +55,9 @@ impl Forwarder {
         Ok(Self { backlog, tunnels, peers, started, threads })
     }
 
-    /// Takes a client; `Full` if its connection must pause.
+    /// Adds a client. Returns `Full` if its connection must pause.
     ///
-    /// Errors: if no threads can be started.
+    /// Errors: no threads can be started.
     pub(crate) fn submit(&self, shared: &Arc<Shared>, task: ForwardTask) -> Result<Admission> {
         if !self.started.swap(true, AcqRel)
             && let Err(error) = self.start(shared)
@@ -79,7 +77,7 @@ impl Forwarder {
             let pass_on = move || {
                 let _guard = AbortOnPanic("the thread that passes on");
                 if let Err(error) = of.forwarder.tunnels.run() {
-                    tracing::error!("no client is helped to other servers any more: {error}");
+                    tracing::error!("connections of clients are not forwarded any more: {error}");
                 }
             };
             threads.push(thread::spawn("weir-tunnels", pass_on)?);
@@ -107,12 +105,12 @@ impl Forwarder {
         }
     }
 
-    /// The client has been told, and its connection let go.
+    /// Begins to forward, after the client has its reply and its connection has left the loop.
     pub(crate) fn begin(&self, (room, server): Way, client: Socket) {
         self.tunnels.begin(room, client, server);
     }
 
-    /// Ends the threads, and gives them to be waited for.
+    /// Ends the threads, and returns them to be joined.
     pub(crate) fn stop(&self) -> Vec<JoinHandle> {
         self.backlog.stop();
         self.tunnels.stop();

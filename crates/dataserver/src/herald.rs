@@ -1,5 +1,5 @@
-//! Tells the metadata server how far a server is that does not serve yet: it recovers its
-//! targets. To all others that is a server which is away, and says when it comes.
+//! Reports the progress of a recovery to the metadata server while the server does not serve yet.
+//! To all others that server is away.
 
 use crate::opening::Under;
 use crate::register::{connect, exchange};
@@ -16,11 +16,11 @@ use weir_wire::Key;
 use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest};
 use weir_wire::targets::MachineLoad;
 
-/// One exchange ends within this time.
+/// Timeout of one exchange, milliseconds.
 const EXCHANGE_MS: u64 = 5_000;
-/// Between attempts to connect.
+/// Interval of attempts to connect.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Between heartbeats, whatever the metadata server says.
+/// Limits of the heartbeat interval that the metadata server sets, milliseconds.
 const INTERVAL_MS: std::ops::RangeInclusive<u32> = 10..=2_000;
 
 pub(crate) struct Herald {
@@ -36,14 +36,14 @@ pub(crate) struct Herald {
     pub(crate) under: Arc<Under>,
 }
 
-/// One at work.
+/// A running herald.
 pub(crate) struct AtWork {
     ending: Signal,
     thread: JoinHandle,
 }
 
 impl AtWork {
-    /// From here on the server speaks for itself.
+    /// Ends the herald: the server reports itself from now on.
     pub(crate) fn end(self) {
         self.ending.raise();
         // One that panics has nothing more to say.
@@ -73,7 +73,7 @@ impl Herald {
         }
     }
 
-    /// Returns only with an error; `Interrupted` when it is to end.
+    /// Reports until an error occurs; `Interrupted` when it is to end.
     fn tell(&self, address: &Address) -> Result<std::convert::Infallible> {
         let who = (self.server, self.key.clone(), self.cluster);
         let mut conn = connect(who, address, &self.wait())?;

@@ -1,4 +1,4 @@
-//! What administrators ask of a target's store, in the words of the protocol.
+//! Administrators' requests to a target's store, as protocol messages.
 
 use crate::copies::repair::MAX_REASON;
 use weir_store::{Damage as StoreDamage, ELSEWHERE, Gap, RangeSet};
@@ -30,7 +30,7 @@ pub(crate) fn list(store: &Target, after: Option<ObjectId>, max: usize) -> Resul
     Ok(ObjectPage { objects, strays: listing.strays, next: listing.next })
 }
 
-/// What copies do not serve because another has other bytes.
+/// Bytes that copies do not serve because another has other bytes.
 pub(crate) fn lacking(store: &Target, from: ObjectId, max: usize) -> LackingPage {
     let mut page = LackingPage { objects: Vec::new(), next: None };
     let mut gap = match store.gaps().of(from, ELSEWHERE) {
@@ -48,7 +48,7 @@ pub(crate) fn lacking(store: &Target, from: ObjectId, max: usize) -> LackingPage
     page
 }
 
-/// The last of them holds what would be too many.
+/// The ranges for a reply. The last one covers all that would be too many.
 fn ranges(bytes: &RangeSet) -> Vec<(u64, u64)> {
     let mut all: Vec<(u64, u64)> = bytes.iter().map(|range| (range.start, range.end)).collect();
     if let (true, Some(last)) = (all.len() > MAX_LACKING_RANGES, all.last().copied()) {

@@ -1,20 +1,20 @@
-//! What waits for one target's disk: reads in the order of the policy ([`DiskQueue`]), and all
-//! else in the order in which it came, since a change may wait for one that came before it.
-//! Reads and the rest take turns, some bytes at a time.
+//! The queue of one target's disk: reads in the order of the policy ([`DiskQueue`]), and all other
+//! operations in order of arrival, since a change may wait for an earlier one. The two lanes take
+//! turns, by bytes.
 
 use crate::queue::{Arrival, Order};
 use weir_policy::{DiskQueue, Limits, Micros, RUN_BYTES, Request};
 use weir_wire::frame::REQUEST_COST_BYTES;
 
-/// A lane keeps the disk for so much while something waits in the other one.
+/// Bytes after which a lane gives the disk to the other one, if that has waiting operations.
 const TURN_BYTES: u64 = 1 << 20;
 
-/// What an entry is to the disk.
+/// Lane of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lane {
-    /// Whose turn it is decides the policy.
+    /// A read. The policy decides its turn.
     Read(Request),
-    /// Of so many bytes.
+    /// Another operation, of this many bytes.
     Other(u64),
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum Lane {
 pub(crate) struct Lanes<T> {
     reads: DiskQueue<(u64, T)>,
     others: Arrival<(u64, T)>,
-    /// Which has the disk, and how much it has had.
+    /// Whether the reads have the disk; `had_bytes` counts what the lane has received.
     reads_have: bool,
     had_bytes: u64,
 }

@@ -1,20 +1,19 @@
 //! The data server: serves the objects of one or more targets.
 //!
-//! - [`machine`]: what a request leads to, sans I/O: checks, disk operations,
-//!   replies. The simulator drives this very machine.
-//! - [`queue`]: the bounded queue in front of a target's disk, sans I/O.
+//! - [`machine`]: handles requests without I/O: checks, disk operations, replies. The simulator
+//!   drives this very machine.
+//! - [`queue`]: the bounded queue in front of a target's disk, without I/O.
 //! - [`config`], [`run()`]: configuration, start, stop.
-//! - the rest is the shell: event loops, disk threads, registration with the
-//!   metadata server.
+//! - The other modules are the shell: event loops, disk threads, registration with the metadata
+//!   server.
 //!
 //! Invariants
-//! - No object is touched for a request that was not checked by
-//!   [`machine::Machine::on_request`], which is the only way in.
-//! - What is in the page cache is answered in the event loop; the loop never
-//!   waits for a disk.
-//! - Disk threads wait for nothing but their disk. What waits for other servers
-//!   has threads of its own, so that servers do not wait for each other in a ring.
-//! - Data is served whether or not the metadata server is there.
+//! - No object is touched for a request that was not checked by [`machine::Machine::on_request`],
+//!   which is the only way in.
+//! - Reads that hit the page cache are answered in the event loop; the loop never waits for a disk.
+//! - Disk threads wait for nothing but their disk. Tasks that wait for other servers have separate
+//!   threads, so that servers do not wait for each other in a ring.
+//! - Data is served whether or not the metadata server is reachable.
 
 mod at_work;
 mod attempts;

@@ -1,12 +1,11 @@
-//! What a request leads to, without I/O, threads, clock or bulk bytes: requests
-//! and completions in, [`Action`]s out. Buffers and checksums stay with the
-//! shell, which files them under the [`OpId`].
+//! Handles requests without I/O, threads, clock or bulk data: requests and completions go in,
+//! [`Action`]s come out. Buffers and checksums stay with the shell, which stores them by [`OpId`].
 //!
-//! A request is checked in this order: it decodes; the target is served here;
-//! the capability is signed for it, belongs to the connection's session, is
-//! for the object's file, grants the operation and has not expired; the share
-//! of the regions is within the limits; payload and checksums are as long as
-//! the share. Generations are compared in the store, under the object's lock.
+//! A request is checked in this order: it decodes; the target is served here; the capability is
+//! signed for it, belongs to the connection's session, is for the object's file, grants the
+//! operation and has not expired; the share of the regions is within the limits; payload and
+//! checksums are as long as the share. Generations are compared in the store, under the object's
+//! lock.
 
 mod action;
 mod changing;
@@ -42,55 +41,55 @@ use weir_wire::data::{
 use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Capability, Header, Key, Mac, Op, Rights};
 
-/// A target as the machine knows it.
+/// A served target.
 #[derive(Debug)]
 pub struct ServedTarget {
-    /// Which.
+    /// Id of the target.
     pub id: TargetId,
-    /// The key that signs its capabilities.
+    /// Key that signs its capabilities.
     pub key: Key,
-    /// How busy it is.
+    /// Its load.
     pub load: Load,
-    /// Why it could not be opened: then nothing of it can be served.
+    /// Why it could not be opened, so that nothing of it can be served.
     pub unopened: Option<String>,
 }
 
-/// A request in progress.
+/// Id of a request in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpId(pub u32);
 
 impl OpId {
-    /// Its place in a table; small numbers are used again.
+    /// Index for tables. Small numbers are used again.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A request that has come. `C` names a connection.
+/// A received request. `C` names a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'a, C> {
-    /// On which connection.
+    /// Its connection.
     pub conn: C,
-    /// The session of its ticket.
+    /// Session of the connection's ticket.
     pub session: SessionId,
     /// Its header.
     pub header: &'a Header,
     /// Its body.
     pub body: &'a [u8],
-    /// The time, milliseconds since 1970.
+    /// The present time, milliseconds since 1970.
     pub now_unix_ms: u64,
 }
 
-/// Who waits for an operation.
+/// The requester of an operation.
 #[derive(Debug)]
 struct Pending<C> {
     conn: C,
     session: SessionId,
     header: Header,
     target: Arc<ServedTarget>,
-    /// It reads one of several copies, which may cease to be current meanwhile.
+    /// Whether it reads one of several copies, which may cease to be current meanwhile.
     of_copies: bool,
-    /// A client waits for it: what is done in the background makes room.
+    /// Whether a client waits for it, so that background work makes way.
     asked: bool,
 }
 
@@ -98,7 +97,7 @@ struct Pending<C> {
 #[derive(Debug)]
 pub struct Machine<C> {
     server: ServerId,
-    /// Sorted.
+    /// Sorted by id.
     targets: Vec<Arc<ServedTarget>>,
     counters: Arc<Counters>,
     pending: Vec<Option<Pending<C>>>,
@@ -107,7 +106,7 @@ pub struct Machine<C> {
 }
 
 impl<C: Copy> Machine<C> {
-    /// A machine that knows these targets.
+    /// Makes a machine for these targets.
     pub fn new(
         server: ServerId,
         mut targets: Vec<Arc<ServedTarget>>,
@@ -118,18 +117,18 @@ impl<C: Copy> Machine<C> {
         Self { server, targets, counters, pending, free, pieces }
     }
 
-    /// Takes a request.
+    /// Handles a request.
     pub fn on_request(&mut self, incoming: &Incoming<'_, C>, actions: &mut Vec<Action<C>>) {
         let Incoming { conn, header, .. } = *incoming;
         self.counters.count_op(header.op);
         let result = match header.op {
             op if incoming.session == OF_SERVERS && !may_servers_ask(op) => Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("a data server does not do `{}` for another", op.label()),
+                format!("data servers do not send `{}` to each other", op.label()),
             )),
             op if incoming.session != OF_SERVERS && only_servers_ask(op) => Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("a data server does `{}` for others like it only", op.label()),
+                format!("only data servers may send `{}` to a data server", op.label()),
             )),
             Op::Read => self.read(incoming),
             Op::Write => self.write(incoming),
@@ -157,7 +156,7 @@ impl<C: Copy> Machine<C> {
             Op::Status => Ok(Action::Status { conn, header: Header::reply_to(header, None) }),
             op => Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("a data server does not do `{}`", op.label()),
+                format!("a data server does not support `{}`", op.label()),
             )),
         };
         actions.push(result.unwrap_or_else(|error| {
@@ -169,7 +168,7 @@ impl<C: Copy> Machine<C> {
         }));
     }
 
-    /// What was to be probed is not in the page cache.
+    /// Handles a probe that has missed the page cache.
     pub fn on_miss(&mut self, op: OpId, work: ReadWork, actions: &mut Vec<Action<C>>) {
         if let Some(Some(pending)) = self.pending.get(op.index()) {
             let (conn, target) = (pending.conn, pending.target.id);
@@ -178,8 +177,8 @@ impl<C: Copy> Machine<C> {
         }
     }
 
-    /// An operation has ended. Its number may be used again afterwards, when
-    /// the actions have been carried out.
+    /// Handles the end of an operation. Its id may be used again after the actions were carried
+    /// out.
     pub fn on_done(&mut self, op: OpId, result: Result<Outcome>, actions: &mut Vec<Action<C>>) {
         let Some(pending) = self.pending.get_mut(op.index()).and_then(Option::take) else {
             return;
@@ -233,19 +232,19 @@ impl<C: Copy> Machine<C> {
         actions.push(Action::Reply { conn, header, body, data_of });
     }
 
-    /// On whose behalf an operation is; `None`: it has ended.
+    /// Requester of an operation; `None` if it has ended.
     pub fn asker(&self, op: OpId) -> Option<Asker> {
         let pending = self.pending.get(op.index())?.as_ref()?;
         Some(Asker::of(pending.session, &pending.header))
     }
 
-    /// The target whose copy an operation looks at, if there are other copies.
+    /// Target of the copy that an operation reads, if there are other copies.
     pub fn looks_at_copy(&self, op: OpId) -> Option<TargetId> {
         let pending = self.pending.get(op.index())?.as_ref()?;
         pending.of_copies.then_some(pending.target.id)
     }
 
-    /// Operations that have not ended.
+    /// Number of operations that have not ended.
     pub fn in_progress(&self) -> usize {
         self.pending.len() - self.free.len()
     }
@@ -427,7 +426,7 @@ impl<C: Copy> Machine<C> {
         let target = self.admit_administrator(incoming, &access)?;
         expect_no_payload(incoming.header)?;
         if start >= end {
-            let what = "the loss of nothing";
+            let what = "the range of the loss is empty";
             return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
         let bytes = (start, end);
@@ -439,7 +438,7 @@ impl<C: Copy> Machine<C> {
         Action::Reply { conn: incoming.conn, header, body: Body::Empty, data_of: None }
     }
 
-    /// Whether the client may do this to the object at all.
+    /// Checks that the client may do this to the object at all.
     fn admit(
         &self,
         incoming: &Incoming<'_, C>,
@@ -450,7 +449,7 @@ impl<C: Copy> Machine<C> {
         self.check(incoming, access.target, shown, access.object.file, needed)
     }
 
-    /// Whether the client may administer the target.
+    /// Checks that the client may administer the target.
     fn admit_administrator(
         &self,
         incoming: &Incoming<'_, C>,
@@ -471,7 +470,7 @@ impl<C: Copy> Machine<C> {
         Ok(self.targets[at].clone())
     }
 
-    /// Whether a capability allows what is asked, here and now.
+    /// Checks a capability for a request.
     fn check(
         &self,
         incoming: &Incoming<'_, C>,
@@ -505,8 +504,8 @@ impl<C: Copy> Machine<C> {
         Ok(target)
     }
 
-    /// The pieces of the object that the regions touch, and their bytes; the
-    /// pieces stay in `self.pieces` too.
+    /// The pieces of the object that the regions touch, and the sum of their lengths. The pieces
+    /// stay in `self.pieces` too.
     fn share(
         &mut self,
         regions: &weir_layout::RegionList,
@@ -524,7 +523,7 @@ impl<C: Copy> Machine<C> {
         Ok((pieces, bytes))
     }
 
-    /// A client waits for what another server has handed on.
+    /// Records that a client waits for an operation that another server has passed on.
     fn is_asked(&mut self, op: OpId) {
         if let Some(Some(pending)) = self.pending.get_mut(op.index())
             && !std::mem::replace(&mut pending.asked, true)
@@ -542,7 +541,8 @@ impl<C: Copy> Machine<C> {
         self.queue_look(incoming, target, work, false)
     }
 
-    /// `of_copies`: there are other copies, and this one may not be current.
+    /// Queues a read. `of_copies` says that there are other copies, so that this one may not be
+    /// current.
     fn queue_look(
         &mut self,
         incoming: &Incoming<'_, C>,
@@ -576,8 +576,8 @@ impl<C: Copy> Machine<C> {
     }
 }
 
-/// A wait that was given up because this server stops is no interruption of the client's call: to
-/// the client the server is gone, and it asks another one, or this one when it is back.
+/// Converts the interruption of a wait because this server stops. To the client the server is gone,
+/// so it asks another one, or this one when it is back.
 fn as_told(error: Error) -> Error {
     match error.kind {
         ErrorKind::Interrupted => {
@@ -608,7 +608,7 @@ fn expect_no_payload(header: &Header) -> Result<()> {
     Ok(())
 }
 
-/// Another data server reads, and hands on what a client has asked of it.
+/// Whether another data server may send the operation: it reads, and passes on clients' requests.
 fn may_servers_ask(op: Op) -> bool {
     let reads = matches!(op, Op::Read | Op::Seek | Op::StatObject | Op::Ping);
     let hands_on =
@@ -620,7 +620,7 @@ fn only_servers_ask(op: Op) -> bool {
     matches!(op, Op::Align | Op::NoteGap | Op::Repair)
 }
 
-/// For what needs a right to the object, whichever.
+/// The rights for an operation for which any right to the object suffices.
 fn either_right(access: &Access) -> Rights {
     if access.capability.rights.allow(Rights::WRITE) { Rights::WRITE } else { Rights::READ }
 }

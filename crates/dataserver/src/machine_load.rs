@@ -1,13 +1,14 @@
-//! How busy the machine is, from report to report.
+//! The load of the machine between reports.
 
 use std::time::Duration;
 use weir_host::load::MachineCounts;
 use weir_wire::targets::MachineLoad;
 
-/// Less says little: the kernel counts processors by hundredths of a second.
+/// Shortest period. The kernel counts processor time in hundredths of a second, so less says
+/// little.
 const SHORTEST: Duration = Duration::from_millis(400);
 
-/// What was counted last, and what came of it.
+/// The last counters, and the resulting load.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
     counted: Option<(Duration, MachineCounts)>,
@@ -15,7 +16,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// How busy it has been since something was said last, or just before.
+    /// The load since the last report, or just before.
     pub(crate) fn load(&mut self, now: Duration, counts: Option<MachineCounts>) -> MachineLoad {
         let Some(counts) = counts else { return MachineLoad::default() };
         match self.counted {

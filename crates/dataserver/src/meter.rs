@@ -1,9 +1,9 @@
-//! How fast a target serves reads, for those who choose among copies: the time in which it
-//! had any to do, for the bytes that came of it. What comes from the page cache counts at a
-//! fixed small price, so that a target which has things in memory is known to be quick.
+//! How fast a target serves reads, for clients that choose among copies: the time in which it had
+//! reads, divided by their bytes. Reads from the page cache count at a fixed small price, so that a
+//! target with data in memory is known to be quick.
 //!
-//! Whoever else uses the disk, or the bandwidth that it may take, shows in it, since their
-//! time is time in which reads wait. Where nobody reads, probes say it ([`crate::probe`]).
+//! Other users of the disk, or of its bandwidth, show in the result, since their time is time in
+//! which reads wait. Test reads measure a disk without readers ([`crate::probe`]).
 
 use crate::pieces::Pieces;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -12,34 +12,34 @@ use weir_host::sync::Mutex;
 use weir_types::ObjectId;
 use weir_wire::frame::REQUEST_COST_BYTES;
 
-/// Microseconds.
+/// A time in microseconds.
 type Micros = u64;
 
 const MIB: u64 = 1 << 20;
-/// A MiB from the page cache.
+/// Assumed time for a MiB from the page cache.
 const CACHED_US_PER_MIB: u64 = 100;
-/// Something new is said after so much,
+/// A sample ends after this many bytes.
 const SAMPLE_BYTES: u64 = 2 << 20;
-/// or so much time in which there was something to do.
+/// A sample ends after this much time with reads.
 const SAMPLE_US: Micros = 100_000;
-/// After a probe or a pause, which may have been among anything, already after so much,
+/// Length of the first sample after a test read or a pause, bytes.
 const FIRST_SAMPLE_BYTES: u64 = 512 << 10;
-/// and what was known then is no part of it: nobody has read for so long.
+/// After a pause of this length earlier samples do not count.
 const PAUSE_US: Micros = 1_000_000;
-/// What was found is said for so long, if nobody reads: the disk may be another one by then.
+/// A result is reported for this long without reads; the speed may change meanwhile.
 const SAID_FOR_US: Micros = 10_000_000;
-/// A value that nobody would believe is not said.
+/// Larger values are implausible and not reported.
 const MAX_US_PER_MIB: u64 = 1 << 30;
 
 #[derive(Debug, Default)]
 struct Sample {
-    /// Reads under way.
+    /// Number of reads under way.
     reads: u32,
-    /// When something was said,
+    /// Time of the last report.
     said: Micros,
-    /// by a probe.
+    /// Whether the last report came from a test read.
     is_probed: bool,
-    /// Until then time has been counted, while there are any.
+    /// Time up to which reading time was counted.
     counted: Micros,
     busy_us: Micros,
     bytes: u64,
@@ -51,7 +51,7 @@ impl Sample {
         self.reads += 1;
     }
 
-    /// `bytes`: what came of it; nothing, if it failed, and then its time says nothing either.
+    /// Ends a read of `bytes`. A failed read has none, and its time does not count.
     fn end(&mut self, now: Micros, bytes: Option<u64>) {
         self.count(now);
         self.reads = self.reads.saturating_sub(1);
@@ -75,19 +75,20 @@ impl Sample {
         self.counted = now;
     }
 
-    /// Whether nothing is known any more.
+    /// Whether the last report has expired.
     fn is_old(&self, now: Micros) -> bool {
         self.reads == 0 && now.saturating_sub(self.said) > SAID_FOR_US
     }
 
-    /// Whether what was said last is of the disk as it may have been.
+    /// Whether the last report may be of another load, so that it is not averaged.
     fn begins_anew(&self) -> bool {
         // What has kept it busy meanwhile is no pause.
         let since = self.counted.saturating_sub(self.said).saturating_sub(self.busy_us);
         self.is_probed || since > PAUSE_US
     }
 
-    /// What it says, if there is enough of it, which is so much at least: then another one begins.
+    /// The result of the sample if it has enough bytes, at least `least_bytes`. The next sample
+    /// then begins.
     fn take(&mut self, least_bytes: u64) -> Option<u64> {
         let enough = self.bytes >= least_bytes || self.busy_us >= SAMPLE_US;
         if !enough || self.bytes == 0 {
@@ -100,36 +101,35 @@ impl Sample {
     }
 }
 
-/// What the disk alone has done, for who judges it.
+/// Speed of the disk alone, for the detection of slow disks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OfDisk {
-    /// A MiB took so long; 0: too little was read to say.
+    /// Time per MiB, microseconds; 0 if too little was read.
     pub(crate) us_per_mib: u32,
-    /// And was read in pieces of so much, in the mean.
+    /// Mean size of its reads, KiB.
     pub(crate) piece_kib: u32,
 }
 
-/// What was read, from the disk and from the page cache.
+/// Reads from the disk and from the page cache.
 #[derive(Debug, Default)]
 struct Reads {
     sample: Sample,
-    /// How it lay on the disk.
+    /// Their pieces on the disk.
     pieces: Pieces,
 }
 
-/// Of one target.
+/// The measurement of one target.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     reads: Mutex<Reads>,
-    /// What the disk alone has done since it was last asked for.
+    /// The disk alone, since the last report.
     disk: Mutex<Sample>,
-    /// When a read began or ended last.
+    /// Time of the last begin or end of a read.
     read_at: AtomicU64,
 }
 
 impl Meter {
-    /// Counts a read from the disk, and the `bytes` that came of it; `said` gets what is known
-    /// then.
+    /// Measures a read from the disk. The result is stored in `said`.
     pub(crate) fn on<T>(
         &self,
         said: &AtomicU32,
@@ -149,13 +149,13 @@ impl Meter {
         result
     }
 
-    /// The disk is about to be asked for parts of an object.
+    /// Records parts of an object that are about to be read from the disk.
     pub(crate) fn asked(&self, object: ObjectId, parts: &[(u64, u64)]) {
         let pieces = &mut self.reads.lock().pieces;
         parts.iter().for_each(|(offset, len)| pieces.asked(object, *offset, *len));
     }
 
-    /// For so long nobody has read.
+    /// Time since the last read.
     pub(crate) fn unread_us(&self) -> Micros {
         match self.reads.lock().sample.reads {
             0 => now().saturating_sub(self.read_at.load(Relaxed)),
@@ -163,7 +163,7 @@ impl Meter {
         }
     }
 
-    /// A probe that began then found how long a MiB takes; it is said if nobody has read since.
+    /// Stores the result of a test read that began at `began`, unless there were reads since.
     pub(crate) fn probed(&self, us_per_mib: u32, began: Micros, said: &AtomicU32) {
         let sample = &mut self.reads.lock().sample;
         if sample.reads == 0 && self.read_at.load(Relaxed) < began {
@@ -173,7 +173,7 @@ impl Meter {
         }
     }
 
-    /// How the disk was, since this was asked for the last time that there was enough to say.
+    /// Speed of the disk since the last call that had enough bytes.
     pub(crate) fn of_disk(&self) -> OfDisk {
         let mut disk = self.disk.lock();
         disk.count(now());
@@ -184,7 +184,7 @@ impl Meter {
         disk.take(SAMPLE_BYTES).map(said).unwrap_or_default()
     }
 
-    /// Counts a read from the page cache: of `bytes` of the parts of an object.
+    /// Counts a read of `bytes` from the page cache.
     pub(crate) fn cached(
         &self,
         (object, parts): (ObjectId, &[(u64, u64)]),
@@ -199,7 +199,7 @@ impl Meter {
         say(sample, said);
     }
 
-    /// Takes back what was said long ago.
+    /// Removes an expired result.
     pub(crate) fn forget_old(&self, said: &AtomicU32) {
         if self.reads.lock().sample.is_old(now()) {
             said.store(0, Relaxed);
@@ -207,7 +207,7 @@ impl Meter {
     }
 }
 
-/// The mean of what it was and of what is new, unless that begins anew.
+/// Stores the mean of the old result and the new sample, unless the old one does not count.
 fn say(sample: &mut Sample, said: &AtomicU32) {
     let is_first = sample.begins_anew();
     if let Some(new) = sample.take(if is_first { FIRST_SAMPLE_BYTES } else { SAMPLE_BYTES }) {

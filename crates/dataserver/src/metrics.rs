@@ -1,4 +1,4 @@
-//! What a data server tells Prometheus: from memory, whatever its disks do.
+//! Metrics of a data server for Prometheus, from memory, whatever its disks do.
 
 use crate::service::Shared;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use weir_net::server::ServerCounters;
 use weir_wire::Op;
 use weir_wire::data::{ServerStatus, TargetStatus};
 
-/// How long requests with a target took.
+/// Durations of requests to a target.
 #[derive(Debug, Default)]
 pub(crate) struct RequestTimes {
     read: Histogram,
@@ -20,7 +20,7 @@ pub(crate) struct RequestTimes {
 }
 
 impl RequestTimes {
-    /// Where an operation is counted.
+    /// The histogram of an operation.
     pub(crate) fn of(&self, op: Op) -> &Histogram {
         match op {
             Op::Read => &self.read,
@@ -31,29 +31,28 @@ impl RequestTimes {
     }
 }
 
-/// How long a disk took.
+/// Durations of disk operations.
 #[derive(Debug, Default)]
 pub(crate) struct DiskTimes {
     pub(crate) reads: Histogram,
     pub(crate) changes: Histogram,
 }
 
-/// Who is told how far a recovery is.
+/// Callback for the progress of a recovery.
 type Told = dyn Fn(&str) + Send + Sync;
 
-/// Looks at what a data server counts, from any thread, also where it begins anew.
+/// Reads the counters of a data server from any thread, even across its restarts.
 #[derive(Default)]
 pub struct Observer {
-    /// The lock is held while it is looked at, so that the server, when it ends, is the last one
-    /// that has it.
+    /// Locked while it is read, so that the server, when it ends, has the last reference.
     serving: Mutex<Option<(Arc<Shared>, Arc<ServerCounters>)>>,
-    /// Who waits for it to serve.
+    /// Callback while the server is not serving yet.
     waiting: Option<Box<Told>>,
 }
 
 impl Observer {
-    /// One that is told, while the server recovers its targets and so does not serve yet, how
-    /// far it is: whenever it has got on, and not more than a few times a second.
+    /// Makes an observer whose callback gets the progress of the server's recovery, whenever there
+    /// is some and at most a few times per second.
     pub fn waiting(told: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { waiting: Some(Box::new(told)), ..Self::default() }
     }
@@ -70,7 +69,7 @@ impl Observer {
         *self.serving.lock() = None;
     }
 
-    /// Adds all families of a data server to a page; `false`: none serves just now.
+    /// Adds all metrics of a data server to a page. Returns `false` if none serves just now.
     pub fn tell(&self, page: &mut Page) -> bool {
         let serving = self.serving.lock();
         let Some((shared, net_counters)) = &*serving else { return false };
@@ -144,7 +143,7 @@ fn tell_times(page: &mut Page, shared: &Shared) {
     }
 }
 
-/// What targets have done for clients.
+/// Work of targets for clients.
 fn tell_work(page: &mut Page, shared: &Shared) {
     let works = shared.disks.iter().map(|disk| (disk.served.id.to_string(), disk.work()));
     let works: Vec<_> = works.collect();
@@ -162,7 +161,7 @@ fn tell_work(page: &mut Page, shared: &Shared) {
     }
 }
 
-/// How targets are, also those that could not be opened.
+/// State of targets, also of those that could not be opened.
 fn tell_targets(page: &mut Page, shared: &Shared, targets: &[TargetStatus]) {
     let mut each = |family, number: &dyn Fn(&TargetStatus) -> u64| {
         let mut samples: Samples<'_> = page.family(family);

@@ -1,6 +1,5 @@
-//! Opens the targets of a server, at once, since one that was not closed is recovered first. As
-//! long as that takes, the metadata server and whoever started this one are told how far it is;
-//! nothing is served yet.
+//! Opens the targets of a server, in parallel, since unclean targets are recovered first. Meanwhile
+//! the metadata server and the starting process are told the progress; nothing is served yet.
 
 use crate::config::{DataServerConfig, TargetConfig, read_key};
 use crate::disk::{Disk, Unopened};
@@ -21,23 +20,23 @@ use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
 use weir_wire::Key;
 use weir_wire::peer::{TargetReport, recovering};
 
-/// How long to wait in all for targets that another process still holds.
+/// Total wait for targets that another process still holds.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Who opens its targets within this time has nothing to say about it.
+/// A server that opens its targets within this time does not report that.
 const SOON: Duration = Duration::from_secs(2);
-/// Between looks at how far it is.
+/// Interval of progress reports.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What became of the targets of a configuration.
+/// Result for the targets of a configuration.
 pub(crate) struct Opened {
-    /// Sorted.
+    /// Sorted by id.
     pub(crate) disks: Vec<Arc<Disk>>,
     pub(crate) unopened: Vec<Unopened>,
-    /// The cluster that they belong to.
+    /// Cluster of the targets.
     pub(crate) cluster: [u8; 16],
 }
 
-/// What it takes to open them.
+/// Parameters of the opening.
 pub(crate) struct Opener<'a> {
     pub(crate) config: &'a mut DataServerConfig,
     pub(crate) options: TargetOptions,
@@ -57,17 +56,17 @@ struct Item {
 /// Targets that are being opened.
 pub(crate) struct Under {
     targets: Vec<(TargetId, Arc<RecoveryProgress>)>,
-    /// What became of each.
+    /// Result for each target.
     ended: Mutex<Vec<Option<Result<Target>>>>,
     changed: Condvar,
 }
 
 impl Opener<'_> {
-    /// Opens every target. One that cannot be opened does not keep the others from
-    /// being served. `None`: the server was told to end meanwhile.
+    /// Opens every target. A target that cannot be opened does not keep the others from being
+    /// served. Returns `None` if the server was told to stop meanwhile.
     ///
-    /// Errors: if none can be opened, those of the first; what is wrong with a key
-    /// file; targets of different clusters.
+    /// Errors: if none can be opened, the error of the first; an invalid key file; targets of
+    /// different clusters.
     pub(crate) fn open(mut self) -> Result<Option<Opened>> {
         let items = self.begin()?;
         let cluster = cluster_of(&items)?;
@@ -123,7 +122,7 @@ impl Opener<'_> {
         self.config.targets.iter().map(begin).collect()
     }
 
-    /// A process that was killed may take a moment to give its lock back.
+    /// Locks a target. A process that was killed may take a moment to release its lock.
     fn begin_when_free(&self, target: &TargetConfig, until: Instant) -> Result<Opening> {
         loop {
             match self.begin_one(target) {
@@ -154,7 +153,8 @@ impl Opener<'_> {
         Ok(opening)
     }
 
-    /// Waits until all are open, or cannot be opened. `None`: the server was told to end.
+    /// Waits until all are open, or cannot be opened. Returns `None` if the server was told to
+    /// stop.
     fn finish(
         &mut self,
         openings: Vec<(TargetId, Opening)>,
@@ -190,7 +190,9 @@ impl Opener<'_> {
                 match self.herald(cluster, under.clone()) {
                     Ok(started) => herald = Some(started),
                     // It only tells others; the next look tries again.
-                    Err(error) => tracing::debug!("nobody is told of the recovery yet: {error}"),
+                    Err(error) => tracing::debug!(
+                        "cannot report the recovery to the metadata server yet: {error}"
+                    ),
                 }
             }
         }
@@ -205,8 +207,8 @@ impl Opener<'_> {
         Ok((!stopped).then(|| ended.into_iter().flatten().collect()))
     }
 
-    /// Has the metadata server told, under the addresses that will be served. They are not yet:
-    /// who connects is to wait as for a server that does not run.
+    /// Starts reports to the metadata server, with the addresses that will be served. They are not
+    /// served yet: clients have to wait as for a server that does not run.
     fn herald(&mut self, cluster: [u8; 16], under: Arc<Under>) -> Result<AtWork> {
         let Listening { listeners, bound, tcp, unix } = listen(self.config)?;
         drop(listeners);
@@ -228,7 +230,7 @@ impl Opener<'_> {
     }
 }
 
-/// The cluster of those that can be opened.
+/// The cluster of the targets that can be opened.
 fn cluster_of(items: &[Item]) -> Result<Option<[u8; 16]>> {
     let mut cluster = None;
     for item in items {
@@ -265,7 +267,7 @@ impl Under {
         self.changed.notify_all();
     }
 
-    /// Waits so long at the most; whether all have ended.
+    /// Waits at most for `time`. Returns whether all have ended.
     fn wait(&self, time: Duration) -> bool {
         let is_open = |ended: &[Option<Result<Target>>]| ended.iter().all(Option::is_some);
         let ended = self.ended.lock();
@@ -280,14 +282,14 @@ impl Under {
         steps.fold(0, u64::wrapping_add)
     }
 
-    /// Of the one that has most to do.
+    /// Progress of the target with the most work left, percent.
     fn percent(&self) -> u8 {
         let ended = self.ended.lock();
         let left = self.targets.iter().zip(&*ended).filter(|(_, ended)| ended.is_none());
         left.map(|((_, progress), _)| progress.percent()).min().unwrap_or(99)
     }
 
-    /// What the metadata server is told. Nothing of them is served, or was since this process
+    /// Reports for the metadata server. None of these targets is served, or was since this process
     /// began.
     pub(crate) fn reports(&self) -> Vec<TargetReport> {
         let ended = self.ended.lock();

@@ -1,5 +1,5 @@
-//! Other data servers. Where they are only the metadata server says: a client
-//! names a target, and never an address.
+//! Connections to other data servers. Only the metadata server says where they are: a client names
+//! a target, and never an address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
@@ -17,14 +17,14 @@ use weir_wire::peer::{FindPeerRequest, Peer};
 use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Header, Key};
 
-/// One that could not be reached is not tried again for so long: whoever asks
-/// reads and writes by himself meanwhile.
+/// A server that could not be reached is not tried again for this long. Clients copy by reading and
+/// writing meanwhile.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A metadata server answers within this time.
+/// Timeout of a metadata server's reply, milliseconds.
 const FIND_MS: u64 = 2_000;
-/// Idle connections kept to the server of each target: one for each thread.
+/// The most idle connections to the server of each target: one for each thread.
 const MAX_IDLE: usize = crate::copier::THREADS;
-/// Targets of other servers that are remembered.
+/// The most targets of other servers that are remembered.
 const MAX_KNOWN: usize = 4096;
 
 /// The server of a target.
@@ -36,9 +36,9 @@ struct Known {
 #[derive(Default)]
 struct State {
     known: BTreeMap<TargetId, Known>,
-    /// Whom not to ask for a while.
+    /// Targets not to be tried for a while.
     failed: BTreeMap<TargetId, (Instant, Error)>,
-    /// Nobody has said where they are, so they were not tried.
+    /// Targets that were not tried because their address is unknown.
     unfound: BTreeSet<TargetId>,
 }
 
@@ -48,12 +48,12 @@ pub(crate) struct Peers {
     key: Key,
     cluster: [u8; 16],
     metadata: Vec<Address>,
-    /// Ends all waiting.
+    /// Ends all waits.
     shutdown: Signal,
     state: Mutex<State>,
 }
 
-/// A connection, and the run of the machine that it leads to.
+/// A connection, and the run of the machine at its end.
 pub(crate) type Connected = (BlockingConn, u64);
 
 impl Peers {
@@ -68,21 +68,21 @@ impl Peers {
         Self { server, key, cluster, metadata, shutdown, state }
     }
 
-    /// So long, or until the server stops.
+    /// A wait of `ms` milliseconds, at most until the server stops.
     pub(crate) fn wait(&self, ms: u64) -> Wait {
         Wait::for_ms(ms).interruptible(self.shutdown.fd().map(|fd| fd.as_raw_fd()))
     }
 
-    /// A connection that was used before, if there is one.
+    /// An idle connection, if there is one.
     pub(crate) fn idle(&self, target: TargetId) -> Option<BlockingConn> {
         self.state.lock().known.get_mut(&target)?.idle.pop()
     }
 
-    /// A new connection.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// `TargetMissing`: the metadata server knows no such target. The same error
-    /// again for a while, without trying.
+    /// `TargetMissing`: the metadata server knows no such target. For a while the same error is
+    /// returned without another attempt.
     pub(crate) fn connect(
         &self,
         target: TargetId,
@@ -120,7 +120,7 @@ impl Peers {
         connected
     }
 
-    /// A socket to the server of a target, on which nobody has proved anything yet.
+    /// Opens an unauthenticated socket to the server of a target.
     ///
     /// # Errors
     /// `TargetMissing`: the metadata server knows no such target.
@@ -132,8 +132,8 @@ impl Peers {
         self.connect_to(&self.find(target, wait)?, wait, None)
     }
 
-    /// The same of a server whose address is known, asking now and then whether to go on;
-    /// `None`: it is not.
+    /// As [`Peers::reach`], for a server with a known address and with a watch that may end the
+    /// wait. Returns `None` if the address is unknown.
     pub(crate) fn reach_known(
         &self,
         target: TargetId,
@@ -155,7 +155,7 @@ impl Peers {
         Err(failure.unwrap_or_else(|| ErrorKind::Unreachable.into()))
     }
 
-    /// A connection that nobody uses any more, with no answer outstanding.
+    /// Puts back a connection without outstanding replies.
     pub(crate) fn put_back(&self, target: TargetId, conn: BlockingConn) {
         if let Some(known) = self.state.lock().known.get_mut(&target)
             && known.idle.len() < MAX_IDLE
@@ -165,14 +165,14 @@ impl Peers {
         }
     }
 
-    /// It does not serve the target any more, or is gone.
-    /// Whether it was known.
+    /// Forgets the server of a target, which does not serve it any more, or is gone. Returns
+    /// whether it was known.
     pub(crate) fn forget(&self, target: TargetId) -> bool {
         self.state.lock().known.remove(&target).is_some()
     }
 
-    /// Whether a target was not reached only since nobody said where it is: a metadata server that is
-    /// away cannot say it of one that has just joined.
+    /// Whether a target was not reached only because its address is unknown. An unreachable
+    /// metadata server cannot tell the address of a target that has just joined.
     pub(crate) fn is_unfound(&self, target: TargetId) -> bool {
         self.state.lock().unfound.contains(&target)
     }
@@ -193,12 +193,12 @@ impl Peers {
         self.open(&peer.ok_or(ErrorKind::TargetMissing)?, attempt, wait)
     }
 
-    /// Asks the metadata server where a target is.
+    /// Asks the metadata server for the server of a target.
     fn find(&self, target: TargetId, wait: &Wait) -> Result<Peer> {
         self.ask_metadata(&FindPeerRequest { target }, wait)
     }
 
-    /// Asks whichever metadata server answers.
+    /// Sends a request to any metadata server that replies.
     pub(crate) fn ask_metadata<R: Request>(&self, request: &R, wait: &Wait) -> Result<R::Reply> {
         let mut failure = Error::new(ErrorKind::TargetMissing, "there is no metadata server");
         for address in &self.metadata {
@@ -239,7 +239,7 @@ impl Peers {
         Err(failure.unwrap_or_else(|| ErrorKind::Unreachable.into()))
     }
 
-    /// On this host by its Unix socket, if that answers.
+    /// Addresses of a server; on this host the Unix socket comes first.
     fn addresses(&self, peer: &Peer) -> Result<Vec<Address>> {
         let entry = &peer.entry;
         let here = entry.host == host_name() && !entry.unix.is_empty();

@@ -1,27 +1,27 @@
-//! In which pieces a disk is read: a read that begins where the one before it has ended goes on
-//! with its piece, and any other one begins a new one, for which a head has to turn.
+//! The pieces in which a disk is read. A read that begins where the previous one has ended
+//! continues its piece. Any other read begins a new piece, which needs a seek.
 
 use weir_types::ObjectId;
 
-/// Of a piece that was begun before, so much counts: else a long one would be the mean of many
-/// short ones that follow.
+/// The most bytes that count of a piece begun in an earlier period. Otherwise one long piece would
+/// dominate the mean of many short ones.
 const MAX_BEFORE_BYTES: u64 = 4 << 20;
-/// More is said as this.
+/// The largest mean that is reported, KiB.
 const MAX_KIB: u64 = 1 << 20;
 
-/// Pieces since they were asked for.
+/// Pieces since the last report.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
-    /// Where the last one ends.
+    /// End of the last piece.
     at: Option<(ObjectId, u64)>,
-    /// What it has so far.
+    /// Its length so far.
     last_bytes: u64,
     bytes: u64,
     count: u64,
 }
 
 impl Pieces {
-    /// The disk is about to be asked for this.
+    /// Records a read that is about to go to the disk.
     pub(crate) fn asked(&mut self, object: ObjectId, offset: u64, len: u64) {
         if self.at != Some((object, offset)) {
             self.last_bytes = 0;
@@ -35,14 +35,14 @@ impl Pieces {
         self.at = Some((object, offset.saturating_add(len)));
     }
 
-    /// This did not need the disk: the kernel has read it ahead, if it lies there.
+    /// Records a read from memory: the kernel has read it ahead, if it continues the piece.
     pub(crate) fn was_in_memory(&mut self, object: ObjectId, offset: u64, len: u64) {
         if self.at == Some((object, offset)) {
             self.at = Some((object, offset.saturating_add(len)));
         }
     }
 
-    /// What they have in the mean, 1 at the least; those that follow are counted anew.
+    /// Mean size of the pieces, at least 1. Later pieces are counted anew.
     pub(crate) fn take_mean_kib(&mut self) -> u32 {
         // One read may take longer than until it is asked for again.
         let mean = self.bytes.checked_div(self.count).unwrap_or(self.last_bytes);

@@ -1,85 +1,88 @@
-//! How fast a disk is that nobody reads from, for those who are about to: others may use it who
-//! have nothing to do with Weir. So it is read from now and then, around the page cache, if it has
-//! been used since by anybody; a disk that is left alone is as fast as it was when it was left
-//! alone before.
+//! Test reads: how fast a disk is that no client reads from. Other programs may use it. So it is
+//! read from now and then, bypassing the page cache, if it was used by any program since. An unused
+//! disk is as fast as at the last test without other use.
 //!
-//! It takes a twentieth of the disk's time at the most.
+//! Test reads take at most a twentieth of the disk's time.
 
 use std::path::Path;
 use weir_host::device::Device;
 use weir_policy::SOON_US;
 
-/// Microseconds.
+/// A time in microseconds.
 type Micros = u64;
 
-/// Who reads says better how fast it is.
+/// No test is made if a client has read within this time: reads measure the disk better.
 const UNREAD_US: Micros = 1_000_000;
-/// A disk is in use if so many sectors (2 MiB) were read or written: less than that may be logs,
+/// A disk is in use if this many sectors (2 MiB) were transferred. Less may be logs.
 const USED_SECTORS: u64 = 4096;
-/// or small requests, or the end of it: so it is found out anew after so long as well, unless
-/// nobody has used it at all since the last time, nor for so long before.
+/// Even with less transfer the speed is tested again after this time, since there may be small
+/// requests, or the other use may have ended; unless the disk was completely unused since the last
+/// test and for as long before.
 const SETTLED_US: Micros = 10_000_000;
 const SECTOR: u64 = 512;
-/// Nobody uses one that has had fewer sectors (256 KiB) read and written for so long.
+/// A disk with fewer sectors (256 KiB) than this transferred in that time is unused.
 const QUIET_SECTORS: u64 = 512;
 const QUIET_US: Micros = 1_000_000;
-/// Between two probes at least,
+/// Shortest pause between two tests.
 const PAUSE_US: Micros = 1_000_000;
-/// and so many times what the last one took.
+/// Pause as a multiple of the last test's duration.
 const PAUSES: u64 = 19;
-/// A probe may be in a disk's own memory: it says that it is not slow, and no more.
+/// A test may be served from a disk's own memory: a quicker result says only that the disk is not
+/// slow.
 const QUICKEST_US_PER_MIB: u64 = 5_000;
-/// What has served from memory is left alone for so long: its disk says nothing of it.
+/// A target that has served reads from memory is not tested for this long: its disk's speed does
+/// not matter.
 const IN_MEMORY_US: Micros = 10_000_000;
 
-/// What was found.
+/// Result of a test.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     us_per_mib: u32,
-    /// When that was,
+    /// Time of the test.
     at: Micros,
     took: Micros,
-    /// and how much the disk had been used by then; `None`: nobody knows.
+    /// The disk's transferred sectors by then; `None` if unknown.
     sectors: Option<u64>,
-    /// Nobody had used it since the probe before.
+    /// Whether the disk was unused since the previous test.
     was_alone: bool,
-    /// Somebody used it just before or meanwhile, and may not any more.
+    /// Whether other programs used the disk just before or during the test, which may have ended
+    /// since.
     was_busy: bool,
 }
 
 impl Found {
-    /// Sectors that were read and written since then.
+    /// Sectors transferred since then.
     fn used_since(&self, used: Option<u64>) -> Option<u64> {
         Some(used?.saturating_sub(self.sectors?))
     }
 
-    /// So long it is left alone.
+    /// Pause until the next test.
     fn pause_us(&self) -> Micros {
         PAUSE_US.max(self.took * PAUSES)
     }
 }
 
-/// What is to be done.
+/// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     /// Nothing.
     No,
-    /// What was found still holds.
+    /// Report the last result again.
     Same(u32),
-    /// Find it out.
+    /// Make a test.
     Probe,
 }
 
-/// Since when nobody has used a disk.
+/// Since when a disk is unused.
 #[derive(Clone, Copy, Debug, Default)]
 struct Quiet {
-    /// What had been read and written then.
+    /// Transferred sectors at that time.
     sectors: u64,
     since: Option<Micros>,
 }
 
 impl Quiet {
-    /// Whether it is so, when so many have been by now.
+    /// Whether the disk is unused, from its transferred sectors.
     fn look(&mut self, used: Option<u64>, now: Micros) -> bool {
         let Some(used) = used else { return false };
         let since = match self.since {
@@ -92,8 +95,8 @@ impl Quiet {
         now.saturating_sub(since) >= QUIET_US
     }
 
-    /// A probe has read so many bytes itself, from a count of sectors to another; whether others
-    /// used the disk meanwhile.
+    /// Records a test of `bytes` with the sector counts before and after it. Returns whether other
+    /// programs used the disk meanwhile.
     fn probed(&mut self, bytes: u64, (before, after): (Option<u64>, Option<u64>)) -> bool {
         let (Some(before), Some(after)) = (before, after) else { return false };
         let others = after.saturating_sub(before + bytes.div_ceil(SECTOR));
@@ -105,8 +108,9 @@ impl Quiet {
     }
 }
 
-/// `unread`: for so long nobody has read; `said`: what clients are told, 0: nothing; `used`: what
-/// has been read and written of it by now; `is_quiet`: nobody does.
+/// Decides what to do. `unread` is the time since the last read; `said` is the value that clients
+/// are told, 0 for none; `used` is the count of transferred sectors; `is_quiet` says that the disk
+/// is unused.
 fn due(
     found: Option<Found>,
     (unread, said): (Micros, u32),
@@ -139,11 +143,11 @@ enum Opened {
     #[default]
     NotYet,
     Device(Device),
-    /// It cannot be read around the page cache, or is not to be.
+    /// Tests are off, or the disk cannot be read around the page cache.
     None,
 }
 
-/// The probes of a disk.
+/// The tests of a disk.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     opened: Opened,
@@ -152,14 +156,14 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// None are made.
+    /// Without tests.
     pub(crate) fn off() -> Self {
         Self { opened: Opened::None, ..Self::default() }
     }
 
-    /// How long a MiB takes, if that has to be said: by a probe, which takes as long as the disk
-    /// does, or by the last one, and is short if the disk `is_read` meanwhile. `unread`, `said`: as
-    /// above.
+    /// The time per MiB, if it has to be reported: from a new test, which takes as long as the disk
+    /// does and is cut short if the disk `is_read` meanwhile, or from the last one. `unread` and
+    /// `said` as in [`due`].
     pub(crate) fn look(
         &mut self,
         dir: &Path,
@@ -172,7 +176,9 @@ impl Probe {
                 Ok(device) => Opened::Device(device),
                 Err(e) => {
                     let dir = dir.display();
-                    tracing::info!("{dir}: how fast it is is known only while it is read: {e}");
+                    tracing::info!(
+                        "{dir}: its speed is known only while clients read from it: {e}"
+                    );
                     Opened::None
                 }
             };
@@ -188,7 +194,7 @@ impl Probe {
                     Ok(done) => done,
                     Err(e) => {
                         // A disk may try for long to read a place that is damaged.
-                        tracing::warn!("{}: it is not probed any more: {e}", dir.display());
+                        tracing::warn!("{}: its speed is not tested any more: {e}", dir.display());
                         self.opened = Opened::None;
                         return None;
                     }
@@ -197,7 +203,7 @@ impl Probe {
                 let us_per_mib = us_per_mib(bytes, took);
                 let sectors = device.used_sectors();
                 let name = dir.display();
-                tracing::debug!(us_per_mib, took, "a probe of {name}: {bytes} bytes");
+                tracing::debug!(us_per_mib, took, "test read of {name}: {bytes} bytes");
                 let was_alone = self.found.is_some_and(|found| found.used_since(used) == Some(0));
                 let at = now + took;
                 let was_busy = self.quiet.probed(bytes, (used, sectors)) || !is_quiet;
@@ -208,7 +214,7 @@ impl Probe {
     }
 }
 
-/// As of reads: a request costs what more bytes would.
+/// Time per MiB as for reads: a request counts as more bytes than it has.
 fn us_per_mib(bytes: u64, took: Micros) -> u32 {
     let bytes = bytes + weir_wire::frame::REQUEST_COST_BYTES;
     let us = (took << 20).div_ceil(bytes).max(QUICKEST_US_PER_MIB);

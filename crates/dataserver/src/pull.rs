@@ -1,4 +1,4 @@
-//! Reads of an object of another server, for a copy.
+//! Reads of an object on another server, for a copy.
 
 use crate::peers::Peers;
 use std::io::IoSliceMut;
@@ -13,12 +13,13 @@ use weir_wire::data::{
 use weir_wire::handshake::Attempt;
 use weir_wire::message::Request;
 
-/// The waits of one copy for the other server, together.
+/// Timeout of all waits of one copy for the other server, milliseconds.
 const PULL_MS: u64 = 8_000;
-/// Any stripe does that has the column: the larger its units, the fewer requests.
+/// Stripe unit of the requests. Any striping with the column will do; larger units need fewer
+/// requests.
 const UNIT: u64 = MAX_STRIPE_UNIT_BYTES as u64;
 
-/// The attempt of connections on which nothing is changed.
+/// The attempt of connections that change nothing.
 const READS_ONLY: Attempt = Attempt { run: 0, number: 0 };
 
 /// An object of another server.
@@ -36,19 +37,19 @@ impl<'a> Pull<'a> {
         Self { peers, access, conn: None, wait: peers.wait(PULL_MS), as_is: false }
     }
 
-    /// One whose copy may lack something: `access` names no others.
+    /// For an object whose copy may have gaps: `access` names no other copies.
     pub(crate) fn as_is(peers: &'a Peers, access: &'a Access) -> Self {
         Self { as_is: true, ..Self::new(peers, access) }
     }
 
-    /// The connection may serve the next.
+    /// Puts the connection back.
     pub(crate) fn end(self) {
         if let Some(conn) = self.conn {
             self.peers.put_back(self.access.target, conn);
         }
     }
 
-    /// Where data or a hole begins: see [`SeekRequest`].
+    /// Finds data or a hole: see [`SeekRequest`].
     pub(crate) fn seek(&mut self, offset: u64, hole: bool) -> Result<Option<u64>> {
         let request = SeekRequest { access: self.access.clone(), offset, hole };
         self.ask(|conn, wait| {
@@ -57,7 +58,7 @@ impl<'a> Pull<'a> {
         })
     }
 
-    /// What is known of the object.
+    /// State of the object.
     pub(crate) fn stat(&mut self) -> Result<ObjectStat> {
         let request = StatObjectRequest { access: self.access.clone() };
         self.ask(|conn, wait| {
@@ -66,8 +67,8 @@ impl<'a> Pull<'a> {
         })
     }
 
-    /// Fills the buffer from `at` on, as far as the object goes, with a checksum
-    /// for each cut; returns the bytes.
+    /// Fills the buffer from `at` on, up to the end of the object, with a checksum for each cut.
+    /// Returns the number of bytes.
     pub(crate) fn read(
         &mut self,
         at: u64,
@@ -111,8 +112,8 @@ impl<'a> Pull<'a> {
         Ok(done)
     }
 
-    /// Asks on the connection that there is, or a new one. What the client can
-    /// do about an error is in its kind: `Unsupported`, the copy is his.
+    /// Sends a request on the present connection, or on a new one. The kind of an error tells the
+    /// client what to do: with `Unsupported` it has to copy itself.
     fn ask<T>(
         &mut self,
         mut exchange: impl FnMut(&mut BlockingConn, &Wait) -> Result<T>,
@@ -145,7 +146,7 @@ impl<'a> Pull<'a> {
         }
     }
 
-    /// The other server has answered with an error.
+    /// Converts an error reply of the other server.
     fn told(&self, error: Error) -> Error {
         match error.kind {
             ErrorKind::BadCapability | ErrorKind::Corrupt | ErrorKind::ChecksumMismatch => error,

@@ -1,8 +1,8 @@
-//! The bounded queue in front of one target's disk, without threads: the shell
-//! puts it behind a lock, the simulator drives it as it is.
+//! The bounded queue in front of one target's disk, without threads. The shell puts it behind a
+//! lock; the simulator drives it directly.
 //!
-//! Invariant: it holds at most `limit` entries and one more for each waiting
-//! connection, from which nothing is taken until there is room.
+//! Invariant: it holds at most `limit` entries and one more for each paused connection, which
+//! delivers nothing until there is space.
 
 use std::collections::VecDeque;
 use weir_policy::Micros;
@@ -10,24 +10,23 @@ use weir_policy::Micros;
 /// Whether the sender may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// There is room for more.
+    /// The queue has space.
     Room,
-    /// The entry was taken, but its sender must pause until it is named by
-    /// [`TargetQueue::pop`].
+    /// The entry was added, but its sender must pause until [`TargetQueue::pop`] names it.
     Full,
 }
 
-/// In which order entries leave.
+/// Order in which entries leave a queue.
 pub trait Order {
-    /// What is put in,
+    /// Type of added entries.
     type Entry;
-    /// and what comes out of it.
+    /// Type of removed entries.
     type Item;
-    /// Takes one.
+    /// Adds an entry.
     fn push(&mut self, now: Micros, entry: Self::Entry);
-    /// The next one; `None` if nothing waits.
+    /// Removes the next entry; `None` if nothing waits.
     fn pop(&mut self, now: Micros) -> Option<Self::Item>;
-    /// How many wait.
+    /// Number of waiting entries.
     fn len(&self) -> usize;
     /// Whether nothing waits.
     fn is_empty(&self) -> bool {
@@ -35,7 +34,7 @@ pub trait Order {
     }
 }
 
-/// In that in which they came.
+/// Order of arrival.
 #[derive(Debug)]
 pub struct Arrival<T>(VecDeque<T>);
 
@@ -62,7 +61,7 @@ impl<T> Order for Arrival<T> {
     }
 }
 
-/// Entries, and who waits for room.
+/// Entries, and senders that wait for space.
 #[derive(Debug)]
 pub struct TargetQueue<O, C> {
     limit: usize,
@@ -71,12 +70,12 @@ pub struct TargetQueue<O, C> {
 }
 
 impl<O: Order, C> TargetQueue<O, C> {
-    /// A queue for `limit` entries, at least one.
+    /// Makes a queue for `limit` entries, at least one.
     pub fn new(entries: O, limit: usize) -> Self {
         Self { limit: limit.max(1), entries, waiting: VecDeque::new() }
     }
 
-    /// Takes an entry of `sender`.
+    /// Adds an entry of `sender`.
     pub fn push(&mut self, now: Micros, entry: O::Entry, sender: C) -> Admission {
         self.entries.push(now, entry);
         if self.entries.len() < self.limit {
@@ -86,8 +85,8 @@ impl<O: Order, C> TargetQueue<O, C> {
         Admission::Full
     }
 
-    /// Takes those out that are meant; the others stay in their order, as the entries that
-    /// `entry` makes of them. `resume`: as for [`TargetQueue::pop`].
+    /// Removes entries for which `is_meant` is true. The others keep their order; `entry` converts
+    /// them back. `resume`: as for [`TargetQueue::pop`].
     pub fn take_out(
         &mut self,
         now: Micros,
@@ -102,9 +101,9 @@ impl<O: Order, C> TargetQueue<O, C> {
         meant
     }
 
-    /// The next entry; `resume` is called for each sender who may go on now
-    /// that it is out: as many as there is room for, and all when nothing is
-    /// left, since those named before may have nothing more to send.
+    /// Removes the next entry. `resume` is called for each sender that may go on now: as many as
+    /// there is space for. If the queue is empty it is called for all, since those named before may
+    /// have nothing more to send.
     pub fn pop(&mut self, now: Micros, resume: impl FnMut(C)) -> Option<O::Item> {
         let entry = self.entries.pop(now);
         self.resume(resume);
@@ -119,7 +118,7 @@ impl<O: Order, C> TargetQueue<O, C> {
         self.waiting.drain(..room.min(self.waiting.len())).for_each(&mut resume);
     }
 
-    /// Entries in it.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -1,23 +1,24 @@
-//! How far the processes of jobs are that read from one target, and how far the last of those is
-//! whose first copies are there: who reads another copy leaves the disk to them while they are behind
-//! (1.21 of graduated declustering, carried by replies).
+//! Progress of the processes of jobs that read from one target, and of the slowest one with first
+//! copies there. A reader of another copy leaves the disk to processes that are behind it (1.21 of
+//! graduated declustering, carried by replies).
 //!
-//! Invariant: what is remembered is bounded, and costs the same however many there are.
+//! Invariant: memory is bounded, and each operation costs the same however many processes there
+//! are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{JobId, Rank};
 use weir_wire::data::{ReaderEntry, ReadersPage};
 
-/// One that has not read first copies here for so long, nor said that it does, reads elsewhere: it
-/// would say so every 20 ms.
+/// A process that has not read first copies here for this long, nor announced it, reads elsewhere:
+/// it would announce it every 20 ms.
 const STALE_MS: u64 = 500;
-/// Jobs that are remembered of one target, of which one makes room for another only when it reads
-/// no more: of one more than these nobody is told here how far its processes are,
+/// The most jobs of one target. A job is replaced by another only when it has stopped reading. No
+/// progress is reported for further jobs.
 const MAX_JOBS: usize = 32;
-/// and processes of each.
+/// The most processes of each job.
 const MAX_RANKS: usize = 16_384;
 
-/// Of one target.
+/// The readers of one target.
 #[derive(Debug, Default)]
 pub struct Readers {
     jobs: BTreeMap<JobId, Job>,
@@ -28,7 +29,7 @@ pub struct Readers {
 struct Job {
     heard_ms: u64,
     ranks: BTreeMap<Rank, Heard>,
-    /// Those with first copies here that read now, in the order of their progress.
+    /// Processes that read first copies here now, by progress.
     order: BTreeSet<(u32, Rank)>,
 }
 
@@ -37,40 +38,41 @@ struct Heard {
     progress: u32,
     work_mib: u32,
     at_ms: u64,
-    /// When it was heard of with first copies.
+    /// Time of its last request for first copies.
     first_ms: Option<u64>,
     first_bytes: u64,
     other_bytes: u64,
 }
 
 impl Heard {
-    /// One that reads other copies here may go on with first ones elsewhere.
+    /// Whether it reads first copies. A process that reads other copies here may go on with first
+    /// ones elsewhere.
     fn reads_first_copies(&self, now_ms: u64) -> bool {
         self.first_ms.is_some_and(|at| now_ms.saturating_sub(at) <= STALE_MS)
     }
 }
 
-/// A process asks for something, or says that it will.
+/// A request of a process, or its announcement.
 #[derive(Clone, Copy, Debug)]
 pub struct Asks {
-    /// How far it is, in 1/2^32.
+    /// Progress, in units of 1/2^32.
     pub progress: u32,
-    /// What it has to do, MiB.
+    /// Amount of work, MiB.
     pub work_mib: u32,
-    /// Of first copies.
+    /// Whether it is for first copies.
     pub first: bool,
-    /// How much.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 impl Readers {
-    /// The time, before anything else is told or asked.
+    /// Sets the time, before any other call.
     pub fn at(&mut self, now_ms: u64) -> &mut Self {
         self.now_ms = now_ms;
         self
     }
 
-    /// A process of a job reads here.
+    /// Records a request of a process of a job.
     pub fn heard(&mut self, (job, rank): (JobId, Rank), asks: Asks) {
         let now_ms = self.now_ms;
         if !self.jobs.contains_key(&job) && self.jobs.len() >= MAX_JOBS {
@@ -98,7 +100,7 @@ impl Readers {
         }
     }
 
-    /// How far the one is that is furthest behind of the others of a job; `None`: there are none.
+    /// Progress of the slowest other process of a job; `None` if there is no other.
     pub fn furthest_behind(&mut self, (job, rank): (JobId, Rank)) -> Option<u32> {
         let job = self.jobs.get_mut(&job)?;
         loop {
@@ -110,7 +112,7 @@ impl Readers {
         }
     }
 
-    /// Those after one of them, in the order of jobs and ranks; at most so many.
+    /// A page of at most `max` processes after `after`, by job and rank.
     pub fn page(&self, after: Option<(JobId, Rank)>, max: usize) -> ReadersPage {
         let (from, rank) = after.unwrap_or((JobId(0), Rank(0)));
         let ranks = self

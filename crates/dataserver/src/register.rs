@@ -1,7 +1,7 @@
-//! The line to the metadata server: registers, reports, takes what is wanted of
-//! disks, which others do ([`Chores`](crate::chores::Chores)): it waits for no disk, or a
-//! slow one would be taken for a server that is away. One thread; data is served whether
-//! or not it succeeds.
+//! The connection to the metadata server: registration, reports, and orders. Orders for disks are
+//! passed to other threads ([`Chores`](crate::chores::Chores)): heartbeats never wait for a disk,
+//! because a slow disk would look like a server that is away. One thread; data is served whether or
+//! not it succeeds.
 
 use crate::chores::Batch;
 use crate::disk::{Disk, Health};
@@ -26,14 +26,14 @@ use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetR
 use weir_wire::targets::TargetWork;
 use weir_wire::{Header, Key};
 
-/// One exchange ends within this time.
+/// Timeout of one exchange, milliseconds.
 const EXCHANGE_MS: u64 = 5_000;
-/// Waits between attempts to connect.
+/// First pause between attempts to connect.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
-/// Between heartbeats, whatever the metadata server says.
+/// Limits of the heartbeat interval that the metadata server sets, milliseconds.
 const INTERVAL_MS: std::ops::RangeInclusive<u32> = 10..=60_000;
-/// Objects named in one report; those of other targets wait for the next one.
+/// The most objects named in one report. Those of further targets wait for the next report.
 const MAX_REPORTED: usize = 16_384;
 
 pub(crate) struct Registrar {
@@ -41,20 +41,19 @@ pub(crate) struct Registrar {
     metadata: Vec<Address>,
     tcp: String,
     unix: String,
-    /// Empty: none but its host.
+    /// Failure domain; if empty, the host.
     domain: String,
     /// Raised when the server stops.
     shutdown: Signal,
-    /// Targets whose disks hang, and since when they have been given up, on the clock of
-    /// [`clock::since_boot`].
+    /// Given-up targets with hung disks, and since when, on the clock of [`clock::since_boot`].
     given_up: BTreeMap<TargetId, Duration>,
-    /// A disk that hung has to be well for so long after that.
+    /// Time for which a disk that hung has to work before a restart.
     pause: Duration,
-    /// No registration of this process was answered yet.
+    /// Whether no registration of this process was answered yet.
     first: bool,
-    /// How busy the machine is.
+    /// Load of the machine.
     machine: Machine,
-    /// The last state that was logged.
+    /// The last logged state.
     registered: Option<bool>,
 }
 
@@ -117,7 +116,7 @@ impl Registrar {
         }
     }
 
-    /// Returns only with an error; `Interrupted` when the server stops.
+    /// Stays registered until an error occurs; `Interrupted` when the server stops.
     fn stay_registered(&mut self, address: &Address) -> Result<std::convert::Infallible> {
         let mut conn = self.connect(address)?;
         let request = RegisterRequest {
@@ -167,8 +166,9 @@ impl Registrar {
         Ok(reply)
     }
 
-    /// Nothing of several copies is served from these any more, if they hang still, nor said of
-    /// them: as if their server had been killed. What hangs may end whenever it likes then.
+    /// Gives up targets whose disks still hang: their columns with several copies are not served
+    /// any more, nor reported, as if the server had been killed. Hung operations may end at any
+    /// time then.
     fn give_up(&mut self, targets: &[TargetId]) {
         for disk in &self.shared.disks {
             let target = disk.served.id;
@@ -192,7 +192,7 @@ impl Registrar {
         }
     }
 
-    /// Refuses what waits for a target that has been given up.
+    /// Refuses waiting requests to a given-up target.
     fn refuse(&self, disk: &Disk) {
         let (copies, target) = (&self.shared.copies, disk.served.id);
         if let Err(error) = copies.standings.is_kept(target) {
@@ -201,9 +201,9 @@ impl Registrar {
         }
     }
 
-    /// Has the server begin anew when all has ended on whose account targets were given up:
-    /// then it is certain that nothing of before comes later. Not as long as one of its disks
-    /// hangs: what ends waits for that.
+    /// Restarts the server when all operations of given-up targets have ended: then none of them
+    /// can take effect later. It waits while any of its disks hangs, because ending the server
+    /// waits for that.
     fn begin_anew(&self) {
         let is_well = |(target, then): (&TargetId, &Duration)| {
             self.shared.disk(*target).is_none_or(|disk| disk.has_answered_since(*then + self.pause))
@@ -272,7 +272,7 @@ impl Registrar {
         targets.chain(unopened).collect()
     }
 
-    /// What copies lack, as far as it is known here under the present epoch.
+    /// Gaps of copies, as far as they are known here under the present epoch.
     fn gaps(&self, disk: &Disk) -> Vec<(TargetId, u64)> {
         let (own, copies) = (disk.served.id, &self.shared.copies);
         let acting = copies.standings.acting();
@@ -297,7 +297,7 @@ impl Registrar {
         Wait::until(clock::now() + time).interruptible(self.shutdown.fd().map(|fd| fd.as_raw_fd()))
     }
 
-    /// Errors: `Interrupted` when the server stops.
+    /// Sleeps. Errors: `Interrupted` when the server stops.
     fn sleep(&self, time: Duration) -> Result<()> {
         match self.shutdown.wait(Some(time)) {
             Ok(false) => Ok(()),
@@ -307,16 +307,16 @@ impl Registrar {
     }
 }
 
-/// Whether the metadata server takes the key of a data server. Nothing is registered.
+/// Checks whether the metadata server accepts the key of a data server. Nothing is registered.
 ///
-/// Errors: `AuthFailed` if not, and why: the server was removed from the cluster, say;
-/// `Unreachable`, `TimedOut`.
+/// Errors: `AuthFailed` if it does not, with the reason: for example the server was removed from
+/// the cluster; `Unreachable`, `TimedOut`.
 pub fn try_key(metadata: &str, server: ServerId, key: Key, cluster: [u8; 16]) -> Result<()> {
     let wait = Wait::until(clock::now() + Duration::from_millis(EXCHANGE_MS));
     connect((server, key, cluster), &Address::parse(metadata)?, &wait).map(drop)
 }
 
-/// A connection to the metadata server of a cluster, for one of its data servers.
+/// Connects to the metadata server of a cluster, as one of its data servers.
 pub(crate) fn connect(
     (server, key, cluster): (ServerId, Key, [u8; 16]),
     address: &Address,
@@ -338,7 +338,7 @@ pub(crate) fn connect(
     Ok(conn)
 }
 
-/// One question, and its answer.
+/// Sends one request and waits for the reply.
 pub(crate) fn exchange<R: Request>(
     conn: &mut BlockingConn,
     request: &R,
@@ -349,7 +349,7 @@ pub(crate) fn exchange<R: Request>(
     conn.recv_reply(wait)
 }
 
-/// The report of a target of which there is nothing to say but what is wrong.
+/// A report of a target with nothing but its trouble.
 pub(crate) fn nothing(target: TargetId, trouble: String) -> TargetReport {
     TargetReport {
         target,

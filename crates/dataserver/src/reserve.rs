@@ -1,20 +1,22 @@
-//! Room that is reserved for files (`fallocate`).
+//! Preallocation of disk space (`fallocate`).
 //!
-//! Invariant: the last of a disk is reserved for nobody but where data already is. Reserving takes no
-//! time, and what a removed file had comes back within a second or two: who reserves and removes in a
-//! loop must not take what others need to go on, the metadata server's log among them.
+//! Invariant: the reserved space of a disk is preallocated only where data already is.
+//! Preallocation takes no time, and the space of a removed file is free only a second or two later.
+//! So a program that preallocates and removes in a loop must not take space that others need, the
+//! log of the metadata server among them.
 
 use std::ops::Range;
 use weir_store::{Object, Target};
 use weir_types::{Error, ErrorKind, FsUsage, Generation, Result};
 
-/// What is reserved between two looks at the disk, which several servers may have.
+/// Bytes that are preallocated between two checks of the free space. Several servers may use the
+/// disk.
 const STEP_BYTES: u64 = 8 << 20;
 
-/// Reserves room for a range of an object, a little at a time. Returns the object's length.
+/// Preallocates space for a range of an object, a little at a time. Returns the object's length.
 ///
 /// # Errors
-/// `NoSpace`, and those of the store: what was reserved stays so.
+/// `NoSpace`, and those of the store. Space that was preallocated before stays so.
 pub(crate) fn allocate(
     store: &Target,
     object: &Object,

@@ -25,38 +25,38 @@ use weir_net::{
 use weir_store::TargetOptions;
 use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
 
-/// The longest body that a data request can have: regions and a capability.
+/// The longest body of a data request, bytes: regions and a capability.
 const MAX_BODY_BYTES: usize = 64 << 10;
 
-/// Until the metadata server says what is set.
+/// The share until the metadata server sets one, percent.
 const BUSY_PERCENT: u8 = 25;
 
-/// Who begins anew again within this time does so often: its disk has to be well for a while first,
+/// A server that restarts itself again within this time does so often. Its disk then has to work
+/// for a while before the restart.
 const OFTEN: Duration = Duration::from_secs(3600);
-/// from so long to so long, since its other targets are away meanwhile.
+/// The shortest and the longest such time, since its other targets are away during a restart.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
 
 /// A data server that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyInfo {
-    /// Its number.
+    /// Id of the server.
     pub server: ServerId,
     /// `host:port` under which clients reach it.
     pub tcp: String,
-    /// The path of its Unix socket; may be empty.
+    /// Path of its Unix socket; may be empty.
     pub unix: String,
-    /// What it serves.
+    /// Its targets.
     pub targets: Vec<TargetId>,
 }
 
-/// Serves until `shutdown` is raised. `on_ready` is called once, when
-/// connections are accepted.
+/// Serves until `shutdown` is raised. `on_ready` is called once, when connections are accepted.
 ///
-/// A target whose disk hung is served again only when all has ended that was under way, and its
-/// server has begun anew, as after a crash: it does so by itself.
+/// A target whose disk hung is served again only after all its operations have ended and the server
+/// has restarted itself, as after a crash.
 ///
-/// Errors, before `on_ready`: what is wrong with the configuration, a key
-/// file, a target directory or an address, and what to do about it.
+/// Errors, before `on_ready`: an invalid configuration, key file, target directory or address, and
+/// what to do about it.
 pub fn run(
     config: DataServerConfig,
     shutdown: &Signal,
@@ -65,7 +65,7 @@ pub fn run(
     run_observed(config, shutdown, &Observer::default(), on_ready)
 }
 
-/// As [`run`]; meanwhile `observer` tells what is counted.
+/// As [`run`], with an `observer` for the metrics.
 ///
 /// Errors: those of [`run`].
 pub fn run_observed(
@@ -81,7 +81,9 @@ pub fn run_observed(
         let begun = clock::now();
         match serve(&mut config, (shutdown, pause), observer, tell)? {
             Ended::Stopped => return Ok(()),
-            Ended::Anew => tracing::warn!("what hung has ended: the server begins anew"),
+            Ended::Anew => tracing::warn!(
+                "all operations of hung disks have ended: the server restarts itself"
+            ),
         }
         pause = match clock::elapsed(begun) < OFTEN {
             true => (pause * 2).clamp(PAUSES.0, PAUSES.1),
@@ -93,9 +95,9 @@ pub fn run_observed(
 /// Why a server has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// It was asked to.
+    /// It was asked to stop.
     Stopped,
-    /// It is to begin anew.
+    /// It has to restart.
     Anew,
 }
 
@@ -177,9 +179,8 @@ pub(crate) fn is_raised(signal: &Signal) -> Result<bool> {
     signal.wait(Some(Duration::ZERO)).map_err(|e| std::io::Error::from(e).into())
 }
 
-/// Says on each disk that there is nothing to recover, now that nobody uses it
-/// any more; but not on those that have been given up: what became of changes there nobody looked
-/// at. Tries all; the first error counts.
+/// Marks each disk as needing no recovery, after the last use. Given-up disks are excluded, because
+/// the outcome of their changes is unknown. Tries all; the first error is returned.
 fn close_targets(shared: Arc<Shared>) -> Result<()> {
     let Some(shared) = Arc::into_inner(shared) else {
         return Err(Error::new(ErrorKind::Internal, "the targets are still in use"));
@@ -197,15 +198,15 @@ fn close_targets(shared: Arc<Shared>) -> Result<()> {
     closed.collect::<Vec<_>>().into_iter().collect()
 }
 
-/// What serving needs, once all is open. Whatever ends it, the caller stops
-/// the disks and waits for the threads.
+/// The parts of a serving server, after all targets are open. However it ends, the caller stops the
+/// disks and joins the threads.
 struct Serve<'a> {
     config: &'a DataServerConfig,
     shared: &'a Arc<Shared>,
     observer: &'a Observer,
-    /// From outside, and for all threads.
+    /// The outer signal, and the one for all threads.
     signals: (&'a Signal, &'a Signal),
-    /// A disk that hung has to be well for so long before the server begins anew.
+    /// Time for which a disk that hung has to work before the server restarts.
     pause: Duration,
     threads: &'a mut Vec<JoinHandle>,
 }
@@ -256,12 +257,12 @@ fn net_config(config: &DataServerConfig) -> ServerConfig {
     }
 }
 
-/// Where connections come in.
+/// The listeners and their addresses.
 pub(crate) struct Listening {
     pub(crate) listeners: Vec<Listener>,
-    /// The address of the first one.
+    /// Bound address of the first listener.
     pub(crate) bound: String,
-    /// The addresses that clients are told.
+    /// Addresses that clients are told.
     pub(crate) tcp: String,
     pub(crate) unix: String,
 }
@@ -360,9 +361,9 @@ fn start_copy_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle>) -> Re
     Ok(())
 }
 
-/// The same as long as nothing that was confirmed can have been lost: until the machine starts
-/// anew, or one of the file systems that the targets are on is mounted anew. (Then it may have lost
-/// what was not synced, without anybody's knowing: a disk that was reset, say.)
+/// The instance number. It stays the same while no confirmed change can have been lost: until the
+/// machine restarts, or one of the targets' file systems is mounted anew. (After a new mount
+/// unsynced data may be lost unnoticed, for example because a disk was reset.)
 pub(crate) fn instance(config: &DataServerConfig) -> Result<u64> {
     let run = |target: &TargetConfig| {
         // One of which nothing is known is like one that is new.
@@ -379,7 +380,7 @@ fn mixed_run(run: u128) -> u64 {
     mixed(run as u64) ^ (run >> 64) as u64
 }
 
-/// Other numbers, far from each other, for numbers that are near.
+/// Mixes a number, so that near numbers give distant results.
 fn mixed(mut n: u64) -> u64 {
     n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

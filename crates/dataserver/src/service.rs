@@ -1,4 +1,4 @@
-//! The event loop's side of a data server: carries out what the machine says.
+//! The event loop's side of a data server: carries out the actions of the machine.
 
 use crate::attempts::{Attempts, Sender};
 use crate::copier::{Copier, CopyTask};
@@ -25,46 +25,46 @@ use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Header, Key, Op};
 
-/// Replies with at least so much data are sent at once, while it is warm;
-/// smaller ones at the end of the turn, many together.
+/// Replies with at least this much data are sent at once, while it is in the CPU caches; smaller
+/// ones at the end of the turn, many together.
 const SEND_AT_ONCE_BYTES: usize = 16 << 10;
 
-/// What disk threads post to the loop.
+/// Events from other threads.
 pub(crate) enum Event {
     /// An operation has ended.
     Done { op: OpId, result: Result<Outcome>, data: Data },
-    /// There is room in a queue again.
+    /// A queue has space again.
     Resume(ConnId),
-    /// What a change has waited for has come.
+    /// Bytes that a change has waited for have arrived.
     Staged(ConnId, Box<ChangeTask>),
-    /// The server that a client is to be helped to is reached, or not.
+    /// The far server of a tunnel was reached, or not.
     Reached { conn: ConnId, header: Header, way: Result<Way> },
 }
 
-/// What all loops share.
+/// State that all loops share.
 pub(crate) struct Shared {
     pub(crate) server: ServerId,
     pub(crate) server_key: Key,
     pub(crate) cluster: [u8; 16],
-    /// As long as it is the same, nothing that was confirmed was lost.
+    /// While it stays the same, nothing that was confirmed was lost.
     pub(crate) instance: u64,
     pub(crate) started: Instant,
-    /// Sorted by target.
+    /// Sorted by target id.
     pub(crate) disks: Vec<Arc<Disk>>,
-    /// Targets of the configuration that are not among them.
+    /// Targets of the configuration that could not be opened.
     pub(crate) unopened: Vec<Unopened>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) times: RequestTimes,
     pub(crate) attempts: Arc<Attempts>,
     pub(crate) copies: Copies,
-    /// Other copies are brought up to date so fast at the most; 0: as fast as can be.
+    /// The highest rate of bringing other copies up to date, bytes per second; 0 for no limit.
     pub(crate) resync_bytes_per_s: u64,
-    /// The share of the time for that while clients ask for something, as the metadata
-    /// server says, percent.
+    /// Share of the time for that while clients have requests, as set by the metadata server,
+    /// percent.
     pub(crate) busy_percent: AtomicU8,
     pub(crate) copier: Copier,
     pub(crate) forwarder: Forwarder,
-    /// The server is to begin anew when it has stopped.
+    /// Whether the server has to restart after it has stopped.
     pub(crate) anew: AtomicBool,
 }
 
@@ -76,7 +76,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Objects of which copies lack something, for the counters.
+    /// Number of objects with gaps, for the counters.
     fn gaps(&self) -> Vec<(String, u64)> {
         let (mut others, mut own) = (0, 0);
         for disk in &self.disks {
@@ -90,7 +90,7 @@ impl Shared {
         vec![("gaps.of_others".into(), others), ("gaps.own".into(), own)]
     }
 
-    /// What the opening of all targets found, for the counters.
+    /// Results of opening all targets, for the counters.
     fn recovery(&self) -> Vec<(String, u64)> {
         let mut sum = [
             ("unclean_targets", 0),
@@ -169,20 +169,20 @@ struct Waiting {
     work: ReadWork,
 }
 
-/// One loop's service.
+/// The service of one loop.
 pub(crate) struct DataService {
     shared: Arc<Shared>,
     machine: Machine<ConnId>,
     handle: LoopHandle<Event>,
     net_counters: Arc<ServerCounters>,
-    /// Indexed by operation.
+    /// Data of operations, indexed by operation.
     data: Vec<Data>,
-    /// The same: what it is, and when its request arrived.
+    /// Kind and time of arrival of operations, indexed by operation.
     begun: Vec<Option<(Op, Instant)>>,
     actions: Vec<Action<ConnId>>,
-    /// At most one for each connection: it pauses.
+    /// At most one for each connection, which is paused.
     waiting: VecDeque<Waiting>,
-    /// For whom each connection sends changes.
+    /// The sender for the changes of each connection.
     senders: BTreeMap<ConnId, Sender>,
 }
 
@@ -208,8 +208,8 @@ impl DataService {
         }
     }
 
-    /// Carries out all actions, and those that come of them. `arrived` is the
-    /// data of the request that led to the first.
+    /// Carries out all actions, and the actions that follow from them. `arrived` is the data of the
+    /// request that led to the first.
     fn carry_out(&mut self, mut arrived: Data, out: &mut Outbox) {
         while let Some(action) = self.actions.pop() {
             match action {
@@ -286,7 +286,7 @@ impl DataService {
         }
     }
 
-    /// An operation has ended.
+    /// Handles the end of an operation.
     fn done(&mut self, op: OpId, result: Result<Outcome>) {
         if let Some((what, arrived)) = self.begun.get_mut(op.index()).and_then(Option::take) {
             self.shared.times.of(what).add(clock::elapsed(arrived));
@@ -315,7 +315,7 @@ impl DataService {
         }
     }
 
-    /// `Some(None)` if it needs none.
+    /// A buffer for a read; `Some(None)` if it needs none.
     fn buffer_for(&self, read: &Waiting, out: &Outbox) -> Option<Option<PooledBuf>> {
         match read.work.bytes {
             0 => Some(None),
@@ -355,7 +355,7 @@ impl DataService {
         }
     }
 
-    /// Keeps bytes for a change to come, or lets it go on that has come.
+    /// Stages bytes for a later change, or continues a change that waits for them.
     fn stage(
         &mut self,
         conn: ConnId,
@@ -383,8 +383,7 @@ impl DataService {
         }
     }
 
-    /// Gets the bytes of a change that its client has left here; `None`: it waits for
-    /// them, or has been refused.
+    /// Adds staged bytes to a change. Returns `None` if it waits for them, or was refused.
     fn fetch(&mut self, mut task: ChangeTask, conn: ConnId) -> Option<ChangeTask> {
         let MirrorJob::Change(change) = &task.job else { return Some(task) };
         let Some(ticket) = change.left_under(&task.data) else { return Some(task) };
@@ -403,7 +402,7 @@ impl DataService {
         None
     }
 
-    /// Has a change of several copies ordered, or handed on.
+    /// Has a change of several copies ordered, or passed on.
     fn change(&mut self, task: ChangeTask, conn: ConnId, out: &mut Outbox) {
         let Some(task) = self.fetch(task, conn) else { return };
         match task {
@@ -418,7 +417,7 @@ impl DataService {
         }
     }
 
-    /// Leaves it to the threads that wait for other servers.
+    /// Passes a change to the threads that wait for other servers.
     fn mirror(&mut self, task: ChangeTask, conn: ConnId, out: &mut Outbox) {
         let op = task.op;
         let copies = &self.shared.copies;
@@ -433,7 +432,7 @@ impl DataService {
         }
     }
 
-    /// Leaves a client to the threads that connect for it.
+    /// Passes a client to the threads that connect for it.
     fn forward(&mut self, task: ForwardTask, out: &mut Outbox) {
         let (conn, header) = (task.conn, task.header);
         match self.shared.forwarder.submit(&self.shared, task) {
@@ -446,7 +445,7 @@ impl DataService {
         }
     }
 
-    /// The server is reached that a client is to be helped to, or not.
+    /// Handles the result of connecting to the far server of a tunnel.
     fn reached(&mut self, conn: ConnId, header: Header, way: Result<Way>, out: &mut Outbox) {
         match way {
             Ok(way) => {
@@ -458,7 +457,7 @@ impl DataService {
         }
     }
 
-    /// What was read of one of several copies is good if it is current still.
+    /// Checks that one of several copies is still current after a read.
     fn checked(&self, op: OpId, result: Result<Outcome>) -> Result<Outcome> {
         let current = match self.machine.looks_at_copy(op) {
             Some(target) => self.shared.copies.standings.may_read(target),
@@ -503,7 +502,7 @@ impl DataService {
         }
     }
 
-    /// Gives buffers to those who wait for one.
+    /// Gives buffers to reads that wait for one.
     fn serve_waiting(&mut self, out: &mut Outbox) {
         while let Some(read) = self.waiting.pop_front() {
             let Some(buf) = self.buffer_for(&read, out) else {
@@ -528,7 +527,9 @@ impl Service for DataService {
             Err(Error::new(ErrorKind::BadTicket, what))
         };
         let Identity::Ticket(ticket, _) = &hello.identity else {
-            return refuse("a data server is opened with a ticket of the metadata server".into());
+            return refuse(
+                "a connection to a data server needs a ticket of the metadata server".into(),
+            );
         };
         let server = self.shared.server;
         if ticket.server != server {

@@ -1,8 +1,8 @@
-//! Waiting for the answer of the next copy in the chain, and finding out why it does not come:
-//! that one is out of reach, or waits itself for those after it.
+//! The wait for the reply of the next copy in the chain, and the search for the reason if it does
+//! not come: that copy may be unreachable, or may itself wait for copies after it.
 //!
-//! Invariant: who is told of as out of reach is the last of the chain, and so waits for nobody,
-//! or could not be connected to.
+//! Invariant: a copy that is reported as unreachable is the last of the chain, and so waits for no
+//! other, or could not be connected to.
 
 use super::Copies;
 use super::chain;
@@ -15,21 +15,21 @@ use weir_host::clock;
 use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::Relay;
 
-/// After so long without an answer it is found out whether who waits for others can be reached:
-/// so that it is known when patience ends.
+/// After this time without a reply, the client side checks whether a copy that waits for others is
+/// reachable, so that this is known when patience ends.
 const DOUBT: Duration = Duration::from_secs(1);
 
-/// A wait of one target for another.
+/// The wait of one target for another.
 pub(super) struct Awaited {
     pub(super) own: TargetId,
     pub(super) target: TargetId,
-    /// Nobody comes after it, so it has no other reason to be silent.
+    /// Whether that target is the last of the chain, so that it has no other reason to be silent.
     pub(super) last: bool,
     pub(super) begun: Instant,
 }
 
 impl Awaited {
-    /// Nothing has come on `line` yet. `look`: an error ends the wait.
+    /// Checks a wait for the first bytes on `line`. An error of `look` ends the wait.
     ///
     /// # Errors
     /// That of `look`.
@@ -50,7 +50,7 @@ impl Awaited {
         Ok(())
     }
 
-    /// It is told of, if it may be out of reach, and was waited for long enough.
+    /// Reports the target if it may be unreachable and was waited for long enough.
     pub(super) fn gave_up(&self, copies: &Copies) {
         let out_of_reach = self.last || copies.lines.is_out_of_reach(self.target);
         if out_of_reach && clock::elapsed(self.begun) >= PATIENCE {
@@ -60,7 +60,7 @@ impl Awaited {
 }
 
 impl Order<'_> {
-    /// Waits for an answer as long as it is wanted.
+    /// Waits for a reply as long as it is wanted.
     pub(super) fn answer(&mut self, line: Line<'_>, target: TargetId, relay: &Relay) -> Result<()> {
         let (copies, all) = (&self.shared.copies, &self.change.access.copies);
         let last = chain::next(all, target, relay).is_none();

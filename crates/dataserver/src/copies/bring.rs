@@ -1,4 +1,4 @@
-//! Bringing what was put off to all other copies, before something is promised of all of them.
+//! Brings postponed changes to all other copies, before anything is promised of all copies.
 
 use super::change::{Change, others};
 use super::mend::Mender;
@@ -10,7 +10,7 @@ use crate::service::Shared;
 use weir_store::RangeSet;
 use weir_types::{ErrorKind, Result, TargetId};
 
-/// Before anything is promised to be durable, all copies get what was put off.
+/// Brings postponed changes to all copies, before anything is promised to be durable.
 pub(super) fn bring_all(
     shared: &Shared,
     disk: &Disk,
@@ -32,8 +32,8 @@ pub(super) fn bring_all(
     Ok(())
 }
 
-/// Some of what is to be brought has rotted here since. Another copy may have it: most of what
-/// is noted as lacking there has been brought already, since whole parts are noted.
+/// Repairs bytes that have rotted here and are to be brought to another copy. That copy may have
+/// most of them already, since gaps are noted in whole parts.
 fn mend(mender: &Mender<'_>, lacking: &RangeSet) -> Result<()> {
     let Mender { shared, disk, object } = *mender;
     for range in lacking.iter() {
@@ -45,8 +45,8 @@ fn mend(mender: &Mender<'_>, lacking: &RangeSet) -> Result<()> {
     Ok(())
 }
 
-/// The other copies that are not done without and lack something of an object yet, by their
-/// positions, and what.
+/// The other copies that are not done without and lack bytes of an object, each with its position
+/// and the bytes.
 pub(super) fn to_bring<'a>(
     disk: &'a Disk,
     change: &'a Change,

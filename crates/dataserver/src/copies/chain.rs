@@ -1,6 +1,6 @@
-//! The chain that a change goes along: pure. From the copy that orders it to the
-//! next one in the order of the layout, and so on in a circle, past those that
-//! lack it. So whoever has a change has what all after it have.
+//! The chain of copies along which a change is passed. Pure. The chain begins with the copy that
+//! orders the change and goes on in the order of the layout, in a circle, without copies that lack
+//! the change. So a copy that has a change has everything that all copies after it have.
 
 use weir_types::TargetId;
 use weir_wire::data::{CopyAccess, Relay};
@@ -10,7 +10,7 @@ pub(crate) fn position(copies: &[CopyAccess], target: TargetId) -> Option<usize>
     copies.iter().position(|copy| copy.target == target)
 }
 
-/// Who comes after `own`, by position; `None` at the end.
+/// The position of the copy after `own`; `None` at the end.
 pub(crate) fn next(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> Option<usize> {
     if relay.alone {
         return None;
@@ -21,19 +21,19 @@ pub(crate) fn next(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> Optio
     after.find(|(_, copy)| takes(copy, relay)).map(|(at, _)| at)
 }
 
-/// All who come after `own`.
+/// All targets after `own`.
 pub(crate) fn after(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> Vec<TargetId> {
     let following = |at: &TargetId| next(copies, *at, relay).map(|at| copies[at].target);
     std::iter::successors(following(&own), following).collect()
 }
 
-/// Those that hand a change on before `own` has it, but for the one that orders it.
+/// Targets that pass a change on before `own` has it, except the one that orders it.
 pub(crate) fn before(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> Vec<TargetId> {
     let passed_on = after(copies, relay.by, relay);
     passed_on.into_iter().take_while(|target| *target != own).collect()
 }
 
-/// How many have a change before `own` has it; the first has it from its client.
+/// Number of copies that have a change before `own`. The first copy has it from its client.
 pub(crate) fn depth(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> usize {
     let Some(first) = position(copies, relay.by) else { return 0 };
     let circle = copies.iter().cycle().skip(first).take(copies.len());

@@ -1,5 +1,4 @@
-//! A change of an object with several copies, as it is applied here and as it is
-//! handed on.
+//! A change of an object with several copies, as it is applied here and as it is passed on.
 
 use super::lines::{Line, Parcel};
 use super::staged::Ticket;
@@ -15,64 +14,64 @@ use weir_wire::data::{
     PunchRequest, Relay, Staged, SyncRequest, TruncateRequest, WriteFlags, WriteRequest,
 };
 
-/// What was asked for, without the access.
+/// The requested change, without the access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Bytes.
+    /// Write bytes.
     Write {
-        /// The stripe.
+        /// Striping of the segment.
         stripe: StripeMap,
-        /// How.
+        /// Flags.
         flags: WriteFlags,
-        /// Which bytes of the segment.
+        /// Regions of the segment.
         regions: RegionList,
-        /// Which copies have had the bytes from the client.
+        /// Copies at which the client has staged the bytes.
         staged: Option<Staged>,
     },
-    /// Durability.
+    /// Make the object durable.
     Sync,
-    /// A shorter object.
+    /// Truncate the object.
     Truncate {
-        /// Its length.
+        /// New length, bytes.
         len: u64,
     },
-    /// Zeros.
+    /// Punch a hole.
     Punch {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
     },
-    /// Room.
+    /// Preallocate disk space.
     Allocate {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
     },
-    /// A fence.
+    /// Raise the fence.
     Fence,
-    /// The length of another copy.
+    /// Take over the length of another copy.
     Align {
-        /// The length.
+        /// The length, bytes.
         len: u64,
     },
 }
 
-/// See the top of the file.
+/// A change; see the top of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What was shown: it names the copy here, and all others.
+    /// The access of the request. It names the copy here, and all others.
     pub access: Access,
-    /// What was asked for.
+    /// The requested change.
     pub asked: Asked,
-    /// What that is for the disk here.
+    /// The operation for the disk here.
     pub work: Work,
 }
 
 impl Change {
-    /// The bytes of the object that are not the same everywhere while this is under
-    /// way; all of them where the length changes too. `None`: it changes nothing.
+    /// The bytes of the object that may differ between copies while the change is under way; all
+    /// bytes if the length changes too. `None` if it changes nothing.
     pub(crate) fn range(&self) -> Option<Range<u64>> {
         match (&self.asked, &self.work) {
             (Asked::Write { .. }, Work::Write { pieces, .. }) => {
@@ -88,20 +87,20 @@ impl Change {
         }
     }
 
-    /// Whether a copy that refused it with this error has all the bytes that it had, and lacks
-    /// none: a reservation changes none, and there was no room for it.
+    /// Whether a copy that has refused the change with this error still has all its bytes. That is
+    /// so for a preallocation that found no space, because it changes no bytes.
     pub(crate) fn leaves_bytes(&self, refusal: ErrorKind) -> bool {
         matches!(self.asked, Asked::Allocate { .. }) && refusal == ErrorKind::NoSpace
     }
 
-    /// What a copy lacks that does not take it. Of a sync that is not any bytes, but that
-    /// they are durable: the last one that there can be stands for that, since who brings
-    /// it there makes all of the object durable.
+    /// The bytes that a copy lacks if it does not take the change. A sync changes no bytes but
+    /// makes them durable. The last possible byte stands for that: bringing it to a copy makes all
+    /// of the object durable there.
     pub(crate) fn lacked(&self) -> Range<u64> {
         self.range().unwrap_or(MAX_FILE_BYTES - 1..MAX_FILE_BYTES)
     }
 
-    /// The pieces of the object that its disk changes, for the intent log.
+    /// The pieces of the object that the disk changes, for the intent log.
     pub(crate) fn pieces(&self) -> Vec<(u64, u64)> {
         match (&self.work, self.range()) {
             (Work::Write { pieces, .. }, _) => pieces.clone(),
@@ -112,8 +111,8 @@ impl Change {
         }
     }
 
-    /// Whether it is to be acknowledged before the other copies have it. What is to be
-    /// durable is to be so on all of them.
+    /// Whether the change may be acknowledged before the other copies have it. A durable change has
+    /// to be durable on all of them.
     pub(crate) fn is_later(&self) -> bool {
         matches!(self.asked, Asked::Write { flags: WriteFlags { later: true, sync: false }, .. })
     }
@@ -125,23 +124,23 @@ impl Change {
         }
     }
 
-    /// Whether any other copy has had the bytes from the client.
+    /// Whether the client has staged the bytes at any other copy.
     pub(crate) fn is_staged_anywhere(&self) -> bool {
         self.staged().is_some()
     }
 
-    /// Whether another copy has had the bytes from the client.
+    /// Whether the client has staged the bytes at another copy.
     pub(crate) fn is_staged(&self, to: usize) -> bool {
         self.staged().is_some_and(|staged| staged.copies & 1 << to != 0)
     }
 
-    /// Under what its bytes were left here, if it has come without them.
+    /// The ticket of its staged bytes, if it has come without them.
     pub(crate) fn left_under(&self, data: &Data) -> Option<Ticket> {
         let staged = self.staged().filter(|_| self.access.relay.is_some() && data.buf.is_none())?;
         Some((self.access.capability.session, staged.ticket, self.access.object))
     }
 
-    /// Takes the answer of another copy.
+    /// Receives the reply of another copy.
     pub(crate) fn receive(&self, line: Line<'_>, wait: &Wait) -> Result<()> {
         match self.asked {
             Asked::Sync => line.receive::<()>(wait),
@@ -150,7 +149,7 @@ impl Change {
         }
     }
 
-    /// The same for another copy, handed on by `relay`.
+    /// The access for another copy, passed on by `relay`.
     fn access_for(&self, to: usize, relay: &Relay) -> Access {
         let copy = &self.access.copies[to];
         Access {
@@ -162,7 +161,7 @@ impl Change {
         }
     }
 
-    /// Sends it to another copy.
+    /// Sends the change to another copy.
     pub(crate) fn send(&self, to: usize, relay: &Relay, parcel: &mut Parcel<'_>) -> Result<()> {
         let access = self.access_for(to, relay);
         match &self.asked {
@@ -185,12 +184,12 @@ impl Change {
     }
 }
 
-/// The object of the same column that is another copy.
+/// The object of another copy of the same column.
 pub(crate) fn copy_of(object: ObjectId, copy: usize) -> ObjectId {
     ObjectId { copy: CopyIndex(copy as u8), ..object }
 }
 
-/// The copies of a column that are not these.
+/// The copies of a column without these.
 pub(crate) fn others<'a>(
     copies: &'a [CopyAccess],
     own: TargetId,

@@ -1,11 +1,11 @@
 //! Makes the copies that the metadata server orders.
 //!
-//! What a copy lacks, which is all, is noted first. Then the old copies are fenced off from
-//! clients that do not know of the new one, and it gets what is here. A small object costs
-//! syncs and round trips and next to no time for its bytes: so what a page of new copies
-//! lacks is noted with one sync, and a few threads make them at once, so that file systems
-//! write what is to be durable together. Big ones are left to the thread that works off what
-//! is noted, one after the other, as disks like it.
+//! First it is noted that the new copy lacks everything. Then the old copies are fenced against
+//! clients that do not know the new one, and the bytes here are sent to it. A small object costs
+//! syncs and round trips and hardly any time for its bytes. So the gaps of a page of new copies are
+//! noted with one sync, and a few threads make them in parallel, so that file systems write their
+//! data together. Large objects are left to the thread that works off gaps one after the other,
+//! which suits disks.
 
 use super::change::copy_of;
 use super::order::order;
@@ -27,9 +27,9 @@ use weir_types::limits::{MAX_FILE_BYTES, MAX_FIND_COPIES};
 use weir_types::{CopyIndex, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::peer::{Copies as Column, Fill};
 
-/// Copies that are made at once from one target.
+/// The most copies that are made in parallel from one target.
 const THREADS: usize = 8;
-/// For so many a thread is worth its start.
+/// Number of copies that justify starting another thread.
 const PER_THREAD: usize = 4;
 
 /// A copy to be made.
@@ -38,26 +38,26 @@ struct Item {
     column: Column,
     /// The object here.
     object: ObjectId,
-    /// The positions of the copy here and of the new one.
+    /// Position of the copy here; `there` is that of the new one.
     here: usize,
     there: usize,
 }
 
-/// A page of copies, of which each thread takes the next one.
+/// A page of copies. Each thread takes the next one.
 struct Page {
     shared: Arc<Shared>,
     disk: Arc<Disk>,
     shutdown: Signal,
     threads: u32,
-    /// When the metadata server was asked where the copies are.
+    /// Time at which the metadata server was asked for the copies.
     found: Instant,
     left: Mutex<VecDeque<Item>>,
-    /// The first error, or nothing.
+    /// The first error, if there is one.
     result: Mutex<Result<()>>,
 }
 
-/// Makes what is ordered; whether any was to be made. What was only begun here is worked off with
-/// all else that is noted.
+/// Makes the ordered copies. Returns whether there were any. Copies that were only begun here are
+/// completed with all other gaps.
 ///
 /// # Errors
 /// The first one. What failed is tried again.
@@ -81,7 +81,7 @@ pub(super) fn fill_all(shared: &Arc<Shared>, disk: &Arc<Disk>, shutdown: &Signal
     result
 }
 
-/// Those of them that have all that is here are filled.
+/// Marks copies as filled that have everything which is here.
 fn finish(disk: &Disk, copies: Vec<(Fill, Stage)>) {
     for (fill, stage) in copies {
         if let Stage::Begun(object) = stage
@@ -92,8 +92,8 @@ fn finish(disk: &Disk, copies: Vec<(Fill, Stage)>) {
     }
 }
 
-/// Of a copy that is whole it is only to be said when it has everything. Who does not order
-/// does not know what the others lack.
+/// Handles an order for a copy that is whole already: it is only reported when it has everything. A
+/// copy that does not order changes does not know what the others lack.
 fn settle(
     shared: &Shared,
     disk: &Disk,
@@ -108,7 +108,8 @@ fn settle(
     Ok(())
 }
 
-/// Whether any was to be made: those that are whole only wait for what is brought to them.
+/// Makes a page of copies. Returns whether any had to be made: whole ones only wait for their
+/// bytes.
 fn fill_page(
     shared: &Arc<Shared>,
     disk: &Arc<Disk>,
@@ -164,7 +165,7 @@ fn fill_page(
         match spawn(&format!("weir-fill-{own}.{n}"), body) {
             Ok(thread) => threads.push(thread),
             // Fewer do it too.
-            Err(error) => tracing::debug!("a thread for copies: {error}"),
+            Err(error) => tracing::debug!("cannot start a thread for copies: {error}"),
         }
     }
     page.work_off();
@@ -232,7 +233,7 @@ impl Page {
     }
 }
 
-/// A column without the copy that is being made. Others that are may be further: they are
+/// The column without the copy that is being made. Other copies being made may be further and are
 /// told.
 fn without(column: &Column, target: TargetId) -> Column {
     let mut column = column.clone();

@@ -1,4 +1,4 @@
-//! A follower's part: a change that another copy has ordered.
+//! The follower's part: applies a change that another copy has ordered.
 
 use super::answer::Awaited;
 use super::chain;
@@ -17,14 +17,15 @@ use weir_store::ELSEWHERE;
 use weir_types::{CopyIndex, Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{CopyAccess, Relay};
 
-/// One that does not answer for so long is told of to the metadata server.
+/// A target without a reply for this long is reported to the metadata server.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long the copies after this one may take: less than the one before waits.
+/// Timeout for the copies after this one, milliseconds. It is less than the previous copy waits.
 const FOLLOW_MS: u64 = 20_000;
-/// One step of the wait for another server; in between the map is looked at.
+/// Length of one step of the wait for another server, milliseconds. The map is checked between
+/// steps.
 const STEP_MS: u64 = 100;
 
-/// Applies a change, and hands it on if others come after this one.
+/// Applies a change, and passes it on if other copies come after this one.
 pub(super) fn follow(
     shared: &Shared,
     disk: &Disk,
@@ -143,7 +144,7 @@ pub(super) fn follow(
     }
 }
 
-/// The last copy of the chain: applies a change.
+/// Applies a change as the last copy of the chain.
 pub(crate) fn follow_at_the_end(
     shared: &Shared,
     disk: &Disk,
@@ -154,8 +155,8 @@ pub(crate) fn follow_at_the_end(
     apply(shared, disk, change, relay, data)
 }
 
-/// Whether a change may be applied here now, that was ordered elsewhere, and handed on by those;
-/// under which epoch.
+/// Checks that a change may be applied here now which another copy has ordered and the targets
+/// `via` have passed on. Returns the epoch.
 fn may_follow(
     shared: &Shared,
     own: TargetId,
@@ -168,7 +169,7 @@ fn may_follow(
     Ok(epoch)
 }
 
-/// Applies a change, under the epoch of now.
+/// Applies a change under the present epoch.
 fn apply(
     shared: &Shared,
     disk: &Disk,
@@ -207,8 +208,9 @@ fn apply(
     })
 }
 
-/// Who brings something by a layout of before the copy here had gone, or the file, would make
-/// it anew, and nobody removes it once more. One that is being made is in a layout of now.
+/// Refuses a change by an old layout if the copy here, or the file, was removed since: the change
+/// would make the object again, and nothing would remove it. A copy that is being made is in a
+/// present layout.
 fn require_place(shared: &Shared, disk: &Disk, change: &Change) -> Result<()> {
     let (own, access) = (disk.served.id, &change.access);
     let is_made = |copy: &CopyAccess| copy.target == own && copy.filling;
@@ -218,7 +220,8 @@ fn require_place(shared: &Shared, disk: &Disk, change: &Change) -> Result<()> {
     }
 }
 
-/// The copy that orders lacked what was there before, and maybe so did this one.
+/// Clears gaps that the change replaces: the ordering copy lacked the earlier bytes, and perhaps so
+/// did this one.
 fn replaced(disk: &Disk, change: &Change) -> Result<()> {
     let Work::Write { pieces, .. } = &change.work else { return Ok(()) };
     let clear = |&(start, len): &(u64, u64)| {
@@ -227,7 +230,7 @@ fn replaced(disk: &Disk, change: &Change) -> Result<()> {
     pieces.iter().try_for_each(clear)
 }
 
-/// It has come from where it is current: this copy lacks it no more.
+/// Clears gaps that the change fills, because it comes from a current copy.
 fn got(disk: &Disk, change: &Change) -> Result<()> {
     let range = match &change.asked {
         Asked::Align { len } => Some(*len..u64::MAX),

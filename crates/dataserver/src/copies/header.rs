@@ -1,11 +1,10 @@
-//! The header of the copy that orders has rotted, and it cannot be opened. Its
-//! blocks have checksums of their own, and its file has a name; what the header
-//! alone says is the fence: which changes are too old. Another copy that has taken
-//! all fences has the same.
+//! Repair of the header of the ordering copy, which has rotted so that the object cannot be opened.
+//! Its blocks have checksums of their own, and its file has a name. Only the header has the fence,
+//! which decides which changes are too old. Another copy that has applied all fences has the same
+//! one.
 //!
-//! Invariant: the fence that is given back is never lower than it was, so what was
-//! fenced off stays so; and never higher, so a truncation that is yet to come is not
-//! taken for one that was done.
+//! Invariant: the restored fence is never lower than before, so that what was fenced off stays so.
+//! It is never higher, so that a future truncation is not taken for one that was done.
 
 use super::mend::{Mend, Mender, cannot};
 use crate::pull::Pull;
@@ -16,11 +15,11 @@ use weir_wire::data::Access;
 use weir_wire::peer::Copies as Column;
 
 impl Mender<'_> {
-    /// Gives the object its header back, while nobody changes any copy.
+    /// Restores the header of the object, while no copy is being changed.
     ///
     /// # Errors
-    /// `NotCurrent`: not now; `Corrupt`: nobody knows the fence, or what is there may
-    /// be another object.
+    /// `NotCurrent`: not possible now; `Corrupt`: the fence is unknown, or the file may be another
+    /// object.
     pub(super) fn restore_header(&self, column: &Column) -> Result<Mend> {
         let copies = &self.shared.copies;
         let _lock = copies.locks.lock(self.own(), self.object, 0..MAX_FILE_BYTES);
@@ -41,16 +40,16 @@ impl Mender<'_> {
         Err(failure)
     }
 
-    /// The last byte that an object of the column can have: who lacks a fence or a
-    /// truncation lacks it too, since their gaps go to the end.
+    /// The last byte that an object of the column can have. A copy that lacks a fence or a
+    /// truncation lacks it too, since such gaps extend to the end.
     fn last_byte(&self) -> u64 {
         let column = self.object.column;
         let stripe = StripeMap { unit_bytes: MAX_STRIPE_UNIT_BYTES, columns: column.0 + 1 };
         object_len(stripe, column, MAX_FILE_BYTES) - 1
     }
 
-    /// The fence of another copy, which says itself that it lacks nothing there. What
-    /// else it lacks does not matter.
+    /// The fence of another copy that reports no gap at the last byte. Its other gaps do not
+    /// matter.
     fn fence_of(&self, column: &Column, target: TargetId, last: u64) -> Result<Generation> {
         let access = self.access(column, target)?;
         let mut pull = Pull::new(self.shared.copies.lines.peers(), &access);

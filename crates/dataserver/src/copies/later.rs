@@ -1,8 +1,8 @@
 //! Changes that are acknowledged before the other copies have them (`server-async`,
-//! `client-async`). Both sides know, durably, what those lack before the acknowledgement;
-//! after it the change is handed on at once, in the order of the locks. What comes of that
-//! is only noted: the gap stays until the thread for gaps has looked ([`super::resync`]),
-//! which brings what has not got there.
+//! `client-async`). Before the acknowledgement both sides note durably what those copies lack.
+//! After it the change is passed on at once, in the order of the locks. The result is only
+//! remembered: the gap stays until the thread for gaps has looked at it ([`super::resync`]) and
+//! brings the bytes that have not arrived.
 
 use super::chain;
 use super::change::others;
@@ -21,11 +21,12 @@ use weir_store::gap_parts;
 use weir_types::{CopyIndex, Epoch, Error, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::Relay;
 
-/// A target that has not taken such a change gets none for so long: threads are for
-/// those that answer.
+/// A target that did not take such a change gets none for this long: threads are for targets that
+/// reply.
 const REST: Duration = Duration::from_secs(2);
 
-/// Targets that have not taken a change, each with its copy's, and until when they rest.
+/// Targets that did not take a change, each with the target that sent it, and the end of their
+/// rest.
 #[derive(Debug, Default)]
 pub(crate) struct Resting(Mutex<BTreeMap<TargetId, Instant>>);
 
@@ -45,10 +46,10 @@ impl Resting {
 }
 
 impl Order<'_> {
-    /// The others note that they lack it, and get it afterwards: they count as lacking
-    /// now. One that is being brought up to date, or made, gets it now; so does one that
-    /// cannot be told, or is found to be away, and all where this copy itself lacks
-    /// something that is elsewhere.
+    /// Lets the other copies note that they lack the change, which they get afterwards: they count
+    /// as lacking now. Some copies get it now instead: copies that are being updated or made,
+    /// copies that cannot be told or are found to be away, and all copies if this one itself lacks
+    /// bytes that are elsewhere.
     pub(super) fn put_off(&mut self, orders: &mut Orders) -> Result<()> {
         let all = &self.change.access.copies;
         let (object, Some(range)) = (self.change.access.object, self.range.clone()) else {
@@ -72,7 +73,8 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Part by part: false if one of them cannot be told.
+    /// Postpones the change for one copy, part by part. Returns false if it cannot be told of one
+    /// of them.
     fn is_put_off_for(
         &self,
         object: ObjectId,
@@ -95,7 +97,7 @@ impl Order<'_> {
             // is not known here: then nothing more is put off.
             let begun = clock::now();
             if let Err(error) = self.tell_first_gap(at, target, &piece, epoch) {
-                tracing::debug!("target {target} cannot be told of a gap: {error}");
+                tracing::debug!("cannot report a gap to target {target}: {error}");
                 // It waits for nobody with that. Should only its disk be slow it is told of as well:
                 // each change would wait for it anew.
                 if error.kind == ErrorKind::TimedOut && clock::elapsed(begun) >= PATIENCE {
@@ -108,14 +110,14 @@ impl Order<'_> {
         Ok(true)
     }
 
-    /// Hands it on to those that were put off. Nobody waits for it any more.
+    /// Passes the change on to the copies for which it was postponed. No client waits for that.
     pub(super) fn hand_on_later(&mut self) {
         let copies = &self.shared.copies;
         if self.later.iter().any(|target| copies.resting.is_resting(*target)) {
             return;
         }
         if let Err(error) = self.try_later() {
-            tracing::debug!("target {}: put off for longer: {error}", self.own);
+            tracing::debug!("target {}: changes stay postponed: {error}", self.own);
             // The first of them may have it, and hand it on after what is brought by then.
             copies.ways.leave();
             self.later.iter().for_each(|target| copies.resting.rest(*target));

@@ -1,7 +1,6 @@
-//! Connections on which changes are handed on. Each says in its Hello which
-//! attempt it belongs to (see [`crate::attempts`], of which this is the sending
-//! side): a connection that is given up with a change outstanding ends its attempt,
-//! so that the change does not come after what is sent next.
+//! Connections on which changes are passed on. The Hello of each states its attempt (see
+//! [`crate::attempts`]; this is the sending side). A connection that is given up with an
+//! outstanding change ends its attempt, so that the change does not arrive after what is sent next.
 
 use super::follow::PATIENCE;
 use super::scout::INTERVAL as SCOUT;
@@ -20,24 +19,24 @@ use weir_wire::Header;
 use weir_wire::handshake::Attempt;
 use weir_wire::message::Request;
 
-/// Idle connections kept for each target.
+/// The most idle connections for each target.
 const MAX_IDLE: usize = 16;
-/// How often one that does not answer is tried, for those who do without it.
+/// Interval of attempts to reach a silent target, for changes that do without it.
 const TRY_EVERY: Duration = Duration::from_secs(1);
-/// Who has been done without for so long by nobody is not missed.
+/// A target that no change has done without for this long is not missed.
 const MISSED: Duration = Duration::from_secs(5);
-/// Who waits for others itself may be out of reach as well: that is found out again after so long
-/// without an answer of it.
+/// A target that waits for others may be unreachable itself. That is checked again after this time
+/// without a reply.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// So long either takes at the most; a round of all that do not answer, too.
+/// Timeout of each attempt and check, and of a round over all silent targets, milliseconds.
 const PROBE_MS: u64 = 900;
-/// Of a round each gets so much at least.
+/// The least time for each target in a round, milliseconds.
 const MIN_PROBE_MS: u64 = 100;
 const _: () = assert!(
     KEPT.as_millis() > TRY_EVERY.as_millis() + PROBE_MS as u128 + SCOUT.as_millis(),
     "who does not answer is told of again before that is forgotten",
 );
-/// Meanwhile it is looked so often whether that is still wanted.
+/// Interval at which an attempt checks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -45,22 +44,23 @@ struct Known {
     /// The attempt of changes from now on.
     attempt: u64,
     idle: Vec<(u64, BlockingConn)>,
-    /// As long as it does not answer.
+    /// Set while the target does not reply.
     silent: Option<Silent>,
-    /// When it was found out last whether it can be reached, and whether it cannot.
+    /// Time of the last check of reachability, and whether the target was unreachable.
     news: Option<(Instant, bool)>,
-    /// The run of its machine, and how often another one was met.
+    /// The run of its machine; `runs` counts how often it has changed.
     instance: Option<u64>,
     runs: u64,
 }
 
-/// One that does not answer.
+/// A silent target.
 struct Silent {
-    /// When it was tried last.
+    /// Time of the last attempt to reach it.
     tried: Instant,
-    /// Whose change was the last that it was done without for, and when.
+    /// The target whose change was the last to do without it, and the time of that.
     missed: Option<(TargetId, Instant)>,
-    /// It has been connected to: one change finds out whether it answers. (Its disk may hang.)
+    /// Whether a connection was made. One change then finds out whether the target replies. (Its
+    /// disk may hang.)
     may_try: bool,
 }
 
@@ -70,12 +70,13 @@ impl Known {
         self.silent = Some(Silent { tried: clock::now(), missed, may_try: false });
     }
 
-    /// Whether somebody who can do without it is not to wait for it.
+    /// Whether changes that can do without the target should not wait for it.
     fn is_silent(&self) -> bool {
         self.silent.as_ref().is_some_and(|silent| !silent.may_try)
     }
 
-    /// The same for a change of `own`; the one that is to find out is told to wait.
+    /// Whether a change of `own` should do without the target. The change that has to find out
+    /// waits for it.
     fn misses(&mut self, own: TargetId) -> bool {
         let Some(silent) = &mut self.silent else { return false };
         let (tries, now) = (std::mem::take(&mut silent.may_try), clock::now());
@@ -87,7 +88,7 @@ impl Known {
         !tries
     }
 
-    /// If it is time to try it, it counts as tried; who misses it then.
+    /// If another attempt to reach it is due, counts it as made. Returns the target that misses it.
     fn try_now(&mut self, now: Instant) -> Option<Option<TargetId>> {
         let silent = self.silent.as_mut().filter(|silent| !silent.may_try)?;
         if now.saturating_duration_since(silent.tried) < TRY_EVERY {
@@ -98,7 +99,7 @@ impl Known {
         Some(missed.map(|(own, _)| own))
     }
 
-    /// It was connected to. Others may have heard of it meanwhile.
+    /// Records a successful connection. Other threads may have had a reply meanwhile.
     fn was_reached(&mut self) {
         if let Some(silent) = &mut self.silent {
             silent.may_try = true;
@@ -106,8 +107,8 @@ impl Known {
     }
 }
 
-/// What the next of so many may take of a round that has taken so long: else the first are
-/// forgotten before they are tried again.
+/// Time for the next of `left` targets in a round that has taken `taken`. Otherwise the first
+/// targets would be forgotten before they are tried again.
 fn share_ms(taken: Duration, left: usize) -> u64 {
     let ms = PROBE_MS.saturating_sub(taken.as_millis() as u64) / left.max(1) as u64;
     ms.max(MIN_PROBE_MS)
@@ -116,7 +117,7 @@ fn share_ms(taken: Duration, left: usize) -> u64 {
 /// The connections to all targets.
 pub(crate) struct Lines {
     peers: Arc<Peers>,
-    /// A random number of this process.
+    /// Random number of this process.
     run: u64,
     known: Mutex<BTreeMap<TargetId, Known>>,
 }
@@ -126,34 +127,34 @@ pub(crate) struct Line<'a> {
     lines: &'a Lines,
     target: TargetId,
     attempt: u64,
-    /// `None` when it has been put back.
+    /// `None` after it was put back.
     conn: Option<BlockingConn>,
-    /// A change was sent, and no answer has come.
+    /// Whether a change was sent without a reply yet.
     owes: bool,
 }
 
 impl Lines {
-    /// `run`: random, so that nobody takes this process for the one before.
+    /// `run` is random, so that this process is not taken for the one before.
     pub(crate) fn new(peers: Arc<Peers>, run: u64) -> Self {
         Self { peers, run, known: Mutex::default() }
     }
 
-    /// A random number of this process.
+    /// Random number of this process.
     pub(crate) fn run(&self) -> u64 {
         self.run
     }
 
-    /// So long, or until the server stops.
+    /// A wait of `ms` milliseconds, at most until the server stops.
     pub(crate) fn wait(&self, ms: u64) -> Wait {
         self.peers.wait(ms)
     }
 
-    /// Where other servers are.
+    /// The addresses of other servers.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
     }
 
-    /// A connection to the server of a target.
+    /// Takes a connection to the server of a target.
     pub(crate) fn take(&self, target: TargetId, wait: &Wait) -> Result<Line<'_>> {
         let (attempt, idle) = {
             let mut known = self.known.lock();
@@ -187,30 +188,30 @@ impl Lines {
         }
     }
 
-    /// A number of the present run of a target's machine, as far as connections have shown: what
-    /// it was given under another one, and did not make durable, it may have lost.
+    /// Number of the present run of a target's machine, as far as connections have shown. What the
+    /// target got in another run and did not sync may be lost.
     pub(crate) fn run_of(&self, target: TargetId) -> u64 {
         self.known.lock().get(&target).map_or(0, |known| known.runs)
     }
 
-    /// Sees to it that there is a connection, for somebody who does not want to wait for
-    /// one later.
+    /// Makes sure that there is a connection, so that a later caller need not wait for one.
     pub(crate) fn reach(&self, target: TargetId, wait: &Wait) -> Result<()> {
         self.take(target, wait).map(|mut line| line.put_back())
     }
 
-    /// Whether a target does not answer.
+    /// Whether a target does not reply.
     pub(crate) fn is_silent(&self, target: TargetId) -> bool {
         self.known.lock().get(&target).is_some_and(Known::is_silent)
     }
 
-    /// The same for a change of `own` that can do without it then: it is not held up by trying.
+    /// Whether a change of `own` that can do without the target should do so. Attempts to reach the
+    /// target do not delay it.
     pub(crate) fn misses(&self, own: TargetId, target: TargetId) -> bool {
         self.known.lock().get_mut(&target).is_some_and(|known| known.misses(own))
     }
 
-    /// Tries those that do not answer, and are `wanted`, when it is time; `report` is told of each
-    /// that still does not, after the one that misses it.
+    /// Tries to reach silent targets that are `wanted`, when it is time. `report` is called for
+    /// each that stays silent, with the target that misses it.
     pub(crate) fn try_silent(
         &self,
         wanted: impl Fn(TargetId) -> bool,
@@ -238,7 +239,7 @@ impl Lines {
         }
     }
 
-    /// What an attempt to connect says of it.
+    /// Records the result of a connection attempt.
     fn learns(&self, target: TargetId, error: Option<&Error>) {
         let none = |e: &Error| matches!(e.kind, ErrorKind::Unreachable | ErrorKind::TimedOut);
         let news = match error {
@@ -252,14 +253,14 @@ impl Lines {
         }
     }
 
-    /// Whether a target could not be connected to when that was tried last, and has not answered
+    /// Whether the last connection attempt to a target has failed and the target has not replied
     /// since.
     pub(crate) fn is_out_of_reach(&self, target: TargetId) -> bool {
         self.known.lock().get(&target).is_some_and(|known| matches!(known.news, Some((_, true))))
     }
 
-    /// Finds out whether a target can be reached that does not answer, if nobody has of late: it
-    /// may be waiting for others. `look` is asked meanwhile: an error ends it.
+    /// Checks whether a silent target is reachable, unless that was checked lately: it may be
+    /// waiting for others. An error of `look` ends the check.
     pub(crate) fn probe(&self, target: TargetId, look: &dyn Fn() -> Result<()>) {
         {
             let mut known = self.known.lock();
@@ -299,7 +300,7 @@ impl Line<'_> {
         send(&mut Parcel { conn, wait, payload: data.0, checks: data.1 })
     }
 
-    /// Whether an answer is there within this time.
+    /// Whether a reply arrives within `ms` milliseconds.
     pub(crate) fn is_ready(&self, ms: u64) -> Result<bool> {
         let conn = self.conn.as_ref().ok_or(ErrorKind::Unreachable)?;
         match conn.readable(&self.lines.wait(ms)) {
@@ -309,7 +310,7 @@ impl Line<'_> {
         }
     }
 
-    /// Takes the answer.
+    /// Receives the reply.
     pub(crate) fn receive<T: Decode>(mut self, wait: &Wait) -> Result<T> {
         let conn = self.conn.as_mut().ok_or(ErrorKind::Unreachable)?;
         let answer = conn.recv_reply(wait);
@@ -324,7 +325,7 @@ impl Line<'_> {
         answer
     }
 
-    /// Asks for something that may be done twice, and waits for the answer.
+    /// Sends a request that may be carried out twice, and waits for the reply.
     pub(crate) fn ask<T: Decode>(
         mut self,
         wait: &Wait,
@@ -357,7 +358,7 @@ impl Drop for Line<'_> {
     }
 }
 
-/// Whether an error says nothing of what the other server thinks of the change.
+/// Whether an error says nothing about the other server's treatment of the change.
 pub(crate) fn says_nothing(error: &Error) -> bool {
     matches!(
         error.kind,
@@ -375,7 +376,7 @@ pub(crate) fn says_nothing(error: &Error) -> bool {
     )
 }
 
-/// A connection, and the bytes that go with a request.
+/// A connection, and the data of a request.
 pub(crate) struct Parcel<'a> {
     conn: &'a mut BlockingConn,
     wait: &'a Wait,

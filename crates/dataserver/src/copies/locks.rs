@@ -1,5 +1,5 @@
-//! Of two changes of one object that touch the same bytes, one at a time is under
-//! way on all copies.
+//! Locks of byte ranges: of two changes of one object that touch the same bytes, one at a time is
+//! under way on all copies.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,8 +9,7 @@ use weir_types::{ObjectId, TargetId};
 /// An object of a target.
 type Place = (TargetId, ObjectId);
 
-/// The ranges of objects that are being changed. As many as there are threads that
-/// change something.
+/// The ranges of objects that are being changed. Bounded by the threads that carry out changes.
 #[derive(Debug, Default)]
 pub(crate) struct RangeLocks {
     held: Mutex<BTreeMap<Place, Vec<Range<u64>>>>,
@@ -26,7 +25,7 @@ pub(crate) struct Locked<'a> {
 }
 
 impl RangeLocks {
-    /// Waits until nobody else changes anything of the range.
+    /// Waits until no other thread changes anything of the range.
     pub(crate) fn lock(&self, target: TargetId, object: ObjectId, range: Range<u64>) -> Locked<'_> {
         let place = (target, object);
         let mut held = self.held.lock();

@@ -1,9 +1,9 @@
-//! What a target does when it does not know what its copies lack: its gap log is
-//! lost, or its machine has lost new objects. All that it should have of those
-//! files is noted as lacking, and so brought anew from the copy that orders; if that
-//! is this one, what it has counts. Until then none of it is served from here.
-//! If the log is gone, what it said of others is, too: those that are not online may
-//! lack all of it. And what this one lacked is not known either: see `unheard.rs`.
+//! Recovery of lost gaps: a target does not know what its copies lack, because its gap log is lost,
+//! or its machine has lost new objects. All its copies of those files are noted as lacking
+//! everything, so the ordering copy sends all of them again. If this copy orders itself, its own
+//! bytes count. Until then none of it is served from here. If the log is gone, so are the gaps of
+//! other targets: targets that are not online may lack everything. What this one lacked is unknown
+//! then too: see `unheard.rs`.
 
 use super::resync::Resync;
 use weir_store::{Note, UNHEARD};
@@ -11,13 +11,13 @@ use weir_types::limits::{MAX_FILE_BYTES, MAX_FIND_COPIES};
 use weir_types::{CopyIndex, Epoch, FileId, ObjectId, Result, TargetId};
 use weir_wire::peer::{CopyPage, ListCopiesRequest};
 
-/// The metadata server answers within this time.
+/// Timeout of the metadata server's reply, milliseconds.
 const LIST_MS: u64 = 4_000;
-/// While so many objects have gaps of this target's own, no more are noted: the
-/// gap log has room for others.
+/// No more gaps are noted while this many objects have gaps of this target: the gap log keeps space
+/// for others.
 const MAX_NOTED: u64 = 1 << 18;
 
-/// How far it has come: ranges that are done, and the last object of the next one.
+/// Progress: finished ranges, and the last object of the next range.
 #[derive(Default)]
 pub(super) struct Search {
     done: usize,
@@ -25,7 +25,7 @@ pub(super) struct Search {
 }
 
 impl Resync {
-    /// Goes on until all is noted, or too much is to be worked off first.
+    /// Goes on until all gaps are noted, or until too many have to be worked off first.
     pub(super) fn look_for_lost(&mut self) -> Result<()> {
         let gaps = self.disk.store.gaps();
         let own = self.own();
@@ -64,12 +64,12 @@ impl Resync {
         self.disk.progress.look_again();
         gaps.found()?;
         self.search = Search::default();
-        tracing::info!("{}: it is known again which copies are suspect", self.disk.store.name());
+        tracing::info!("{}: the suspect copies are known again", self.disk.store.name());
         Ok(())
     }
 
-    /// What this target may lack of these objects, and what others may: those that are online
-    /// lack nothing.
+    /// Gaps of this target for these objects, and gaps of other targets. Online targets lack
+    /// nothing.
     fn lost_of_all(&self, objects: &[ObjectId]) -> Result<Vec<Note>> {
         let (own, standings) = (self.own(), &self.shared.copies.standings);
         let mut notes = Vec::new();

@@ -1,18 +1,16 @@
-//! Makes good what has rotted in the copy here from another one.
+//! Repairs bytes that have rotted in the copy here from another copy.
 //!
-//! Blocks are replaced in place: the copy that orders changes sends them anew to
-//! another, or fetches its own from one that has all changes; both under the lock of
-//! the range, so that no change comes in between. An object whose header is damaged
-//! is not trusted at all: it is noted as lacking as a whole, thrown away, and brought
-//! anew like any copy that lacks something; only the copy that orders, and one that
-//! was open before, get their header back ([`super::header`]).
+//! Blocks are replaced in place. The copy that orders changes sends them again to another copy, or
+//! fetches its own from a copy that has all changes. Both happen under the lock of the range, so
+//! that no change comes in between. An object with a damaged header is not trusted at all: it is
+//! noted as lacking everything, removed, and sent again like any gap. Only the ordering copy, and
+//! one that was open before, get their header back ([`super::header`]).
 //!
 //! Invariants
-//! - Nothing is thrown away, and no mark made, unless another copy says that it has
-//!   all of the object.
-//! - What is written was verified by the one who sent it and again here.
-//! - Of a copy that lacks changes nothing is taken, but what has the checksum that
-//!   is stored here. One of which more is noted than it lacks is told so first.
+//! - Nothing is removed, and no gap noted, unless another copy says that it has all of the object.
+//! - All written bytes were verified by the sender and again here.
+//! - From a copy that lacks changes only bytes are taken that match the checksum stored here. A
+//!   copy for which more is noted than it lacks is told so first.
 
 use super::change::{Asked, Change, copy_of, others};
 use super::push::{Push, column_of};
@@ -31,27 +29,27 @@ use weir_types::{CopyIndex, Error, ErrorKind, Generation, ObjectId, Result, Targ
 use weir_wire::data::{Access, CopyAccess, RepairRequest};
 use weir_wire::peer::{Copies as Column, FindCopiesRequest};
 
-/// The metadata server answers within this time.
+/// Timeout of the metadata server's reply, milliseconds.
 const FIND_MS: u64 = 4_000;
-/// The copy that orders replaces what has rotted within this time.
+/// Timeout of a repair by the ordering copy, milliseconds.
 const REPAIR_MS: u64 = 10_000;
 
-/// What came of it.
+/// Result of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mend {
     /// There is no other copy, or no file has the object any more.
     Alone,
-    /// There was nothing wrong.
+    /// Nothing was damaged.
     Sound,
-    /// These blocks are good again.
+    /// This many blocks were repaired.
     Blocks(u64),
-    /// The header is good again.
+    /// The header was repaired.
     Header,
-    /// It will be brought anew.
+    /// The object will be sent again.
     Anew,
 }
 
-/// One object of which the copy here is damaged.
+/// The repair of one object whose copy here is damaged.
 pub(crate) struct Mender<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) disk: &'a Disk,
@@ -63,10 +61,10 @@ impl Mender<'_> {
         self.disk.served.id
     }
 
-    /// Finds out what is wrong, and makes it good.
+    /// Finds the damage, and repairs it.
     ///
     /// # Errors
-    /// `Corrupt` where no other copy can help; why it cannot be done now.
+    /// `Corrupt` if no other copy can help; otherwise the reason why a repair is impossible now.
     pub(crate) fn mend(&self, suspect: &Suspect) -> Result<Mend> {
         let Some(column) = self.find()? else { return Ok(Mend::Alone) };
         let object = match self.disk.store.object(self.object) {
@@ -134,7 +132,7 @@ impl Mender<'_> {
         }
     }
 
-    /// Replaces blocks that follow one another.
+    /// Replaces consecutive blocks.
     fn part(&self, column: &Column, object: &Arc<Object>, range: &Range<u64>) -> Result<()> {
         let standings = &self.shared.copies.standings;
         match standings.who_orders(&column.copies) {
@@ -153,13 +151,13 @@ impl Mender<'_> {
         match object.damaged(range).first() {
             None => Ok(()),
             Some(block) => {
-                let what = format!("block at offset {} is damaged still", block.start);
+                let what = format!("block at offset {} is still damaged", block.start);
                 Err(Error::new(ErrorKind::Corrupt, what).at(block.start))
             }
         }
     }
 
-    /// Has the copy that orders send blocks anew.
+    /// Asks the ordering copy to send blocks again.
     fn ask_for(&self, column: &Column, orders: TargetId, range: &Range<u64>) -> Result<()> {
         let lines = &self.shared.copies.lines;
         let wait = lines.wait(REPAIR_MS);
@@ -169,8 +167,8 @@ impl Mender<'_> {
         lines.take(orders, &wait)?.ask(&wait, (&[], &[]), |parcel| parcel.send(&request))
     }
 
-    /// This copy orders: fetches blocks from one that has all changes. Not from
-    /// `but`, which has damage of its own there.
+    /// Fetches blocks from a copy that has all changes, because this copy orders. `but` is
+    /// excluded, because it has damage of its own there.
     pub(super) fn fetch(
         &self,
         column: &Column,
@@ -190,11 +188,11 @@ impl Mender<'_> {
         Err(failure)
     }
 
-    /// Other copies that have all changes of a range, when this one orders.
+    /// Other copies that have all changes of a range, when this copy orders.
     ///
     /// # Errors
-    /// `NotCurrent` if this one does not order, or one that may have them is away or
-    /// not known to be current yet; `Corrupt`: all others are there, and lack them.
+    /// `NotCurrent` if this copy does not order, or if a copy that may have them is away or not
+    /// known to be current yet; `Corrupt`: all others are online, and lack them.
     pub(super) fn current(
         &self,
         column: &Column,
@@ -225,11 +223,12 @@ impl Mender<'_> {
         }
     }
 
-    /// This copy orders, and no other is current: takes from others what has the
-    /// checksums that are stored here, so was not changed since; whether that is all.
+    /// Fetches bytes from copies that are not current, because this copy orders and no other is
+    /// current. Only bytes are taken that match the checksums stored here, so that they did not
+    /// change since. Returns whether that is all of the range.
     ///
     /// # Errors
-    /// `NotCurrent` if this one does not order any more; why it cannot be written.
+    /// `NotCurrent` if this copy does not order any more; otherwise the failure to write.
     fn fetch_proven(&self, column: &Column, object: &Object, range: &Range<u64>) -> Result<bool> {
         let standings = &self.shared.copies.standings;
         let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
@@ -252,12 +251,13 @@ impl Mender<'_> {
         Ok(object.damaged(range).is_empty())
     }
 
-    /// This copy orders: of what was put off whole parts are noted as lacking. Others that have got
-    /// all of a range are told so now, and are current there; whether there are any. Of a block
-    /// that was cut since it has rotted no checksum is left that could vouch for theirs.
+    /// Tells other copies that have received all of a postponed range that they lack nothing of it,
+    /// so that they are current there. Whole parts around postponed changes are noted as lacking.
+    /// Returns whether there are such copies. (If a block was cut after it has rotted, no checksum
+    /// remains that could prove the others' bytes.)
     ///
     /// # Errors
-    /// `NotCurrent` if this one does not order any more, or one that has it cannot be told now.
+    /// `NotCurrent` if this copy does not order any more, or if such a copy cannot be told now.
     fn is_there(&self, column: &Column, range: &Range<u64>) -> Result<bool> {
         let Self { shared, disk, object } = *self;
         let orders = shared.copies.standings.orders(self.own(), &column.copies)?;
@@ -278,7 +278,7 @@ impl Mender<'_> {
         is_there
     }
 
-    /// Writes what was fetched.
+    /// Writes the fetched bytes.
     fn put(
         &self,
         column: &Column,
@@ -316,7 +316,7 @@ impl Mender<'_> {
         self.put(column, &object, range.start, &bytes, &checks)
     }
 
-    /// The object cannot be opened: throws it away, to be brought anew.
+    /// Removes an object that cannot be opened, so that it is sent again.
     fn anew(&self, column: &Column) -> Result<Mend> {
         let (own, copies) = (self.own(), &self.shared.copies);
         match copies.standings.who_orders(&column.copies) {
@@ -336,7 +336,7 @@ impl Mender<'_> {
         }
     }
 
-    /// Whether another copy has all of the object: it looks from end to end.
+    /// Checks that another copy has all of the object, from end to end.
     fn has_all(&self, column: &Column, target: TargetId) -> Result<()> {
         let access = self.access(column, target)?;
         let mut pull = Pull::new(self.shared.copies.lines.peers(), &access);
@@ -370,7 +370,7 @@ impl Mender<'_> {
     }
 }
 
-/// Why another copy cannot help: it has rotted too, or may be able to later.
+/// The reason why another copy cannot help: it has rotted too, or may be able to later.
 pub(super) fn cannot(error: Error) -> Error {
     match error.kind {
         ErrorKind::Corrupt | ErrorKind::ChecksumMismatch => {
@@ -380,7 +380,7 @@ pub(super) fn cannot(error: Error) -> Error {
     }
 }
 
-/// Blocks that follow one another, as far as they are replaced at a time.
+/// Merges consecutive blocks, up to the size of one replacement.
 fn together(blocks: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut parts: Vec<Range<u64>> = Vec::new();
     for block in blocks {
@@ -397,7 +397,7 @@ fn together(blocks: &[Range<u64>]) -> Vec<Range<u64>> {
     parts
 }
 
-/// This copy orders: sends blocks anew to another that has found them damaged.
+/// Sends blocks again to another copy that has found them damaged, because this copy orders.
 pub(super) fn serve_repair(shared: &Shared, disk: &Disk, work: &RepairWork) -> Result<Outcome> {
     let access = &work.access;
     let column = column_of(access);
@@ -420,11 +420,11 @@ pub(super) fn serve_repair(shared: &Shared, disk: &Disk, work: &RepairWork) -> R
     Ok(Outcome::Repaired)
 }
 
-/// Before a change is ordered: what of it would be put into a damaged block, or into
-/// an object that cannot be opened, finds it made good, or changes nothing anywhere.
+/// Repairs a damaged block, or an object that cannot be opened, before a change of it is ordered.
+/// If that is impossible, nothing is changed anywhere.
 ///
 /// # Errors
-/// `Corrupt`; `NotCurrent` if the object is brought here anew.
+/// `Corrupt`; `NotCurrent` if the object is being sent here again.
 pub(super) fn before_change(shared: &Shared, disk: &Disk, change: &Change) -> Result<()> {
     let object = change.access.object;
     let mend = |suspect| {
@@ -461,8 +461,7 @@ pub(super) fn before_change(shared: &Shared, disk: &Disk, change: &Change) -> Re
     Ok(())
 }
 
-/// Why a block cannot be used that no other copy can replace: it may be the disk that
-/// fails.
+/// The error for a block that no other copy can replace: the disk itself may be failing.
 fn unreadable(object: &Object, block: &Range<u64>, damaged: Error) -> Error {
     let pieces = [(block.start, block.end - block.start)];
     let mut bytes = vec![0; (block.end - block.start) as usize];

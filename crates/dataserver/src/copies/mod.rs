@@ -1,18 +1,17 @@
-//! Columns with several copies: the *primary* (the first copy that is online)
-//! orders changes and hands them on, copy by copy, before it acknowledges them.
-//! What a copy misses is noted in the gap logs of the others, and brought to it
-//! later.
+//! Columns with several copies. The *primary* (the first copy that is online) orders changes and
+//! passes them along the other copies before it acknowledges them. What a copy misses is noted in
+//! the gap logs of the others, and brought to it later.
 //!
 //! Invariants
-//! - Of the changes of one range, one is under way at a time; all copies that take
-//!   it have confirmed it, or have a gap for it that is durable, before it is
-//!   acknowledged. Who has the gap and is read from has noted it itself.
-//! - Nothing is applied under an epoch once this server acts under a later one:
-//!   what began before has ended when the first change of the later one begins.
-//! - What may have reached some copies only is a gap of this target for itself, at
-//!   the latest when this server says under a later epoch what gaps there are.
-//! - A thread that waits for another server waits for one that is further down the
-//!   chain, and the last of a chain waits for its disk only: so there is no circle.
+//! - Of the changes of one range, one is under way at a time. Before a change is acknowledged, each
+//!   copy that takes changes has confirmed it, or has a durable gap for it. A copy with such a gap
+//!   that is read from has noted the gap itself.
+//! - Nothing is applied under an epoch once this server acts under a later one: earlier changes
+//!   have ended when the first change of the later epoch begins.
+//! - What may have reached only some copies is a gap of this target for itself, at the latest when
+//!   this server reports its gaps under a later epoch.
+//! - A thread that waits for another server waits for one further down the chain, and the last of a
+//!   chain waits for its disk only. So there is no circle.
 
 mod answer;
 mod bring;
@@ -69,7 +68,7 @@ use weir_net::ConnId;
 use weir_types::{Epoch, TargetId};
 use weir_wire::data::Relay;
 
-/// What all threads of a server share for columns with several copies.
+/// State for columns with several copies that all threads of a server share.
 pub(crate) struct Copies {
     pub(crate) standings: Standings,
     pub(crate) lines: Lines,
@@ -80,22 +79,22 @@ pub(crate) struct Copies {
     pub(crate) repairs: Repairs,
     pub(crate) staged: Staged<ConnId, (ConnId, ChangeTask)>,
     resting: Resting,
-    /// Targets that have to take changes of that one, and cannot be reached.
+    /// Targets that have to take changes of a target and are unreachable.
     pub(crate) unreachable: Unreachable,
     pub(crate) removed: Removed,
     pub(crate) ways: Ways,
 }
 
 impl Copies {
-    /// `own` cannot reach `target`: the metadata server is told. Not of one that was not tried, as
-    /// nobody could say where it is.
+    /// Reports to the metadata server that `own` cannot reach `target`. A target that was not
+    /// tried, because its address is unknown, is not reported.
     pub(crate) fn cannot_reach(&self, own: TargetId, target: TargetId) {
         if !self.lines.peers().is_unfound(target) {
             self.unreachable.add(own, target);
         }
     }
 
-    /// For these targets.
+    /// The state for these targets.
     pub(crate) fn new(
         lines: Lines,
         targets: impl Iterator<Item = TargetId>,
@@ -121,9 +120,9 @@ impl Copies {
 }
 
 impl Copies {
-    /// The epoch that this server acts under: that of its map, or of the oldest
-    /// change that is still under way. What such a change notes is noted then. It says nothing
-    /// of targets that have been given up: those act under none any more.
+    /// The epoch under which this server acts: that of its map, or of the oldest change that is
+    /// still under way. The gaps of such a change are noted by then. Targets that were given up do
+    /// not count, since they act under no epoch any more.
     pub(crate) fn acting(&self) -> Epoch {
         // First: what begins after this begins under it.
         let map = self.standings.map();
@@ -133,7 +132,7 @@ impl Copies {
     }
 }
 
-/// Whether a change goes no further than to the disk of `own`.
+/// Whether a change is not passed on beyond the disk of `own`.
 pub(crate) fn ends_here(change: &Change, own: TargetId) -> bool {
     let relay: Option<&Relay> = change.access.relay.as_ref();
     relay.is_some_and(|relay| next(&change.access.copies, own, relay).is_none())

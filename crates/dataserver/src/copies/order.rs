@@ -1,4 +1,4 @@
-//! The primary's part: a change of a client goes to all copies.
+//! The primary's part: a client's change goes to all copies.
 
 use super::bring::{bring_all, to_bring};
 use super::chain;
@@ -23,12 +23,13 @@ use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
 use weir_types::{CopyIndex, Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{CopyAccess, Relay};
 
-/// How long a change may take on all copies: less than clients wait for an answer.
+/// Timeout of a change on all copies, milliseconds. It is less than clients wait for a reply.
 pub(super) const ORDER_MS: u64 = 25_000;
-/// One step of the wait for another server; in between the map is looked at.
+/// Length of one step of the wait for another server, milliseconds. The map is checked between
+/// steps.
 pub(super) const STEP_MS: u64 = 100;
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Between attempts to reach one.
+/// Pause between attempts to reach a copy.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A change that this server orders.
@@ -40,40 +41,40 @@ pub(super) struct Order<'a> {
     pub(super) own: TargetId,
     pub(super) range: Option<Range<u64>>,
     pub(super) under_way: UnderWay<'a>,
-    /// Copies that have the bytes from the client are sent none.
+    /// Whether copies with staged bytes are sent none.
     pub(super) staged: bool,
-    /// Who gets it when it has been acknowledged.
+    /// Targets that get the change after it was acknowledged.
     pub(super) later: Vec<TargetId>,
-    /// What came of it here.
+    /// Result of applying it here.
     pub(super) applied: Option<Result<Outcome>>,
-    /// Others may have it.
+    /// Whether other copies may have it.
     sent: bool,
-    /// Those that it was sent to last, one after the other.
+    /// The targets to which it was last sent, in the order of the chain.
     path: Vec<TargetId>,
-    /// All others have a gap for it, or no bytes are changed.
+    /// Whether all others have a gap for it, or no bytes are changed.
     pub(super) settled: bool,
-    /// One has refused it, which was logged.
+    /// Whether a copy has refused it, and that was logged.
     pub(super) refused: bool,
-    /// It takes the place of what this copy lacks.
+    /// Whether it replaces bytes that this copy lacks.
     replaces: bool,
     pub(super) since: Instant,
-    /// The first of the others when it did not confirm it, and from when on.
+    /// The first other copy that did not confirm it, and since when.
     waits: Option<(TargetId, Instant)>,
 }
 
-/// What came of the other copies.
+/// Result of the change on the other copies.
 pub(super) enum Others {
-    /// They have it, or nobody takes them to.
+    /// All copies that take changes have it.
     Have,
-    /// One refuses it; all of them have a gap now, unless it changes no bytes.
+    /// A copy has refused it. All others have a gap now, unless it changes no bytes.
     Refused(Error),
-    /// Nothing is known of the first of them.
+    /// The outcome on the first of them is unknown.
     Unknown,
 }
 
-/// Carries a change out on all copies. `early` is told what came of it if the others
-/// get it only then. `asked_since`: the epoch since which the connection stands that it came
-/// on; `None`: no client has sent it.
+/// Carries a change out on all copies. `early` is called with the result if the other copies get
+/// the change only afterwards. `asked_since` is the epoch at which the change's connection was
+/// made; `None` if no client has sent it.
 ///
 /// # Errors
 /// `NotCurrent` if this is not the copy that orders; those of the change.
@@ -188,9 +189,9 @@ fn order_once(
     }
 }
 
-/// What is to be done about the others now. If another has come back meanwhile, and orders
-/// from now on, this change is ended first: given up, it would be lacking there, and that
-/// one would not be back after all. But nobody waits long for that.
+/// The present orders about the other copies. If another copy has come back meanwhile, and orders
+/// from now on, this change is ended first: if it were given up, it would be lacking there, and
+/// that copy would not be back after all. The wait for that is short.
 pub(super) fn orders_of(
     standings: &Standings,
     own: TargetId,
@@ -224,7 +225,7 @@ impl<'a> Order<'a> {
                 return Ok(());
             }
             if clock::elapsed(self.since) > Duration::from_millis(ORDER_MS) {
-                let what = "not all copies have taken it in time: whether it was done is not known";
+                let what = "not all copies confirmed the change in time: its outcome is unknown";
                 return Err(Error::new(ErrorKind::TimedOut, what));
             }
             self.shared.copies.lines.wait(STEP_MS).sleep(PAUSE)?;
@@ -241,7 +242,7 @@ impl<'a> Order<'a> {
         orders_of(&self.shared.copies.standings, self.own, all, &self.under_way, self.since)
     }
 
-    /// Applies it here if that has not been done, and hands it on.
+    /// Applies the change here if that was not done, and passes it on.
     fn once(&mut self, orders: &Orders) -> Result<Others> {
         let mut relay = Relay {
             by: self.own,
@@ -319,7 +320,8 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// What was sent another way before, and not answered, may be anywhere.
+    /// Chooses the route. If the change was sent on another route without a reply, it may be
+    /// anywhere there.
     fn choose_way(&mut self, relay: &mut Relay) {
         let (ways, path) =
             (&self.shared.copies.ways, chain::after(&self.change.access.copies, self.own, relay));
@@ -329,7 +331,8 @@ impl<'a> Order<'a> {
         (self.path, relay.way) = (path, ways.now());
     }
 
-    /// How long one target has not confirmed it: another may have been waited for before.
+    /// For how long one target has not confirmed it. Another target may have been waited for
+    /// before.
     fn waits_for(&mut self, target: TargetId, begun: Instant) -> Duration {
         let (_, since) = *self.waits.insert(match self.waits {
             Some((of, since)) if of == target => (of, since),
@@ -338,7 +341,7 @@ impl<'a> Order<'a> {
         clock::elapsed(since)
     }
 
-    /// These are not waited for: they get what they lack later.
+    /// Goes on without these targets, which get the change later.
     fn go_on_without(&self, targets: &[TargetId], relay: &mut Relay) -> Result<()> {
         for &target in targets {
             self.note_lacking(target)?;
@@ -347,8 +350,8 @@ impl<'a> Order<'a> {
         Ok(())
     }
 
-    /// Notes durably that a copy lacks it that nobody reads. It is not told: it is to be
-    /// online, and may order, only when it has all.
+    /// Notes durably that a copy lacks the change which no client reads. The copy is not told: it
+    /// comes online, and may order changes, only when it has everything.
     pub(super) fn note_lacking(&self, target: TargetId) -> Result<()> {
         let copies = &self.change.access.copies;
         // One that is being made is not read before it is whole, wherever its target stands.
@@ -374,7 +377,7 @@ impl<'a> Order<'a> {
         Ok(line)
     }
 
-    /// Applies it here, once.
+    /// Applies the change here, once.
     fn apply(&mut self) -> Result<()> {
         if self.applied.is_some() {
             return Ok(());
@@ -395,8 +398,9 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Others have it, or a gap; if this one has failed, they may differ. False: one of them
-    /// cannot be told now that it lacks what is here.
+    /// Settles this copy after the others have the change, or a gap: if it has failed here, copies
+    /// may differ. Returns false if one of them cannot be told now that it lacks bytes which are
+    /// here.
     fn settle_own(&mut self, orders: &Orders) -> Result<bool> {
         // Whether or not it was sent to some of them afterwards.
         let was_left = self.change.is_staged_anywhere();
@@ -418,13 +422,13 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Another copy notes that it lacks these bytes, as long as it acts under the epoch of
-    /// these orders: one that takes over later has changes of its own.
+    /// Lets another copy note that it lacks these bytes, as long as it acts under the epoch of
+    /// these orders: a copy that takes over later has changes of its own.
     pub(super) fn tell_gap(&self, at: usize, target: TargetId, epoch: Epoch) -> Result<()> {
         self.range.as_ref().map_or(Ok(()), |range| self.tell(at, target, range, (epoch, false)))
     }
 
-    /// The same, or it refuses if it lacked any before.
+    /// As [`Order::tell_gap`], but the other copy refuses if it lacked any of the bytes before.
     pub(super) fn tell_first_gap(
         &self,
         at: usize,
@@ -448,7 +452,7 @@ impl<'a> Order<'a> {
         tell_gap(lines, &wait, object, target, range, how)
     }
 
-    /// Notes durably that another copy lacks it.
+    /// Notes durably that another copy lacks the change.
     pub(super) fn note_gap(&self, behind: TargetId) -> Result<()> {
         let at = chain::position(&self.change.access.copies, behind).unwrap_or_default();
         let (object, range) = (self.change.access.object, self.change.lacked());
@@ -456,7 +460,7 @@ impl<'a> Order<'a> {
         self.disk.at_work.on(note)
     }
 
-    /// As above, of one that knows it.
+    /// As [`Order::note_gap`], for a copy that knows it.
     pub(super) fn note_told(&self, behind: TargetId) -> Result<()> {
         let at = chain::position(&self.change.access.copies, behind).unwrap_or_default();
         let (object, range) = (self.change.access.object, self.change.lacked());
@@ -464,8 +468,7 @@ impl<'a> Order<'a> {
         self.disk.at_work.on(note)
     }
 
-    /// What this copy lacked, and the change has taken the place of, is lacking no more: when
-    /// all have it.
+    /// Clears gaps of this copy that the change has replaced, when all copies have it.
     fn replaced(&self) -> Result<()> {
         match (&self.change.work, self.replaces, &self.applied) {
             (Work::Write { pieces, .. }, true, Some(Ok(_))) => {
@@ -479,8 +482,8 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Nobody knows who has it. This copy, or another, may have what no other has:
-    /// this one is to be brought to what the one has that orders then.
+    /// Handles an unknown outcome: this copy or another may have bytes that no other has. This copy
+    /// is to receive the bytes of the copy that orders then.
     fn doubt(&self) -> Result<()> {
         let anywhere = (self.sent || self.applied.is_some()) && !self.settled;
         let (true, Some(range)) = (anywhere, &self.range) else { return Ok(()) };
@@ -489,17 +492,17 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Whether another copy would take a change if it came with its bytes: those that its
-/// client has left there are not there, or damaged.
+/// Whether another copy would take a change if it came with its bytes: the bytes that its client
+/// has staged there are missing or damaged.
 pub(super) fn wants_bytes(change: &Change, to: usize, error: &Error) -> bool {
     let missing = matches!(error.kind, ErrorKind::NotStaged | ErrorKind::ChecksumMismatch);
     missing && change.is_staged(to)
 }
 
-/// Who is done without when `target` does not confirm a change: itself, if nobody reads
-/// it, unless it knows better; or those behind it that nobody reads: it may wait for one of
-/// them, which it cannot do without by itself. Not if it follows another map: then one of
-/// them may be read by now.
+/// The targets to do without when `target` does not confirm a change. That is `target` itself, if
+/// it is not read, unless its error says otherwise; or unread targets behind it, because it may
+/// wait for one of them which it cannot do without by itself. There are none if `target` follows
+/// another map, because one of them may be read by now.
 fn spared(
     copies: &[CopyAccess],
     target: TargetId,
@@ -518,15 +521,15 @@ fn spared(
     }
 }
 
-/// Copies that nobody reads yet, of those that get a change.
+/// Copies without readers, among those that get a change.
 fn being_made(copies: &[CopyAccess], relay: &Relay) -> Vec<TargetId> {
     let gets = |copy: &&CopyAccess| copy.filling && !relay.lacking.contains(&copy.target);
     let made = copies.iter().filter(gets).map(|copy| copy.target);
     made.filter(|target| ![relay.by, TargetId::NONE].contains(target)).collect()
 }
 
-/// What another copy has, and this one lacks, can be replaced in whole blocks only,
-/// until it has come or an administrator has accepted the loss.
+/// Refuses a change of bytes that another copy has and this one lacks, unless it replaces whole
+/// blocks. That lasts until the bytes have arrived or an administrator has accepted the loss.
 fn refuse_elsewhere(disk: &Disk, change: &Change, range: Option<&Range<u64>>) -> Result<()> {
     let (Some(range), object) = (range, change.access.object) else { return Ok(()) };
     if !disk.store.gaps().lacks(object, ELSEWHERE, range) {
@@ -543,7 +546,7 @@ fn refuse_elsewhere(disk: &Disk, change: &Change, range: Option<&Range<u64>>) ->
     }
 }
 
-/// What another copy alone has, nobody can promise here.
+/// Refuses to promise durability of bytes that only another copy has.
 pub(super) fn require_all(disk: &Disk, change: &Change) -> Result<()> {
     let everything = 0..MAX_FILE_BYTES;
     match disk.store.gaps().of(change.access.object, ELSEWHERE) {
@@ -556,7 +559,7 @@ pub(super) fn require_all(disk: &Disk, change: &Change) -> Result<()> {
     }
 }
 
-/// Whether such an error says that nothing was changed.
+/// Whether an error of this kind means that nothing was changed.
 pub(super) fn is_harmless(kind: ErrorKind) -> bool {
     matches!(
         kind,

@@ -1,45 +1,45 @@
-//! How fast copies are made and brought up to date beside what clients ask for: pure.
+//! The speed of making and updating copies beside clients' requests. Pure.
 //!
-//! Between two steps of such work its thread pauses: so long that a rate is kept, and,
-//! while clients ask for something, so long that it works for a share of the time only.
-//! The share is one of time, so nobody has to know how fast disks and networks are; it is
-//! a floor too, so a copy is whole some day however busy the clients are.
+//! Between two steps of such work its thread pauses. The pauses keep a rate, and limit the work to
+//! a share of the time while clients send requests. The share is one of time, so that the speed of
+//! disks and networks need not be known. It is also a minimum, so that a copy is complete some day
+//! however busy the clients are.
 
 use std::time::{Duration, Instant};
 
-/// A step that took longer counts as one that took so long: what held it up was not the
-/// step, and nobody is made to wait for minutes. So on a disk where steps do take longer the
-/// share is greater than the one that is set (`docs/copies.md`).
+/// A longer step counts as this long, because something else has delayed it, and no thread should
+/// pause for minutes. So on a disk where steps do take longer, the share is greater than the
+/// configured one (`docs/copies.md`).
 const LONGEST_STEP: Duration = Duration::from_millis(500);
 
-/// What is set.
+/// The configured speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// Bytes a second at the most; 0: any.
+    /// The most bytes per second; 0 for no limit.
     pub(crate) bytes_per_s: u64,
-    /// While clients ask for something it works for this share of the time, 1 to 100.
+    /// Share of the time while clients send requests, percent, 1 to 100.
     pub(crate) busy_percent: u8,
-    /// Threads that share both, at least one: each has its part of them.
+    /// Number of threads that divide both between them, at least one.
     pub(crate) threads: u32,
 }
 
-/// What has been done since the last pause.
+/// Work since the last pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// How long it took.
+    /// Duration of the work.
     pub(crate) took: Duration,
-    /// Bytes that were brought over.
+    /// Bytes that were transferred.
     pub(crate) bytes: u64,
-    /// Clients asked for something meanwhile, or in the pause before it.
+    /// Whether clients sent requests meanwhile, or in the pause before it.
     pub(crate) busy: bool,
 }
 
-/// The step that a thread is at.
+/// The present step of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steps {
     bytes: u64,
-    /// So often clients had asked for something by the end of the step before it. What they
-    /// ask for in the pause counts: who asks once for each pause would count as nobody.
+    /// Number of client requests by the end of the previous step. Requests in the pause count:
+    /// otherwise a client with one request in each pause would not.
     asked: u64,
     since: Instant,
 }
@@ -49,8 +49,8 @@ impl Steps {
         Self { bytes: 0, asked, since: now }
     }
 
-    /// It has ended, and the next one is of so many bytes. `asked`: so often clients have asked
-    /// for something; `is_asked`: some of that is under way.
+    /// Ends the step; the next one is for `bytes`. `asked` is the number of client requests so far;
+    /// `is_asked` says that one is under way.
     pub(crate) fn end(&mut self, bytes: u64, asked: u64, is_asked: bool, now: Instant) -> Step {
         let busy = is_asked || asked != self.asked;
         let took = now.saturating_duration_since(self.since);
@@ -59,14 +59,14 @@ impl Steps {
         step
     }
 
-    /// The next one begins, after the pause.
+    /// Begins the next step, after the pause.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.since = now;
     }
 }
 
 impl Pace {
-    /// How long to pause after a step.
+    /// Length of the pause after a step.
     pub(crate) fn pause(&self, step: Step) -> Duration {
         let threads = self.threads.max(1);
         let by_rate = match self.bytes_per_s {

@@ -1,4 +1,4 @@
-//! Keeps a thread that makes copies, or brings them up to date, to its pace.
+//! Keeps a thread that makes or updates copies to its speed.
 
 use super::pace::{Pace, Steps};
 use crate::counters::add;
@@ -11,11 +11,11 @@ use weir_host::clock;
 use weir_host::net::Signal;
 use weir_types::{ErrorKind, Result};
 
-/// The pace of one thread.
+/// The speed of one thread.
 pub(super) struct Pacer {
     shared: Arc<Shared>,
     shutdown: Signal,
-    /// Threads that share what is allowed, this one among them.
+    /// Number of threads that share the limits, this one included.
     threads: u32,
     steps: Cell<Steps>,
 }
@@ -26,7 +26,7 @@ impl Pacer {
         Self { shared, shutdown, threads, steps }
     }
 
-    /// Keeps to what is set for such work: told of the bytes of each step before it.
+    /// Pauses as configured. To be called with the bytes of each step before it.
     ///
     /// # Errors
     /// `Interrupted` when the server stops.

@@ -1,13 +1,13 @@
-//! Bugs planted in who may do what, and when: tests of this crate fail with them, each
+//! Planted bugs in the rules of who may do what, and when. Tests of this crate fail with them, each
 //! in a process of its own.
 
 use std::process::Command;
 use weir_host::plant::{Bug, plant};
 
-/// Tells the process of a test which bug it has.
+/// Environment variable that names the bug for a test's process.
 const VARIABLE: &str = "WEIR_PLANTED_HERE";
 
-/// To be called first by a test that is to find a bug.
+/// Plants the bug. To be called first by a test that is to find one.
 pub(super) fn plant_if_asked() {
     let Ok(name) = std::env::var(VARIABLE) else { return };
     let bug = Bug::ALL.iter().find(|(_, known)| *known == name).unwrap().0;

@@ -1,9 +1,8 @@
-//! The threads that carry out changes of columns with several copies: they wait for
-//! other servers, and disk threads wait for nothing but their disk. For each place
-//! in the chain there are threads of their own, which wait only for those of places
-//! after theirs; the last of a chain is left to the disk threads. So servers that
-//! wait for each other get on. And there are some for each target: a disk that is slow, or
-//! hangs, takes none of the others'.
+//! Threads that carry out changes of columns with several copies. They wait for other servers,
+//! whereas disk threads wait for nothing but their disk. Each place in the chain has separate
+//! threads, which wait only for those of later places; the last place is left to the disk threads.
+//! So servers that wait for each other make progress. Each target has separate threads, so that a
+//! slow or hung disk takes none of the others'.
 
 use super::change::Change;
 use super::follow::follow;
@@ -26,14 +25,14 @@ use weir_host::thread::{self, JoinHandle};
 use weir_net::{AbortOnPanic, ConnId, LoopHandle};
 use weir_types::{Error, ErrorKind, Result, TargetId};
 
-/// Threads of a target for each place in the chain: changes under way at once.
+/// Threads of a target for each place in the chain: the number of changes under way at once.
 const THREADS: [usize; 8] = [16, 8, 4, 4, 4, 4, 4, 4];
 
-/// What a thread has to do.
+/// A task for a thread.
 pub(crate) enum MirrorJob {
-    /// Order a change, or hand it on.
+    /// Order a change, or pass it on.
     Change(Box<Change>),
-    /// Replace what has rotted in another copy.
+    /// Replace rotted blocks of another copy.
     Repair(Box<RepairWork>),
 }
 
@@ -43,7 +42,7 @@ pub(crate) struct ChangeTask {
     pub(crate) target: TargetId,
     pub(crate) job: MirrorJob,
     pub(crate) data: Data,
-    /// Who sent it.
+    /// The client connection that has sent it.
     pub(crate) sender: Option<Sender>,
     pub(crate) reply_to: LoopHandle<Event>,
 }
@@ -53,11 +52,12 @@ struct Pool {
     started: AtomicBool,
 }
 
-/// See the top of the file. Threads are started when there is work for them.
+/// The threads of all targets; see the top of the file. They are started when there is work for
+/// them.
 pub(crate) struct Pools {
-    /// By the place in the chain.
+    /// Pools by target, and by place in the chain.
     pools: BTreeMap<TargetId, Vec<Pool>>,
-    /// There is a thread for what clients have left.
+    /// Whether there is a thread for staged bytes.
     watches: AtomicBool,
     threads: Mutex<Vec<JoinHandle>>,
 }
@@ -69,9 +69,9 @@ impl Pools {
         Self { pools, watches: AtomicBool::new(false), threads: Mutex::default() }
     }
 
-    /// Takes a change; `Full` if its connection must pause.
+    /// Adds a change. Returns `Full` if its connection must pause.
     ///
-    /// Errors: if the target is not open, or no threads can be started.
+    /// Errors: the target is not open, or no threads can be started.
     pub(crate) fn submit(
         &self,
         shared: &Arc<Shared>,
@@ -125,7 +125,7 @@ impl Pools {
                     return Err(Error::from(error).context("start a thread"));
                 }
                 Err(error) => {
-                    tracing::warn!("fewer threads for copies than there should be: {error}");
+                    tracing::warn!("cannot start all threads for copies: {error}");
                     break;
                 }
             }
@@ -133,9 +133,9 @@ impl Pools {
         Ok(())
     }
 
-    /// Starts the thread that sees to what clients have left, if it is not there.
+    /// Starts the thread for staged bytes, if it is not running.
     ///
-    /// Errors: if it cannot be started.
+    /// Errors: it cannot be started.
     pub(crate) fn watch_staged(&self, shared: &Arc<Shared>) -> Result<()> {
         if self.watches.swap(true, AcqRel) {
             return Ok(());
@@ -157,7 +157,7 @@ impl Pools {
         }
     }
 
-    /// Refuses what waits for a target that has been given up.
+    /// Refuses waiting changes of a target that was given up.
     pub(crate) fn refuse(&self, target: TargetId, error: &Error) {
         for pool in self.pools.get(&target).into_iter().flatten() {
             for ChangeTask { op, data, reply_to, .. } in
@@ -168,7 +168,7 @@ impl Pools {
         }
     }
 
-    /// Ends the threads once the queues are empty, and gives them to be waited for.
+    /// Ends the threads once the queues are empty, and returns them to be joined.
     pub(crate) fn stop(&self) -> Vec<JoinHandle> {
         self.pools.values().flatten().for_each(|pool| pool.backlog.stop());
         std::mem::take(&mut *self.threads.lock())
@@ -202,7 +202,7 @@ impl Pool {
     }
 }
 
-/// What a change was to be done with has not come.
+/// Refuses a change whose staged bytes have not come.
 fn give_up((_, task): (ConnId, ChangeTask)) {
     let ChangeTask { op, data, reply_to, .. } = task;
     reply_to.post(Event::Done { op, result: Err(ErrorKind::NotStaged.into()), data });

@@ -1,6 +1,6 @@
-//! Brings one copy of an object to what the copy here has, while both take changes.
-//! What has rotted here is left out: the other copy is told that it lacks that, and
-//! nothing else, and serves the rest.
+//! Brings one copy of an object up to date with the copy here, while both take changes. Rotted
+//! bytes here are left out: the other copy is told that it lacks those, and nothing else, and
+//! serves the rest.
 
 use super::answer::Awaited;
 use super::change::{Asked, Change, copy_of};
@@ -30,28 +30,27 @@ use weir_wire::peer::Copies as Column;
 
 /// Bytes of one step, under the lock of the range.
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
-/// One step ends within this time, or is done again.
+/// Timeout of one step, milliseconds. After it the step is repeated.
 const STEP_MS: u64 = 8_000;
-/// It is connected to within this time: before anything is locked.
+/// Timeout of the connection, which is made before anything is locked, milliseconds.
 const REACH_MS: u64 = PATIENCE.as_millis() as u64;
-/// After so many bytes they are made durable where they were lacking.
+/// After this many bytes the other copy is synced.
 const SYNC_BYTES: u64 = 64 << 20;
-/// That may take so long.
+/// Timeout of that sync, milliseconds.
 const SYNC_MS: u64 = 30_000;
-/// Between looks whether the other copy is still there.
+/// Interval of checks whether the other copy is still online, milliseconds.
 const LOOK_MS: u64 = 100;
 
-/// One object that another copy lacks something of.
+/// The transfer of one object of which another copy lacks bytes.
 pub(crate) struct Push<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) disk: &'a Disk,
-    /// Here.
+    /// The object here.
     pub(crate) object: ObjectId,
     pub(crate) column: &'a Column,
-    /// The position of the other copy.
+    /// Position of the other copy.
     pub(crate) to: usize,
-    /// Told of the bytes of each step before it is made, or after it where it is not known
-    /// before.
+    /// Called with the bytes of each step before it, or after it if they are not known before.
     pub(crate) pace: &'a dyn Fn(u64) -> Result<()>,
 }
 
@@ -64,12 +63,11 @@ impl Push<'_> {
         self.column.copies[self.to].target
     }
 
-    /// Brings over what `lacking` says. What is done is forgotten in the gap log,
-    /// step by step.
+    /// Brings over the bytes of `lacking`. Finished steps are cleared in the gap log.
     ///
     /// # Errors
-    /// `NotCurrent` if this copy does not order changes, or the other takes none;
-    /// `Corrupt`: some of it has rotted here, and the rest has been brought over.
+    /// `NotCurrent` if this copy does not order changes, or the other takes none; `Corrupt`: some
+    /// bytes have rotted here, and the rest was brought over.
     pub(crate) fn bring(&self, lacking: &RangeSet, buffer: &mut Vec<u8>) -> Result<()> {
         let len = match self.disk.store.gaps().of(self.object, ELSEWHERE) {
             // It may be longer there.
@@ -110,8 +108,8 @@ impl Push<'_> {
         self.sync().and(rotten)
     }
 
-    /// Where a step from `at` on ends, and how many bytes it may have to send. A hole, and what
-    /// lies behind the end here, is one step however far it goes: nothing of it is sent.
+    /// End of a step from `at` on, and the most bytes that it has to send. A hole, and what lies
+    /// behind the end here, is one step however long it is, because none of it is sent.
     fn next_step(&self, at: u64, end: u64) -> Result<(u64, u64)> {
         let Some(object) = self.found()?.filter(|object| at < object.len()) else {
             return Ok((end, 0));
@@ -131,8 +129,8 @@ impl Push<'_> {
         Ok((next, bytes))
     }
 
-    /// Where there is nothing here, there is to be nothing either: of ranges behind the end
-    /// of the copy here, of which it lacks nothing.
+    /// Removes bytes of the other copy behind the end of the copy here, in ranges of which this
+    /// copy lacks nothing.
     pub(crate) fn clear_away(&self, ranges: &RangeSet) -> Result<()> {
         self.reach()?;
         self.look_at_its_run();
@@ -150,8 +148,8 @@ impl Push<'_> {
         self.sync()
     }
 
-    /// As [`Push::bring`]; of what was put off in this run of the server no more than what
-    /// has not got there.
+    /// As [`Push::bring`]. Of changes postponed in this run of the server only the bytes are sent
+    /// that have not arrived.
     pub(crate) fn catch_up(&self, lacking: &RangeSet, buffer: &mut Vec<u8>) -> Result<()> {
         for range in lacking.iter() {
             let mut at = range.start;
@@ -178,11 +176,11 @@ impl Push<'_> {
         self.sync()
     }
 
-    /// If it is known that the other copy has got all of a range that is noted as lacking with the
-    /// rest of its part, nothing of the range counts as lacking there any more; whether that is so.
+    /// Clears a range that is noted as lacking together with the rest of its part, if the other
+    /// copy is known to have all of it. Returns whether that is so.
     ///
     /// # Errors
-    /// As [`Push::bring`]; it cannot be told now.
+    /// As [`Push::bring`]; the other copy cannot be told now.
     pub(crate) fn has_got(&self, range: &Range<u64>) -> Result<bool> {
         self.look_at_its_run();
         if self.left().is_none_or(|left| left.touches(range)) {
@@ -197,7 +195,7 @@ impl Push<'_> {
         self.disk.store.gaps().left(self.object, self.behind())
     }
 
-    /// Returns how many bytes it had to send.
+    /// Sends a range and returns how many bytes that took.
     fn fill_in(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<u64> {
         let mut sent = 0;
         self.reach()?;
@@ -225,15 +223,15 @@ impl Push<'_> {
         Ok(sent)
     }
 
-    /// The other copy lacks nothing of a range any more.
+    /// Tells the other copy that it lacks nothing of a range any more.
     fn tell_filled(&self, range: &Range<u64>) -> Result<()> {
         let object = copy_of(self.object, self.to);
         let note = note(object, self.behind(), range, What::Filled(self.check()?));
         self.ask_while_there(STEP_MS, (&[], &[]), |parcel| parcel.send(&note))
     }
 
-    /// What the other copy has got it must not lose any more before it is forgotten
-    /// here that it lacked it: it may be durable here.
+    /// Syncs the other copy before its gap is cleared here: it must not lose bytes again that may
+    /// be durable here.
     fn sync(&self) -> Result<()> {
         let request = SyncRequest { access: self.access() };
         self.ask_while_there::<()>(SYNC_MS, (&[], &[]), |parcel| parcel.send(&request))?;
@@ -242,14 +240,15 @@ impl Push<'_> {
         self.disk.store.gaps().clear_sent(self.object, self.behind())
     }
 
-    /// If the machine of the other copy has started anew, nothing that it had got counts.
+    /// Starts over if the machine of the other copy has restarted, because received bytes may be
+    /// lost.
     fn look_at_its_run(&self) {
         let run = self.shared.copies.lines.run_of(self.behind());
         self.disk.store.gaps().in_run(self.behind(), run);
     }
 
-    /// Gives the other copy the length and the fence of this one. What lies behind
-    /// is the same then: nothing.
+    /// Gives the other copy the length and the fence of this one. Behind the length both then have
+    /// nothing.
     fn align(&self) -> Result<u64> {
         let copies = &self.shared.copies;
         self.reach()?;
@@ -267,7 +266,7 @@ impl Push<'_> {
         Ok(len)
     }
 
-    /// Sends blocks of a range anew, although nothing is known to be lacking.
+    /// Sends blocks of a range again, although no gap is known.
     pub(crate) fn again(&self, range: Range<u64>) -> Result<()> {
         self.step(range, &mut Vec::new())
     }
@@ -287,7 +286,7 @@ impl Push<'_> {
         Ok(())
     }
 
-    /// What this one has of a range. What it lacks the other may have.
+    /// The bytes of a range that this copy has. The other copy may have those that it lacks.
     fn here(&self, range: &Range<u64>) -> RangeSet {
         let mut here = RangeSet::default();
         here.insert(range.clone());
@@ -297,7 +296,7 @@ impl Push<'_> {
         here
     }
 
-    /// As [`Push::step`], of what has not rotted.
+    /// As [`Push::step`], without rotted bytes.
     fn step_around(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
         let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
         self.check()?;
@@ -320,8 +319,8 @@ impl Push<'_> {
         Ok(())
     }
 
-    /// The other copy knows that it lacks what has rotted here, and may be online
-    /// without it. What is only in doubt here it may have.
+    /// Tells the other copy that it lacks the bytes that have rotted here, so that it may be online
+    /// without them. Bytes that are only in doubt here may be good there.
     fn leave_out(&self, suspect: Suspect, rotten: &RangeSet) -> Result<()> {
         let (gaps, behind) = (self.disk.store.gaps(), self.behind());
         self.shared.copies.repairs.suspect(self.own(), self.object, suspect);
@@ -394,13 +393,13 @@ impl Push<'_> {
         self.ask((&[], &[]), |parcel| parcel.send(&PunchRequest { access, offset, len }))
     }
 
-    /// The object here; `None`: it was never made.
+    /// The object here; `None` if it was never made.
     fn found(&self) -> Result<Option<Arc<Object>>> {
         // The layout that this goes by may be one of before.
         self.shared.copies.removed.look(self.disk, self.object)
     }
 
-    /// Whether this copy orders, and the other takes what it orders.
+    /// Checks that this copy orders changes, and that the other takes them.
     fn check(&self) -> Result<Epoch> {
         let orders = self.shared.copies.standings.orders(self.own(), &self.column.copies)?;
         match orders.lacking.contains(&self.behind()) {
@@ -409,7 +408,7 @@ impl Push<'_> {
         }
     }
 
-    /// From now on the other copy strikes out, piece by piece, what it has noted as lacking.
+    /// Begins a transfer: from now on the other copy clears its gaps piece by piece.
     fn begins(&self, range: &Range<u64>) {
         self.disk.store.gaps().begins(self.object, self.behind(), range);
     }
@@ -448,7 +447,7 @@ impl Push<'_> {
         self.ask_while_there::<ObjectLen>(STEP_MS, data, send).map(drop)
     }
 
-    /// Sees to it that there is a connection, before anything is locked.
+    /// Makes sure that there is a connection, before anything is locked.
     fn reach(&self) -> Result<()> {
         let (copies, begun) = (&self.shared.copies, clock::now());
         let reached = copies.lines.reach(self.behind(), &copies.lines.wait(REACH_MS));
@@ -460,8 +459,8 @@ impl Push<'_> {
         reached
     }
 
-    /// Waits for the answer so long at the most, and no longer than the other copy is
-    /// there: as long as a change waits here, the epoch in which that is away does not come.
+    /// Waits for the reply, at most for `ms` milliseconds and as long as the other copy is online.
+    /// While a change waits here, the epoch in which that copy is away cannot begin.
     fn ask_while_there<T: Decode>(
         &self,
         ms: u64,
@@ -490,9 +489,9 @@ impl Push<'_> {
     }
 }
 
-/// Another copy notes that it lacks a range, in whole parts, and does not serve it then;
-/// `first`: or refuses, if it lacked any of it before. `epoch`: the one under which this is
-/// so; it is nothing to who acts under another, and may have ordered changes since.
+/// Lets another copy note that it lacks a range, in whole parts, so that it does not serve the
+/// range. With `first` it refuses if it lacked any of it before. It also refuses if it acts under
+/// another epoch than `epoch`, because it may have ordered changes since.
 pub(super) fn tell_gap(
     lines: &Lines,
     wait: &Wait,
@@ -506,13 +505,13 @@ pub(super) fn tell_gap(
     lines.take(target, wait)?.ask(wait, (&[], &[]), |parcel| parcel.send(&note))
 }
 
-/// What another copy is told of a range.
+/// A message to another copy about a range.
 enum What {
     Lacks {
         epoch: Epoch,
         first: bool,
     },
-    /// It lacks it no more, under that epoch.
+    /// It lacks the range no more, under that epoch.
     Filled(Epoch),
 }
 
@@ -535,7 +534,7 @@ fn note(object: ObjectId, target: TargetId, range: &Range<u64>, what: What) -> N
     }
 }
 
-/// A column as a request to one of its copies shows it.
+/// The column from a request to one of its copies.
 pub(crate) fn column_of(access: &Access) -> Column {
     Column {
         copies: access.copies.clone(),
@@ -546,7 +545,7 @@ pub(crate) fn column_of(access: &Access) -> Column {
     }
 }
 
-/// A fence of all copies of a column, as a client would ask for it.
+/// Raises the fence of all copies of a column, as a client would ask for it.
 pub(crate) fn fence(
     column: &Column,
     object: ObjectId,

@@ -1,7 +1,7 @@
-//! A change that another copy refuses, since it has a damaged block there, or its disk fails:
-//! that one serves the range no more until it has got it from here. The others are asked one
-//! by one, since the chain does not say who it was: those that have it count, should this
-//! copy be lost.
+//! Changes that another copy refuses, because it has a damaged block there, or its disk fails. That
+//! copy stops serving the range until it has received it from here. The copies are asked one by
+//! one, since the chain does not say which has refused: copies with the change are authoritative if
+//! this one is lost.
 
 use super::change::others;
 use super::lines::says_nothing;
@@ -11,8 +11,8 @@ use weir_types::{Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::Relay;
 
 impl Order<'_> {
-    /// Another copy does not take it. If it does not exist here either, nothing has
-    /// happened; else those that do not take it are to get what is here.
+    /// Handles a refusal by another copy. If the change does not exist here either, nothing has
+    /// happened. Otherwise the copies without it receive the bytes from here.
     pub(super) fn refused(&mut self, orders: &Orders, error: Error) -> Result<Others> {
         if let Some(Err(own)) = &self.applied
             && own.kind == error.kind
@@ -47,9 +47,9 @@ impl Order<'_> {
         }
     }
 
-    /// Of the others each that does not take it serves the range no more until it has got it
-    /// from here; false if that is not so of all now. What the rest have counts, should this
-    /// copy be lost.
+    /// Makes each other copy without the change stop serving the range until it has received it
+    /// from here. Returns false if that did not succeed for all. The bytes of the rest count if
+    /// this copy is lost.
     fn ask_each(&mut self, orders: &Orders) -> Result<bool> {
         let all = self.change.access.copies.clone();
         for (at, target) in others(&all, self.own, &orders.lacking) {
@@ -86,8 +86,8 @@ impl Order<'_> {
         }
     }
 
-    /// All others that take changes serve the range no more until they have got it
-    /// from here; false if one of them that may be read cannot be told now.
+    /// Makes all other copies that take changes stop serving the range until they have received it
+    /// from here. Returns false if a copy that may be read cannot be told now.
     pub(super) fn make_gaps(&mut self, orders: &Orders) -> Result<bool> {
         let all = self.change.access.copies.clone();
         for (at, target) in others(&all, self.own, &orders.lacking) {
@@ -103,12 +103,13 @@ impl Order<'_> {
         Ok(true)
     }
 
-    /// One that may be read is told that it lacks it; false if it cannot be told now.
+    /// Tells a copy that may be read that it lacks the change. Returns false if it cannot be told
+    /// now.
     fn make_gap(&self, at: usize, target: TargetId, epoch: Epoch) -> Result<bool> {
         // First, so that somebody knows who has it.
         self.note_gap(target)?;
         if let Err(error) = self.tell_gap(at, target, epoch) {
-            tracing::debug!("target {target} cannot be told of a gap: {error}");
+            tracing::debug!("cannot report a gap to target {target}: {error}");
             return match error.kind {
                 ErrorKind::Interrupted => Err(error),
                 _ => Ok(false),

@@ -1,7 +1,7 @@
-//! Objects that were removed of late since their copies have gone. Who still goes by a
-//! layout of before could take such a copy, of which there is nothing, for an empty one, and
-//! bring the others to that; or bring something to it, and so make it anew for ever. A client
-//! without leases would read zeros, or write to what nobody has.
+//! Objects that were removed lately because their copies have moved. A request by an old layout
+//! could take such a missing copy for an empty one, and make the others empty; or it could write to
+//! it, and so make it again for ever. A client without leases would read zeros, or write to an
+//! object that no file has.
 
 use super::roles::not_current;
 use crate::disk::Disk;
@@ -13,20 +13,21 @@ use weir_host::sync::Mutex;
 use weir_store::Object;
 use weir_types::{Error, ErrorKind, ObjectId, Result, TargetId};
 
-/// Much longer than a server goes by a layout without a new look; and not for ever, since a copy
-/// may come to be there again, and be empty.
+/// How long removals are remembered for servers. It is much longer than a server uses a layout
+/// without a new look-up, and limited, since a copy may be placed there again and be empty.
 const KEPT: Duration = Duration::from_secs(60);
-/// A client without leases goes by a layout as long as its capability lasts (`capability_ms` of the
-/// metadata server, if nobody has set it).
+/// How long removals are remembered for clients. A client without leases uses a layout as long as
+/// its capability is valid (`capability_ms` of the metadata server, by default).
 const KEPT_FOR_CLIENTS: Duration = Duration::from_secs(3600);
-/// Those that are remembered; of more, the last ones.
+/// The most removals that are remembered: the latest ones.
 const MOST: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct Removed(Mutex<BTreeMap<(TargetId, ObjectId), Instant>>);
 
 impl Removed {
-    /// To be called before it is removed: who does not find it finds it here.
+    /// Records a removal. To be called before it, so that a request which does not find the object
+    /// finds the record.
     pub(crate) fn add(&self, target: TargetId, object: ObjectId) {
         let mut known = self.0.lock();
         if known.len() >= MOST {
@@ -39,22 +40,22 @@ impl Removed {
         known.insert((target, object), clock::now());
     }
 
-    /// An object, if it is there.
+    /// The object, if it exists.
     ///
     /// # Errors
-    /// `NotCurrent`: it has gone. `Io`, `Corrupt`.
+    /// `NotCurrent`: it was removed. `Io`, `Corrupt`.
     pub(super) fn look(&self, disk: &Disk, object: ObjectId) -> Result<Option<Arc<Object>>> {
         let (found, own) = (disk.store.object(object)?, disk.served.id);
         match found.is_none() && self.contains(own, object, KEPT) {
-            true => Err(not_current(own, "the copy here has gone, and was removed")),
+            true => Err(not_current(own, "the copy here was moved away, and removed")),
             false => Ok(found),
         }
     }
 
-    /// Before something is done with an object for a client: it is there, or was never made.
+    /// Checks, before an operation for a client, that the object exists or was never made.
     ///
     /// # Errors
-    /// `Stale`: it has gone; a layout of now says where to. `Io`, `Corrupt`.
+    /// `Stale`: it was removed; a present layout says where it is. `Io`, `Corrupt`.
     pub(crate) fn require_place(&self, disk: &Disk, object: ObjectId) -> Result<()> {
         let own = disk.served.id;
         let gone = self.contains(own, object, KEPT_FOR_CLIENTS);
@@ -64,7 +65,7 @@ impl Removed {
         }
     }
 
-    /// And after it: it was not removed meanwhile.
+    /// Checks, after an operation for a client, that the object was not removed meanwhile.
     ///
     /// # Errors
     /// `Stale`.
@@ -88,7 +89,8 @@ impl Removed {
 }
 
 fn has_gone(own: TargetId, object: ObjectId) -> Error {
-    let what = format!("object {object} has gone from target {own}: the layout is one of before");
+    let what =
+        format!("object {object} was moved away from target {own}: the layout is out of date");
     Error::new(ErrorKind::Stale, what)
 }
 

@@ -1,6 +1,6 @@
-//! What was found to be damaged in copies that have others, by reads and by scrubs,
-//! is made good by a thread of its own: disk threads wait for nobody. What cannot be
-//! done now, since another copy is away or has rotted too, is tried again later.
+//! Repairs damage that reads and scrubs have found in copies that have others. A separate thread
+//! does it, since disk threads wait for no other server. Repairs that are impossible now, because
+//! another copy is away or has rotted too, are tried again later.
 
 use super::change::Change;
 use super::mend::{Mend, Mender};
@@ -19,28 +19,28 @@ use weir_types::limits::{BLOCK_BYTES, MAX_PAYLOAD_BYTES};
 use weir_types::{Error, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::{Damage, Mended, ScrubFinding, ScrubPage};
 
-/// Suspects that wait; more than these are found again.
+/// The most waiting suspects. Further ones will be found again.
 const MAX_SUSPECTS: usize = 1024;
-/// After the first failure one waits so long, then twice as long each time.
+/// Pause after the first failure. It doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// At the most.
+/// The longest such pause.
 const MAX_PAUSE: Duration = Duration::from_secs(64);
-/// One answer to a scrub waits so long for repairs; what is left is done after it.
+/// Longest wait of a scrub's reply for repairs. Unfinished repairs are done after it.
 const SCRUB_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Of the reason why something was not made good, so many bytes are told.
+/// The most bytes of a failure's reason in the reply to a scrub.
 pub(crate) const MAX_REASON: usize = 160;
 
-/// What may be damaged.
+/// A part that may be damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Suspect {
-    /// The header: the object cannot be opened, or not the next time.
+    /// The header: the object cannot be opened, or will not open the next time.
     Header,
     /// Blocks.
     Bytes(Range<u64>),
 }
 
-/// What a scrub has found, and who waits for it.
+/// Findings of a scrub, and the request that waits for them.
 pub(crate) struct Scrubbed {
     pub(crate) target: TargetId,
     pub(crate) page: ScrubPage,
@@ -53,7 +53,7 @@ enum Task {
     Scrubbed(Box<Scrubbed>),
 }
 
-/// Something to be looked at.
+/// A suspect to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Case {
     target: TargetId,
@@ -71,19 +71,19 @@ struct Later {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Task>,
-    /// Together with the queue no more than [`MAX_SUSPECTS`].
+    /// Together with the queue at most [`MAX_SUSPECTS`].
     later: Vec<Later>,
     stopped: bool,
 }
 
-/// See the top of the file.
+/// The suspects of a server; see the top of the file.
 #[derive(Default)]
 pub(crate) struct Repairs {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// What an operation looks at, if it is of an object with several copies.
+/// The part that an operation reads, if it is of an object with several copies.
 pub(crate) fn looked_at(job: &Job) -> Option<(ObjectId, Suspect)> {
     match job {
         Job::Plain(Work::Read(read)) if read.of_copies => {
@@ -100,7 +100,7 @@ pub(crate) fn looked_at(job: &Job) -> Option<(ObjectId, Suspect)> {
     }
 }
 
-/// Whether anything of a scrub can be made good.
+/// Whether any finding of a scrub can be repaired.
 pub(crate) fn is_about_objects(page: &ScrubPage) -> bool {
     page.findings.iter().any(|finding| suspect_of(finding).is_some())
 }
@@ -121,7 +121,7 @@ impl State {
         self.queue.len() + self.later.len() < MAX_SUSPECTS
     }
 
-    /// It could not be done now.
+    /// Postpones a case that could not be settled now.
     fn put_off(&mut self, case: Case, paused: Duration) {
         if self.has_room() && !self.later.iter().any(|later| later.case == case) {
             let pause = (paused * 2).clamp(FIRST_PAUSE, MAX_PAUSE);
@@ -131,7 +131,7 @@ impl State {
 }
 
 impl Repairs {
-    /// A read has failed.
+    /// Adds the suspect of a failed read.
     pub(crate) fn failed(&self, target: TargetId, looked_at: (ObjectId, Suspect), error: &Error) {
         let (object, suspect) = looked_at;
         let suspect = match (suspect, error.at) {
@@ -146,7 +146,7 @@ impl Repairs {
         self.suspect(target, object, suspect);
     }
 
-    /// Something may be damaged.
+    /// Adds a part that may be damaged.
     pub(crate) fn suspect(&self, target: TargetId, object: ObjectId, suspect: Suspect) {
         let case = Case { target, object, suspect };
         let mut state = self.state.lock();
@@ -159,7 +159,7 @@ impl Repairs {
         }
     }
 
-    /// A change that was handed on here has failed.
+    /// Adds the suspect of a failed change that another copy has ordered.
     pub(super) fn notice(&self, disk: &Disk, change: &Change, result: &Result<Outcome>) {
         if change.access.relay.is_some()
             && let Err(error) = result
@@ -169,7 +169,7 @@ impl Repairs {
         }
     }
 
-    /// A scrub is answered when what it has found has been seen to.
+    /// Adds the findings of a scrub. The scrub is answered after they were treated.
     pub(crate) fn scrubbed(&self, scrubbed: Scrubbed) {
         self.state.lock().queue.push_back(Task::Scrubbed(Box::new(scrubbed)));
         self.changed.notify_one();
@@ -181,7 +181,7 @@ impl Repairs {
         self.changed.notify_all();
     }
 
-    /// The life of the thread.
+    /// Repairs suspects until the end. The body of the thread.
     pub(crate) fn work_off(&self, shared: &Shared) {
         while let Some((task, pause)) = self.next() {
             match task {
@@ -208,7 +208,7 @@ impl Repairs {
         }
     }
 
-    /// What is to be done next, and for how long it has been put off.
+    /// The next task, and how long it was postponed.
     fn next(&self) -> Option<(Task, Duration)> {
         let mut state = self.state.lock();
         loop {
@@ -262,7 +262,7 @@ impl Repairs {
         }
     }
 
-    /// Counts and logs what came of a repair.
+    /// Counts and logs the result of a repair.
     pub(super) fn count(
         &self,
         shared: &Shared,
@@ -282,7 +282,7 @@ impl Repairs {
             Ok(Mend::Alone | Mend::Sound) => return,
             Ok(Mend::Blocks(count)) => *count,
             Err(error) if error.kind != ErrorKind::Corrupt => {
-                tracing::debug!("{what}: it is not repaired now: {error}");
+                tracing::debug!("{what}: not repaired now: {error}");
                 return;
             }
             // At least.

@@ -1,9 +1,8 @@
-//! Works off the gap log of one target: a thread for each.
+//! Works off the gap log of one target, in one thread for each.
 //!
-//! A gap for another copy is filled from here if this copy orders the changes of
-//! the column, and is left to the one that does otherwise. A gap of this copy is
-//! told to the one that orders; if that is this one, what it has counts, and the
-//! others have the gap.
+//! A gap of another copy is filled from here if this copy orders the changes of the column, and is
+//! left to the ordering copy otherwise. A gap of this copy is told to the ordering copy. If this
+//! copy orders itself, its own bytes count, and the others get the gap.
 
 use super::fill;
 use super::lost::Search;
@@ -25,19 +24,19 @@ use weir_types::{CopyIndex, Epoch, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::CopyAccess;
 use weir_wire::peer::{Copies as Column, Fill, FindCopiesRequest};
 
-/// Between looks at the log.
+/// Interval of looks at the log.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// While copies are made one after the other.
+/// Interval while copies are made one after the other.
 const SHORT_INTERVAL: Duration = Duration::from_millis(20);
-/// The metadata server answers within this time.
+/// Timeout of the metadata server's reply, milliseconds.
 const FIND_MS: u64 = 4_000;
-/// Where copies are is asked anew after this time: those that have moved are removed for
-/// good some seconds later.
+/// Locations of copies are asked for again after this time: moved copies are removed for good some
+/// seconds later.
 pub(super) const FRESH: Duration = Duration::from_secs(2);
-/// Orders to fill that are remembered for one target.
+/// The most orders to make copies that are remembered for one target.
 const MAX_FILLS: usize = 4096;
 
-/// What the heartbeats have to say of the work of one target.
+/// Facts for the heartbeats about the work of one target.
 #[derive(Default)]
 pub(crate) struct Progress {
     state: Mutex<State>,
@@ -45,32 +44,33 @@ pub(crate) struct Progress {
 
 #[derive(Default)]
 struct State {
-    /// Under which epoch it was seen how many parts of gaps of this target keep it from
-    /// being online: those that another copy can fill.
+    /// The number of parts of this target's gaps that keep it from being online, which another copy
+    /// can fill, and the epoch of that count.
     seen: Option<(Epoch, u64)>,
-    /// The copies to be made. No more than [`MAX_FILLS`].
+    /// The copies to make, at most [`MAX_FILLS`].
     fills: BTreeMap<(ObjectId, TargetId), Making>,
 }
 
-/// A copy that is to be made.
+/// A copy to make.
 struct Making {
     fill: Fill,
     stage: Stage,
 }
 
-/// How far a copy is that is being made.
+/// Stage of a copy that is being made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Nothing is noted yet of what it lacks.
     Ordered,
-    /// What this object has, and it lacks, is noted.
+    /// It is noted that it lacks what this object has.
     Begun(ObjectId),
-    /// It had all at some time: what it lacks since is noted for this object, if there is one.
+    /// It had everything at some time. Later gaps are noted for this object, if there is one.
     Filled(Option<ObjectId>),
 }
 
 impl Progress {
-    /// What the metadata server orders now; what it does not any more is done.
+    /// Takes over the present orders of the metadata server. Earlier orders that are missing are
+    /// done.
     pub(crate) fn ordered(&self, target: TargetId, fills: &[Fill]) {
         let mine = fills.iter().filter(|fill| fill.from == target).take(MAX_FILLS);
         let mut state = self.state.lock();
@@ -85,14 +85,14 @@ impl Progress {
             .collect();
     }
 
-    /// What is to be made and is not filled yet.
+    /// Copies to make that are not filled yet.
     pub(super) fn to_fill(&self) -> Vec<(Fill, Stage)> {
         let state = self.state.lock();
         let left = state.fills.values().filter(|m| !matches!(m.stage, Stage::Filled(_)));
         left.map(|making| (making.fill.clone(), making.stage)).collect()
     }
 
-    /// One has come so far, if it is still to be made.
+    /// Records the stage of a copy, if it is still ordered.
     pub(super) fn has_come(&self, fill: &Fill, stage: Stage) {
         let mut state = self.state.lock();
         let making = state.fills.get_mut(&(fill.object, fill.to));
@@ -101,9 +101,9 @@ impl Progress {
         }
     }
 
-    /// What a new copy of an object here lacks is not this one's business any more: another
-    /// orders the changes of the column, or the copy has gone. Nothing noted of it here means nothing
-    /// then. To be called before it is forgotten; made from here again, it is made from the beginning.
+    /// Ends this target's part in a new copy, because another target orders the changes of the
+    /// column, or the copy has gone. To be called before its gaps are forgotten here, which then
+    /// mean nothing. If the copy is made from here again, that begins anew.
     pub(super) fn is_not_ours(&self, object: ObjectId, to: TargetId) {
         let is_it = |making: &&mut Making| {
             let of = match making.stage {
@@ -117,13 +117,13 @@ impl Progress {
         state.fills.values_mut().filter(is_it).for_each(|making| making.stage = Stage::Ordered);
     }
 
-    /// There are gaps that nobody has looked at yet.
+    /// Records that there are gaps which were not looked at yet.
     pub(super) fn look_again(&self) {
         self.state.lock().seen = None;
     }
 
-    /// Copies that have been made, and that have all there is at this moment:
-    /// `lacks` says whether the copy of an object on a target does not.
+    /// Copies that were made and have everything at this moment. `lacks` says whether the copy of
+    /// an object on a target does not.
     pub(crate) fn filled(&self, lacks: impl Fn(ObjectId, TargetId) -> bool) -> Vec<Fill> {
         let whole = |making: &Making| match making.stage {
             Stage::Filled(from) => from.is_none_or(|from| !lacks(from, making.fill.to)),
@@ -133,8 +133,8 @@ impl Progress {
         state.fills.values().filter(|m| whole(m)).map(|making| making.fill.clone()).collect()
     }
 
-    /// Parts of gaps of this target that another copy has to fill; `count`, as long as
-    /// nobody has looked under this epoch.
+    /// Number of parts of this target's gaps that another copy has to fill; `count` until the gaps
+    /// were looked at under this epoch.
     pub(crate) fn to_be_filled(&self, count: u64, acting: Epoch) -> u64 {
         match self.state.lock().seen {
             // Without a map nobody knows who could fill them.
@@ -166,14 +166,14 @@ pub(crate) struct Resync {
     pub(super) disk: Arc<Disk>,
     shutdown: Signal,
     buffer: Vec<u8>,
-    /// Gaps of this copy that were told: to whom, under which epoch.
+    /// Gaps of this copy that were told: to which target, under which epoch.
     pub(super) told: BTreeMap<ObjectId, (Told, Instant)>,
-    /// Under which epoch those who order were told of all that is elsewhere. What came
-    /// before that was said by one that may not order any more, or have forgotten it.
+    /// The epoch under which ordering copies were told of all gaps of bytes that are elsewhere.
+    /// Earlier replies came from a copy that may not order any more, or may have forgotten.
     pub(super) confirmed: Epoch,
     pub(super) search: Search,
     pub(super) pacer: Pacer,
-    /// For whom not all could be done when it was last tried.
+    /// Targets for which not everything could be done at the last attempt.
     failed: BTreeSet<TargetId>,
 }
 
@@ -185,7 +185,7 @@ impl Resync {
         Self { shared, disk, shutdown, buffer, told, confirmed, search, pacer, failed }
     }
 
-    /// Until the server stops.
+    /// Works until the server stops.
     pub(crate) fn run(mut self) {
         let mut interval = INTERVAL;
         while matches!(self.shutdown.wait(Some(interval)), Ok(false)) {
@@ -194,7 +194,7 @@ impl Resync {
             }
             let filled = fill::fill_all(&self.shared, &self.disk, &self.shutdown);
             if let Err(error) = &filled {
-                tracing::debug!("{}: copies to be made: {error}", self.disk.store.name());
+                tracing::debug!("{}: cannot make copies yet: {error}", self.disk.store.name());
             }
             // More of them will have been ordered meanwhile.
             interval = if matches!(filled, Ok(true)) { SHORT_INTERVAL } else { INTERVAL };
@@ -204,7 +204,7 @@ impl Resync {
             if self.disk.store.gaps().lost()
                 && let Err(error) = self.look_for_lost()
             {
-                tracing::debug!("{}: what was lost: {error}", self.disk.store.name());
+                tracing::debug!("{}: cannot note lost gaps yet: {error}", self.disk.store.name());
             }
             let mut confirmed = acting;
             for behind in self.in_turn() {
@@ -239,8 +239,8 @@ impl Resync {
         }
     }
 
-    /// Who lacks something: those first that are not online without it. Copies that are being made,
-    /// and what was put off, can wait.
+    /// Targets with gaps. Those that are not online because of them come first. Copies that are
+    /// being made, and postponed changes, can wait.
     fn in_turn(&self) -> Vec<TargetId> {
         let counts = self.disk.store.gaps().counts();
         let mut behind: Vec<TargetId> = counts.into_iter().map(|(target, _)| target).collect();
@@ -254,8 +254,8 @@ impl Resync {
             || map.syncing().any(|target| target == behind)
     }
 
-    /// Whether one has come meanwhile that goes first: it is back. Not one for whom nothing can be
-    /// done, or the others would hardly get on.
+    /// Whether a target with precedence has come back meanwhile. A target for which nothing can be
+    /// done has none, or the others would hardly make progress.
     fn gives_way(&self, behind: TargetId) -> bool {
         let map = self.shared.copies.standings.map();
         let waits = |target: TargetId| {
@@ -268,9 +268,9 @@ impl Resync {
         self.disk.served.id
     }
 
-    /// Goes through what one target lacks; returns the parts of gaps of this one that another
-    /// has to fill before it is online. The first error counts, and does not end it:
-    /// other objects may be on other servers.
+    /// Works off the gaps of one target. Returns the number of parts of this target's own gaps that
+    /// another has to fill before it is online. The first error is returned, but does not end the
+    /// work: other objects may be on other servers.
     fn work_off(&mut self, behind: TargetId) -> Result<u64> {
         let (mut after, mut to_be_filled, mut result) = (None, 0, Ok(()));
         loop {
@@ -311,7 +311,7 @@ impl Resync {
         find(&self.shared, objects)
     }
 
-    /// Does about one gap what can be done now; whether another copy has to fill it.
+    /// Does what can be done now about one gap. Returns whether another copy has to fill it.
     fn gap(&mut self, behind: TargetId, gap: &Gap, column: Option<&Column>) -> Result<bool> {
         let own = self.own();
         let who = if [ELSEWHERE, UNHEARD].contains(&behind) { own } else { behind };
@@ -364,7 +364,7 @@ impl Resync {
                         Ok(()) => return Ok(false),
                         Err(error) => {
                             let name = self.disk.store.name();
-                            tracing::debug!("{name}: what {} lacks: {error}", gap.object);
+                            tracing::debug!("{name}: cannot fill a gap of {}: {error}", gap.object);
                         }
                     }
                 }
@@ -405,8 +405,8 @@ impl Resync {
         }
     }
 
-    /// What this copy has counts: all others that are online are brought to it, and
-    /// only then it does.
+    /// Makes the bytes of this copy count: all other online copies receive them, and only then the
+    /// gap is cleared.
     fn give_to_others(&mut self, gap: &Gap, column: &Column, here: usize) -> Result<()> {
         let copies = &self.shared.copies;
         let orders = copies.standings.orders(self.own(), &column.copies)?;
@@ -439,8 +439,8 @@ impl Resync {
         }
     }
 
-    /// What this copy lacks itself the other may have, and knows if it has not: but not
-    /// one that is being made, which has it from nobody else. That stays noted.
+    /// Sends the bytes that this copy has. Bytes that it lacks itself the other copy may have, and
+    /// knows if not. But a copy that is being made gets them from no other, so its gap stays noted.
     fn push_what_is_here(
         &mut self,
         gap: &Gap,
@@ -469,8 +469,7 @@ impl Resync {
         }
     }
 
-    /// Of a gap the other copy is not brought what this one lacks itself, as long as it
-    /// does: what has been changed since is another gap.
+    /// Leaves out bytes that this copy lacks itself. Later changes of them are another gap.
     fn leave_to(&self, target: TargetId, gap: &Gap, here: &RangeSet) -> Result<()> {
         let (gaps, locks) = (self.disk.store.gaps(), &self.shared.copies.locks);
         let mut lacking = gap.bytes.clone();

@@ -1,16 +1,15 @@
-//! Who may serve what of files with several copies: pure.
+//! The rules of who may serve what of files with several copies. Pure.
 //!
-//! The first copy whose target is online is the *primary*: it orders changes and
-//! hands them on to the others, the *followers*. Everybody works that out from the
-//! map that the metadata server gives to data servers; a server without a lease
-//! does nothing.
+//! The first copy whose target is online is the *primary*: it orders changes and passes them on to
+//! the others, the *followers*. Each server derives that from the map that the metadata server
+//! gives to data servers. A server without a lease does nothing.
 //!
 //! Invariants
-//! - No two copies order changes of one column at a time: who takes over from
-//!   another does so when that has lost its lease, and who takes back its place
-//!   waits until everybody acts under a map that says so.
-//! - A follower takes changes only from who is primary under its own map.
-//! - A copy is read only while its target is online, and everybody knows it.
+//! - No two copies order changes of one column at a time. A copy takes over from another after that
+//!   has lost its lease. A copy that takes back its place waits until all servers act under a map
+//!   that says so.
+//! - A follower takes changes only from the primary of its own map.
+//! - A copy is read only while its target is online, and all servers know that.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,39 +18,37 @@ use weir_types::{Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::CopyAccess;
 use weir_wire::map::{Standing, TargetState};
 
-/// What a server knows of all targets.
+/// State of all targets, as a server knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Map {
-    /// Of which epoch it is; 0: there is none yet.
+    /// Its epoch; 0 if there is no map yet.
     pub(crate) epoch: Epoch,
-    /// Everybody acts under this epoch or a later one.
+    /// All servers act under this epoch or a later one.
     pub(crate) in_effect: Epoch,
     pub(crate) targets: BTreeMap<TargetId, Standing>,
-    /// Since when those were away, and took changes, that are online now.
+    /// For targets that were away and are online now: since when they were away, taking changes.
     pub(crate) left: BTreeMap<TargetId, Epoch>,
-    /// Own targets whose disks hang: nothing of several copies is served from them any more, as
-    /// if their server had been killed. They come back when it has begun anew.
+    /// Own targets whose disks hang. None of their columns with several copies is served any more,
+    /// as if the server had been killed. They come back after the server's restart.
     pub(crate) given_up: BTreeSet<TargetId>,
 }
 
-/// Later than any epoch that there is.
+/// Later than any possible epoch.
 const LATEST: Epoch = Epoch(u64::MAX);
 
-/// What the primary does about the other copies.
+/// The primary's plan for the other copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
-    /// The epoch that they belong to.
+    /// Epoch of the plan.
     pub(crate) epoch: Epoch,
-    /// They are away, and will lack the change.
+    /// Targets that are away, and will lack the change.
     pub(crate) lacking: Vec<TargetId>,
-    /// They take changes, and nobody reads them: if they cannot be reached they
-    /// lack the change.
+    /// Targets that take changes without being read. If they are unreachable they lack the change.
     pub(crate) dispensable: Vec<TargetId>,
 }
 
 impl Map {
-    /// The next map, after this one: it remembers since when those were away that have
-    /// just come back.
+    /// The map after this one. It remembers since when targets were away that have just come back.
     pub(crate) fn next(
         &self,
         epoch: Epoch,
@@ -72,7 +69,7 @@ impl Map {
     }
 
     /// # Errors
-    /// `NotCurrent` if a target of this server has been given up.
+    /// `NotCurrent` if a target of this server was given up.
     pub(crate) fn is_kept(&self, own: TargetId) -> Result<()> {
         match self.given_up.contains(&own) {
             true => Err(not_current(own, "its disk hangs, and its server has given it up")),
@@ -84,12 +81,12 @@ impl Map {
         self.targets.get(&target).map_or(TargetState::Offline, |standing| standing.state)
     }
 
-    /// Whether everybody acts under a map that says what a target is good for now.
+    /// Whether all servers act under a map with the present state of a target.
     pub(crate) fn is_settled(&self, target: TargetId) -> bool {
         self.targets.get(&target).is_some_and(|standing| standing.since <= self.in_effect)
     }
 
-    /// Whether everybody knows that a target is back.
+    /// Whether all servers know that a target is back.
     fn is_known(&self, own: TargetId) -> bool {
         self.is_settled(own) || planted(Bug::RegrantBeforeReconcile)
     }
@@ -104,9 +101,9 @@ impl Map {
         copies.iter().find(online).map(|copy| copy.target)
     }
 
-    /// What a target is to a change that was ordered under an earlier epoch: one that has come
-    /// back since is what it was, until everybody knows that it is back. Nobody goes by
-    /// its being there before that.
+    /// State of a target for a change that was ordered under an earlier epoch. A target that has
+    /// come back since keeps its old state until all servers know that it is back: no server relies
+    /// on its presence before.
     fn state_under(&self, under: Epoch, target: TargetId) -> TargetState {
         match self.state(target) {
             state if state.is_online() && self.has_come_since(under, target) => {
@@ -121,12 +118,12 @@ impl Map {
         since.is_some_and(|since| since > under && since > self.in_effect)
     }
 
-    /// Whether it is, as far as is known here; others may not know it yet.
+    /// Whether a target is online, according to this map. Other servers may not know it yet.
     pub(crate) fn is_online(&self, target: TargetId) -> bool {
         self.state(target).is_online()
     }
 
-    /// Whether a copy may be read.
+    /// Checks that a copy may be read.
     ///
     /// # Errors
     /// `NotCurrent`.
@@ -142,19 +139,20 @@ impl Map {
         }
     }
 
-    /// What the primary does about the other copies.
+    /// The primary's plan for the other copies.
     ///
     /// # Errors
-    /// `NotCurrent` if this one is not the primary, or not yet.
+    /// `NotCurrent` if this copy is not the primary, or not yet.
     pub(crate) fn orders(&self, own: TargetId, copies: &[CopyAccess]) -> Result<Orders> {
         self.orders_under(LATEST, own, copies).map(|orders| Orders { epoch: self.epoch, ..orders })
     }
 
-    /// What it does about a change that it began under an earlier epoch, and may end under that
-    /// one: no other orders before it has ended.
+    /// The primary's plan for a change that it began under an earlier epoch. It may end the change
+    /// under that epoch, because no other copy orders before it has ended.
     ///
     /// # Errors
-    /// `NotCurrent` if it has lost its place otherwise than to one that has come back since.
+    /// `NotCurrent` if it has lost its place for another reason than a copy that has come back
+    /// since.
     pub(crate) fn orders_under(
         &self,
         under: Epoch,
@@ -201,7 +199,7 @@ impl Map {
         Ok(orders)
     }
 
-    /// Whether a follower takes what that copy has ordered, under that epoch.
+    /// Checks that a follower takes what that copy has ordered under that epoch.
     ///
     /// # Errors
     /// `NotCurrent`.
@@ -232,8 +230,8 @@ impl Map {
         }
     }
 
-    /// Whether `own` takes a change that others have handed on: who orders may have gone on without
-    /// one of them meanwhile, and with what is newer.
+    /// Checks that `own` takes a change that the targets `by` have passed on. The ordering copy may
+    /// have gone on without one of them meanwhile, with newer changes.
     ///
     /// # Errors
     /// `NotCurrent`.
@@ -241,8 +239,8 @@ impl Map {
         by.iter().try_for_each(|target| self.took_changes(own, under, *target))
     }
 
-    /// Whether a target has taken changes all the time since an epoch: one that was away does
-    /// when it is back, also before everybody knows that.
+    /// Checks that a target has taken all changes since an epoch. A target that was away takes
+    /// changes when it is back, even before all servers know that.
     fn took_changes(&self, own: TargetId, under: Epoch, target: TargetId) -> Result<()> {
         let since = self.targets.get(&target).map(|standing| standing.since);
         let left = self.left.get(&target).copied();
@@ -253,11 +251,11 @@ impl Map {
         }
     }
 
-    /// Whether a client may have a target order what it sends on a connection since an epoch.
-    /// While that one was away the client may have turned to another copy, with what is newer.
+    /// Checks that a target may order what a client sends on a connection since an epoch. While the
+    /// target was away the client may have sent newer changes to another copy.
     ///
     /// # Errors
-    /// `Unreachable`: as if the connection had broken then; on a new one it may.
+    /// `Unreachable`: the client has to make a new connection.
     pub(crate) fn has_stayed(&self, own: TargetId, since: Epoch) -> Result<()> {
         let came = self.targets.get(&own).map(|standing| standing.since);
         match came.is_some_and(|came| since < came) {
@@ -272,7 +270,7 @@ impl Map {
         }
     }
 
-    /// Whether everybody does without what a target would have to say.
+    /// Whether all servers do without what a target might report.
     pub(crate) fn is_done_without(&self, target: TargetId) -> bool {
         match self.state(target) {
             TargetState::Offline => true,
@@ -287,17 +285,16 @@ impl Map {
         syncs.map(|standing| standing.target)
     }
 
-    /// Whether a target takes nothing now, and may come back: one that has been
-    /// removed is not on the map.
+    /// Whether a target takes nothing now, and may come back. A removed target is not on the map.
     pub(crate) fn is_away(&self, target: TargetId) -> bool {
         let standing = self.targets.get(&target);
         let away = |state| matches!(state, TargetState::Offline | TargetState::OutOfService);
         standing.is_some_and(|standing| away(standing.state))
     }
 
-    /// Of a column that nobody orders: whether another copy went later than this one,
-    /// and so has what this one had, and is not back yet. Of those that went at one
-    /// time one that may have lost what was not durable has the least.
+    /// For a column without an ordering copy: whether another copy went away later than this one,
+    /// so that it has everything this one had, and is not back yet. Of copies that went away at the
+    /// same time, one that may have lost unsynced data has the least.
     pub(crate) fn comes_later(&self, own: TargetId, copies: &[CopyAccess]) -> bool {
         let back =
             |target| matches!(self.state(target), TargetState::Syncing | TargetState::OutOfService);
@@ -305,14 +302,14 @@ impl Map {
         others.any(|copy| copy.target != own && self.went(copy.target) > self.went(own))
     }
 
-    /// The order in which those that are away went.
+    /// Sort key for the order in which targets went away.
     fn went(&self, target: TargetId) -> Option<(Epoch, bool, Reverse<TargetId>)> {
         self.targets.get(&target).map(|s| (s.since, !s.forgot, Reverse(target)))
     }
 
-    /// Whether what a copy has may be what counts where the one that orders lacks it: it is
-    /// not online, so nobody has seen anything else of it, and no other went later, which
-    /// would have more.
+    /// Whether the bytes of a copy may be authoritative where the ordering copy lacks them: it is
+    /// not online, so no client has read anything else from it, and no other copy went away later,
+    /// which would have more.
     pub(crate) fn may_count(&self, own: TargetId, copies: &[CopyAccess]) -> bool {
         let later = |copy: &&CopyAccess| {
             !copy.filling && !self.is_online(copy.target) && self.went(copy.target) > self.went(own)
@@ -320,7 +317,7 @@ impl Map {
         !self.is_online(own) && !copies.iter().any(|copy| later(&copy))
     }
 
-    /// Who orders the changes of a column, if anybody does.
+    /// The target that orders the changes of a column, if there is one.
     pub(crate) fn who_orders(&self, copies: &[CopyAccess]) -> Option<TargetId> {
         self.primary(copies)
     }

@@ -1,15 +1,16 @@
-//! Tries targets that did not answer and are done without: no change waits for that. As long as
-//! they do not, and would get changes, the metadata server is told: else such a target might be
-//! online again by what others say of it, and changes would wait for it anew.
+//! Tries to reach silent targets that changes do without, so that no change waits for the attempt.
+//! While they stay silent, and changes are meant for them, the metadata server is told. Otherwise
+//! the reports of other servers could bring such a target online again, and changes would wait for
+//! it anew.
 
 use crate::service::Shared;
 use std::time::Duration;
 use weir_host::net::Signal;
 
-/// Between looks whether it is time to try one.
+/// Interval of checks whether an attempt is due.
 pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Until the server stops.
+/// Works until the server stops.
 pub(crate) fn run(shared: &Shared, shutdown: &Signal) {
     let copies = &shared.copies;
     // Who is away gets no changes.

@@ -1,12 +1,11 @@
-//! Bytes that clients leave with the copies that follow, before these are told by the one
-//! that orders to use them.
+//! Bytes that clients stage at following copies, before the ordering copy tells these to use them.
 //!
 //! Invariants
-//! - What is kept is bounded by the room of its buffers, of each session and in all, and is
+//! - Staged bytes are bounded by the space of their buffers, for each session and in all, and are
 //!   kept for a short time.
-//! - Bytes are used for the very write that the copy which orders has: object, pieces and
-//!   checksums are those that come with the order. Anything else is as if nothing was left.
-//! - A change that waits for its bytes occupies no thread, and not for long.
+//! - Bytes are used for exactly the write of the ordering copy: object, pieces and checksums are
+//!   those of the order. Otherwise they are ignored.
+//! - A change that waits for its bytes occupies no thread, and waits for a short time.
 
 use crate::disk::Data;
 use std::collections::BTreeMap;
@@ -15,25 +14,25 @@ use weir_host::clock;
 use weir_host::sync::{Condvar, Mutex};
 use weir_types::{ErrorKind, ObjectId, Result, SessionId};
 
-/// Bytes that nobody is told to use go after this time.
+/// Unused bytes are dropped after this time.
 const KEEP: Duration = Duration::from_secs(2);
-/// A change waits so long for bytes that are on their way.
+/// Longest wait of a change for bytes that are on their way.
 const WAIT: Duration = Duration::from_millis(100);
-/// The most changes that wait.
+/// The most waiting changes.
 const MAX_WAITING: usize = 1024;
 
-/// What names them: the client's session, its number, and the copy that they are for.
+/// Key of staged bytes: the client's session, its number, and the copy that they are for.
 pub(crate) type Ticket = (SessionId, u64, ObjectId);
 
-/// Bytes of a write, and where they came from.
+/// Bytes of a write, and the connection that they came on.
 pub(crate) struct Left<C> {
-    /// The parts of the object.
+    /// The pieces of the object.
     pub(crate) pieces: Vec<(u64, u64)>,
     pub(crate) data: Data,
     pub(crate) conn: C,
 }
 
-/// See the top of the file. `T` is a change that waits for its bytes.
+/// Staged bytes; see the top of the file. `T` is a change that waits for its bytes.
 pub(crate) struct Staged<C, T> {
     state: Mutex<State<C, T>>,
     changed: Condvar,
@@ -44,24 +43,24 @@ struct State<C, T> {
     left: BTreeMap<Ticket, (Left<C>, Instant)>,
     waiting: BTreeMap<Ticket, (T, Instant)>,
     bytes: BTreeMap<SessionId, usize>,
-    /// When it is looked for what is too old; `None`: not until there is anything.
+    /// Time of the next look for expired entries; `None` while there are none.
     looks: Option<Instant>,
     stop: bool,
 }
 
-/// What there is for a change that comes without its bytes.
+/// Result of looking for the bytes of a change that has come without them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found<T> {
-    /// They were left, and are with it now.
+    /// The bytes were staged, and are with the change now.
     Here(T),
-    /// It is kept until they come, or for a short time.
+    /// The change is kept until the bytes come, or for a short time.
     Waits,
-    /// Nothing that would fit.
+    /// No matching bytes.
     Nothing(T),
 }
 
 impl<C: Copy + PartialEq, T> Staged<C, T> {
-    /// Of a server whose buffers have so many bytes in all.
+    /// For a server whose buffers have this many bytes in all.
     pub(crate) fn new(buffer_bytes: usize) -> Self {
         let (left, waiting, bytes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let state = State { left, waiting, bytes, looks: None, stop: false };
@@ -72,7 +71,7 @@ impl<C: Copy + PartialEq, T> Staged<C, T> {
     /// Keeps bytes. Returns the change that waits for them.
     ///
     /// # Errors
-    /// `Overloaded`: there is no room; `InvalidArgument`: the number is in use.
+    /// `Overloaded`: there is no space; `InvalidArgument`: the number is in use.
     pub(crate) fn leave(&self, ticket: Ticket, left: Left<C>) -> Result<Option<T>> {
         let mut state = self.state.lock();
         if state.left.contains_key(&ticket) {
@@ -118,14 +117,14 @@ impl<C: Copy + PartialEq, T> Staged<C, T> {
         Found::Waits
     }
 
-    /// Something becomes too old at that time.
+    /// Schedules a look for expired entries at `at`.
     fn look(&self, state: &State<C, T>, at: Instant) {
         if state.looks.is_none_or(|looks| at < looks) {
             self.changed.notify_one();
         }
     }
 
-    /// A connection is gone, and with it what came on it: its client may be as well.
+    /// Drops what came on a closed connection, since its client may be gone as well.
     pub(crate) fn closed(&self, conn: C) {
         let mut state = self.state.lock();
         let gone = state.left.iter().filter(|(_, (left, _))| left.conn == conn);
@@ -133,8 +132,8 @@ impl<C: Copy + PartialEq, T> Staged<C, T> {
         gone.iter().for_each(|ticket| drop(state.remove(ticket)));
     }
 
-    /// Drops what was kept for long enough, until the server stops; `give_up` is told of
-    /// changes that have waited in vain.
+    /// Drops expired bytes until the server stops. `give_up` is called for changes whose bytes have
+    /// not come.
     pub(crate) fn watch(&self, give_up: impl Fn(T)) {
         let mut state = self.state.lock();
         loop {
@@ -180,7 +179,7 @@ impl<C, T> State<C, T> {
     }
 }
 
-/// What counts is what the pool has less.
+/// Space that the bytes take in the buffer pool.
 fn room<C>(left: &Left<C>) -> usize {
     left.data.buf.as_ref().map_or(0, weir_net::PooledBuf::capacity)
 }

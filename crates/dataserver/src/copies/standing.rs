@@ -1,5 +1,5 @@
-//! What this server may serve of files with several copies: its lease, and the
-//! map that it acts under.
+//! What this server may serve of files with several copies: its lease, and the map under which it
+//! acts.
 
 use super::roles::{Map, Orders, not_current};
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use weir_types::{Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::CopyAccess;
 use weir_wire::peer::HeartbeatReply;
 
-/// See the top of the file.
+/// Lease and map of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Standings {
     map: RwLock<Arc<Map>>,
-    /// The end of the lease, milliseconds on the clock that goes on in sleep.
+    /// End of the lease, milliseconds on the clock that goes on during suspend.
     serve_until_ms: AtomicU64,
-    /// When the metadata server was asked for the map last, on the same clock.
+    /// Time of the last request for the map, on the same clock.
     asked_ms: AtomicU64,
     /// Targets that are not on the map, and when they were first named.
     unknown: Mutex<BTreeMap<TargetId, u64>>,
@@ -29,7 +29,7 @@ pub(crate) struct Standings {
 const MAX_UNKNOWN: usize = 1024;
 
 impl Standings {
-    /// An answer of the metadata server to what was sent then.
+    /// Takes over a reply of the metadata server to a request that was sent at `sent`.
     pub(crate) fn adopt(&self, reply: &HeartbeatReply, sent: Duration) {
         let mut map = self.map.write();
         let targets = match reply.standings.is_empty() {
@@ -48,12 +48,12 @@ impl Standings {
         self.serve_until_ms.store(until, Ordering::Release);
     }
 
-    /// The epoch of the map that this server acts under.
+    /// The epoch of the map under which this server acts.
     pub(crate) fn acting(&self) -> Epoch {
         self.map.read().epoch
     }
 
-    /// Whether it acts under this epoch.
+    /// Checks that the server acts under this epoch.
     ///
     /// # Errors
     /// `Busy`.
@@ -61,7 +61,7 @@ impl Standings {
         match self.acting() == epoch {
             true => Ok(()),
             false => {
-                let what = "it acts under another map than who says what it lacks";
+                let what = "it acts under another map than the server that reports its gap";
                 Err(Error::new(ErrorKind::Busy, what))
             }
         }
@@ -78,7 +78,7 @@ impl Standings {
         Ok(map)
     }
 
-    /// Gives up targets of this server, for as long as it runs.
+    /// Gives up a target of this server until its restart.
     pub(crate) fn give_up(&self, target: TargetId) {
         let mut map = self.map.write();
         let mut fresh = Map::clone(&map);
@@ -91,7 +91,7 @@ impl Standings {
         self.map.read().is_kept(own)
     }
 
-    /// The map, whether or not there is a lease.
+    /// The map, with or without a lease.
     pub(crate) fn map(&self) -> Arc<Map> {
         self.map.read().clone()
     }
@@ -127,8 +127,8 @@ impl Standings {
         self.leased(own)?.orders(own, copies)
     }
 
-    /// A target that is not on the map has been removed, or has come since: that is
-    /// known when the metadata server has been asked after it was named.
+    /// Checks whether a target that is not on the map was removed, rather than added since: that is
+    /// known after the metadata server was asked again.
     fn check_gone(&self, own: TargetId, target: TargetId) -> Result<()> {
         let now = clock::since_boot().as_millis() as u64;
         let mut unknown = self.unknown.lock();
@@ -171,7 +171,7 @@ impl Standings {
         self.map.read().is_settled(target)
     }
 
-    /// Whether a target is on the map: one that has been removed is not.
+    /// Whether a target is on the map. A removed target is not.
     pub(crate) fn is_known(&self, target: TargetId) -> bool {
         self.map.read().targets.contains_key(&target)
     }
@@ -197,7 +197,7 @@ impl Standings {
         self.map.read().comes_later(own, copies)
     }
 
-    /// See [`Map::who_orders`]; for what is only to be told to somebody.
+    /// See [`Map::who_orders`]. Only for telling that target something.
     pub(crate) fn who_orders(&self, copies: &[CopyAccess]) -> Option<TargetId> {
         self.map.read().who_orders(copies)
     }

@@ -1,12 +1,11 @@
-//! The copy that orders lacks what another had for certain that is away now: it takes that
-//! from a copy behind it which has it, too. A write that was put off may have got to one of
-//! two others, or only one of them may have been told that it lacks it.
+//! Fetches bytes that the ordering copy lacks. A copy that certainly had them is away now, so they
+//! are taken from a copy behind it which has them too. A postponed write may have reached one of
+//! two others, or only one of them may have been told of its gap.
 //!
 //! Invariants
-//! - Nothing is taken from a copy that lacks anything of it, by its own word or by what is
-//!   noted here.
-//! - What was taken is durable before it is forgotten that it was lacking, and that is
-//!   forgotten only as long as this copy orders: whoever orders later may say so anew.
+//! - No byte is taken from a copy that lacks it, by its own word or according to the notes here.
+//! - Fetched bytes are durable before their gap is cleared. It is cleared only while this copy
+//!   orders: a later ordering copy may note it again.
 
 use super::mend::{Mender, cannot};
 use super::push::STEP_BYTES;
@@ -20,19 +19,19 @@ use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, Generation, ObjectId, Result};
 use weir_wire::peer::Copies as Column;
 
-/// What came of a step.
+/// Result of a step.
 struct Step {
-    /// How far the other copy goes, bytes.
+    /// Length of the other copy, bytes.
     got: u64,
-    /// It may be the beginning of a hole.
+    /// Whether the bytes may be the beginning of a hole.
     only_zeros: bool,
 }
 
 impl Resync {
-    /// Takes all that this copy lacks of an object.
+    /// Fetches all that this copy lacks of an object.
     ///
     /// # Errors
-    /// `NotCurrent`: nobody who is there has it.
+    /// `NotCurrent`: no online copy has it.
     pub(super) fn take(&self, gap: &Gap, column: &Column) -> Result<()> {
         for range in gap.bytes.iter() {
             self.take_range(gap.object, column, range)?;
@@ -61,7 +60,7 @@ impl Resync {
         self.apply(column, || self.disk.store.gaps().clear(id, ELSEWHERE, &range))
     }
 
-    /// Takes a part.
+    /// Fetches a part.
     fn step(&self, id: ObjectId, column: &Column, range: Range<u64>) -> Result<Step> {
         let _lock = self.shared.copies.locks.lock(self.own(), id, range.clone());
         let (mut bytes, mut checks) = (vec![0; (range.end - range.start) as usize], Vec::new());
@@ -82,8 +81,8 @@ impl Resync {
         Ok(Step { got: got as u64, only_zeros })
     }
 
-    /// Takes a hole of the other copy in one go, in whole parts; returns where it goes on. If
-    /// the other one cannot say where it has any, they are found part by part.
+    /// Takes over a hole of the other copy at once, in whole parts, and returns its end. If the
+    /// other copy cannot tell where its holes are, they are found part by part.
     fn skip(&self, id: ObjectId, column: &Column, range: Range<u64>) -> Result<u64> {
         let look = |range: &Range<u64>| {
             let found = self.ask(id, column, range, |pull| {
@@ -107,7 +106,7 @@ impl Resync {
         Ok(hole.end)
     }
 
-    /// Here are only zeros, to the end of a range at least.
+    /// Makes a range zeros here.
     fn clear(&self, id: ObjectId, column: &Column, range: Range<u64>) -> Result<()> {
         let object = self.made(id)?;
         self.apply(column, || {
@@ -119,7 +118,7 @@ impl Resync {
         })
     }
 
-    /// The other copy has nothing from here on.
+    /// Handles the end of the other copy, which has no bytes from here on.
     fn tail(&self, id: ObjectId, column: &Column, range: Range<u64>) -> Result<()> {
         let _lock = self.shared.copies.locks.lock(self.own(), id, range.start..MAX_FILE_BYTES);
         // That of one that lacks nothing at all.
@@ -148,7 +147,7 @@ impl Resync {
         self.disk.store.object_or_create(id)
     }
 
-    /// Asks others that have all of a range until one answers.
+    /// Asks other copies that have all of a range until one replies.
     fn ask<T>(
         &self,
         id: ObjectId,
@@ -172,7 +171,7 @@ impl Resync {
         Err(failure)
     }
 
-    /// Changes something here as long as this copy orders.
+    /// Applies a change here as long as this copy orders.
     fn apply(&self, column: &Column, change: impl FnOnce() -> Result<()>) -> Result<()> {
         let copies = &self.shared.copies;
         let may = || copies.standings.orders(self.own(), &column.copies).map(|orders| orders.epoch);

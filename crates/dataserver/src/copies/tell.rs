@@ -1,4 +1,4 @@
-//! What one copy knows that another lacks, or this one, is said to the copy that orders.
+//! Tells the ordering copy which gaps one copy knows, its own or those of others.
 
 use super::change::copy_of;
 use super::push::STEP_BYTES;
@@ -12,32 +12,32 @@ use weir_types::{CopyIndex, Epoch, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::NoteGapRequest;
 use weir_wire::peer::Copies as Column;
 
-/// What has not been filled so long after it was told is told again: the other one
-/// could not vouch for what it had, or took the gap for void. Nor is it told of what it
-/// has said itself under the present map before it had as much time to bring it.
+/// A gap that was not filled for this long after it was told is told again: the other copy could
+/// not vouch for its bytes, or took the gap for void. A gap that the other copy has reported itself
+/// under the present map is told only after that copy had as much time to fill it.
 const TELL_AGAIN: Duration = Duration::from_secs(2);
-/// What no other copy had is asked for again after so long, or under another map.
+/// Bytes that no other copy had are asked for again after this time, or under another map.
 const TAKE_AGAIN: Duration = Duration::from_secs(10);
-/// So often at the most another server is asked what it lacks of one object at a time.
+/// The most questions to another server about one object at a time.
 const MAX_ASKED: usize = 1024;
-/// Another server notes a gap within this time.
+/// Timeout for another server to note a gap, milliseconds.
 const NOTE_MS: u64 = 4_000;
 
-/// What another copy said of ranges of which it was told, or asked.
+/// Replies of another copy about ranges.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    /// It lacks some of each itself, or has noted it otherwise.
+    /// Ranges of which the other copy lacks some itself, or has noted otherwise.
     pub(super) refused: Vec<Range<u64>>,
-    /// There was too much that it refused: of these it was not asked.
+    /// Ranges that it was not asked about, because it had refused too many.
     pub(super) left: Vec<Range<u64>>,
 }
 
-/// To whom a gap was told, under which epoch, and what it was.
+/// Target, epoch and ranges of a gap that was told.
 pub(super) type Told = (TargetId, Epoch, Vec<Range<u64>>);
 
 impl Resync {
-    /// Tells the copy that orders; returns what that one lacks itself. What others lack is
-    /// its business then; what this one lacks stays noted here until it has come.
+    /// Tells the ordering copy of gaps; returns what that copy lacks itself. Gaps of other copies
+    /// are its business then. Gaps of this copy stay noted here until they are filled.
     pub(super) fn tell(
         &mut self,
         orders: TargetId,
@@ -98,7 +98,7 @@ impl Resync {
         Ok(refused)
     }
 
-    /// Whether what this copy, which orders, lacks is to be asked for of others now.
+    /// Whether bytes that this ordering copy lacks are to be asked for now.
     pub(super) fn is_to_be_taken(&mut self, gap: &Gap, own: TargetId) -> bool {
         let acting = self.shared.copies.standings.acting();
         let asked = (own, acting, gap.bytes.iter().collect());
@@ -109,10 +109,11 @@ impl Resync {
         is_due
     }
 
-    /// Of what this copy is in doubt about, and the one that orders lacks: whether that is
-    /// settled. What is here counts if nobody went later, and nobody who is there has it: the
-    /// others are to get all of it from here. But who put off changes of a part had all of it:
-    /// where this copy lacks some of a part, that one has the rest, too.
+    /// Settles ranges that are in doubt on this copy and that the ordering copy lacks. Returns
+    /// whether they are settled. The bytes here count if no copy went away later, and no online
+    /// copy has them: the others then receive all of them from here. But a copy that postponed
+    /// changes of a part had all of the part: where this copy lacks some of it, that one has the
+    /// rest, too.
     pub(super) fn counts(
         &self,
         object: ObjectId,
@@ -172,8 +173,9 @@ impl Resync {
         self.told.insert(object, (told, clock::now()));
     }
 
-    /// Has another copy note what one of them lacks; refused is what it lacks itself. `filled`: has
-    /// it say that this one lacks nothing; refused is what it has noted otherwise.
+    /// Lets another copy note what one of them lacks; refused are ranges that it lacks itself. With
+    /// `filled` it notes that this copy lacks nothing; refused are ranges that it has noted
+    /// otherwise.
     pub(super) fn note_there(
         &self,
         target: TargetId,
@@ -230,8 +232,8 @@ impl Resync {
     }
 }
 
-/// The halves of a range that another copy lacks some of: in whole parts, as they are noted;
-/// what lies behind the end is one.
+/// Halves of a range of which another copy lacks some, in whole parts. What lies behind the end
+/// counts as one part.
 fn halves(range: &Range<u64>, len: u64) -> Option<[Range<u64>; 2]> {
     let end = len.next_multiple_of(STEP_BYTES).max(STEP_BYTES);
     let middle = match (range.start < end, range.end > end) {

@@ -1,14 +1,12 @@
-//! Changes and the epochs that they belong to. A server may stand still between
-//! the moment at which it looked whether it may change something and the moment at
-//! which it does; so that nothing old comes after something new, what is applied
-//! is counted.
+//! Changes and their epochs. A server may be delayed between checking that a change is allowed and
+//! applying it. So that no old change comes after a new one, changes being applied are counted.
 
 use std::collections::BTreeMap;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Condvar, Mutex};
 use weir_types::{Epoch, Result, TargetId};
 
-/// What is being applied to disks. It waits for nothing else.
+/// Changes that are being applied to disks. They wait for nothing else.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     applying: Mutex<BTreeMap<(TargetId, Epoch), u32>>,
@@ -16,8 +14,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Applies a change if `may` says so, which also says under which epoch: when
-    /// all that was begun under earlier ones has ended.
+    /// Applies a change if `may` allows it and returns its epoch, after everything under earlier
+    /// epochs has ended.
     pub(crate) fn apply<T>(
         &self,
         target: TargetId,
@@ -41,20 +39,20 @@ impl Turns {
         result
     }
 
-    /// The earliest epoch that anything is being applied of, to targets that count.
+    /// The earliest epoch of any change being applied to targets that count.
     pub(crate) fn oldest(&self, counts: impl Fn(TargetId) -> bool) -> Option<Epoch> {
         oldest(&self.applying.lock(), counts)
     }
 }
 
-/// Changes that this server orders or hands on, from before they are applied
-/// anywhere until it is known, and noted, who has them.
+/// Changes that this server orders or passes on, from before they are applied anywhere until it is
+/// known, and noted, which copies have them.
 #[derive(Debug, Default)]
 pub(crate) struct Begun {
     changes: Mutex<BTreeMap<(TargetId, Epoch), u32>>,
 }
 
-/// One of them, until it is dropped.
+/// One such change, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct UnderWay<'a> {
     begun: &'a Begun,
@@ -62,26 +60,26 @@ pub(crate) struct UnderWay<'a> {
 }
 
 impl Begun {
-    /// A change begins under this epoch.
+    /// Begins a change under this epoch.
     pub(crate) fn begin(&self, target: TargetId, epoch: Epoch) -> UnderWay<'_> {
         let key = (target, epoch);
         *self.changes.lock().entry(key).or_default() += 1;
         UnderWay { begun: self, key }
     }
 
-    /// The earliest epoch that anything is under way of, of targets that count.
+    /// The earliest epoch of any change under way on targets that count.
     pub(crate) fn oldest(&self, counts: impl Fn(TargetId) -> bool) -> Option<Epoch> {
         oldest(&self.changes.lock(), counts)
     }
 }
 
 impl UnderWay<'_> {
-    /// The epoch that it belongs to.
+    /// The change's epoch.
     pub(crate) fn epoch(&self) -> Epoch {
         self.key.1
     }
 
-    /// It goes on under a later epoch: what it notes from here on is of that one.
+    /// Continues the change under a later epoch, to which later gaps belong.
     pub(crate) fn go_on(&mut self, epoch: Epoch) {
         let key = (self.key.0, epoch);
         if key != self.key {

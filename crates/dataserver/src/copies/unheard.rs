@@ -1,13 +1,13 @@
-//! A target has lost its gap log while no other copy of a column was online: what it lacked,
-//! and others had, nobody who is there knows. All of the column counts as lacking, known to be
-//! elsewhere ([`ELSEWHERE`]), until the other copies have said what they had noted
-//! ([`UNHEARD`]). What they noted stays lacking, here and there: it may have been changed here
-//! since, and which of the two is newer nobody knows. An administrator accepts what is here.
+//! A target that has lost its gap log while no other copy of a column was online: no online copy
+//! knows what it lacked and others had. All of the column counts as lacking, with the bytes known
+//! to be elsewhere ([`ELSEWHERE`]), until the other copies have reported their notes ([`UNHEARD`]).
+//! Gaps in their notes stay on both sides: those bytes may have been changed here since, and
+//! nothing says which are newer. An administrator has to accept the bytes here.
 //!
 //! Invariants
-//! - Until all others have been heard nothing of the object is brought to them, and nothing
-//!   is taken from them.
-//! - What is not taken for lacking any more was said by all of them not to be.
+//! - Until all others were heard no bytes of the object are sent to them, and none are taken from
+//!   them.
+//! - A gap is dropped only if all of them have said that there is none.
 
 use super::resync::Resync;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use weir_wire::peer::Copies as Column;
 const WHOLE: Range<u64> = 0..MAX_FILE_BYTES;
 
 impl Resync {
-    /// What is noted of an object of which this target has lost what it lacked.
+    /// Gaps to note for an object whose gaps this target has lost.
     pub(super) fn suspect(&self, object: ObjectId, column: Option<&Column>) -> Vec<Note> {
         let standings = &self.shared.copies.standings;
         let note = |behind| Note { object, behind, copy: object.copy, bytes: WHOLE };
@@ -36,12 +36,12 @@ impl Resync {
         }
     }
 
-    /// Whether it is not known yet what this copy lacks.
+    /// Whether it is unknown what this copy lacks.
     pub(super) fn is_unheard(&self, object: ObjectId) -> bool {
         self.disk.store.gaps().of(object, UNHEARD).is_some()
     }
 
-    /// Asks the other copies what they had noted; whether that is to be waited for.
+    /// Asks the other copies for their notes. Returns whether to wait for that.
     pub(super) fn hear(&self, gap: &Gap, column: &Column, here: usize) -> Result<bool> {
         let (gaps, standings) = (self.disk.store.gaps(), &self.shared.copies.standings);
         if standings.who_orders(&column.copies).is_some_and(|orders| orders != self.own()) {
@@ -94,7 +94,7 @@ impl Resync {
         Ok(false)
     }
 
-    /// The other copies of a column that are whole, each with its place.
+    /// The other whole copies of a column, each with its position.
     fn others<'a>(&self, column: &'a Column) -> impl Iterator<Item = (usize, TargetId)> + use<'a> {
         let own = self.own();
         let is_other =

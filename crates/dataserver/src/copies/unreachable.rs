@@ -1,6 +1,6 @@
-//! Targets that have to take changes, and cannot be reached: what the metadata server is
-//! told of. Whoever waits for one says so again and again; what nobody says any more is
-//! forgotten.
+//! Targets that have to take changes and are unreachable, for the reports to the metadata server.
+//! Every waiting change reports its target again and again. A target that is not reported any more
+//! is forgotten.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,27 +8,27 @@ use weir_host::clock;
 use weir_host::sync::Mutex;
 use weir_types::TargetId;
 
-/// Longer than a step of a wait, than it takes until the next heartbeat, and than it takes until
-/// one that does not answer has been tried again.
+/// How long a report is kept: longer than a step of a wait, than the time to the next heartbeat,
+/// and than the interval of attempts to reach a silent target.
 pub(super) const KEPT: Duration = Duration::from_millis(3_500);
 
-/// Pairs of a target that orders (or hands on), and one that does not answer it. Bounded by
-/// the pairs of targets on the map.
+/// Pairs of a target that orders (or passes on) and one that does not reply to it. Bounded by the
+/// pairs of targets on the map.
 #[derive(Debug, Default)]
 pub(crate) struct Unreachable(Mutex<BTreeMap<(TargetId, TargetId), Instant>>);
 
 impl Unreachable {
-    /// `own` waits for `target`.
+    /// Records that `own` waits for `target`.
     pub(crate) fn add(&self, own: TargetId, target: TargetId) {
         self.0.lock().insert((own, target), clock::now());
     }
 
-    /// It has answered.
+    /// Records a reply.
     pub(crate) fn answered(&self, own: TargetId, target: TargetId) {
         self.0.lock().remove(&(own, target));
     }
 
-    /// Whom `own` cannot reach.
+    /// Targets that `own` cannot reach.
     pub(crate) fn of(&self, own: TargetId) -> Vec<TargetId> {
         let mut all = self.0.lock();
         all.retain(|_, said| clock::elapsed(*said) < KEPT);

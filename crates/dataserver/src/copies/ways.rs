@@ -1,9 +1,9 @@
-//! The ways that changes take along the chain. Who orders numbers them: whenever it goes
-//! on without a copy that was sent something and has not answered, its changes go another
-//! way from then on. What is still on the old one may come late, over what is newer: whoever
-//! has seen the new way refuses it.
+//! Routes of changes along the chain. The ordering copy numbers them: whenever it goes on without a
+//! copy that was sent a change and has not replied, its later changes take a new route. A change
+//! still on the old route may arrive late, over newer bytes. A copy that has seen the new route
+//! refuses it.
 //!
-//! What comes from the one that orders itself comes in time: see [`super::lines`].
+//! Changes that come from the ordering copy itself arrive in time: see [`super::lines`].
 
 use super::roles::not_current;
 use std::collections::BTreeMap;
@@ -12,38 +12,37 @@ use weir_host::plant::{Bug, planted};
 use weir_host::sync::Mutex;
 use weir_types::{Result, TargetId};
 
-/// The number of a way is that of a life of its server, at random, and behind that one that
-/// grows, of so many bits.
+/// Number of low bits that grow. The high bits are a random number of the server's process.
 const GROWS: u32 = 24;
 
-/// See the top of the file.
+/// The routes of a server; see the top of the file.
 #[derive(Debug)]
 pub(crate) struct Ways {
-    /// That of the changes that this server orders.
+    /// Route of the changes that this server orders.
     own: AtomicU64,
-    /// The newest of each that orders. Bounded by the targets on the map.
+    /// Newest route of each ordering target. Bounded by the targets on the map.
     seen: Mutex<BTreeMap<TargetId, u64>>,
 }
 
 impl Ways {
-    /// `life`: random, so that nobody takes this process for the one before.
+    /// `life` is random, so that this process is not taken for the one before.
     pub(crate) fn new(life: u64) -> Self {
         Self { own: AtomicU64::new(life << GROWS), seen: Mutex::default() }
     }
 
-    /// The way of changes that are ordered now.
+    /// The route of changes that are ordered now.
     pub(crate) fn now(&self) -> u64 {
         self.own.load(Ordering::Acquire)
     }
 
-    /// Something was sent on the present way, and nobody knows where it is.
+    /// Leaves the present route, because a change was sent on it without a reply.
     pub(crate) fn leave(&self) {
         self.own.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether `own` takes a change that came this way, ordered by that target. `directly`:
-    /// from that one itself. Of what one that was away ordered before nothing is taken
-    /// anyway, and one that ended in good order has left nothing on its way.
+    /// Checks that `own` takes a change on this route that a target has ordered. `directly` says
+    /// that it came from that target itself. Earlier orders of a target that was away are refused
+    /// anyway, and a server that ended in good order has left nothing on its way.
     ///
     /// # Errors
     /// `NotCurrent`.
@@ -60,7 +59,10 @@ impl Ways {
             *newest = way;
         }
         if way < *newest && !directly && !planted(Bug::ApplyOldEpoch) {
-            return Err(not_current(own, &format!("target {by} goes on another way since")));
+            return Err(not_current(
+                own,
+                &format!("target {by} has changed to another route since"),
+            ));
         }
         *newest = way.max(*newest);
         Ok(())

@@ -1,4 +1,4 @@
-//! What the shell has to do for the machine.
+//! Actions that the shell carries out for the machine.
 
 use super::OpId;
 use super::work::{CopyWork, ReadWork, RepairWork, Work};
@@ -10,109 +10,108 @@ use weir_wire::data::{
     Copied, LackingPage, ObjectLen, ObjectPage, ObjectStat, ReadersPage, ScrubPage,
 };
 
-/// What the shell has to do.
+/// An action of the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<C> {
-    /// Try to read from the page cache, at once, into a buffer for
-    /// `work.bytes`; then call [`super::Machine::on_done`] or [`super::Machine::on_miss`].
+    /// Try at once to read from the page cache, into a buffer for `work.bytes`; then call
+    /// [`super::Machine::on_done`] or [`super::Machine::on_miss`].
     Probe {
-        /// For.
+        /// The operation.
         op: OpId,
-        /// Who pauses if there is no buffer.
+        /// Connection that pauses if there is no buffer.
         conn: C,
-        /// From.
+        /// Target to read from.
         target: TargetId,
-        /// What.
+        /// The read.
         work: ReadWork,
     },
-    /// Put into the target's queue; when done, call [`super::Machine::on_done`].
+    /// Put the operation into the target's queue; when done, call [`super::Machine::on_done`].
     Disk {
-        /// For.
+        /// The operation.
         op: OpId,
-        /// Who pauses if the queue is full.
+        /// Connection that pauses if the queue is full.
         conn: C,
-        /// Whose queue.
+        /// Target of the queue.
         target: TargetId,
-        /// What.
+        /// The work.
         work: Work,
     },
-    /// Change an object of which there are several copies; when done, call
-    /// [`super::Machine::on_done`].
+    /// Change an object with several copies; when done, call [`super::Machine::on_done`].
     Change {
-        /// For.
+        /// The operation.
         op: OpId,
-        /// Who pauses if too many changes wait.
+        /// Connection that pauses if too many changes wait.
         conn: C,
-        /// The copy here.
+        /// Target of the copy here.
         target: TargetId,
-        /// What.
+        /// The change.
         change: Box<Change>,
     },
-    /// Keep the data that came with it for a write that will name it, and answer.
+    /// Stage the data of the request for a write that will name it, and reply.
     Stage {
-        /// On this connection.
+        /// Connection of the request.
         conn: C,
-        /// With this header.
+        /// Header of the reply.
         header: Header,
-        /// What the write will name.
+        /// Key that the write will name.
         ticket: (SessionId, u64, ObjectId),
-        /// The parts of the object that it is for.
+        /// Pieces of the object that the data is for.
         pieces: Vec<(u64, u64)>,
     },
-    /// Connect to the server of another copy, answer, and let the connection go on there.
+    /// Connect to the server of another copy, reply, and turn the connection into a tunnel.
     Forward {
-        /// Which.
+        /// Connection of the request.
         conn: C,
-        /// With this header.
+        /// Header of the reply.
         header: Header,
-        /// The target of the other copy.
+        /// Target of the other copy.
         to: TargetId,
     },
-    /// Replace what has rotted in another copy; when done, call
-    /// [`super::Machine::on_done`].
+    /// Replace rotted blocks of another copy; when done, call [`super::Machine::on_done`].
     Repair {
-        /// For.
+        /// The operation.
         op: OpId,
-        /// Who pauses if too many changes wait.
+        /// Connection that pauses if too many changes wait.
         conn: C,
-        /// The copy here.
+        /// Target of the copy here.
         target: TargetId,
-        /// What.
+        /// The repair.
         work: Box<RepairWork>,
     },
     /// Copy; when done, call [`super::Machine::on_done`].
     Copy {
-        /// For.
+        /// The operation.
         op: OpId,
-        /// Who pauses if too many copies wait.
+        /// Connection that pauses if too many copies wait.
         conn: C,
-        /// What is written to.
+        /// Target that is written to.
         target: TargetId,
-        /// What.
+        /// The copy.
         work: Box<CopyWork>,
     },
-    /// Answer. The lengths in the header are not filled in.
+    /// Reply. The lengths in the header are not filled in.
     Reply {
-        /// On this connection.
+        /// Connection of the request.
         conn: C,
-        /// With this header.
+        /// Header of the reply.
         header: Header,
-        /// And this body.
+        /// Body of the reply.
         body: Body,
-        /// And the payload and checksums filed under this number.
+        /// Operation whose stored payload and checksums are sent.
         data_of: Option<OpId>,
     },
-    /// Answer with counters and state.
+    /// Reply with counters and state.
     Status {
-        /// On this connection.
+        /// Connection of the request.
         conn: C,
-        /// With this header.
+        /// Header of the reply.
         header: Header,
     },
 }
 
 impl<C> Action<C> {
-    /// The operation that it belongs to; `None`: it ends what was asked, or has none.
+    /// The operation that the action belongs to; `None` if the action ends a request or has no
+    /// operation.
     pub fn op(&self) -> Option<OpId> {
         match self {
             Action::Probe { op, .. }
@@ -131,25 +130,25 @@ impl<C> Action<C> {
 /// The body of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Nothing to say.
+    /// No contents.
     Empty,
-    /// Of reads, writes and truncations.
+    /// Reply to reads, writes and truncations.
     Len(ObjectLen),
-    /// Of [`weir_wire::data::StatObjectRequest`] and [`weir_wire::data::FenceRequest`].
+    /// Reply to [`weir_wire::data::StatObjectRequest`] and [`weir_wire::data::FenceRequest`].
     Stat(ObjectStat),
-    /// Of [`weir_wire::data::SeekRequest`].
+    /// Reply to [`weir_wire::data::SeekRequest`].
     Found(Option<u64>),
-    /// Of copies.
+    /// Reply to copies.
     Copied(Copied),
-    /// Of [`weir_wire::data::ListObjectsRequest`].
+    /// Reply to [`weir_wire::data::ListObjectsRequest`].
     Objects(ObjectPage),
-    /// Of [`weir_wire::data::ListLackingRequest`].
+    /// Reply to [`weir_wire::data::ListLackingRequest`].
     Lacking(LackingPage),
-    /// Of [`weir_wire::data::ScrubRequest`].
+    /// Reply to [`weir_wire::data::ScrubRequest`].
     Scrub(ScrubPage),
-    /// Of [`weir_wire::data::ListReadersRequest`].
+    /// Reply to [`weir_wire::data::ListReadersRequest`].
     Readers(ReadersPage),
-    /// Of failures.
+    /// Failure.
     Error(Error),
 }
 

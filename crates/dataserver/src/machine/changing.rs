@@ -1,4 +1,4 @@
-//! Requests that change something, of columns with one copy and with several.
+//! Requests for changes, of columns with one copy and with several.
 
 use super::{
     Action, Incoming, Machine, RepairWork, ServedTarget, Work, either_right, expect_no_payload,
@@ -18,8 +18,8 @@ use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Header, Rights};
 
 impl<C: Copy> Machine<C> {
-    /// A change of the only copy is a matter of its disk; one of several copies is
-    /// ordered or handed on.
+    /// Handles a change. A change of the only copy goes to its disk; one of several copies is
+    /// ordered or passed on.
     pub(super) fn change(
         &mut self,
         incoming: &Incoming<'_, C>,
@@ -50,7 +50,7 @@ impl<C: Copy> Machine<C> {
         self.change(incoming, target, access, Asked::Align { len }, work)
     }
 
-    /// Bytes of a write that this copy will be told of.
+    /// Stages bytes of a write.
     pub(super) fn stage(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let request = StageRequest::from_bytes(incoming.body)?;
         let StageRequest { access, stripe, regions, ticket } = request;
@@ -59,7 +59,7 @@ impl<C: Copy> Machine<C> {
         let (pieces, bytes) = self.share(&regions, stripe, &access)?;
         expect_payload(incoming.header, bytes, cut_count(&self.pieces))?;
         if access.copies.is_empty() || bytes == 0 {
-            let what = "there is nothing to be left, or no other copy that would ask for it";
+            let what = "there is nothing to stage, or no other copy that would ask for it";
             return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
         let ticket = (access.capability.session, ticket, access.object);
@@ -67,7 +67,7 @@ impl<C: Copy> Machine<C> {
         Ok(Action::Stage { conn: incoming.conn, header, ticket, pieces })
     }
 
-    /// A client does not reach the server of another copy.
+    /// Forwards the connection of a client that cannot reach the server of another copy.
     pub(super) fn forward(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let ForwardRequest { access, to } = ForwardRequest::from_bytes(incoming.body)?;
         self.admit(incoming, &access, either_right(&access))?;
@@ -83,7 +83,7 @@ impl<C: Copy> Machine<C> {
         Ok(Action::Forward { conn: incoming.conn, header, to })
     }
 
-    /// Another server knows of a gap. That it is one says its ticket.
+    /// Notes a gap that another server reports. The ticket shows that the sender is a server.
     pub(super) fn note_gap(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let note = NoteGapRequest::from_bytes(incoming.body)?;
         expect_no_payload(incoming.header)?;
@@ -99,7 +99,7 @@ impl<C: Copy> Machine<C> {
         Ok(self.queue_work(incoming, target, work))
     }
 
-    /// Another server has found that its copy has rotted.
+    /// Repairs blocks that another server has found rotted in its copy.
     pub(super) fn repair(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let RepairRequest { access, copy, start, end } = RepairRequest::from_bytes(incoming.body)?;
         let target = self.admit(incoming, &access, Rights::WRITE)?;
@@ -119,7 +119,7 @@ impl<C: Copy> Machine<C> {
     }
 }
 
-/// What is said of the other copies fits together, and comes from whom it may come.
+/// Checks that the copies in a request are consistent, and that its sender may name them.
 fn check_relay(from_server: bool, access: &Access) -> Result<()> {
     let bad = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, what));
     let copies = &access.copies;
@@ -128,11 +128,11 @@ fn check_relay(from_server: bool, access: &Access) -> Result<()> {
         return Err(Error::new(ErrorKind::Unsupported, what));
     }
     if !from_server && access.relay.is_some() {
-        return bad("changes are handed on by data servers only");
+        return bad("only data servers pass changes on");
     }
     if copies.is_empty() {
         return match from_server {
-            true => bad("a change of the only copy is handed on"),
+            true => bad("a change of the only copy was passed on"),
             false => Ok(()),
         };
     }
@@ -140,12 +140,12 @@ fn check_relay(from_server: bool, access: &Access) -> Result<()> {
     if let Some(relay) = &access.relay
         && (relay.by == access.target || !copies.iter().any(|copy| copy.target == relay.by))
     {
-        return bad("a change is handed on by another copy of the column");
+        return bad("a change was passed on that no other copy of the column has ordered");
     }
     Ok(())
 }
 
-/// What is said of the other copies fits together.
+/// Checks that the copies in a request are consistent.
 fn check_copies(access: &Access) -> Result<()> {
     let bad = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, what));
     let copies = &access.copies;

@@ -1,4 +1,4 @@
-//! Copies between objects, the other one perhaps on another server.
+//! Copies between objects; the source may be on another server.
 
 use super::{Action, CopyWork, Incoming, Machine, expect_no_payload};
 use weir_types::codec::Decode;
@@ -24,7 +24,8 @@ impl<C: Copy> Machine<C> {
         }
         expect_no_payload(incoming.header)?;
         if !access.copies.is_empty() || !source.copies.is_empty() {
-            let what = "of objects with several copies the client has to read and write itself";
+            let what =
+                "servers do not copy objects with several copies: the client has to read and write";
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
         check_copy(&pieces)?;

@@ -1,4 +1,4 @@
-//! How busy a target is and for whom, and what replies say of it.
+//! The load of a target and its readers, and its report in replies.
 
 use super::{Action, Body, Incoming, Machine};
 use crate::readers::{Asks, Readers};
@@ -10,29 +10,29 @@ use weir_types::{JobId, ObjectId, Rank, Result, SessionId};
 use weir_wire::data::{ListReadersRequest, LoadRequest};
 use weir_wire::{Header, Op};
 
-/// Readers in one page of a listing.
+/// The most readers in one page.
 const MAX_READERS_PAGE: usize = 4096;
 
-/// How busy a target is; shared by all machines of a server.
+/// Load of a target; shared by all machines of a server.
 #[derive(Debug, Default)]
 pub struct Load {
-    /// Requests accepted and not answered.
+    /// Requests in progress.
     pub in_flight: AtomicU32,
     /// Requests that wait for the disk.
     pub queued: AtomicU32,
-    /// Time that a MiB takes to read, microseconds; 0: nothing was read yet.
+    /// Time per MiB of reads, microseconds; 0 before the first read.
     pub us_per_mib: AtomicU32,
-    /// Bytes that were read,
+    /// Bytes read since the server started.
     pub read_bytes: AtomicU64,
-    /// and bytes that were written, since the server started.
+    /// Bytes written since the server started.
     pub written_bytes: AtomicU64,
-    /// Who of a job reads its first copies here.
+    /// Processes of jobs with first copies here.
     pub readers: Mutex<Readers>,
 }
 
 impl Load {
-    /// So many bytes of first copies or of others were asked for; whether who asks said how far it
-    /// is with a job.
+    /// Counts requested bytes, of first copies or of others. Returns whether the requester has
+    /// reported its progress in a job.
     pub(super) fn is_read(
         &self,
         request: &Header,
@@ -48,7 +48,7 @@ impl Load {
         true
     }
 
-    /// Says it in the reply to a request.
+    /// Writes the load into the reply to a request.
     pub(super) fn say(&self, request: &Header, reply: &mut Header) {
         reply.in_flight = self.in_flight.load(Relaxed).min(u16::MAX.into()) as u16;
         reply.queue_depth = self.queued.load(Relaxed).min(u16::MAX.into()) as u16;
@@ -62,7 +62,7 @@ impl Load {
 }
 
 impl<C: Copy> Machine<C> {
-    /// Says what the reply to a read would say.
+    /// Replies with the load that the reply to a read would have.
     pub(super) fn load(&self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let request = LoadRequest::from_bytes(incoming.body)?;
         let target = self.served(request.target)?;
@@ -73,7 +73,7 @@ impl<C: Copy> Machine<C> {
         Ok(Action::Reply { conn: incoming.conn, header, body: Body::Empty, data_of: None })
     }
 
-    /// Lists who reads.
+    /// Lists the readers.
     pub(super) fn list_readers(&self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let ListReadersRequest { target, after, max_readers } =
             ListReadersRequest::from_bytes(incoming.body)?;
@@ -85,14 +85,14 @@ impl<C: Copy> Machine<C> {
     }
 }
 
-/// On whose behalf something is done.
+/// The requester of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// Its job; a session without one is a job by itself.
+    /// Its job. A session outside of jobs is a job of its own.
     pub job: JobKey,
-    /// Which process of it.
+    /// Rank of the process in the job.
     pub rank: Rank,
-    /// How far that is, if it says so.
+    /// Progress of the process, if it has reported that.
     pub progress: Option<Progress>,
 }
 
@@ -105,7 +105,7 @@ impl Asker {
         Self { job, rank: header.rank, progress: progress(header) }
     }
 
-    /// It reads an object.
+    /// Its stream for an object.
     pub fn stream(&self, object: ObjectId) -> StreamKey {
         let parts = [
             object.file.0,
@@ -119,10 +119,10 @@ impl Asker {
     }
 }
 
-/// An odd number whose bits look random.
+/// An odd number with random-looking bits.
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// How far the process is that sent a request.
+/// Progress of the process that has sent a request.
 fn progress(header: &Header) -> Option<Progress> {
     let work_bytes = u64::from(header.work) << 20;
     let done = (u128::from(work_bytes) * u128::from(header.progress)) >> 32;

@@ -1,4 +1,4 @@
-//! What disks are asked to do, and what comes of it.
+//! Operations of disks, and their results.
 
 use weir_types::{CopyIndex, Epoch, Generation, ObjectId, TargetId};
 use weir_wire::data::{
@@ -8,196 +8,196 @@ use weir_wire::data::{
 /// A read of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadWork {
-    /// The object; one that does not exist has length 0.
+    /// The object. One that does not exist has length 0.
     pub object: ObjectId,
-    /// Refused if the object has a higher one.
+    /// Generation of the request. The read is refused if the object has a higher one.
     pub generation: Generation,
-    /// Offset and length of each piece of it, bytes; at most `MAX_PIECES`.
+    /// Offset and length of each piece, bytes; at most `MAX_PIECES`.
     pub pieces: Vec<(u64, u64)>,
-    /// Bytes of all pieces: what the buffer must have room for.
+    /// Sum of the lengths: the size of the buffer.
     pub bytes: u64,
-    /// Exclude writers and verify every block.
+    /// Whether to exclude writers and verify every block.
     pub locked: bool,
-    /// Send no checksums.
+    /// Whether to send no checksums.
     pub unchecked: bool,
-    /// There are other copies: this one may lack something.
+    /// Whether there are other copies, so that this one may have gaps.
     pub of_copies: bool,
-    /// That is known.
+    /// Whether to read in spite of gaps.
     pub as_is: bool,
 }
 
-/// What has rotted in another copy and is to be replaced from this one.
+/// The replacement of rotted blocks of another copy from this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairWork {
-    /// What was shown: it names the copy here, and all others.
+    /// Access of the request. It names the copy here, and all others.
     pub access: Access,
-    /// The one that has rotted.
+    /// Index of the rotted copy.
     pub copy: CopyIndex,
-    /// First byte, and the first one after.
+    /// First byte, and the first byte after the blocks.
     pub bytes: (u64, u64),
 }
 
 /// A copy of pieces of one object to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyWork {
-    /// What is written to; it is made if there is something to write.
+    /// The destination. It is made if there is something to write.
     pub object: ObjectId,
-    /// Refused if that has a higher one.
+    /// Generation of the request. The copy is refused if the destination has a higher one.
     pub generation: Generation,
-    /// What is read from. Checked if it is here, and else to be checked there.
+    /// The source. It was checked if it is on this server; otherwise its server checks it.
     pub source: Access,
-    /// Whether this server has it.
+    /// Whether the source is on this server.
     pub local: bool,
-    /// At least one, checked for range.
+    /// At least one piece, checked for range.
     pub pieces: Vec<CopyPiece>,
 }
 
 /// An operation for a disk thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Read into the buffer that is filed under the operation.
+    /// Read into the operation's buffer.
     Read(ReadWork),
-    /// Store the payload that is filed under the operation.
+    /// Store the operation's payload.
     Write {
-        /// The object; it is made if it is not there.
+        /// The object. It is made if it does not exist.
         object: ObjectId,
-        /// Offset and length of each piece of it, bytes.
+        /// Offset and length of each piece, bytes.
         pieces: Vec<(u64, u64)>,
-        /// Refused if the object has a higher one.
+        /// Generation of the request. It is refused if the object has a higher one.
         generation: Generation,
-        /// Durable before the reply.
+        /// Whether to make it durable before the reply.
         sync: bool,
     },
-    /// Make an object durable, if it is there.
+    /// Make an object durable, if it exists.
     Sync {
         /// The object.
         object: ObjectId,
     },
     /// Set length and fence.
     Truncate {
-        /// The object; it is made if it is not there, for the fence.
+        /// The object. It is made if it does not exist, for the fence.
         object: ObjectId,
-        /// Its length afterwards, at the most.
+        /// The most bytes that it has afterwards.
         len: u64,
         /// The fence.
         generation: Generation,
     },
-    /// Make a range zeros and give its room back.
+    /// Punch a hole.
     Punch {
-        /// The object, if it is there.
+        /// The object, if it exists.
         object: ObjectId,
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
-        /// Refused if the object has a higher one.
+        /// Generation of the request. It is refused if the object has a higher one.
         generation: Generation,
     },
-    /// Reserve room.
+    /// Preallocate disk space.
     Allocate {
-        /// The object; it is made if it is not there.
+        /// The object. It is made if it does not exist.
         object: ObjectId,
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
-        /// Refused if the object has a higher one.
+        /// Generation of the request. It is refused if the object has a higher one.
         generation: Generation,
     },
     /// Find data or a hole.
     Seek {
         /// The object.
         object: ObjectId,
-        /// From here on.
+        /// First byte to look at.
         offset: u64,
-        /// A hole.
+        /// Whether to look for a hole.
         hole: bool,
-        /// Refused if the object has a higher one.
+        /// Generation of the request. It is refused if the object has a higher one.
         generation: Generation,
-        /// There are other copies.
+        /// Whether there are other copies.
         of_copies: bool,
     },
-    /// Give it the length and the fence of another copy.
+    /// Take over the length and the fence of another copy.
     Align {
-        /// The object; it is made if it is not there, unless it would be empty.
+        /// The object. It is made if it does not exist, unless it would be empty.
         object: ObjectId,
-        /// Its length afterwards.
+        /// The new length, bytes.
         len: u64,
-        /// Its fence, at the least.
+        /// The lowest fence afterwards.
         generation: Generation,
     },
-    /// Note that a copy lacks something.
+    /// Note a gap of a copy.
     NoteGap {
         /// The object here.
         object: ObjectId,
-        /// Whose copy.
+        /// Target of the copy behind.
         behind: TargetId,
-        /// Which.
+        /// Index of the copy behind.
         copy: CopyIndex,
-        /// First byte, and the first one after.
+        /// First byte, and the first byte after the gap.
         bytes: (u64, u64),
-        /// The copy that lacks it knows.
+        /// Whether the copy behind knows the gap.
         told: bool,
-        /// Only if it lacked nothing of it before.
+        /// Whether to refuse if it lacked any of the bytes before.
         first: bool,
-        /// It lacks it no more.
+        /// Whether the gap is filled.
         filled: bool,
-        /// Of the map that it was noted under.
+        /// Epoch of the map under which it was noted.
         epoch: Epoch,
     },
-    /// Raise the fence, durably, and ask for the length.
+    /// Raise the fence, durably, and return the length.
     Fence {
-        /// The object; it is made if it is not there, for the fence.
+        /// The object. It is made if it does not exist, for the fence.
         object: ObjectId,
-        /// The fence, at the least.
+        /// The lowest fence afterwards.
         generation: Generation,
     },
-    /// Ask for length and fence.
+    /// Return length and fence.
     Stat {
         /// The object.
         object: ObjectId,
-        /// There are other copies.
+        /// Whether there are other copies.
         of_copies: bool,
-        /// By who goes by what is there, and not by a layout.
+        /// Whether the requester goes by what exists, and not by a layout.
         as_is: bool,
     },
     /// List objects.
     List {
-        /// Those after this one.
+        /// Objects after this one.
         after: Option<ObjectId>,
-        /// So many at the most.
+        /// The most objects.
         max: usize,
     },
     /// Verify objects.
     Scrub {
-        /// From here on.
+        /// Where to begin.
         cursor: Option<ScrubCursor>,
-        /// About so many bytes.
+        /// Approximate number of bytes.
         budget_bytes: u32,
     },
     /// Remove objects, durably.
     Remove {
-        /// Which.
+        /// The objects.
         objects: Vec<ObjectId>,
     },
-    /// List what copies here do not serve.
+    /// List bytes that copies here do not serve.
     ListLacking {
-        /// From this object on.
+        /// First object.
         from: ObjectId,
-        /// So many objects at the most.
+        /// The most objects.
         max: usize,
     },
-    /// Serve what the copy here has, durably, though another had something else.
+    /// Serve the bytes of the copy here, durably, although another copy had newer ones.
     AcceptLoss {
         /// The object.
         object: ObjectId,
-        /// First byte, and the first one after.
+        /// First byte, and the first byte after the range.
         bytes: (u64, u64),
     },
 }
 
 impl Work {
-    /// Whether it changes an object: then the order matters in which it is done.
+    /// Whether it changes an object, so that its order matters.
     pub fn changes(&self) -> bool {
         match self {
             Work::Write { .. }
@@ -219,8 +219,8 @@ impl Work {
         }
     }
 
-    /// The object that it is about because a layout says that it is here. (What is made durable, or
-    /// noted, makes no object.)
+    /// The object that the operation expects here because of a layout. (Syncs and notes make no
+    /// object.)
     pub fn by_layout(&self) -> Option<ObjectId> {
         match self {
             Work::Read(read) => Some(read.object),
@@ -243,58 +243,58 @@ impl Work {
         }
     }
 
-    /// Whether it does nothing but read.
+    /// Whether it only reads.
     pub fn only_reads(&self) -> bool {
         !self.changes() && !matches!(self, Work::Sync { .. } | Work::Remove { .. })
     }
 }
 
-/// What an operation led to.
+/// Result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The data is in the buffer.
     Read {
-        /// Bytes of it.
+        /// Number of bytes.
         bytes: u64,
-        /// Length of the object.
+        /// Length of the object, bytes.
         object_len: u64,
     },
     /// The data is stored.
     Written {
-        /// Length of the object.
+        /// Length of the object, bytes.
         object_len: u64,
     },
     /// The object is durable.
     Synced,
     /// The gap is noted, durably.
     Noted,
-    /// What had rotted was replaced.
+    /// The rotted blocks were replaced.
     Repaired,
     /// Length and fence are set.
     Truncated {
-        /// Length of the object.
+        /// Length of the object, bytes.
         object_len: u64,
     },
-    /// Room was given back or reserved.
+    /// Disk space was freed or preallocated.
     Reshaped {
-        /// Length of the object.
+        /// Length of the object, bytes.
         object_len: u64,
     },
     /// Where data or a hole begins.
     Found(Option<u64>),
-    /// Pieces of another object are in it.
+    /// Pieces of another object were copied into it.
     Copied(Copied),
-    /// What is known of the object.
+    /// State of the object.
     Stat(ObjectStat),
     /// The objects.
     Listed(ObjectPage),
-    /// What copies here do not serve.
+    /// Bytes that copies here do not serve.
     Lacking(LackingPage),
-    /// What is wrong.
+    /// Findings of a verification.
     Scrubbed(ScrubPage),
-    /// The objects are gone.
+    /// The objects are removed.
     Removed {
-        /// How many were named.
+        /// Number of named objects.
         count: u64,
     },
 }
