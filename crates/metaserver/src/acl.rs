@@ -1,28 +1,28 @@
-//! Access control lists, as POSIX.1e (draft 17) and acl(5) have them, with what Linux does
-//! where those leave a choice. Pure.
+//! Access control lists as in POSIX.1e (draft 17) and acl(5), with Linux's behaviour where those
+//! leave a choice. Pure.
 //!
-//! A list is kept as the extended attribute that Linux passes on: a version (u32, 2), then
-//! for each entry its tag (u16), its permissions (u16) and the user or group (u32), all
-//! little-endian. One of three entries says no more than permission bits do, and is never
-//! kept. In one that is, the entries of the owner and of others equal the mode's bits for
-//! them, and the mask those for the group.
+//! A list is stored as the extended attribute that Linux passes on: a version (u32, 2), then for
+//! each entry its tag (u16), its permissions (u16) and the user or group (u32), all little-endian.
+//! A list of three entries says no more than permission bits do, and is never stored. In a stored
+//! list the entries of owner and others equal the mode's bits for them, and the mask equals the
+//! bits for the group.
 
 use weir_types::{Caller, ErrorKind};
 
-/// The most entries: what Linux fetches of a FUSE file system, one page.
+/// The most entries: Linux fetches at most one page from a FUSE file system.
 pub const MAX_ENTRIES: usize = (4096 - HEADER_BYTES) / ENTRY_BYTES;
 
 const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
-/// In place of a user or group where there is none.
+/// Id in entries without a user or group.
 const NOBODY: u32 = u32::MAX;
-/// Read, write and execute, of one class.
+/// Read, write and execute bits of one class.
 const ALL: u16 = 7;
 /// The permission bits of all three classes.
 const CLASSES: u16 = 0o777;
 
-/// Whom an entry is for.
+/// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The file's owner.
@@ -33,32 +33,32 @@ pub enum Who {
     OwningGroup,
     /// A group.
     Group(u32),
-    /// Nobody: the most that users, groups and the file's group get.
+    /// The mask: the upper limit for named users, groups and the file's group.
     Mask,
-    /// Everybody else.
+    /// All other users.
     Other,
 }
 
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// For whom.
+    /// The subject.
     pub who: Who,
     /// Read 4, write 2, execute 1.
     pub bits: u16,
 }
 
-/// A valid list: the entries that there have to be, once each and in order.
+/// A valid list: all required entries, once each and in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
     entries: Vec<Entry>,
 }
 
 impl Acl {
-    /// Reads a list; `None` if it is empty, which means that there is to be none.
+    /// Decodes a list. Returns `None` for an empty list, which means no list.
     ///
     /// # Errors
-    /// `Unsupported` for another version, `TooBig`, `InvalidArgument`: as Linux.
+    /// `Unsupported` for another version, `TooBig`, `InvalidArgument`: as on Linux.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, ErrorKind> {
         let Some((version, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return if bytes.is_empty() { Ok(None) } else { Err(ErrorKind::InvalidArgument) };
@@ -81,7 +81,7 @@ impl Acl {
         }
     }
 
-    /// The bytes that [`Acl::decode`] reads.
+    /// Encodes the list for [`Acl::decode`].
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES + self.entries.len() * ENTRY_BYTES);
         out.extend(VERSION.to_le_bytes());
@@ -94,8 +94,8 @@ impl Acl {
         out
     }
 
-    /// The permission bits that say as much of the three classes as bits can: the mask is the
-    /// group's. `true`: and no less than this list.
+    /// The permission bits of the list; the mask gives the group's bits. The flag says that the
+    /// bits alone are equivalent to the list.
     pub fn mode(&self) -> (u16, bool) {
         let group = self.mask().or(self.bits(Who::OwningGroup)).unwrap_or(0);
         let (owner, other) = (self.bits(Who::Owner), self.bits(Who::Other));
@@ -103,7 +103,7 @@ impl Acl {
         (mode, self.entries.len() == 3)
     }
 
-    /// The list after `chmod`.
+    /// Applies `chmod` to the list.
     pub fn set_mode(&mut self, mode: u16) {
         let group = if self.mask().is_some() { Who::Mask } else { Who::OwningGroup };
         for entry in &mut self.entries {
@@ -116,8 +116,8 @@ impl Acl {
         }
     }
 
-    /// What a new file gets that this list is the default for, if it is asked for with `mode`:
-    /// nothing that either does not give.
+    /// The list and mode of a new file with this default list and the requested `mode`: only bits
+    /// that both give.
     pub fn inherited(&self, mode: u16) -> (Self, u16) {
         let mut list = self.clone();
         let (most, _) = self.mode();
@@ -127,9 +127,9 @@ impl Acl {
 
     /// Whether a list gives the caller all of `wanted` on a file of this owner and group.
     ///
-    /// The owner's entry, else one that names the user, decides by itself. Else one of those
-    /// for groups that the caller is in has to give all; if it is in any that is named,
-    /// others' permissions are not for it.
+    /// The owner's entry alone decides for the owner, and a named user's entry for that user.
+    /// Otherwise one entry for a group of the caller has to give all bits; if any entry is for a
+    /// group of the caller, the entry for others does not apply.
     pub fn allows(&self, caller: &Caller, (uid, gid): (u32, u32), wanted: u16) -> bool {
         let masked = |bits: u16| bits & self.mask().unwrap_or(ALL) & wanted == wanted;
         let mut in_group = false;
@@ -150,7 +150,7 @@ impl Acl {
         false
     }
 
-    /// All bits that somebody gets who is neither the owner nor the superuser, nor in its group.
+    /// All bits for users who are neither the owner nor the superuser, nor in the file's group.
     pub fn bits_of_strangers(&self, gid: u32) -> u16 {
         let mask = self.mask().unwrap_or(ALL);
         let bits = self.entries.iter().map(|entry| match entry.who {
@@ -199,9 +199,9 @@ fn decode_entry(bytes: &[u8]) -> Option<Entry> {
     Some(Entry { who, bits: u16::from_le_bytes(*bits) })
 }
 
-/// Whether the entries are those of a list, in order: the owner, users, the file's group,
-/// groups, the mask (which has to be there if users or groups are), others. One may be named
-/// twice, as on Linux: the first counts.
+/// Whether the entries form a list, in order: the owner, users, the file's group, groups, the mask
+/// (required if there are users or groups), others. A user or group may be named twice, as on
+/// Linux: the first entry counts.
 fn is_valid(entries: &[Entry]) -> bool {
     let place = |who: Who| match who {
         Who::Owner => 0,

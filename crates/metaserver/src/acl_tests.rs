@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// A list as acl(5) speaks of it, and what it says of access and inheritance, word for word.
+/// A list and its rules for access and inheritance, word for word from acl(5).
 #[derive(Clone, Debug, Default)]
 struct Plain {
     owner: u16,

@@ -1,4 +1,4 @@
-//! What a metadata server has to be told.
+//! Configuration of a metadata server.
 
 use crate::leases::ranges::MAX_PIECES;
 use crate::machine::{LONG_TICK_MS, MoverSettings, Times};
@@ -14,64 +14,63 @@ use weir_wire::key::MasterKey;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetaServerConfig {
-    /// Where the namespace is kept, made by [`crate::init()`].
+    /// Directory of the namespace, made by [`crate::init()`].
     pub dir: PathBuf,
-    /// Where to listen: `address:port` (port 0 takes any free one) or the path
-    /// of a Unix socket; at least one.
+    /// Addresses to listen on: `address:port` (port 0 takes any free port) or the path of a Unix
+    /// socket; at least one.
     pub listen: Vec<String>,
-    /// Where what it counts is told to Prometheus, over HTTP: `address:port`; `None`: nowhere.
+    /// Address of the metrics for Prometheus, over HTTP: `address:port`; `None` for no metrics.
     #[serde(default)]
     pub metrics: Option<String>,
-    /// The file that holds the cluster's master key, 64 hexadecimal digits.
+    /// File with the cluster's master key, 64 hexadecimal digits.
     pub master_key_file: PathBuf,
-    /// The cluster that the directory must belong to; `None`: any.
+    /// Cluster that the directory must belong to; `None` for any.
     #[serde(default)]
     pub cluster: Option<[u8; 16]>,
-    /// A session ends when it has not been heard of for so long.
+    /// A session ends after this time of silence.
     #[serde(default = "default_session_timeout_ms")]
     pub session_timeout_ms: u64,
-    /// A target is offline when it has not been heard of for so long: found within
-    /// a second more. Data servers serve files with several copies for at most
-    /// four fifths of it without being heard.
+    /// A target is offline after this time of silence; that is noticed within a further second.
+    /// Without a reply to their heartbeats, data servers serve files with several copies for at
+    /// most four fifths of it.
     #[serde(default = "default_target_timeout_ms")]
     pub target_timeout_ms: u64,
-    /// After a start, clients have so long to say which files they have open;
-    /// a file without a name that nobody named by then is removed.
+    /// Time for clients to report their open files after a start. A file without a name that no
+    /// client has reported by then is removed.
     #[serde(default = "default_grace_ms")]
     pub grace_ms: u64,
-    /// A client that has not been heard of for so long may lose what it keeps to
-    /// others that need it.
+    /// A client that was silent for this long may lose its leases and cached names to clients that
+    /// need them.
     #[serde(default = "default_lease_ms")]
     pub lease_ms: u64,
-    /// The most pieces of leases (one for each open file that is used, more for one that
-    /// is shared) that a client holds; beyond that it gives up what it has had longest.
+    /// The most pieces of leases of a client (one for each open file in use, more for a shared
+    /// file). Beyond it the client gives up its oldest leases.
     #[serde(default = "default_leases_per_client")]
     pub leases_per_client: usize,
-    /// How long capabilities are good for.
+    /// Validity of capabilities.
     #[serde(default = "default_capability_ms")]
     pub capability_ms: u64,
-    /// How long tickets for data servers are good for.
+    /// Validity of tickets for data servers.
     #[serde(default = "default_ticket_ms")]
     pub ticket_ms: u64,
-    /// How often data servers report.
+    /// Interval of data servers' reports.
     #[serde(default = "default_heartbeat_ms")]
     pub heartbeat_ms: u32,
-    /// Copies on a target that has been away for so long are made anew elsewhere; 0:
-    /// never.
+    /// Copies on a target that was away for this long are made again elsewhere; 0 for never.
     #[serde(default = "default_rebuild_after_ms")]
     pub rebuild_after_ms: u64,
-    /// Copies that one data server makes at a time.
+    /// The most copies that one data server makes at a time.
     #[serde(default = "default_rebuild_concurrency")]
     pub rebuild_concurrency: u32,
-    /// While clients ask a data server for something, it makes copies and brings them up
-    /// to date for this share of the time, percent; else all of it.
+    /// Share of the time for making and updating copies while clients have requests at a data
+    /// server, percent. Without requests it is all of the time.
     #[serde(default = "default_rebuild_busy_percent")]
     pub rebuild_busy_percent: u8,
-    /// From the first change to the sync that makes it durable: what a power
-    /// cut may lose.
+    /// Time from a first change to the sync that makes it durable. A power cut may lose changes of
+    /// this time.
     #[serde(default = "default_sync_delay_ms")]
     pub sync_delay_ms: u64,
-    /// Bytes of the engine's cache.
+    /// Size of the engine's cache, bytes.
     #[serde(default = "default_cache_bytes")]
     pub cache_bytes: usize,
     /// The most connections.
@@ -148,7 +147,7 @@ impl MetaServerConfig {
         }
     }
 
-    /// Refuses what cannot work.
+    /// Checks the configuration.
     ///
     /// # Errors
     /// `InvalidArgument`, naming the field.
@@ -219,16 +218,16 @@ impl MetaServerConfig {
     }
 }
 
-/// The most copies that one data server makes at a time.
+/// The largest allowed number of copies that one data server makes at a time.
 const MAX_CONCURRENCY: u32 = 1024;
-/// More than a key file has.
+/// The most bytes read from a key file, more than one has.
 const MAX_KEY_FILE_BYTES: usize = 4096;
 
 /// Reads the file of the master key.
 ///
 /// # Errors
-/// `NotFound`; `AccessDenied` if others than its owner may read it;
-/// `InvalidArgument` if it holds no key. They name the file, never its contents.
+/// `NotFound`; `AccessDenied` if others than its owner may read it; `InvalidArgument` if it has no
+/// key. They name the file, never its contents.
 pub fn read_master_key(path: &Path) -> Result<MasterKey> {
     let shown = path.display();
     let bytes = weir_host::fs::read_file(path, MAX_KEY_FILE_BYTES).map_err(|e| {
@@ -249,7 +248,7 @@ pub fn read_master_key(path: &Path) -> Result<MasterKey> {
     })
 }
 
-/// A simulated machine has no other users.
+/// Whether other users may read a file. A simulated machine has no other users.
 #[expect(clippy::disallowed_methods, reason = "of the operating system only")]
 fn others_may_read(path: &Path) -> Result<bool> {
     if weir_host::net::is_simulated() {

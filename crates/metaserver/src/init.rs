@@ -1,4 +1,4 @@
-//! Makes the metadata of a new file system, and checks that of an old one.
+//! Makes the metadata of a new file system, and checks that of an existing one.
 
 use crate::ops::root::{self, Root};
 use crate::schema::{self, Age, ClientRecord, ClientStanding, FormatRecord, key};
@@ -7,12 +7,12 @@ use weir_types::codec::Bytes;
 use weir_types::{ClientId, Error, ErrorKind, LayoutSpec, Result, Timestamp};
 use weir_wire::key::MasterKey;
 
-/// What a new file system is like.
+/// Properties of a new file system.
 #[derive(Clone, Debug)]
 pub struct NewFileSystem {
-    /// The cluster.
+    /// Id of the cluster.
     pub cluster: [u8; 16],
-    /// The first client, which may administer the cluster.
+    /// The first client, an administrator of the cluster.
     pub administrator: ClientId,
     /// Owner of the root directory.
     pub root_uid: u32,
@@ -20,13 +20,13 @@ pub struct NewFileSystem {
     pub root_gid: u32,
     /// Permission bits of the root directory.
     pub root_mode: u16,
-    /// What files get where no directory says otherwise.
+    /// Layout of files whose directories have no default layout.
     pub default_layout: LayoutSpec,
 }
 
 impl NewFileSystem {
-    /// A root directory of the superuser with mode 0755, files striped over
-    /// all targets in units of 64 KiB.
+    /// A root directory of the superuser with mode 0755, and files striped over all targets in
+    /// units of 64 KiB.
     pub fn new(cluster: [u8; 16], administrator: ClientId) -> Self {
         Self {
             cluster,
@@ -39,12 +39,12 @@ impl NewFileSystem {
     }
 }
 
-/// Makes the root directory and all else that a metadata server needs to
-/// start, and waits until it is durable.
+/// Makes the root directory and all other records that a metadata server needs to start, and waits
+/// until they are durable.
 ///
 /// # Errors
-/// `Exists` if the engine holds a file system already; `InvalidArgument` for a
-/// default layout that makes no sense; those of the engine.
+/// `Exists` if the engine holds a file system already; `InvalidArgument` for an invalid default
+/// layout; those of the engine.
 pub fn initialize(
     engine: &mut dyn Engine,
     master: &MasterKey,
@@ -85,8 +85,8 @@ pub fn initialize(
     engine.sync()
 }
 
-/// What the store says about itself, if the master key is the one that it was
-/// made with; and whether it is up to date.
+/// Reads the format record, checks the master key against it, and returns whether the store is up
+/// to date.
 pub(crate) fn check_format(engine: &dyn Engine, master: &MasterKey) -> Result<(FormatRecord, Age)> {
     let Some(bytes) = Tx::new(engine).get(key::FORMAT)? else {
         return Err(Error::new(
@@ -106,7 +106,7 @@ pub(crate) fn check_format(engine: &dyn Engine, master: &MasterKey) -> Result<(F
     Ok((format, age))
 }
 
-/// Brings a store up to date that an older program has made.
+/// Upgrades a store that an older program has made.
 pub(crate) fn upgrade(engine: &mut dyn Engine, format: &FormatRecord, age: Age) -> Result<()> {
     match age {
         Age::Current => Ok(()),

@@ -1,18 +1,18 @@
 //! The metadata server: namespace, layouts, membership, capabilities.
 //!
-//! From the inside out: [`schema`] says what is stored, [`ops`] are pure
-//! functions over a transaction, [`machine`] runs them (sessions, exactly-once,
-//! background work) without opening a socket or reading a clock, and [`run()`] is the
-//! shell around it: one event loop and the embedded engine ([`serve`]: any engine).
+//! From the inside out: [`schema`] has the stored records, [`ops`] are pure functions over a
+//! transaction, [`machine`] runs them (sessions, exactly-once, background work) without opening a
+//! socket or reading a clock, and [`run()`] is the shell around it: one event loop and the embedded
+//! engine ([`serve`]: any engine).
 //!
 //! Invariants
-//! - The metadata server is not on the data path: it refuses operations on
-//!   data, and counts them (`tests/`).
-//! - A mutation is done exactly once, however often it is sent, across restarts
-//!   too (`tests/exactly_once.rs`).
-//! - It contacts nobody: data servers and clients ask, it answers.
-//! - A change waits until no other client believes otherwise (`docs/leases.md`,
-//!   `tests/leases`).
+//! - The metadata server is not on the data path: it refuses operations on data, and counts them
+//!   (`tests/`).
+//! - A mutation is carried out exactly once, however often it is sent, across restarts too
+//!   (`tests/exactly_once.rs`).
+//! - The server opens no connections: data servers and clients connect to it.
+//! - A change waits until no other client caches or leases anything that contradicts it
+//!   (`docs/leases.md`, `tests/leases`).
 //! - An object is named for removal only when it is durable that no file has it.
 
 pub mod acl;

@@ -1,5 +1,5 @@
-//! What a metadata server tells Prometheus. Its one loop owns all there is to know, so it is asked:
-//! once at a time, whoever wants to know, and for no longer than [`PATIENCE`].
+//! Metrics of a metadata server for Prometheus. All state belongs to its one loop, so the loop is
+//! asked: by one request at a time, and for no longer than [`PATIENCE`].
 
 use crate::service::News;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use weir_wire::map::TargetState;
 use weir_wire::peer::is_recovering;
 use weir_wire::targets::TargetView;
 
-/// The longest to wait for the loop.
+/// Longest wait for the loop.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long requests took, by what they had to wait for.
+/// Durations of requests, by what they had to wait for.
 #[derive(Debug, Default)]
 pub(crate) struct RequestTimes {
-    /// For nothing.
+    /// Requests that waited for nothing.
     pub(crate) now: Histogram,
-    /// For the disk.
+    /// Requests that waited for the disk.
     pub(crate) synced: Histogram,
-    /// For other clients.
+    /// Requests that waited for other clients.
     pub(crate) parked: Histogram,
 }
 
-/// What the loop says.
+/// The loop's reply.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) status: ServerStatus,
     pub(crate) targets: Vec<TargetView>,
 }
 
-/// Looks at what a metadata server counts, from any thread.
+/// Reads the counters of a metadata server from any thread.
 #[derive(Default)]
 pub struct Observer {
     pub(crate) times: RequestTimes,
@@ -47,9 +47,9 @@ pub struct Observer {
 #[derive(Default)]
 struct State {
     serving: Option<(LoopHandle<News>, Arc<ServerCounters>)>,
-    /// The loop was asked, and has not answered: it is not asked again.
+    /// Whether the loop was asked and has not replied: it is not asked again.
     asked: bool,
-    /// How often it has answered.
+    /// Number of replies.
     answers: u64,
     last: Option<Arc<Told>>,
 }
@@ -63,7 +63,7 @@ impl Observer {
         self.state.lock().serving = None;
     }
 
-    /// What the loop says when it was asked.
+    /// Stores the loop's reply.
     pub(crate) fn answer(&self, told: Told) {
         let mut state = self.state.lock();
         state.asked = false;
@@ -72,7 +72,7 @@ impl Observer {
         self.answered.notify_all();
     }
 
-    /// Asks the loop; `None`: it does not serve, or is too busy to say.
+    /// Asks the loop; `None` if it does not serve, or is too busy to reply.
     fn ask(&self) -> Option<(Arc<Told>, Arc<ServerCounters>)> {
         let until = clock::now() + PATIENCE;
         let mut state = self.state.lock();
@@ -91,8 +91,8 @@ impl Observer {
         Some((state.last.clone()?, net_counters))
     }
 
-    /// Adds all families of a metadata server to a page; `false`: it does not serve, or does not
-    /// answer in time.
+    /// Adds all metrics of a metadata server to a page. Returns `false` if it does not serve, or
+    /// does not reply in time.
     pub fn tell(&self, page: &mut Page) -> bool {
         let Some((told, net_counters)) = self.ask() else { return false };
         let Told { status, targets } = &*told;
@@ -134,7 +134,7 @@ impl Observer {
     }
 }
 
-/// Sessions, and what clients keep and wait for.
+/// Sessions, and what clients hold and wait for.
 fn tell_clients(page: &mut Page, counted: &mut Counted) {
     counted.tell(page, &n::META_SESSIONS, "sessions");
     counted.tell(page, &n::META_EXPIRED, "sessions_expired");
@@ -151,7 +151,7 @@ fn tell_clients(page: &mut Page, counted: &mut Counted) {
     counted.tell(page, &n::META_EPOCH, "map_epoch");
 }
 
-/// Copies that are made and moved.
+/// Copies that are being made and moved.
 fn tell_copies(page: &mut Page, counted: &mut Counted) {
     let numbers: [(&'static Family, &str); 12] = [
         (&n::COPIES_TO_DO, "mover.copies_to_do"),

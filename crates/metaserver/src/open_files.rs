@@ -1,25 +1,25 @@
-//! Which session has which files open. Kept in memory only: after a restart
-//! clients say it again ([`weir_wire::meta::ReassertRequest`]).
+//! The open files of sessions. In memory only: after a restart clients report them again
+//! ([`weir_wire::meta::ReassertRequest`]).
 
 use std::collections::BTreeMap;
 use weir_types::{ErrorKind, FileId, Result, SessionId};
 use weir_wire::Rights;
 
-/// The most different files that one session has open.
+/// The most different open files of one session.
 pub const MAX_OPEN_FILES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
 struct Opened {
-    /// 0: the session has not said again yet that it has it open.
+    /// Number of opens; 0 while the session has not reported the file again.
     times: u32,
     rights: Rights,
 }
 
-/// In how many sessions a file is open.
+/// Number of sessions that have a file open.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sessions {
     all: u32,
-    /// To write.
+    /// Number of those that have it open for writing.
     writing: u32,
 }
 
@@ -32,17 +32,17 @@ fn writes(rights: Rights) -> bool {
 pub struct OpenFiles {
     by_session: BTreeMap<SessionId, BTreeMap<FileId, Opened>>,
     sessions: BTreeMap<FileId, Sessions>,
-    /// Some may be open that nobody has told of yet.
+    /// Whether some files may be open that no client has reported yet.
     settling: bool,
 }
 
 impl OpenFiles {
-    /// None are open. `settling`: as far as is known.
+    /// Starts without open files. `settling` says that some may be unreported.
     pub fn new(settling: bool) -> Self {
         Self { settling, ..Self::default() }
     }
 
-    /// Every session has had the time to say what it has open.
+    /// Ends the time for reports of open files.
     pub fn settled(&mut self) {
         self.settling = false;
     }
@@ -52,8 +52,8 @@ impl OpenFiles {
         self.settling || self.sessions.contains_key(&file)
     }
 
-    /// How many sessions have a file open; as long as some have not said what
-    /// they have open, at least one.
+    /// Number of sessions that have a file open; at least one while some sessions have not
+    /// reported.
     pub fn sessions_with(&self, file: FileId) -> u32 {
         let known = self.sessions.get(&file).map_or(0, |sessions| sessions.all);
         known.max(u32::from(self.settling))
@@ -65,7 +65,7 @@ impl OpenFiles {
         self.sessions.get(&file).map_or(0, |sessions| sessions.all) > own
     }
 
-    /// How many sessions write a file, once this one has it open with these rights, too.
+    /// Number of sessions that write a file, if this one has it open with these rights, too.
     pub fn writers_with(&self, session: SessionId, file: FileId, rights: Rights) -> u32 {
         let known = self.sessions.get(&file).map_or(0, |sessions| sessions.writing);
         let counted = self.rights(session, file).is_some_and(writes);
@@ -77,12 +77,12 @@ impl OpenFiles {
         Some(self.by_session.get(&session)?.get(&file)?.rights)
     }
 
-    /// How many different files a session has open.
+    /// Number of different open files of a session.
     pub fn count(&self, session: SessionId) -> usize {
         self.by_session.get(&session).map_or(0, BTreeMap::len)
     }
 
-    /// Refuses a session that has too many open.
+    /// Refuses a session with too many open files.
     ///
     /// # Errors
     /// `TooManyOpen`.
@@ -94,7 +94,7 @@ impl OpenFiles {
         }
     }
 
-    /// A file was opened once more.
+    /// Records an open.
     pub fn open(&mut self, session: SessionId, file: FileId, rights: Rights) {
         let files = self.by_session.entry(session).or_default();
         let sessions = self.sessions.entry(file).or_default();
@@ -108,7 +108,7 @@ impl OpenFiles {
         opened.rights = opened.rights.union(rights);
     }
 
-    /// A file was closed once; returns whether nobody has it open any more.
+    /// Records a close. Returns whether no session has the file open any more.
     pub fn close(&mut self, session: SessionId, file: FileId) -> bool {
         let Some(files) = self.by_session.get_mut(&session) else { return false };
         let Some(opened) = files.get_mut(&file) else { return false };
@@ -121,15 +121,15 @@ impl OpenFiles {
         self.leave(file, rights)
     }
 
-    /// A session begins to say what it has open: what it said before counts no more,
-    /// but until it has said all those files are not taken for closed.
+    /// Begins a session's report of its open files. Earlier reports do not count any more, but the
+    /// files do not count as closed until the report is complete.
     pub fn begin_again(&mut self, session: SessionId) {
         let files = self.by_session.get_mut(&session);
         files.into_iter().flat_map(BTreeMap::values_mut).for_each(|opened| opened.times = 0);
     }
 
-    /// A session has said all; returns the files that it has not open after all, and of
-    /// each whether nobody has.
+    /// Ends a session's report. Returns the files that it does not have open after all, each with
+    /// whether no session has.
     pub fn said_all(&mut self, session: SessionId) -> Vec<(FileId, bool)> {
         let Some(files) = self.by_session.get_mut(&session) else { return Vec::new() };
         let mut closed = Vec::new();
@@ -142,7 +142,7 @@ impl OpenFiles {
         closed.into_iter().map(|(file, rights)| (file, self.leave(file, rights))).collect()
     }
 
-    /// A session has ended; returns the files that nobody has open any more.
+    /// Removes an ended session. Returns the files that no session has open any more.
     pub fn end(&mut self, session: SessionId) -> Vec<FileId> {
         let files = self.by_session.remove(&session).unwrap_or_default();
         let left = files.into_iter().filter(|&(file, opened)| self.leave(file, opened.rights));

@@ -10,20 +10,20 @@ use weir_types::{Epoch, Error, ErrorKind, Result};
 pub use weir_metastore::Sequence;
 pub use weir_metastore::export::{ExportHeader, ExportReader, ExportTotals, ExportWriter};
 
-/// Data servers and clients may have seen ids and map epochs from after the
-/// export, which must not come again: the restored ones begin so much later.
+/// Distance of restored file ids and map epochs from those of the export. Data servers and clients
+/// may have seen later ones, which must not be used again.
 const GAP: u64 = 1 << 40;
 
-/// What was restored.
+/// Result of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// What the export is of.
+    /// Header of the export.
     pub header: ExportHeader,
-    /// How much it held.
+    /// Totals of the export.
     pub totals: ExportTotals,
 }
 
-/// Makes a metadata directory from an export. `dir` is missing or empty.
+/// Makes a metadata directory from an export. `dir` must be missing or empty.
 ///
 /// # Errors
 /// As [`restore`], and those of the disk, with the path.
@@ -48,12 +48,12 @@ fn not_empty() -> Error {
     Error::new(ErrorKind::Exists, "the directory is not empty: import into a new one")
 }
 
-/// Puts the records of an export into an empty engine, and waits until they
-/// are durable. No server starts on what an interrupted restore leaves.
+/// Writes the records of an export into an empty engine, and waits until they are durable. No
+/// server starts on an interrupted restore.
 ///
 /// # Errors
-/// `Exists` if the engine is not empty, `Corrupt` if the export is damaged,
-/// those of the engine and of `from`.
+/// `Exists` if the engine is not empty, `Corrupt` if the export is damaged, those of the engine and
+/// of `from`.
 pub fn restore(engine: &mut dyn Engine, from: impl Read) -> Result<Restored> {
     if engine.sequence() > Sequence::ZERO {
         return Err(not_empty());
@@ -89,7 +89,7 @@ pub fn restore(engine: &mut dyn Engine, from: impl Read) -> Result<Restored> {
     Ok(Restored { header: reader.header(), totals: reader.totals() })
 }
 
-/// How many of these records one transaction takes, at least one.
+/// Number of these records that fit into one transaction, at least one.
 fn fitting(records: &[(weir_metastore::Key, Vec<u8>)]) -> usize {
     let mut bytes = 0;
     let fits = |(key, value): &&(weir_metastore::Key, Vec<u8>)| {

@@ -16,29 +16,28 @@ use weir_net::{Address, BufferPool, Listener, LoopHandle, Server, ServerConfig, 
 use weir_types::{Error, ErrorKind, FsUsage, Result};
 use weir_wire::key::MasterKey;
 
-/// An engine calls this when [`Engine::poll`] has something to do.
+/// Called by an engine when [`Engine::poll`] has something to do.
 pub type Notify = Box<dyn Fn() + Send + Sync>;
 
-/// How often the disk of the metadata is asked for its room. (Not by the loop: that waits for no
-/// disk.)
+/// Interval of checks of the free space of the metadata's disk. (A separate thread checks, because
+/// the loop waits for no disk.)
 const ROOM_EVERY: Duration = Duration::from_secs(5);
-/// Memory for large requests on their way.
+/// Memory for large requests, bytes.
 const BUFFER_BYTES: usize = 64 << 20;
 
 /// A metadata server that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyInfo {
-    /// Where it listens, in the order of [`MetaServerConfig::listen`], with
-    /// the ports that it really has.
+    /// Its addresses, in the order of [`MetaServerConfig::listen`], with the actual ports.
     pub addresses: Vec<String>,
 }
 
-/// Makes the metadata of a new file system in a directory, and waits until it
-/// is durable. Nothing may run on the directory.
+/// Makes the metadata of a new file system in a directory, and waits until it is durable. No server
+/// may run on the directory.
 ///
 /// # Errors
-/// `Exists` if there is a file system already; `Busy` if a server runs on it;
-/// those of the disk, with the path.
+/// `Exists` if there is a file system already; `Busy` if a server runs on it; those of the disk,
+/// with the path.
 pub fn init(dir: &Path, master: &MasterKey, new: &NewFileSystem) -> Result<()> {
     let in_dir = |e: Error| e.context(dir.display());
     let mut engine = Embedded::open(dir, EmbeddedConfig::default(), || {}).map_err(in_dir)?;
@@ -47,14 +46,12 @@ pub fn init(dir: &Path, master: &MasterKey, new: &NewFileSystem) -> Result<()> {
     service::close(engine).map_err(in_dir)
 }
 
-/// Serves until `shutdown` is raised. `on_ready` is called once, when
-/// connections are accepted.
+/// Serves until `shutdown` is raised. `on_ready` is called once, when connections are accepted.
 ///
 /// # Errors
-/// Before `on_ready`: what is wrong with the configuration, the key file, the
-/// directory (`NotFound`: not initialised, `Busy`: in use, `AuthFailed`: wrong
-/// master key) or an address, and what to do about it. After it: what broke
-/// the engine.
+/// Before `on_ready`: an invalid configuration, key file, directory (`NotFound`: not initialised,
+/// `Busy`: in use, `AuthFailed`: wrong master key) or address, and what to do about it. After it:
+/// the failure of the engine.
 pub fn run(
     config: MetaServerConfig,
     shutdown: &Signal,
@@ -63,7 +60,7 @@ pub fn run(
     serve(config, open_embedded, shutdown, on_ready)
 }
 
-/// As [`run`]; meanwhile `observer` tells what is counted.
+/// As [`run`], with an `observer` for the metrics.
 ///
 /// # Errors
 /// Those of [`run`].
@@ -173,7 +170,7 @@ fn has_format(dir: &Path) -> bool {
     fs::Directory::open(dir).is_ok_and(|dir| dir.stat("format").is_ok())
 }
 
-/// The machine on an engine that was opened.
+/// Starts the machine on an open engine.
 fn start_machine<E: Engine>(
     config: &MetaServerConfig,
     engine: E,
@@ -205,7 +202,7 @@ fn start_machine<E: Engine>(
     Ok(machine)
 }
 
-/// Room on the disk of a directory; `None`: it does not say.
+/// Free space on the disk of a directory; `None` if it cannot be read.
 fn room(dir: &Path) -> Option<FsUsage> {
     let space = fs::Directory::open(dir).and_then(|dir| dir.space()).ok()?;
     Some(FsUsage {
@@ -216,8 +213,8 @@ fn room(dir: &Path) -> Option<FsUsage> {
     })
 }
 
-/// Waits until one of them is raised; looks meanwhile, every so often. In another thread, and not
-/// again before that has ended: a disk that hangs hides no signal.
+/// Waits until one of the signals is raised, and calls `look` at this interval. That happens in
+/// another thread, and not again before it has ended: a hung disk blocks no signal.
 fn wait_for(
     signals: [&Signal; 2],
     every: Duration,

@@ -1,5 +1,5 @@
-//! Between the event loop and the machine: one thread owns both. A turn's
-//! replies are held back until the turn has been flushed.
+//! Connects the event loop and the machine. One thread owns both. Replies are held back until their
+//! turn was flushed.
 
 use crate::machine::{Answer, MetaMachine, Moment, ParkedTicket, Peer, Reply};
 use crate::metrics::{Observer, RequestTimes, Told};
@@ -16,25 +16,25 @@ use weir_types::{Encode, Error, ErrorKind, FsUsage, Result, Timestamp};
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::{Header, Key};
 
-/// Background transactions at the end of a turn in which there is such work.
+/// Background transactions at the end of a turn with such work.
 const STEPS_PER_TURN: usize = 8;
 
-/// What other threads post.
+/// Events from other threads.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// The engine has something to take in.
+    /// The engine has results.
     Engine,
-    /// Somebody wants to know what was counted.
+    /// A request for metrics.
     Observer,
-    /// What the disk of the metadata has.
+    /// Free space of the metadata's disk.
     Room(FsUsage),
 }
 
-/// How the service tells its owner that it cannot go on.
+/// Reports a fatal error from the service to its owner.
 #[derive(Debug)]
 pub(crate) struct Failure {
     error: Mutex<Option<Error>>,
-    /// Raised when there is one.
+    /// Raised when there is an error.
     wake: Signal,
 }
 
@@ -64,16 +64,16 @@ impl Failure {
 pub(crate) struct MetaService<E: Engine> {
     machine: MetaMachine<E>,
     start: Instant,
-    /// Answered in this turn.
+    /// Replies of this turn.
     turn: Vec<(Asked, Reply)>,
-    /// Wait for the disk, in the order of what they wait for.
+    /// Replies that wait for the disk, in order of their commits.
     waiting: VecDeque<(Sequence, Asked, Reply)>,
-    /// Wait for other clients; the machine bounds how many.
+    /// Requests that wait for other clients; the machine bounds their number.
     parked: BTreeMap<ParkedTicket, Asked>,
     observer: Arc<Observer>,
     failure: Arc<Failure>,
     failed: bool,
-    /// Background work has found no room on the disk: until the next tick it waits.
+    /// Whether background work waits until the next tick because the disk is full.
     work_waits: bool,
 }
 
@@ -82,11 +82,11 @@ struct Asked {
     conn: ConnId,
     header: Header,
     arrived: Instant,
-    /// It has waited for other clients.
+    /// Whether it has waited for other clients.
     was_parked: bool,
 }
 
-/// A body that is encoded already.
+/// An encoded body.
 struct Encoded(Vec<u8>);
 
 impl Encode for Encoded {
@@ -289,7 +289,7 @@ impl<E: Engine> Drop for MetaService<E> {
     }
 }
 
-/// What is done with an engine that is handed back: nothing is left to replay.
+/// Closes an engine that is handed back, so that nothing is left to replay.
 pub(crate) fn close(engine: Embedded) -> Result<()> {
     debug_assert!(engine.sequence() >= engine.synced());
     engine.close()

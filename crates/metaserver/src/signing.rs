@@ -1,4 +1,4 @@
-//! Makes capabilities and tickets.
+//! Signs capabilities and tickets.
 
 use std::collections::BTreeMap;
 use weir_types::{FileId, KeyGeneration, Segment, ServerId, SessionId, TargetId};
@@ -6,30 +6,30 @@ use weir_wire::key::MasterKey;
 use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Capability, Key, Mac, Rights, SignedCapability};
 
-/// The generation of every key, until keys are rotated.
+/// The generation of all keys; keys are not rotated yet.
 pub const KEY_GENERATION: KeyGeneration = KeyGeneration(1);
 
-/// Holds the master key, and the keys of targets that were made from it.
+/// Holds the master key, and derived keys of targets.
 #[derive(Debug)]
 pub struct Signer {
     master: MasterKey,
     targets: BTreeMap<TargetId, Key>,
-    /// How long capabilities are good for, milliseconds.
+    /// Validity of capabilities, milliseconds.
     capability_ms: u64,
 }
 
-/// What a capability is for.
+/// The contents of a capability.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
-    /// Whose objects.
+    /// The file whose objects may be used.
     pub file: FileId,
     /// The version of the file's capabilities.
     pub version: u64,
-    /// Who may use it.
+    /// The session that may use it.
     pub session: SessionId,
-    /// To do what.
+    /// The granted rights.
     pub rights: Rights,
-    /// The time.
+    /// The present time, milliseconds since 1970.
     pub now_unix_ms: u64,
 }
 
@@ -39,7 +39,7 @@ impl Signer {
         Self { master, targets: BTreeMap::new(), capability_ms }
     }
 
-    /// Derives the keys of these targets ahead.
+    /// Derives the keys of these targets in advance.
     pub fn prepare(&mut self, targets: impl Iterator<Item = TargetId>) {
         for target in targets {
             let key = || self.master.target(target, KEY_GENERATION);
@@ -57,7 +57,7 @@ impl Signer {
         self.master.server(server, KEY_GENERATION)
     }
 
-    /// A capability with a code for each target of the segments.
+    /// A capability with a signature for each target of the segments.
     pub fn sign(&self, grant: Grant, segments: &[Segment]) -> SignedCapability {
         let capability = self.capability(grant);
         let copies = segments.iter().flat_map(|s| &s.columns).flat_map(|c| &c.targets);
@@ -68,8 +68,8 @@ impl Signer {
         SignedCapability { capability, macs }
     }
 
-    /// The right to look at all objects of these targets, for an administrator's
-    /// session: the only capability here that has [`Rights::ADMIN`].
+    /// A capability for all objects of these targets, for an administrator's session: the only one
+    /// here with [`Rights::ADMIN`].
     pub fn sign_for_administrator(
         &self,
         session: SessionId,
@@ -84,7 +84,7 @@ impl Signer {
         SignedCapability { capability, macs }
     }
 
-    /// What data servers may do with a file: good for them only.
+    /// A capability for a file that only data servers can use.
     pub fn for_servers(&self, grant: Grant) -> Capability {
         self.capability(Grant { session: OF_SERVERS, ..grant })
     }
@@ -100,7 +100,7 @@ impl Signer {
         }
     }
 
-    /// The code of a capability for one target.
+    /// The signature of a capability for one target.
     pub fn code(&self, capability: &Capability, target: TargetId) -> Mac {
         match self.targets.get(&target) {
             Some(key) => capability.sign(target, key),

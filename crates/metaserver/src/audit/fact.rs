@@ -1,26 +1,26 @@
-//! Small pieces of a snapshot and of listings that can be dealt to parts.
+//! Facts: small pieces of a snapshot and of listings, which can be distributed to parts.
 
 use crate::schema::{Inode, SegmentPage, WrittenPage};
 use weir_types::codec::{Bytes, DecodeError, Reader};
 use weir_types::{Decode, Encode, FileId, FileKind, ObjectId, TargetId};
 
-/// One thing that is known.
+/// One fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// There is such a file.
+    /// A file exists.
     Inode {
         /// The file.
         file: FileId,
-        /// What is stored of it.
+        /// Its inode.
         inode: Box<Inode>,
     },
-    /// A name of a directory stands for the file.
+    /// A directory has a name for the file.
     Named {
         /// The file.
         file: FileId,
         /// The directory.
         dir: FileId,
-        /// The kind that the name says.
+        /// The kind according to the name.
         kind: FileKind,
         /// The name.
         name: Bytes,
@@ -29,14 +29,14 @@ pub enum Fact {
     Holds {
         /// The directory.
         dir: FileId,
-        /// How many of them are directories.
+        /// Number of names that are directories.
         subdirs: u64,
     },
     /// A directory has a listing.
     Listed {
         /// The directory.
         dir: FileId,
-        /// The last cookie in it.
+        /// The last cookie of the listing.
         last_cookie: u64,
     },
     /// A page of segments.
@@ -45,7 +45,7 @@ pub enum Fact {
         file: FileId,
         /// The list.
         list: u32,
-        /// The first byte that its key says.
+        /// First byte, according to its key.
         start: u64,
         /// The page.
         page: SegmentPage,
@@ -56,12 +56,12 @@ pub enum Fact {
         file: FileId,
         /// The list.
         list: u32,
-        /// The first byte of the page of segments.
+        /// First byte of the page of segments.
         start: u64,
         /// The columns.
         page: WrittenPage,
     },
-    /// A list of segments is on its way to the garbage.
+    /// A list of segments is to become garbage.
     Dead {
         /// The file.
         file: FileId,
@@ -70,9 +70,9 @@ pub enum Fact {
     },
     /// An object is to be removed.
     Garbage {
-        /// Where.
+        /// Target of the object.
         target: TargetId,
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
     /// The file has no name but may be open.
@@ -80,27 +80,27 @@ pub enum Fact {
         /// The file.
         file: FileId,
     },
-    /// What a symbolic link says.
+    /// A symbolic link has a target.
     Link {
         /// The link.
         file: FileId,
-        /// Bytes of it.
+        /// Length of the link's target, bytes.
         len: u64,
     },
-    /// A file with several names has some in a directory.
+    /// A file with several names has names in a directory.
     InDirectory {
         /// The file.
         file: FileId,
         /// The directory.
         dir: FileId,
-        /// How many.
+        /// Number of names.
         names: u32,
     },
-    /// An extended attribute.
+    /// A file has an extended attribute.
     Xattr {
         /// The file.
         file: FileId,
-        /// Bytes of its name.
+        /// Length of its name, bytes.
         name_bytes: u32,
     },
     /// A target holds an object.
@@ -112,36 +112,36 @@ pub enum Fact {
         /// Its length, bytes.
         len: u64,
     },
-    /// A name, as lookups find it.
+    /// A name record for lookups.
     ByName {
         /// The directory.
         dir: FileId,
         /// The name.
         name: Bytes,
-        /// What it stands for.
+        /// The file.
         file: FileId,
-        /// Of which kind.
+        /// Kind of the file.
         kind: FileKind,
-        /// Where it is in the listing.
+        /// Cookie in the listing.
         cookie: u64,
     },
-    /// A name, as listings find it.
+    /// A name record for listings.
     ByCookie {
         /// The directory.
         dir: FileId,
-        /// Where it is in the listing.
+        /// Cookie in the listing.
         cookie: u64,
         /// The name.
         name: Bytes,
-        /// What it stands for.
+        /// The file.
         file: FileId,
-        /// Of which kind.
+        /// Kind of the file.
         kind: FileKind,
     },
 }
 
-/// Codec and owner of each variant; the owner is the first field, except of
-/// those that are about an object.
+/// Declares codec and owner of each variant. The owner is the first field, except in facts about an
+/// object.
 macro_rules! facts {
     ($($tag:literal $name:ident { $($field:ident),* })*) => {
         impl Encode for Fact {
@@ -183,7 +183,7 @@ facts! {
 }
 
 impl Fact {
-    /// The file (or directory) that it is about.
+    /// The file (or directory) of the fact.
     pub fn file(&self) -> FileId {
         match self {
             Fact::Inode { file, .. }
@@ -203,8 +203,7 @@ impl Fact {
         }
     }
 
-    /// A number that all facts share which have to be judged together, evenly
-    /// spread.
+    /// A number that all facts to be judged together share. The numbers are evenly spread.
     pub fn unit(&self) -> u64 {
         match self {
             // A directory may have more names than fit into memory.
@@ -217,7 +216,7 @@ impl Fact {
     }
 }
 
-/// The [`Fact::unit`] of what is about a file.
+/// The [`Fact::unit`] of facts about a file.
 pub(super) fn unit_of_file(file: FileId) -> u64 {
     mix(file.0)
 }
@@ -231,7 +230,7 @@ fn mix(mut n: u64) -> u64 {
 }
 
 impl Fact {
-    /// The [`Fact::unit`] of all facts about a file but its names' two records.
+    /// The [`Fact::unit`] of all facts about a file except the two records of its names.
     pub fn unit_of(file: FileId) -> u64 {
         unit_of_file(file)
     }

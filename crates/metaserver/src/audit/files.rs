@@ -1,4 +1,4 @@
-//! All that is known of one file, and what of it contradicts the rest.
+//! The facts about one file, and their contradictions.
 
 use super::Bounds;
 use super::fact::Fact;
@@ -8,24 +8,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_types::limits::SEGMENT_PAGE;
 use weir_types::{FileId, FileKind, LayoutKind, ObjectId, Segment, TargetId};
 
-/// The facts about a file. The largest files have 2^20 segments, which take
-/// some 200 MB here.
+/// The facts about a file. The largest files have 2^20 segments, which take some 200 MB here.
 #[derive(Debug, Default)]
 pub(super) struct FileFacts {
     pub inode: Option<Inode>,
-    /// The directory and the kind of each of its names.
+    /// Directory and kind of each of its names.
     names: Vec<(FileId, FileKind)>,
-    /// How many of its names are directories, if it is one and has names.
+    /// Number of its names that are directories, if it is a directory with names.
     holds: Option<u64>,
     last_cookie: Option<u64>,
-    /// By list and first byte.
+    /// Pages by list and first byte.
     pub pages: BTreeMap<(u32, u64), SegmentPage>,
     pub written: BTreeMap<(u32, u64), WrittenPage>,
     pub dead: BTreeSet<u32>,
     pub garbage: BTreeSet<(TargetId, ObjectId)>,
     orphan: bool,
     link: Option<u64>,
-    /// The directories of its names as they are kept with it, if it has several.
+    /// Directories of its names according to its own records, if it has several names.
     directories: BTreeMap<FileId, u32>,
     xattrs: u32,
     xattr_name_bytes: u32,
@@ -93,7 +92,7 @@ impl FileFacts {
             wrong(Kind::Leftover, "it is to be removed when it is closed, but does not exist");
         }
         if self.link.is_some() {
-            wrong(Kind::Leftover, "what a symbolic link says that does not exist");
+            wrong(Kind::Leftover, "the target of a symbolic link that does not exist");
         }
         if !self.directories.is_empty() {
             wrong(Kind::Leftover, "records of the directories of a file that does not exist");
@@ -187,14 +186,14 @@ impl FileFacts {
         }
         let says = self.link.filter(|len| *len == inode.size);
         if inode.kind == FileKind::Symlink && says.is_none() {
-            wrong(Kind::Record, "it is not known what the symbolic link says".into());
+            wrong(Kind::Record, "the target of the symbolic link is missing".into());
         }
         if inode.kind != FileKind::Symlink && self.link.is_some() {
-            wrong(Kind::Leftover, "what a symbolic link says, of something that is none".into());
+            wrong(Kind::Leftover, "the target of a symbolic link, for a file that is none".into());
         }
     }
 
-    /// The segments of the list in use, in order.
+    /// The segments of the list in use, ascending.
     pub(super) fn segments<'a>(
         &'a self,
         body: &RegularFile,

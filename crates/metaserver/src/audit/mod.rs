@@ -1,17 +1,16 @@
-//! Checks a snapshot of the store against itself and against what targets hold:
-//! the judgement of `weir fsck`. Pure: records and listings go in, problems
-//! come out; who asks the servers and carries out repairs is elsewhere.
+//! Checks a snapshot of the store against itself and against the objects on targets: the checker of
+//! `weir fsck`. Pure: records and listings go in, problems come out; other modules ask the servers
+//! and carry out repairs.
 //!
-//! A snapshot may be larger than memory. So each record becomes a few small
-//! [`Fact`]s, and facts that have to be seen together (those of one file, those
-//! of one name) have the same [`Fact::unit`]. Whoever runs the check deals them
-//! to as many parts as it likes by that number, and judges part after part.
+//! A snapshot may be larger than memory. So each record becomes a few small [`Fact`]s, and facts
+//! that have to be judged together (those of one file, those of one name) have the same
+//! [`Fact::unit`]. The caller distributes them to any number of parts by that number, and judges
+//! part after part.
 //!
-//! Order is what makes it work on a cluster in use: the objects are listed
-//! *before* the snapshot is taken. Ids are never used again and a file is in
-//! the store before its first object is made, so an object of the listing whose
-//! file is not in the later snapshot has lost it for good. Of what is the other
-//! way round ([`Problem::needs_confirmation`]) the servers are asked again.
+//! The order of steps makes this work on a cluster in use: the objects are listed *before* the
+//! snapshot is taken. Ids are never used again, and a file is in the store before its first object
+//! is made. So an object of the listing whose file is not in the later snapshot has lost it for
+//! good. For the opposite case ([`Problem::needs_confirmation`]) the servers are asked again.
 
 mod fact;
 mod files;
@@ -31,19 +30,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_types::codec::Bytes;
 use weir_types::{FileId, TargetId};
 
-/// What is known of the whole while one part is judged.
+/// Facts about the whole cluster for judging one part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Targets of which all objects were listed: nothing is said to be missing
-    /// on others.
+    /// Targets whose objects were all listed. Objects on other targets are not reported as missing.
     pub listed: BTreeSet<TargetId>,
-    /// The first id that was never reserved.
+    /// The first file id that was never reserved.
     pub ids_end: u64,
-    /// Targets that were removed from the cluster: what was there alone is lost.
+    /// Targets that were removed from the cluster. Data that only they had is lost.
     pub removed: BTreeSet<TargetId>,
     /// Targets of the cluster that cannot be read.
     pub away: BTreeSet<TargetId>,
-    /// Those that serve only what has no other copies.
+    /// Targets that serve only columns without other copies.
     pub stale: BTreeSet<TargetId>,
 }
 
@@ -70,7 +68,7 @@ impl Part {
         }
     }
 
-    /// What is wrong, file after file.
+    /// The problems, file after file.
     pub fn judge(mut self, bounds: &Bounds) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (&file, facts) in &mut self.files {

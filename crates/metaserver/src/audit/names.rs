@@ -1,10 +1,9 @@
-//! Each name is stored twice, by name and by its place in listings: both must
-//! be there and say the same.
+//! Names are stored twice, by name and by cookie. Both records must exist and agree.
 
 use super::problem::{Kind, Problem};
 use weir_types::{FileId, FileKind};
 
-/// What the two records of one name say: file, kind and cookie.
+/// The two records of one name: file, kind and cookie.
 #[derive(Debug, Default)]
 pub(super) struct NameFacts {
     pub by_name: Option<(FileId, FileKind, u64)>,

@@ -1,4 +1,4 @@
-//! What targets hold of a file, compared with what its segments say.
+//! Compares the objects of a file with its segments.
 
 use super::Bounds;
 use super::files::FileFacts;
@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use weir_layout::{implied_segment_len, object_len, segment_offset};
 use weir_types::{ColumnIndex, CopyIndex, FileId, ObjectId, Segment, SegmentIndex, TargetId};
 
-/// What a segment says of an object.
+/// The place of an object according to the segments.
 enum Place<'a> {
-    /// It belongs here.
+    /// The object belongs here.
     Right(&'a Segment),
-    /// The segment has it on another target.
+    /// The segment has the object on another target.
     Elsewhere(TargetId),
     /// The segment has no such column or copy.
     NoColumn,
-    /// No segment in use has it.
+    /// No segment in use has the object.
     NoSegment,
 }
 
@@ -68,7 +68,7 @@ impl FileFacts {
         }
     }
 
-    /// Whether an object that no segment in use has will be removed by itself.
+    /// Whether an object without a segment in use will be removed anyway.
     fn is_on_its_way_out(&self, target: TargetId, object: ObjectId) -> bool {
         let in_list = |(&(list, _), page): (&(u32, u64), &crate::schema::SegmentPage)| {
             let current = self
@@ -102,7 +102,7 @@ impl FileFacts {
         }
     }
 
-    /// Every column that was written has a copy on a target of the cluster.
+    /// Checks that every written column has a copy on a target of the cluster.
     fn judge_copies(
         &self,
         file: FileId,
@@ -131,7 +131,7 @@ impl FileFacts {
         }
     }
 
-    /// Every column that was written has an object.
+    /// Checks that every written column has an object.
     fn judge_written(
         &self,
         file: FileId,
@@ -187,7 +187,7 @@ impl FileFacts {
         }
     }
 
-    /// No object holds more than the size says.
+    /// Checks that no object extends beyond the file's size.
     fn judge_size(
         &self,
         file: FileId,
@@ -257,7 +257,7 @@ fn place<'a>(
     }
 }
 
-/// A column of which no copy is on a target that can be read.
+/// The problem of a column without a readable copy.
 fn unreadable(
     file: FileId,
     segment: &Segment,
@@ -286,8 +286,7 @@ fn unreadable(
     Problem { kind, file: Some(file), what, subject: Subject::Column { targets } }
 }
 
-/// First and last byte of the file that a column of a segment holds when the
-/// file has this size; `None`: none.
+/// First and last byte of a file of this size in a column of a segment; `None` if there are none.
 fn bytes_of(segment: &Segment, column: ColumnIndex, size: u64) -> Option<(u64, u64)> {
     let stripe = segment.stripe();
     let within = size.clamp(segment.start, segment.end()) - segment.start;

@@ -1,46 +1,45 @@
-//! What can be wrong.
+//! Kinds of problems.
 
 use weir_types::{FileId, Generation, ObjectId, SegmentIndex, TargetId};
 use weir_wire::quota::QuotaSubject;
 
-/// The kinds of problem.
+/// Kind of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// An object that no file has.
+    /// An object without a file.
     OrphanObject,
-    /// An object that was written and is not there.
+    /// A written object that is missing.
     MissingObject,
-    /// A column of which every copy was on targets that were removed.
+    /// A column whose copies were all on removed targets.
     LostColumn,
-    /// A column of which no copy can be read now.
+    /// A column without a readable copy at present.
     AwayColumn,
-    /// A part of a column of which the copies that are there do not have the last changes.
+    /// A part of a column whose present copies lack the last changes.
     LackingColumn,
-    /// An object on a target, or with a number, where its file's layout has none.
+    /// An object on a target, or with a number, that its file's layout does not have.
     MisplacedObject,
-    /// An object of a file that is on the list of objects to be removed.
+    /// An object of an existing file that is on the list of objects to remove.
     DoomedObject,
-    /// A file whose objects hold more than its size says.
+    /// A file whose objects extend beyond its size.
     Size,
-    /// A name without a file, a file without a name, or names that contradict
-    /// each other.
+    /// A name without a file, a file without a name, or contradictory names.
     Name,
-    /// A count of links or attributes that is not what is there.
+    /// A wrong count of links or attributes.
     Count,
-    /// Segments that do not follow one another as they must.
+    /// Segments that are not consecutive.
     Layout,
-    /// Records that nothing leads to: they take space and do no harm.
+    /// Unused records: they take space and do no harm.
     Leftover,
-    /// A record that makes no sense.
+    /// An invalid record.
     Record,
-    /// A file among the objects of a target that no object has.
+    /// A file among the objects of a target that is not an object.
     StrayFile,
-    /// A quota counts something else than there is.
+    /// A quota with a wrong count.
     Quota,
 }
 
 impl Kind {
-    /// Its name for programs.
+    /// The name for programs.
     pub fn label(self) -> &'static str {
         match self {
             Kind::OrphanObject => "orphan-object",
@@ -62,78 +61,78 @@ impl Kind {
     }
 }
 
-/// An object that was written and that its target does not have.
+/// A written object that is missing on its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// Where it should be.
+    /// Its target.
     pub target: TargetId,
-    /// Which.
+    /// The object.
     pub object: ObjectId,
-    /// Where its segment begins in the file.
+    /// First byte of its segment in the file.
     pub segment_start: u64,
-    /// First byte of the file that it held.
+    /// First byte of the file in it.
     pub first: u64,
-    /// Last byte of the file that it held; those in between belong to it only
-    /// if the segment has one column.
+    /// Last byte of the file in it. Bytes between the two belong to it only if the segment has one
+    /// column.
     pub last: u64,
 }
 
 /// A file that is longer than its size says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Short {
-    /// What the size says.
+    /// The recorded size.
     pub size: u64,
-    /// Where the last byte ends that an object holds.
+    /// End of the last byte in any object.
     pub found: u64,
     /// The generation of the file.
     pub generation: Generation,
-    /// Grows at each change of the file: whether it is still as it was seen.
+    /// Number of the file's last change, which shows whether it has changed since.
     pub change: u64,
-    /// The object that reaches furthest.
+    /// The object that extends furthest.
     pub object: ObjectId,
-    /// The target that holds it.
+    /// The target of that object.
     pub target: TargetId,
-    /// Its length that was seen.
+    /// Its length at that time.
     pub object_len: u64,
 }
 
-/// What a problem is about, besides its file.
+/// The subject of a problem, besides its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Nothing else.
+    /// The file only.
     File,
-    /// An object that is there.
+    /// An existing object.
     Object {
-        /// Who holds it.
+        /// Its target.
         target: TargetId,
-        /// Which.
+        /// The object.
         object: ObjectId,
         /// Its length, bytes.
         len: u64,
     },
-    /// An object that is not there.
+    /// A missing object.
     Lost(Lost),
-    /// A file that is too short.
+    /// A file with too small a size.
     Short(Short),
-    /// A column that cannot be read.
+    /// An unreadable column.
     Column {
-        /// Where its copies are or were.
+        /// Targets that have or had its copies.
         targets: Vec<TargetId>,
     },
-    /// What a quota says is used.
+    /// A quota with a wrong count.
     Quota(QuotaSubject),
 }
 
-/// Something that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// In a word.
+    /// Its kind.
     pub kind: Kind,
-    /// The file or directory, if it is about one.
+    /// The file or directory, if it concerns one.
     pub file: Option<FileId>,
-    /// For people, without the file's name.
+    /// Description for messages, without the file's name.
     pub what: String,
-    /// What else it is about.
+    /// Its subject besides the file.
     pub subject: Subject,
 }
 
@@ -142,18 +141,18 @@ impl Problem {
         Self { kind, file: Some(file), what: what.into(), subject: Subject::File }
     }
 
-    /// A problem that is not about one file.
+    /// A problem that concerns no single file.
     pub fn of_no_file(kind: Kind, what: impl Into<String>) -> Self {
         Self { kind, file: None, what: what.into(), subject: Subject::File }
     }
 
-    /// Whether a cluster in use may look like this for a moment: ask its
-    /// servers before you say so.
+    /// Whether a cluster in use may look like this for a moment, so that its servers have to be
+    /// asked before it is reported.
     pub fn needs_confirmation(&self) -> bool {
         matches!(self.kind, Kind::OrphanObject | Kind::MissingObject | Kind::Size)
     }
 
-    /// The segment that a lost object belonged to.
+    /// The segment of a missing object.
     pub fn lost_segment(&self) -> Option<SegmentIndex> {
         match &self.subject {
             Subject::Lost(lost) => Some(lost.object.segment),

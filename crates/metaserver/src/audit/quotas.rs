@@ -1,4 +1,4 @@
-//! Counts what users, groups and directories have, and compares it with what quotas say.
+//! Sums the use of users, groups and directories, and compares the sums with the quotas.
 
 use super::problem::{Kind, Problem, Subject};
 use crate::quota::bytes_of;
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use weir_types::{FileId, FileKind};
 use weir_wire::quota::QuotaSubject;
 
-/// Users, groups, and directories that are counted; of more nothing is said.
+/// The most users, groups and directories that are summed. With more there is no check.
 const MAX_SUMS: usize = 8 << 20;
-/// The deepest directory from which the way up is followed.
+/// The deepest directory whose ancestors are followed.
 const MAX_DEPTH: usize = 8192;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,15 +25,14 @@ impl Sum {
     }
 }
 
-/// Sums over a snapshot. Which quotas there are is known only when all inodes have been read.
+/// Sums over a snapshot. Which quotas exist is known only after all inodes were read.
 #[derive(Debug, Default)]
 pub(super) struct QuotaSums {
-    /// Of each user and group, and of the files in each directory (with itself), without those
-    /// below.
+    /// Sums of each user and group, and of the files directly in each directory (itself included).
     sums: BTreeMap<QuotaSubject, Sum>,
-    /// Of files without a name.
+    /// Sums of files without a name.
     orphans: BTreeMap<FileId, Sum>,
-    /// The same, of the directories that count them.
+    /// Sums of files without a name, by the directories that count them.
     orphans_in: BTreeMap<FileId, Sum>,
     records: Vec<(QuotaSubject, QuotaRecord)>,
     incomplete: bool,
@@ -59,7 +58,7 @@ impl QuotaSums {
         self.sums.entry(subject).or_default().add(one);
     }
 
-    /// Its inode has been read: keys ascend.
+    /// Adds a file without a name, after its inode: keys ascend.
     pub(super) fn orphan(&mut self, file: FileId, orphan: &Orphan) {
         let Some(one) = self.orphans.remove(&file) else { return };
         for dir in &orphan.counted_in {
@@ -71,7 +70,7 @@ impl QuotaSums {
         self.records.push((subject, record));
     }
 
-    /// What is wrong. `parents`: every directory with its parent, by number.
+    /// The problems. `parents` has every directory with its parent, by id.
     pub(super) fn judge(self, parents: Option<&[(FileId, FileId)]>) -> Vec<Problem> {
         // What is still being counted is not said to be all.
         let counted = self.records.iter().filter(|(_, record)| record.counted_to == ALL_COUNTED);
@@ -103,8 +102,7 @@ impl QuotaSums {
         problems
     }
 
-    /// What there is in and below each directory with a quota; `None`: there are too many
-    /// directories.
+    /// Sums in and below each directory with a quota; `None` if there are too many directories.
     fn below(&self, parents: Option<&[(FileId, FileId)]>) -> Option<BTreeMap<FileId, Sum>> {
         let mut below: BTreeMap<FileId, Sum> = BTreeMap::new();
         for (subject, _) in &self.records {

@@ -1,4 +1,4 @@
-//! Takes a snapshot apart, record after record in the order of keys.
+//! Converts a snapshot to facts, record after record in ascending order of keys.
 
 use super::fact::Fact;
 use super::problem::{Kind, Problem};
@@ -10,33 +10,32 @@ use crate::schema::{
 use std::collections::BTreeSet;
 use weir_types::{Epoch, Error, ErrorKind, FileId, FileKind, Result, TargetId};
 
-/// Directories whose way to the root is looked at; of more, none.
+/// The most directories whose ancestors are checked for loops. With more none are checked.
 const MAX_DIRECTORIES: usize = 8 << 20;
-/// More problems than this are not kept of single records.
+/// The most problems of single records that are kept.
 const MAX_PROBLEMS: usize = 10_000;
 
-/// Turns a snapshot into facts, and judges what needs no other record.
+/// Turns a snapshot into facts, and finds problems of single records.
 #[derive(Debug, Default)]
 pub struct SnapshotReader {
-    /// Records so far.
+    /// Number of records so far.
     records: u64,
     ids_end: u64,
     highest_id: u64,
     sessions: BTreeSet<FileId>,
     removed: BTreeSet<TargetId>,
-    /// Every directory with its parent, by number; `None`: too many.
+    /// Every directory with its parent, by id; `None` if there are too many.
     parents: Option<Vec<(FileId, FileId)>>,
-    /// The directory whose names are being read, and how many of them are
-    /// directories.
+    /// The directory whose names are being read, and its number of subdirectories so far.
     holding: Option<(FileId, u64)>,
-    /// The directory whose listing is being read, and its last cookie.
+    /// The directory whose listing is being read, and its last cookie so far.
     listing: Option<(FileId, u64)>,
     problems: Vec<Problem>,
     quotas: QuotaSums,
 }
 
 impl SnapshotReader {
-    /// Has read nothing.
+    /// Starts without records.
     pub fn new() -> Self {
         Self { parents: Some(Vec::new()), ..Self::default() }
     }
@@ -46,17 +45,17 @@ impl SnapshotReader {
         self.records
     }
 
-    /// The first id that was never reserved, once it has been read.
+    /// The first file id that was never reserved, once it was read.
     pub fn ids_end(&self) -> u64 {
         self.ids_end
     }
 
-    /// Targets that were removed from the cluster, once they have been read.
+    /// Targets that were removed from the cluster, once they were read.
     pub fn removed(&self) -> &BTreeSet<TargetId> {
         &self.removed
     }
 
-    /// Takes the next record; keys ascend.
+    /// Adds the next record; keys ascend.
     pub fn record(&mut self, key: &[u8], value: &[u8], emit: &mut dyn FnMut(Fact)) {
         self.records += 1;
         if let Err(error) = self.take_apart(key, value, emit) {
@@ -66,8 +65,7 @@ impl SnapshotReader {
         }
     }
 
-    /// All records have been taken: the last facts, and what is wrong with the
-    /// snapshot as a whole.
+    /// Ends the snapshot: emits the last facts, and returns problems of the snapshot as a whole.
     pub fn finish(mut self, emit: &mut dyn FnMut(Fact)) -> Vec<Problem> {
         self.end_directory(emit);
         self.end_listing(emit);
@@ -243,7 +241,7 @@ impl SnapshotReader {
         Ok(())
     }
 
-    /// Directories from which no way leads to the root.
+    /// Finds directories without a path to the root.
     fn find_loops(&mut self) {
         let Some(parents) = self.parents.take() else { return };
         let at = |dir: FileId| parents.binary_search_by_key(&dir, |(d, _)| *d).ok();

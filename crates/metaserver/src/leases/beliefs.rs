@@ -1,32 +1,30 @@
-//! Who may believe what: which sessions keep attributes of a file, or names of
-//! a directory, as far as the server knows.
+//! Which sessions cache attributes of a file, or names of a directory, as far as the server knows.
 //!
-//! The table is bounded. A session that believes as much as it may gives up
-//! what it has believed longest.
+//! The table is bounded. A session at its limit has to give up what it has cached longest.
 //!
-//! Of files that a session believes nothing of any more it may say that it still knows them:
-//! then it is told before they are removed, and of nothing else.
+//! A session may keep knowing a file without caching anything of it. It is then told before the
+//! file is removed, and of nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{FileId, SessionId};
 
-/// The most files and directories that one session believes in.
+/// The most files and directories in the cache of one session.
 pub const MAX_OF_SESSION: usize = 1 << 17;
-/// The most in all.
+/// The most entries of all sessions.
 pub const MAX_IN_ALL: usize = 1 << 21;
 
 #[derive(Debug, Default)]
 struct OfSession {
-    /// When it began to believe; not of what it is giving up.
+    /// When each entry was cached, without entries that are being given up.
     since: BTreeMap<FileId, u64>,
     by_age: BTreeMap<u64, FileId>,
     giving_up: BTreeSet<FileId>,
-    /// Files that it still knows, and since when.
+    /// Files that the session still knows, and since when.
     known: BTreeMap<FileId, u64>,
     known_by_age: BTreeMap<u64, FileId>,
 }
 
-/// All beliefs.
+/// The cached entries of all sessions.
 #[derive(Debug)]
 pub struct Beliefs {
     all: BTreeSet<(FileId, SessionId)>,
@@ -43,25 +41,25 @@ impl Default for Beliefs {
     }
 }
 
-/// Whether a session may believe.
+/// Whether a session may cache an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// It may.
     Yes,
-    /// It may, and has to be asked to give this up.
+    /// It may, and has to be asked to give up this file.
     Instead(FileId),
-    /// There is no room.
+    /// It may not: the table is full.
     No,
 }
 
 impl Beliefs {
-    /// With other bounds than usual.
+    /// Makes a table with other limits.
     pub fn with_limits(of_session: usize, in_all: usize) -> Self {
         let (all, known) = Default::default();
         Self { all, known, sessions: BTreeMap::new(), next: 0, of_session, in_all }
     }
 
-    /// A session would like to believe in a file or directory.
+    /// Adds a file or directory to a session's cache.
     pub fn add(&mut self, session: SessionId, file: FileId) -> Added {
         if self.all.contains(&(file, session)) {
             return Added::Yes;
@@ -88,14 +86,15 @@ impl Beliefs {
         instead.map_or(Added::Yes, Added::Instead)
     }
 
-    /// The other sessions that believe in a file or directory.
+    /// The other sessions that cache something of a file or directory.
     pub fn others(&self, session: SessionId, file: FileId) -> impl Iterator<Item = SessionId> {
         let range = (file, SessionId(0))..=(file, SessionId(u64::MAX));
         self.all.range(range).map(|(_, id)| *id).filter(move |id| *id != session)
     }
 
-    /// A session still knows a file, of which it believes nothing any more. Beyond the bound of a
-    /// session what it has known longest is forgotten; beyond that of all nothing is noted.
+    /// Records that a session still knows a file without caching anything of it. Beyond the
+    /// session's limit its oldest such file is forgotten; beyond the limit of all nothing is
+    /// recorded.
     pub fn still_knows(&mut self, session: SessionId, file: FileId) {
         self.forget_known(session, file);
         let Some(of_session) = self.sessions.get_mut(&session) else { return };
@@ -113,7 +112,7 @@ impl Beliefs {
         }
     }
 
-    /// Whether a session still knows a file does not matter any more.
+    /// Forgets that a session still knows a file.
     pub fn forget_known(&mut self, session: SessionId, file: FileId) {
         if self.known.remove(&(file, session))
             && let Some(of_session) = self.sessions.get_mut(&session)
@@ -123,7 +122,7 @@ impl Beliefs {
         }
     }
 
-    /// The other sessions that believe in a file, or still know it.
+    /// The other sessions that cache something of a file, or still know it.
     pub fn others_who_know(
         &self,
         session: SessionId,
@@ -134,13 +133,13 @@ impl Beliefs {
         self.others(session, file).chain(known)
     }
 
-    /// A session has been told that a file is about to be removed.
+    /// Records that a session was told of a file's removal.
     pub fn was_told(&mut self, session: SessionId, file: FileId) {
         self.remove(session, file);
         self.forget_known(session, file);
     }
 
-    /// A session does not believe in this any more.
+    /// Removes a file from a session's cache.
     pub fn remove(&mut self, session: SessionId, file: FileId) {
         if !self.all.remove(&(file, session)) {
             return;
@@ -152,7 +151,7 @@ impl Beliefs {
         }
     }
 
-    /// A session has ended, or keeps nothing at all any more.
+    /// Removes a session that has ended, or caches nothing any more.
     pub fn end(&mut self, session: SessionId) {
         let Some(known) = self.sessions.remove(&session) else { return };
         for file in known.since.into_keys().chain(known.giving_up) {
@@ -163,7 +162,7 @@ impl Beliefs {
         }
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub fn count(&self) -> usize {
         self.all.len()
     }

@@ -1,7 +1,7 @@
 //! Events that sessions have not acknowledged yet.
 //!
-//! Each session has its own numbers. They are bounded: whoever would send one
-//! more to a session that has too many waits until there is room.
+//! Each session has its own numbers. Events are bounded: a request that needs an event for a
+//! session at the limit waits until there is space.
 
 use std::collections::BTreeMap;
 use weir_types::codec::Bytes;
@@ -9,34 +9,33 @@ use weir_types::{FileId, SessionId};
 use weir_wire::lease::LeaseMode;
 use weir_wire::lease::{Event, EventKind, LeaseRange};
 
-/// The most events that a session has not acknowledged.
+/// The most unacknowledged events of a session.
 pub const MAX_OUTSTANDING: usize = 16_384;
-/// The most in one answer to a poll.
+/// The most events in one reply to a poll.
 const MAX_IN_ANSWER: usize = 1024;
 
-/// What a session has to give up, or to tell.
+/// What a session is asked to give up, or to report.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ask {
     /// Forget a name of this directory.
     Name(FileId, Vec<u8>),
     /// Forget the attributes of this file.
     Attributes(FileId),
-    /// Give up a lease on these bytes, or for [`LeaseMode::Read`] the right to
-    /// write there.
+    /// Give up a lease on these bytes, or for [`LeaseMode::Read`] the right to write there.
     Recall(FileId, u64, u64, LeaseMode),
-    /// Tell size and time.
+    /// Report size and time.
     Report(FileId),
     /// Forget the attributes of this file, which is about to lose a name.
     Removal(FileId),
 }
 
 impl Ask {
-    /// Asks for this lease.
+    /// Asks for the return of this lease.
     pub fn recall(lease: &LeaseRange) -> Self {
         Ask::Recall(lease.file, lease.start, lease.end, lease.mode)
     }
 
-    /// The file or directory that it is about.
+    /// The file or directory concerned.
     pub fn file(&self) -> FileId {
         match self {
             Ask::Name(file, _)
@@ -59,8 +58,8 @@ impl Ask {
         }
     }
 
-    /// Whether the same event does for two who wait. A report does not: what
-    /// was written between the two would be missing.
+    /// Whether one event serves two waiting requests. A report does not: writes between the two
+    /// would be missing.
     fn shared(&self) -> bool {
         !matches!(self, Ask::Report(_))
     }
@@ -79,7 +78,7 @@ struct OfSession {
     outstanding: BTreeMap<u64, Outstanding>,
     numbers: BTreeMap<Ask, u64>,
     about: BTreeMap<FileId, u32>,
-    /// The number of the event that shows that the session knows of its lapse.
+    /// Number of the event that shows that the session knows of its lapse.
     lapse: Option<u64>,
 }
 
@@ -112,13 +111,13 @@ impl OfSession {
 pub struct Events {
     sessions: BTreeMap<SessionId, OfSession>,
     polled: usize,
-    /// The numbers of all sessions begin here: past those of earlier runs of the
-    /// server, so that a client which comes back misses none.
+    /// First number of all sessions. It is greater than those of earlier runs of the server, so
+    /// that a returning client misses no event.
     base: u64,
 }
 
 impl Events {
-    /// Those of a server that starts at this time.
+    /// The events of a server that starts at this time.
     pub fn starting(unix_ms: u64) -> Self {
         Self { base: unix_ms << 12, ..Self::default() }
     }
@@ -129,7 +128,7 @@ impl Events {
         self.sessions.entry(session).or_insert_with(new)
     }
 
-    /// A session polls: it may be given something to keep from now on.
+    /// Records a poll of a session, which may cache data from now on.
     pub fn polls(&mut self, session: SessionId) {
         let known = self.session(session);
         let first = !std::mem::replace(&mut known.polled, true);
@@ -141,7 +140,7 @@ impl Events {
         self.sessions.get(&session).is_some_and(|known| known.polled)
     }
 
-    /// Whether a session may be given something to keep.
+    /// Whether a session may cache data.
     pub fn may_keep(&self, session: SessionId) -> bool {
         self.sessions.get(&session).is_some_and(|known| known.polled && known.lapse.is_none())
     }
@@ -151,13 +150,13 @@ impl Events {
         self.polled > usize::from(self.has_polled(session))
     }
 
-    /// The number of the last event of a session.
+    /// Number of the last event of a session.
     pub fn last(&self, session: SessionId) -> u64 {
         self.sessions.get(&session).map_or(self.base, |known| known.last)
     }
 
-    /// Sends an event, or finds that the same is on its way; `None`: the
-    /// session has too many. Returns its number, and whether it is new.
+    /// Sends an event, or finds the same event on its way. Returns its number, and whether it is
+    /// new; `None` if the session has too many.
     pub fn send(&mut self, session: SessionId, ask: &Ask, now_ms: u64) -> Option<(u64, bool)> {
         let known = self.session(session);
         if let Some(number) = known.numbers.get(ask) {
@@ -169,7 +168,7 @@ impl Events {
         Some((known.push(ask.clone(), now_ms), true))
     }
 
-    /// An event has been obeyed; what it was, unless that is over.
+    /// Records an acknowledgement. Returns the event, unless it is over.
     pub fn acknowledged(&mut self, session: SessionId, number: u64) -> Option<Ask> {
         let known = self.sessions.get_mut(&session)?;
         let ask = known.take(number)?;
@@ -177,35 +176,35 @@ impl Events {
         Some(ask)
     }
 
-    /// The process itself was away: that was nobody else's delay.
+    /// Excludes the time in which this process was stopped from the age of events.
     pub fn forgive(&mut self, now_ms: u64) {
         for known in self.sessions.values_mut() {
             known.outstanding.values_mut().for_each(|event| event.since_ms = now_ms);
         }
     }
 
-    /// Since when an event waits to be obeyed.
+    /// Since when an event is unacknowledged.
     pub fn since(&self, session: SessionId, number: u64) -> Option<u64> {
         Some(self.sessions.get(&session)?.outstanding.get(&number)?.since_ms)
     }
 
-    /// What an event says that waits to be obeyed.
+    /// The contents of an unacknowledged event.
     pub fn ask(&self, session: SessionId, number: u64) -> Option<&Ask> {
         Some(&self.sessions.get(&session)?.outstanding.get(&number)?.ask)
     }
 
-    /// The same event, if it is on its way.
+    /// Number of the same event, if it is on its way.
     pub fn number(&self, session: SessionId, ask: &Ask) -> Option<u64> {
         self.sessions.get(&session)?.numbers.get(ask).copied()
     }
 
-    /// Whether an event about a file or directory is on its way to a session:
-    /// what it is told of it now, it cannot keep.
+    /// Whether an event about a file or directory is on its way to a session, so that it may not
+    /// cache a reply about it now.
     pub fn concern(&self, session: SessionId, file: FileId) -> bool {
         self.sessions.get(&session).is_some_and(|known| known.about.contains_key(&file))
     }
 
-    /// Leases on some of these bytes that a session is asked to give up.
+    /// The recall of leases on any of these bytes that a session was sent.
     pub fn recalls(&self, session: SessionId, lease: &LeaseRange) -> Option<u64> {
         let known = self.sessions.get(&session)?;
         if !known.about.contains_key(&lease.file) {
@@ -222,8 +221,8 @@ impl Events {
         })
     }
 
-    /// Something was taken from a session: it has to give everything up. All
-    /// that it had been asked before is part of that.
+    /// Records that something was revoked from a session, which has to give up everything. That
+    /// includes all earlier events.
     pub fn lapse(&mut self, session: SessionId, now_ms: u64) {
         let known = self.session(session);
         if known.lapse.is_some() {
@@ -236,14 +235,13 @@ impl Events {
         known.lapse = Some(known.push(Ask::Attributes(FileId::ROOT), now_ms));
     }
 
-    /// The event with whose acknowledgement a session says that it has given everything
-    /// up, if one is outstanding.
+    /// The unacknowledged event by which a session confirms that it has given up everything.
     pub fn lapse_of(&self, session: SessionId) -> Option<u64> {
         self.sessions.get(&session)?.lapse
     }
 
-    /// What a session that has received `have` has to be told, and whether it
-    /// has to give up everything. `None`: nothing.
+    /// The events for a session that has received `have`, and whether it has to give up everything;
+    /// `None` if there are none.
     pub fn news(&self, session: SessionId, have: u64) -> Option<(Vec<Event>, bool)> {
         let known = self.sessions.get(&session)?;
         let newer = known.outstanding.range(have.saturating_add(1)..).take(MAX_IN_ANSWER);
@@ -254,7 +252,7 @@ impl Events {
         (lapsed || !events.is_empty()).then_some((events, lapsed))
     }
 
-    /// A session has ended.
+    /// Removes an ended session.
     pub fn end(&mut self, session: SessionId) {
         if let Some(known) = self.sessions.remove(&session) {
             self.polled -= usize::from(known.polled);

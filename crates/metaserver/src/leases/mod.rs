@@ -1,11 +1,10 @@
-//! What clients keep, as the metadata server knows it: leases on ranges of
-//! files, beliefs in names and attributes, and the events that take them back.
-//! Nothing here knows of requests or the store; `docs/leases.md` says what it
-//! is for.
+//! What clients hold, as the metadata server knows it: leases on ranges of files, cached names and
+//! attributes, and the events that revoke them. This module does not know requests or the store;
+//! `docs/leases.md` explains its purpose.
 //!
-//! Invariant: what is noted here is at least what clients keep. A lease or a
-//! belief is noted before the answer that gives it leaves, and forgotten only
-//! when the client has said so, or may not use it any more.
+//! Invariant: the records here cover at least what clients hold. A lease or a cached entry is
+//! recorded before the reply that grants it is sent. It is removed only after the client has
+//! confirmed that, or may not use it any more.
 
 pub mod beliefs;
 pub mod events;

@@ -1,35 +1,34 @@
 //! Leases on ranges of files, by session.
 //!
-//! Ranges are whole blocks. A piece of a lease is either *asked for*, by a
-//! range that a call needed, or came along: with an open, or because more was
-//! granted than asked. What came along is cut where somebody else needs it.
+//! Ranges are whole blocks. A piece of a lease is either *asked for*, by a range that a call
+//! needed, or an extension: it came with an open, or because more was granted than asked.
+//! Extensions are cut where another session needs the bytes.
 //!
-//! Invariant: a block that somebody holds to write is held by nobody else.
+//! Invariant: a block with a write lease has no lease of another session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{FileId, SessionId};
 use weir_wire::lease::{LeaseMode, LeaseRange, TO_THE_END};
 
-/// Leases are on whole blocks of so many bytes.
+/// Leases cover whole blocks of this many bytes.
 pub const BLOCK_BYTES: u64 = 4096;
-/// So much more than asked is granted the first time.
+/// Bytes that are granted beyond the requested range, the first time.
 const FIRST_EXTENSION_BYTES: u64 = 1 << 20;
-/// And at most so much more.
+/// The most bytes that are granted beyond the requested range.
 const MAX_EXTENSION_BYTES: u64 = 64 << 20;
-/// The most pieces of leases that one session may hold; who asks for more gives
-/// others up.
+/// The most pieces of leases of one session. At the limit it has to give others up.
 pub const MAX_PIECES: usize = 65_536;
-/// This part more, until it has given them up.
+/// A session may exceed the limit by this part until it has given others up.
 const SPARE_PART: usize = 16;
 
-/// What is held of a block.
+/// The lease on a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hold {
     mode: LeaseMode,
     asked: bool,
 }
 
-/// Blocks in a row of which the same is held.
+/// Consecutive blocks with the same lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     start: u64,
@@ -37,18 +36,17 @@ struct Piece {
     hold: Hold,
 }
 
-/// What a session holds of a file: pieces in order, none empty, none touching
-/// one of the same kind.
+/// A session's leases on a file: ascending pieces, none empty, none touching one of the same kind.
 #[derive(Clone, Debug, Default)]
 struct Held {
     pieces: Vec<Piece>,
     extension_bytes: u64,
-    /// Grows with each grant, among all files of all sessions.
+    /// Number of the last grant, counted over all files of all sessions.
     granted: u64,
 }
 
 impl Held {
-    /// Changes what is held of `start..end`.
+    /// Changes the leases on `start..end`.
     fn apply(&mut self, start: u64, end: u64, change: impl Fn(Option<Hold>) -> Option<Hold>) {
         let mut all = Vec::with_capacity(self.pieces.len() + 2);
         let mut add = |start: u64, end: u64, hold: Option<Hold>| {
@@ -105,12 +103,12 @@ impl Held {
     }
 }
 
-/// Whether two sessions cannot hold these of the same block.
+/// Whether two sessions cannot hold leases of these modes on the same block.
 pub fn conflict(a: LeaseMode, b: LeaseMode) -> bool {
     a == LeaseMode::Write || b == LeaseMode::Write
 }
 
-/// A range as whole blocks; `None` if there is no byte in it.
+/// Extends a range to whole blocks; `None` if it is empty.
 pub fn whole_blocks(lease: &LeaseRange) -> Option<LeaseRange> {
     if lease.start >= lease.end {
         return None;
@@ -120,7 +118,7 @@ pub fn whole_blocks(lease: &LeaseRange) -> Option<LeaseRange> {
     Some(LeaseRange { file: lease.file, start, end, mode: lease.mode })
 }
 
-/// The whole of a file.
+/// A lease on the whole of a file.
 pub fn whole(file: FileId, mode: LeaseMode) -> LeaseRange {
     LeaseRange { file, start: 0, end: TO_THE_END, mode }
 }
@@ -141,7 +139,7 @@ pub enum Room {
 pub struct Ranges {
     files: BTreeMap<FileId, BTreeMap<SessionId, Held>>,
     files_of: BTreeMap<SessionId, BTreeSet<FileId>>,
-    /// The same by [`Held::granted`].
+    /// Files by session and [`Held::granted`].
     by_age: BTreeMap<(SessionId, u64), FileId>,
     pieces: BTreeMap<SessionId, usize>,
     grants: u64,
@@ -155,7 +153,7 @@ impl Default for Ranges {
 }
 
 impl Ranges {
-    /// With another bound than usual for the pieces of each session.
+    /// Makes a table with another limit of pieces for each session.
     pub fn with_limit(most: usize) -> Self {
         Self {
             files: BTreeMap::new(),
@@ -167,22 +165,22 @@ impl Ranges {
         }
     }
 
-    /// Sets the bound for the pieces of each session.
+    /// Sets the limit of pieces for each session.
     pub fn limit(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// On how many files a session holds something.
+    /// Number of files on which a session has leases.
     pub fn count_files(&self, session: SessionId) -> usize {
         self.files_of.get(&session).map_or(0, BTreeSet::len)
     }
 
-    /// The next file, from this one on, of which something is held.
+    /// The next file with leases, from this one on.
     pub fn next_file(&self, from: FileId) -> Option<FileId> {
         self.files.range(from..).next().map(|(file, _)| *file)
     }
 
-    /// What is held of a file.
+    /// The leases on a file.
     pub fn of_file(&self, file: FileId) -> impl Iterator<Item = (SessionId, LeaseRange)> {
         let held = self.files.get(&file).into_iter().flatten();
         held.flat_map(move |(session, held)| {
@@ -202,14 +200,14 @@ impl Ranges {
         of_file.filter(move |(id, _)| **id != session).map(|(id, held)| (*id, held))
     }
 
-    /// Whether a session holds all of this, or more.
+    /// Whether a session's leases cover all of this lease.
     pub fn covers(&self, session: SessionId, lease: &LeaseRange) -> bool {
         let held = self.held(session, lease.file);
         held.is_some_and(|held| held.covers(lease.start, lease.end, lease.mode))
     }
 
-    /// All around `lease` that a session holds like that: it may not have heard
-    /// of the lease that came with an open.
+    /// The largest range around `lease` that a session holds in that mode: the session may not know
+    /// the lease that came with an open.
     pub fn around(&self, session: SessionId, lease: &LeaseRange) -> LeaseRange {
         let mut around = lease.clone();
         let pieces = self.held(session, lease.file).map_or(&[][..], |held| &held.pieces);
@@ -227,22 +225,22 @@ impl Ranges {
         around
     }
 
-    /// Whether a session may write somewhere in a file.
+    /// Whether a session has a write lease anywhere on a file.
     pub fn writes(&self, session: SessionId, file: FileId) -> bool {
         self.held(session, file).is_some_and(Held::writes)
     }
 
-    /// The other sessions that may write somewhere in a file.
+    /// The other sessions with a write lease anywhere on a file.
     pub fn other_writers(&self, session: SessionId, file: FileId) -> Vec<SessionId> {
         self.others(session, file).filter(|(_, held)| held.writes()).map(|(id, _)| id).collect()
     }
 
-    /// Whether another session holds anything of a file.
+    /// Whether another session has any lease on a file.
     pub fn others_hold(&self, session: SessionId, file: FileId) -> bool {
         self.others(session, file).next().is_some()
     }
 
-    /// The other sessions that hold something that this would conflict with.
+    /// The other sessions with a lease that conflicts with this one.
     pub fn in_the_way(&self, session: SessionId, lease: &LeaseRange) -> Vec<SessionId> {
         let blocks = |held: &Held| {
             let mut found = held.overlapping(lease.start, lease.end);
@@ -254,9 +252,8 @@ impl Ranges {
             .collect()
     }
 
-    /// What to grant to whom asks for `lease`: all of the file if that takes
-    /// nothing from anybody, else more of it in the direction of the end, but
-    /// nothing that others have asked for.
+    /// The range to grant for a request for `lease`: the whole file if that takes nothing from
+    /// others, else an extension towards the end, but nothing that others have asked for.
     pub fn reach(&self, session: SessionId, lease: &LeaseRange) -> LeaseRange {
         let all = whole(lease.file, lease.mode);
         if self.in_the_way(session, &all).is_empty() {
@@ -273,7 +270,7 @@ impl Ranges {
         LeaseRange { end, ..lease.clone() }
     }
 
-    /// Whether a session may hold more.
+    /// Whether a session may hold another lease.
     pub fn room(&self, session: SessionId) -> Room {
         let held = self.pieces.get(&session).copied().unwrap_or(0);
         match held {
@@ -283,19 +280,17 @@ impl Ranges {
         }
     }
 
-    /// How much more a session may hold until it has given others up.
+    /// Number of pieces by which a session may exceed its limit.
     pub fn spare(&self) -> usize {
         self.most.div_ceil(SPARE_PART)
     }
 
-    /// The files of which a session holds something, the one first that it was
-    /// granted something of longest ago.
+    /// The files on which a session has leases, ordered by their last grant, the oldest first.
     pub fn oldest(&self, session: SessionId) -> impl Iterator<Item = FileId> {
         self.by_age.range((session, 0)..=(session, u64::MAX)).map(|(_, file)| *file)
     }
 
-    /// Gives a session `granted`, of which it had asked for `asked`. Nobody is
-    /// in the way any more.
+    /// Grants `granted` to a session that has asked for `asked`. No conflicting lease is left.
     pub fn grant(&mut self, session: SessionId, granted: &LeaseRange, asked: Option<&LeaseRange>) {
         self.grants += 1;
         let number = self.grants;
@@ -316,8 +311,7 @@ impl Ranges {
         });
     }
 
-    /// A session has given up a range, or for [`LeaseMode::Read`] the right
-    /// to write there.
+    /// Removes a session's lease on a range, or for [`LeaseMode::Read`] the right to write there.
     pub fn give_up(&mut self, session: SessionId, lease: &LeaseRange) {
         self.change(session, lease.file, |held| {
             held.apply(lease.start, lease.end, |hold| match lease.mode {
@@ -327,14 +321,14 @@ impl Ranges {
         });
     }
 
-    /// A session holds nothing of a file any more; returns whether it did.
+    /// Removes a session's leases on a file. Returns whether it had any.
     pub fn drop_file(&mut self, session: SessionId, file: FileId) -> bool {
         let held = self.held(session, file).is_some();
         self.change(session, file, |held| held.pieces.clear());
         held
     }
 
-    /// What a session may write of a file is another's from now on.
+    /// Transfers a session's write leases on a file to another.
     pub fn hand_over(&mut self, from: SessionId, file: FileId, to: SessionId) {
         let pieces = self.held(from, file).map_or_else(Vec::new, |held| held.pieces.clone());
         self.drop_file(from, file);
@@ -344,7 +338,7 @@ impl Ranges {
         }
     }
 
-    /// The files of which a session holds something.
+    /// The files on which a session has leases.
     pub fn files_of(&self, session: SessionId) -> Vec<FileId> {
         self.files_of.get(&session).into_iter().flatten().copied().collect()
     }

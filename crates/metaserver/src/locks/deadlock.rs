@@ -1,17 +1,17 @@
-//! Whether waiting for a lock would close a circle of owners that wait for
-//! each other.
+//! Deadlock detection: whether waiting for a lock would close a circle of owners that wait for each
+//! other.
 
 use super::{Locks, Owner, Waits};
 use std::collections::BTreeSet;
 use weir_wire::lock::Lock;
 
-/// Owners looked at before it is taken for granted that there is no circle.
+/// The most owners that are followed. Beyond it no circle is assumed.
 const MAX_STEPS: usize = 10_000;
 
 impl Locks {
-    /// Whether somebody in the way of `lock` waits, over however many others,
-    /// for something that `owner` holds. Those who did not ask to be told
-    /// (`flock(2)`, and locks of open files) do not count, as on Linux.
+    /// Whether an owner of a lock that conflicts with `lock` waits, directly or through others, for
+    /// a lock of `owner`. Owners whose requests do not detect deadlocks (`flock(2)`, and locks of
+    /// open files) do not count, as on Linux.
     pub(super) fn would_deadlock(&self, owner: Owner, lock: &Lock) -> bool {
         let mut seen = BTreeSet::new();
         let mut todo: Vec<Owner> = self.all_in_the_way(owner, lock).map(|(o, _)| o).collect();

@@ -1,10 +1,9 @@
-//! Locks of programs on files, of all sessions: who holds what, and who waits.
+//! Locks of programs on files, of all sessions: who holds them, and who waits.
 //!
-//! Pure, and in memory only: after a restart clients say again what they hold,
-//! and who waits asks again. Locks are those of POSIX: what an owner holds
-//! never stands in its own way, and a new lock replaces the old one where they
-//! overlap. Waiting requests are granted in the order of their arrival as soon
-//! as nothing stands in their way; they stand in nobody's.
+//! Pure, and in memory only: after a restart clients report their locks again, and waiting clients
+//! ask again. Locks follow POSIX: locks of one owner never conflict, and a new lock replaces the
+//! old one where they overlap. Waiting requests are granted in order of arrival as soon as no lock
+//! conflicts; waiting requests do not block others.
 
 mod deadlock;
 #[cfg(test)]
@@ -16,14 +15,14 @@ use weir_wire::lock::{Lock, LockMode, LockOutcome, LockWait, apply, conflict};
 
 /// The most locks of one session.
 pub const MAX_LOCKS: usize = 65_536;
-/// The most requests of one session that wait.
+/// The most waiting requests of one session.
 pub const MAX_WAITING: usize = 4096;
-/// A request that waits and is not asked for again for so long is forgotten,
-/// milliseconds. So is that one was granted and its client told: a client that
-/// did not hear it has asked again by then, or said that it waits no longer.
+/// A waiting request that is not repeated for this long is forgotten, milliseconds. So is the fact
+/// that one was granted and its client told: a client that did not receive the reply has asked
+/// again by then, or has cancelled.
 pub const PATIENCE_MS: u64 = 40_000;
 
-/// Who holds a lock.
+/// Owner of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Owner {
     session: SessionId,
@@ -35,26 +34,26 @@ struct Owner {
 #[derive(Clone, Debug)]
 struct Waiter {
     lock: Lock,
-    /// Whether it may be a link of a deadlock.
+    /// Whether it takes part in deadlock detection.
     counts: bool,
     state: Waits,
-    /// When it was asked for last, or told.
+    /// Time of the last request, or of the reply.
     asked_ms: u64,
-    /// When it was asked for first.
+    /// Time of the first request.
     since_ms: u64,
 }
 
-/// What a session holds.
+/// The locks of a session.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Files that it has locks on, and how many.
+    /// Number of its locks, by file.
     files: BTreeMap<FileId, usize>,
-    /// Of all files: asked for with every request.
+    /// Number of its locks on all files, for quick checks.
     all: usize,
 }
 
 impl Counts {
-    /// The locks on a file were `before`, and are `now`, of one of its owners.
+    /// Records that one owner's locks on a file have changed from `before` to `now`.
     fn change(&mut self, file: FileId, before: usize, now: usize) {
         self.all = self.all + now - before;
         let of_file = self.files.entry(file).or_default();
@@ -65,14 +64,14 @@ impl Counts {
     }
 }
 
-/// How far it has come.
+/// Stage of a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
-    /// Somebody stands in the way.
+    /// A lock conflicts.
     Queued,
-    /// The lock is held, and nobody was there to be told.
+    /// The lock is granted, but no client was there to be told.
     Granted,
-    /// The lock is held, and an answer that says so was sent.
+    /// The lock is granted, and the reply was sent.
     Told,
 }
 
@@ -85,10 +84,10 @@ pub struct Locks {
     files: BTreeMap<FileId, BTreeMap<Owner, Vec<Lock>>>,
     counts: BTreeMap<SessionId, Counts>,
     waiters: BTreeMap<WaitId, Waiter>,
-    /// Waiting requests of each file in the order of their arrival.
+    /// Waiting requests of each file in order of arrival.
     queues: BTreeMap<FileId, Vec<(u64, WaitId)>>,
     arrivals: u64,
-    /// Requests with smaller numbers are over.
+    /// Requests with smaller numbers are over, by session.
     floors: BTreeMap<SessionId, u64>,
 }
 
@@ -99,7 +98,7 @@ impl Owner {
 }
 
 impl Locks {
-    /// A request. Whoever can go on because of it is in `granted`.
+    /// Handles a request. Requests that can go on because of it are added to `granted`.
     ///
     /// # Errors
     /// `Stale` if it comes too late, `InvalidArgument`, `Deadlock`, `NoLocks`.
@@ -171,7 +170,7 @@ impl Locks {
         Ok(())
     }
 
-    /// An answer that says that it was granted has been sent.
+    /// Records that a reply with the grant was sent.
     pub fn told(&mut self, id: WaitId, now_ms: u64) {
         if let Some(waiter) = self.waiters.get_mut(&id)
             && waiter.state == Waits::Granted
@@ -180,8 +179,8 @@ impl Locks {
         }
     }
 
-    /// Requests of the session with smaller numbers are over. What one of them was
-    /// granted and nobody was told of is given back.
+    /// Ends the requests of the session with smaller numbers. Granted locks without a reply are
+    /// released.
     pub fn raise_floor(&mut self, session: SessionId, floor: u64, granted: &mut Vec<WaitId>) {
         let known = self.floors.entry(session).or_default();
         *known = floor.max(*known);
@@ -192,7 +191,7 @@ impl Locks {
         }
     }
 
-    /// Forgets a request; a lock that nobody knows of goes with it.
+    /// Forgets a request. A granted lock without a reply is released.
     fn give_back(&mut self, id: WaitId, granted: &mut Vec<WaitId>) {
         let Some(waiter) = self.waiters.get(&id).cloned() else { return };
         self.forget_waiter(id);
@@ -203,25 +202,25 @@ impl Locks {
         }
     }
 
-    /// A lock in the way of this one; exclusive ones of other owners first.
+    /// A lock that conflicts with this one; exclusive locks of other owners come first.
     pub fn test(&self, session: SessionId, lock: &Lock) -> Option<Lock> {
         self.in_the_way(Owner::of(session, lock), lock).map(|(_, found)| found.clone())
     }
 
-    /// The session that holds something in the way of a waiting request.
+    /// The sessions whose locks conflict with a waiting request.
     pub fn blockers(&self, id: WaitId) -> BTreeSet<SessionId> {
         let Some(waiter) = self.waiters.get(&id) else { return BTreeSet::new() };
         let owner = Owner::of(id.0, &waiter.lock);
         self.all_in_the_way(owner, &waiter.lock).map(|(owner, _)| owner.session).collect()
     }
 
-    /// The sessions that hold something in the way of a lock.
+    /// The sessions whose locks conflict with a lock.
     pub fn holders(&self, session: SessionId, lock: &Lock) -> BTreeSet<SessionId> {
         let owner = Owner::of(session, lock);
         self.all_in_the_way(owner, lock).map(|(owner, _)| owner.session).collect()
     }
 
-    /// Waits no longer. Whether it was granted meanwhile.
+    /// Cancels a waiting request. Returns whether it was granted meanwhile.
     pub fn cancel(&mut self, session: SessionId, number: u64) -> bool {
         let granted = self.waiters.get(&(session, number));
         let granted = granted.is_some_and(|waiter| waiter.state != Waits::Queued);
@@ -231,7 +230,8 @@ impl Locks {
         granted
     }
 
-    /// After a restart: a session says that it holds this. Whether it does.
+    /// Takes over a lock that a session reports after a restart. Returns whether the session still
+    /// holds it.
     pub fn reassert(&mut self, session: SessionId, lock: &Lock) -> bool {
         let owner = Owner::of(session, lock);
         let valid = lock.start <= lock.last && lock.mode != LockMode::Unlock;
@@ -242,7 +242,7 @@ impl Locks {
         valid && free
     }
 
-    /// A session has ended, or lost its locks.
+    /// Removes the locks of a session that has ended, or lost them.
     pub fn end(&mut self, session: SessionId, granted: &mut Vec<WaitId>) {
         self.floors.remove(&session);
         let mine: Vec<WaitId> =
@@ -261,8 +261,8 @@ impl Locks {
         }
     }
 
-    /// Forgets waiting requests that nobody asks for any more, and gives back
-    /// what such were granted.
+    /// Forgets waiting requests that are not repeated any more, and releases what such requests
+    /// were granted.
     pub fn forget_abandoned(&mut self, now_ms: u64, granted: &mut Vec<WaitId>) {
         let old = |waiter: &Waiter| now_ms.saturating_sub(waiter.asked_ms) >= PATIENCE_MS;
         let abandoned: Vec<WaitId> =
@@ -272,32 +272,32 @@ impl Locks {
         }
     }
 
-    /// The process itself was away: that was nobody else's silence.
+    /// Excludes the time in which this process was stopped from the age of requests.
     pub fn forgive(&mut self, now_ms: u64) {
         self.waiters.values_mut().for_each(|waiter| waiter.asked_ms = now_ms);
     }
 
-    /// Locks that are held, and requests that wait.
+    /// Number of held locks, and of waiting requests.
     pub fn totals(&self) -> (usize, usize) {
         let held = self.counts.values().map(|counts| counts.all).sum();
         let waiting = self.waiters.values().filter(|waiter| waiter.state != Waits::Told);
         (held, waiting.count())
     }
 
-    /// How many requests of a session wait.
+    /// Number of waiting requests of a session.
     pub fn waiting(&self, session: SessionId) -> usize {
         let mine = self.waiters.range((session, 0)..=(session, u64::MAX));
         mine.filter(|(_, waiter)| waiter.state == Waits::Queued).count()
     }
 
-    /// The next file, from this one on, of which something is held or waited for.
+    /// The next file with held or waiting locks, from this one on.
     pub fn next_file(&self, from: FileId) -> Option<FileId> {
         let held = self.files.range(from..).next().map(|(file, _)| *file);
         let awaited = self.queues.range(from..).next().map(|(file, _)| *file);
         held.into_iter().chain(awaited).min()
     }
 
-    /// What is held of a file, and then what is waited for and since when.
+    /// The held locks of a file, then its waiting requests with the time of each.
     pub fn of_file(&self, file: FileId) -> impl Iterator<Item = (SessionId, &Lock, Option<u64>)> {
         let held = self.files.get(&file).into_iter().flatten();
         let held =
@@ -310,7 +310,7 @@ impl Locks {
         held.chain(awaited)
     }
 
-    /// How many locks a session holds.
+    /// Number of locks of a session.
     pub fn count(&self, session: SessionId) -> usize {
         self.counts.get(&session).map_or(0, |counts| counts.all)
     }
@@ -335,7 +335,7 @@ impl Locks {
         self.all_in_the_way(owner, lock).next()
     }
 
-    /// The owner holds this now (or no longer).
+    /// Sets the owner's lock.
     fn take(&mut self, owner: Owner, lock: &Lock) {
         let owners = self.files.entry(lock.file).or_default();
         let held = owners.entry(owner).or_default();
@@ -355,13 +355,13 @@ impl Locks {
         }
     }
 
-    /// Grants what nothing stands in the way of any more.
+    /// Grants waiting requests that no lock conflicts with any more.
     fn grant_waiting(&mut self, file: FileId, granted: &mut Vec<WaitId>) {
         // A lock that replaces a stronger one of its owner lets others in again.
         while self.grant_once(file, granted) {}
     }
 
-    /// Whether anything was granted.
+    /// Grants in one pass. Returns whether anything was granted.
     fn grant_once(&mut self, file: FileId, granted: &mut Vec<WaitId>) -> bool {
         let before = granted.len();
         let queue: Vec<WaitId> =

@@ -9,7 +9,7 @@ fn lock(owner: u64, start: u64, last: u64, mode: LockMode) -> Lock {
     Lock { file: FILE, owner, flock: false, start, last, mode, pid: owner as u32 }
 }
 
-/// Asks once, with a number of its own.
+/// Sends requests, each with its own number.
 struct Asker {
     locks: Locks,
     number: u64,

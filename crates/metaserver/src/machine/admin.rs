@@ -1,5 +1,5 @@
-//! What only administrators may ask. Who is one stands in the client's record
-//! in the store; the client made with the file system is the first.
+//! Requests of administrators. A client's record in the store says whether it is one; the client
+//! made with the file system is the first.
 
 use super::{MetaMachine, Moment};
 use crate::schema::ClientStanding;
@@ -9,12 +9,12 @@ use weir_types::{ClientId, Error, ErrorKind, FileId, Result, SessionId};
 use weir_wire::SignedCapability;
 use weir_wire::meta::VerifiedMeta;
 
-/// The most files asked about at once.
+/// The most files in one query.
 const MAX_COUNTED_FILES: usize = 4096;
 
 impl<E: Engine> MetaMachine<E> {
-    /// Refuses every client that is not an administrator now, whatever it was
-    /// when its session began.
+    /// Refuses every client that is not an administrator now, whatever it was when its session
+    /// began.
     ///
     /// # Errors
     /// `NotAdministrator`.
@@ -29,7 +29,7 @@ impl<E: Engine> MetaMachine<E> {
         Err(Error::new(ErrorKind::NotAdministrator, message))
     }
 
-    /// The right to look at all objects of all targets.
+    /// A capability for all objects of all targets.
     pub(super) fn admin_capability(
         &self,
         client: ClientId,
@@ -41,7 +41,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(self.signer.sign_for_administrator(session, now.unix_ms(), targets))
     }
 
-    /// Compares some of what is on disk with its checksums.
+    /// Compares some on-disk data with its checksums.
     pub(super) fn verify_meta(&mut self, client: ClientId, place: u64) -> Result<VerifiedMeta> {
         self.require_administrator(client)?;
         let Verified { mut damage, bytes, next } = self.engine.verify(place)?;
@@ -49,7 +49,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(VerifiedMeta { damage, bytes, next })
     }
 
-    /// How many sessions have each file open.
+    /// Number of sessions that have each file open.
     pub(super) fn count_opens(&self, client: ClientId, files: &[FileId]) -> Result<Vec<u32>> {
         self.require_administrator(client)?;
         if files.len() > MAX_COUNTED_FILES {

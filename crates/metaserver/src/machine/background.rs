@@ -1,7 +1,6 @@
-//! Work that nobody waits for: expired sessions, files that were closed after
-//! their last name went, and lists of segments on their way to the garbage.
-//! All of it is in the store, so that none is forgotten; what is in memory says
-//! only where to look.
+//! Background work: expired sessions, closed files without names, and lists of segments that become
+//! garbage. All of it is recorded in the store, so that none is forgotten; the state in memory only
+//! says where to look.
 
 use super::lease_ops::Leases;
 use super::servers::fault;
@@ -14,27 +13,27 @@ use std::collections::{BTreeMap, VecDeque};
 use weir_metastore::{Engine, Key, Tx, Value, key_after, transact};
 use weir_types::{Caller, Error, ErrorKind, FileId, Result, SessionId, TargetId};
 
-/// Transactions at each tick.
+/// Transactions per tick.
 pub(super) const TICK_STEPS: usize = 256;
 /// Keys read at a time.
 const PAGE: usize = 1024;
 
-/// What is to be done.
+/// Pending work.
 #[derive(Debug)]
 pub(super) struct Background {
-    /// Orphans that are not open any more.
+    /// Files without names that are not open any more.
     collect: VecDeque<FileId>,
-    /// Sessions that have ended.
+    /// Ended sessions.
     ended: VecDeque<SessionId>,
-    /// There may be dead lists.
+    /// Whether there may be dead lists.
     pub dead_lists: bool,
     /// Where the next garbage of each target begins.
     pub garbage_from: BTreeMap<TargetId, Vec<u8>>,
-    /// There may be orphans that are not in memory.
+    /// Whether the store may have files without names that are not in memory.
     orphans_unknown: bool,
-    /// The time for saying what is open is not over.
+    /// Whether clients may still report their open files.
     settling: bool,
-    /// The last step was one of counting for quotas.
+    /// Whether the last step counted for quotas.
     counted: bool,
 }
 
@@ -53,12 +52,12 @@ impl Default for Background {
 }
 
 impl Background {
-    /// A file without a name is not open any more.
+    /// Adds a file without a name that is not open any more.
     pub fn collect(&mut self, file: FileId) {
         self.collect.push_back(file);
     }
 
-    /// It is not known what a transaction has left to be done.
+    /// Searches the store again for work that a transaction may have left.
     pub fn look_again(&mut self) {
         self.dead_lists = true;
         self.orphans_unknown = true;
@@ -71,7 +70,7 @@ impl Background {
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// Finds sessions and orphans of earlier processes.
+    /// Finds sessions and files without names of earlier processes.
     pub(super) fn load(&mut self, now: Moment) -> Result<()> {
         let (start, end) = key::sessions();
         each(&self.engine, start, &end, |key, bytes| {
@@ -106,7 +105,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// Everyone has had the time to say what is open: the rest is not.
+    /// Ends the time for reporting open files: all others count as closed.
     pub(super) fn settle(&mut self) {
         if self.background.settling {
             self.background.settling = false;
@@ -130,7 +129,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// Ends a session. `in_order`: the client says so itself, and has written
+    /// Ends a session. `in_order` says that the client has asked for it, and has written
     /// everything.
     pub(super) fn end_session(&mut self, session: SessionId, in_order: bool) -> Result<()> {
         transact(&mut self.engine, |tx| {
@@ -157,12 +156,11 @@ impl<E: Engine> MetaMachine<E> {
         !self.background.is_idle() || self.quotas.is_counting() || self.mover.has_work()
     }
 
-    /// Does at most `steps` transactions of background work.
+    /// Runs at most `steps` transactions of background work.
     ///
     /// # Errors
-    /// Those of the engine. A record that makes no sense is logged, and left
-    /// alone until the next start: it must not stop the server. `NoSpace`: what is
-    /// to be done is still known, and can wait.
+    /// Those of the engine. An invalid record is logged, and ignored until the next start: it must
+    /// not stop the server. After `NoSpace` the work is still recorded, and can wait.
     pub fn work(&mut self, steps: usize, now: Moment) -> Result<()> {
         for _ in 0..steps {
             // Copies are made while files are counted: they take turns.
@@ -188,7 +186,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// One transaction. What it was about is off the list if it fails.
+    /// Runs one transaction. Its item is dropped if it fails.
     fn step(&mut self, now: Moment) -> Result<()> {
         if let Some(file) = self.background.collect.pop_front() {
             return self.collect_orphan(file, now);
@@ -232,7 +230,7 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    /// Returns whether there may be more.
+    /// Works on dead lists. Returns whether there may be more.
     fn work_on_dead_lists(&mut self) -> Result<bool> {
         let (start, end) = key::dead_lists();
         let first = Tx::new(&self.engine).range(&start, &end, 1)?;

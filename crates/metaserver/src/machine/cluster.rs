@@ -1,4 +1,4 @@
-//! Data servers and targets: who they are, and whether they live.
+//! Data servers and targets: identity and liveness.
 
 use super::background::each;
 use super::flapping::Flapping;
@@ -20,16 +20,16 @@ use weir_wire::meta::TargetLoad;
 use weir_wire::peer::TargetReport;
 use weir_wire::targets::{MachineLoad, TargetWork};
 
-/// Of one change: a transaction has its limits.
+/// The most servers in one change, because a transaction is limited.
 const MAX_SERVERS: usize = 64;
 const MAX_TARGETS: usize = 4096;
-/// First copies that are counted together; then each counts half.
+/// Limit of the count of recent first copies. At the limit all counts are halved.
 const MAX_PRIMARIES: u64 = 4096;
 
-/// How long reading takes is shown for so long after it was said.
+/// A reported speed is shown for this long, milliseconds.
 const SHOWN_MS: u64 = 5_000;
 
-/// What is known of data servers.
+/// State of the data servers.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     pub epoch: Epoch,
@@ -39,70 +39,70 @@ pub(super) struct Cluster {
     /// Which targets may share a column.
     pub(super) partners: Partners,
     mirrored: bool,
-    /// Targets that were taken out of the cluster: nobody serves them again.
+    /// Targets that were removed from the cluster. No server may serve them again.
     removed: BTreeSet<TargetId>,
-    /// Data servers that were: their keys are refused.
+    /// Removed data servers. Their keys are refused.
     removed_servers: BTreeSet<ServerId>,
-    /// When silent targets were last looked for.
+    /// Time of the last search for silent targets.
     pub(super) checked_ms: u64,
-    /// A target that is being removed, and until when: nothing is put there.
+    /// A target that is being removed, and until when: nothing new is placed there.
     pub(super) leaving: Option<(TargetId, u64)>,
-    /// How busy the machines of servers are.
+    /// Load of the servers' machines.
     pub(super) machines: BTreeMap<ServerId, MachineLoad>,
-    /// Targets that their servers were told to give up, as long as they hang and have not been.
+    /// Targets that their servers were told to give up and that still hang without being given up.
     pub(super) told_to_go: BTreeSet<TargetId>,
-    /// Which are slow.
+    /// Detection of slow targets.
     pub(super) slow: SlowDisks<TargetId>,
-    /// First copies that targets were given of late, of files in two groups.
+    /// Number of first copies that targets got lately, for files in two groups.
     primaries: BTreeMap<TargetId, u64>,
-    /// What operations see of it; kept up to date here.
+    /// The view for operations; kept up to date here.
     pub view: ClusterView,
 }
 
-/// What this process has seen of a target.
+/// Reports of a target to this process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
     pub at_ms: u64,
     pub usage: FsUsage,
-    /// The disk that this is the space of.
+    /// The disk with this space.
     pub disk: DiskId,
-    /// Why it is out of service; empty: it is not.
+    /// Why it is out of service; empty if it is not.
     pub trouble: String,
-    /// For how long its disk has been at one operation; 0: it does not hang.
+    /// Duration of its disk's present operation; 0 if the disk does not hang.
     pub hangs_ms: u64,
-    /// Its server has given it up.
+    /// Whether its server has given it up.
     pub given_up: bool,
-    /// What it has done.
+    /// Its work.
     pub work: TargetWork,
-    /// When it last said how long reading takes.
+    /// Time of the last report of its speed.
     read_ms: u64,
-    /// When its state changed; `None`: before this process began.
+    /// Time of its last change of state; `None` if that was before this process began.
     pub changed_ms: Option<u64>,
     flapping: Flapping,
-    /// It is not online again before.
+    /// It is kept offline until this time.
     pub held_until_ms: u64,
-    /// What it lacks.
+    /// Its gaps.
     pub behind: Shrinking,
 }
 
-/// A change of servers that is committed before it counts.
+/// A change of server records. It takes effect when it is committed.
 #[derive(Debug)]
 pub(super) struct Change {
     epoch: Epoch,
     servers: Vec<(ServerId, ServerRecord)>,
-    /// A target that is in no record any more.
+    /// A target to be removed from all records.
     removed: Option<TargetId>,
-    /// A server that has no record any more.
+    /// A server whose record is to be removed.
     removed_server: Option<ServerId>,
 }
 
 impl Change {
-    /// The same, of the present epoch: nothing that anybody has to be told.
+    /// The same change without a new epoch: no server has to be told.
     pub(super) fn untold(self, cluster: &Cluster) -> Self {
         Self { epoch: cluster.epoch, ..self }
     }
 
-    /// Writes it.
+    /// Writes the change.
     pub fn put(&self, tx: &mut Tx<'_>) -> Outcome<()> {
         tx.put(key::MAP_EPOCH, &schema::encode(&self.epoch))?;
         for (server, record) in &self.servers {
@@ -120,8 +120,8 @@ impl Change {
 }
 
 impl Cluster {
-    /// As the store has it. Targets that were online have until the next
-    /// timeout to be heard of.
+    /// Loads the state from the store. Targets that were online have until the next timeout to
+    /// report.
     pub fn load(engine: &dyn Engine, now_ms: u64) -> Result<Self> {
         let mut cluster = Self::default();
         let mut tx = Tx::new(engine);
@@ -157,9 +157,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Whether a report is about a target that is not the server's: it was removed
-    /// from the cluster, or its disk was moved to another server, and is missing
-    /// here.
+    /// Whether a report is about a target that does not belong to the server: the target was
+    /// removed from the cluster, or its disk was moved to another server.
     pub(super) fn is_foreign(&self, server: ServerId, report: &TargetReport) -> bool {
         let mut others = self.servers.keys().filter(|other| **other != server);
         let ill = !report.trouble.is_empty() || report.given_up;
@@ -167,8 +166,7 @@ impl Cluster {
         moved || self.removed.contains(&report.target)
     }
 
-    /// What a heartbeat changes: targets that were offline are back, or one
-    /// has got into trouble.
+    /// The change by a heartbeat: targets that were offline are back, or one has got into trouble.
     ///
     /// # Errors
     /// `Stale`: the server has to register first.
@@ -201,8 +199,7 @@ impl Cluster {
         Ok(changed.then(|| self.change(vec![(server, record)])))
     }
 
-    /// What has to change because targets were not heard of since
-    /// `deadline_ms`; with their number.
+    /// The change for targets that were silent since `deadline_ms`, and their number.
     pub fn lost(&self, deadline_ms: u64) -> Option<(Change, u64)> {
         let mut servers = Vec::new();
         let mut count = 0;
@@ -229,7 +226,7 @@ impl Cluster {
         (count > 0).then(|| (self.change(servers), count))
     }
 
-    /// About once a second: how much targets lack, and which are slow.
+    /// Updates gaps and slow targets. To be called about once a second.
     pub fn sample(&mut self, now_ms: u64) {
         for (target, heard) in &mut self.heard {
             heard.behind.sample(now_ms, self.hearsay.gaps_for(*target));
@@ -254,8 +251,8 @@ impl Cluster {
         all.flat_map(|(&server, r)| r.targets.iter().map(move |t| (server, *t))).collect()
     }
 
-    /// A change of some targets; `None` of none. Of very many, it is of some of them: who
-    /// judges again finds the others.
+    /// A change of some targets; `None` for no targets. With very many it covers some of them, and
+    /// the next judgement finds the others.
     pub(super) fn changed(
         &self,
         targets: &[TargetId],
@@ -274,7 +271,7 @@ impl Cluster {
         (!servers.is_empty()).then(|| self.change(servers))
     }
 
-    /// A target goes for good.
+    /// The change that removes a target for good.
     pub(super) fn without(&self, target: TargetId) -> Change {
         let serves =
             |(_, r): &(&ServerId, &ServerRecord)| r.targets.iter().any(|t| t.target == target);
@@ -300,13 +297,13 @@ impl Cluster {
         Change { epoch: self.next_epoch(), servers, removed: None, removed_server: None }
     }
 
-    /// A server without targets goes for good.
+    /// The change that removes a server without targets for good.
     pub(super) fn without_server(&self, server: ServerId) -> Change {
         Change { removed_server: Some(server), ..self.change(Vec::new()) }
     }
 
     /// # Errors
-    /// `AuthFailed`: the server was removed from the cluster, or has the number of none.
+    /// `AuthFailed`: the server was removed from the cluster, or its id is invalid.
     pub fn may_be_there(&self, server: ServerId) -> Result<()> {
         if server == ServerId(0) {
             let message = "no data server has number 0";
@@ -322,7 +319,7 @@ impl Cluster {
         Err(Error::new(ErrorKind::AuthFailed, message))
     }
 
-    /// The greatest numbers of servers and targets that are or were there.
+    /// The greatest ids that servers and targets have or had.
     pub(super) fn greatest(&self) -> (Option<ServerId>, Option<TargetId>) {
         let servers = self.servers.keys().chain(&self.removed_servers).copied().max();
         let targets = self.servers.values().flat_map(|record| &record.targets);
@@ -330,7 +327,7 @@ impl Cluster {
         (servers, targets.max())
     }
 
-    /// A change has been committed.
+    /// Applies a committed change.
     pub fn apply(&mut self, change: Change, now_ms: u64) {
         self.epoch = change.epoch;
         for (server, record) in &change.servers {
@@ -356,7 +353,7 @@ impl Cluster {
         self.refresh();
     }
 
-    /// Keeps in mind when a target's state changes, before it does.
+    /// Records the time of a target's change of state. To be called before the change.
     fn note_state(&mut self, target: &TargetRecord, now_ms: u64) {
         let before = self.record(target.target).map(|record| (record.state, record.joins));
         if before.is_some_and(|(state, _)| state == target.state) {
@@ -384,13 +381,13 @@ impl Cluster {
         }
     }
 
-    /// What is stored of a target.
+    /// The stored record of a target.
     pub(super) fn record(&self, target: TargetId) -> Option<&TargetRecord> {
         let mut targets = self.servers.values().flat_map(|record| &record.targets);
         targets.find(|record| record.target == target)
     }
 
-    /// Targets that are not up to date, and may lack what only this one knows of.
+    /// Targets that are not up to date, and may lack bytes of which only this one knows.
     pub(super) fn behind(&self, target: TargetId) -> BTreeSet<TargetId> {
         let Some(record) = self.record(target).filter(|_| self.mirrored) else {
             return BTreeSet::new();
@@ -408,40 +405,40 @@ impl Cluster {
         targets.filter(|t| t.state == TargetState::Syncing).map(|t| t.target)
     }
 
-    /// A file has several copies.
+    /// Records that a file has several copies.
     pub fn is_mirrored(&mut self) {
         self.mirrored = true;
         self.view.mirrored = true;
     }
 
-    /// A server says under which epoch it acts with these targets.
+    /// Records the epoch under which a server acts with these targets.
     pub fn acts(&mut self, server: ServerId, reports: &[TargetReport], epoch: Epoch) {
         for target in self.kept(server, reports) {
             self.hearsay.acts(target, epoch);
         }
     }
 
-    /// The server of these targets is told of the present epoch.
+    /// Records that the server of these targets is told of the present epoch.
     pub fn tell(&mut self, server: ServerId, reports: &[TargetReport]) {
         for target in self.kept(server, reports) {
             self.hearsay.tell(target, self.epoch);
         }
     }
 
-    /// Those of them that are the server's, and that it has not given up.
+    /// Those targets that belong to the server and that it has not given up.
     fn kept(&self, server: ServerId, reports: &[TargetReport]) -> Vec<TargetId> {
         let kept = reports.iter().filter(|r| !r.given_up && !self.is_foreign(server, r));
         kept.map(|report| report.target).collect()
     }
 
-    /// The epoch that everybody who may serve acts under, at the least.
+    /// The epoch under which, or a later one, every server with a lease acts.
     pub fn in_effect(&self) -> Epoch {
         let targets = self.servers.values().flat_map(|record| &record.targets);
         let serving = targets.filter(|t| t.state != TargetState::Offline);
         self.hearsay.in_effect(serving.map(|t| t.target), self.epoch)
     }
 
-    /// What data servers have to know of all targets.
+    /// The state of all targets, for data servers.
     pub fn standings(&self) -> Vec<Standing> {
         let targets = self.servers.values().flat_map(|record| &record.targets);
         let standing = |t: &TargetRecord| {
@@ -451,7 +448,7 @@ impl Cluster {
         targets.map(standing).collect()
     }
 
-    /// Targets of a server have been heard of. `started`: it has just started.
+    /// Records reports of a server's targets. `started` says that it has just started.
     pub fn heard(
         &mut self,
         server: ServerId,
@@ -486,7 +483,7 @@ impl Cluster {
         self.refresh();
     }
 
-    /// A removal that nobody goes on with is none any more.
+    /// Gives up a removal that no administrator continues.
     pub fn give_up_removal(&mut self, now_ms: u64) {
         if self.leaving.is_some_and(|(_, until_ms)| until_ms <= now_ms) {
             self.leaving = None;
@@ -494,7 +491,7 @@ impl Cluster {
         }
     }
 
-    /// A target is not to be removed after all.
+    /// Cancels the removal of a target.
     pub fn stays(&mut self, target: TargetId) {
         if self.leaving.is_some_and(|(leaving, _)| leaving == target) {
             self.leaving = None;
@@ -502,19 +499,19 @@ impl Cluster {
         }
     }
 
-    /// The process itself was away: that was nobody else's silence.
+    /// Excludes the time in which this process was stopped from the silence of servers.
     pub fn forgive(&mut self, now_ms: u64) {
         self.heard.values_mut().for_each(|heard| heard.at_ms = now_ms);
     }
 
-    /// How fast a target is, if its server knows.
+    /// Speed of a target, if its server knows it.
     fn load_of(&self, target: TargetId) -> Option<TargetLoad> {
         let TargetWork { serves_us_per_mib: us_per_mib, in_flight, .. } =
             self.heard.get(&target)?.work;
         (us_per_mib > 0).then_some(TargetLoad { target, us_per_mib, in_flight })
     }
 
-    /// The space of a target's disk when last heard of, and which disk that is.
+    /// Last reported space of a target's disk, and the disk.
     fn space(&self, target: TargetId) -> (DiskId, FsUsage) {
         self.heard.get(&target).map(|heard| (heard.disk, heard.usage)).unwrap_or_default()
     }
@@ -563,7 +560,7 @@ impl Cluster {
         self.view = view;
     }
 
-    /// Targets were given first copies, and columns. What was long ago counts less and less.
+    /// Counts first copies, and columns, given to targets. Older ones count less and less.
     pub(super) fn given(&mut self, targets: &[TargetId], columns: &[Column]) {
         columns.iter().for_each(|column| self.view.pairs.given(column));
         for target in targets {
@@ -578,7 +575,7 @@ impl Cluster {
         }
     }
 
-    /// Targets that their servers report trouble with.
+    /// Number of targets with reported trouble.
     pub fn out_of_service(&self) -> u64 {
         let targets = self.servers.values().flat_map(|record| &record.targets);
         targets.filter(|t| t.state == TargetState::OutOfService).count() as u64
@@ -591,7 +588,7 @@ impl Cluster {
             .is_some_and(|record| record.targets.iter().any(|t| t.target == target))
     }
 
-    /// Whether there is such a server.
+    /// Whether the server exists.
     pub fn knows(&self, server: ServerId) -> bool {
         self.servers.contains_key(&server)
     }
@@ -649,15 +646,19 @@ fn note_change(server: ServerId, report: &TargetReport, state: TargetState) {
     let (server, target) = (server.0, report.target.0);
     match (report.trouble.as_str(), state) {
         ("", TargetState::Syncing) => {
-            tracing::info!(server, target, "a target is back, and gets what it missed");
+            tracing::info!(
+                server,
+                target,
+                "a target is back, and receives the changes that it missed"
+            );
         }
         ("", _) => tracing::info!(server, target, "a target is back"),
         (trouble, _) => tracing::warn!(server, target, "a target fails: {trouble}"),
     }
 }
 
-/// What one of several targets on a disk counts with where new data is placed: its part of what
-/// is free there. It is full when the disk is.
+/// Free space of one of several targets on a disk, for placement: its part of the disk's free
+/// space. It is full when the disk is.
 fn share_of_room(usage: &FsUsage, sharers: u64) -> u64 {
     match usage.total_bytes {
         // Before the first report after a start nothing is known.

@@ -1,4 +1,4 @@
-//! Counts what the server does.
+//! Counters of the server.
 
 use weir_wire::message::Op;
 
@@ -7,18 +7,18 @@ use weir_wire::message::Op;
 pub struct Counters {
     requests: Vec<u64>,
     errors: Vec<u64>,
-    /// Requests for the data of files. The metadata server is not on the data
-    /// path: it refuses them, and nobody sends any.
+    /// Requests for file data. The metadata server is not on the data path: it refuses them, and no
+    /// client sends any.
     pub data_requests: u64,
-    /// Mutations that were answered with the result of an earlier time.
+    /// Mutations that were answered with an earlier result.
     pub replays: u64,
-    /// Transactions that were run again after a conflict.
+    /// Transactions that were repeated after a conflict.
     pub conflicts: u64,
     /// Sessions that expired.
     pub sessions_expired: u64,
     /// Objects that data servers reported as removed.
     pub objects_removed: u64,
-    /// Times a target went offline.
+    /// Number of times that a target went offline.
     pub targets_lost: u64,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn is_data(op: Op) -> bool {
 }
 
 impl Counters {
-    /// A request has been answered.
+    /// Counts an answered request.
     pub(super) fn answered(&mut self, op: Op, failed: bool) {
         let at = op.index();
         self.requests[at] += 1;
@@ -66,13 +66,13 @@ impl Counters {
         self.data_requests += u64::from(is_data(op));
     }
 
-    /// Requests of one operation.
+    /// Number of requests of one operation.
     pub fn requests(&self, op: Op) -> u64 {
         self.requests[op.index()]
     }
 
-    /// Names and values, sorted by name. Operations that nobody asked for are
-    /// left out, except that those of data servers show their zero.
+    /// Names and values, sorted by name. Operations without requests are left out, except those of
+    /// data servers, whose zero is shown.
     pub fn list(&self) -> Vec<(String, u64)> {
         let mut list = vec![
             ("conflicts".into(), self.conflicts),

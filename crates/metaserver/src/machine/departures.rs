@@ -1,5 +1,5 @@
-//! What administrators need to take data servers out of the cluster, and to add some:
-//! whether files have copies there, and which numbers are free.
+//! Queries of administrators before data servers are added or removed: whether files have copies
+//! there, and which ids are free.
 
 use super::membership::{STEP_PAGES, place_after};
 use super::{MetaMachine, Moment};
@@ -9,17 +9,17 @@ use weir_types::codec::Bytes;
 use weir_types::{ClientId, Error, ErrorKind, FileId, Result, ServerId, TargetId};
 use weir_wire::targets::{CountCopiesRequest, Numbers, Removal, RemovalPlace, RemoveServerRequest};
 
-/// The most targets that are looked for at a time: as many as a server has.
+/// The most targets in one query: as many as a server has.
 const MAX_COUNTED: usize = 1024;
-/// Numbers from here on stand for something else (gaps "elsewhere" and "unheard").
+/// Ids from here on have a special meaning (gaps "elsewhere" and "unheard").
 const NUMBERS_END: u32 = u32::MAX - 1;
 
 impl<E: Engine> MetaMachine<E> {
-    /// Takes a data server that has no targets any more out of the cluster.
+    /// Removes a data server without targets from the cluster.
     ///
     /// # Errors
-    /// `NotAdministrator`, `TargetMissing` (there is no such server); `Busy` if it has
-    /// targets, or is the last one.
+    /// `NotAdministrator`, `TargetMissing` (there is no such server); `Busy` if it has targets, or
+    /// is the last server.
     pub(super) fn remove_server(
         &mut self,
         client: ClientId,
@@ -47,7 +47,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// Numbers for a new server and its targets, that nothing has or had.
+    /// Ids for a new server and its targets that were never in use.
     ///
     /// # Errors
     /// `NotAdministrator`, `TooBig` if there are none.
@@ -64,7 +64,7 @@ impl<E: Engine> MetaMachine<E> {
         })
     }
 
-    /// Counts the files of some pages of segments that have copies on the targets.
+    /// Counts the files in some pages of segments that have copies on the targets.
     ///
     /// # Errors
     /// `NotAdministrator`, `TooBig` (too many targets).

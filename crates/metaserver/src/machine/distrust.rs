@@ -1,9 +1,9 @@
-//! Copies that may lack what only a target knew that was taken out of the cluster: an
-//! administrator has said that it is lost for good. Their servers are told which, and
-//! note that they do not serve them; until all have said so the target stays away.
+//! Copies that may lack bytes of which only a removed target knew: an administrator has declared it
+//! lost for good. The servers of these copies are told which they are, and note that they do not
+//! serve them. The removal waits until all have confirmed.
 //!
-//! What of it other copies have comes from those then. The rest is lost until an
-//! administrator accepts, for each file, what is left (`weir accept-loss`).
+//! Bytes that other copies have are then taken from those. The rest is lost until an administrator
+//! accepts, for each file, what is left (`weir accept-loss`).
 
 use super::MetaMachine;
 use super::servers::{CONFIRM_PAGE, confirm};
@@ -13,11 +13,11 @@ use weir_metastore::Engine;
 use weir_types::{ObjectId, Result, ServerId, TargetId};
 use weir_wire::peer::TargetReport;
 
-/// The most copies named in one reply.
+/// The most copies in one reply.
 const MAX_NAMED: usize = 1024;
 
 impl<E: Engine> MetaMachine<E> {
-    /// A server has noted what it was told.
+    /// Handles a server's confirmation.
     pub(super) fn take_distrusted(
         &mut self,
         server: ServerId,
@@ -32,7 +32,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// Targets that do not know yet what they may lack.
+    /// Targets with copies that are not confirmed yet.
     pub(super) fn distrusting(&self) -> Result<BTreeSet<TargetId>> {
         let mut all = BTreeSet::new();
         for target in self.cluster.syncing() {
@@ -43,8 +43,8 @@ impl<E: Engine> MetaMachine<E> {
         Ok(all)
     }
 
-    /// What to tell a server. Not only what is durable: to note it does no harm but
-    /// work, should the removal be undone by a power cut.
+    /// The copies to tell a server. They need not be durable: if a power cut undoes the removal,
+    /// the notes cost work and do no harm.
     pub(super) fn distrust_for(
         &self,
         server: ServerId,

@@ -1,5 +1,5 @@
-//! Runs an operation in a transaction, again after each conflict, and keeps
-//! its result with it, so that a mutation is done exactly once.
+//! Runs an operation in a transaction, repeated after each conflict, and stores its result with it,
+//! so that a mutation is carried out exactly once.
 
 use super::{MetaMachine, Moment, Reply};
 use crate::machine::sessions::Slot;
@@ -18,40 +18,40 @@ use weir_wire::lease::{ROOM_LIMITED, SIZE_UNKNOWN};
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, MutationId, OpenFile};
 
-/// How often an operation that meets conflicts is run.
+/// The most attempts of an operation with conflicts.
 const MAX_ATTEMPTS: usize = 16;
 
-/// A transaction that is ready, and what it comes to.
+/// A prepared transaction and its result.
 struct Attempt<'a> {
     tx: Tx<'a>,
     reply: Reply,
     effects: Effects,
 }
 
-/// Told to those who want to make something.
+/// Error for operations that make something while the disk is full.
 const NO_ROOM: &str = "the disk of the metadata server is full but for what removals need: remove \
                        something, or make room on that disk";
 
 impl Attempt<'_> {
-    /// Whether the metadata is larger afterwards. (To make a file that is there is to open it.)
+    /// Whether the operation has enlarged the metadata. (Creating an existing file only opens it.)
     fn grows(&self, op: Op) -> bool {
         let changes = self.reply.status.is_none() && !self.tx.is_read_only();
         changes && (op != Op::Create || self.effects.fresh_used)
     }
 }
 
-/// An operation that has been done.
+/// An operation that was carried out.
 pub(super) struct Done {
     pub(super) reply: Reply,
-    /// The reply must wait until it is durable.
+    /// Whether the reply must wait until the operation is durable.
     pub(super) objects_follow: bool,
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// What a request came to if it has been done before; `None` if it is new.
+    /// The result of a request that was carried out before; `None` if it is new.
     ///
     /// # Errors
-    /// `Protocol`, `Stale`: it is none that can be done.
+    /// `Protocol`, `Stale`: it can never be carried out.
     pub(super) fn repeated(
         &mut self,
         session: SessionId,
@@ -82,10 +82,9 @@ impl<E: Engine> MetaMachine<E> {
         Ok(None)
     }
 
-    /// Does an operation on the namespace, which has not been done before.
+    /// Carries out an operation on the namespace that is new.
     ///
-    /// An error (as opposed to a reply that holds one) means that nothing was
-    /// kept of it.
+    /// An error (as opposed to a reply with one) means that no part of it was stored.
     pub(super) fn execute(
         &mut self,
         session: SessionId,
@@ -130,7 +129,7 @@ impl<E: Engine> MetaMachine<E> {
             self.spare_id = self.ids.take();
         }
         self.spare_id.map(FileId).ok_or_else(|| {
-            Error::new(ErrorKind::Overloaded, "file ids are used faster than reserved")
+            Error::new(ErrorKind::Overloaded, "file ids are used faster than they can be reserved")
         })
     }
 
@@ -163,7 +162,7 @@ impl<E: Engine> MetaMachine<E> {
             }
             self.counters.conflicts += 1;
         }
-        Err(Error::new(ErrorKind::Busy, "metadata transaction met too many conflicts"))
+        Err(Error::new(ErrorKind::Busy, "the metadata transaction had too many conflicts"))
     }
 
     fn attempt(
@@ -219,7 +218,7 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    /// What an operation changes in memory, now that its transaction stands.
+    /// Applies an operation's effects in memory after its transaction is committed.
     pub(super) fn apply(&mut self, session: SessionId, effects: Effects) {
         if effects.fresh_used {
             self.spare_id = None;
@@ -259,7 +258,7 @@ impl<E: Engine> MetaMachine<E> {
         let given = effects.given_while_away.into_iter();
         given.for_each(|target| self.cluster.partners.may_be_used(target));
         if let Some((file, columns)) = effects.losses_accepted {
-            let what = "an administrator has accepted what of a file is lost";
+            let what = "an administrator has accepted the losses of a file";
             tracing::warn!(file = file.0, columns_without_a_copy = columns, "{what}");
         }
         if effects.dead_list {
@@ -271,8 +270,8 @@ impl<E: Engine> MetaMachine<E> {
         effects.quotas_gone.into_iter().for_each(|subject| self.quotas.forget(subject));
     }
 
-    /// A session may have closed a file for the last time. `by_all`: nobody has it open.
-    /// `unconfirmed`: what it wrote may come yet.
+    /// Handles a close that may be the session's last of a file. `by_all` says that no session has
+    /// it open. `unconfirmed` says that its writes may still arrive.
     pub(super) fn left(
         &mut self,
         session: SessionId,
@@ -286,11 +285,11 @@ impl<E: Engine> MetaMachine<E> {
         self.closed(session, file, unconfirmed);
     }
 
-    /// The kept result of a mutation that has been done; `None` if it is new.
+    /// The stored result of a mutation; `None` if it is new.
     ///
     /// # Errors
-    /// `Protocol` if there is no such slot, `Stale` if a later mutation of the
-    /// slot has been done.
+    /// `Protocol` if there is no such slot, `Stale` if a later mutation of the slot was carried
+    /// out.
     fn replay(
         &mut self,
         session: SessionId,
@@ -345,8 +344,8 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    /// A file that was opened by a process of this server that is gone, and
-    /// whose reply was lost: nobody has told this one that it is open.
+    /// Counts an open that an earlier process of this server has carried out and whose reply was
+    /// lost, because the client did not report the file as open.
     fn recount_open(&mut self, session: SessionId, op: Op, reply: &Reply) {
         if !matches!(op, Op::Open | Op::Create) || reply.status.is_some() {
             return;

@@ -1,5 +1,4 @@
-//! Snapshots of the whole store for administrators, a page at a time: for
-//! backups and for checks.
+//! Snapshots of the whole store for administrators, a page at a time: for backups and for checks.
 
 use super::{MetaMachine, Moment};
 use std::collections::BTreeMap;
@@ -9,42 +8,41 @@ use weir_types::limits::MAX_BODY_BYTES;
 use weir_types::{ClientId, Error, ErrorKind, Result};
 use weir_wire::meta::{ExportMetaRequest, ExportPage, ExportPlace, ExportRecord};
 
-/// Keys and values of a page have about so many bytes.
+/// Approximate bytes of keys and values in a page.
 const PAGE_BYTES: usize = 256 << 10;
-/// What a record of a page takes besides its key and value, at most.
+/// The most bytes that a record of a page takes besides its key and value.
 const RECORD_OVERHEAD_BYTES: usize = 16;
-/// Rows that are fetched at once.
+/// Rows fetched at once.
 const ROWS_AT_ONCE: usize = 256;
-/// The most snapshots at a time: each keeps rooms of the tree from being used
-/// again.
+/// The most snapshots at a time: each keeps pages of the tree from being used again.
 const MAX_SNAPSHOTS: usize = 4;
-/// A snapshot that nobody asks for is forgotten after so long.
+/// A snapshot without requests is dropped after this time.
 const IDLE_MS: u64 = 60_000;
-/// And every one after so long.
+/// Every snapshot is dropped after this time.
 const LIFETIME_MS: u64 = 3_600_000;
 
 const _: () = assert!(2 * PAGE_BYTES + 2 * MAX_KEY_BYTES < MAX_BODY_BYTES);
 
-/// A snapshot that someone reads.
+/// A snapshot that is being read.
 struct Reading {
     client: ClientId,
     snapshot: Box<dyn Snapshot>,
     begun_ms: u64,
     asked_ms: u64,
-    /// The last page has been sent.
+    /// Whether the last page was sent.
     finished: bool,
 }
 
-/// The snapshots that are read at present.
+/// The snapshots that are being read.
 #[derive(Default)]
 pub(super) struct Exports {
     readings: BTreeMap<u64, Reading>,
-    /// The number of the last one.
+    /// Number of the last one.
     last: u64,
 }
 
 impl Exports {
-    /// Forgets those that nobody reads any more, or not quickly enough.
+    /// Drops expired snapshots.
     pub fn forget_old(&mut self, now_ms: u64) {
         self.readings.retain(|_, reading| {
             now_ms.saturating_sub(reading.asked_ms) < IDLE_MS
@@ -54,7 +52,7 @@ impl Exports {
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// A page of a snapshot, which is made if the request says so.
+    /// A page of a snapshot, which is made if the request asks for that.
     pub(super) fn export_meta(
         &mut self,
         client: ClientId,
@@ -110,7 +108,7 @@ impl<E: Engine> MetaMachine<E> {
     }
 }
 
-/// The records from a place on, as many as fit.
+/// The records from a position on, as many as fit.
 fn page(
     snapshot: &dyn Snapshot,
     place: &ExportPlace,

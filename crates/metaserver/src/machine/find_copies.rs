@@ -1,5 +1,4 @@
-//! Where the copies of columns are, for data servers that bring one another up
-//! to date.
+//! Locations of the copies of columns, for data servers that bring each other up to date.
 
 use super::servers::fault;
 use super::{MetaMachine, Moment};
@@ -20,9 +19,9 @@ const _: () = assert!(MAX_COLUMNS < MAX_OBJECT_PAGE);
 const MAX_LISTED_RECORDS: usize = 1024;
 
 impl<E: Engine> MetaMachine<E> {
-    /// The copies of the columns of some objects. The answer has to wait until
-    /// everything is durable that it says: whoever hears that a copy is gone
-    /// forgets what it lacked, and a power cut must not bring it back.
+    /// The copies of the columns of some objects. The reply has to wait until its contents are
+    /// durable: a server that learns that a copy is gone forgets what it lacked, and a power cut
+    /// must not bring the copy back.
     ///
     /// # Errors
     /// `TooBig`; `Corrupt`, naming the file.
@@ -45,8 +44,8 @@ impl<E: Engine> MetaMachine<E> {
         Ok(found)
     }
 
-    /// A page of the copies that a target should have. Durable as above: what is
-    /// not named is forgotten.
+    /// A page of the copies that a target should have. The reply waits for durability like that of
+    /// [`Self::find_copies`], because the server forgets copies that are not named.
     ///
     /// # Errors
     /// `TargetMissing`: the server does not serve it; `Corrupt`, naming the file.

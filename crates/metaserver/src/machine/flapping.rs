@@ -1,46 +1,46 @@
-//! Targets that come and go: each return takes longer, so that those who rely on
-//! them are not made to change sides all the time. Pure.
+//! Flapping targets: each return takes longer, so that clients do not have to switch copies all the
+//! time. Pure.
 //!
-//! A target that goes away more than [`FREE`] times within [`WINDOW_MS`] is kept
-//! syncing for [`FIRST_HOLD_MS`] before it is online again, and twice as long each
-//! further time, at most [`MAX_HOLD_MS`]; after [`PEACE_MS`] online all of it is
-//! forgotten. Only what is in memory counts: a restart of the metadata server
-//! begins anew. None is held while another target is away of whose copies it may
-//! have the others ([`crate::mover::partners`]), or while it is all that a copy can be made
-//! from; and one that was not back yet for everybody has not gone again.
+//! A target that goes away more than [`FREE`] times within [`WINDOW_MS`] is kept syncing for
+//! [`FIRST_HOLD_MS`] before it is online again, and twice as long each further time, at most
+//! [`MAX_HOLD_MS`]. After [`PEACE_MS`] online this is forgotten. The state is in memory only: a
+//! restart of the metadata server begins anew. Two exceptions: no target is held while another
+//! target is away whose columns it may have copies of ([`crate::mover::partners`]), or while it is
+//! the only source of a copy. And a target that goes away again before all servers knew of its
+//! return has not gone another time.
 
-/// How often a target may go within the window without being held.
+/// Number of times that a target may go within the window without being held.
 pub const FREE: usize = 3;
-/// The window.
+/// Length of the window.
 pub const WINDOW_MS: u64 = 600_000;
 /// The first hold.
 pub const FIRST_HOLD_MS: u64 = 5_000;
 /// The longest hold.
 pub const MAX_HOLD_MS: u64 = 300_000;
-/// Online for so long, a target counts as well.
+/// Time online after which a target counts as stable.
 pub const PEACE_MS: u64 = 600_000;
 
-/// More doublings than it takes to reach the longest hold.
+/// The most doublings, more than the longest hold needs.
 const MAX_LEVEL: u32 = 8;
 const _: () = assert!(FIRST_HOLD_MS << (MAX_LEVEL - 1) >= MAX_HOLD_MS);
 
-/// How often a target went of late.
+/// Recent absences of a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flapping {
-    /// When it went, the last times; at most one more than are free.
+    /// Times at which it went; at most one more than are free.
     went_ms: Vec<u64>,
-    /// How often it went since that was too often; 0: it was not.
+    /// Number of absences beyond the free ones.
     level: u32,
     online_from_ms: u64,
 }
 
 impl Flapping {
-    /// It is online.
+    /// Records that the target is online.
     pub fn online(&mut self, now_ms: u64) {
         self.online_from_ms = now_ms;
     }
 
-    /// It is not any more.
+    /// Records that the target has gone.
     pub fn went(&mut self, now_ms: u64) {
         if now_ms.saturating_sub(self.online_from_ms) >= PEACE_MS {
             self.level = 0;

@@ -1,5 +1,5 @@
-//! Who is connected and who holds what, for people: pages of bounded length, each made in
-//! bounded time, because everything else waits meanwhile.
+//! Sessions and what they hold, for administrators: pages of bounded length, each made in bounded
+//! time, because all other requests wait meanwhile.
 
 use super::{MetaMachine, Moment};
 use crate::schema::{self, Inode, ListEntry, SessionRecord, key};
@@ -17,17 +17,17 @@ use weir_wire::lock::LockMode;
 
 /// Sessions, or locks and leases, in one reply.
 const PAGE: usize = 256;
-/// Locks and leases that are looked at for one reply.
+/// The most locks and leases that are looked at for one reply.
 const MOST_LOOKED_AT: usize = 65_536;
-/// Entries of directories that are looked at for the names in one reply.
+/// The most directory entries that are looked at for the names in one reply.
 const MOST_NAMES: usize = 16_384;
-/// Those of them that are read at a time.
+/// Entries read at a time.
 const STEP: usize = 256;
-/// The longest path that is told, bytes.
+/// The longest path in a reply, bytes.
 const MAX_PATH_BYTES: usize = 2048;
 
 impl<E: Engine> MetaMachine<E> {
-    /// Sessions with greater numbers than this one.
+    /// A page of sessions with greater ids than this one.
     ///
     /// # Errors
     /// `NotAdministrator`.
@@ -155,10 +155,10 @@ fn is_asked_for(asked: &ListHoldsRequest, hold: &Hold) -> bool {
         && (!asked.waiting || hold.waits_ms.is_some())
 }
 
-/// Names of files, found by looking through their directories.
+/// Names of files, found by searching their directories.
 struct Names<'a> {
     tx: Tx<'a>,
-    /// Files and directories that were found, or given up.
+    /// Paths of files and directories that were found, or given up.
     known: BTreeMap<FileId, Option<Vec<u8>>>,
     looked_at: usize,
 }
@@ -169,7 +169,7 @@ impl<'a> Names<'a> {
         Self { tx: Tx::new(engine), known, looked_at: 0 }
     }
 
-    /// A path of a file; empty: none was found.
+    /// A path of a file; empty if none was found.
     fn path(&mut self, file: FileId) -> Result<Bytes> {
         // Down again the way that was gone up.
         let (mut here, mut way) = (file, Vec::new());

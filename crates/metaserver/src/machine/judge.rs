@@ -1,4 +1,4 @@
-//! What becomes of targets by all that was heard of them.
+//! The judgement of targets from all reports.
 
 use super::cluster::{Change, Cluster};
 use super::standings::{cut_off, joins, steps_back};
@@ -9,17 +9,16 @@ use weir_types::{ServerId, TargetId};
 use weir_wire::map::TargetState;
 use weir_wire::peer::TargetReport;
 
-/// A disk that has been at one operation for so long is done without, if others have what it has:
-/// longer than one that has much to do takes for a sync, and so that those who wait go on
-/// before they give up, which is after 30 s.
+/// Duration of a disk's operation after which the target is done without, if others have its data.
+/// It is longer than a sync of a busy disk, and short enough that waiting clients go on before
+/// their timeout of 30 s.
 const GIVE_UP_AFTER_MS: u64 = 15_000;
 
 impl Cluster {
-    /// What has to change by all that was heard: a target that others cannot reach
-    /// is brought up to date later, if it is not needed now; those that have all that they
-    /// missed are online.
-    /// Those that `distrust` do not know yet what they may lack. `is_source`: copies may be
-    /// being made that only this one has.
+    /// The change that follows from all reports: a target that others cannot reach is brought up to
+    /// date later, if it is not needed now; targets that have received everything come online.
+    /// Targets in `distrust` do not know yet what they may lack. `is_source` says that copies may
+    /// be in the making that only this target has.
     pub fn judge(
         &mut self,
         now_ms: u64,
@@ -31,7 +30,7 @@ impl Cluster {
         }
         let next = self.next_epoch();
         if let Some(target) = self.hearsay.too_early() {
-            tracing::info!(target = target.0, "a target missed something as it came back");
+            tracing::info!(target = target.0, "a target missed changes while it came back");
             return self.changed(&[target], |record| steps_back(record, next));
         }
         let all = self.all();
@@ -47,7 +46,7 @@ impl Cluster {
         let is_needed = |target| is_needed(partners, target, &all) || is_source(target);
         let accused = self.hearsay.accused(&all);
         if let Some(target) = cut_off(&accused, &all, is_needed) {
-            tracing::warn!(target = target.0, "it and other targets do not reach each other");
+            tracing::warn!(target = target.0, "it and other targets cannot reach each other");
             return self.changed(&[target], |record| steps_back(record, next));
         }
         let is_late = |target| heard.get(&target).is_some_and(|h| h.held_until_ms > now_ms);
@@ -62,9 +61,9 @@ impl Cluster {
         self.changed(&done, |record| joins(record, next))
     }
 
-    /// Of the targets that a server reports, those that it is to give up: their disks hang, and
-    /// others have what they have. One that is not online holds others up as well, but
-    /// nobody needs it for now. `is_source`: as for [`Cluster::judge`].
+    /// The reported targets that their server should give up, because their disks hang and others
+    /// have their data. A target that is not online delays others as well, but is not needed for
+    /// now. `is_source`: as for [`Cluster::judge`].
     pub fn who_hangs(
         &mut self,
         reports: &[TargetReport],
@@ -109,7 +108,7 @@ impl Cluster {
     }
 }
 
-/// Whether a target may be the only one besides to have what those have that are not there.
+/// Whether a target may have the only other copy of data on targets that are not online.
 fn is_needed(partners: &Partners, target: TargetId, all: &[(ServerId, TargetRecord)]) -> bool {
     let away = all.iter().map(|(_, r)| r).filter(|r| r.state != TargetState::Online);
     let mut others = away.map(|r| r.target).filter(|other| *other != target);

@@ -1,5 +1,4 @@
-//! What of an answer a client may keep. What it may keep is noted before the
-//! answer leaves.
+//! What a client may cache of a reply. It is recorded before the reply is sent.
 
 use super::servers::fault;
 use super::{Answer, MetaMachine, Moment, Reply, request};
@@ -19,7 +18,7 @@ use weir_wire::message::Op;
 use weir_wire::meta::{CreateRequest, OpenFile, OpenRequest, Removed};
 
 impl<E: Engine> MetaMachine<E> {
-    /// Says in an answer what of it may be kept, and notes that it is.
+    /// Sets in a reply what may be cached of it, and records that.
     pub(super) fn note_keep(
         &mut self,
         session: SessionId,
@@ -66,7 +65,7 @@ impl<E: Engine> MetaMachine<E> {
         })
     }
 
-    /// Nobody believes in what does not exist any more.
+    /// Removes the cached entries of a file that does not exist any more.
     fn note_removal(&mut self, session: SessionId, op: Op, reply: &Reply) {
         if matches!(op, Op::Unlink | Op::Rename)
             && reply.status.is_none()
@@ -120,8 +119,8 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    /// The lease on the whole file that comes with an open, if nobody is asked
-    /// to give anything up for it.
+    /// The lease on the whole file that comes with an open, if no session has to give anything up
+    /// for it.
     fn lease_with_open(&mut self, session: SessionId, file: FileId, rights: Rights) -> u8 {
         let leases = &self.leases;
         if leases.waiting.concern(file) || leases.events.concern(session, file) {

@@ -1,4 +1,4 @@
-//! Says in the log which requests wait long, and for whom.
+//! Logs which requests wait long, and for which sessions.
 
 use super::waiting::Parked;
 use super::{MetaMachine, Moment};
@@ -6,13 +6,13 @@ use crate::leases::events::Ask;
 use weir_metastore::Engine;
 use weir_wire::lease::{LeaseMode, TO_THE_END};
 
-/// A request that waits longer is told of, once.
+/// A longer wait is logged, once.
 const LONG_MS: u64 = 5_000;
-/// Requests told of at each tick, and events of each: more say nothing new.
+/// The most requests logged at each tick, and events of each. More say nothing new.
 const MAX_TOLD: usize = 8;
 
 impl<E: Engine> MetaMachine<E> {
-    /// Tells of requests that have begun to wait long since this was called last.
+    /// Logs requests that have begun to wait long since the last call.
     pub(super) fn tell_of_late(&mut self, now: Moment) {
         let until_ms = now.monotonic_ms.saturating_sub(LONG_MS);
         let from_ms = std::mem::replace(&mut self.leases.told_until_ms, until_ms);

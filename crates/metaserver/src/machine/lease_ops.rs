@@ -1,5 +1,4 @@
-//! Requests about leases and events, requests that wait, and what of an answer
-//! a client may keep.
+//! Requests about leases and events, waiting requests, and what a client may cache of a reply.
 
 use super::mover::MOVER;
 use super::obstacles::{Obstacles, widened};
@@ -23,12 +22,12 @@ use weir_wire::meta::{MetaPrefix, ReassertRequest};
 
 /// Files fenced at each tick whose writers have ended.
 const FENCES_PER_TICK: usize = 256;
-/// No session: it holds what nobody holds any more that has still to be fenced.
+/// Stands for no session: it holds leases of ended sessions whose files still have to be fenced.
 pub(super) const NOBODY: SessionId = SessionId(0);
-/// A poll waits for this part of the lease time: clients use the first four fifths of it only.
+/// A poll waits for this part of the lease time: clients use its first four fifths only.
 const POLL_PART: u64 = 4;
 
-/// What the server has done about leases.
+/// Counters of leases.
 #[derive(Debug, Default)]
 pub(super) struct LeaseCounters {
     pub granted: u64,
@@ -40,7 +39,7 @@ pub(super) struct LeaseCounters {
     parked_ms_max: u64,
 }
 
-/// Everything about what clients keep.
+/// State of everything that clients hold.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     pub ranges: Ranges,
@@ -48,19 +47,19 @@ pub(super) struct Leases {
     pub events: Events,
     pub waiting: Waiting,
     pub counters: LeaseCounters,
-    /// Sessions that have not said yet what they hold since the server started;
-    /// `None`: that time is over.
+    /// Sessions that have not reported what they hold since the server started; `None` after that
+    /// time.
     pub grace: Option<BTreeSet<SessionId>>,
-    /// Events by which sessions are asked to make room for more leases.
+    /// Events that ask sessions to make space for more leases.
     pub room_asked: BTreeMap<SessionId, BTreeSet<u64>>,
     polls: BTreeMap<SessionId, Poll>,
-    /// When sessions polled last.
+    /// Time of each session's last poll.
     polled_ms: BTreeMap<SessionId, u64>,
-    /// Answers to requests that had been told to wait.
+    /// Replies to waiting requests.
     answers: Vec<(ParkedTicket, Answer)>,
-    /// Files that sessions held to write when they ended.
+    /// Files on which sessions had write leases when they ended.
     pub orphaned: VecDeque<(SessionId, FileId)>,
-    /// Requests that have waited since before this time were told of.
+    /// Requests that have waited since before this time were logged.
     pub told_until_ms: u64,
 }
 
@@ -71,10 +70,10 @@ struct Poll {
     until_ms: u64,
 }
 
-/// What has come of a request.
+/// Result of running a request.
 enum Attempted {
     Answered(Answer),
-    /// It has to wait: what for, and what it is about.
+    /// It has to wait; with the reason, and what it touches.
     Waits(Waits, Scope),
 }
 
@@ -87,13 +86,13 @@ impl Leases {
         }
     }
 
-    /// A request that was told to wait gets this answer.
+    /// Stores the reply to a waiting request.
     pub fn answer(&mut self, ticket: ParkedTicket, answer: Answer) {
         self.answers.push((ticket, answer));
     }
 
-    /// A session holds nothing of a file any more, but what it wrote may come yet:
-    /// as if it had died with what it held there.
+    /// Treats a session as dead for one file: its leases there end, but its writes may still
+    /// arrive.
     fn disown(&mut self, session: SessionId, file: FileId) {
         if self.ranges.writes(session, file) {
             self.ranges.hand_over(session, file, NOBODY);
@@ -101,7 +100,7 @@ impl Leases {
         }
     }
 
-    /// Names and values for people.
+    /// Names and values for status messages.
     pub fn list(&self, now_ms: u64) -> Vec<(String, u64)> {
         let counters = &self.counters;
         let longest_ms = counters.parked_ms_max.max(self.waiting.longest_ms(now_ms));
@@ -128,7 +127,7 @@ impl Unsettled for Leases {
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// A request that may have to wait for others.
+    /// Handles a request that may have to wait for other sessions.
     pub(super) fn consider(
         &mut self,
         session: SessionId,
@@ -164,7 +163,7 @@ impl<E: Engine> MetaMachine<E> {
         self.leases.waiting.park(ticket, parked);
     }
 
-    /// Runs a request if nothing is in the way.
+    /// Runs a request if nothing blocks it.
     fn try_run(
         &mut self,
         session: SessionId,
@@ -218,8 +217,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(Attempted::Answered(answer))
     }
 
-    /// What a request will touch. Nobody else's business if nobody else keeps
-    /// anything.
+    /// The scope of a request. Without other sessions that hold anything it is empty.
     fn scope(&self, session: SessionId, op: Op, rest: Reader<'_>) -> Result<Scope> {
         let alone = !self.leases.events.others_poll(session)
             && self.leases.grace.is_none()
@@ -259,15 +257,16 @@ impl<E: Engine> MetaMachine<E> {
         Ok(scope)
     }
 
-    /// What is granted to whom asks for this.
+    /// The lease to grant for a request.
     fn wanted(&self, session: SessionId, asked: &LeaseRange) -> Result<LeaseRange> {
         let invalid = |what: &str| Error::new(ErrorKind::InvalidArgument, what);
         if !self.leases.events.has_polled(session) {
             // Its first poll is on the way, if it is one that polls.
-            let message = "a session gets leases when it polls for events: try again";
+            let message = "a session gets leases only after its first poll for events: try again";
             return Err(Error::new(ErrorKind::Overloaded, message));
         }
-        let asked = whole_blocks(asked).ok_or_else(|| invalid("a lease on no byte"))?;
+        let asked =
+            whole_blocks(asked).ok_or_else(|| invalid("the range of the lease is empty"))?;
         if self.leases.ranges.covers(session, &asked) {
             return Ok(self.leases.ranges.around(session, &asked));
         }
@@ -298,7 +297,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(answer)
     }
 
-    /// Sends an event; `None`: the session has too many that it has not obeyed.
+    /// Sends an event; `None` if the session has too many unacknowledged ones.
     pub(super) fn send_event(&mut self, who: SessionId, ask: &Ask, now: Moment) -> Option<u64> {
         let (number, new) = self.leases.events.send(who, ask, now.monotonic_ms)?;
         if new {
@@ -309,7 +308,7 @@ impl<E: Engine> MetaMachine<E> {
         Some(number)
     }
 
-    /// A session that did not answer has to give everything up.
+    /// Makes a session that did not answer give up everything.
     pub(super) fn lapse(&mut self, who: SessionId, now: Moment) {
         self.leases.waiting.session_changed(who);
         if self.sessions.by_id.contains_key(&who) {
@@ -321,7 +320,7 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    /// Answers the poll of a session if there is news, or `anyway`.
+    /// Answers a session's poll if there are events, or `anyway`.
     fn answer_poll(&mut self, session: SessionId, anyway: bool) {
         let Some(poll) = self.leases.polls.get(&session) else { return };
         let Some(reply) = self.news(session, poll.have, anyway) else { return };
@@ -389,8 +388,8 @@ impl<E: Engine> MetaMachine<E> {
         self.leases.waiting.others_changed();
     }
 
-    /// Leases that a client held before the server started anew, and those
-    /// among them that do not fit.
+    /// Takes over leases that a client held before the server restarted. Returns those that
+    /// conflict.
     pub(super) fn reassert(
         &mut self,
         session: SessionId,
@@ -440,7 +439,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(fits)
     }
 
-    /// A session has said all that it holds.
+    /// Records that a session has reported everything that it holds.
     pub(super) fn has_reasserted(&mut self, session: SessionId) {
         let Some(waited) = &mut self.leases.grace else { return };
         waited.remove(&session);
@@ -455,8 +454,8 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    /// The last open of a file in a session is gone, and its leases with it.
-    /// `unconfirmed`: what it wrote may come yet.
+    /// Ends a session's leases on a file after its last close. `unconfirmed` says that its writes
+    /// may still arrive.
     pub(super) fn closed(&mut self, session: SessionId, file: FileId, unconfirmed: bool) {
         if self.opens.rights(session, file).is_some() {
             return;
@@ -470,7 +469,7 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    /// A session has ended. `in_order`: it had written everything.
+    /// Removes an ended session. `in_order` says that it had written everything.
     pub(super) fn forget_session(&mut self, session: SessionId, in_order: bool) {
         for file in self.leases.ranges.files_of(session) {
             if !in_order && self.leases.ranges.writes(session, file) {
@@ -500,7 +499,7 @@ impl<E: Engine> MetaMachine<E> {
         self.has_reasserted(session);
     }
 
-    /// Takes a request out of those that wait, and wakes who waited behind it.
+    /// Removes a waiting request, and wakes those that waited behind it.
     pub(super) fn unpark(&mut self, ticket: ParkedTicket) -> Option<Parked> {
         let parked = self.leases.waiting.take(ticket)?;
         for file in &parked.files {
@@ -509,7 +508,7 @@ impl<E: Engine> MetaMachine<E> {
         Some(parked)
     }
 
-    /// The connection on which the answer to this is waited for is gone.
+    /// Drops a waiting request whose connection is gone.
     pub fn dropped(&mut self, ticket: ParkedTicket) {
         self.lock_dropped(ticket);
         self.unpark(ticket);
@@ -517,9 +516,8 @@ impl<E: Engine> MetaMachine<E> {
         self.leases.answers.retain(|(answered, _)| *answered != ticket);
     }
 
-    /// Runs what waited and can go on, and returns all answers that requests
-    /// were told to wait for. To be asked for at the end of each turn, before
-    /// [`MetaMachine::flush`].
+    /// Runs waiting requests that can go on, and returns all replies to waiting requests. To be
+    /// called at the end of each turn, before [`MetaMachine::flush`].
     pub fn take_ready(&mut self, now: Moment) -> Vec<(ParkedTicket, Answer)> {
         let done = self.go_on_with_visits(now);
         self.tell_of_visit(done, now);
@@ -553,7 +551,7 @@ impl<E: Engine> MetaMachine<E> {
         std::mem::take(&mut self.leases.answers)
     }
 
-    /// What waits for somebody who does not answer goes on; polls end in time.
+    /// Lets requests go on that wait for sessions which do not answer, and ends polls in time.
     pub(super) fn tick_leases(&mut self, now: Moment) -> Result<()> {
         if now.monotonic_ms.saturating_sub(self.started_ms) >= self.times.grace_ms {
             self.end_grace();
@@ -582,8 +580,8 @@ impl<E: Engine> MetaMachine<E> {
         self.fence_orphaned()
     }
 
-    /// Fences files whose writer has ended, where nobody writes who would be
-    /// stopped by that: those are fenced when somebody needs them.
+    /// Fences files whose writer has ended, unless another session writes and would be stopped by
+    /// that: those files are fenced when a request needs them.
     fn fence_orphaned(&mut self) -> Result<()> {
         for _ in 0..FENCES_PER_TICK.min(self.leases.orphaned.len()) {
             let Some((who, file)) = self.leases.orphaned.pop_front() else { break };

@@ -1,6 +1,6 @@
-//! Requests for locks of programs. Those that wait are answered when they are
-//! granted, or told to ask again after a while: so a client that is gone does
-//! not wait for ever, and a connection that broke is noticed.
+//! Requests for locks of programs. Waiting ones are answered when they are granted, or told to ask
+//! again after a while. So requests of vanished clients do not wait for ever, and broken
+//! connections are noticed.
 
 use super::waiting::ParkedTicket;
 use super::{Answer, MetaMachine, Moment, Reply};
@@ -12,10 +12,10 @@ use weir_wire::lock::{
     CancelLockRequest, Lock, LockMode, LockOutcome, ReassertLocksRequest, SetLockRequest,
 };
 
-/// How long a request for a lock waits before its client has to ask again.
+/// Time after which a waiting client has to ask again.
 const WAIT_MS: u64 = 2_000;
 
-/// Locks, and the requests that wait for them.
+/// Locks, and requests that wait for them.
 #[derive(Debug, Default)]
 pub(super) struct LockTable {
     locks: Locks,
@@ -23,12 +23,12 @@ pub(super) struct LockTable {
 }
 
 impl LockTable {
-    /// The locks, to look at.
+    /// The locks, for reading.
     pub fn locks(&self) -> &Locks {
         &self.locks
     }
 
-    /// Names and values for people.
+    /// Names and values for status messages.
     pub fn list(&self) -> Vec<(String, u64)> {
         let (held, waiting) = self.locks.totals();
         vec![("locks.held".into(), held as u64), ("locks.waiting".into(), waiting as u64)]
@@ -36,22 +36,26 @@ impl LockTable {
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// Nobody is told about locks before everybody has said which they hold.
+    /// Refuses requests for locks before all sessions have reported the locks that they hold.
     fn require_locks_known(&self) -> Result<()> {
         if self.leases.grace.is_none() {
             return Ok(());
         }
-        let message = "the metadata server has just started, and hears who holds what: try again";
+        let message =
+            "the metadata server has just started, and clients still report their locks: try again";
         Err(Error::new(ErrorKind::Overloaded, message))
     }
 
-    /// Locks are taken through open files: who may not open a file does not
-    /// get into the way of those who may.
+    /// Requires that the session has the file open: a client without permission to open a file
+    /// cannot block others by locks.
     fn require_open(&self, session: SessionId, lock: &Lock) -> Result<()> {
         if self.opens.rights(session, lock.file).is_some() {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::BadHandle, "a file is locked by who has it open"))
+        Err(Error::new(
+            ErrorKind::BadHandle,
+            "a file can be locked only while it is open in the same session",
+        ))
     }
 
     pub(super) fn set_lock(
@@ -112,8 +116,8 @@ impl<E: Engine> MetaMachine<E> {
         held
     }
 
-    /// Locks that a client held before the server started anew, or before it was
-    /// taken for dead, and those among them that it has lost.
+    /// Takes over locks that a client held before the server restarted, or before it was considered
+    /// dead. Returns those that it has lost.
     pub(super) fn reassert_locks(
         &mut self,
         session: SessionId,
@@ -130,7 +134,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(lost)
     }
 
-    /// A session has ended: its locks are free.
+    /// Releases the locks of an ended session.
     pub(super) fn end_locks(&mut self, session: SessionId) {
         let mut granted = Vec::new();
         self.table.locks.end(session, &mut granted);
@@ -138,14 +142,14 @@ impl<E: Engine> MetaMachine<E> {
         self.tell_granted(granted);
     }
 
-    /// The connection on which an answer is waited for is gone. Its client may
-    /// ask again, and has not lost its place.
+    /// Drops a waiting request whose connection is gone. Its client may ask again, and keeps its
+    /// place.
     pub(super) fn lock_dropped(&mut self, ticket: ParkedTicket) {
         self.table.parked.retain(|_, (parked, _)| *parked != ticket);
     }
 
-    /// What is held by a client that was not heard of for the lease time may
-    /// be taken by who needs it.
+    /// Revokes the locks of a client that was silent for the lease time, for a request that needs
+    /// them.
     fn take_locks_if_silent(&mut self, holder: SessionId, now: Moment) {
         if self.is_silent(holder, now) && self.table.locks.count(holder) > 0 {
             self.end_locks(holder);
@@ -167,12 +171,12 @@ impl<E: Engine> MetaMachine<E> {
         self.leases.answer(ticket, Answer::Now(reply));
     }
 
-    /// The process itself was away.
+    /// Excludes the time in which this process was stopped.
     pub(super) fn forgive_locks(&mut self, now: Moment) {
         self.table.locks.forgive(now.monotonic_ms);
     }
 
-    /// Requests that have waited for long ask again; what the silent hold goes.
+    /// Tells requests that have waited long to ask again, and revokes locks of silent sessions.
     pub(super) fn tick_locks(&mut self, now: Moment) {
         let waiting: Vec<WaitId> = self.table.parked.keys().copied().collect();
         let holders: BTreeSet<SessionId> =

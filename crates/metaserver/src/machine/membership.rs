@@ -1,5 +1,4 @@
-//! Targets as people see them; and what administrators order: that one is drained,
-//! or taken out of the cluster.
+//! The state of targets for users, and administrators' orders to drain or remove a target.
 
 use super::servers::fault;
 use super::{MetaMachine, Moment};
@@ -17,15 +16,15 @@ use weir_wire::targets::{
 
 /// Targets in one page of the list.
 const PAGE: usize = 1024;
-/// Pages of segments that one step of a removal looks at.
+/// Pages of segments in one step of a removal.
 pub(super) const STEP_PAGES: usize = 512;
-/// Records of objects that one step forgets.
+/// Object records that one step forgets.
 const STEP_GARBAGE: usize = 96;
-/// A removal that is not gone on with for so long is given up.
+/// A removal that is not continued for this long is given up.
 const STEP_MS: u64 = 60_000;
 
 impl<E: Engine> MetaMachine<E> {
-    /// A page of the targets, those after `after`.
+    /// A page of the targets after `after`.
     pub(super) fn list_targets(&self, after: Option<TargetId>, now: Moment) -> TargetPage {
         let all = self.cluster.servers.iter();
         let all = all.flat_map(|(server, r)| r.targets.iter().map(move |t| (*server, r, t)));
@@ -100,7 +99,7 @@ impl<E: Engine> MetaMachine<E> {
         })
     }
 
-    /// Says whether a target is being drained.
+    /// Sets whether a target is drained.
     ///
     /// # Errors
     /// `NotAdministrator`, `TargetMissing`.
@@ -125,11 +124,11 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// Takes the removal of a target a step further.
+    /// Carries out one step of the removal of a target.
     ///
     /// # Errors
-    /// `NotAdministrator`, `TargetMissing`; `Busy` if it is in use, or another one
-    /// is being removed; `Stale` if the removal was given up meanwhile.
+    /// `NotAdministrator`, `TargetMissing`; `Busy` if it is in use, or another one is being
+    /// removed; `Stale` if the removal was given up meanwhile.
     pub(super) fn remove_target(
         &mut self,
         client: ClientId,
@@ -156,7 +155,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(Removal { files, next: None })
     }
 
-    /// Sees to it that nothing is put on the target from now on.
+    /// Begins a removal: nothing new is placed on the target from now on.
     fn begin_removal(&mut self, request: &RemoveTargetRequest, now: Moment) -> Result<()> {
         let target = request.target;
         let record = self.known_target(target)?;
@@ -190,7 +189,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// Looks for copies on the target in some pages of segments.
+    /// Searches some pages of segments for copies on the target.
     fn copies_on(
         &mut self,
         target: TargetId,
@@ -225,8 +224,8 @@ impl<E: Engine> MetaMachine<E> {
         Ok(place)
     }
 
-    /// What other copies may lack that only this target knows of they are not to serve
-    /// when it has gone.
+    /// Records copies that must not be served after the removal, because they may lack bytes of
+    /// which only this target knows.
     fn distrust(
         &mut self,
         file: FileId,
@@ -253,8 +252,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// Forgets some of what is kept about the objects of the target; returns whether
-    /// there may be more.
+    /// Removes some of the records about the target's objects. Returns whether there may be more.
     fn forget(&mut self, (start, end): key::Span) -> Result<bool> {
         let (count, _) = transact(&mut self.engine, |tx| {
             let found = tx.range(&start, &end, STEP_GARBAGE).map_err(|e| fault(e.into()))?;
@@ -267,7 +265,7 @@ impl<E: Engine> MetaMachine<E> {
     }
 }
 
-/// Where to go on after a step that found this.
+/// Where to continue after a step that found this.
 pub(super) fn place_after<V>(found: &[(Key, V)], end: &[u8]) -> Bytes {
     Bytes(match found.last() {
         Some((last, _)) if found.len() == STEP_PAGES => key_after(last).into_vec(),

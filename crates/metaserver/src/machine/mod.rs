@@ -1,9 +1,9 @@
-//! The metadata server as a state machine: requests and the time go in,
-//! replies come out. It opens no socket and reads no clock; its one resource
-//! is the engine, and the shell (or the simulator) decides which.
+//! The metadata server as a state machine: requests and the time go in, replies come out. It opens
+//! no socket and reads no clock. Its one resource is the engine, which the shell (or the simulator)
+//! chooses.
 //!
-//! Invariant: a reply may leave only after [`MetaMachine::flush`] has returned
-//! for the turn in which it was made.
+//! Invariant: a reply may be sent only after [`MetaMachine::flush`] has returned for the turn in
+//! which the reply was made.
 
 mod admin;
 mod background;
@@ -71,34 +71,31 @@ use weir_wire::meta::{
 use weir_wire::targets::{FreeNumbersRequest, ListTargetsRequest};
 use weir_wire::{Header, Key, SealedTicket, Ticket};
 
-/// Ids reserved at a time: more than are used while a reservation becomes
-/// durable.
+/// File ids reserved at a time, more than are used while a reservation becomes durable.
 const ID_BLOCK: u64 = 1 << 17;
-/// The first id of a file after the root's.
+/// The first file id after the root's.
 const FIRST_ID: u64 = 2;
-/// A longer time between two ticks (there is one each second) means that the
-/// process was stopped.
+/// A longer time between two ticks (there is one each second) means that the process was stopped.
 pub(crate) const LONG_TICK_MS: u64 = 2_000;
-/// The most servers that tickets are asked for at once.
+/// The most servers in one request for tickets.
 const MAX_TICKETS: usize = 4096;
 
-/// Times of a metadata server, milliseconds.
+/// Time limits of a metadata server, milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// A session ends when it has not been heard of for so long.
+    /// A session ends after this time of silence.
     pub session_timeout_ms: u64,
-    /// A target is offline when it has not been heard of for so long.
+    /// A target is offline after this time of silence.
     pub target_timeout_ms: u64,
-    /// After a start, clients have so long to say what they have open.
+    /// Time for clients to report their open files after a start.
     pub grace_ms: u64,
-    /// What a session holds may be taken from it when it has not been heard of
-    /// for so long.
+    /// What a session holds may be revoked after this time of silence.
     pub lease_ms: u64,
-    /// How long capabilities are good for.
+    /// Validity of capabilities.
     pub capability_ms: u64,
-    /// How long tickets are good for.
+    /// Validity of tickets.
     pub ticket_ms: u64,
-    /// How often data servers report.
+    /// Interval of data servers' reports.
     pub heartbeat_ms: u32,
 }
 
@@ -120,9 +117,9 @@ impl Default for Times {
 /// A point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// For intervals: milliseconds since some start.
+    /// For intervals: milliseconds since an arbitrary start.
     pub monotonic_ms: u64,
-    /// For people and files.
+    /// Wall clock, for users and files.
     pub unix: Timestamp,
 }
 
@@ -132,7 +129,7 @@ impl Moment {
     }
 }
 
-/// Who sent a request, as the handshake has proved.
+/// The authenticated sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A client, in a session.
@@ -141,18 +138,16 @@ pub enum Peer {
     Server(ServerId),
 }
 
-/// The answer to a request.
+/// The reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// `None`: it succeeded.
+    /// `None` for success.
     pub status: Option<ErrorKind>,
-    /// The message, or the [`Error`].
+    /// The message, or the encoded [`Error`].
     pub body: Vec<u8>,
-    /// To a client: the number of the last event of its session when the answer
-    /// was found.
+    /// For clients: number of the session's last event at the time of the reply.
     pub events: u64,
-    /// To a client: what of the answer it may keep (the flags in
-    /// [`weir_wire::lease`]).
+    /// For clients: what may be cached of the reply (the flags in [`weir_wire::lease`]).
     pub keep: u8,
 }
 
@@ -168,15 +163,14 @@ impl Reply {
     }
 }
 
-/// What to do about a request.
+/// How a request is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Send this after the flush of this turn.
+    /// Send this reply after the flush of this turn.
     Now(Reply),
-    /// Send this once [`MetaMachine::synced`] has reached this.
+    /// Send this reply once [`MetaMachine::synced`] has reached this sequence.
     AfterSync(Sequence, Reply),
-    /// Others have to give something up first: [`MetaMachine::take_ready`] has
-    /// the answer some time.
+    /// The request waits for other sessions. [`MetaMachine::take_ready`] returns its reply later.
     Parked(ParkedTicket),
 }
 
@@ -196,7 +190,7 @@ pub struct MetaMachine<E: Engine> {
     format: FormatRecord,
     signer: Signer,
     ids: IdAllocator,
-    /// Taken from `ids`, not used yet.
+    /// An id taken from `ids` that is not used yet.
     spare_id: Option<u64>,
     sessions: Sessions,
     opens: OpenFiles,
@@ -210,25 +204,24 @@ pub struct MetaMachine<E: Engine> {
     table: LockTable,
     mover: Mover,
     quotas: Quotas,
-    /// The commit of the map as it is now.
+    /// Commit of the present map.
     map_at: Sequence,
     nonces: Key,
     nonce_count: u64,
     instance: u64,
     started_ms: u64,
-    /// Of the disk that the metadata is on; 0: not known.
+    /// Space of the metadata's disk; 0 if unknown.
     room: FsUsage,
     last_tick_ms: u64,
     connections: u32,
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// Starts on an engine made by [`crate::init::initialize`]. `entropy` is 32
-    /// fresh random bytes.
+    /// Starts on an engine made by [`crate::init::initialize`]. `entropy` is 32 fresh random bytes.
     ///
     /// # Errors
-    /// `NotFound` (the engine is empty: not initialised), `AuthFailed` (the
-    /// master key is another cluster's), and those of the engine.
+    /// `NotFound` (the engine is empty: not initialised), `AuthFailed` (the master key is another
+    /// cluster's), and those of the engine.
     pub fn open(
         mut engine: E,
         times: Times,
@@ -307,11 +300,11 @@ impl<E: Engine> MetaMachine<E> {
         Ok(record.map(|r| r.standing).unwrap_or_default())
     }
 
-    /// A peer has proved its key: it joins its session, or a new one is made.
+    /// Welcomes an authenticated peer, which joins its session or gets a new one.
     ///
     /// # Errors
-    /// `SessionExpired` (open a new one), `Overloaded` (too many sessions),
-    /// `InvalidArgument` (the name of its host).
+    /// `SessionExpired` (open a new one), `Overloaded` (too many sessions), `InvalidArgument` (the
+    /// name of its host).
     pub fn welcome(&mut self, hello: &Hello, now: Moment) -> Result<Welcome> {
         self.notice_pause(now);
         check_host(&hello.host)?;
@@ -334,8 +327,8 @@ impl<E: Engine> MetaMachine<E> {
         Ok(Welcome { session, cluster: self.format.cluster, instance: self.instance })
     }
 
-    /// A welcomed connection is gone. Its session lives on: the client may
-    /// come back.
+    /// Records that a welcomed connection is gone. Its session goes on, because the client may come
+    /// back.
     pub fn disconnected(&mut self) {
         self.connections = self.connections.saturating_sub(1);
     }
@@ -353,7 +346,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(id)
     }
 
-    /// A request. `body` is what follows the header.
+    /// Handles a request. `body` is everything after the header.
     pub fn on_request(&mut self, peer: Peer, header: &Header, body: &[u8], now: Moment) -> Answer {
         self.notice_pause(now);
         let result = match peer {
@@ -364,9 +357,9 @@ impl<E: Engine> MetaMachine<E> {
         self.stamped(peer, header.op, answer)
     }
 
-    /// If the process itself was away (stopped, or its machine), nobody else was
-    /// silent: what they said meanwhile lies unread. The first to notice may be
-    /// a request, before the next tick.
+    /// Notices that the process itself was stopped (or its machine), so that no other party counts
+    /// as silent: their messages lie unread. A request may be the first to notice, before the next
+    /// tick.
     fn notice_pause(&mut self, now: Moment) {
         if now.monotonic_ms.saturating_sub(self.last_tick_ms) <= LONG_TICK_MS {
             return;
@@ -378,7 +371,7 @@ impl<E: Engine> MetaMachine<E> {
         self.forgive_locks(now);
     }
 
-    /// Counts an answer, and notes in it what its receiver has to know of events.
+    /// Counts a reply, and adds the number of the receiver's last event.
     fn stamped(&mut self, peer: Peer, op: Op, mut answer: Answer) -> Answer {
         if let Some(reply) = answer.reply_mut() {
             if let Peer::Client(session) = peer {
@@ -514,13 +507,13 @@ impl<E: Engine> MetaMachine<E> {
         Ok(Answer::Now(reply))
     }
 
-    /// The answer that an operation came to.
+    /// The reply of a completed operation.
     fn answer(&mut self, done: Done) -> Answer {
         if done.objects_follow { self.after_sync(done.reply) } else { Answer::Now(done.reply) }
     }
 
-    /// An answer that tells of the map: not before the map survives a power cut. Else its
-    /// epoch might come again, for another map.
+    /// Delays a reply about the map until the map is durable. Otherwise a power cut could give its
+    /// epoch to another map.
     fn after_map(&mut self, reply: Reply) -> Answer {
         if self.engine.synced() >= self.map_at {
             return Answer::Now(reply);
@@ -557,7 +550,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(tickets)
     }
 
-    /// A ticket to a data server, for whoever has this key.
+    /// A ticket for a data server, for the holder of this key.
     fn ticket(
         &mut self,
         server: ServerId,
@@ -595,9 +588,8 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    /// Ends a turn: what was done in it survives the death of the process when
-    /// this returns. An error means that no reply of this turn may leave, and
-    /// that the server has to stop.
+    /// Ends a turn: when this returns, the turn's changes survive the death of the process. After
+    /// an error no reply of this turn may be sent, and the server has to stop.
     pub fn flush(&mut self) -> Result<Sequence> {
         match self.ids.upkeep(&mut self.engine) {
             // Who wants one, when all that are reserved are used, is told.
@@ -607,7 +599,7 @@ impl<E: Engine> MetaMachine<E> {
         self.engine.flush()
     }
 
-    /// Takes in what the engine's background work has finished.
+    /// Takes over results of the engine's background work.
     pub fn poll(&mut self) -> Result<()> {
         self.engine.poll()
     }
@@ -617,7 +609,7 @@ impl<E: Engine> MetaMachine<E> {
         self.engine.synced()
     }
 
-    /// About once a second, after the requests of the turn.
+    /// Runs periodic work. To be called about once a second, after the requests of the turn.
     pub fn on_tick(&mut self, now: Moment) -> Result<()> {
         self.engine.poll()?;
         self.notice_pause(now);
@@ -646,13 +638,13 @@ impl<E: Engine> MetaMachine<E> {
         no_room.map_or(Ok(()), Err)
     }
 
-    /// Says on which run of its machine it runs: clients learn from that
-    /// whether changes that were acknowledged and not synced may be lost.
+    /// Sets the boot of the machine: from it clients learn whether acknowledged, unsynced changes
+    /// may be lost.
     pub fn set_boot(&mut self, boot: u32) {
         self.instance = self.instance & 0xffff_ffff | u64::from(boot) << 32;
     }
 
-    /// Says what the disk of the metadata has.
+    /// Sets the space of the metadata's disk.
     pub fn set_room(&mut self, room: FsUsage) {
         self.room = room;
     }
@@ -662,17 +654,17 @@ impl<E: Engine> MetaMachine<E> {
         &self.counters
     }
 
-    /// The engine, e.g. to close it.
+    /// The engine, for closing it.
     pub fn into_engine(self) -> E {
         self.engine
     }
 
-    /// The engine, to look at.
+    /// The engine, for reading.
     pub fn engine(&self) -> &E {
         &self.engine
     }
 
-    /// The engine, to make it fail in a test or simulation.
+    /// The engine, for injecting failures in a test or simulation.
     pub fn engine_mut(&mut self) -> &mut E {
         &mut self.engine
     }
@@ -684,7 +676,7 @@ fn first_eight(bytes: &[u8; 16]) -> [u8; 8] {
     eight
 }
 
-/// The rest of a message as a request.
+/// Decodes the rest of a message as a request.
 fn request<R: Request>(mut rest: Reader<'_>) -> Result<R> {
     let request = R::decode(&mut rest)?;
     rest.finish()?;

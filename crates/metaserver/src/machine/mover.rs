@@ -1,16 +1,17 @@
-//! The mover in the metadata server: finds the files whose copies are not as they are
-//! wished, changes their layouts, and has the copies filled.
+//! The mover: finds files whose copies are not as they should be, changes their layouts, and has
+//! the copies filled.
 //!
-//! All that it does is in the layouts; what is in memory says only where to look, and
-//! is found again by a look at all files after a start.
+//! All its results are in the layouts. The state in memory says only where to look, and is rebuilt
+//! by a scan of all files after a start.
 //!
 //! Invariants
-//! - A layout changes only when nobody has leases of the file, and leases are granted
-//!   again when the change is durable: so no write goes by the old one.
-//! - Copies are filled, and dropped copies removed, only by layouts that are durable.
-//! - A copy that is whole goes only when its column's first copy has said, while nobody has
-//!   leases, that one of those that stay has everything: what was put off may be nowhere else.
-//! - The files that are worked on, and the copies that are filled, are bounded.
+//! - A layout changes only while no session has leases on the file, and leases are granted again
+//!   after the change is durable: so no write uses the old layout.
+//! - Copies are filled, and dropped copies removed, only according to durable layouts.
+//! - A whole copy is dropped only after its column's first copy has said, while no session has
+//!   leases, that one of the remaining copies has everything: a postponed write may exist nowhere
+//!   else.
+//! - The number of files being changed, and of copies being filled, is bounded.
 
 use super::servers::fault;
 use super::shortfalls::Arrivals;
@@ -37,28 +38,27 @@ use rebalance::Rebalance;
 pub(super) use visit::MOVER;
 use visit::Visit;
 
-/// While so many files wait to be worked on no others are looked for.
+/// While this many files wait, no others are searched for.
 const MAX_QUEUE: usize = 256;
-/// The most files that wait; for more, all are looked at again.
+/// The most waiting files. Beyond it all files are scanned again.
 const MAX_QUEUED: usize = 16_384;
-/// Copies looked after at each tick: whether they are still to be filled.
+/// Copies checked at each tick, whether they still have to be filled.
 const CHECKS_PER_TICK: usize = 64;
-/// Copies that cannot be filled, for each one that a server fills at a time.
+/// The most copies that cannot be filled, for each one that a server fills at a time.
 const MOST_IDLE: usize = 64;
-/// A file that could not be worked on is tried again after so long, by a look at all. So long
-/// a copy is waited for that is to have everything while it is written to, before leases are
-/// asked back: without those it soon has.
+/// A file that could not be changed is tried again after this time, by a scan of all files. Also
+/// the wait for a copy to have everything while its file is being written, before leases are
+/// recalled: without writers it soon has.
 const RETRY_MS: u64 = 30_000;
 
-/// How the mover works.
+/// Settings of the mover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoverSettings {
-    /// What has been away for so long is made anew elsewhere; 0: never.
+    /// Copies on targets that were away for this long are made again elsewhere; 0 for never.
     pub rebuild_after_ms: u64,
-    /// Copies that one data server fills at a time.
+    /// The most copies that one data server fills at a time.
     pub rebuild_concurrency: u32,
-    /// Copies are made and brought up to date for this share of the time while clients
-    /// ask for something, percent.
+    /// Share of the time for making and updating copies while clients have requests, percent.
     pub busy_percent: u8,
 }
 
@@ -68,22 +68,22 @@ impl Default for MoverSettings {
     }
 }
 
-/// A copy that is being filled, or that is to have everything.
+/// A copy that is being filled, or that has to have everything.
 #[derive(Debug)]
 struct Job {
     copy: Filled,
     generation: Generation,
-    /// Ordered only when this is durable.
+    /// The copy is ordered only after this commit is durable.
     since: Sequence,
-    /// Its server has said that it is filled, or it is to be asked back who writes.
+    /// Whether its server has reported that it is filled, or leases should be recalled.
     ready: bool,
-    /// Since when it has not.
+    /// Since when it has not reported that.
     waits_since_ms: u64,
-    /// So often it has said so since nobody writes to the file; `None`: somebody may.
+    /// Number of such reports while no session writes to the file; `None` while one may.
     confirmed: Option<u8>,
 }
 
-/// What is to be done, and what is under way.
+/// Pending and present work.
 #[derive(Debug, Default)]
 pub(super) struct Mover {
     settings: MoverSettings,
@@ -92,45 +92,46 @@ pub(super) struct Mover {
     pub relieved: Relieved,
     pub dropped: Dropped,
     jobs: BTreeMap<ObjectId, Job>,
-    /// All files have been looked at for copies that are being filled.
+    /// Whether all files were scanned for copies that are being filled.
     jobs_known: bool,
-    /// So many of them could not be filled at the last tick.
+    /// Number of copies that could not be filled at the last tick.
     idle_jobs: usize,
     queue: VecDeque<(FileId, u64)>,
     queued: BTreeSet<FileId>,
-    /// Those of them that no look at all has counted.
+    /// Queued files that no scan has counted.
     uncounted: BTreeSet<FileId>,
-    /// Files of which copies have been filled, and the first byte of those.
+    /// Files with filled copies, and the first byte of those.
     finish: BTreeMap<FileId, u64>,
     visits: BTreeMap<super::ParkedTicket, Visit>,
-    /// Counts what is to be done.
+    /// The scan that counts the work.
     survey: Option<(Walk, Survey)>,
-    /// Finds what is to be done.
+    /// The scan that finds the work.
     search: Option<Walk>,
-    /// Look at all files once more after that.
+    /// Whether to scan all files again afterwards.
     again: bool,
-    /// Something could not be done for want of targets.
+    /// Whether something could not be done for lack of targets.
     left: bool,
-    /// Clients have said what they hold, so that it can be asked for.
+    /// Whether clients have reported what they hold, so that it can be recalled.
     begun: bool,
     retry_at_ms: Option<u64>,
-    /// The last job that was looked after.
+    /// The last job that was checked.
     checked: Option<ObjectId>,
     rebalance: Option<Rebalance>,
     pub counted: Survey,
     pub progress: Progress,
-    /// The same for each target by itself.
+    /// Progress of each target.
     pub arrivals: Arrivals,
 }
 
 impl Mover {
-    /// Nothing is known yet, at a start.
+    /// The initial state at a start.
     pub fn new(now: Moment) -> Self {
         Self { dropped: Dropped::new(now.monotonic_ms), ..Self::default() }
     }
 
-    /// A target has removed an object that no layout has any more; whether that was the last time,
-    /// see [`Dropped`]. One that was just being filled goes as those do that layouts let go of.
+    /// Records that a target has removed an object without a layout. Returns whether that was the
+    /// last removal, see [`Dropped`]. A copy that was just being filled is treated like dropped
+    /// copies.
     pub fn removed(&mut self, object: ObjectId, now: Moment) -> bool {
         if self.jobs.contains_key(&object) && !self.dropped.knows(object) {
             self.dropped.went(&[object], now.monotonic_ms);
@@ -143,12 +144,12 @@ impl Mover {
         self.settings.busy_percent
     }
 
-    /// Whether something is to be done as far as is known, or counted just now.
+    /// Whether there is work as far as is known, or the count is under way.
     fn may_have_work(&self) -> bool {
         self.counted.stuck > 0 || self.counted.copies > 0 || self.survey.is_some()
     }
 
-    /// Whether one of its own transactions can be run now.
+    /// Whether one of the mover's own transactions can be run now.
     pub fn has_work(&self) -> bool {
         let searching = self.search.is_some() && self.queue.len() < MAX_QUEUE;
         let visiting =
@@ -156,7 +157,7 @@ impl Mover {
         self.begun && (self.survey.is_some() || searching || visiting)
     }
 
-    /// Whether a file can be looked at of which copies have been filled.
+    /// Whether a file with filled copies can be changed.
     fn can_finish(&self) -> bool {
         !self.finish.is_empty() && self.visits.len() < visit::MAX_VISITS
     }
@@ -166,8 +167,8 @@ impl Mover {
         self.visits.len() < visit::MAX_VISITS && self.room() > 0
     }
 
-    /// So many more copies may be begun. Those that cannot be filled are in nobody's way,
-    /// as long as they are not too many.
+    /// Number of copies that may be begun. Those that cannot be filled do not count, as long as
+    /// they are not too many.
     fn room(&self) -> usize {
         let concurrency = self.settings.rebuild_concurrency as usize;
         let online = self.sites.all().filter(|(_, site)| site.online);
@@ -179,17 +180,17 @@ impl Mover {
             .min((servers.len() * concurrency + most_idle).saturating_sub(self.jobs.len()))
     }
 
-    /// Whether a copy can be filled as targets are: it has a source, and room where it goes.
+    /// Whether a copy can be filled at present: it has a source, and space at its target.
     fn can_be_filled(&self, copy: &Filled) -> bool {
         self.source(copy).is_some() && (copy.is_whole || self.sites.can_be_filled(copy.to))
     }
 
-    /// The copies of a new file are not where they should be, for want of targets.
+    /// Records that the copies of a new file are not where they should be, for lack of targets.
     pub fn makeshift(&mut self) {
         self.left = true;
     }
 
-    /// Other copies of a file are wished.
+    /// Records that other copies of a file are wanted.
     pub fn wished(&mut self, file: FileId) {
         if self.uncounted.len() < MAX_QUEUED {
             self.uncounted.insert(file);
@@ -197,7 +198,7 @@ impl Mover {
         self.enqueue(file, 0);
     }
 
-    /// A file may have to be worked on.
+    /// Queues a file that may have to be changed.
     pub fn enqueue(&mut self, file: FileId, from: u64) {
         if self.queued.len() >= MAX_QUEUED {
             self.look_at_all();
@@ -206,7 +207,7 @@ impl Mover {
         }
     }
 
-    /// Takes over what there is to fill in a file.
+    /// Adds the copies of a file that have to be filled.
     fn adopt(
         &mut self,
         copies: Vec<Filled>,
@@ -232,12 +233,12 @@ impl Mover {
         self.jobs.range(of_file(file)).take_while(move |(object, _)| object.file == file)
     }
 
-    /// Copies of a file that have been filled.
+    /// Filled copies of a file.
     fn ready(&self, file: FileId) -> Vec<&Job> {
         self.jobs_of(file).map(|(_, job)| job).filter(|job| job.ready).collect()
     }
 
-    /// A copy is whole.
+    /// Ends the job of a copy that is whole.
     fn end_job(&mut self, object: ObjectId) {
         let Some(job) = self.jobs.remove(&object) else { return };
         let bytes = job.copy.bytes;
@@ -249,13 +250,12 @@ impl Mover {
         }
     }
 
-    /// Where a copy is filled from: the first that is online.
+    /// Source of a copy: the first whole copy that is online.
     fn source(&self, copy: &Filled) -> Option<TargetId> {
         copy.sources.iter().copied().find(|target| self.sites.is_online(*target))
     }
 
-    /// Whether copies may be to be filled from a target that is not online, and from no other
-    /// one: what it has of them nobody has besides.
+    /// Whether a target that is not online may be the only source of a copy to be filled.
     pub fn is_only_source(&self, target: TargetId) -> bool {
         let needs = |job: &Job| {
             let Filled { sources, is_whole, .. } = &job.copy;
@@ -264,7 +264,7 @@ impl Mover {
         !self.jobs_known || self.jobs.values().any(needs)
     }
 
-    /// Whether files are worked on, or wait for it.
+    /// Whether files are being changed, or wait for that.
     fn is_working(&self) -> bool {
         let under_way = !self.jobs.is_empty() || !self.visits.is_empty();
         under_way || !self.queue.is_empty() || !self.finish.is_empty()
@@ -274,7 +274,7 @@ impl Mover {
         self.survey.is_none() && self.search.is_none() && !self.is_working()
     }
 
-    /// Copies that are being made on each target, and about how many bytes they have.
+    /// Number of copies being made on each target, and their approximate bytes.
     pub fn filling(&self) -> BTreeMap<TargetId, (u64, u64)> {
         let mut all = BTreeMap::<TargetId, (u64, u64)>::new();
         for job in self.jobs.values().filter(|job| !job.copy.is_whole) {
@@ -284,7 +284,7 @@ impl Mover {
         all
     }
 
-    /// Names and values for people.
+    /// Names and values for status messages.
     pub fn list(&self) -> Vec<(String, u64)> {
         let Survey { copies, bytes, stuck, files, .. } = self.counted;
         let speed = self.progress.bytes_per_s();
@@ -308,7 +308,8 @@ impl Mover {
     }
 }
 
-/// Who orders the changes of a copy's column, and so fills it, or knows that it is.
+/// The target that orders the changes of a copy's column. It fills the copy, or knows that the copy
+/// is whole.
 fn orders(copy: &Filled, online: &BTreeSet<TargetId>) -> Option<TargetId> {
     copy.sources.iter().copied().find(|target| online.contains(target))
 }
@@ -319,13 +320,13 @@ fn of_file(file: FileId) -> std::ops::RangeFrom<ObjectId> {
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// How the mover works from now on.
+    /// Sets how the mover works from now on.
     pub fn set_mover(&mut self, settings: MoverSettings) {
         self.mover.settings = settings;
     }
 
-    /// About once a second: what targets have become, and whether copies are still to
-    /// be filled.
+    /// Updates the state of targets, and checks copies that are being filled. To be called about
+    /// once a second.
     pub(super) fn tick_mover(&mut self, now: Moment) -> Result<()> {
         let map = self.cluster.map();
         let after_ms = self.mover.settings.rebuild_after_ms;
@@ -370,7 +371,7 @@ impl<E: Engine> MetaMachine<E> {
         self.check_jobs(now)
     }
 
-    /// Forgets copies of files that are gone, or were laid out anew.
+    /// Drops copies of files that are gone, or got new layouts.
     fn check_jobs(&mut self, now: Moment) -> Result<()> {
         let after = |object: &ObjectId| self.mover.checked.is_none_or(|last| *object > last);
         let mut next: Vec<ObjectId> =
@@ -402,8 +403,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// What a server is to fill: copies of columns whose first copy that is there it
-    /// serves.
+    /// The copies that a server has to fill: those of columns whose first online copy it serves.
     pub(super) fn fills_for(&self, server: ServerId) -> Vec<Fill> {
         let synced = self.engine.synced();
         let most = self.mover.settings.rebuild_concurrency as usize;
@@ -424,8 +424,8 @@ impl<E: Engine> MetaMachine<E> {
         self.mover.jobs.values().filter_map(&mut order).collect()
     }
 
-    /// A server says which copies have, as it says so, all that there is: it says it
-    /// again each time.
+    /// Handles a server's report of copies that have everything at the time of the report. It
+    /// repeats them in each report.
     pub(super) fn take_filled(&mut self, server: ServerId, reports: &[TargetReport]) {
         if self.mover.jobs.is_empty() {
             return;
@@ -459,15 +459,15 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    /// By the present map, and not by what targets were at the last tick: who has ordered until
-    /// now does not know what others lack.
+    /// Online targets according to the present map, and not to the last tick: a target that has
+    /// ordered until now does not know what others lack.
     fn online(&self) -> BTreeSet<TargetId> {
         let all = self.cluster.all().into_iter();
         let online = all.filter(|(_, t)| t.state == TargetState::Online);
         online.map(|(_, t)| t.target).collect()
     }
 
-    /// A look at a file that changes nothing.
+    /// Looks at a file without changing it.
     fn look(&mut self, file: FileId, from: u64, scratch: &mut Sites) -> Result<Option<Look>> {
         let relieved = &self.mover.relieved;
         let (most, room, filled) = (usize::MAX, usize::MAX, &[][..]);

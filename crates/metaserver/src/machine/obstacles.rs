@@ -1,6 +1,5 @@
-//! What stands in the way of a request: events that others have to
-//! acknowledge, requests that came before, and the time after a restart. And
-//! what becomes of those who do not answer.
+//! Obstacles of a request: events that other sessions have to acknowledge, earlier requests, and
+//! the time after a restart. Also the treatment of sessions that do not answer.
 
 use super::lease_ops::NOBODY;
 use super::waiting::{Asked, ParkedTicket, Waits};
@@ -18,46 +17,45 @@ use weir_wire::message::Op;
 
 use super::servers::fault;
 
-/// A session that lives, and has not obeyed an event for so long, loses what
-/// the event is about. Its own calls have given up by then.
+/// A live session that has not acknowledged an event for this long loses what the event is about.
+/// Its own calls have timed out by then.
 pub(super) const PATIENCE_MS: u64 = 40_000;
 
-/// What is in the way.
+/// The obstacles of a request.
 #[derive(Debug, Default)]
 pub(super) struct Obstacles {
-    /// To be asked.
+    /// Events to send.
     asks: BTreeSet<(SessionId, Ask)>,
     /// Events that are waited for already.
     pub waits: Waits,
-    /// Beliefs and leases of sessions that do not answer.
+    /// Cached entries of sessions that do not answer.
     dead_beliefs: BTreeSet<(SessionId, FileId)>,
     dead_leases: BTreeSet<(SessionId, FileId)>,
 }
 
 impl Obstacles {
-    /// Whether a request has to wait.
+    /// Whether the request has to wait.
     pub fn any(&self) -> bool {
         self.waits.other || !self.waits.events.is_empty() || !self.asks.is_empty()
     }
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// Whether nothing has been heard of a session for so long that what it
-    /// holds may be taken away.
+    /// Whether a session was silent for so long that what it holds may be revoked.
     pub(super) fn is_silent(&self, session: SessionId, now: Moment) -> bool {
         self.sessions.by_id.get(&session).is_none_or(|known| {
             now.monotonic_ms.saturating_sub(known.last_heard_ms) >= self.times.lease_ms
         })
     }
 
-    /// Whether an event has not been obeyed for too long.
+    /// Whether an event is unacknowledged for too long.
     pub(super) fn is_overdue(&self, session: SessionId, number: u64, now: Moment) -> bool {
         let since = self.leases.events.since(session, number);
         self.is_silent(session, now)
             || since.is_some_and(|since| now.monotonic_ms.saturating_sub(since) >= PATIENCE_MS)
     }
 
-    /// Whether a request has to wait until clients have said what they hold.
+    /// Whether a request has to wait until clients have reported what they hold.
     pub(super) fn grace_holds(&self, session: SessionId, op: Op, scope: &Scope) -> bool {
         if self.leases.grace.is_none() || planted(Bug::GrantInGrace) {
             return false;
@@ -82,8 +80,7 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    /// What stands in the way of a request of this scope. `asked`: what others
-    /// have been asked on its behalf.
+    /// The obstacles of a request with this scope. `asked` has the events sent on its behalf.
     pub(super) fn obstacles(
         &self,
         session: SessionId,
@@ -197,7 +194,7 @@ impl<E: Engine> MetaMachine<E> {
         found
     }
 
-    /// Sends the events that a request needs, and notes which.
+    /// Sends the events that a request needs, and records them.
     pub(super) fn ask(&mut self, mut found: Obstacles, asked: &mut Asked, now: Moment) -> Waits {
         for (who, ask) in std::mem::take(&mut found.asks) {
             match self.send_event(who, &ask, now) {
@@ -211,7 +208,7 @@ impl<E: Engine> MetaMachine<E> {
         found.waits
     }
 
-    /// Takes what a session holds of a file, and cuts it off if it may write.
+    /// Revokes what a session holds of a file, and fences the session off if it may write.
     pub(super) fn fence(&mut self, who: SessionId, file: FileId) -> Result<()> {
         if self.leases.ranges.writes(who, file) && !planted(Bug::SkipFence) {
             transact(&mut self.engine, |tx| fence(tx, file).map_err(fault))?;
@@ -221,7 +218,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// Takes from the silent what is in the way, now that nobody else is.
+    /// Revokes the obstacles of silent sessions, after all other obstacles are gone.
     pub(super) fn take_away(&mut self, found: &Obstacles, now: Moment) -> Result<()> {
         for &(who, file) in &found.dead_leases {
             self.fence(who, file)?;
@@ -240,12 +237,12 @@ impl<E: Engine> MetaMachine<E> {
 }
 
 impl Obstacles {
-    /// Those who lose something.
+    /// The sessions that lose something.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.dead_leases.iter().chain(&self.dead_beliefs).map(|(who, _)| *who)
     }
 
-    /// Somebody does not answer.
+    /// Adds what a session that does not answer has to lose.
     fn give_up(&mut self, (who, ask): (SessionId, Ask)) {
         match ask {
             Ask::Name(file, _) | Ask::Attributes(file) | Ask::Removal(file) => {
@@ -256,7 +253,7 @@ impl Obstacles {
     }
 }
 
-/// The range that is granted is what is claimed.
+/// Makes the granted range the claimed one.
 pub(super) fn widened(scope: &mut Scope, lease: LeaseRange) {
     scope.claims = vec![lease];
 }

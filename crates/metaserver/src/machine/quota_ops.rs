@@ -1,5 +1,5 @@
-//! Quotas that administrators set, what callers may see of them, and the counting of the files
-//! that were there before.
+//! Quota requests: administrators set quotas, callers see their own, and existing files are
+//! counted.
 
 use super::MetaMachine;
 use super::servers::fault;
@@ -16,11 +16,11 @@ use weir_wire::quota::{
 const PAGE: usize = 1024;
 
 impl<E: Engine> MetaMachine<E> {
-    /// Sets, removes or counts anew a quota.
+    /// Sets, removes or recounts a quota.
     ///
     /// # Errors
-    /// `NotAdministrator`; `NotFound` and `NotDirectory` for what has none; `NoSpace`: there are
-    /// too many.
+    /// `NotAdministrator`; `NotFound` and `NotDirectory` for an invalid subject; `NoSpace`: there
+    /// are too many quotas.
     pub(super) fn set_quota(&mut self, asker: ClientId, request: &SetQuotaRequest) -> Result<()> {
         self.require_administrator(asker)?;
         let SetQuotaRequest { subject, change } = *request;
@@ -88,8 +88,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// How many directories with quotas are above one another, counted with one that gets its
-    /// quota.
+    /// The largest number of nested directories with quotas, if `dir` gets one.
     fn deepest_with(&self, tx: &mut Tx<'_>, dir: FileId) -> Result<usize> {
         let mut most = 0;
         for subject in self.quotas.behind(None) {
@@ -102,7 +101,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(most)
     }
 
-    /// A page of the quotas: all for administrators, his own for everybody.
+    /// A page of the quotas: all for administrators, their own for all others.
     pub(super) fn list_quotas(
         &self,
         asker: ClientId,
@@ -129,7 +128,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(QuotaPage { end: wanted.next().is_none(), quotas })
     }
 
-    /// Takes the counting one step further.
+    /// Carries out one step of the counting.
     pub(super) fn count_for_quotas(&mut self) -> Result<()> {
         let quotas = &self.quotas;
         let counted = transact(&mut self.engine, |tx| quota::count(tx, quotas).map_err(fault));

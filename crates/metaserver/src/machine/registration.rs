@@ -1,4 +1,4 @@
-//! Data servers present themselves with the targets that they have.
+//! Registration of data servers with their targets.
 
 use super::cluster::{Change, Cluster};
 use super::standings::{Around, Said, after_report, after_silence, has_kept};
@@ -14,12 +14,11 @@ const MAX_SERVERS: usize = 4096;
 const MAX_TARGETS_PER_SERVER: usize = 1024;
 
 impl Cluster {
-    /// What a registration changes; `None` if nothing.
+    /// The change by a registration; `None` if nothing changes.
     ///
     /// # Errors
-    /// `Exists`: another server that lives serves one of the targets.
-    /// `TooBig`: too many servers or targets. `InvalidArgument`: the name of its host or
-    /// its domain.
+    /// `Exists`: another live server serves one of the targets. `TooBig`: too many servers or
+    /// targets. `InvalidArgument`: the name of its host or its domain.
     pub fn registration(
         &self,
         server: ServerId,
@@ -63,7 +62,7 @@ impl Cluster {
         Ok(Some(self.change(others)))
     }
 
-    /// What becomes of the targets of a server by its reports.
+    /// Applies a server's reports to its target records.
     fn registered(
         &self,
         reports: &[&TargetReport],
@@ -109,7 +108,7 @@ impl Cluster {
         }
     }
 
-    /// Servers that lose targets to this one: a disk was moved to another node.
+    /// Servers that lose targets to this one, because a disk was moved to another node.
     fn taken_over(
         &self,
         server: ServerId,
@@ -138,8 +137,8 @@ impl Cluster {
         Ok(losers)
     }
 
-    /// What is known of a target that a server has not served before: another
-    /// may have. If none has, it has never had anything that it could have lost.
+    /// The record of a target that a server has not served before. Another server may have; if none
+    /// has, it never had anything to lose.
     fn elsewhere(&self, server: ServerId, target: TargetId, run: u64) -> TargetRecord {
         let others = self.servers.iter().filter(|(id, _)| **id != server);
         let mut known = others.flat_map(|(_, r)| &r.targets);

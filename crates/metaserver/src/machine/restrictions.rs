@@ -1,5 +1,5 @@
-//! What is kept of clients, and what each is held to: in memory too, because
-//! every request asks.
+//! The records of clients and their restrictions, kept in memory too, because every request needs
+//! them.
 
 use super::background::each;
 use super::servers::fault;
@@ -16,21 +16,21 @@ use weir_types::{
 };
 use weir_wire::meta::{ClientInfo, ClientPage};
 
-/// The most clients that something is kept of.
+/// The most client records.
 const MAX_CLIENTS: usize = 65_536;
 /// Clients in one reply.
 const PAGE: usize = 1024;
 /// The longest name of a client, bytes.
 const MAX_NAME_BYTES: usize = 256;
 
-/// All clients that something is kept of.
+/// All clients with a record.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     by_id: BTreeMap<ClientId, ClientRecord>,
 }
 
 impl Clients {
-    /// Reads what is stored.
+    /// Reads the stored records.
     pub fn load(engine: &dyn Engine) -> Result<Self> {
         let mut clients = Self::default();
         let (start, end) = key::clients();
@@ -42,30 +42,30 @@ impl Clients {
         Ok(clients)
     }
 
-    /// What its key is called.
+    /// Name of its key.
     pub fn name(&self, client: ClientId) -> &str {
         self.by_id.get(&client).map_or("", |record| &record.name)
     }
 
-    /// What a client is held to.
+    /// Restrictions of a client.
     pub fn limits(&self, client: ClientId) -> Restrictions {
         self.by_id.get(&client).map_or(Restrictions::NONE, |record| record.restrictions)
     }
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// What the client of a session is held to; the server itself to nothing.
+    /// Restrictions of a session's client. The server itself has none.
     pub(super) fn limits_of(&self, session: SessionId) -> Restrictions {
         let session = self.sessions.by_id.get(&session);
         session.map_or(Restrictions::NONE, |session| self.clients.limits(session.client))
     }
 
-    /// The directory that the client of a session calls the root.
+    /// The directory that is the root for a session's client.
     pub(super) fn root_of(&self, session: SessionId) -> FileId {
         self.limits_of(session).subtree.unwrap_or(FileId::ROOT)
     }
 
-    /// Whether the client of a session may know of all these files.
+    /// Whether a session's client may know all these files.
     pub(super) fn reaches_all(&self, session: SessionId, files: &[FileId]) -> Result<bool> {
         if self.limits_of(session).subtree.is_none() {
             return Ok(true);
@@ -81,7 +81,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(true)
     }
 
-    /// Refuses a client that something was kept of, and nothing is any more.
+    /// Refuses a client whose record existed once and is lost.
     ///
     /// # Errors
     /// `AuthFailed`.
@@ -96,8 +96,8 @@ impl<E: Engine> MetaMachine<E> {
         Err(Error::new(ErrorKind::AuthFailed, message))
     }
 
-    /// Says what a client may do. Its sessions end: what they have open was
-    /// opened under what was said before.
+    /// Sets what a client may do. Its sessions end, because they have opened files under the old
+    /// rights.
     pub(super) fn set_client(&mut self, asker: ClientId, info: ClientInfo) -> Result<()> {
         self.require_administrator(asker)?;
         self.check_client(asker, &info)?;
@@ -155,7 +155,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// Clients with greater numbers than this one.
+    /// Clients with greater ids than this one.
     pub(super) fn list_clients(&self, asker: ClientId, after: ClientId) -> Result<ClientPage> {
         self.require_administrator(asker)?;
         let rest = self.clients.by_id.range((Bound::Excluded(after), Bound::Unbounded));

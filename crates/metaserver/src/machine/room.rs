@@ -1,5 +1,5 @@
-//! Room for leases: a session that holds as many as it may gives up those that it
-//! was granted longest ago, and waits only if it is slow at that.
+//! Limits of leases: a session at its limit gives up its oldest leases, and has to wait only if it
+//! is slow at that.
 
 use super::{MetaMachine, Moment};
 use crate::leases::events::Ask;
@@ -9,23 +9,21 @@ use weir_metastore::Engine;
 use weir_types::SessionId;
 use weir_wire::lease::{LeaseMode, LeaseRange};
 
-/// So many files are asked for at the same time, and twice as many if the first are not
-/// given up soon: half of what a client obeys at once, since others want something back
-/// too.
+/// Number of files whose leases are recalled at the same time, and twice as many if the first are
+/// slow. It is half of what a client handles at once, since other sessions recall leases too.
 const AT_ONCE: usize = 16;
-/// A file that is not given up in this time (its data server may be away) is not
-/// waited for alone.
+/// A recall that takes longer than this (its data server may be away) is not waited for alone.
 const SOON_MS: u64 = 1_000;
 
 impl<E: Engine> MetaMachine<E> {
-    /// How many pieces of leases a session may hold; more than that only until it has
-    /// given others up.
+    /// Sets the most pieces of leases of a session. It may exceed that only until it has given
+    /// others up.
     pub fn limit_leases(&mut self, most: usize) {
         self.leases.ranges.limit(most);
     }
 
-    /// Whether a session may be granted this lease now. If it holds as many as it may
-    /// it is asked for some that it has had longest.
+    /// Whether a session may be granted this lease now. At its limit some of its oldest leases are
+    /// recalled.
     pub(super) fn has_room(&mut self, session: SessionId, lease: &LeaseRange, now: Moment) -> bool {
         if self.leases.ranges.covers(session, lease) {
             return true;

@@ -1,4 +1,4 @@
-//! Data servers: they register, report, and learn which objects to remove.
+//! Requests of data servers: they register, report, and learn which objects to remove.
 
 use super::cluster::Change;
 use super::standings::serve_ms;
@@ -15,13 +15,13 @@ use weir_wire::peer::{
 };
 use weir_wire::ticket::OF_SERVERS;
 
-/// The most objects named for removal in one reply.
+/// The most objects for removal in one reply.
 const MAX_REMOVALS: usize = 1024;
-/// Confirmations of removals handled in one transaction.
+/// Confirmed removals handled in one transaction.
 pub(super) const CONFIRM_PAGE: usize = 100;
-/// How often silent targets are looked for while others report.
+/// Interval of searches for silent targets while others report.
 const LOOK_FOR_SILENT_MS: u64 = 250;
-/// How soon a data server reports again while there is more to remove.
+/// Report interval of a data server with more objects to remove.
 const BUSY_HEARTBEAT_MS: u32 = 100;
 
 impl<E: Engine> MetaMachine<E> {
@@ -111,7 +111,7 @@ impl<E: Engine> MetaMachine<E> {
         self.report(server, &request.targets, request.acting, now)
     }
 
-    /// Where a target is, for a server that copies from it.
+    /// Address of a target's server, for a server that copies from it.
     fn find_peer(
         &mut self,
         asking: ServerId,
@@ -222,8 +222,8 @@ impl<E: Engine> MetaMachine<E> {
         Ok(remove)
     }
 
-    /// The next garbage of a target. Only what is durably garbage: after a
-    /// power cut a file may have its name again, and needs its objects.
+    /// The next garbage of a target. Only durable garbage: after a power cut a file may have its
+    /// name again, and need its objects.
     fn garbage(&mut self, target: TargetId, limit: usize, now: Moment) -> Result<Vec<ObjectId>> {
         let (start, end) = key::garbage_of(target);
         let synced = self.engine.synced();
@@ -256,7 +256,7 @@ impl<E: Engine> MetaMachine<E> {
     }
 }
 
-/// Forgets what has been done; returns how much of it was known.
+/// Removes the records of completed removals. Returns how many of them were known.
 pub(super) fn confirm(engine: &mut dyn Engine, keys: Vec<Vec<u8>>) -> Result<u64> {
     let (count, _) = transact(engine, |tx: &mut Tx<'_>| {
         let mut count = 0;
@@ -271,7 +271,7 @@ pub(super) fn confirm(engine: &mut dyn Engine, keys: Vec<Vec<u8>>) -> Result<u64
     Ok(count)
 }
 
-/// For transactions of the server's own: there is nobody to be refused.
+/// Converts an error of the server's own transactions, which no request can get as a refusal.
 pub(super) fn fault(fault: crate::ops::Fault) -> Error {
     match fault {
         crate::ops::Fault::Refused(error) => error,

@@ -1,20 +1,18 @@
-//! Sessions in memory: when they were last heard of, and how far each slot is.
+//! Sessions in memory: when they were last heard of, and the state of their slots.
 
 use std::collections::BTreeMap;
 use weir_types::limits::MAX_SLOTS;
 use weir_types::{ClientId, SessionId, SlotId};
 
-/// The most sessions at a time.
+/// The most sessions.
 pub(super) const MAX_SESSIONS: usize = 65_536;
 
-/// What is known of a slot without asking the store.
+/// State of a slot in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// Nothing: the process has started since its last mutation, or does not
-    /// know what became of it.
+    /// Unknown: the process has started since its last mutation, or the outcome of that is unknown.
     Unknown,
-    /// The number of its last mutation (0: it had none), which this process
-    /// has done or taken into account.
+    /// Number of its last mutation (0 for none), which this process has carried out or seen.
     At(u64),
 }
 
@@ -22,9 +20,10 @@ pub(super) enum Slot {
 #[derive(Debug)]
 pub(super) struct Session {
     pub client: ClientId,
-    /// Where it runs, as it said when it connected last; empty: not known.
+    /// Host of its last connection; empty if unknown.
     pub host: String,
-    /// When it began; `None`: before this process. Both in milliseconds on the monotonic clock.
+    /// Begin of the session; `None` if it is older than this process. Like `heard_ms` in
+    /// milliseconds on the monotonic clock.
     pub began_ms: Option<u64>,
     pub last_heard_ms: u64,
     slots: Vec<Option<Slot>>,
@@ -32,7 +31,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// `fresh`: it has just been made, so its slots had no mutation.
+    /// `fresh` says that it was just made, so that its slots had no mutation.
     pub fn new(client: ClientId, now_ms: u64, fresh: bool) -> Self {
         let (host, slots) = Default::default();
         let began_ms = fresh.then_some(now_ms);
@@ -62,20 +61,20 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// A frame has come in; `None` if there is no such session (any more).
+    /// Records a frame of a session; `None` if there is no such session (any more).
     pub fn heard(&mut self, session: SessionId, now_ms: u64) -> Option<&mut Session> {
         let found = self.by_id.get_mut(&session)?;
         found.last_heard_ms = now_ms;
         Some(found)
     }
 
-    /// Those that have not been heard of since `deadline_ms`.
+    /// Sessions that were silent since `deadline_ms`.
     pub fn silent_since(&self, deadline_ms: u64) -> Vec<SessionId> {
         let silent = self.by_id.iter().filter(|(_, s)| s.last_heard_ms < deadline_ms);
         silent.map(|(id, _)| *id).collect()
     }
 
-    /// The process itself was away: that was nobody else's silence.
+    /// Excludes the time in which this process was stopped from the silence of sessions.
     pub fn forgive(&mut self, now_ms: u64) {
         self.by_id.values_mut().for_each(|session| session.last_heard_ms = now_ms);
     }

@@ -1,6 +1,6 @@
-//! For each target what it lacks, and the copies that are being made there: how much, how
-//! fast, and until when. Names and values for people and their programs
-//! (`docs/operating.md`, "Counters").
+//! Shortfalls: for each target its gaps, and the copies that are being made there: how many, how
+//! fast, and until when. As names and values for messages and programs (`docs/operating.md`,
+//! "Counters").
 
 use super::MetaMachine;
 use crate::mover::progress::Progress;
@@ -8,22 +8,22 @@ use std::collections::BTreeMap;
 use weir_metastore::Engine;
 use weir_types::TargetId;
 
-/// Gaps are counted in parts of so many bytes at the most.
+/// Gaps are counted in parts of at most this many bytes.
 const PART_BYTES: u64 = 1 << 20;
-/// The most targets that are told of.
+/// The most targets that are listed.
 const MAX_TOLD: usize = 1024;
 
-/// Copies that have been made on each target.
+/// Copies made on each target.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals(BTreeMap<TargetId, Progress>);
 
 impl Arrivals {
-    /// A copy has been made there.
+    /// Records a copy made there.
     pub fn copied(&mut self, target: TargetId, bytes: u64) {
         self.0.entry(target).or_default().copied(bytes);
     }
 
-    /// About once a second; only targets that are still there count.
+    /// Updates speeds. To be called about once a second. Only existing targets count.
     pub fn sample(&mut self, now_ms: u64, is_there: impl Fn(TargetId) -> bool) {
         self.0.retain(|target, _| is_there(*target));
         self.0.values_mut().for_each(|progress| progress.sample(now_ms));
@@ -39,7 +39,7 @@ impl Arrivals {
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// Of targets that lack something, or on which copies are being made.
+    /// The shortfalls of targets with gaps, or with copies being made.
     pub(super) fn shortfalls(&self) -> Vec<(String, u64)> {
         let filling = self.mover.filling();
         let mut all = Vec::new();

@@ -1,31 +1,30 @@
-//! What targets are good for, over time: pure.
+//! The state of targets over time. Pure.
 //!
-//! A target that was away may have missed writes; those who were there have
-//! noted what ([gap](weir_wire::peer::TargetReport::gaps)). It is online again
-//! when nobody has a gap for it left.
+//! A target that was away may have missed writes; the targets that were online have noted which
+//! ([gap](weir_wire::peer::TargetReport::gaps)). It is online again when no target has a gap for it
+//! left.
 //!
-//! Its own gaps are what it cannot vouch for: after an unclean stop, what was
-//! under way. While another copy is online they are handed to that; else they
-//! are no reason to wait, the target does not report them, and they become gaps
-//! for the others once it is online.
+//! Its own gaps are bytes that it cannot vouch for: changes that were under way at an unclean stop.
+//! While another copy is online they are handed to that copy. Otherwise they are no reason to wait:
+//! the target does not report them, and they become gaps for the others once it is online.
 //!
 //! Invariants
-//! - A target is declared away only when its lease to serve has run out, or its
-//!   server has said itself that it is out of service, or given up, or has just started.
-//! - It is online again only when every target that may have noted a gap for it
-//!   has said, knowing that it takes writes again, that there is none; and that
-//!   [`ROUNDS`] times in turn, since gaps are handed from one to another. If a gap
-//!   is noted for it before everybody knows, it is not after all: until then
-//!   nothing is read from it.
-//! - Who cannot be reached by those whose changes it should take does not hold
-//!   them up: it is syncing until it is reached.
-//! - Being out of reach takes nobody away who may have the last current copy of something:
-//!   who may share a column with another that is not online.
-//! - Own gaps take nobody away who is the last that is online; but one whose machine started anew, and that was not
-//!   there any more when another went that has kept its memory, waits for that one.
-//! - Nobody waits for itself: a target waits for those online, for those that
-//!   went later than it, and, if its machine started anew since, for those that went
-//!   with it and kept their memory; of those that have own gaps one comes at a time.
+//! - A target is declared away only when its lease to serve has run out, or its server has said
+//!   itself that it is out of service, or given up, or has just started.
+//! - It is online again only when every target that may have noted a gap for it has said, knowing
+//!   that it takes writes again, that there is none; and that [`ROUNDS`] times in turn, since gaps
+//!   are handed from one to another. If a gap is noted for it before all servers know that it is
+//!   online, it is not online after all: until then nothing is read from it.
+//! - A target that cannot be reached by those whose changes it should take does not delay them: it
+//!   is syncing until it is reached.
+//! - Unreachability takes away no target that may have the last current copy of something: one that
+//!   may share a column with another that is not online.
+//! - Own gaps take away no target that is the last online one. But a target whose machine
+//!   restarted, and that was already away when another went that has kept its memory, waits for
+//!   that one.
+//! - No circular waits: a target waits for online targets, for those that went later, and, if its
+//!   machine restarted since, for those that went with it and kept their memory. Of targets with
+//!   own gaps one comes online at a time.
 
 use crate::schema::{Past, TargetRecord};
 use std::cmp::Reverse;
@@ -35,46 +34,46 @@ use weir_types::{Epoch, ServerId, TargetId};
 use weir_wire::map::{Online, TargetState};
 use weir_wire::peer::TargetReport;
 
-/// How much of the time until a target is declared away its server may serve
-/// without being heard: the rest is for clocks that run unevenly.
+/// Part of the target timeout during which its server may serve without a reply: the rest is for
+/// clocks that run unevenly.
 const SERVE_SHARE: (u64, u64) = (4, 5);
 
-/// The lease of a data server, milliseconds.
+/// Length of a data server's lease, milliseconds.
 pub fn serve_ms(target_timeout_ms: u64) -> u32 {
     u32::try_from(target_timeout_ms / SERVE_SHARE.1 * SERVE_SHARE.0).unwrap_or(u32::MAX)
 }
 
-/// How often everybody has to say that there are no gaps. A gap may be handed from
-/// who has not reported yet to who has, and so be missed in the first round. A
-/// report that comes in the third was made after the answer to one that came in
-/// the second, so after all of the first: who got it says so then.
+/// Number of rounds in which all targets have to report no gaps. A gap may be handed from a target
+/// that has not reported yet to one that has, and so be missed in the first round. A report of the
+/// third round was made after the reply to one of the second, so after all of the first: the target
+/// that got the gap reports it then.
 const ROUNDS: u8 = 3;
 
-/// What a server says of a target of its own.
+/// A server's report of its own target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Said {
-    /// It is out of service.
+    /// Whether it is out of service.
     pub in_trouble: bool,
-    /// It cannot vouch for all that it has, and its server has just started: so
-    /// nothing is served under what was known before, the last epoch that it was told.
+    /// Set if it cannot vouch for all its data and its server has just started, so that nothing is
+    /// served under an earlier state: the last epoch that it was told.
     pub lost_its_place: Option<Epoch>,
 }
 
-/// What is so around a target.
+/// Circumstances of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Around {
-    /// There are files with several copies.
+    /// Whether there are files with several copies.
     pub mirrored: bool,
-    /// Another target serves.
+    /// Whether another target serves.
     pub others_serve: bool,
-    /// This one's machine started anew, and another target that is not online went with
-    /// it or later, and may have kept what this one has lost.
+    /// Whether this target's machine restarted while another target that is not online, and went
+    /// with it or later, may have kept what this one has lost.
     pub another_kept_it: bool,
-    /// The epoch at which a change would be so.
+    /// The epoch of a change.
     pub next: Epoch,
 }
 
-/// What a target becomes by what its server says of it.
+/// The record of a target after a report of its server.
 pub fn after_report(record: TargetRecord, said: Said, around: Around) -> TargetRecord {
     let was_online = record.state == TargetState::Online;
     let can_go = around.others_serve || around.another_kept_it || planted(Bug::MarkLastCopy);
@@ -104,8 +103,8 @@ pub fn after_report(record: TargetRecord, said: Said, around: Around) -> TargetR
     }
 }
 
-/// A target is not online any more. If not everybody knew that it was, it never was
-/// as good as one.
+/// The record of a target that is not online any more. If not all servers knew that it was online,
+/// it never counted as online.
 fn leaves(record: TargetRecord, state: TargetState, since: Epoch) -> TargetRecord {
     match record.joins {
         Some(since) => TargetRecord { state, since, joins: None, ..record },
@@ -113,26 +112,25 @@ fn leaves(record: TargetRecord, state: TargetState, since: Epoch) -> TargetRecor
     }
 }
 
-/// When it was online, if it is so no more, or in another way, from this epoch on.
+/// The periods in which it was online, if one ends or changes at this epoch.
 fn past(record: &TargetRecord, until: Epoch) -> Past {
     record.past.and(Online { from: record.since, until })
 }
 
-/// Whether a target that was told of no epoch after `told`, and has lost its memory since,
-/// may have lost what another has: one that is not online, and went when this one was not
-/// there any more.
+/// Whether a target that was told of no epoch after `told`, and has lost its memory since, may have
+/// lost what another has: one that is not online, and went while this one was already away.
 pub fn has_kept(other: &TargetRecord, told: Epoch) -> bool {
     other.state != TargetState::Online && went(other) > (Epoch(told.0.saturating_add(1)), false)
 }
 
-/// What a target becomes that has all that it missed.
+/// The record of a target that has received everything it missed.
 pub fn joins(record: TargetRecord, next: Epoch) -> TargetRecord {
     let (state, joins) = (TargetState::Online, Some(record.since));
     TargetRecord { state, since: next, joins, ..record }
 }
 
-/// What a target becomes when it has been silent for too long, or its server has given it up.
-/// Nothing was told of any epoch after `told`: under later ones it has noted nothing.
+/// The record of a target that was silent for too long, or that its server has given up. It was
+/// told of no epoch after `told`, so it has noted nothing under later ones.
 pub fn after_silence(record: TargetRecord, told: Epoch, next: Epoch) -> TargetRecord {
     match record.state {
         TargetState::Online => leaves(record, TargetState::Offline, next.min(Epoch(told.0 + 1))),
@@ -140,78 +138,78 @@ pub fn after_silence(record: TargetRecord, told: Epoch, next: Epoch) -> TargetRe
     }
 }
 
-/// What a target becomes that others cannot reach, or that joined too early.
+/// The record of a target that others cannot reach, or that came online too early.
 pub fn steps_back(record: TargetRecord, next: Epoch) -> TargetRecord {
     leaves(record, TargetState::Syncing, next)
 }
 
-/// What a target has said.
+/// The last report of a target.
 #[derive(Clone, Debug, Default)]
 struct Word {
     /// Gaps that it has noted.
     gaps: Vec<(TargetId, u64)>,
-    /// Whom it cannot reach.
+    /// Targets that it cannot reach.
     unreachable: Vec<TargetId>,
 }
 
-/// What the servers have said of gaps, and under which epoch.
+/// The servers' reports of gaps, and their epochs.
 #[derive(Debug, Default)]
 pub struct Hearsay {
-    /// By target, and not by server: of one that its server has given up nothing is said any more.
+    /// By target, and not by server: a server does not report targets that it has given up.
     acting: BTreeMap<TargetId, Epoch>,
     told: BTreeMap<TargetId, Epoch>,
     words: BTreeMap<TargetId, Word>,
-    /// Those that cannot reach another one.
+    /// Targets that cannot reach another one.
     accusing: BTreeSet<TargetId>,
-    /// Those that had own gaps when they came back, and may have some yet that
-    /// become gaps for others.
+    /// Targets that had own gaps when they came back, and may still have some that become gaps for
+    /// others.
     doubtful: BTreeSet<TargetId>,
-    /// Those that are syncing, and how often all have said that they lack nothing.
+    /// Syncing targets, and how often all have reported no gaps for them.
     syncing: BTreeMap<TargetId, Rounds>,
-    /// Those that join.
+    /// Targets that are joining.
     joining: BTreeMap<TargetId, Joining>,
     epoch: Epoch,
-    /// What servers were told before this process began.
+    /// Epoch that servers were told before this process began.
     began_at: Epoch,
 }
 
-/// How often all have said something.
+/// Progress of the rounds for a syncing target.
 #[derive(Clone, Debug, Default)]
 struct Rounds {
     /// When the target went.
     went: Went,
     done: u8,
-    /// Who has said it in this round.
+    /// Targets that have reported in this round.
     heard: BTreeSet<TargetId>,
-    /// Those who have not serve, and are not known to have anything else to say.
+    /// Whether the missing reports are those of serving targets without known gaps.
     is_near: bool,
 }
 
-/// What was heard since a target joined.
+/// Reports since a target joined.
 #[derive(Clone, Debug)]
 struct Joining {
-    /// From when on it was away.
+    /// Epoch at which it went away.
     since: Epoch,
-    /// Those that were away when it joined, and have been since: they had said that
-    /// they had noted nothing for it.
+    /// Targets that were away when it joined, and have been since. They had reported no gaps for
+    /// it.
     away: BTreeSet<TargetId>,
-    /// A gap was noted for it.
+    /// Whether a gap was noted for it.
     missed: bool,
 }
 
 impl Hearsay {
-    /// Nothing was heard yet; the map is at this epoch.
+    /// Starts without reports, with the map at this epoch.
     pub fn new(began_at: Epoch) -> Self {
         Self { began_at, epoch: began_at, ..Self::default() }
     }
 
-    /// The server of a target acts under this epoch, and has nothing of it under way that it
-    /// began under an older one.
+    /// Records that the server of a target acts under this epoch, with no change of an older one
+    /// under way.
     pub fn acts(&mut self, target: TargetId, epoch: Epoch) {
         self.acting.insert(target, epoch);
     }
 
-    /// The server of a target is told of this epoch.
+    /// Records that the server of a target is told of this epoch.
     pub fn tell(&mut self, target: TargetId, epoch: Epoch) {
         self.told.insert(target, epoch);
     }
@@ -221,7 +219,7 @@ impl Hearsay {
         self.told.get(&target).copied().unwrap_or(self.began_at)
     }
 
-    /// A target has said something. `started`: its server has just started.
+    /// Records a report of a target. `started` says that its server has just started.
     pub fn said(&mut self, record: &TargetRecord, report: &TargetReport, started: bool) {
         let gaps: Vec<_> = report.gaps.iter().filter(|(_, count)| *count > 0).copied().collect();
         let own = gaps.iter().any(|(behind, _)| *behind == record.target);
@@ -240,7 +238,7 @@ impl Hearsay {
         self.words.insert(record.target, Word { gaps, unreachable });
     }
 
-    /// Counts what a target says of those that are syncing.
+    /// Counts a target's report about syncing targets.
     fn count(&mut self, record: &TargetRecord, gaps: &[(TargetId, u64)]) {
         let online = record.state == TargetState::Online;
         let is_all = !(online && self.doubtful.contains(&record.target));
@@ -266,7 +264,7 @@ impl Hearsay {
         self.acting.get(&target).is_some_and(|acting| *acting >= epoch)
     }
 
-    /// Records have changed: under a new epoch all is asked anew.
+    /// Handles changed records: under a new epoch all reports are needed anew.
     pub fn changed(&mut self, all: &[(ServerId, TargetRecord)], epoch: Epoch) {
         let mut counted = std::mem::take(&mut self.syncing);
         if epoch != self.epoch {
@@ -294,7 +292,7 @@ impl Hearsay {
         self.accusing.retain(|target| known.contains(target));
     }
 
-    /// What becomes of a target that joins, and was away since then, as records change.
+    /// The state of a joining target that was away since `since`, after records have changed.
     fn joining(
         &self,
         before: &BTreeMap<TargetId, Joining>,
@@ -322,7 +320,7 @@ impl Hearsay {
         Joining { since, away, missed }
     }
 
-    /// Gaps noted for a target, by all.
+    /// Number of gaps noted for a target, by all.
     pub fn gaps_for(&self, target: TargetId) -> u64 {
         let of = |word: &Word| {
             word.gaps.iter().find(|(t, _)| *t == target).map_or(0, |(_, count)| *count)
@@ -330,7 +328,7 @@ impl Hearsay {
         self.words.values().map(of).fold(0, u64::saturating_add)
     }
 
-    /// Targets of other servers that serve, and cannot reach a target.
+    /// Serving targets of other servers that cannot reach a target.
     fn accusers(
         &self,
         target: TargetId,
@@ -349,8 +347,8 @@ impl Hearsay {
         all.iter().filter(accuses).map(|(server, record)| (*server, record.target)).collect()
     }
 
-    /// Targets that are online and cannot be reached by others that have changes for them: first
-    /// those that most servers cannot reach.
+    /// Online targets that others with changes for them cannot reach. Those come first that most
+    /// servers cannot reach.
     pub fn accused(&self, all: &[(ServerId, TargetRecord)]) -> Vec<Accused> {
         if self.accusing.is_empty() {
             return Vec::new();
@@ -367,26 +365,25 @@ impl Hearsay {
         accused
     }
 
-    /// The epoch that the servers of all targets that may serve act under, at the least.
+    /// The epoch under which, or a later one, the servers of all serving targets act.
     pub fn in_effect(&self, serving: impl Iterator<Item = TargetId>, now: Epoch) -> Epoch {
         let acting = |target| self.acting.get(&target).copied().unwrap_or_default();
         serving.map(acting).min().unwrap_or(now).min(now)
     }
 
-    /// Whether there is anything to be decided.
+    /// Whether there is nothing to decide.
     pub fn is_settled(&self) -> bool {
         self.syncing.is_empty() && self.accusing.is_empty() && self.joining.is_empty()
     }
 
-    /// A target that joins, and for which a gap was noted after all: by one that did
-    /// not know.
+    /// A joining target for which a gap was noted after all, by a target that did not know of it.
     pub fn too_early(&self) -> Option<TargetId> {
         let missed = self.joining.iter().find(|(_, j)| j.missed && !planted(Bug::OnlineTooEarly));
         missed.map(|(target, _)| *target)
     }
 
-    /// Those among all targets that are online from now on: they have all that
-    /// they missed. `is_held`: not yet, whatever is heard.
+    /// The targets that come online now, because they have received everything they missed.
+    /// `is_held` excludes targets that are held back.
     pub fn complete(
         &mut self,
         all: &[(ServerId, TargetRecord)],
@@ -413,8 +410,8 @@ impl Hearsay {
         latest.map(|record| record.target).into_iter().collect()
     }
 
-    /// Whether all who may have noted gaps for a target that is syncing, and itself,
-    /// have said often enough that there is none.
+    /// Whether all targets that may have noted gaps for a syncing one, and itself, have reported
+    /// often enough that there is none.
     fn rounds_are_over(&mut self, record: &TargetRecord, all: &[(ServerId, TargetRecord)]) -> bool {
         let Self { syncing, words, doubtful, .. } = self;
         let Some(rounds) = syncing.get_mut(&record.target) else { return false };
@@ -440,15 +437,14 @@ impl Hearsay {
         rounds.done == ROUNDS
     }
 
-    /// Whether the answer to somebody who waits to be online hangs on the next
-    /// reports.
+    /// Whether a target that waits to be online depends on the next reports.
     pub fn is_counting(&self) -> bool {
         let is_open = |rounds: &Rounds| rounds.done < ROUNDS && (rounds.done > 0 || rounds.is_near);
         self.syncing.values().any(is_open)
     }
 }
 
-/// A target that others cannot reach, and those.
+/// A target that others cannot reach, and those others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accused {
     target: TargetId,
@@ -456,17 +452,17 @@ pub struct Accused {
 }
 
 impl Accused {
-    /// How many servers cannot reach it.
+    /// Number of servers that cannot reach it.
     fn servers(&self) -> usize {
         let servers: BTreeSet<ServerId> = self.by.iter().map(|(server, _)| *server).collect();
         servers.len()
     }
 }
 
-/// Who steps back, of those that others cannot reach: the first that can. What it says of others
-/// is void from then on, so of two that cannot reach each other one stays. `is_needed`: it may
-/// have the last current copy of something, and stays, whoever accuses it. If none can, it is who
-/// accuses one of them, if that is the only one and can.
+/// The target to step back among those that others cannot reach: the first that can. Its reports
+/// about others are void from then on, so of two that cannot reach each other one stays. A target
+/// that `is_needed` may have the last current copy of something, and stays in any case. If none can
+/// step back, the accuser of one of them does, if it is the only one and can.
 pub fn cut_off(
     accused: &[Accused],
     all: &[(ServerId, TargetRecord)],
@@ -485,14 +481,14 @@ pub fn cut_off(
     worst.or_else(|| accused.iter().filter_map(only).find(can_go))
 }
 
-/// Whether a target has missed something, by what another says, or may have: that one
-/// has lost what it had noted.
+/// Whether another's report means that a target has missed something, or may have, because that one
+/// has lost its notes.
 fn is_behind(gaps: &[(TargetId, u64)], target: TargetId) -> bool {
     gaps.iter().any(|(behind, _)| [target, TargetId::NONE].contains(behind))
 }
 
-/// When a target went, and whether it has kept what it had then: of those that went at
-/// one time, so that none was without the other, it has more that did.
+/// When a target went, and whether it has kept its memory: of targets that went at the same time,
+/// so that none was without the other, one that has kept it has more.
 type Went = (Epoch, bool);
 
 /// See [`Went`].
@@ -500,8 +496,8 @@ pub(super) fn went(record: &TargetRecord) -> Went {
     (record.since, !record.forgot())
 }
 
-/// Whether a target was there at some time while another was away that went then, or has
-/// kept what that one has lost.
+/// Whether a target was online at some time while another was away that went then, or has kept what
+/// that one has lost.
 pub(super) fn may_have_noted(other: &TargetRecord, away: TargetId, gone: Went) -> bool {
     other.target != away && (other.state == TargetState::Online || went(other) > gone)
 }

@@ -1,5 +1,5 @@
-//! Requests that wait until others have given something up. They are kept as
-//! they came, and found by what they wait for and by the files they are about.
+//! Requests that wait until other sessions have given something up. They are stored as received,
+//! and found by what they wait for and by their files.
 //!
 //! No thread waits, and the queue is bounded: per session, in all, and in bytes.
 
@@ -11,20 +11,20 @@ use weir_wire::message::Op;
 use crate::leases::events::Ask;
 use crate::leases::ranges::conflict;
 
-/// The most requests of one session that wait.
+/// The most waiting requests of one session.
 pub(super) const MAX_OF_SESSION: usize = 1024;
-/// The most in all.
+/// The most waiting requests in all.
 const MAX_IN_ALL: usize = 65_536;
-/// The most bytes of requests.
+/// The most bytes of waiting requests.
 const MAX_BYTES: usize = 64 << 20;
-/// This part more of each for what other requests may be waiting for.
+/// Additional part of each limit for requests that others may be waiting for.
 const URGENT_PART: usize = 8;
 
 /// A request that is answered later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ParkedTicket(pub u64);
 
-/// What has been asked of others on behalf of a request, by event.
+/// Events sent to other sessions on behalf of a request.
 pub(super) type Asked = BTreeMap<(SessionId, Ask), u64>;
 
 /// What a request waits for.
@@ -32,28 +32,28 @@ pub(super) type Asked = BTreeMap<(SessionId, Ask), u64>;
 pub(super) struct Waits {
     /// Events of sessions.
     pub events: BTreeSet<(SessionId, u64)>,
-    /// Another request that came before, room for an event, or the end of the
-    /// time after a restart.
+    /// Whether it waits for an earlier request, for space for an event, or for the end of the time
+    /// after a restart.
     pub other: bool,
 }
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Debug)]
 pub(super) struct Parked {
     pub session: SessionId,
     pub op: Op,
-    /// As it came, without the header.
+    /// The request as received, without the header.
     pub body: Vec<u8>,
     pub since_ms: u64,
-    /// The files and directories that it will change or tell of.
+    /// Files and directories that it will change or report.
     pub files: Vec<FileId>,
-    /// What it takes from others.
+    /// Ranges that it takes from others.
     pub claims: Vec<LeaseRange>,
     pub asked: Asked,
     pub waits: Waits,
 }
 
-/// All of them.
+/// All waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     parked: BTreeMap<ParkedTicket, Parked>,
@@ -72,8 +72,8 @@ impl Waiting {
         ParkedTicket(self.next)
     }
 
-    /// Refuses to let one more wait. There is always some room for what others
-    /// may be waiting for.
+    /// Refuses another waiting request. There is always some space for requests that others may be
+    /// waiting for.
     ///
     /// # Errors
     /// `Overloaded`.
@@ -90,7 +90,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// Lets a request wait, for the first time or again.
+    /// Stores a waiting request, for the first time or again.
     pub fn park(&mut self, ticket: ParkedTicket, parked: Parked) {
         self.by_file.extend(parked.files.iter().map(|file| (*file, ticket)));
         self.by_event.extend(parked.waits.events.iter().map(|event| (*event, ticket)));
@@ -99,7 +99,7 @@ impl Waiting {
         self.parked.insert(ticket, parked);
     }
 
-    /// Takes a request out, to run it or because nobody waits for the answer.
+    /// Removes a request, to run it or because its client is gone.
     pub fn take(&mut self, ticket: ParkedTicket) -> Option<Parked> {
         let parked = self.parked.remove(&ticket)?;
         for file in &parked.files {
@@ -119,12 +119,12 @@ impl Waiting {
         Some(parked)
     }
 
-    /// The next one that may be able to run, in the order of arrival.
+    /// The next request that may be able to run, in order of arrival.
     pub fn next_ready(&mut self) -> Option<ParkedTicket> {
         self.ready.pop_first()
     }
 
-    /// Whether any request is about this.
+    /// Whether any request concerns this file.
     pub fn concern(&self, file: FileId) -> bool {
         self.on(file).next().is_some()
     }
@@ -134,7 +134,7 @@ impl Waiting {
         self.by_file.range(range).map(|(_, ticket)| *ticket)
     }
 
-    /// Whether another session has asked for some of this before.
+    /// Whether another session has asked for some of this range before.
     pub fn is_behind(&self, ticket: ParkedTicket, session: SessionId, claim: &LeaseRange) -> bool {
         let earlier = self.on(claim.file).take_while(|earlier| *earlier < ticket);
         earlier.filter_map(|earlier| self.parked.get(&earlier)).any(|earlier| {
@@ -148,7 +148,7 @@ impl Waiting {
         })
     }
 
-    /// An event has been obeyed, or nobody waits for it any more.
+    /// Handles an acknowledged or abandoned event.
     pub fn event_over(&mut self, session: SessionId, number: u64) {
         let event = (session, number);
         let range = (event, ParkedTicket(0))..=(event, ParkedTicket(u64::MAX));
@@ -163,25 +163,25 @@ impl Waiting {
         }
     }
 
-    /// Something has changed about a session: look again at what waits for it.
+    /// Checks the requests again that wait for a session whose state has changed.
     pub fn session_changed(&mut self, session: SessionId) {
         let range = ((session, 0), ParkedTicket(0))..=((session, u64::MAX), ParkedTicket(u64::MAX));
         self.ready.extend(self.by_event.range(range).map(|(_, ticket)| *ticket));
     }
 
-    /// Something has changed about a file.
+    /// Checks the requests again that concern a changed file.
     pub fn file_changed(&mut self, file: FileId) {
         let range = (file, ParkedTicket(0))..=(file, ParkedTicket(u64::MAX));
         self.ready.extend(self.by_file.range(range).map(|(_, ticket)| *ticket));
     }
 
-    /// Look again at those that wait for more than events.
+    /// Checks the requests again that wait for more than events.
     pub fn others_changed(&mut self) {
         let others = self.parked.iter().filter(|(_, parked)| parked.waits.other);
         self.ready.extend(others.map(|(ticket, _)| *ticket));
     }
 
-    /// The events that are waited for.
+    /// The events that requests wait for.
     pub fn events(&self) -> BTreeSet<(SessionId, u64)> {
         self.by_event.iter().map(|(event, _)| *event).collect()
     }
@@ -192,19 +192,19 @@ impl Waiting {
         of.map(|(ticket, _)| *ticket).collect()
     }
 
-    /// Those that have waited since after `from_ms`, and not after `until_ms`.
+    /// Requests that have waited since after `from_ms`, and not after `until_ms`.
     pub fn since(&self, from_ms: u64, until_ms: u64) -> Vec<&Parked> {
         // In the order of arrival.
         let all = self.parked.values().take_while(|parked| parked.since_ms <= until_ms);
         all.filter(|parked| parked.since_ms > from_ms).collect()
     }
 
-    /// How many requests wait.
+    /// Number of waiting requests.
     pub fn count(&self) -> usize {
         self.parked.len()
     }
 
-    /// How long the one that has waited longest has.
+    /// Wait of the oldest request.
     pub fn longest_ms(&self, now_ms: u64) -> u64 {
         // The first ticket is the oldest.
         self.parked.values().next().map_or(0, |first| now_ms.saturating_sub(first.since_ms))

@@ -1,5 +1,5 @@
-//! Since when targets are away: pure. It is not kept over a restart of the server,
-//! after which they are waited for anew.
+//! Since when targets are away. Pure. Not kept over a restart of the server, after which their time
+//! begins anew.
 
 use super::sites::{Fit, Site};
 use std::collections::BTreeMap;
@@ -8,15 +8,15 @@ use weir_layout::{Home, Whereabouts, homes};
 use weir_types::TargetId;
 use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
 
-/// Since when.
+/// Since when each target is away.
 #[derive(Debug, Default)]
 pub struct Away {
     since_ms: BTreeMap<TargetId, u64>,
 }
 
 impl Away {
-    /// What the targets of a map are to the mover now. What has been away for
-    /// `rebuild_after_ms` is lost; 0: never.
+    /// The mover's view of the targets of a map. Targets that were away for `rebuild_after_ms` are
+    /// lost; 0 for never.
     pub fn sites(
         &mut self,
         map: &ClusterMap,

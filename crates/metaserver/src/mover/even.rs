@@ -1,20 +1,20 @@
-//! How evenly space is used: pure.
+//! Balance of used space. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{Disks, TargetId};
 use weir_wire::map::{ClusterMap, TargetEntry, TargetState};
 
-/// Targets beside their mean.
+/// Differences of targets from their mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Uneven {
-    /// Bytes that are still to go from a target in this round; 0 or less: it has room.
+    /// Bytes still to move from a target in this round; 0 or less if it has space.
     surplus: BTreeMap<TargetId, i64>,
     percent: u64,
     awaited: bool,
 }
 
 impl Uneven {
-    /// Of the targets of a map that are in use, or will be as soon as they are up to date.
+    /// The balance of the targets of a map that are in use, or will be when they are up to date.
     pub fn of(map: &ClusterMap) -> Self {
         let is_awaited = |t: &TargetEntry| t.state == TargetState::Syncing && !t.draining;
         let takes = |t: &TargetEntry| (t.state.is_online() && !t.draining) || is_awaited(t);
@@ -44,7 +44,7 @@ impl Uneven {
         uneven
     }
 
-    /// How far the furthest target is from the mean, in percent of its space.
+    /// Largest difference of a target from the mean, in percent of its space.
     pub fn percent(&self) -> u64 {
         self.percent
     }
@@ -54,12 +54,13 @@ impl Uneven {
         self.awaited
     }
 
-    /// Targets that have more than their share.
+    /// Targets with more than their share.
     pub fn full(&self) -> BTreeSet<TargetId> {
         self.surplus.iter().filter(|(_, bytes)| **bytes > 0).map(|(target, _)| *target).collect()
     }
 
-    /// Takes a copy of so many bytes from a target; false: it has not that much too much.
+    /// Subtracts a copy of this many bytes from a target's surplus. Returns false if the surplus is
+    /// smaller.
     pub fn take(&mut self, target: TargetId, bytes: u64) -> bool {
         let Some(surplus) = self.surplus.get_mut(&target) else { return false };
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);

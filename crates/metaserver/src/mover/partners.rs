@@ -1,39 +1,39 @@
-//! Which targets may share a column, as far as looks at all files have shown: pure.
+//! Which targets may share a column, as far as scans of all files have shown. Pure.
 //!
-//! Any two may, but for what is known for certain:
+//! Any two may, except in two cases that are known for certain:
 //!
-//! - Two targets of one server share none, if a look at all files has found no two copies
-//!   of a column on one server, and none have been put so since it began. Copies are put so
-//!   only when there are too few servers.
-//! - A target shares none with anybody, if it was lost when a look at all files began that
-//!   has found no copy there, and since then neither was it given one nor its state changed.
-//!   What is away is given something only when too few targets are online.
+//! - Two targets of one server share none, if a scan of all files has found no two copies of a
+//!   column on one server, and none were placed so since it began. Copies are placed so only when
+//!   there are too few servers.
+//! - A target shares none with any other if it was lost at the begin of a scan that has found no
+//!   copy there, and since then it got no copy and its state did not change. A target that is away
+//!   gets a copy only when too few targets are online.
 //!
-//! Where targets are is followed from the start, so that one that moves from server to server
-//! takes nothing along that is not known.
+//! The servers of targets are followed from the start, so that a target that moves between servers
+//! carries no unknown copies along.
 
 use super::sites::{Fit, Site, Sites};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{ServerId, TargetId};
 
-/// What is known.
+/// Known facts.
 #[derive(Debug, Default)]
 pub struct Partners {
     /// The server of each target.
     servers: BTreeMap<TargetId, ServerId>,
-    /// No column has two copies on one server.
+    /// Whether no column has two copies on one server.
     apart: bool,
-    /// Those that are lost, and of which no layout has a copy.
+    /// Lost targets without copies in any layout.
     unused: BTreeSet<TargetId>,
-    /// The look that is under way.
+    /// The scan that is under way.
     look: Option<Found>,
-    /// Nothing has changed since the last look began: another one would find as much.
+    /// Whether nothing has changed since the last scan began, so that another would find the same.
     current: bool,
-    /// A target comes and goes, so that it matters.
+    /// Whether a target is flapping, so that the facts matter.
     asked: bool,
 }
 
-/// What a look at all files has found so far.
+/// Findings of a scan so far.
 #[derive(Debug)]
 struct Found {
     together: bool,
@@ -41,7 +41,7 @@ struct Found {
 }
 
 impl Partners {
-    /// A server serves a target.
+    /// Records that a server serves a target.
     pub fn is_of(&mut self, target: TargetId, server: ServerId) {
         let before = self.servers.insert(target, server);
         if before.is_some_and(|before| before != server) {
@@ -49,20 +49,20 @@ impl Partners {
         }
     }
 
-    /// A target has been given something; or it may be, since its state changes.
+    /// Records that a target got a copy, or may get one because its state changes.
     pub fn may_be_used(&mut self, target: TargetId) {
         let was_known = self.unused.remove(&target);
         let found = self.look.as_mut().is_some_and(|found| found.unused.remove(&target));
         self.current &= !(was_known || found);
     }
 
-    /// A target is of the cluster no more, nor ever again.
+    /// Records that a target was removed from the cluster for good.
     pub fn is_removed(&mut self, target: TargetId) {
         self.may_be_used(target);
         self.servers.remove(&target);
     }
 
-    /// A column may have got two copies on one server.
+    /// Records that a column may have got two copies on one server.
     pub fn put_together(&mut self) {
         (self.apart, self.current) = (false, false);
         if let Some(found) = &mut self.look {
@@ -70,20 +70,20 @@ impl Partners {
         }
     }
 
-    /// The mover has changed a layout.
+    /// Records that the mover has changed a layout.
     pub fn moved(&mut self) {
         self.current = false;
     }
 
-    /// A look at all files begins. `away`: whether a target is not there now.
+    /// Begins a scan of all files. `away` says whether a target is away now.
     pub fn look_begins(&mut self, sites: &Sites, away: impl Fn(TargetId) -> bool) {
         let unused = lost(sites).filter(|target| away(*target)).collect();
         self.look = Some(Found { together: false, unused });
         (self.current, self.asked) = (true, false);
     }
 
-    /// Part of a file: whether two copies of a column are on one server, and lost targets
-    /// that have copies.
+    /// Adds part of a file: whether two copies of a column are on one server, and lost targets with
+    /// copies.
     pub fn has_seen(&mut self, together: bool, lost: &BTreeSet<TargetId>) {
         if let Some(found) = &mut self.look {
             found.together |= together;
@@ -91,12 +91,12 @@ impl Partners {
         }
     }
 
-    /// A file could not be looked at, or targets have become others meanwhile.
+    /// Ends a scan without result: a file could not be read, or targets have changed meanwhile.
     pub fn look_fails(&mut self) {
         self.look = None;
     }
 
-    /// All files have been looked at, by these sites.
+    /// Ends a scan of all files with these sites.
     pub fn look_ends(&mut self, sites: &Sites) {
         let is_there =
             |(target, site): (_, &Site)| self.servers.get(&target) == Some(&site.home.server);
@@ -106,12 +106,12 @@ impl Partners {
         }
     }
 
-    /// A target has come and gone often: whom it is needed for is worth a look.
+    /// Records that a target is flapping, so that a scan is worthwhile.
     pub fn ask(&mut self) {
         self.asked = true;
     }
 
-    /// Whether a look at all files would be worth while, if none is under way.
+    /// Whether a scan of all files would be worthwhile, if none is under way.
     pub fn wants_look(&self, sites: &Sites) -> bool {
         let servers: BTreeSet<&ServerId> = self.servers.values().collect();
         let neighbours = servers.len() < self.servers.len();

@@ -1,4 +1,4 @@
-//! What a segment needs.
+//! Decides what a segment needs.
 
 use super::sites::{Fit, Sites};
 use std::cmp::Reverse;
@@ -6,80 +6,79 @@ use std::collections::BTreeSet;
 use weir_layout::place::MAX_PLACES;
 use weir_types::{ColumnIndex, CopyIndex, Filling, Segment, TargetId};
 
-/// A copy of a column, where it is or was.
+/// A present or former copy of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Of which column.
+    /// The column.
     pub column: ColumnIndex,
-    /// Which copy.
+    /// Index of the copy.
     pub copy: CopyIndex,
-    /// Where.
+    /// Target of the copy.
     pub target: TargetId,
 }
 
-/// A layout that is nearer to what is wished.
+/// A layout that is nearer to the wish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The segment as it becomes; its epoch is as before.
+    /// The new segment, with the old epoch.
     pub segment: Segment,
-    /// Copies that are to be filled.
+    /// Copies to be filled.
     pub added: Vec<Place>,
-    /// Copies that are no longer of the segment.
+    /// Copies that are dropped from the segment.
     pub dropped: Vec<Place>,
     /// See [`Verdict::Unsettled`].
     pub unsettled: Vec<Place>,
 }
 
-/// What there is to do for a segment.
+/// What a segment needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing: it is as it is wished.
+    /// Nothing: it is as wished.
     Fine,
-    /// Copies are being filled: nothing until they are.
+    /// Nothing until the present copies are filled.
     Filling,
-    /// There is no target for a copy, or no copy to make one from.
+    /// There is no target for a copy, or no source.
     Stuck,
-    /// Others can go when it is known that these have all that there is: a write that was
-    /// put off, and is said to be done, only one copy may have.
+    /// Other copies can be dropped when these are known to have everything: a postponed write may
+    /// be on one copy only.
     Unsettled(Vec<Place>),
-    /// This.
+    /// This change.
     Change(Box<Change>),
 }
 
-/// What plays a part beside the segment and the targets.
+/// The wish for a segment, and other conditions.
 pub struct Wish<'a> {
-    /// Copies of each column.
+    /// Number of copies of each column.
     pub copies: usize,
-    /// They are to be in different groups of nodes.
+    /// Whether they should be in different groups of nodes.
     pub in_groups: bool,
-    /// Copies that are to go elsewhere because their target has too much.
+    /// Copies to move because their target has too much.
     pub relieved: &'a BTreeSet<(ColumnIndex, CopyIndex)>,
-    /// Copies that cannot be made: an old object of that name is still to be removed.
+    /// Copies that cannot be made, because an old object of that name still has to be removed.
     pub barred: &'a BTreeSet<Place>,
-    /// Copies that have all that there is: their column's first copy has said so while nobody
-    /// wrote.
+    /// Copies with everything: their column's first copy has said so while no session wrote.
     pub settled: &'a BTreeSet<(ColumnIndex, CopyIndex)>,
-    /// Chooses among equals.
+    /// Seed for choices among equals.
     pub seed: u64,
-    /// When so many copies have been begun or dropped, other columns are left for later.
+    /// After this many copies were begun or dropped, other columns are left for later.
     pub most: usize,
     /// The most copies to begin.
     pub room: usize,
 }
 
-/// One place of a column.
+/// One copy of a column.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     target: TargetId,
     filling: bool,
     fit: Option<Fit>,
     online: bool,
-    /// Its target has no room for more.
+    /// Whether its target is full.
     full: bool,
 }
 
 impl Slot {
-    /// What is being made where there is no room does not become whole.
+    /// Whether the copy is good. A copy that is being made on a full target does not become whole.
     fn is_good(&self) -> bool {
         matches!(self.fit, Some(Fit::Takes | Fit::Keeps)) && !(self.filling && self.full)
     }
@@ -91,7 +90,7 @@ impl Slot {
     }
 }
 
-/// What a column comes to.
+/// The result for a column.
 #[derive(Default)]
 struct Found {
     added: Vec<Place>,
@@ -101,7 +100,7 @@ struct Found {
     stuck: bool,
 }
 
-/// What there is to do for a segment. Targets that get something are counted in `sites`.
+/// Decides what a segment needs. New copies are counted in `sites`.
 pub fn improve(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
     let mut all = Found::default();
     let mut columns = Vec::with_capacity(segment.columns.len());
@@ -199,7 +198,7 @@ fn good(slots: &[Slot]) -> impl Iterator<Item = &Slot> {
     slots.iter().filter(|slot| slot.is_good())
 }
 
-/// The targets of those that stay.
+/// Targets of the remaining copies.
 fn stay(slots: &[Slot]) -> BTreeSet<TargetId> {
     good(slots).map(|slot| slot.target).collect()
 }
@@ -208,8 +207,8 @@ fn taken(slots: &[Slot]) -> BTreeSet<TargetId> {
     slots.iter().filter(|s| s.is_there()).map(|s| s.target).collect()
 }
 
-/// How many copies are to be made: those that are missing, or one for one that shares
-/// a group, a domain, a machine or a server with another.
+/// Number of copies to make: the missing ones, or one for a copy that shares a group, a domain, a
+/// machine or a server with another.
 fn missing(slots: &[Slot], wish: &Wish<'_>, sites: &Sites) -> usize {
     let (wished, stay) = (wish.copies, stay(slots));
     let whole = good(slots).filter(|slot| slot.is_current()).count();
@@ -224,9 +223,9 @@ fn absent() -> Slot {
     Slot { target: TargetId::NONE, filling: false, fit: None, online: false, full: false }
 }
 
-/// A copy that is not needed: as many others as are wished are good, whole and online.
-/// First those that are not good, then those without which the others are furthest apart,
-/// then those that are not whole or not there, then the last.
+/// A copy that is not needed, because as many others as wished are good, whole and online. Copies
+/// that are not good come first, then those without which the others are furthest apart, then those
+/// that are not whole or not online, then the last one.
 fn superfluous(slots: &[Slot], wish: &Wish<'_>, sites: &Sites) -> Option<usize> {
     let there = || (0..slots.len()).filter(|&i| slots[i].is_there());
     let rank = |i: &usize| {
@@ -246,8 +245,8 @@ fn has_surplus(slots: &[Slot], wished: usize) -> bool {
     good(slots).count() > wished
 }
 
-/// Which copy has to have everything before another goes; `None`: one has, or nobody could
-/// have it from that one.
+/// The copy that has to have everything before another is dropped; `None` if one has, or none could
+/// get it from that copy.
 fn heir(column: ColumnIndex, goes: usize, slots: &[Slot], wish: &Wish<'_>) -> Option<usize> {
     let others = || (0..slots.len()).filter(|i| *i != goes && slots[*i].is_current());
     let settled = |i: usize| wish.settled.contains(&(column, CopyIndex(i as u8)));
@@ -257,7 +256,7 @@ fn heir(column: ColumnIndex, goes: usize, slots: &[Slot], wish: &Wish<'_>) -> Op
     }
 }
 
-/// Where the next copy goes: its place in the column and its target.
+/// Place and target for the next copy of a column.
 fn room_for_one(
     column: ColumnIndex,
     slots: &[Slot],
@@ -289,7 +288,7 @@ fn room_for_one(
     None
 }
 
-/// The segment with these columns; places that no column uses at the end are cut off.
+/// The segment with these columns. Unused places at the end are cut off.
 fn with_columns(segment: &Segment, columns: &[Vec<Slot>]) -> Segment {
     let used = |slots: &Vec<Slot>| slots.iter().rposition(Slot::is_there).map_or(0, |at| at + 1);
     let places = columns.iter().map(used).max().unwrap_or(0);

@@ -1,29 +1,29 @@
-//! How far the mover is, and how fast: pure.
+//! Progress and speed of the mover. Pure.
 
 use std::collections::VecDeque;
 
-/// The speed is that of so many seconds.
+/// The speed is measured over this many seconds.
 const WINDOW_S: usize = 30;
 
-/// What there was to do since there was last nothing to do, and what of it is done.
+/// Work since the mover was last idle, and the finished part.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Copies that have been made.
+    /// Copies made.
     pub copies_done: u64,
-    /// About so many bytes have been copied.
+    /// Approximate bytes copied.
     pub bytes_done: u64,
-    /// When, and how much had been copied then.
+    /// Times, and bytes copied by then.
     samples: VecDeque<(u64, u64)>,
 }
 
 impl Progress {
-    /// A copy has been made.
+    /// Adds a copy.
     pub fn copied(&mut self, bytes: u64) {
         self.copies_done += 1;
         self.bytes_done = self.bytes_done.saturating_add(bytes);
     }
 
-    /// To be called about once a second.
+    /// Adds a sample. To be called about once a second.
     pub fn sample(&mut self, now_ms: u64) {
         self.samples.push_back((now_ms, self.bytes_done));
         if self.samples.len() > WINDOW_S {
@@ -31,7 +31,7 @@ impl Progress {
         }
     }
 
-    /// Bytes a second, of late.
+    /// Recent bytes per second.
     pub fn bytes_per_s(&self) -> u64 {
         match (self.samples.front(), self.samples.back()) {
             (Some((from_ms, from)), Some((to_ms, to))) if to_ms > from_ms => {
@@ -42,21 +42,21 @@ impl Progress {
         }
     }
 
-    /// How long the rest will take at this speed; 0: not known, or nothing is left.
+    /// Time for the rest at this speed; 0 if unknown, or if nothing is left.
     pub fn expected_s(&self, bytes_to_do: u64) -> u64 {
         bytes_to_do.checked_div(self.bytes_per_s()).unwrap_or(0)
     }
 }
 
-/// How fast something that is left gets less.
+/// Speed at which a remaining amount decreases.
 #[derive(Clone, Debug, Default)]
 pub struct Shrinking {
-    /// When, and how much was left then.
+    /// Times, and the amount left at each.
     samples: VecDeque<(u64, u64)>,
 }
 
 impl Shrinking {
-    /// To be called about once a second.
+    /// Adds a sample. To be called about once a second.
     pub fn sample(&mut self, now_ms: u64, left: u64) {
         self.samples.push_back((now_ms, left));
         if self.samples.len() > WINDOW_S {
@@ -64,12 +64,12 @@ impl Shrinking {
         }
     }
 
-    /// How much less a second, of late, rounded up; whatever was added meanwhile.
+    /// Recent decrease per second, rounded up. Increases meanwhile are ignored.
     pub fn per_s(&self) -> u64 {
         self.done().map_or(0, |(done, ms)| done.saturating_mul(1000).div_ceil(ms))
     }
 
-    /// How long the rest will take at this speed; 0: not known, or nothing is left.
+    /// Time for the rest at this speed; 0 if unknown, or if nothing is left.
     pub fn expected_s(&self) -> u64 {
         let left = self.samples.back().map_or(0, |(_, left)| u128::from(*left));
         let time = |(done, ms)| (left * u128::from(ms)).checked_div(u128::from(done) * 1000);
@@ -77,7 +77,7 @@ impl Shrinking {
         u64::try_from(seconds).unwrap_or(u64::MAX)
     }
 
-    /// How much less it has got, and within how many milliseconds, more than none.
+    /// Decrease, and within how many milliseconds, more than none.
     fn done(&self) -> Option<(u64, u64)> {
         let pairs = self.samples.iter().zip(self.samples.iter().skip(1));
         let done: u64 = pairs.map(|((_, before), (_, left))| before.saturating_sub(*left)).sum();

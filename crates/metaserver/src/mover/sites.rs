@@ -1,18 +1,18 @@
-//! The targets as the mover sees them.
+//! The mover's view of the targets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::place::FULL_BELOW_BYTES;
 use weir_layout::{Apart, Groups, Home, Spread};
 use weir_types::{ServerId, TargetId};
 
-/// What becomes of the copies of a target.
+/// What happens to the copies of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// They stay, and more may come.
+    /// They stay, and more may be added.
     Takes,
     /// They stay.
     Keeps,
-    /// They are to go elsewhere, and can be read meanwhile.
+    /// They have to be moved, and can be read meanwhile.
     Leaves,
     /// They are given up.
     Lost,
@@ -21,13 +21,13 @@ pub enum Fit {
 /// A target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The server that serves it, and what fails with that.
+    /// Its server, and what fails together with that.
     pub home: Home,
-    /// What becomes of its copies.
+    /// What happens to its copies.
     pub fit: Fit,
-    /// Whether what it has is current, and can be read.
+    /// Whether its data is current and readable.
     pub online: bool,
-    /// Free space; `u64::MAX`: not known.
+    /// Free space; `u64::MAX` if unknown.
     pub free_bytes: u64,
 }
 
@@ -37,39 +37,39 @@ impl Site {
     }
 }
 
-/// How targets differ from before.
+/// How targets have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differs {
-    /// Not so that it matters.
+    /// Without consequences.
     Not,
-    /// What could not be done may be possible now.
+    /// Something that was impossible may be possible now.
     Helps,
     /// Copies may have to be moved or made.
     Needs,
 }
 
-/// All targets, and how many copies each has been given.
+/// All targets, and how many copies each got.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sites {
     sites: BTreeMap<TargetId, Site>,
-    /// In which group of nodes each server is.
+    /// Group of nodes of each server.
     groups: Groups,
-    /// In how many places copies could be, if all targets took some.
+    /// The best spread of copies if all targets took some.
     most: Spread,
-    /// Counted anew when targets come, go or fill up: it is for evenness only.
+    /// Reset when targets come, go or fill up: it only serves evenness.
     given: BTreeMap<TargetId, u64>,
-    /// They get something only if no others can.
+    /// Targets that get copies only if no others can.
     closed: BTreeSet<TargetId>,
 }
 
 impl Sites {
-    /// These.
+    /// Makes the view of these targets.
     pub fn new(sites: BTreeMap<TargetId, Site>) -> Self {
         let (groups, most) = places(&sites);
         Self { sites, groups, most, ..Self::default() }
     }
 
-    /// Takes over how they are now; returns whether that may change what segments need.
+    /// Takes over the present targets. Returns whether that may change what segments need.
     pub fn update(&mut self, sites: BTreeMap<TargetId, Site>) -> Differs {
         let mut differs = Differs::Not;
         for (target, now) in &sites {
@@ -100,30 +100,30 @@ impl Sites {
         differs
     }
 
-    /// Only these are online from now on: nothing that matters is decided by what
-    /// targets were at the last look.
+    /// Restricts the online targets to these: nothing important is decided by the state at the last
+    /// look.
     pub fn keep_online(&mut self, online: &BTreeSet<TargetId>) {
         for (target, site) in &mut self.sites {
             site.online &= online.contains(target);
         }
     }
 
-    /// What becomes of the copies of a target. One that is not known has been removed.
+    /// What happens to the copies of a target. An unknown target was removed.
     pub fn fit(&self, target: TargetId) -> Fit {
         self.sites.get(&target).map_or(Fit::Lost, |site| site.fit)
     }
 
-    /// Whether what a target has is current.
+    /// Whether a target's data is current.
     pub fn is_online(&self, target: TargetId) -> bool {
         self.sites.get(&target).is_some_and(|site| site.online && site.fit != Fit::Lost)
     }
 
-    /// Whether a copy that is being made there can be: it is there, and has room.
+    /// Whether a copy that is being made there can be filled: the target is online, and has space.
     pub fn can_be_filled(&self, target: TargetId) -> bool {
         self.is_online(target) && self.sites.get(&target).is_some_and(Site::has_room)
     }
 
-    /// Whether there is no room for more on a target, as far as is known.
+    /// Whether a target is full, as far as is known.
     pub fn is_full(&self, target: TargetId) -> bool {
         self.sites.get(&target).is_some_and(|site| !site.has_room())
     }
@@ -138,19 +138,19 @@ impl Sites {
         self.sites.iter().map(|(target, site)| (*target, site))
     }
 
-    /// Whether any copies are to be moved or made elsewhere.
+    /// Whether any copies have to be moved or made elsewhere.
     pub fn any_goes(&self) -> bool {
         self.sites.values().any(|site| matches!(site.fit, Fit::Leaves | Fit::Lost))
     }
 
-    /// How far a copy on a target is from others.
+    /// Distance of a target from those of other copies.
     pub fn apart(&self, target: TargetId, others: &BTreeSet<TargetId>) -> Apart {
         let homes = others.iter().filter_map(|other| self.sites.get(other)).map(|site| site.home);
         self.sites.get(&target).map_or(Apart::Target, |site| Apart::of(site.home, homes))
     }
 
-    /// Where one more copy may go that is not on `taken`: those that are furthest from
-    /// the copies that stay.
+    /// Possible targets of another copy that are not in `taken`: those furthest from the remaining
+    /// copies.
     pub fn candidates(
         &self,
         taken: &BTreeSet<TargetId>,
@@ -169,7 +169,7 @@ impl Sites {
         found
     }
 
-    /// Of candidates those in another group of nodes than all copies that stay, if there
+    /// Restricts candidates to those in another group of nodes than all remaining copies, if there
     /// are any.
     pub fn keep_other_group(&self, candidates: &mut Vec<TargetId>, stay: &BTreeSet<TargetId>) {
         let is_apart = |target: &TargetId| self.is_in_other_group(*target, stay);
@@ -188,18 +188,18 @@ impl Sites {
         self.server(target).map(|server| self.groups.is_second(server))
     }
 
-    /// These get something only if no others can.
+    /// Sets the targets that get copies only if no others can.
     pub fn close(&mut self, closed: BTreeSet<TargetId>) {
         self.closed = closed;
     }
 
-    /// Whether a target may get more than others.
+    /// Whether a target may get copies like others.
     pub fn is_open(&self, target: TargetId) -> bool {
         !self.closed.contains(&target)
     }
 
-    /// In how many groups of nodes these are, if that matters, and in how many domains, on
-    /// how many machines and servers: the more the better, in this order.
+    /// The number of groups of nodes of these copies, if that matters, and of domains, machines and
+    /// servers: the more the better, in this order.
     pub fn spread(&self, copies: &BTreeSet<TargetId>, in_groups: bool) -> (usize, Spread) {
         let homes = copies.iter().filter_map(|target| self.sites.get(target)).map(|s| s.home);
         let groups: BTreeSet<bool> =
@@ -207,16 +207,15 @@ impl Sites {
         (groups.len(), Spread::of(homes))
     }
 
-    /// Whether there would be more of what [`Sites::spread`] counts if all targets took copies:
-    /// some may do so again.
+    /// Whether [`Sites::spread`] would be better if all targets took copies: some may do so again.
     pub fn are_makeshift(&self, copies: &BTreeSet<TargetId>, in_groups: bool) -> bool {
         let (groups, are) = self.spread(copies, in_groups);
         let in_one_group = in_groups && groups < self.most.servers.min(copies.len()).min(2);
         in_one_group || are != self.most.at_most(copies.len())
     }
 
-    /// Whether there would be more of what [`Sites::spread`] counts with one of the candidates
-    /// in place of one of these copies.
+    /// Whether [`Sites::spread`] would be better with one of the candidates in place of one of
+    /// these copies.
     pub fn can_be_further_apart(
         &self,
         taken: &BTreeSet<TargetId>,
@@ -241,13 +240,13 @@ impl Sites {
         })
     }
 
-    /// The one of them that has been given least; of several the one that `seed` says.
+    /// The target that got the fewest copies; `seed` chooses among equals.
     pub fn least_given(&self, among: &[TargetId], seed: u64) -> Option<TargetId> {
         let given = |target: &TargetId| self.given.get(target).copied().unwrap_or(0);
         among.iter().copied().min_by_key(|target| (given(target), mixed(seed, *target), *target))
     }
 
-    /// A copy goes there.
+    /// Counts a copy for a target.
     pub fn give(&mut self, target: TargetId) {
         *self.given.entry(target).or_default() += 1;
     }

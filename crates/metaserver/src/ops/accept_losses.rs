@@ -1,7 +1,6 @@
-//! Columns of a file of which no whole copy is left, since all were on targets that have
-//! been taken out of the cluster: says which, and, if an administrator accepts that they
-//! are lost, goes on with what there is. That is a copy that was being made, with what it
-//! has got, or a new one without anything.
+//! Columns of a file without a whole copy, since all were on removed targets: lists them, and, if
+//! an administrator accepts their loss, goes on with what is left. That is an unfinished copy with
+//! the bytes that it has got, or a new, empty one.
 
 use crate::ops::{Context, Outcome, inodes, layouts, move_copies};
 use crate::schema::key;
@@ -15,7 +14,7 @@ use weir_wire::targets::{AcceptLossesRequest, LossPage, LostColumn};
 /// The most columns that are changed in one transaction.
 const MAX_CHANGED: usize = 64;
 
-/// Does it for one page of segments.
+/// Carries out the request for one page of segments.
 pub fn run(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -73,7 +72,7 @@ fn lost(ctx: &Context<'_>, segment: &Segment, column: ColumnIndex) -> Option<Los
     is_lost.then_some(LostColumn { segment: segment.index, start: segment.start, column, targets })
 }
 
-/// Gives a column a copy; returns whether there is nothing in it.
+/// Gives a column a copy. Returns whether it is empty.
 fn go_on_with_nothing(
     tx: &mut Tx<'_>,
     ctx: &Context<'_>,
@@ -97,8 +96,8 @@ fn go_on_with_nothing(
     Ok(true)
 }
 
-/// Where the column begins anew: not where an old object of that name is still to be
-/// removed, which would take the new one with it.
+/// Place of a new copy. Not where an old object of that name still has to be removed, which would
+/// remove the new one too.
 fn room(
     tx: &mut Tx<'_>,
     ctx: &Context<'_>,

@@ -1,26 +1,26 @@
-//! Who may do what: the permission rules of POSIX, with Linux's errors.
+//! Permissions: the rules of POSIX, with Linux's errors.
 
 use crate::ops::Outcome;
 use crate::schema::Inode;
 use weir_types::{Caller, ErrorKind, FileKind};
 use weir_wire::Rights;
 
-/// May read.
+/// Permission to read.
 pub const READ: u16 = 4;
-/// May write, or change the names in a directory.
+/// Permission to write, or to change the names in a directory.
 pub const WRITE: u16 = 2;
-/// May look up names in a directory.
+/// Permission to look up names in a directory.
 pub const SEARCH: u16 = 1;
 
 /// Set user id on execution.
 pub const SETUID: u16 = 0o4000;
-/// Set group id on execution; of a directory: what is made in it gets its group.
+/// Set group id on execution. In a setgid directory new files get its group.
 pub const SETGID: u16 = 0o2000;
-/// Only owners may remove names.
+/// Sticky bit: only owners may remove names.
 pub const STICKY: u16 = 0o1000;
 /// All bits of a mode.
 pub const MODE_BITS: u16 = 0o7777;
-/// What the file's group may do; the mask of an access control list.
+/// Bits of the file's group; the mask of an access control list.
 const GROUP_BITS: u16 = 0o070;
 
 /// Whether the caller is the superuser, who may do everything.
@@ -35,8 +35,8 @@ pub fn owns(caller: &Caller, inode: &Inode) -> bool {
 
 /// Whether the permission bits, or the access control list, give the caller all of `wanted`.
 ///
-/// As Linux does, and so the kernel of every mount: a list whose mask is empty is not looked
-/// at. Its users and groups are then judged by the bits for the file's group or for others.
+/// A list with an empty mask is ignored, as by Linux and so by the kernel of every mount. Its users
+/// and groups are then judged by the bits for the file's group or for others.
 pub fn allows(caller: &Caller, inode: &Inode, wanted: u16) -> bool {
     if is_root(caller) {
         return true;
@@ -67,11 +67,11 @@ pub fn bits_for(rights: Rights) -> u16 {
     read | write
 }
 
-/// Whether the caller may remove or replace this name of a directory.
+/// Checks that the caller may remove or replace this name of a directory.
 ///
 /// # Errors
-/// `AccessDenied` without write and search permission, `NotPermitted` in a
-/// sticky directory where the caller owns neither it nor the file.
+/// `AccessDenied` without write and search permission, `NotPermitted` in a sticky directory where
+/// the caller owns neither it nor the file.
 pub fn require_removal(caller: &Caller, dir: &Inode, victim: &Inode) -> Outcome<()> {
     require(caller, dir, WRITE | SEARCH)?;
     let sticky = dir.mode & STICKY != 0;
@@ -81,9 +81,8 @@ pub fn require_removal(caller: &Caller, dir: &Inode, victim: &Inode) -> Outcome<
     Ok(())
 }
 
-/// Gives a new file its owner, group and mode (the umask and the directory's default access
-/// control list come after that): in a setgid directory it gets the directory's group, a
-/// directory the bit too.
+/// Gives a new file its owner, group and mode (umask and default access control list are applied
+/// later). In a setgid directory it gets the directory's group, and a new directory the bit too.
 pub fn give_owner(caller: &Caller, parent: &Inode, mode: u16, inode: &mut Inode) {
     inode.uid = caller.uid;
     inode.gid = caller.gid;
@@ -102,9 +101,9 @@ pub fn give_owner(caller: &Caller, parent: &Inode, mode: u16, inode: &mut Inode)
     }
 }
 
-/// The mode after a change of owner or contents by this caller: a program no
-/// longer runs as somebody else. Without execution for the group the bit is a
-/// mark for locking, which members of the group keep (Linux since 6.2).
+/// The mode after a change of owner or contents by this caller: set-user-id and set-group-id bits
+/// are cleared. Without group execute permission the latter bit is a mark for locking, which
+/// members of the group keep (Linux since 6.2).
 pub fn without_privilege(caller: &Caller, inode: &Inode) -> u16 {
     if inode.kind == FileKind::Directory {
         return inode.mode;

@@ -1,4 +1,4 @@
-//! Files were read. It is no change that others are told of: they see it when they ask.
+//! Records times of reads. That is no change for other clients: they see it when they ask.
 
 use crate::ops::{Context, Outcome, access, confine, inodes};
 use weir_metastore::Tx;
@@ -7,11 +7,11 @@ use weir_types::{ErrorKind, FileId, FileKind, Timestamp, access_is_due};
 use weir_wire::Rights;
 use weir_wire::meta::{AccessedRequest, FileAccess};
 
-/// The clock of a client may be ahead by so much: the time that it has shown is the time that is
-/// kept. Of what lies beyond nobody knows when it was.
+/// A client's clock may be ahead by this much, because the time that it has shown is the one that
+/// is recorded. Later times are implausible.
 const AHEAD_NS: i64 = 60 * 1_000_000_000;
 
-/// Does it, for files that are there and that the client may read.
+/// Carries out the request, for existing files that the client may read.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &AccessedRequest) -> Outcome<()> {
     if request.files.len() > MAX_ACCESSED {
         return Err(ErrorKind::InvalidArgument.into());

@@ -1,5 +1,5 @@
-//! Access control lists in the store: extended attributes with names of their own. A list
-//! that says no more than permission bits do is not kept: they say it.
+//! Access control lists in the store: extended attributes with reserved names. A list that says no
+//! more than permission bits do is not stored.
 
 use crate::acl::Acl;
 use crate::ops::access::{self, SETGID};
@@ -9,20 +9,20 @@ use weir_metastore::{Tx, Value};
 use weir_types::codec::Bytes;
 use weir_types::{ACL_ACCESS, ACL_DEFAULT, ErrorKind, FileId, FileKind};
 
-/// The permission bits of the three classes, which a list holds too.
+/// Permission bits of the three classes, which a list has too.
 const CLASSES: u16 = 0o777;
 
-/// What a list is for.
+/// Kind of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Who may do what with the file.
+    /// The list for access to the file.
     Access,
-    /// What new files of the directory get.
+    /// The default list for new files in the directory.
     Default,
 }
 
 impl Kind {
-    /// The one whose extended attribute has this name.
+    /// The kind with this attribute name.
     pub(crate) fn named(name: &[u8]) -> Option<Self> {
         [Kind::Access, Kind::Default].into_iter().find(|kind| kind.name() == name)
     }
@@ -42,13 +42,13 @@ impl Kind {
     }
 }
 
-/// A list that the inode says is there.
+/// Loads a list that exists according to the inode.
 pub(crate) fn load(tx: &mut Tx<'_>, file: FileId, kind: Kind) -> Outcome<Acl> {
     let value = tx.get(&key::xattr(file, kind.name()))?;
     decoded(file, value)
 }
 
-/// As [`load`] for access, without a check that it stays.
+/// As [`load`] for access, without adding it to the transaction's conflict checks.
 pub(crate) fn peek(tx: &mut Tx<'_>, file: FileId) -> Outcome<Acl> {
     let value = tx.peek(&key::xattr(file, ACL_ACCESS))?;
     decoded(file, value)
@@ -59,7 +59,7 @@ fn decoded(file: FileId, value: Option<Value>) -> Outcome<Acl> {
     acl.ok_or_else(|| inodes::corrupt(file, "its access control list is missing or makes no sense"))
 }
 
-/// The value of the attribute. Everybody may read it.
+/// The value of the attribute. Every client may read it.
 pub(crate) fn value(tx: &mut Tx<'_>, file: FileId, kind: Kind) -> Outcome<Bytes> {
     let inode = inodes::load(tx, file)?;
     if inode.kind == FileKind::Symlink {
@@ -75,8 +75,8 @@ pub(crate) fn value(tx: &mut Tx<'_>, file: FileId, kind: Kind) -> Outcome<Bytes>
 /// Sets a list, or removes it if the value is empty. Only the owner may.
 ///
 /// # Errors
-/// Those of [`Acl::decode`]; `Unsupported` for symbolic links; `AccessDenied` for the default of
-/// what is no directory; `NotPermitted`.
+/// Those of [`Acl::decode`]; `Unsupported` for symbolic links; `AccessDenied` for a default list of
+/// a file that is no directory; `NotPermitted`.
 pub(crate) fn change(
     tx: &mut Tx<'_>,
     ctx: &Context<'_>,
@@ -113,16 +113,15 @@ pub(crate) fn change(
     inodes::store(tx, file, &inode)
 }
 
-/// The mode of a file has changed, and its list has to say the same. The caller stores the
-/// inode.
+/// Adapts the list of a file after a change of its mode. The caller stores the inode.
 pub(crate) fn follow_mode(tx: &mut Tx<'_>, file: FileId, inode: &mut Inode) -> Outcome<()> {
     let Some(mut acl) = inode.acl.take() else { return Ok(()) };
     acl.set_mode(inode.mode);
     put(tx, (file, inode), Kind::Access, Some(acl))
 }
 
-/// Gives a new file what it gets of its directory: the default list, or where there is none,
-/// the umask takes bits from its mode. The caller stores the inode.
+/// Applies the directory's default list to a new file, or, if there is none, the umask. The caller
+/// stores the inode.
 pub(crate) fn inherit(
     tx: &mut Tx<'_>,
     (parent, from): (FileId, &Inode),
@@ -146,7 +145,7 @@ pub(crate) fn inherit(
     Ok(())
 }
 
-/// Writes or removes a list. The caller stores the inode, which is changed.
+/// Writes or removes a list. The caller stores the changed inode.
 fn put(
     tx: &mut Tx<'_>,
     (file, inode): (FileId, &mut Inode),

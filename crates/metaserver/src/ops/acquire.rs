@@ -1,5 +1,5 @@
-//! Grants a lease. Who was in the way has given way; what the lease is is
-//! decided by the machine, which has widened the request to what it grants.
+//! Grants a lease. Conflicting leases were given up before; the machine has set the granted range
+//! in the request.
 
 use crate::ops::{Context, Outcome, inodes};
 use weir_metastore::Tx;
@@ -7,7 +7,7 @@ use weir_types::{Error, ErrorKind};
 use weir_wire::Rights;
 use weir_wire::lease::{AcquireRequest, Granted, LeaseMode};
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &AcquireRequest) -> Outcome<Granted> {
     let file = request.lease.file;
     let inode = inodes::load(tx, file)?;
@@ -27,8 +27,8 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &AcquireRequest) -> 
     })
 }
 
-/// Whether who has a file open with these rights may have such a lease on it. (To look for holes
-/// takes one to read, also of who may only write. It opens no bytes.)
+/// Whether a session that has a file open with these rights may have such a lease. (Finding holes
+/// takes a read lease, even for a session that may only write. It shows no bytes.)
 pub(crate) fn may_hold(rights: Rights, mode: LeaseMode) -> bool {
     let reads = mode == LeaseMode::Read && rights.allow(Rights::READ);
     reads || rights.allow(Rights::WRITE)

@@ -1,4 +1,4 @@
-//! Background deletion, a bounded transaction at a time.
+//! Background deletion, in bounded transactions.
 
 use crate::ops::{ClusterView, Context, Outcome, deletion, inodes, layouts};
 use crate::schema::{self, DeadList, key};
@@ -8,7 +8,7 @@ use weir_types::{FileId, SessionId};
 /// Keys handled in one transaction.
 const PAGE: usize = 100;
 
-/// Removes a file that had no name and is not open any more.
+/// Removes a file without a name that is not open any more.
 pub fn orphan(tx: &mut Tx<'_>, ctx: &mut Context<'_>, file: FileId) -> Outcome<()> {
     tx.delete(&key::orphan(file))?;
     match inodes::find(tx, file)? {
@@ -17,7 +17,7 @@ pub fn orphan(tx: &mut Tx<'_>, ctx: &mut Context<'_>, file: FileId) -> Outcome<(
     }
 }
 
-/// Takes a dead list one step further; returns whether nothing is left of it.
+/// Carries out one step of removing a dead list. Returns whether nothing is left of it.
 pub fn dead_list(tx: &mut Tx<'_>, cluster: &ClusterView, file: FileId, list: u32) -> Outcome<bool> {
     let at = key::dead(file, list);
     let Some(bytes) = tx.get(&at)? else { return Ok(true) };
@@ -51,8 +51,7 @@ pub fn dead_list(tx: &mut Tx<'_>, cluster: &ClusterView, file: FileId, list: u32
     Ok(false)
 }
 
-/// Takes the removal of a session that has ended one step further; returns
-/// whether nothing is left of it.
+/// Carries out one step of removing an ended session. Returns whether nothing is left of it.
 pub fn session(tx: &mut Tx<'_>, session: SessionId) -> Outcome<bool> {
     let (start, end) = key::slots_of(session);
     if delete_some(tx, &start, &end)? == PAGE {
@@ -62,7 +61,7 @@ pub fn session(tx: &mut Tx<'_>, session: SessionId) -> Outcome<bool> {
     Ok(true)
 }
 
-/// Deletes the first keys of a range; returns how many.
+/// Deletes the first keys of a range. Returns their number.
 fn delete_some(tx: &mut Tx<'_>, start: &[u8], end: &[u8]) -> Outcome<usize> {
     let found = tx.range(start, end, PAGE)?;
     for (key, _) in &found {

@@ -1,6 +1,5 @@
-//! Finds the column that an object is a copy of. Pages of segments are kept by
-//! the bytes of the file that they hold, and objects name a segment by its
-//! number; both grow along a list.
+//! Finds the column of an object. Pages of segments are stored by their bytes in the file, and
+//! objects name a segment by its index; both ascend along a list.
 
 use crate::ops::{Outcome, inodes, layouts};
 use crate::schema::{Body, Inode};
@@ -8,19 +7,18 @@ use weir_metastore::Tx;
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{FileId, ObjectId, Segment, SegmentIndex};
 
-/// The most pages that are read to find a segment: each halves the bytes in
-/// which it can be.
+/// The most pages that are read to find a segment. Each halves the range that is left.
 const MAX_PROBES: usize = 64;
 const _: () = assert!(MAX_FILE_BYTES.ilog2() < MAX_PROBES as u32);
 
-/// Where a column stands.
+/// Location of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// The file that it is of.
+    /// Inode of its file.
     pub inode: Inode,
-    /// The page of segments in which it is.
+    /// Page with its segment.
     pub page: Vec<Segment>,
-    /// The position of the segment in the page.
+    /// Position of the segment in the page.
     pub at: usize,
 }
 
@@ -31,8 +29,8 @@ impl Placed {
     }
 }
 
-/// Where the column of an object is, whichever copy of it; `None`: no file has it
-/// any more. A file without a name still has its columns while it is open.
+/// The location of an object's column, whichever copy it is; `None` if no file has it any more. A
+/// file without a name still has its columns while it is open.
 pub(crate) fn find(tx: &mut Tx<'_>, object: ObjectId) -> Outcome<Option<Placed>> {
     let Some(inode) = inodes::find(tx, object.file)? else { return Ok(None) };
     let Body::File(body) = &inode.body else { return Ok(None) };
@@ -42,7 +40,7 @@ pub(crate) fn find(tx: &mut Tx<'_>, object: ObjectId) -> Outcome<Option<Placed>>
     Ok(found.filter(has_column).map(|(page, at)| Placed { inode, page, at }))
 }
 
-/// The first page of a list that holds a segment of this number or a later one.
+/// The first page of a list that has a segment with this index or a later one.
 pub(crate) fn page_from(
     tx: &mut Tx<'_>,
     (file, list): (FileId, u32),
@@ -72,7 +70,7 @@ pub(crate) fn page_from(
     Ok(found)
 }
 
-/// The page that holds a segment of a list, and its position there.
+/// The page with a segment of a list, and its position there.
 fn segment(
     tx: &mut Tx<'_>,
     (file, list): (FileId, u32),

@@ -1,4 +1,4 @@
-//! Writing has led to this size and time, and to data in these columns.
+//! Records size, time and written columns after writes.
 
 use crate::ops::{Context, Outcome, inodes, layouts, open};
 use crate::quota;
@@ -9,8 +9,8 @@ use weir_types::{Attr, Error, ErrorKind, FileId};
 use weir_wire::Rights;
 use weir_wire::meta::{CommitSizeRequest, SetTime, WrittenColumns};
 
-/// Does it. What was written before a truncation does not count, and the
-/// client is told: it may have gone to objects that are no longer the file's.
+/// Carries out the request. Writes from before a truncation do not count, and the client is told:
+/// they may have gone to objects that no longer belong to the file.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) -> Outcome<Attr> {
     let file = request.file;
     let mut inode = inodes::load(tx, file)?;
@@ -52,14 +52,14 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) 
     Ok(inode.attr(file))
 }
 
-/// Where the file may have holes when this is done.
+/// Where the file may have holes afterwards.
 fn holes_after(inode: &Inode, request: &CommitSizeRequest) -> Outcome<Holes> {
     let ranges = &request.ranges;
     if ranges.len() > MAX_WRITTEN_RANGES {
         return Err(ErrorKind::TooBig.into());
     }
     if ranges.iter().any(|(start, end)| start >= end) || !ranges.is_sorted() {
-        let what = "ranges that were written ascend";
+        let what = "written ranges must ascend";
         return Err(Error::new(ErrorKind::InvalidArgument, what).into());
     }
     if request.sparse {
@@ -69,8 +69,7 @@ fn holes_after(inode: &Inode, request: &CommitSizeRequest) -> Outcome<Holes> {
     Ok(inode.holes.resized(inode.size, size).written(ranges, size))
 }
 
-/// Keeps in mind which columns have data. What is said of segments that the
-/// file does not have (any more) means nothing.
+/// Records which columns have data. Segments that the file does not have (any more) are ignored.
 fn note_written(
     tx: &mut Tx<'_>,
     file: FileId,

@@ -1,11 +1,10 @@
-//! Holds a client to its restrictions: every request goes through [`admit`]
-//! before it is looked at, every reply through [`show`]. Nothing is left to the
-//! client, and whoever adds a request has to say here what it names and changes.
+//! Restrictions of clients: every request passes [`admit`] before it is carried out, and every
+//! reply passes [`show`]. Nothing is left to the client. For each new kind of request, this file
+//! has to state which files it names and changes.
 //!
-//! A file is inside of a subtree if one of its names is; a directory if the
-//! subtree's root is on its way up; a file without a name if it lost its last
-//! one inside. What is outside does not exist for the client: the answer is the
-//! same `Stale` as for a number that no file has.
+//! A file is inside of a subtree if one of its names is; a directory if the subtree's root is among
+//! its ancestors; a file without a name if it lost its last one inside. Files outside do not exist
+//! for the client: the reply is the same `Stale` as for an id that no file has.
 
 use crate::ops::{Context, Outcome, access};
 use crate::schema::{self, Inode, key};
@@ -25,25 +24,25 @@ use weir_wire::targets::{AcceptLossesRequest, LossPage};
 
 /// The deepest directory that is found to be inside.
 const MAX_DEPTH: usize = 8192;
-/// Directories of one file that are looked at; with names in more, it counts as
-/// inside by the first ones and the one made or moved last.
+/// The most directories of one file that are checked. A file with names in more counts as inside by
+/// the first ones and the one made or moved last.
 const MAX_DIRECTORIES: usize = 4096;
-/// Of those, read at a time.
+/// Directories read at a time.
 const PAGE: usize = 64;
 
-/// A request as restrictions see it.
+/// A request, as restrictions see it.
 pub(crate) trait Confined {
-    /// Every file and directory that it names and that has to be inside.
+    /// All files and directories that it names and that have to be inside.
     fn files(&mut self) -> Vec<&mut FileId>;
     /// Whether it may change anything that others see, or gives the right to.
     fn changes(&self) -> bool;
-    /// Keeps it from naming what is above the subtree.
+    /// Prevents it from naming ancestors of the subtree.
     fn stay_below(&mut self, _subtree: FileId) {}
 }
 
-/// A reply as restrictions see it.
+/// A reply, as restrictions see it.
 pub(crate) trait Shown {
-    /// The root of the subtree is the root for the client.
+    /// Replaces the root of the subtree by the id of the root.
     fn show_root(&mut self, _subtree: FileId) {}
 }
 
@@ -147,10 +146,10 @@ impl Shown for Vec<LeaseRange> {}
 impl Shown for LossPage {}
 impl Shown for () {}
 
-/// Refuses what the client may not ask, and translates the numbers of the rest.
+/// Refuses requests that the client may not send, and translates file ids in the others.
 ///
 /// # Errors
-/// `ReadOnly`; `Stale` for what is outside of its subtree.
+/// `ReadOnly`; `Stale` for files outside of its subtree.
 pub(crate) fn admit(
     tx: &mut Tx<'_>,
     ctx: &Context<'_>,
@@ -174,8 +173,8 @@ pub(crate) fn admit(
     Ok(())
 }
 
-/// Whether [`admit`] refuses a request to who may only read, as far as can be seen
-/// from outside: then nobody has to give anything up for it.
+/// Whether [`admit`] refuses a request of a read-only client, as far as the operation shows. Then
+/// no session has to give anything up for it.
 pub(crate) fn is_change(op: Op, body: Reader<'_>) -> bool {
     fn asks<R: Confined + Decode>(mut body: Reader<'_>) -> bool {
         R::decode(&mut body).is_ok_and(|request| request.changes())
@@ -199,14 +198,14 @@ pub(crate) fn is_change(op: Op, body: Reader<'_>) -> bool {
     }
 }
 
-/// Makes a reply what the client understands.
+/// Translates a reply for the client.
 pub(crate) fn show(ctx: &Context<'_>, reply: &mut impl Shown) {
     if let Some(subtree) = ctx.limits.subtree {
         reply.show_root(subtree);
     }
 }
 
-/// Whether the client may know of a file at all.
+/// Whether the client may know a file at all.
 pub(crate) fn reaches(tx: &mut Tx<'_>, ctx: &Context<'_>, file: FileId) -> Outcome<bool> {
     match ctx.limits.subtree {
         Some(subtree) => Walk::new(subtree).is_inside(tx, ctx, file),
@@ -214,9 +213,9 @@ pub(crate) fn reaches(tx: &mut Tx<'_>, ctx: &Context<'_>, file: FileId) -> Outco
     }
 }
 
-/// With which rights a client has a file open that says so after a restart,
-/// when nobody knows with which it was opened: at most those that it could get
-/// by opening the file now, as anyone that it may speak for.
+/// The rights with which a client has a file open that it reports after a restart, when the
+/// original rights are unknown: at most those that it could get by opening the file now, as any
+/// user that it may act for.
 pub(crate) fn rights_again(limits: &Restrictions, inode: &Inode) -> Rights {
     let all = access::READ | access::WRITE;
     let bits = match limits.squash {
@@ -239,11 +238,11 @@ pub(crate) fn rights_again(limits: &Restrictions, inode: &Inode) -> Rights {
     read.union(if writes { Rights::WRITE } else { Rights::NONE })
 }
 
-/// Looks for a subtree's root on the way up. Nothing is checked to stay: moves
-/// of directories come one at a time, and the machine takes one request at a
-/// time.
+/// Searches the ancestors for a subtree's root. The reads are not part of the transaction's
+/// conflict checks: moves of directories come one at a time, and the machine handles one request at
+/// a time.
 struct Walk {
-    /// What is known of directories.
+    /// Results for directories.
     known: BTreeMap<FileId, bool>,
 }
 

@@ -1,6 +1,6 @@
-//! Makes a regular file and opens it (or opens what is there), or makes a
-//! special file. A file that is made without a name is as one that has lost its last
-//! name and is open: it goes when it is closed, unless it gets one.
+//! Makes and opens a regular file (or opens an existing one), or makes a special file. A file made
+//! without a name is like an open one that has lost its last name: it is removed when it is closed,
+//! unless it gets a name.
 
 use crate::ops::{
     Context, Outcome, access, acls, deletion, hints, inodes, layouts, names, open, truncation,
@@ -11,7 +11,7 @@ use weir_types::{ErrorKind, FileKind, FileLayout};
 use weir_wire::Rights;
 use weir_wire::meta::{CreateRequest, OpenFile};
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CreateRequest) -> Outcome<OpenFile> {
     require_kind(ctx, request)?;
     if request.name.is_empty() {
@@ -37,7 +37,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CreateRequest) -> O
     }
 }
 
-/// `O_TMPFILE`.
+/// Makes a file without a name (`O_TMPFILE`).
 fn without_name(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -56,8 +56,7 @@ fn without_name(
     opened(tx, ctx, request, &inode, layout)
 }
 
-/// The file that has just been made. Whoever makes a file may use it as asked, whatever its
-/// mode says.
+/// The reply for a new file. Its creator may use it as requested, whatever its mode says.
 fn opened(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -83,7 +82,7 @@ fn require_kind(ctx: &Context<'_>, request: &CreateRequest) -> Outcome<()> {
     }
 }
 
-/// With its layout, if it is one that has data.
+/// Makes a file, with a layout if it has data.
 fn make(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -100,7 +99,7 @@ fn make(
     Ok((inode, layout))
 }
 
-/// Nobody's yet.
+/// Makes a file without owner and list.
 fn plain(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,

@@ -1,6 +1,5 @@
-//! What happens to a file whose last name is gone, and to segments that no
-//! file has any more. Data servers are not asked: objects become garbage, and
-//! heartbeats carry it to them.
+//! Deletion of files without names, and of segments without a file. Data servers are not contacted:
+//! objects become garbage, which replies to heartbeats carry to the servers.
 
 use crate::ops::inodes;
 use crate::ops::{ClusterView, Context, Outcome, layouts, links};
@@ -11,12 +10,12 @@ use weir_types::limits::SEGMENT_PAGE;
 use weir_types::{ColumnIndex, ErrorKind, FileId, FileKind, ObjectId, Segment, TargetId};
 use weir_wire::Rights;
 
-/// The most objects that become garbage in the transaction of an unlink; more
-/// are left to the background.
+/// The most objects that become garbage in the transaction of an unlink. More are left to the
+/// background.
 const MAX_OBJECTS_AT_ONCE: usize = 64;
 
-/// A name of a file (not a directory) is gone from `dir`. Without any name left the file
-/// goes, at once or when it is closed. `hold`: the session has it open from now on.
+/// Handles the loss of a name of a file (not a directory) in `dir`. A file without names is
+/// removed, at once or when it is closed. With `hold` the session has it open from now on.
 pub(crate) fn drop_link(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -43,7 +42,7 @@ pub(crate) fn drop_link(
     forget(tx, ctx, file, inode)
 }
 
-/// A file has no name, and stays until it is closed. `dir`: where it had its last, or was made.
+/// Keeps a file without names until it is closed. `dir` is where it had its last name, or was made.
 pub(crate) fn keep_while_open(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -56,10 +55,10 @@ pub(crate) fn keep_while_open(
     Ok(())
 }
 
-/// A file that had no name is about to get one.
+/// Prepares a file without names for a new name.
 ///
 /// # Errors
-/// `NotFound` to who does not have it open: for others it is gone.
+/// `NotFound` for a session that does not have it open: for others it is gone.
 pub(crate) fn keep(tx: &mut Tx<'_>, ctx: &mut Context<'_>, file: FileId) -> Outcome<()> {
     if ctx.opens.rights(ctx.session, file).is_none() {
         return Err(ErrorKind::NotFound.into());
@@ -68,7 +67,7 @@ pub(crate) fn keep(tx: &mut Tx<'_>, ctx: &mut Context<'_>, file: FileId) -> Outc
     Ok(tx.delete(&key::orphan(file))?)
 }
 
-/// Removes a file that has no name and is not open.
+/// Removes a file without names that is not open.
 pub(crate) fn forget(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -87,8 +86,8 @@ pub(crate) fn forget(
     }
 }
 
-/// Turns a list of segments into garbage, in the background if there is much
-/// of it, and with it the extended attributes if the whole file goes.
+/// Turns a list of segments into garbage, in the background if it is long. The extended attributes
+/// go with it if the whole file is removed.
 pub(crate) fn discard(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -109,8 +108,8 @@ pub(crate) fn discard(
     Ok(tx.delete(&key::segments(file, list, 0))?)
 }
 
-/// An object is to be removed; if its target has been taken out of the cluster there is
-/// nobody to do it, or to say that it is done.
+/// Records an object for removal. For a removed target nothing is recorded, because no server could
+/// remove it, or confirm that.
 pub(crate) fn note_garbage(
     tx: &mut Tx<'_>,
     cluster: &ClusterView,
@@ -139,7 +138,7 @@ fn copies(segment: &Segment) -> usize {
     segment.columns.first().map_or(0, |column| column.targets.len())
 }
 
-/// Every object of a segment, with the target that holds it.
+/// Every object of a segment, with its target.
 pub(crate) fn objects_of(
     file: FileId,
     segment: &Segment,

@@ -1,4 +1,4 @@
-//! From the operation of a message to the function that does it.
+//! Maps the operation of a message to its function.
 
 use crate::ops::confine::{self, Confined, Shown};
 use crate::ops::{self, Context, Outcome};
@@ -11,20 +11,19 @@ use weir_wire::meta::*;
 use weir_wire::quota::RoomRequest;
 use weir_wire::targets::AcceptLossesRequest;
 
-/// How a request has to be protected against being done twice.
+/// Protection of a request against being carried out twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// It changes nothing: any number of times will do.
+    /// No protection: it changes nothing.
     Harmless,
-    /// Doing it again does no harm to the store, so it may come without a
-    /// mutation id; with one it is done once.
+    /// Repeating it does no harm to the store, so it may come without a mutation id; with one it is
+    /// carried out once.
     Tolerable,
     /// It must carry a mutation id.
     Once,
 }
 
-/// How the requests of an operation have to be protected; `None` if it is not
-/// an operation on the namespace.
+/// The protection of an operation's requests; `None` if it is not an operation on the namespace.
 pub fn repeat_of(op: Op) -> Option<Repeat> {
     Some(match op {
         Op::Lookup
@@ -52,13 +51,13 @@ pub fn repeat_of(op: Op) -> Option<Repeat> {
     })
 }
 
-/// Whether the operation may use up [`Context::fresh`].
+/// Whether the operation may use [`Context::fresh`].
 pub fn takes_fresh_id(op: Op) -> bool {
     matches!(op, Op::Create | Op::Mkdir | Op::Symlink | Op::Rename)
 }
 
-/// Whether the operation makes the metadata larger, if it succeeds and changes something: it is
-/// refused when the disk is full. (A rename changes names, and removes what has the new one.)
+/// Whether a successful operation enlarges the metadata, so that it is refused when the disk is
+/// full. (A rename changes names, and may remove a file.)
 pub fn needs_room(op: Op) -> bool {
     matches!(
         op,
@@ -66,8 +65,7 @@ pub fn needs_room(op: Op) -> bool {
     )
 }
 
-/// Runs one operation: decodes what is left of the request, does it, encodes
-/// the reply.
+/// Runs one operation: decodes the rest of the request, carries it out, encodes the reply.
 pub fn dispatch(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,

@@ -8,13 +8,11 @@ use weir_types::{ErrorKind, Placement};
 use weir_wire::Rights;
 use weir_wire::meta::{ExtendRequest, LayoutPage};
 
-/// Segments granted beyond the one that is asked for, so that a writer in
-/// sequence asks once for each so many.
+/// Segments granted beyond the requested one, so that a sequential writer asks once for several.
 const AHEAD: u64 = 7;
 
-/// Does it. The reply begins with the segment that holds `offset`; for an
-/// offset far ahead it may take several requests to get there, each of which
-/// returns what was granted last.
+/// Carries out the request. The reply begins with the segment of `offset`. If `offset` is far
+/// ahead, several requests may be needed, each of which returns the last granted segments.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ExtendRequest) -> Outcome<LayoutPage> {
     let file = request.file;
     let mut inode = inodes::load(tx, file)?;

@@ -5,7 +5,7 @@ use weir_metastore::Tx;
 use weir_types::LayoutSpec;
 use weir_wire::meta::GetDefaultLayoutRequest;
 
-/// Does it.
+/// Carries out the request.
 pub fn run(
     tx: &mut Tx<'_>,
     _ctx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! More of a layout, with a capability for the targets of that part.
+//! Returns more of a layout, with a capability for the targets of that part.
 
 use crate::ops::{Context, Outcome, inodes, layouts, open};
 use crate::schema::{Inode, RegularFile};
@@ -7,7 +7,7 @@ use weir_types::FileId;
 use weir_wire::Rights;
 use weir_wire::meta::{GetLayoutRequest, LayoutPage};
 
-/// Does it.
+/// Carries out the request.
 pub fn run(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -19,8 +19,8 @@ pub fn run(
     page(tx, ctx, (request.file, &inode, body), request.offset, request.rights)
 }
 
-/// The part of a layout that begins with the segment that holds `offset`;
-/// without segments if none has been granted there.
+/// The part of a layout that begins with the segment of `offset`; without segments if none was
+/// granted there.
 pub(crate) fn page(
     tx: &mut Tx<'_>,
     ctx: &Context<'_>,

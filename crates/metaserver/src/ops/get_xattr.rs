@@ -7,7 +7,7 @@ use weir_types::ErrorKind;
 use weir_types::codec::Bytes;
 use weir_wire::meta::GetXattrRequest;
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &GetXattrRequest) -> Outcome<Bytes> {
     if let Some(kind) = acls::Kind::named(&request.name) {
         return acls::value(tx, request.file, kind);

@@ -5,7 +5,7 @@ use weir_metastore::Tx;
 use weir_types::Attr;
 use weir_wire::meta::GetAttrRequest;
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &GetAttrRequest) -> Outcome<Attr> {
     let inode = inodes::load(tx, request.file)?;
     ctx.effects.size_unknown = inode.size_unknown();

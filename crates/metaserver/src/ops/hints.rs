@@ -1,6 +1,5 @@
-//! Hints on files and directories, how far clients are to see each other's
-//! changes: an extended attribute that is looked at when a file is opened, so
-//! that it comes with the answer.
+//! Hints on files and directories about the visibility of other clients' changes: an extended
+//! attribute that is read at each open, so that it comes with the reply.
 
 use crate::ops::Outcome;
 use crate::schema::{Inode, key};
@@ -13,16 +12,15 @@ pub(crate) fn of(tx: &mut Tx<'_>, file: FileId) -> Outcome<Option<Consistency>> 
     Ok(value.and_then(|value| Consistency::from_name(&value)))
 }
 
-/// Whether leases are of no use for a file: whoever opens it keeps nothing under
-/// them.
+/// Whether leases are useless for a file, because clients that open it cache nothing under them.
 pub(crate) fn without_leases(tx: &mut Tx<'_>, file: FileId) -> Outcome<bool> {
     Ok(of(tx, file)?.is_some_and(|hint| hint != Consistency::Strict))
 }
 
-/// Refuses hints that nobody would understand.
+/// Refuses invalid hints.
 ///
 /// # Errors
-/// `InvalidArgument`, with what may be said.
+/// `InvalidArgument`, with the valid values.
 pub(crate) fn check(name: &[u8], value: &[u8]) -> Outcome<()> {
     if name != CONSISTENCY_XATTR || Consistency::from_name(value).is_some() {
         return Ok(());
@@ -32,8 +30,7 @@ pub(crate) fn check(name: &[u8], value: &[u8]) -> Outcome<()> {
     Err(Error::new(ErrorKind::InvalidArgument, message).into())
 }
 
-/// Gives a new file or directory the hint of its directory. The caller stores
-/// its inode, which is changed.
+/// Gives a new file or directory the hint of its directory. The caller stores its changed inode.
 pub(crate) fn inherit(
     tx: &mut Tx<'_>,
     (parent, from): (FileId, &Inode),

@@ -6,7 +6,7 @@ use weir_metastore::Tx;
 use weir_types::{Error, ErrorKind, FileId, FileKind, Generation};
 use weir_wire::lease::TO_THE_END;
 
-/// The inode of a file, if there is one, with its access control list.
+/// The inode of a file, if it exists, with its access control list.
 pub(crate) fn find(tx: &mut Tx<'_>, file: FileId) -> Outcome<Option<Inode>> {
     let Some(bytes) = tx.get(&key::inode(file))? else { return Ok(None) };
     let mut inode: Inode = schema::decode(&bytes, "of an inode")?;
@@ -19,7 +19,7 @@ pub(crate) fn find(tx: &mut Tx<'_>, file: FileId) -> Outcome<Option<Inode>> {
 /// The inode of a file.
 ///
 /// # Errors
-/// `Stale`: there is none (any more). Who came here by a name looks it up again.
+/// `Stale`: it does not exist (any more). A client that came by a name looks the name up again.
 pub(crate) fn load(tx: &mut Tx<'_>, file: FileId) -> Outcome<Inode> {
     find(tx, file)?.ok_or_else(|| ErrorKind::Stale.into())
 }
@@ -33,7 +33,7 @@ pub(crate) fn load_directory(tx: &mut Tx<'_>, dir: FileId) -> Outcome<Inode> {
     if inode.kind == FileKind::Directory { Ok(inode) } else { Err(ErrorKind::NotDirectory.into()) }
 }
 
-/// The inode that a name stands for; a name without one is damage.
+/// The inode of a name's file. A name without one is damage.
 pub(crate) fn load_named(tx: &mut Tx<'_>, file: FileId) -> Outcome<Inode> {
     find(tx, file)?.ok_or_else(|| corrupt(file, "a name stands for it but it does not exist"))
 }
@@ -43,7 +43,7 @@ pub(crate) fn store(tx: &mut Tx<'_>, file: FileId, inode: &Inode) -> Outcome<()>
     Ok(tx.put(&key::inode(file), &schema::encode(inode))?)
 }
 
-/// What only directories have.
+/// The part of an inode that only directories have.
 ///
 /// # Errors
 /// `NotDirectory`.
@@ -54,7 +54,7 @@ pub(crate) fn directory(inode: &mut Inode) -> Outcome<&mut Directory> {
     }
 }
 
-/// What only regular files have.
+/// The part of an inode that only regular files have.
 ///
 /// # Errors
 /// `IsDirectory`; `InvalidArgument` for anything else without data.
@@ -66,16 +66,16 @@ pub(crate) fn regular(inode: &Inode) -> Outcome<&RegularFile> {
     }
 }
 
-/// Under which changes are refused that may go by a layout of before. Not under the generation
-/// of a truncation that nobody has finished: it would count as done. (After a writer that has
-/// died, where the size is still to be found out, there is nothing to be cut.)
+/// The fence against changes by an old layout. It is below the generation of a pending truncation,
+/// which would otherwise count as done. (After a dead writer, whose size is still unknown, there is
+/// nothing to truncate.)
 pub(crate) fn fence(inode: &Inode) -> Generation {
     let pending = regular(inode).ok().and_then(|body| body.pending_truncate.as_ref());
     let cuts = pending.is_some_and(|pending| pending.size != TO_THE_END);
     Generation(inode.generation.0.saturating_sub(u64::from(cuts)))
 }
 
-/// As [`regular`], to change it.
+/// As [`regular`], for changing it.
 pub(crate) fn regular_mut(inode: &mut Inode) -> Outcome<&mut RegularFile> {
     regular(inode)?;
     match &mut inode.body {
@@ -84,7 +84,7 @@ pub(crate) fn regular_mut(inode: &mut Inode) -> Outcome<&mut RegularFile> {
     }
 }
 
-/// The store contradicts itself about a file.
+/// The error for contradictory metadata of a file.
 pub(crate) fn corrupt(file: FileId, what: &str) -> crate::ops::Fault {
     Error::new(ErrorKind::Corrupt, format!("metadata of file {file}: {what}")).into()
 }

@@ -1,5 +1,4 @@
-//! Segments of files: placing, paging, granting, and what a client gets to
-//! see of them.
+//! Segments of files: placement, paging, grants, and their form for clients.
 
 use crate::ops::{ClusterView, Context, Outcome, hints, inodes};
 use crate::quota;
@@ -22,8 +21,8 @@ use weir_wire::meta::{OpenFile, TargetLoad};
 /// The most segments granted in one transaction.
 const MAX_GRANT: usize = 16 * SEGMENT_PAGE;
 
-/// Lays an empty file out by its spec, with segments of numbers that it never
-/// had, in the list that `body` names. Returns the first page.
+/// Lays out an empty file according to its spec, with unused segment indexes, in the list that
+/// `body` names. Returns the first page.
 pub(crate) fn lay_out(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -68,8 +67,8 @@ pub(crate) fn lay_out(
     Ok(layout)
 }
 
-/// Where new segments can go. Chunks have their first copy on the machine of whoever
-/// writes them (HDFS), so the targets there are marked for those.
+/// Possible targets of new segments. Chunks have their first copy on the machine of their writer
+/// (HDFS), so for those the targets there are marked.
 fn candidates<'a>(ctx: &Context<'a>, spec: &LayoutSpec) -> Cow<'a, [TargetInfo]> {
     let is_here = |server: &ServerRecord| !ctx.host.is_empty() && server.host == ctx.host;
     if spec.kind != LayoutKind::Chunked || !ctx.servers.values().any(is_here) {
@@ -82,8 +81,8 @@ fn candidates<'a>(ctx: &Context<'a>, spec: &LayoutSpec) -> Cow<'a, [TargetInfo]>
     Cow::Owned(targets)
 }
 
-/// Where a file begins, so that those on few targets have a local one among them. File
-/// ids follow one another, so the bases of new files go round.
+/// First target of a file, such that files on few targets have a local one among them. File ids are
+/// consecutive, so the bases of new files go round.
 fn base_of(file: FileId, targets: &[TargetInfo]) -> Option<u32> {
     let local = || (0..targets.len()).filter(|&at| targets[at].local);
     let among = match local().count() {
@@ -93,8 +92,8 @@ fn base_of(file: FileId, targets: &[TargetInfo]) -> Option<u32> {
     local().nth((file.0 % among) as usize).map(|at| at as u32)
 }
 
-/// Whether copies share a server, or a machine or a domain though there are enough, or a
-/// group of nodes if they are to be in two, or are where nothing new should be.
+/// Whether copies share a server, or share a machine or a domain although there are enough, or a
+/// group of nodes if they should be in two, or are where nothing new should be.
 fn is_makeshift(segments: &[Segment], cluster: &ClusterView, in_groups: bool) -> bool {
     let homes = || cluster.targets.iter().map(|info| info.home);
     // Asked for where copies are near each other only: most are not.
@@ -117,8 +116,7 @@ fn is_makeshift(segments: &[Segment], cluster: &ClusterView, in_groups: bool) ->
     })
 }
 
-/// Notes what is not so of most places that segments are given: see
-/// [`crate::mover::partners`].
+/// Records unusual placements: see [`crate::mover::partners`].
 pub(crate) fn note_places(ctx: &mut Context<'_>, segments: &[Segment]) {
     let (cluster, effects) = (ctx.cluster, &mut ctx.effects);
     let server = |target| cluster.target(target).map(|info| info.home.server);
@@ -133,8 +131,7 @@ pub(crate) fn note_places(ctx: &mut Context<'_>, segments: &[Segment]) {
     }
 }
 
-/// Whether two copies of a column are on one server, which `server` says of each target of
-/// the cluster.
+/// Whether two copies of a column are on one server. `server` gives the server of each target.
 pub(crate) fn on_one(column: &Column, server: impl Fn(TargetId) -> Option<ServerId>) -> bool {
     let mut others = column.copies().filter_map(|(_, target)| server(target));
     // As many as there are places.
@@ -165,7 +162,7 @@ pub(crate) fn first_page(tx: &mut Tx<'_>, file: FileId, list: u32) -> Outcome<Ve
     }
 }
 
-/// The page that holds an offset, or the last one; empty if there is none.
+/// The page that contains an offset, or the last one; empty if there is none.
 pub(crate) fn page_at(
     tx: &mut Tx<'_>,
     file: FileId,
@@ -180,8 +177,8 @@ pub(crate) fn page_at(
     }
 }
 
-/// Notes that columns of the segment that holds `offset` were written; nothing
-/// if that segment has another number. Writes only what is new.
+/// Records that columns of the segment at `offset` were written. Nothing is recorded if that
+/// segment has another index. Only new columns are written.
 pub(crate) fn note_written(
     tx: &mut Tx<'_>,
     (file, list): (FileId, u32),
@@ -202,7 +199,7 @@ pub(crate) fn note_written(
     Ok(())
 }
 
-/// Columns of a page that are empty again.
+/// Records that columns of a page are empty again.
 pub(crate) fn forget_written(
     tx: &mut Tx<'_>,
     (file, list): (FileId, u32),
@@ -243,8 +240,7 @@ fn has_more(tx: &mut Tx<'_>, file: FileId, list: u32, page: &[Segment]) -> Outco
     }
 }
 
-/// The segments from the one that holds `offset` to the end of its page, and
-/// whether there are more.
+/// The segments from the one at `offset` to the end of its page, and whether there are more.
 pub(crate) fn segments_from(
     tx: &mut Tx<'_>,
     file: FileId,
@@ -257,10 +253,9 @@ pub(crate) fn segments_from(
     Ok((page, more))
 }
 
-/// Grants segments to a chunked file until they cover the bytes below
-/// `up_to`, or as many as one transaction does. Other layouts cover
-/// everything from the start. `waits`: when targets would have the next one, if that counts. The
-/// caller stores the inode, which is changed.
+/// Grants segments to a chunked file until they cover the bytes below `up_to`, or as many as fit
+/// into one transaction. Other layouts cover everything from the start. `waits` has the times at
+/// which targets could take another chunk, if those count. The caller stores the changed inode.
 pub(crate) fn extend(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -313,8 +308,8 @@ pub(crate) fn extend(
     }
 }
 
-/// Everything needed to use a file whose first page of segments is known. A
-/// file without data has neither segments nor rights to any.
+/// Everything needed to use a file whose first page of segments is known. A file without data has
+/// neither segments nor rights to any.
 pub(crate) fn open_file(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -348,7 +343,7 @@ pub(crate) fn open_file(
     Ok(OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate, loads })
 }
 
-/// How fast those targets are among which a reader may choose.
+/// Speeds of the targets among which a reader may choose.
 pub(crate) fn loads_of(cluster: &ClusterView, layout: &FileLayout) -> Vec<TargetLoad> {
     let columns = layout.segments.iter().flat_map(|segment| &segment.columns).take(MAX_LOADS);
     let mirrored = columns.filter(|column| column.targets.len() > 1);
@@ -358,7 +353,7 @@ pub(crate) fn loads_of(cluster: &ClusterView, layout: &FileLayout) -> Vec<Target
     loads.copied().take(MAX_LOADS).collect()
 }
 
-/// With how its copies are written now, by this client and all others.
+/// The layout with the protocol by which this client and all others write its copies now.
 pub(crate) fn acting_now(
     ctx: &Context<'_>,
     file: FileId,
@@ -377,7 +372,7 @@ pub(crate) fn acting_now(
     FileLayout { acting, ..layout }
 }
 
-/// The attributes alone, in the form of an [`OpenFile`].
+/// The attributes alone, as an [`OpenFile`].
 pub(crate) fn without_data(ctx: &Context<'_>, file: FileId, inode: &Inode) -> OpenFile {
     let none = RegularFile::unplaced(LayoutSpec::default());
     OpenFile {
@@ -391,7 +386,8 @@ pub(crate) fn without_data(ctx: &Context<'_>, file: FileId, inode: &Inode) -> Op
     }
 }
 
-/// Waiting helps if targets are only away, and does not if one is out of service.
+/// Adds to an error whether waiting helps: it does if targets are only away, and does not if one is
+/// out of service.
 fn explain(ctx: &Context<'_>, error: Error) -> Error {
     match &ctx.cluster.trouble {
         Some(trouble) if error.kind == ErrorKind::Unreachable => Error::new(
@@ -402,11 +398,10 @@ fn explain(ctx: &Context<'_>, error: Error) -> Error {
     }
 }
 
-/// Refuses a layout that new files could not be given.
+/// Refuses a layout that new files could not get.
 ///
 /// # Errors
-/// `InvalidArgument`, with what to change. That targets are offline is no
-/// reason: they may come back.
+/// `InvalidArgument`, with what to change. Offline targets are no reason: they may come back.
 pub(crate) fn check_spec(ctx: &Context<'_>, spec: &LayoutSpec) -> Outcome<()> {
     if spec.to_bytes().len() > weir_types::limits::MAX_XATTR_BYTES {
         return Err(ErrorKind::TooBig.into());

@@ -1,4 +1,4 @@
-//! Gives a file another name.
+//! Adds a name to a file (hard link).
 
 use crate::ops::{Context, Outcome, deletion, inodes, links, names};
 use weir_metastore::Tx;
@@ -6,7 +6,7 @@ use weir_types::limits::MAX_LINKS;
 use weir_types::{Attr, ErrorKind, FileKind};
 use weir_wire::meta::LinkRequest;
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &LinkRequest) -> Outcome<Attr> {
     let mut inode = inodes::load(tx, request.file)?;
     let mut parent = names::begin_new(tx, ctx, request.parent, &request.name)?;

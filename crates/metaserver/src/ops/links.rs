@@ -1,17 +1,16 @@
-//! In which directories a file has its names. Of most files the inode says it
-//! all: one name, in its parent. Of those with several names there is a record
-//! for each directory (`b/`), so that the way up is known from every file: what
-//! keeps clients in their subtree needs it. Files with one name cost nothing.
+//! The directories that have a file's names. The inode of a file with one name has its parent. A
+//! file with several names has a record for each directory (`b/`), so that its ancestors are known:
+//! that is needed to confine clients to their subtree. Files with one name cost nothing.
 
 use crate::ops::{Outcome, inodes};
 use crate::schema::{self, Dentry, FormatRecord, Inode, key};
 use weir_metastore::{Engine, Key, Tx, Value, key_after, transact};
 use weir_types::{Error, ErrorKind, FileId, FileKind, Result};
 
-/// Names looked at, or records changed, in one transaction of an upgrade.
+/// Names read, or records changed, in one transaction of an upgrade.
 const STEP: usize = 48;
 
-/// The file is about to get a further name in `dir`.
+/// Prepares another name of the file in `dir`.
 pub(crate) fn add(tx: &mut Tx<'_>, file: FileId, inode: &Inode, dir: FileId) -> Outcome<()> {
     if inode.nlink == 1 {
         set(tx, file, inode.parent, 1)?;
@@ -20,8 +19,8 @@ pub(crate) fn add(tx: &mut Tx<'_>, file: FileId, inode: &Inode, dir: FileId) -> 
     set(tx, file, dir, names + 1)
 }
 
-/// The file is about to lose a name in `dir`. Its parent is a directory that
-/// has one of its names afterwards; of its last name, the one that had it.
+/// Prepares the loss of a name of the file in `dir`. Afterwards its parent is a directory with one
+/// of its names; for its last name, the directory that had it.
 pub(crate) fn remove(tx: &mut Tx<'_>, file: FileId, inode: &mut Inode, dir: FileId) -> Outcome<()> {
     if inode.nlink <= 1 {
         inode.parent = dir;
@@ -45,8 +44,8 @@ pub(crate) fn remove(tx: &mut Tx<'_>, file: FileId, inode: &mut Inode, dir: File
     Ok(())
 }
 
-/// A name of the file (or the directory itself) goes from one directory to
-/// another, or stays.
+/// Handles the move of a name of the file (or of the directory itself) to another directory, or
+/// within one.
 pub(crate) fn relocate(
     tx: &mut Tx<'_>,
     file: FileId,
@@ -78,9 +77,8 @@ fn set(tx: &mut Tx<'_>, file: FileId, dir: FileId, names: u32) -> Outcome<()> {
     }
 }
 
-/// Brings a store up to date from before these records were kept, when the
-/// parent of a file could be a directory that had lost its name. May be
-/// interrupted at any point and begun again.
+/// Upgrades a store from before these records, when the parent of a file could be a directory that
+/// had lost its name. May be interrupted at any point and repeated.
 ///
 /// # Errors
 /// Those of the engine; `Corrupt`.
@@ -147,7 +145,7 @@ fn take_in(tx: &mut Tx<'_>, (at, value): &(Key, Value)) -> Outcome<()> {
     Ok(())
 }
 
-/// Of a file with several names: the parent must be a directory of one.
+/// Corrects the parent of a file with several names: it must be a directory with one of them.
 fn correct_parent(tx: &mut Tx<'_>, (at, _): &(Key, Value)) -> Outcome<()> {
     let (file, dir) = key::file_and_directory(at).map_err(Error::from)?;
     let Some(bytes) = tx.peek(&key::inode(file))? else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Lists the copies that a target should have, a page at a time, for one that has
-//! lost what it knew of them.
+//! Lists the copies that a target should have, a page at a time, for a target that has lost its gap
+//! log.
 
 use crate::ops::{Outcome, columns, layouts};
 use crate::schema::{self, Body, Inode, key};
@@ -13,17 +13,17 @@ use weir_wire::peer::CopyPage;
 /// Inodes read at a time.
 const INODES: usize = 64;
 
-/// How much one page may take.
+/// Limits of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// Objects that are named; those of one segment more at the most.
+    /// The most objects; one segment may exceed it.
     pub objects: usize,
-    /// Records that are read; a few more at the most.
+    /// The most records read; it may be exceeded a little.
     pub records: usize,
 }
 
-/// The copies on a target of columns that have others, in the order of their names,
-/// of files in a range, after `after`.
+/// The copies on a target of columns with other copies, ascending, of files in a range, after
+/// `after`.
 ///
 /// # Errors
 /// `Corrupt`, naming the file.
@@ -64,7 +64,7 @@ struct List {
 }
 
 impl List {
-    /// Takes in a file; whether the page ends there.
+    /// Adds a file. Returns whether the page ends there.
     fn file(&mut self, tx: &mut Tx<'_>, file: FileId, inode: &Inode) -> Outcome<bool> {
         self.room.records = self.room.records.saturating_sub(1);
         if let Body::File(body) = &inode.body {
@@ -111,7 +111,7 @@ impl List {
     }
 }
 
-/// The greatest name that an object of a segment can have.
+/// The greatest id that an object of a segment can have.
 fn last_of(file: FileId, segment: SegmentIndex) -> ObjectId {
     ObjectId { file, segment, column: ColumnIndex(u16::MAX), copy: CopyIndex(u8::MAX) }
 }

@@ -7,7 +7,7 @@ use weir_types::codec::Bytes;
 use weir_types::limits::MAX_LIST_LEN;
 use weir_wire::meta::ListXattrRequest;
 
-/// Does it. The limit on the names of one file bounds the reply.
+/// Carries out the request. The limit on the names of one file bounds the reply.
 pub fn run(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,

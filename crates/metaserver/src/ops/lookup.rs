@@ -1,5 +1,5 @@
-//! Finds a name in a directory. `.` and `..` are found too, for clients that
-//! have nothing but a file id.
+//! Looks up a name in a directory. `.` and `..` are found too, for clients that have only a file
+//! id.
 
 use crate::ops::{Context, Outcome, access, inodes, names};
 use weir_metastore::Tx;
@@ -7,7 +7,7 @@ use weir_types::limits::MAX_NAME_BYTES;
 use weir_types::{Attr, ErrorKind, FileId};
 use weir_wire::meta::LookupRequest;
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &LookupRequest) -> Outcome<Attr> {
     let (parent, name) = (request.parent, &request.name.0);
     if name.len() > MAX_NAME_BYTES {

@@ -1,5 +1,5 @@
-//! Makes a directory. It inherits the default layout (and the hint) of its parent, so that
-//! making a file asks nobody but its directory.
+//! Makes a directory. It inherits the default layout (and the hint) of its parent, so that making a
+//! file needs only its directory.
 
 use crate::ops::{Context, Outcome, access, acls, hints, inodes, names};
 use crate::schema::Inode;
@@ -8,7 +8,7 @@ use weir_types::limits::MAX_LINKS;
 use weir_types::{Attr, ErrorKind, FileKind};
 use weir_wire::meta::MkdirRequest;
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &MkdirRequest) -> Outcome<Attr> {
     let mut parent = names::begin_new(tx, ctx, request.parent, &request.name)?;
     if parent.nlink >= MAX_LINKS {

@@ -1,9 +1,8 @@
 //! The operations: one file for each, pure functions over a transaction.
 //!
-//! No I/O, no clock, no randomness: all that an operation may know beyond its
-//! request and the store is in its [`Context`]. What must happen in memory once
-//! the transaction stands is returned there too ([`Effects`]): a transaction
-//! that meets a conflict is run again, and must have changed nothing.
+//! No I/O, no clock, no randomness: everything besides the request and the store comes from the
+//! [`Context`]. Changes in memory after the commit are returned there too ([`Effects`]), because a
+//! transaction with a conflict is run again, and must have changed nothing.
 
 pub mod accept_losses;
 pub mod access;
@@ -70,14 +69,13 @@ use weir_wire::meta::TargetLoad;
 use weir_wire::quota::QuotaSubject;
 use weir_wire::{Rights, SignedCapability};
 
-/// Why an operation gave no result.
+/// Why an operation has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It may not be done: the client is told so, and told the same again if
-    /// it repeats the request.
+    /// It is refused: the client gets this error, and the same one for a repeated request.
     #[error(transparent)]
     Refused(Error),
-    /// The engine could not do it: nothing is known, nothing is kept.
+    /// The engine has failed: nothing is known, nothing is stored.
     #[error(transparent)]
     Engine(TxError),
 }
@@ -103,122 +101,120 @@ impl From<TxError> for Fault {
     }
 }
 
-/// What an operation comes to.
+/// Result of an operation.
 pub type Outcome<T> = Result<T, Fault>;
 
-/// What happens in memory once the transaction of an operation stands.
+/// Changes in memory after the transaction of an operation is committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// [`Context::fresh`] was used.
+    /// Whether [`Context::fresh`] was used.
     pub fresh_used: bool,
-    /// The session has opened a file.
+    /// A file that the session has opened.
     pub opened: Option<(FileId, Rights)>,
-    /// The session begins to say what it has open.
+    /// Whether the session begins to report its open files.
     pub reasserts_anew: bool,
-    /// Files that the session says it has open, and what it may do with them.
+    /// Files that the session reports as open, and its rights.
     pub reasserted: Vec<(FileId, Rights)>,
     /// Files that the session has closed.
     pub closed: Vec<FileId>,
-    /// Those among them to which it may have written what comes yet.
+    /// Those among them with writes that may still arrive.
     pub unconfirmed: Vec<FileId>,
-    /// A file lost its last name and may be open.
+    /// A file that lost its last name and may be open.
     pub orphaned: Option<FileId>,
-    /// A file that had no name has one.
+    /// A file without names that has got one.
     pub named: Option<FileId>,
-    /// A dead list has been queued.
+    /// Whether a dead list was queued.
     pub dead_list: bool,
-    /// A file has several copies, as none had before.
+    /// Whether a file has several copies, for the first time.
     pub mirrored: bool,
-    /// Targets that hold first copies of a new file in two groups, each as often as it
-    /// does.
+    /// Targets with first copies of a new file in two groups, once for each copy.
     pub primaries: Vec<TargetId>,
     /// Columns that were placed.
     pub placed: Vec<Column>,
-    /// Other copies of a file are wished.
+    /// A file of which other copies are wanted.
     pub copies: Option<FileId>,
-    /// Copies of a file are not where they should be, for want of targets.
+    /// Whether copies of a file are not where they should be, for lack of targets.
     pub makeshift: bool,
-    /// Copies of a column have been put on one server.
+    /// Whether copies of a column were placed on one server.
     pub on_one_server: bool,
-    /// Targets that have been given copies, and are not online.
+    /// Targets that got copies while not online.
     pub given_while_away: BTreeSet<TargetId>,
-    /// An administrator has accepted that so many columns of a file are lost.
+    /// A file, and the number of its columns whose loss an administrator has accepted.
     pub losses_accepted: Option<(FileId, u64)>,
-    /// Objects will be changed by what the reply says: it must not be taken
-    /// back by a power cut then, nor its numbers be given again.
+    /// Whether objects will be changed because of the reply: then a power cut must not undo it, nor
+    /// its numbers be used again.
     pub objects_follow: bool,
-    /// The size that the reply tells is not known: see
-    /// [`weir_wire::lease::SIZE_UNKNOWN`].
+    /// Whether the size in the reply is unknown: see [`weir_wire::lease::SIZE_UNKNOWN`].
     pub size_unknown: bool,
-    /// A quota limits the file that the reply is about: see [`weir_wire::lease::ROOM_LIMITED`].
+    /// Whether a quota applies to the file in the reply: see [`weir_wire::lease::ROOM_LIMITED`].
     pub room_limited: bool,
-    /// What the session may write of it.
+    /// How far the session may write it.
     pub(crate) room: Option<RoomNews>,
-    /// Quotas that went with their directories.
+    /// Quotas that were removed with their directories.
     pub quotas_gone: Vec<QuotaSubject>,
 }
 
-/// What is known of the cluster.
+/// The cluster, for operations.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterView {
-    /// Every target, in target order.
+    /// All targets, in target order.
     pub targets: Vec<TargetInfo>,
-    /// Space of those that are online.
+    /// Space of the online targets.
     pub usage: FsUsage,
-    /// A target that is out of service, and why.
+    /// A target that is out of service, and the reason.
     pub trouble: Option<String>,
-    /// There are, or were, files with several copies.
+    /// Whether there are, or were, files with several copies.
     pub mirrored: bool,
-    /// How fast targets are that are online, as far as it is known.
+    /// Speeds of online targets, as far as they are known.
     pub loads: BTreeMap<TargetId, TargetLoad>,
-    /// Which targets were given copies of one column of late.
+    /// Pairs of targets that got copies of one column lately.
     pub pairs: Pairs,
 }
 
 impl ClusterView {
-    /// A target; `None`: it is not, or no longer, in the cluster.
+    /// A target; `None` if it is not in the cluster (any more).
     pub(crate) fn target(&self, target: TargetId) -> Option<&TargetInfo> {
         let at = self.targets.binary_search_by_key(&target, |info| info.target).ok()?;
         self.targets.get(at)
     }
 }
 
-/// Says of which files the attributes in the store may be out of date.
+/// Says for which files the attributes in the store may be out of date.
 pub trait Unsettled {
-    /// Whether somebody else may write to a file, or a change of it is waiting:
-    /// a listing leaves its attributes out.
+    /// Whether another session may write to a file, or a change of it is waiting. A listing then
+    /// leaves its attributes out.
     fn is_unsettled(&self, session: SessionId, file: FileId) -> bool;
 }
 
-/// All that an operation may know beyond its request and the store.
+/// Everything that an operation may know besides its request and the store.
 pub struct Context<'a> {
-    /// The time.
+    /// The present time.
     pub now: Timestamp,
-    /// In whose name.
+    /// The caller.
     pub caller: &'a Caller,
-    /// What its client is held to.
+    /// Restrictions of its client.
     pub limits: Restrictions,
     /// The session.
     pub session: SessionId,
-    /// The machine of its client; empty: not known.
+    /// Host of its client; empty if unknown.
     pub host: &'a str,
     /// An id that no file has had.
     pub fresh: FileId,
-    /// Where new data can go.
+    /// Targets for new data.
     pub cluster: &'a ClusterView,
     /// The data servers.
     pub servers: &'a BTreeMap<ServerId, ServerRecord>,
-    /// What is open.
+    /// Open files.
     pub opens: &'a OpenFiles,
-    /// Makes capabilities.
+    /// Signs capabilities.
     pub signer: &'a Signer,
-    /// Who may have how much.
+    /// Quotas.
     pub quotas: &'a Quotas,
-    /// What other clients keep.
+    /// What other clients hold.
     pub leases: &'a dyn Unsettled,
-    /// The layout where no directory says otherwise.
+    /// Layout of files whose directories have no default layout.
     pub default_layout: &'a LayoutSpec,
-    /// What happens if this is committed.
+    /// Changes in memory after the commit.
     pub effects: Effects,
 }
 
@@ -241,8 +237,8 @@ impl Context<'_> {
         self.signer.sign(grant, segments)
     }
 
-    /// Whether the session has the file open with these rights: what an open
-    /// descriptor allows outlives the permissions that it was opened under.
+    /// Whether the session has the file open with these rights: an open descriptor's rights outlive
+    /// the permissions that it was opened under.
     fn has_open(&self, file: FileId, rights: Rights) -> bool {
         self.opens.rights(self.session, file).is_some_and(|have| have.allow(rights))
     }

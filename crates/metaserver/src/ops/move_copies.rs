@@ -1,5 +1,5 @@
-//! Changes where the copies of a file are, a page of its segments at a time: what is to
-//! be done is decided in [`crate::mover::plan`].
+//! Changes where the copies of a file are, a page of its segments at a time. [`crate::mover::plan`]
+//! decides what to do.
 
 use crate::mover::even::Uneven;
 use crate::mover::plan::{Change, Place, Verdict, Wish, improve};
@@ -16,91 +16,91 @@ use weir_types::{
 use weir_wire::lease::TO_THE_END;
 use weir_wire::meta::PendingTruncate;
 
-/// Pages of segments that are looked at in one transaction.
+/// Pages of segments in one transaction.
 const MAX_PAGES: usize = 32;
-/// Copies of a file that are asked at a time whether they have everything.
+/// The most copies of a file that are asked at a time whether they have everything.
 const MAX_UNSETTLED: usize = 64;
 
-/// Copies that are to go elsewhere because their targets have too much.
+/// Copies to move because their targets have too much.
 pub type Relieved = BTreeSet<ObjectId>;
 
-/// What plays a part in a change beside the file.
+/// Conditions of a change besides the file.
 pub struct Means<'a> {
     /// The targets.
     pub sites: &'a mut Sites,
     /// See [`Relieved`].
     pub relieved: &'a Relieved,
-    /// When so many copies have been begun or dropped the rest is left for later.
+    /// After this many copies were begun or dropped the rest is left for later.
     pub most: usize,
     /// The most copies to begin.
     pub room: usize,
-    /// Copies that have been filled, or are whole and have everything: as their servers have
-    /// said while nobody wrote.
+    /// Copies that are filled, or are whole and have everything, as their servers have said while
+    /// no session wrote.
     pub filled: &'a [Filled],
 }
 
-/// A copy that is being filled, or that is to be known to have everything.
+/// A copy that is being filled, or that should be confirmed to have everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filled {
     /// Its object.
     pub object: ObjectId,
-    /// Where it is made.
+    /// Target of the copy.
     pub to: TargetId,
-    /// Where the others are that are whole, in order.
+    /// Targets of the whole copies, in order.
     pub sources: Vec<TargetId>,
-    /// Where its segment begins in the file.
+    /// First byte of its segment in the file.
     pub segment_start: u64,
-    /// About so many bytes are to be copied.
+    /// Approximate bytes to copy.
     pub bytes: u64,
-    /// It is one of the others: another one is to go.
+    /// Whether it is whole itself, and another one is to be dropped.
     pub is_whole: bool,
 }
 
-/// What is to be done for a file, from some byte on.
+/// Work for a file, from some byte on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// The first byte of the first segment in which something is to be changed.
+    /// First byte of the first segment to change.
     pub change_at: Option<u64>,
-    /// Copies to be made that nobody makes yet, and their bytes.
+    /// Number of copies to make that were not begun, and their bytes.
     pub missing: (u64, u64),
     /// Copies that are being filled.
     pub filling: Vec<Filled>,
-    /// Some of the copies that are to have everything before others go.
+    /// Some of the copies that need everything before others are dropped.
     pub unsettled: Vec<Filled>,
-    /// Segments for which nothing can be done now.
+    /// Number of segments for which nothing can be done now.
     pub stuck: u64,
-    /// Copies are, or are going to be, nearer to each other than they need be when others
-    /// take some again.
+    /// Whether copies are, or are going to be, nearer to each other than necessary once other
+    /// targets take copies again.
     pub makeshift: bool,
-    /// Two copies of a column are on one server.
+    /// Whether two copies of a column are on one server.
     pub on_one_server: bool,
-    /// Targets with copies that are given up.
+    /// Lost targets with copies.
     pub lost: BTreeSet<TargetId>,
-    /// There is more of the file from this byte on.
+    /// First byte of the rest of the file.
     pub next: Option<u64>,
-    /// The file's generation.
+    /// Generation of the file.
     pub generation: Generation,
 }
 
-/// What a change came to.
+/// Result of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     /// All copies of the changed segments that are being filled.
     pub filling: Vec<Filled>,
-    /// How many were begun.
+    /// Number of copies begun.
     pub added: usize,
-    /// Those that went.
+    /// Dropped copies.
     pub dropped: Vec<ObjectId>,
     /// Copies that are whole from now on.
     pub filled: Vec<ObjectId>,
-    /// The first byte of the page in which something was changed; there may be more.
+    /// First byte of the changed page; there may be more to change.
     pub changed_at: Option<u64>,
-    /// The file's generation.
+    /// Generation of the file.
     pub generation: Generation,
 }
 
-/// Looks at a file from `from` on; `None`: it has no segments. Counts what it would
-/// give in the sites that it is given.
+/// Looks at a file from `from` on; `None` if it has no segments. Possible new copies are counted in
+/// the given sites.
 pub fn look(
     tx: &mut Tx<'_>,
     file: FileId,
@@ -155,7 +155,7 @@ fn look_at(
     Ok(())
 }
 
-/// Whether copies that stay are nearer to each other than they need be.
+/// Whether remaining copies are nearer to each other than necessary.
 fn is_makeshift(segment: &Segment, body: &RegularFile, sites: &Sites) -> bool {
     let in_groups = body.spec.placement == Placement::Groups;
     let stays = |target: &TargetId| matches!(sites.fit(*target), Fit::Takes | Fit::Keeps);
@@ -166,7 +166,7 @@ fn is_makeshift(segment: &Segment, body: &RegularFile, sites: &Sites) -> bool {
 }
 
 impl Look {
-    /// Where the copies of a segment are, whatever is to become of them.
+    /// Records where the copies of a segment are, whatever happens to them.
     fn note_targets(&mut self, segment: &Segment, sites: &Sites) {
         let server = |target| sites.server(target);
         for column in &segment.columns {
@@ -176,7 +176,7 @@ impl Look {
         }
     }
 
-    /// Copies that are to have everything.
+    /// Adds copies that need everything.
     fn ask(&mut self, file: FileId, segment: &Segment, places: &[Place]) {
         let room = MAX_UNSETTLED.saturating_sub(self.unsettled.len());
         let asked = places.iter().take(room).filter_map(|p| whole(file, segment, p.column, p.copy));
@@ -184,8 +184,8 @@ impl Look {
     }
 }
 
-/// Changes the first page from `from` on that is not as it is wished. Nobody may have
-/// leases of the file: who has written under the old layout is fenced off.
+/// Changes the first page from `from` on that is not as wished. No session may have leases on the
+/// file: writers under the old layout are fenced off.
 pub fn change(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -237,7 +237,7 @@ pub fn change(
     Ok(made)
 }
 
-/// Layouts of before are good no more.
+/// Invalidates old layouts.
 pub(crate) fn raise(inode: &mut Inode, epoch: Epoch) -> Outcome<()> {
     let generation = Generation(inode.generation.0 + 1);
     inode.generation = generation;
@@ -252,7 +252,7 @@ pub(crate) fn raise(inode: &mut Inode, epoch: Epoch) -> Outcome<()> {
     Ok(())
 }
 
-/// Copies of a segment that have been filled are whole; returns which.
+/// Marks filled copies of a segment as whole. Returns them.
 fn end_filling(file: FileId, segment: &mut Segment, filled: &[Filled]) -> Vec<ObjectId> {
     let is_it = |copy: &&Filled| {
         let ObjectId { column, copy: index, .. } = copy.object;
@@ -267,7 +267,7 @@ fn end_filling(file: FileId, segment: &mut Segment, filled: &[Filled]) -> Vec<Ob
     done
 }
 
-/// Whether a copy is still to be filled, or to have everything; `None`: it is not.
+/// A copy that still has to be filled, or to be confirmed; `None` if it does not.
 pub fn still_filling(tx: &mut Tx<'_>, copy: &Filled) -> Outcome<Option<Filled>> {
     let file = copy.object.file;
     let Some(inode) = inodes::find(tx, file)? else { return Ok(None) };
@@ -284,8 +284,8 @@ pub fn still_filling(tx: &mut Tx<'_>, copy: &Filled) -> Outcome<Option<Filled>> 
     })
 }
 
-/// Copies of a file, from some byte on, that can go from targets with too much to others
-/// with room; and from where on there is more of the file.
+/// Copies of a file, from some byte on, that can be moved from targets with too much to others with
+/// space, and the first byte of the rest of the file.
 pub fn relieve(
     tx: &mut Tx<'_>,
     file: FileId,
@@ -374,8 +374,8 @@ fn verdict(
     }
 }
 
-/// Objects of copies that went are removed when their targets are there. Of a target
-/// that has been removed nothing is to be had any more.
+/// Records dropped copies for removal when their targets are online. For a removed target nothing
+/// is recorded.
 fn note_dropped(tx: &mut Tx<'_>, ctx: &Context<'_>, file: FileId, change: &Change) -> Outcome<()> {
     for place in &change.dropped {
         let object = object(file, change.segment.index, place.column, place.copy);
@@ -406,7 +406,7 @@ fn filling<'a>(
     })
 }
 
-/// A copy that is whole; `None`: there is none, or it is not.
+/// A whole copy; `None` if there is none, or it is not whole.
 fn whole(file: FileId, segment: &Segment, column: ColumnIndex, copy: CopyIndex) -> Option<Filled> {
     let number = usize::from(column.0);
     let to = segment.target(number, copy)?;
@@ -421,13 +421,13 @@ fn whole(file: FileId, segment: &Segment, column: ColumnIndex, copy: CopyIndex) 
     })
 }
 
-/// Where the copies of a column are that are whole, in order.
+/// Targets of a column's whole copies, in order.
 fn sources(segment: &Segment, column: ColumnIndex, placed: &Column) -> Vec<TargetId> {
     let whole = |(copy, _): &(CopyIndex, TargetId)| !segment.is_filling(column, *copy);
     placed.copies().filter(whole).map(|(_, target)| target).collect()
 }
 
-/// How much a column holds if it has no holes.
+/// Bytes of a column if it has no holes.
 fn bytes_of(inode: &Inode, segment: &Segment, column: ColumnIndex) -> u64 {
     let within = inode.size.clamp(segment.start, segment.end()) - segment.start;
     object_len(segment.stripe(), column, within)

@@ -1,6 +1,5 @@
-//! Names in directories. Each is stored twice: by name for lookups, and by
-//! cookie for listings, which are stable under concurrent change because
-//! cookies grow and are never used again.
+//! Names in directories. Each is stored twice: by name for lookups, and by cookie for listings.
+//! Listings are stable under concurrent changes because cookies grow and are never used again.
 
 use crate::ops::{Context, Outcome, access, inodes};
 use crate::schema::{self, Dentry, Inode, ListEntry, key};
@@ -8,11 +7,11 @@ use weir_metastore::Tx;
 use weir_types::limits::MAX_NAME_BYTES;
 use weir_types::{ErrorKind, FileId, FileKind};
 
-/// Refuses what is no name of a directory entry.
+/// Refuses invalid names of directory entries.
 ///
 /// # Errors
-/// `NameTooLong`; `InvalidArgument` for an empty name, `.`, `..`, and names
-/// with a slash or a zero byte.
+/// `NameTooLong`; `InvalidArgument` for an empty name, `.`, `..`, and names with a slash or a zero
+/// byte.
 pub(crate) fn check(name: &[u8]) -> Outcome<()> {
     if name.len() > MAX_NAME_BYTES {
         return Err(ErrorKind::NameTooLong.into());
@@ -23,7 +22,7 @@ pub(crate) fn check(name: &[u8]) -> Outcome<()> {
     Ok(())
 }
 
-/// What a name stands for.
+/// Looks up a name.
 pub(crate) fn find(tx: &mut Tx<'_>, dir: FileId, name: &[u8]) -> Outcome<Option<Dentry>> {
     match tx.get(&key::dentry(dir, name))? {
         Some(bytes) => Ok(Some(schema::decode(&bytes, "of a name")?)),
@@ -31,8 +30,8 @@ pub(crate) fn find(tx: &mut Tx<'_>, dir: FileId, name: &[u8]) -> Outcome<Option<
     }
 }
 
-/// A directory in which a name is about to be made: it exists, the name is
-/// good, and the caller may search it.
+/// A directory in which a name is about to be made: it exists, the name is valid, and the caller
+/// may search it.
 pub(crate) fn begin(
     tx: &mut Tx<'_>,
     ctx: &Context<'_>,
@@ -48,7 +47,7 @@ pub(crate) fn begin(
 /// As [`begin`], for a name that must not exist and will be made.
 ///
 /// # Errors
-/// `Exists`, before `AccessDenied` for want of write permission, as on Linux.
+/// `Exists`, before `AccessDenied` for lack of write permission, as on Linux.
 pub(crate) fn begin_new(
     tx: &mut Tx<'_>,
     ctx: &Context<'_>,
@@ -63,7 +62,7 @@ pub(crate) fn begin_new(
     Ok(inode)
 }
 
-/// Adds a name. The caller stores the directory's inode, which is changed.
+/// Adds a name. The caller stores the directory's changed inode.
 pub(crate) fn insert(
     tx: &mut Tx<'_>,
     ctx: &Context<'_>,
@@ -87,7 +86,7 @@ pub(crate) fn put(tx: &mut Tx<'_>, dir: FileId, name: &[u8], dentry: Dentry) -> 
     Ok(())
 }
 
-/// Removes a name. The caller stores the directory's inode, which is changed.
+/// Removes a name. The caller stores the directory's changed inode.
 pub(crate) fn remove(
     tx: &mut Tx<'_>,
     ctx: &Context<'_>,

@@ -1,4 +1,4 @@
-//! Opens a file: its layout, and the right to its objects.
+//! Opens a file: returns its layout and a capability for its objects.
 
 use crate::ops::{Context, Outcome, access, inodes, layouts};
 use crate::schema::Inode;
@@ -7,7 +7,7 @@ use weir_types::{ErrorKind, FileId, FileKind};
 use weir_wire::Rights;
 use weir_wire::meta::{OpenFile, OpenRequest};
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &OpenRequest) -> Outcome<OpenFile> {
     let inode = inodes::load(tx, request.file)?;
     require_openable(ctx, &inode, request.rights)?;
@@ -21,7 +21,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &OpenRequest) -> Out
     Ok(OpenFile { loads, ..open })
 }
 
-/// Refuses what cannot be opened, or not by this caller.
+/// Refuses files that cannot be opened, or not by this caller.
 pub(crate) fn require_openable(ctx: &Context<'_>, inode: &Inode, rights: Rights) -> Outcome<()> {
     match inode.kind {
         FileKind::Directory => Err(ErrorKind::IsDirectory.into()),
@@ -30,8 +30,8 @@ pub(crate) fn require_openable(ctx: &Context<'_>, inode: &Inode, rights: Rights)
     }
 }
 
-/// Whether the session may use the data of a file: it has it open for that, or
-/// the caller's permissions allow it.
+/// Checks that the session may use the data of a file: it has the file open for that, or the
+/// caller's permissions allow it.
 pub(crate) fn require_data(
     ctx: &Context<'_>,
     file: FileId,

@@ -1,7 +1,6 @@
-//! A part of a directory, in the order of cookies: entries that are there all
-//! the while are listed exactly once, whatever else is made or removed. Cookies grow, and a
-//! listing ends with the greatest that there was when it began: so it has an end, however many
-//! names come meanwhile.
+//! Returns a page of a directory, in the order of cookies. Entries that exist throughout are listed
+//! exactly once, whatever else is made or removed. Cookies grow, and a listing ends with the
+//! greatest one from its beginning: so it ends, however many names are added meanwhile.
 
 use crate::ops::{Context, Outcome, access, inodes};
 use crate::schema::{self, ListEntry, key};
@@ -10,7 +9,7 @@ use weir_types::Error;
 use weir_types::limits::MAX_READDIR_ENTRIES;
 use weir_wire::meta::{DirEntry, DirPage, ReaddirRequest};
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ReaddirRequest) -> Outcome<DirPage> {
     let mut inode = inodes::load_directory(tx, request.dir)?;
     access::require(ctx.caller, &inode, access::READ)?;

@@ -1,4 +1,4 @@
-//! After the server came back: these files are open.
+//! Handles a report of open files after a restart of the server.
 
 use crate::ops::{Context, Outcome, acls, confine};
 use crate::schema::{self, Inode, key};
@@ -6,8 +6,8 @@ use weir_metastore::Tx;
 use weir_wire::lease::LeaseRange;
 use weir_wire::meta::ReassertRequest;
 
-/// Does it. Files that are gone, or out of the client's reach, are passed over:
-/// their next use says so.
+/// Carries out the request. Files that are gone, or out of the client's reach, are skipped: their
+/// next use returns an error.
 pub fn run(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,

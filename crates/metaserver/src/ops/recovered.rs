@@ -1,5 +1,5 @@
-//! The fence against a writer that died has reached all objects: what they
-//! make is the file's size.
+//! Records that the fence against a dead writer has reached all objects, and the file's size that
+//! follows from them.
 
 use crate::ops::{Context, Outcome, inodes, layouts, open};
 use weir_metastore::Tx;
@@ -8,8 +8,8 @@ use weir_wire::Rights;
 use weir_wire::lease::{RecoveredRequest, TO_THE_END};
 use weir_wire::meta::PendingTruncate;
 
-/// Does it. One that has been overtaken by another fence or a truncation
-/// changes nothing. Who only reads carries a fence out too, so may say so.
+/// Carries out the request. A report that was overtaken by another fence or a truncation changes
+/// nothing. A read-only client may carry a fence out, too, so it may report it.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RecoveredRequest) -> Outcome<Attr> {
     let file = request.file;
     let mut inode = inodes::load(tx, file)?;
@@ -35,8 +35,8 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RecoveredRequest) -
     Ok(inode.attr(file))
 }
 
-/// Cuts off everybody who has written to a file so far: the next who opens it
-/// carries the fence to the objects. Returns whether there is such a file.
+/// Fences off all earlier writers of a file: the next client that opens it carries the fence to the
+/// objects. Returns whether the file exists.
 pub fn fence(tx: &mut Tx<'_>, file: FileId) -> Outcome<bool> {
     let Some(mut inode) = inodes::find(tx, file)? else { return Ok(false) };
     let generation = Generation(inode.generation.0 + 1);

@@ -6,7 +6,7 @@ use weir_metastore::Tx;
 use weir_types::ErrorKind;
 use weir_wire::meta::RemoveXattrRequest;
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RemoveXattrRequest) -> Outcome<()> {
     if let Some(kind) = acls::Kind::named(&request.name) {
         return acls::change(tx, ctx, (request.file, kind), &[]);

@@ -1,5 +1,5 @@
-//! Moves a name, over an existing one too, or swaps two names. What is moved may leave a mark
-//! behind under which nothing is found (`RENAME_WHITEOUT`): a character device 0, 0.
+//! Renames, replacing an existing name too, or swaps two names. A rename may leave a whiteout under
+//! the old name (`RENAME_WHITEOUT`): a character device 0, 0.
 
 use crate::ops::{Context, Outcome, access, acls, deletion, inodes, links, names};
 use crate::schema::{self, Body, Dentry, Inode, key};
@@ -9,8 +9,8 @@ use weir_types::limits::MAX_LINKS;
 use weir_types::{ErrorKind, FileId, FileKind};
 use weir_wire::meta::{Removed, RenameRequest};
 
-/// The deepest directory that another one can be moved to: the way up is short work for the
-/// server (and ends also where directories are in a loop, which none should be).
+/// The deepest directory into which another one can be moved. It bounds the search of ancestors
+/// (which also ends if directories form a loop, which none should).
 const MAX_DEPTH: usize = 1 << 16;
 
 /// One end of the move.
@@ -19,7 +19,7 @@ struct End<'a> {
     name: &'a [u8],
 }
 
-/// What a name stands for.
+/// The file of a name.
 struct Found {
     dentry: Dentry,
     inode: Inode,
@@ -31,7 +31,7 @@ impl Found {
     }
 }
 
-/// The two directories; one, if they are the same.
+/// The two directories, or one if they are the same.
 struct Directories {
     from: Inode,
     to: Option<Inode>,
@@ -49,7 +49,7 @@ impl Directories {
     }
 }
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RenameRequest) -> Outcome<Removed> {
     if request.exchange && (request.no_replace || request.whiteout) {
         return Err(ErrorKind::InvalidArgument.into());
@@ -86,7 +86,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RenameRequest) -> O
     }
 }
 
-/// Makes a mark under the old name, in its place in listings: anybody may, as on Linux.
+/// Makes a whiteout under the old name, at its place in listings. Every user may, as on Linux.
 fn leave_whiteout(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -175,8 +175,8 @@ fn is_within(tx: &mut Tx<'_>, mut dir: FileId, ancestor: FileId) -> Outcome<bool
     Err(ErrorKind::NameTooLong.into())
 }
 
-/// In Linux's order: removal at both ends, kinds, then the directories that
-/// get another `..`.
+/// Checks permissions in Linux's order: removal at both ends, kinds, then the directories that get
+/// another `..`.
 fn require_permission(
     ctx: &Context<'_>,
     dirs: &Directories,
@@ -208,7 +208,7 @@ fn require_permission(
     }
 }
 
-/// Counts the directories that `dirs.from` hands to `dirs.to`, and those that it gets for them.
+/// Adapts link counts for the subdirectories that `dirs.from` passes to `dirs.to` and gets from it.
 fn move_links(dirs: &mut Directories, handed: u32, got: u32) -> Outcome<()> {
     // What goes makes room for what comes.
     let count = |nlink: u32, lost: u32, gained: u32| match nlink.saturating_sub(lost) + gained {

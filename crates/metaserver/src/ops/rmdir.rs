@@ -5,7 +5,7 @@ use weir_metastore::Tx;
 use weir_types::{ErrorKind, FileKind};
 use weir_wire::meta::RmdirRequest;
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RmdirRequest) -> Outcome<()> {
     let mut parent = names::begin(tx, ctx, request.parent, &request.name)?;
     let dentry = names::find(tx, request.parent, &request.name)?.ok_or(ErrorKind::NotFound)?;

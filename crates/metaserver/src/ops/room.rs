@@ -1,5 +1,5 @@
-//! A file that a quota concerns is about to grow. Changes nothing in the store: what a client
-//! may write is kept in memory, until it has written it or closes the file.
+//! Grants space to a growing file with a quota. Changes nothing in the store: granted space is kept
+//! in memory, until the client has written it or closes the file.
 
 use crate::ops::{Context, Outcome, inodes, layouts, open};
 use crate::quota;
@@ -8,7 +8,7 @@ use weir_types::{Error, ErrorKind};
 use weir_wire::Rights;
 use weir_wire::quota::{Room, RoomRequest};
 
-/// Does it.
+/// Carries out the request.
 ///
 /// # Errors
 /// `QuotaExceeded`.
@@ -20,7 +20,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RoomRequest) -> Out
     layouts::check_size(request.end)?;
     if !ctx.has_open(file, Rights::WRITE) {
         // It could not be taken back when the file is closed.
-        let message = "room is for files that are open to be written";
+        let message = "space is granted only for files that are open for writing";
         return Err(Error::new(ErrorKind::BadHandle, message).into());
     }
     let up_to = quota::room(tx, ctx, (file, &inode), request.end)?;

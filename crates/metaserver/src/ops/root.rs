@@ -5,7 +5,7 @@ use crate::schema::Inode;
 use weir_metastore::Tx;
 use weir_types::{FileId, FileKind, LayoutSpec, Timestamp};
 
-/// Who owns the root, and what it is like.
+/// Properties of the root directory.
 #[derive(Clone, Debug)]
 pub struct Root {
     /// Owner.
@@ -14,13 +14,13 @@ pub struct Root {
     pub gid: u32,
     /// Permission bits.
     pub mode: u16,
-    /// What new files get where no directory says otherwise.
+    /// Layout of new files whose directories have no default layout.
     pub default_layout: LayoutSpec,
-    /// When.
+    /// Time of its creation.
     pub now: Timestamp,
 }
 
-/// Does it. The root is its own parent.
+/// Makes the root directory, which is its own parent.
 pub fn run(tx: &mut Tx<'_>, root: &Root) -> Outcome<()> {
     let body = Inode::empty_directory(root.default_layout.clone());
     let mut inode = Inode::new(FileKind::Directory, FileId::ROOT, root.now, body);

@@ -1,9 +1,9 @@
-//! What an operation will touch, from its request and a look at the store: so
-//! that those who believe otherwise can be asked first. Worked out anew each
-//! time a request is run: a name may stand for another file by then.
+//! The scope of an operation: what it will touch, from its request and a look at the store, so that
+//! sessions with contradicting caches can be asked first. It is computed again each time a request
+//! is run, because a name may stand for another file by then.
 //!
-//! Permissions are not looked at: to ask somebody to forget something that then
-//! does not change costs a message, and no more.
+//! Permissions are not checked: asking a session to forget something that then does not change
+//! costs a message, and no more.
 
 use crate::leases::ranges::whole;
 use crate::ops::confine::Confined;
@@ -23,18 +23,18 @@ use weir_wire::targets::AcceptLossesRequest;
 pub struct Scope {
     /// Names that change, and with them the attributes of their directories.
     pub names: Vec<(FileId, Vec<u8>)>,
-    /// Files whose attributes change (of directories: or any name).
+    /// Files whose attributes change (for directories: or any name).
     pub attributes: Vec<FileId>,
-    /// Regular files that lose a name, and whose attributes change so.
+    /// Regular files that lose a name, and whose attributes change thereby.
     pub removals: Vec<FileId>,
     /// Files whose size and time have to be known.
     pub reports: Vec<FileId>,
-    /// What others must not hold.
+    /// Ranges that other sessions must not hold.
     pub claims: Vec<LeaseRange>,
 }
 
 impl Scope {
-    /// Every file and directory in it.
+    /// All files and directories in the scope.
     pub fn files(&self) -> Vec<FileId> {
         let names = self.names.iter().map(|(dir, _)| *dir);
         let claims = self.claims.iter().map(|claim| claim.file);
@@ -45,7 +45,7 @@ impl Scope {
         files
     }
 
-    /// A name of this goes.
+    /// Adds the loss of a name.
     fn goes(&mut self, there: &Dentry) {
         match there.kind {
             FileKind::File => self.removals.push(there.file),
@@ -58,10 +58,9 @@ impl Scope {
     }
 }
 
-/// The scope of a request. `polls`: the session keeps what it is told, and is
-/// told when that changes; others see what was written before they open, and
-/// what they write is seen when they have reported it.
-/// `root`: what the client calls the root.
+/// The scope of a request. `polls` says that the session polls for events: it caches replies and is
+/// told of changes. For a session that does not poll, others report their writes before an open,
+/// and its own writes are visible when it has reported them. `root` is the client's root.
 pub fn of(
     tx: &mut Tx<'_>,
     (op, body): (Op, Reader<'_>),
@@ -197,7 +196,7 @@ fn decode<R: Request + Confined>(mut body: Reader<'_>, root: FileId) -> Outcome<
     Ok(request)
 }
 
-/// The number of what the client calls `file`.
+/// The real id of the client's `file`.
 fn real(file: FileId, root: FileId) -> FileId {
     if file == FileId::ROOT { root } else { file }
 }
@@ -213,8 +212,8 @@ fn dentry(tx: &mut Tx<'_>, dir: FileId, name: &[u8]) -> Outcome<Option<Dentry>> 
     names::find(tx, dir, name)
 }
 
-/// Close to open: a session that keeps nothing (of this file) asks others to write
-/// back, or to keep nothing either.
+/// Adds close-to-open consistency for a session that caches nothing (of this file): it asks others
+/// to write back, or to cache nothing either.
 fn opened(scope: &mut Scope, file: FileId, rights: Rights, keeps: bool) {
     if !keeps {
         let writes = rights.allow(Rights::WRITE);
@@ -238,17 +237,17 @@ fn removed(tx: &mut Tx<'_>, scope: &mut Scope, dir: FileId, name: &[u8]) -> Outc
     Ok(true)
 }
 
-/// What an answer tells of: it may be kept if nobody is about to change it.
+/// What a reply reports. It may be cached unless a change is about to come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// The directory whose names it tells.
+    /// Directory whose names it reports.
     pub names: Option<FileId>,
-    /// The files whose attributes it tells.
+    /// Files whose attributes it reports.
     pub attributes: Vec<FileId>,
 }
 
-/// What the answer `reply` to a request tells of; `None` for the reply: it was
-/// refused because a name does not exist.
+/// What the reply `reply` to a request reports; `None` for a reply that says that a name does not
+/// exist.
 pub fn told(op: Op, body: Reader<'_>, reply: Option<&[u8]>, root: FileId) -> Outcome<Told> {
     let mut told = Told::default();
     match op {

@@ -1,5 +1,5 @@
-//! Sets the default layout of a directory, lays an empty file out anew, or says how many
-//! copies there are to be of a file with data: the mover sees to those.
+//! Sets the default layout of a directory, changes the layout of an empty file, or sets the number
+//! of copies of a file with data, which the mover then makes.
 
 use crate::ops::{Context, Outcome, access, inodes, layouts, move_copies, truncation};
 use crate::schema::{self, Body, Inode, key};
@@ -7,7 +7,7 @@ use weir_metastore::Tx;
 use weir_types::{Epoch, Error, ErrorKind, FileId, LayoutSpec, Placement};
 use weir_wire::meta::SetLayoutRequest;
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetLayoutRequest) -> Outcome<()> {
     let file = request.file;
     let mut inode = inodes::load(tx, file)?;
@@ -37,10 +37,10 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetLayoutRequest) -
     inodes::store(tx, file, &inode)
 }
 
-/// Of a file with data only the copies can be changed. The spec names those alone, or
-/// for the rest says what the file was laid out by. What it does not name stays. The mover
-/// brings copies that there are to another group, if groups are named; it has no place in
-/// mind for those that are to be chained, or random, so what is named otherwise is refused.
+/// Sets the copies of a file with data; nothing else of its layout can be changed. The spec names
+/// copies alone, or repeats the rest of the file's layout. Settings that are not named stay. The
+/// mover moves existing copies to another group if groups are named. It has no rule for chained or
+/// random copies, so other placements are refused.
 fn set_copies(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -107,7 +107,7 @@ fn set_copies(
     Ok(())
 }
 
-/// What the parent's default says; the cluster's if there is no parent.
+/// The parent's default layout; the cluster's if there is no parent.
 fn inherited(
     tx: &mut Tx<'_>,
     ctx: &Context<'_>,

@@ -7,7 +7,7 @@ use weir_types::ErrorKind;
 use weir_types::limits::MAX_XATTR_BYTES;
 use weir_wire::meta::{SetXattrRequest, XattrMode};
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetXattrRequest) -> Outcome<()> {
     if let Some(kind) = acls::Kind::named(&request.name) {
         // Whether there is one already makes no difference, on Linux.

@@ -8,7 +8,7 @@ use weir_types::{ErrorKind, FileKind, Timestamp};
 use weir_wire::Rights;
 use weir_wire::meta::{OpenFile, SetAttrRequest, SetTime};
 
-/// Does it. Only a change of size returns layout and capability.
+/// Carries out the request. Only a change of size returns layout and capability.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetAttrRequest) -> Outcome<OpenFile> {
     let file = request.file;
     let mut inode = inodes::load(tx, file)?;
@@ -72,9 +72,8 @@ fn require_all(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> Ou
     require_times(ctx, request, inode, owns)
 }
 
-/// Whether it does no more to the mode than writing does, by somebody who may
-/// write: mounts take setuid and setgid away in their own name, which may be
-/// squashed.
+/// Whether the change of mode equals the effect of a write by a caller with write permission:
+/// mounts clear setuid and setgid under their own identity, which may be squashed.
 fn drops_privilege(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> bool {
     let cleared = |mode: u16| inode.mode & !mode;
     request.mode.is_some_and(|mode| {
@@ -82,25 +81,25 @@ fn drops_privilege(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -
     }) && ctx.has_open(request.file, Rights::WRITE)
 }
 
-/// Whether nothing is to be set: `chown` to nobody else, which takes setuid and setgid away. A
-/// mount also asks for nothing before somebody writes: what it knows of the mode may be of before
-/// another one's `chmod`, and so it is taken from the mode that there is.
+/// Whether the request is an empty setattr: `chown(-1, -1)`, which clears setuid and setgid. A
+/// mount also sends it before a write, because its cached mode may be older than another client's
+/// `chmod`; the server clears the bits of the present mode.
 fn is_nothing(request: &SetAttrRequest) -> bool {
     let file = request.file;
     let (mode, uid, gid, size, atime, mtime) = Default::default();
     *request == SetAttrRequest { file, mode, uid, gid, size, atime, mtime }
 }
 
-/// Whether it is nothing, of a program that would lose setuid or setgid by it: to Linux that is a
-/// change of the mode.
+/// Whether an empty setattr would clear setuid or setgid of a program: Linux treats that as a
+/// change of mode.
 fn would_drop_privilege(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> bool {
     is_nothing(request)
         && access::without_privilege(ctx.caller, inode) != inode.mode
         && !ctx.has_open(request.file, Rights::WRITE)
 }
 
-/// Only the superuser gives files away; an owner may choose among the groups
-/// that it is in.
+/// Checks a change of owner: only the superuser gives files away; an owner may choose among its own
+/// groups.
 fn require_owner_change(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> Outcome<()> {
     if access::is_root(ctx.caller) {
         return Ok(());
@@ -112,8 +111,8 @@ fn require_owner_change(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Ino
     if uid_ok && gid_ok { Ok(()) } else { Err(ErrorKind::NotPermitted.into()) }
 }
 
-/// Times of one's choice are for the owner; the present time is also for whom
-/// may write, who could set it by writing.
+/// Checks a change of times: arbitrary times are for the owner. The present time is also for
+/// callers with write permission, who could set it by writing.
 fn require_times(
     ctx: &Context<'_>,
     request: &SetAttrRequest,

@@ -7,7 +7,7 @@ use weir_types::limits::MAX_SYMLINK_BYTES;
 use weir_types::{Attr, ErrorKind, FileKind};
 use weir_wire::meta::SymlinkRequest;
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SymlinkRequest) -> Outcome<Attr> {
     match request.target.len() {
         0 => return Err(ErrorKind::NotFound.into()),

@@ -1,4 +1,4 @@
-//! A truncation has reached the objects.
+//! Records that a truncation has reached the objects.
 
 use crate::ops::{Context, Outcome, inodes, open};
 use weir_metastore::Tx;
@@ -6,8 +6,8 @@ use weir_wire::Rights;
 use weir_wire::lease::TO_THE_END;
 use weir_wire::meta::{PendingTruncate, TruncateDoneRequest};
 
-/// Does it. One that has been overtaken by another truncation changes nothing:
-/// that one cuts at least as much.
+/// Carries out the request. A report that was overtaken by another truncation changes nothing: the
+/// later one cuts at least as much.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &TruncateDoneRequest) -> Outcome<()> {
     let mut inode = inodes::load(tx, request.file)?;
     inodes::regular(&inode)?;

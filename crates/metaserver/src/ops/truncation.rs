@@ -7,13 +7,13 @@ use weir_types::{FileId, FileLayout, Generation};
 use weir_wire::lease::TO_THE_END;
 use weir_wire::meta::PendingTruncate;
 
-/// Sets the size of a regular file. The caller stores the inode. Returns the
-/// first page of the layout if it is a new one.
+/// Sets the size of a regular file. The caller stores the inode. Returns the first page of the
+/// layout if that is new.
 ///
-/// To nothing: the segments become garbage and new ones take their place;
-/// otherwise smaller (or as large, since more may have been written than has
-/// been committed): the clients cut the objects, and older writes are fenced
-/// off; larger: nothing but the size.
+/// - Size 0: the segments become garbage and new ones take their place.
+/// - A smaller or equal size (more may have been written than was committed): the clients truncate
+///   the objects, and older writes are fenced off.
+/// - A larger size: only the size changes.
 pub(crate) fn resize(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -50,7 +50,7 @@ pub(crate) fn resize(
     Ok(None)
 }
 
-/// Empties a file and lays it out by its spec.
+/// Empties a file and lays it out according to its spec.
 pub(crate) fn empty(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,

@@ -1,11 +1,11 @@
-//! Removes a name of anything but a directory.
+//! Removes a name of a file that is no directory.
 
 use crate::ops::{Context, Outcome, access, deletion, inodes, names};
 use weir_metastore::Tx;
 use weir_types::{ErrorKind, FileKind};
 use weir_wire::meta::{Removed, UnlinkRequest};
 
-/// Does it.
+/// Carries out the request.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &UnlinkRequest) -> Outcome<Removed> {
     let mut parent = names::begin(tx, ctx, request.parent, &request.name)?;
     let dentry = names::find(tx, request.parent, &request.name)?.ok_or(ErrorKind::NotFound)?;

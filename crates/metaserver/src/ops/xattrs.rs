@@ -1,4 +1,4 @@
-//! The classes of extended attributes and who may use them.
+//! Classes of extended attributes and their permissions.
 
 use crate::ops::{Context, Outcome, access};
 use crate::schema::Inode;
@@ -8,27 +8,25 @@ use weir_wire::meta::CAPABILITY;
 
 /// The longest name of an extended attribute, bytes.
 pub(crate) const MAX_XATTR_NAME_BYTES: usize = 255;
-/// The most bytes of all names of a file with a zero byte after each: what
-/// `listxattr` can return.
+/// The most bytes of all names of a file with a zero byte after each: the limit of `listxattr`.
 pub(crate) const MAX_XATTR_LIST_BYTES: u32 = 65_536;
 
-/// What an attribute is for, by the first part of its name.
+/// Class of an attribute, by the first part of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// `user.`: as the file's data; regular files and directories only.
+    /// `user.`: permissions as for the file's data; regular files and directories only.
     User,
     /// `trusted.`: for the superuser, hidden from others.
     Trusted,
-    /// `security.`: everyone reads, the superuser writes.
+    /// `security.`: readable for all, writable for the superuser.
     Security,
 }
 
 /// The class of a name.
 ///
 /// # Errors
-/// `AttributeRange` for names that are empty or too long; `Unsupported` for
-/// classes that Weir does not keep (`system.`, of which access control lists are dealt with
-/// before).
+/// `AttributeRange` for names that are empty or too long; `Unsupported` for classes that Weir does
+/// not store (`system.`, whose access control lists are handled before).
 pub(crate) fn class(name: &[u8]) -> Outcome<Class> {
     if name.is_empty() || name.len() > MAX_XATTR_NAME_BYTES {
         return Err(ErrorKind::AttributeRange.into());
@@ -73,8 +71,8 @@ pub(crate) fn require_write(ctx: &Context<'_>, inode: &Inode, class: Class) -> O
     access::require(ctx.caller, inode, access::WRITE)
 }
 
-/// Whether removing it does no more than writing or giving away does, by somebody who may: a program
-/// loses what it may do beyond others.
+/// Whether removing the attribute equals the effect of a write or a chown by a caller with
+/// permission: a program loses its privileges.
 pub(crate) fn drops_privilege(
     ctx: &Context<'_>,
     (file, inode): (FileId, &Inode),

@@ -1,4 +1,4 @@
-//! Brings what is used up to date with a transaction, before it is committed; and refuses it if
+//! Updates the counts of quotas in a transaction before its commit, and refuses the transaction if
 //! a quota does not allow it.
 
 use super::{Quotas, Share, bytes_of, exceeded, peek, record, share};
@@ -12,12 +12,12 @@ use weir_types::{Error, ErrorKind, FileId, FileKind};
 use weir_wire::message::Op;
 use weir_wire::quota::QuotaSubject;
 
-/// What is to be known of a transaction besides what it writes.
+/// Facts about a transaction besides its writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charge {
-    /// The request that it is for; `None`: the server's own work.
+    /// The operation of its request; `None` for the server's own work.
     pub op: Option<Op>,
-    /// Nothing is refused to whoever asks.
+    /// Whether the caller is exempt from limits.
     pub exempt: bool,
 }
 
@@ -25,27 +25,28 @@ pub(crate) struct Charge {
 #[derive(Debug)]
 struct Account {
     record: QuotaRecord,
-    /// As it is stored.
+    /// The stored record.
     before: QuotaRecord,
-    /// What comes and goes of files, counted already or not.
+    /// Change of the number of files, whether they were counted already or not.
     files: i64,
     bytes: i128,
-    /// Bytes that clients were told they may write of the files that are changed.
+    /// Bytes granted to clients of the changed files.
     granted: u128,
 }
 
-/// An inode before and after.
+/// An inode before and after the transaction.
 struct Change {
     file: FileId,
     was: Option<Inode>,
     now: Option<Inode>,
 }
 
-/// Counts what a transaction changes. Returns the quotas that went with their directories.
+/// Counts the changes of a transaction. Returns the quotas that were removed with their
+/// directories.
 ///
 /// # Errors
-/// `QuotaExceeded`; `CrossDevice` if it would take a directory with contents, or one of several
-/// names of a file, out of a directory with a quota or into it.
+/// `QuotaExceeded`; `CrossDevice` if it would move a non-empty directory, or one of several names
+/// of a file, out of a directory with a quota or into it.
 pub(crate) fn charge(
     quotas: &Quotas,
     engine: &dyn Engine,
@@ -121,7 +122,8 @@ fn account<'a>(
 }
 
 impl Charge {
-    /// What has been written is counted whatever the quota says, and so is what is only told.
+    /// Whether the transaction may be refused. Writes that are done already are counted whatever
+    /// the quota says, and so are reports.
     fn may_be_refused(self) -> bool {
         use Op::{Create, Link, Mkdir, Rename, SetAttr, Symlink};
         let makes = matches!(self.op, Some(Create | Mkdir | Symlink | Link | Rename | SetAttr));
@@ -130,7 +132,7 @@ impl Charge {
 }
 
 impl Change {
-    /// Whether nothing has changed that any quota could count.
+    /// Whether nothing has changed that a quota could count.
     fn counts_as_before(&self) -> bool {
         let (Some(was), Some(now)) = (&self.was, &self.now) else {
             return self.was.is_none() && self.now.is_none();
@@ -141,8 +143,8 @@ impl Change {
     }
 }
 
-/// What is below a directory moves with it, and nobody can count that at once; and of a file
-/// with several names all have to be below the same directories with quotas.
+/// Refuses moves between quotas. Everything below a directory moves with it, and cannot be counted
+/// at once; and all names of a file have to be below the same directories with quotas.
 fn require_same_quotas(
     tx: &mut Tx<'_>,
     quotas: &Quotas,

@@ -1,5 +1,5 @@
-//! Counts the files that were there before a quota was set, some in each transaction. Those
-//! with numbers below `counted_to` count; each transaction moves that on.
+//! Counts files from before a quota was set, some in each transaction. Files with ids below
+//! `counted_to` are counted; each transaction advances that.
 
 use super::{Quotas, record, share};
 use crate::ops::Outcome;
@@ -9,13 +9,13 @@ use weir_metastore::Tx;
 use weir_types::{Error, FileId};
 use weir_wire::quota::QuotaSubject;
 
-/// Files looked at in one transaction.
+/// Files in one transaction.
 const PAGE: usize = 512;
-/// Quotas that are brought on in one transaction.
+/// The most quotas that are advanced in one transaction.
 const TOGETHER: usize = 64;
 
-/// Takes the quotas that are furthest behind one step on; returns their records as they are
-/// then. None: all files have been counted.
+/// Advances the quotas that are furthest behind by one step. Returns their new records; none if all
+/// files are counted.
 pub(crate) fn count(tx: &mut Tx<'_>, quotas: &Quotas) -> Outcome<Vec<(QuotaSubject, QuotaRecord)>> {
     let Some(&from) = quotas.counting.values().min() else { return Ok(Vec::new()) };
     let behind = quotas.counting.iter().filter(|(_, at)| **at == from).map(|(s, _)| *s);

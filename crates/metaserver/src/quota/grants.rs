@@ -1,23 +1,23 @@
-//! What clients may write of files before they ask again. It counts as used when others ask,
-//! so that all together do not write more than the quota leaves.
+//! Space that clients may write without asking again. It counts as used for others, so that all
+//! together do not write more than the quota leaves.
 //!
-//! In memory only: after a restart clients go on up to what they had been told, and count as
-//! nothing until they ask again.
+//! In memory only: after a restart clients go on up to what was granted, which counts as nothing
+//! until they ask again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{FileId, SessionId};
 use weir_wire::quota::QuotaSubject;
 
-/// What a request has shown of a file that a quota limits.
+/// News of a file with a quota from a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoomNews {
     /// The file.
     pub file: FileId,
-    /// Its size now.
+    /// Its present size.
     pub size: u64,
-    /// The quotas that limit its bytes now.
+    /// The quotas that limit its bytes.
     pub subjects: Vec<QuotaSubject>,
-    /// How far the session may write from now on; `None`: as far as before.
+    /// How far the session may write from now on; `None` for no change.
     pub up_to: Option<u64>,
 }
 
@@ -25,28 +25,28 @@ pub struct RoomNews {
 struct Granted {
     /// How far each session may write.
     up_to: BTreeMap<SessionId, u64>,
-    /// What of that is beyond the size, and counts as used,
+    /// Granted bytes beyond the size, which count as used.
     bytes: u64,
-    /// in these quotas.
+    /// The quotas that count them.
     subjects: Vec<QuotaSubject>,
 }
 
-/// Of all files.
+/// Granted space of all files.
 #[derive(Debug, Default)]
 pub struct Grants {
     files: BTreeMap<FileId, Granted>,
     of_session: BTreeMap<SessionId, BTreeSet<FileId>>,
-    /// The sum over all files, of each quota.
+    /// Granted bytes of all files, for each quota.
     granted: BTreeMap<QuotaSubject, u128>,
 }
 
 impl Grants {
-    /// Bytes that all may write, of a quota.
+    /// Granted bytes of a quota.
     pub fn granted(&self, subject: QuotaSubject) -> u128 {
         self.granted.get(&subject).copied().unwrap_or(0)
     }
 
-    /// The same of all files but one.
+    /// Granted bytes of a quota, without one file.
     pub fn by_others(&self, subject: QuotaSubject, file: FileId) -> u128 {
         self.granted(subject).saturating_sub(self.of(file, subject).into())
     }
@@ -56,7 +56,7 @@ impl Grants {
         granted.map_or(0, |granted| granted.bytes)
     }
 
-    /// Takes note of what a request of a session has shown.
+    /// Records what a request of a session has shown.
     pub fn note(&mut self, session: SessionId, news: RoomNews) {
         let RoomNews { file, size, subjects, up_to } = news;
         if up_to.is_none() && !self.files.contains_key(&file) {
@@ -72,7 +72,7 @@ impl Grants {
         self.count(file, size);
     }
 
-    /// A session has closed a file.
+    /// Ends a session's grant after its close.
     pub fn release(&mut self, session: SessionId, file: FileId) {
         let Some(files) = self.of_session.get_mut(&session) else { return };
         if !files.remove(&file) {
@@ -98,13 +98,13 @@ impl Grants {
         }
     }
 
-    /// A session is gone.
+    /// Ends the grants of a session that is gone.
     pub fn end(&mut self, session: SessionId) {
         let files = self.of_session.get(&session).cloned().unwrap_or_default();
         files.into_iter().for_each(|file| self.release(session, file));
     }
 
-    /// A quota is gone.
+    /// Forgets a removed quota.
     pub fn forget(&mut self, subject: QuotaSubject) {
         self.granted.remove(&subject);
         self.files.values_mut().for_each(|granted| granted.subjects.retain(|s| *s != subject));

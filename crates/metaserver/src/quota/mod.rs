@@ -1,14 +1,14 @@
-//! Quotas: what users, groups and directories have, counted in the very transactions that
-//! change it, and what clients may write before they ask again.
+//! Quotas: counts of the files of users, groups and directories, updated in the same transactions
+//! as the files, and space granted to clients in advance.
 //!
 //! Invariants
-//! - What the record of a quota says is used is the sum over all inodes with numbers below its
-//!   `counted_to`, in every commit ([`charge`] looks at what a transaction writes, whichever
-//!   operation did): so no crash makes it drift, and `weir fsck` can compare.
-//! - A file counts in the directories above it; one without a name in those that its record
-//!   says (`Orphan::counted_in`). All names of a file are below the same directories with
-//!   quotas, but for names from before the quota was set.
-//! - Where there is no quota nothing is looked at.
+//! - The count in a quota's record is the sum over all inodes with ids below its `counted_to`, in
+//!   every commit ([`charge`] looks at the writes of each transaction, whichever operation made
+//!   them). So no crash makes it drift, and `weir fsck` can compare.
+//! - A file counts in the directories above it; one without a name in those of its record
+//!   (`Orphan::counted_in`). All names of a file are below the same directories with quotas, except
+//!   names from before the quota was set.
+//! - Without quotas nothing is counted.
 
 mod account;
 mod count;
@@ -25,51 +25,50 @@ use weir_metastore::{Engine, Tx, key_after};
 use weir_types::{Error, ErrorKind, FileId, FileKind, FsUsage, Result};
 use weir_wire::quota::{QuotaLimits, QuotaSubject};
 
-/// The most quotas that there may be.
+/// The most quotas.
 pub const MAX_QUOTAS: usize = 65_536;
-/// Directories with quotas that may be above one another: each is one more record to change
-/// in every transaction.
+/// The most nested directories with quotas: each is another record to change in every transaction.
 pub const MAX_ABOVE: usize = 16;
-/// The deepest directory from which the way up is followed.
+/// The deepest directory whose ancestors are followed.
 const MAX_DEPTH: usize = 8192;
 /// Keys read at a time.
 const PAGE: usize = 1024;
-/// A file may grow ahead of its writer by this part of what its quotas leave,
+/// A file may grow ahead of its writer by this part of what its quotas leave.
 const AHEAD_PART: u64 = 16;
-/// and by so much at the most.
+/// The most bytes by which a file may grow ahead of its writer.
 pub const MAX_AHEAD_BYTES: u64 = 64 << 20;
 
-/// What is known of quotas without asking the store.
+/// Facts about quotas in memory.
 #[derive(Debug, Default)]
 pub struct Quotas {
     limits: BTreeMap<QuotaSubject, QuotaLimits>,
-    /// How many of them are of directories.
+    /// Number of quotas of directories.
     directories: usize,
-    /// So many of them are above one another, or fewer; `None`: nobody has looked yet. Moves
-    /// change nothing of it: whatever has a quota, or is in front of one, stays below the same
-    /// directories with quotas ([`charge`]).
+    /// Upper limit of nested directories with quotas; `None` before the first count. Moves do not
+    /// change it: everything that has a quota, or is above one, stays below the same directories
+    /// with quotas ([`charge`]).
     deepest: Option<usize>,
-    /// Quotas whose files have not all been counted, and how far each is.
+    /// Quotas whose files are not all counted, and the progress of each.
     counting: BTreeMap<QuotaSubject, FileId>,
-    /// Something cannot be read that is to be counted.
+    /// Whether counting has stopped at something unreadable.
     is_stuck: bool,
-    /// What clients may write.
+    /// Space granted to clients.
     pub(crate) grants: Grants,
 }
 
 /// What an inode counts for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Every quota that concerns it.
+    /// All quotas that count it.
     pub subjects: Vec<QuotaSubject>,
-    /// Those among them that are of directories.
+    /// Directories among them.
     pub directories: Vec<FileId>,
-    /// What it counts in each, besides one file.
+    /// Its bytes in each; it counts as one file.
     pub bytes: u64,
 }
 
 impl Quotas {
-    /// Reads what is stored.
+    /// Loads the stored quotas.
     pub fn load(engine: &dyn Engine) -> Result<Self> {
         let mut quotas = Self::default();
         let (mut start, end) = key::quotas();
@@ -86,39 +85,39 @@ impl Quotas {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no quotas.
     pub fn is_empty(&self) -> bool {
         self.limits.is_empty()
     }
 
-    /// How many there are.
+    /// Number of quotas.
     pub fn len(&self) -> usize {
         self.limits.len()
     }
 
-    /// Whether files are still to be counted.
+    /// Whether files still have to be counted.
     pub fn is_counting(&self) -> bool {
         !self.counting.is_empty() && !self.is_stuck
     }
 
-    /// There is something that cannot be read: no more is counted until the next start.
+    /// Stops counting until the next start, because something is unreadable.
     pub fn cannot_count(&mut self) {
         self.is_stuck = true;
     }
 
-    /// Whether somebody has a quota.
+    /// Whether there is a quota for a subject.
     pub fn has(&self, subject: QuotaSubject) -> bool {
         self.limits.contains_key(&subject)
     }
 
-    /// All that have a quota, in order, behind one of them.
+    /// Subjects with quotas after `after`, ascending.
     pub fn behind(&self, after: Option<QuotaSubject>) -> impl Iterator<Item = QuotaSubject> + '_ {
         use std::ops::Bound::{Excluded, Unbounded};
         let start = after.map_or(Unbounded, Excluded);
         self.limits.range((start, Unbounded)).map(|(subject, _)| *subject)
     }
 
-    /// A record has been stored.
+    /// Records a stored quota.
     pub fn set(&mut self, subject: QuotaSubject, record: &QuotaRecord) {
         let new = self.limits.insert(subject, record.limits).is_none();
         self.directories += usize::from(new && is_directory(subject));
@@ -128,7 +127,7 @@ impl Quotas {
         };
     }
 
-    /// A record has been removed.
+    /// Records a removed quota.
     pub fn forget(&mut self, subject: QuotaSubject) {
         let known = self.limits.remove(&subject).is_some();
         self.directories -= usize::from(known && is_directory(subject));
@@ -136,12 +135,12 @@ impl Quotas {
         self.grants.forget(subject);
     }
 
-    /// So many directories with quotas are above one another at the most, as far as is known.
+    /// Upper limit of nested directories with quotas, if known.
     pub fn deepest(&self) -> Option<usize> {
         self.deepest
     }
 
-    /// No more than so many are, from now on.
+    /// Sets that limit.
     pub fn deepest_is(&mut self, most: usize) {
         self.deepest = Some(most);
     }
@@ -155,13 +154,13 @@ fn is_directory(subject: QuotaSubject) -> bool {
     matches!(subject, QuotaSubject::Directory(_))
 }
 
-/// What the bytes of an inode count: the size of a regular file, holes included.
+/// Bytes of an inode for quotas: the size of a regular file, holes included.
 pub(crate) fn bytes_of(inode: &Inode) -> u64 {
     if matches!(inode.body, Body::File(_)) { inode.size } else { 0 }
 }
 
-/// The inode of a file as the transaction sees it. Nothing is checked to stay, as with all that
-/// is read on the way up: the machine takes one request at a time.
+/// The inode of a file in the transaction, outside of its conflict checks, like everything read on
+/// the way up: the machine handles one request at a time.
 pub(crate) fn peek(tx: &mut Tx<'_>, file: FileId) -> Outcome<Option<Inode>> {
     match tx.peek(&key::inode(file))? {
         Some(bytes) => Ok(Some(schema::decode(&bytes, "of an inode")?)),
@@ -169,7 +168,7 @@ pub(crate) fn peek(tx: &mut Tx<'_>, file: FileId) -> Outcome<Option<Inode>> {
     }
 }
 
-/// The record of a quota; `None`: there is none.
+/// The record of a quota, if there is one.
 pub(crate) fn record(tx: &mut Tx<'_>, subject: QuotaSubject) -> Outcome<Option<QuotaRecord>> {
     match tx.peek(&key::quota(subject))? {
         Some(bytes) => Ok(Some(schema::decode(&bytes, "of a quota")?)),
@@ -177,7 +176,7 @@ pub(crate) fn record(tx: &mut Tx<'_>, subject: QuotaSubject) -> Outcome<Option<Q
     }
 }
 
-/// The directories from `dir` upwards, itself first.
+/// `dir` and its ancestors.
 pub(crate) fn way_up(tx: &mut Tx<'_>, dir: FileId) -> Outcome<Vec<FileId>> {
     let mut way = vec![dir];
     let mut here = dir;
@@ -189,7 +188,7 @@ pub(crate) fn way_up(tx: &mut Tx<'_>, dir: FileId) -> Outcome<Vec<FileId>> {
     Ok(way)
 }
 
-/// Those among them that have quotas.
+/// Those among them with quotas.
 pub(crate) fn above(tx: &mut Tx<'_>, quotas: &Quotas, dir: FileId) -> Outcome<Vec<FileId>> {
     if quotas.directories == 0 {
         return Ok(Vec::new());
@@ -229,8 +228,8 @@ fn orphan(tx: &mut Tx<'_>, file: FileId) -> Outcome<Orphan> {
     }
 }
 
-/// The answer to this request is about a file: whoever writes it learns whether a quota limits
-/// it, and what he may write is counted against what the quota says now.
+/// Adds a file's quota to a reply: the writer learns whether one applies, and its granted space
+/// counts for the present quotas.
 pub(crate) fn note(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -248,8 +247,8 @@ pub(crate) fn note(
     Ok(())
 }
 
-/// How far a file may grow for a writer who is about to write up to `end`; `None`: no quota
-/// limits it. It is noted that he may.
+/// How far a file may grow for a writer that is about to write up to `end`; `None` if no quota
+/// applies. The grant is recorded.
 ///
 /// # Errors
 /// `QuotaExceeded`.
@@ -292,7 +291,8 @@ pub(crate) fn room(
     Ok(Some(up_to))
 }
 
-/// Nothing is refused to the superuser, as on Linux (`CAP_SYS_RESOURCE`); but it is counted.
+/// Whether the caller is exempt from limits: the superuser, as on Linux (`CAP_SYS_RESOURCE`). Its
+/// files count all the same.
 pub(crate) fn is_exempt(ctx: &Context<'_>) -> bool {
     crate::ops::access::is_root(ctx.caller)
 }
@@ -305,7 +305,7 @@ fn exceeded(subject: QuotaSubject, limit: &str) -> Fault {
     Error::new(ErrorKind::QuotaExceeded, message).into()
 }
 
-/// The space of the file system as it is seen in a directory with a quota above it.
+/// The space of the file system as seen in a directory below a quota.
 pub(crate) fn space(
     tx: &mut Tx<'_>,
     quotas: &Quotas,

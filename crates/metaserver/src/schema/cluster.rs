@@ -5,12 +5,12 @@ use weir_types::limits::MAX_PAST;
 use weir_types::{ClientStanding, Decode, Encode, Epoch, LayoutSpec, Restrictions, TargetId};
 use weir_wire::map::{Online, TargetState};
 
-/// When a target was online, the last times: the latest last.
+/// The last periods in which a target was online, the latest last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Past([Option<Online>; MAX_PAST]);
 
 impl Past {
-    /// It was online once more.
+    /// Adds a period.
     pub fn and(mut self, online: Online) -> Self {
         if online.from < online.until {
             if self.0[MAX_PAST - 1].is_some() {
@@ -22,7 +22,7 @@ impl Past {
         self
     }
 
-    /// The times.
+    /// The periods.
     pub fn times(&self) -> impl Iterator<Item = Online> + '_ {
         self.0.iter().flatten().copied()
     }
@@ -49,32 +49,32 @@ impl Decode for Past {
 pub struct TargetRecord {
     /// The target.
     pub target: TargetId,
-    /// Whether it served when last heard of.
+    /// Its last known state.
     pub state: TargetState,
-    /// Online: the epoch at which it became so; else the one at which it ceased
-    /// to be. 0: before there were copies.
+    /// The epoch at which it came online; if it is not online, the epoch at which it went offline.
+    /// 0 from before there were copies.
     pub since: Epoch,
-    /// It gets nothing new, and what it has is moved away.
+    /// Whether it is drained: it gets no new data, and its data is moved away.
     pub draining: bool,
-    /// Online, and not everybody knows it yet: `since` as it was before. What others
-    /// did meanwhile it may lack; nothing is read from it.
+    /// Set while it is online but not all servers know it: the earlier value of `since`. It may
+    /// lack changes of that time, and nothing is read from it.
     pub joins: Option<Epoch>,
-    /// When it was online before `since`.
+    /// Periods in which it was online before `since`.
     pub past: Past,
-    /// The run of its server's machine; 0: not known.
+    /// Run of its server's machine; 0 if unknown.
     pub run: u64,
-    /// The epoch from which on it is known to have kept what it confirmed: before,
-    /// its machine started anew, or its disk failed.
+    /// The epoch from which on it has kept everything that it confirmed. Before, its machine was
+    /// restarted, or its disk has failed.
     pub anew: Epoch,
 }
 
 impl TargetRecord {
-    /// Whether it serves, as far as everybody knows.
+    /// Whether it serves, as far as all servers know.
     pub fn serves(&self) -> bool {
         self.state == TargetState::Online && self.joins.is_none()
     }
 
-    /// Whether it is not online, and may have lost since then what it had confirmed.
+    /// Whether it is not online, and may have lost confirmed changes since it went.
     pub fn forgot(&self) -> bool {
         self.state != TargetState::Online && self.anew >= self.since
     }
@@ -83,9 +83,9 @@ impl TargetRecord {
 /// A data server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerRecord {
-    /// Where it runs.
+    /// Its host.
     pub host: String,
-    /// What it fails with as one; empty: its host.
+    /// Its failure domain; if empty, its host.
     pub domain: String,
     /// `address:port` for TCP.
     pub tcp: String,
@@ -95,9 +95,9 @@ pub struct ServerRecord {
     pub targets: Vec<TargetRecord>,
 }
 
-/// The epochs come last, and only if there are any; after them which targets are
-/// draining, then which join, then when each was online, then the runs of machines, and
-/// then the domain, again only if any does or was, or is known: so older records are good.
+/// Optional lists follow at the end, each only if it or a later one has entries: epochs, draining
+/// targets, joining targets, periods online, runs of machines, and the domain. So older records are
+/// valid.
 impl Encode for ServerRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         self.host.encode(out);
@@ -133,8 +133,8 @@ impl Encode for ServerRecord {
 }
 
 impl ServerRecord {
-    /// How many of the lists that may be missing it takes, the domain counted as one: those
-    /// after the last one that says something are left out.
+    /// Number of optional lists to write, the domain counted as one: those after the last one with
+    /// entries are left out.
     fn lists(&self) -> usize {
         let any = |says: fn(&TargetRecord) -> bool| self.targets.iter().any(says);
         let says = [
@@ -190,7 +190,7 @@ impl Decode for ServerRecord {
     }
 }
 
-/// One of the lists that may be missing: `without`, for each, if it is.
+/// Decodes one optional list; a missing one has `without` for each target.
 fn list<T: Decode + Clone>(
     r: &mut Reader<'_>,
     count: usize,
@@ -204,17 +204,17 @@ fn list<T: Decode + Clone>(
     Decode::decode(r)
 }
 
-/// What is known of a client. Its key is derived, not stored; a client without
-/// a record is an ordinary one.
+/// The record of a client. Its key is derived, not stored; a client without a record is an ordinary
+/// one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientRecord {
     /// What it may do.
     pub standing: ClientStanding,
-    /// For people.
+    /// Name for messages.
     pub name: String,
-    /// What it is held to. Written only if there is anything: so records from
-    /// before there were restrictions are good, and a program that does not
-    /// know them refuses the record and with it the client.
+    /// Its restrictions, written only if there are any. So records from before there were
+    /// restrictions are valid, and a program that does not know them refuses the record and with it
+    /// the client.
     pub restrictions: Restrictions,
 }
 
@@ -242,14 +242,15 @@ impl Decode for ClientRecord {
     }
 }
 
-/// What this store is.
+/// Identity and format of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatRecord {
     /// The cluster.
     pub cluster: [u8; 16],
-    /// Depends on the master key, to tell a wrong one; says nothing about it.
+    /// A value derived from the master key, to recognise a wrong key. It reveals nothing about the
+    /// key.
     pub key_check: Bytes,
-    /// What directories go back to that have no parent to ask.
+    /// Default layout of directories without a parent to inherit it from.
     pub default_layout: LayoutSpec,
 }
 weir_types::codec_struct!(FormatRecord { cluster, key_check, default_layout });

@@ -1,26 +1,27 @@
-//! Where a regular file may have holes: what it takes on disks then only data servers know.
+//! Where a regular file may have holes. The allocated space of such a file is known to data servers
+//! only.
 
 use weir_types::codec::{DecodeError, Reader};
 use weir_types::{Decode, Encode};
 
-/// What is known of the bytes before the end of a file.
+/// Possible holes before the end of a file.
 ///
-/// Invariant: never says less than there are. Whatever makes a file longer, or makes holes, is
-/// noted before or together with it, and only what data servers have confirmed is taken for
-/// written: so no crash leaves a hole that this does not know of.
+/// Invariant: it never names fewer holes than exist. An extension of a file, or a hole, is recorded
+/// before or together with it, and only bytes confirmed by data servers count as written. So no
+/// crash leaves an unrecorded hole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holes {
-    /// All were written (or are from before this was kept).
+    /// No holes: all bytes were written (or the file is older than this record).
     #[default]
     None,
-    /// Those before this one were written, which is before the end.
+    /// No holes before this byte, which is before the end.
     From(u64),
-    /// They may be anywhere, and room may be reserved beyond the end, until the file is emptied.
+    /// Holes may be anywhere, and space preallocated beyond the end, until the file is emptied.
     Anywhere,
 }
 
 impl Holes {
-    /// The file, which was `before` long, is `after` long now; of what was added nothing is known.
+    /// The holes after a change of size from `before` to `after`. Nothing is known of added bytes.
     pub fn resized(self, before: u64, after: u64) -> Self {
         match self {
             Holes::None if after > before => Holes::From(before),
@@ -29,7 +30,7 @@ impl Holes {
         }
     }
 
-    /// All bytes of these ranges, which ascend, were written; the file is `size` long.
+    /// The holes after all bytes of these ascending ranges were written; the file has `size` bytes.
     pub fn written(self, ranges: &[(u64, u64)], size: u64) -> Self {
         let Holes::From(from) = self else { return self };
         let reach = |from: u64, (start, end): &(u64, u64)| {
@@ -40,7 +41,7 @@ impl Holes {
     }
 }
 
-/// Nothing is stored of files without.
+/// Files without holes store nothing.
 impl Encode for Holes {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {

@@ -1,4 +1,4 @@
-//! The inode: everything of a file but its names, segments and attributes.
+//! The inode: everything of a file except its names, segments and extended attributes.
 
 use crate::acl::Acl;
 use crate::schema::Holes;
@@ -11,15 +11,15 @@ use weir_types::{
 use weir_wire::lease::TO_THE_END;
 use weir_wire::meta::PendingTruncate;
 
-/// The preferred size of calls where there is no layout.
+/// Preferred size of calls without a layout.
 const OTHER_IO_BYTES: u32 = 4096;
-/// Cookies 1 and 2 are left to clients for `.` and `..`.
+/// Cookies 1 and 2 are reserved for clients' `.` and `..`.
 pub const FIRST_COOKIE: u64 = 3;
 
-/// What is stored of a file.
+/// The stored record of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
-    /// What it is.
+    /// Kind of the file.
     pub kind: FileKind,
     /// Permission bits with setuid, setgid and sticky.
     pub mode: u16,
@@ -27,7 +27,7 @@ pub struct Inode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names that point here; of a directory 2 and one for each subdirectory.
+    /// Number of names; for a directory 2 and one for each subdirectory.
     pub nlink: u32,
     /// Device number of device files.
     pub rdev: u32,
@@ -39,34 +39,33 @@ pub struct Inode {
     pub mtime: Timestamp,
     /// Last change of anything.
     pub ctime: Timestamp,
-    /// Grows at each change.
+    /// Number of the last change.
     pub change: u64,
-    /// Grows at each truncation.
+    /// Number of the last truncation or fence.
     pub generation: Generation,
-    /// The version of capabilities.
+    /// Version of capabilities.
     pub capability_version: u64,
-    /// The directory that it is in; of a file with several names, the one of
-    /// the name that was made or moved last.
+    /// Its directory; for a file with several names, that of the name made or moved last.
     pub parent: FileId,
-    /// Extended attributes.
+    /// Number of extended attributes.
     pub xattrs: u32,
-    /// Bytes of their names, with one more for each.
+    /// Bytes of their names, plus one for each.
     pub xattr_name_bytes: u32,
-    /// What only its kind has.
+    /// Fields of its kind.
     pub body: Body,
-    /// When it was made; not known of files from before that was kept.
+    /// Time of creation; unknown for older files.
     pub birth: Option<Timestamp>,
-    /// One of its extended attributes is an access control list.
+    /// Whether it has an access control list.
     pub has_acl: bool,
-    /// One is the list that new files of this directory get.
+    /// Whether the directory has a default list for new files.
     pub has_default_acl: bool,
-    /// Of a regular file: where it may have holes.
+    /// For a regular file: where it may have holes.
     pub holes: Holes,
-    /// That list, once it was looked up ([`Inode::has_acl`]); not stored here.
+    /// The access control list, once it was looked up ([`Inode::has_acl`]); not stored here.
     pub acl: Option<Acl>,
 }
 
-/// What only some kinds of file have.
+/// Fields of some kinds of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A directory.
@@ -77,33 +76,33 @@ pub enum Body {
     Other,
 }
 
-/// What only directories have.
+/// Fields of directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
-    /// The cookie of the next entry.
+    /// Cookie of the next entry.
     pub next_cookie: u64,
-    /// What new files get.
+    /// Default layout of new files.
     pub default_layout: LayoutSpec,
 }
 weir_types::codec_struct!(Directory { next_cookie, default_layout });
 
-/// What only regular files have.
+/// Fields of regular files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegularFile {
-    /// What it was laid out by; more segments follow it.
+    /// Its layout spec, which later segments follow.
     pub spec: LayoutSpec,
     /// Position of its first column in target order.
     pub base: u32,
-    /// Grows at each change of any segment.
+    /// Number of the last change of any segment.
     pub epoch: Epoch,
-    /// Which list of segments is in use. Emptying the file begins a new one,
-    /// so that it takes the same time however many segments there are.
+    /// The list of segments in use. Emptying the file begins a new list, so that it takes the same
+    /// time however many segments there are.
     pub list: u32,
-    /// The number of the next segment; numbers are never used again.
+    /// Index of the next segment. Indexes are never used again.
     pub next_segment: u32,
     /// Preferred size of calls, bytes.
     pub io_bytes: u32,
-    /// A truncation that objects may not have seen.
+    /// A truncation that may not have reached all objects.
     pub pending_truncate: Option<PendingTruncate>,
 }
 weir_types::codec_struct!(RegularFile {
@@ -117,7 +116,7 @@ weir_types::codec_struct!(RegularFile {
 });
 
 impl RegularFile {
-    /// A file that is still to be laid out.
+    /// A file without a layout yet.
     pub fn unplaced(spec: LayoutSpec) -> Self {
         Self {
             spec,
@@ -130,7 +129,7 @@ impl RegularFile {
         }
     }
 
-    /// The layout with these segments of it, for a file that nobody else writes.
+    /// The layout with some of its segments, for a file that no other session writes.
     pub fn layout(&self, segments: Vec<Segment>) -> FileLayout {
         let (kind, duplication) = (self.spec.kind, self.spec.duplication.unwrap_or_default());
         let placement = self.spec.placement.of(kind);
@@ -140,7 +139,7 @@ impl RegularFile {
         FileLayout { kind, base, epoch, duplication, acting, placement, segments }
     }
 
-    /// Takes over what a new layout says, except its segments.
+    /// Takes over a new layout, except its segments.
     pub fn adopt(&mut self, layout: &FileLayout) {
         self.base = layout.base;
         self.io_bytes = preferred_io_bytes(layout);
@@ -148,7 +147,7 @@ impl RegularFile {
 }
 
 impl Inode {
-    /// A new file of one name (or directory), without permission bits or owner.
+    /// A new file with one name (or a directory), without permission bits or owner.
     pub fn new(kind: FileKind, parent: FileId, now: Timestamp, body: Body) -> Self {
         Self {
             kind,
@@ -176,13 +175,12 @@ impl Inode {
         }
     }
 
-    /// An empty directory's body.
+    /// The fields of an empty directory.
     pub fn empty_directory(default_layout: LayoutSpec) -> Body {
         Body::Directory(Directory { next_cookie: FIRST_COOKIE, default_layout })
     }
 
-    /// Whether a writer has died, and nobody has asked the objects since how long
-    /// the file is.
+    /// Whether a writer has died, and the size was not determined from the objects since.
     pub fn size_unknown(&self) -> bool {
         match &self.body {
             Body::File(file) => {
@@ -192,18 +190,18 @@ impl Inode {
         }
     }
 
-    /// Whether it ends with anything after what only its kind has.
+    /// Whether optional fields follow those of its kind.
     fn has_end(&self) -> bool {
         self.birth.is_some() || self.has_acl || self.has_default_acl || self.holes != Holes::None
     }
 
-    /// Notes that something but the contents changed.
+    /// Records a change of something other than the contents.
     pub fn changed(&mut self, now: Timestamp) {
         self.ctime = now;
         self.change += 1;
     }
 
-    /// Notes that the contents changed.
+    /// Records a change of the contents.
     pub fn modified(&mut self, now: Timestamp) {
         self.mtime = now;
         self.changed(now);
@@ -272,7 +270,7 @@ impl Encode for Inode {
     }
 }
 
-/// What an inode ends with is missing from those that were stored before it was kept.
+/// Optional fields at the end are missing from older inodes.
 impl Decode for Inode {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let kind = FileKind::decode(r)?;

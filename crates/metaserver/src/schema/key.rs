@@ -1,23 +1,23 @@
-//! The keys of the engine. The first byte tells what a key is for.
+//! Keys of the engine. The first byte gives the kind of a key.
 
 use weir_types::codec::{DecodeError, Reader};
 use weir_types::{ClientId, ColumnIndex, CopyIndex, FileId, ObjectId, SegmentIndex};
 use weir_types::{ServerId, SessionId, SlotId, TargetId};
 use weir_wire::quota::QuotaSubject;
 
-/// Where the ids of files and sessions come from.
+/// The next free ids of files and sessions.
 pub const IDS: &[u8] = b"m/ids";
-/// The format of this store, and which cluster it belongs to.
+/// Format and cluster of this store.
 pub const FORMAT: &[u8] = b"m/format";
 /// The epoch of the cluster map.
 pub const MAP_EPOCH: &[u8] = b"m/epoch";
-/// There if any file ever had several copies.
+/// Exists if any file ever had several copies.
 pub const MIRRORED: &[u8] = b"m/mirrored";
-/// Written by every move of a directory to another one: two such moves at a
-/// time could make a loop that neither of them sees.
+/// Written by every move of a directory to another one: two concurrent moves could make a loop that
+/// neither of them sees.
 pub const DIRECTORY_MOVES: &[u8] = b"m/moves";
 
-/// A growing key; the longest has a name of 255 bytes.
+/// A key under construction; the longest has a name of 255 bytes.
 struct Build(Vec<u8>);
 
 impl Build {
@@ -96,9 +96,8 @@ pub fn listing_cookie(key: &[u8]) -> Result<u64, DecodeError> {
     Ok(cookie)
 }
 
-/// `s/` file, list, complement of the first byte: a [`super::SegmentPage`].
-/// With the complement, the first key at or after that of an offset is the
-/// page that holds the offset.
+/// `s/` file, list, complement of the first byte: a [`super::SegmentPage`]. Because of the
+/// complement, the first key at or after that of an offset is the page with the offset.
 pub fn segments(file: FileId, list: u32, start: u64) -> Vec<u8> {
     Build::new(b"s/").u64(file.0).u32(list).u64(!start).0
 }
@@ -114,13 +113,13 @@ pub fn segments_of(file: FileId, list: u32) -> Span {
     (prefix, Build::new(b"s/").u64(file.0).u32(list.wrapping_add(1)).0)
 }
 
-/// `w/` file, list, complement of the first byte: the [`super::WrittenPage`]
-/// of the page of segments that has the same numbers.
+/// `w/` file, list, complement of the first byte: the [`super::WrittenPage`] of the page of
+/// segments with the same numbers.
 pub fn written(file: FileId, list: u32, page_start: u64) -> Vec<u8> {
     Build::new(b"w/").u64(file.0).u32(list).u64(!page_start).0
 }
 
-/// `x/` file, name: the value of an extended attribute, as it is.
+/// `x/` file, name: the value of an extended attribute, unencoded.
 pub fn xattr(file: FileId, name: &[u8]) -> Vec<u8> {
     Build::new(b"x/").u64(file.0).bytes(name).0
 }
@@ -133,13 +132,13 @@ pub fn xattrs_of(file: FileId) -> Span {
 /// Bytes in front of the name in a key made by [`xattr`].
 pub const XATTR_NAME_AT: usize = 10;
 
-/// `l/` file: what a symbolic link says, as it is.
+/// `l/` file: the target of a symbolic link, unencoded.
 pub fn symlink(file: FileId) -> Vec<u8> {
     Build::new(b"l/").u64(file.0).0
 }
 
-/// `b/` file, directory: how many names it has there (u32, as a record); only of files
-/// with several names, and no directories.
+/// `b/` file, directory: number of its names there (u32, as a record). Only for files with several
+/// names, not for directories.
 pub fn in_directory(file: FileId, dir: FileId) -> Vec<u8> {
     Build::new(b"b/").u64(file.0).u64(dir.0).0
 }
@@ -168,7 +167,7 @@ pub fn dentries() -> Span {
     all(b"d/")
 }
 
-/// `o/` file: it has no name any more but may be open ([`super::Orphan`]).
+/// `o/` file: a file without names that may be open ([`super::Orphan`]).
 pub fn orphan(file: FileId) -> Vec<u8> {
     Build::new(b"o/").u64(file.0).0
 }
@@ -207,8 +206,7 @@ pub fn dead_list(key: &[u8]) -> Result<(FileId, u32), DecodeError> {
     Ok((file, list))
 }
 
-/// The number behind the prefix of a key (a file or directory, mostly), and
-/// what follows it.
+/// The number after the prefix of a key (mostly a file or directory), and the rest.
 pub fn owner_and_rest(key: &[u8]) -> Result<(FileId, &[u8]), DecodeError> {
     let mut r = Reader::new(key);
     r.take(2)?;
@@ -232,7 +230,7 @@ pub fn garbage_target(key: &[u8]) -> Result<TargetId, DecodeError> {
     server_id(key.get(..6).unwrap_or(key)).map(|server| TargetId(server.0))
 }
 
-/// `g/` target, object: to be removed there. No value.
+/// `g/` target, object: an object to remove. No value.
 pub fn garbage(target: TargetId, object: ObjectId) -> Vec<u8> {
     Build::new(b"g/")
         .u32(target.0)
@@ -311,8 +309,7 @@ pub fn server_id(key: &[u8]) -> Result<ServerId, DecodeError> {
     Ok(server)
 }
 
-/// `u/` target: it was removed from the cluster (an [`weir_types::Epoch`]), and
-/// does not come back under its number.
+/// `u/` target: a removed target (an [`weir_types::Epoch`]), whose id is not used again.
 pub fn removed_target(target: TargetId) -> Vec<u8> {
     Build::new(b"u/").u32(target.0).0
 }
@@ -327,8 +324,7 @@ pub fn removed_target_id(key: &[u8]) -> Result<TargetId, DecodeError> {
     server_id(key).map(|server| TargetId(server.0))
 }
 
-/// `y/` server: it was removed from the cluster (an [`weir_types::Epoch`]), and its key
-/// is refused.
+/// `y/` server: a removed server (an [`weir_types::Epoch`]), whose key is refused.
 pub fn removed_server(server: ServerId) -> Vec<u8> {
     Build::new(b"y/").u32(server.0).0
 }
@@ -338,8 +334,8 @@ pub fn removed_servers() -> Span {
     all(b"y/")
 }
 
-/// `v/` target, object: a copy there may lack what only a target knew that has been
-/// removed, and does not know that yet. No value.
+/// `v/` target, object: a copy there may lack bytes of which only a removed target knew, and its
+/// server was not told yet. No value.
 pub fn distrust(target: TargetId, object: ObjectId) -> Vec<u8> {
     let mut key = garbage(target, object);
     key[0] = b'v';

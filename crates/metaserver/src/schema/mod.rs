@@ -1,9 +1,8 @@
-//! What the metadata server keeps in its engine: keys and records. Drawn byte
-//! by byte in `docs/format-meta.md`.
+//! The records that the metadata server stores in its engine: keys and values.
+//! `docs/format-meta.md` draws every byte.
 //!
-//! Numbers in keys are big-endian, so that the order of keys is the order of
-//! numbers. Every record begins with a version byte; the rest is written by
-//! the codec of `weir-types`.
+//! Numbers in keys are big-endian, so that the order of keys is the order of numbers. Every record
+//! begins with a version byte; the rest is written by the codec of `weir-types`.
 
 mod cluster;
 mod holes;
@@ -24,38 +23,38 @@ pub use weir_types::ClientStanding;
 
 use weir_types::{Decode, Encode, Error, ErrorKind, Result};
 
-/// The version that this program writes and the only one that it reads.
+/// The version that this program writes, and the only one that it reads.
 const RECORD_VERSION: u8 = 1;
-/// The version of the record of the format since inodes say where files may have holes. A program
-/// from before can read none of those.
+/// Version of the format record since inodes record where files may have holes. An older program
+/// can read none of those.
 const FORMAT_VERSION: u8 = 5;
-/// The same with quotas (`p/`): a program that does not count what is used must not change it.
+/// The same version with quotas (`p/`). A program that does not count must not change such a store.
 const QUOTA_FORMAT_VERSION: u8 = 6;
-/// That since inodes end with the time of birth and with what they have of access control lists,
+/// Version since inodes have a time of birth and access control lists at their end.
 const WITH_LONGER_INODES: u8 = 3;
-/// and the same with quotas.
+/// The same version with quotas.
 const WITH_LONGER_INODES_AND_QUOTAS: u8 = 4;
-/// That since the directories of files with several names are kept (`b/`). A program that does
-/// not keep them must not change such a store.
+/// Version since the directories of files with several names are recorded (`b/`). A program without
+/// these records must not change such a store.
 const WITH_DIRECTORIES: u8 = 2;
 
-/// What a store was last opened by.
+/// The program version that last opened a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// This program, or one that keeps the same.
+    /// This version, or one with the same records.
     Current,
-    /// One from before inodes said where files may have holes.
+    /// A version from before inodes recorded holes.
     NoHoles {
-        /// It has quotas.
+        /// Whether it has quotas.
         quotas: bool,
     },
-    /// One from before inodes had anything after what only their kind has.
+    /// A version from before inodes had optional fields at their end.
     ShorterInodes,
-    /// One from before the directories of files were kept.
+    /// A version from before the directories of files were recorded.
     NoDirectories,
 }
 
-/// A record as it is stored.
+/// Encodes a record for the store.
 pub fn encode(record: &impl Encode) -> Vec<u8> {
     let mut out = Vec::with_capacity(160);
     out.push(RECORD_VERSION);
@@ -63,11 +62,10 @@ pub fn encode(record: &impl Encode) -> Vec<u8> {
     out
 }
 
-/// Reads a stored record; `what` names it in errors.
+/// Decodes a stored record; `what` names it in errors.
 ///
 /// # Errors
-/// `Corrupt` if the bytes make no sense, `Unsupported` if a newer program
-/// wrote them.
+/// `Corrupt` for invalid bytes, `Unsupported` if a newer program wrote them.
 pub fn decode<T: Decode>(bytes: &[u8], what: &str) -> Result<T> {
     match bytes.split_first() {
         Some((&RECORD_VERSION, rest)) => T::from_bytes(rest)
@@ -85,14 +83,14 @@ fn other_version(what: &str, version: u8, reads: &str) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-/// The record of the format as it is stored. `quotas`: there are any.
+/// Encodes the format record. `quotas` says that there are any.
 pub fn encode_format(record: &FormatRecord, quotas: bool) -> Vec<u8> {
     let mut bytes = encode(record);
     bytes[0] = if quotas { QUOTA_FORMAT_VERSION } else { FORMAT_VERSION };
     bytes
 }
 
-/// Reads the record of the format, and whether the store is up to date.
+/// Decodes the format record, and returns whether the store is up to date.
 ///
 /// # Errors
 /// As [`decode`].

@@ -1,21 +1,21 @@
-//! Records of names, segments and what is to be removed.
+//! Records of names, segments and garbage.
 
 use weir_types::codec::{Bytes, DecodeError, Reader};
 use weir_types::{Decode, Encode, FileId, FileKind, Segment};
 
-/// What a name stands for.
+/// Value of a name, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dentry {
     /// The file.
     pub file: FileId,
     /// Its kind.
     pub kind: FileKind,
-    /// Where the name stands in listings.
+    /// Its cookie in listings.
     pub cookie: u64,
 }
 weir_types::codec_struct!(Dentry { file, kind, cookie });
 
-/// The same, found by its place in listings.
+/// Value of a name, by cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListEntry {
     /// The name.
@@ -27,9 +27,8 @@ pub struct ListEntry {
 }
 weir_types::codec_struct!(ListEntry { name, file, kind });
 
-/// Segments of a file that follow one another; at most
-/// [`weir_types::limits::SEGMENT_PAGE`], and all but the last page of a list
-/// have so many.
+/// Consecutive segments of a file; at most [`weir_types::limits::SEGMENT_PAGE`]. All pages but the
+/// last of a list are full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentPage {
     /// The segments.
@@ -37,13 +36,12 @@ pub struct SegmentPage {
 }
 weir_types::codec_struct!(SegmentPage { segments });
 
-/// Which columns of the segments of a page were ever written, as far as
-/// writers have told: an object that is in here and not on its target is lost,
-/// and not a hole.
+/// Which columns of the segments of a page were ever written, as far as writers have reported. Such
+/// an object that is missing on its target is lost, and not a hole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenPage {
-    /// For each segment of the page, in order (missing ones: none): column `c`
-    /// is bit `c % 8` of byte `c / 8`.
+    /// For each segment of the page, in order (missing ones: none): column `c` is bit `c % 8` of
+    /// byte `c / 8`.
     pub columns: Vec<Bytes>,
 }
 weir_types::codec_struct!(WrittenPage { columns });
@@ -55,8 +53,7 @@ impl WrittenPage {
         byte.is_some_and(|byte| byte & (1 << (column % 8)) != 0)
     }
 
-    /// Adds columns below `count` to those of a segment; returns whether any of
-    /// them is new.
+    /// Adds columns below `count` to those of a segment. Returns whether any of them is new.
     pub fn add(&mut self, position: usize, columns: &[u8], count: usize) -> bool {
         let mut new = false;
         for column in 0..count.min(columns.len() * 8) {
@@ -76,7 +73,7 @@ impl WrittenPage {
         new
     }
 
-    /// A column of the segment at a position is empty again.
+    /// Marks a column of the segment at a position as empty again.
     pub fn remove(&mut self, position: usize, column: usize) {
         let bits = self.columns.get_mut(position).and_then(|bits| bits.0.get_mut(column / 8));
         if let Some(byte) = bits {
@@ -88,12 +85,11 @@ impl WrittenPage {
 /// A file without a name that may be open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orphan {
-    /// The directories whose quotas count it: those above its last name when that went. No
-    /// way leads up from it any more.
+    /// Directories whose quotas count it: those above its last name. It has no other path to them.
     pub counted_in: Vec<FileId>,
 }
 
-/// Nothing is written where nothing is counted: as before there were quotas.
+/// Nothing is written without quotas, as in older versions.
 impl Encode for Orphan {
     fn encode(&self, out: &mut Vec<u8>) {
         if !self.counted_in.is_empty() {
@@ -112,12 +108,12 @@ impl Decode for Orphan {
     }
 }
 
-/// A list of segments that no file has any more, on its way to the garbage.
+/// A list of segments without a file, which is to become garbage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadList {
     /// Whether the extended attributes of the file go too.
     pub xattrs: bool,
-    /// Objects of the list's last page that are in the garbage already.
+    /// Number of objects of the list's last page that are garbage already.
     pub objects_done: u32,
 }
 weir_types::codec_struct!(DeadList { xattrs, objects_done });

@@ -1,4 +1,4 @@
-//! The record of a quota: what is allowed, and what is used.
+//! The record of a quota: limits and use.
 
 use weir_types::codec::{DecodeError, Reader};
 use weir_types::{Decode, Encode, FileId};
@@ -7,17 +7,17 @@ use weir_wire::quota::QuotaLimits;
 /// [`QuotaRecord::counted_to`] when all files have been counted.
 pub const ALL_COUNTED: FileId = FileId(u64::MAX);
 
-/// What is kept of a quota. `used_*` are the sums over all inodes with numbers below
-/// `counted_to`: at any moment, in every transaction.
+/// A stored quota. `used_*` are the sums over all inodes with ids below `counted_to`, at any
+/// moment, in every transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaRecord {
-    /// How much there may be.
+    /// Limits.
     pub limits: QuotaLimits,
-    /// Bytes. Sparse files can be 4 EiB each, so that 64 bits do not hold their sum.
+    /// Used bytes. Sparse files can have 4 EiB each, so that 64 bits do not hold their sum.
     pub used_bytes: u128,
-    /// Files.
+    /// Number of files.
     pub used_files: u64,
-    /// Files from this number on have not been counted yet.
+    /// Files from this id on are not counted yet.
     pub counted_to: FileId,
 }
 

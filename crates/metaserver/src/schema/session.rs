@@ -1,4 +1,4 @@
-//! Records of sessions and of what they did last.
+//! Records of sessions and of their last mutations.
 
 use weir_types::codec::Bytes;
 use weir_types::{ClientId, SlotSequence};
@@ -6,11 +6,11 @@ use weir_types::{ClientId, SlotSequence};
 /// One run of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRecord {
-    /// Who.
+    /// Its client.
     pub client: ClientId,
-    /// What it called itself.
+    /// The program's own name.
     pub name: String,
-    /// It has expired; what is left of it is being removed.
+    /// Whether it has expired, so that the rest of it is being removed.
     pub ended: bool,
 }
 weir_types::codec_struct!(SessionRecord { client, name, ended });
@@ -20,7 +20,7 @@ weir_types::codec_struct!(SessionRecord { client, name, ended });
 pub struct SlotRecord {
     /// Its number.
     pub sequence: SlotSequence,
-    /// 0: it succeeded; else the code of the error.
+    /// 0 for success, else the code of the error.
     pub status: u16,
     /// The body of the reply.
     pub body: Bytes,

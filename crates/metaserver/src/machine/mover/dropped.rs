@@ -1,27 +1,25 @@
-//! Copies that have gone are removed twice, some seconds apart: a data server that had
-//! looked up the layout of before may have brought something to one in between, and so
-//! made it anew. Nobody goes by what it looked up longer ago than that
-//! (`dataserver/copies/resync.rs`). What went before a start is not known any more: so whatever is
-//! removed right after one is.
+//! Dropped copies, which are removed twice, some seconds apart. In between a data server with the
+//! old layout may have sent bytes to a dropped copy, and so made it again. No server uses a layout
+//! that is older than that (`dataserver/copies/resync.rs`). Drops from before a start are unknown,
+//! so everything that is removed soon after a start counts as dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::ObjectId;
 
-/// When they are removed for good.
+/// Time after which they are removed for good.
 const SETTLE_MS: u64 = 10_000;
-/// Longer than this nothing is remembered: the target was away, and nobody brought it
-/// anything.
+/// A drop is remembered at most for this long. A target that was away for longer got no bytes.
 const KEPT_MS: u64 = 60_000;
-/// Those that are remembered; others are removed once.
+/// The most drops that are remembered. Further copies are removed once.
 const MOST: usize = 1 << 18;
 
-/// What went of late.
+/// Recently dropped copies.
 #[derive(Debug, Default)]
 pub struct Dropped {
-    /// When this process started.
+    /// Start of this process.
     began_ms: u64,
     went: BTreeMap<ObjectId, Went>,
-    /// The same by when they went: those that are forgotten are found without the others.
+    /// Drops by time, for expiry.
     by_age: BTreeSet<(u64, ObjectId)>,
 }
 
@@ -32,12 +30,12 @@ struct Went {
 }
 
 impl Dropped {
-    /// Nothing is known of what went before now.
+    /// Starts without knowledge of earlier drops.
     pub fn new(now_ms: u64) -> Self {
         Self { began_ms: now_ms, ..Self::default() }
     }
 
-    /// Copies are in no layout any more.
+    /// Records copies that are in no layout any more.
     pub fn went(&mut self, objects: &[ObjectId], now_ms: u64) {
         self.forget_old(now_ms);
         for object in objects.iter().take(self.room()) {
@@ -69,19 +67,19 @@ impl Dropped {
         }
     }
 
-    /// Whether it is remembered.
+    /// Whether a drop is remembered.
     pub fn knows(&self, object: ObjectId) -> bool {
         self.went.contains_key(&object)
     }
 
-    /// Whether a target is to remove an object now.
+    /// Whether a target has to remove an object now.
     pub fn is_due(&self, object: ObjectId, now_ms: u64) -> bool {
         let waits = |went: &Went| went.was_removed && now_ms.saturating_sub(went.at_ms) < SETTLE_MS;
         !self.went.get(&object).is_some_and(waits)
     }
 
-    /// A target has removed an object; whether that was the last time. However late it says so
-    /// for the first time, it may have removed it long before: its disk may be slow.
+    /// Records that a target has removed an object. Returns whether that was the last removal. A
+    /// first report may come long after the removal itself, because its disk may be slow.
     pub fn removed(&mut self, object: ObjectId, now_ms: u64) -> bool {
         // However late it says so, as above.
         let may_be_new = now_ms.saturating_sub(self.began_ms) < KEPT_MS && self.room() > 0;

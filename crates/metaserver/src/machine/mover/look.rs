@@ -1,4 +1,4 @@
-//! Looks at all files: once to count what is to be done, and behind that once to do it.
+//! Scans of all files: one to count the work, and one behind it to do the work.
 
 use super::{MAX_QUEUE, Mover, RETRY_MS};
 use crate::machine::{MetaMachine, Moment};
@@ -10,24 +10,24 @@ use weir_metastore::{Engine, Tx, key_after};
 use weir_types::{ErrorKind, FileId, Result, TargetId};
 use weir_wire::map::TargetState;
 
-/// Files looked at in one step.
+/// Files in one step.
 const FILES_PER_STEP: usize = 16;
 
-/// What is to be done, as far as was looked.
+/// Work found so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Files looked at.
+    /// Number of files.
     pub files: u64,
     /// Copies to be filled.
     pub copies: u64,
-    /// About so many bytes of them.
+    /// Their approximate bytes.
     pub bytes: u64,
-    /// Segments that lack a target for a copy, or have none to make one from.
+    /// Segments without a target for a copy, or without a source.
     pub stuck: u64,
 }
 
 impl Survey {
-    /// Of a file, what is to be done.
+    /// Adds the work of a file.
     pub(super) fn add(&mut self, look: &Look) {
         let filling: u64 = look.filling.iter().map(|copy| copy.bytes).sum();
         let bytes = look.missing.1.saturating_add(filling);
@@ -37,21 +37,21 @@ impl Survey {
         self.stuck += look.stuck;
     }
 
-    /// A copy has been filled.
+    /// Subtracts a filled copy.
     pub(super) fn done(&mut self, bytes: u64) {
         self.copies = self.copies.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 }
 
-/// A way over all files.
+/// A scan over all files.
 #[derive(Clone, Debug)]
 pub(super) struct Walk {
-    /// The next file, or the one that is looked at.
+    /// Key of the next file, or of the present one.
     next: Vec<u8>,
-    /// From which byte on, in the first.
+    /// First byte to look at in that file.
     from: u64,
-    /// Some could not be worked on.
+    /// Whether a file could not be changed.
     pub skipped: bool,
 }
 
@@ -60,14 +60,14 @@ impl Walk {
         Self { next: key::inode(FileId(0)), from: 0, skipped: false }
     }
 
-    /// Nothing was looked at yet.
+    /// Whether the scan has not begun.
     fn is_new(&self) -> bool {
         (&*self.next, self.from) == (&*key::inode(FileId(0)), 0)
     }
 }
 
 impl Mover {
-    /// All files may have to be worked on.
+    /// Scans all files, because any may need work.
     pub fn look_at_all(&mut self) {
         if self.survey.is_some() || self.search.is_some() {
             self.again = true;
@@ -78,7 +78,7 @@ impl Mover {
         self.search = Some(Walk::new());
     }
 
-    /// No file has anything to be done.
+    /// Ends all scans, because no file needs work.
     pub fn look_at_nothing(&mut self) {
         self.jobs_known = true;
         self.survey = None;
@@ -86,7 +86,7 @@ impl Mover {
         self.again = false;
     }
 
-    /// A file could not be worked on: later.
+    /// Records that a file could not be changed and has to be tried later.
     pub fn skipped(&mut self, now: Moment) {
         match &mut self.search {
             Some(search) => search.skipped = true,
@@ -96,7 +96,7 @@ impl Mover {
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// One step of the mover. What cannot be done now is done later.
+    /// Runs one step of the mover. Work that is impossible now is done later.
     pub(in crate::machine) fn step_mover(&mut self, now: Moment) -> Result<()> {
         match self.step_of_mover(now) {
             Err(error) if matches!(error.kind, ErrorKind::Busy | ErrorKind::TooBig) => {
@@ -154,7 +154,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// What a look at all files shows besides: see [`crate::mover::partners`].
+    /// Records the begin of a scan for [`crate::mover::partners`].
     fn begin_look(&mut self) {
         let gone =
             |t: &TargetRecord| matches!(t.state, TargetState::Offline | TargetState::OutOfService);
@@ -206,7 +206,7 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    /// The next file of a walk, or the next part of it; `None` at the end.
+    /// The next file of a scan, or the next part of it; `None` at the end.
     fn walk(
         &mut self,
         walk: &mut Walk,

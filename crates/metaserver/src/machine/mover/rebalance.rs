@@ -1,6 +1,6 @@
-//! An administrator's order to even out the space that is used: in rounds, each of which
-//! moves half of what the fullest targets have too much, until none is further from the
-//! mean than is allowed. A restart of the server ends it; what was begun then is dropped.
+//! Rebalancing: an administrator's order to even out the used space. It works in rounds, each of
+//! which moves half of the surplus of the fullest targets, until none is further from the mean than
+//! allowed. A restart of the server ends it; unfinished moves are dropped.
 
 use super::{MAX_QUEUE, Mover};
 use crate::machine::servers::fault;
@@ -12,50 +12,49 @@ use weir_metastore::{Engine, Tx, key_after};
 use weir_types::{ClientId, Error, ErrorKind, FileId, Result};
 use weir_wire::meta::RebalanceRequest;
 
-/// Files looked at in one step.
+/// Files in one step.
 const FILES_PER_STEP: usize = 16;
-/// Copies that are on their way at a time.
+/// The most copies that are being moved at a time.
 const MAX_RELIEVED: usize = 4096;
-/// After a round targets have so long to tell what they hold.
+/// Time after a round for targets to report their use.
 const SETTLE_MS: u64 = 5_000;
-/// Those on their way back are waited for so often; one that waits for an administrator may
-/// never be back.
+/// The most waits for returning targets. A target that waits for an administrator may never return.
 const MAX_WAITS: u32 = 120;
-/// Each round halves what is uneven.
+/// The most rounds; each halves the imbalance.
 const MAX_ROUNDS: u32 = 24;
 
-/// What has been ordered.
+/// A rebalance order.
 #[derive(Debug)]
 pub(super) struct Rebalance {
     within_percent: u8,
     rounds: u32,
-    /// The next file, while a round looks for copies to be moved.
+    /// The next file, while a round searches for copies to move.
     walk: Option<(Vec<u8>, u64)>,
     uneven: Uneven,
     moved: u64,
-    /// Whether targets have been looked at more than once.
+    /// Whether targets were compared more than once.
     looked_again: bool,
-    /// Nothing could be moved, but a target is on its way back.
+    /// Whether nothing could be moved while a target is on its way back.
     awaits: bool,
-    /// How often one was waited for.
+    /// Number of waits for returning targets.
     waits: u32,
-    /// The next round begins then.
+    /// Time of the next round.
     next_ms: Option<u64>,
 }
 
 impl Mover {
-    /// Whether copies are to be looked for that can be moved.
+    /// Whether to search for copies that can be moved.
     pub(super) fn is_evening(&self) -> bool {
         let looks = self.rebalance.as_ref().is_some_and(|order| order.walk.is_some());
         looks && self.relieved.len() < MAX_RELIEVED && self.queue.len() < MAX_QUEUE
     }
 
-    /// Nothing of the file is to go, or can go, because its targets have too much.
+    /// Ends the moves of a file's copies for rebalancing.
     pub(super) fn forget_relieved(&mut self, file: FileId) {
         self.relieved.retain(|object| object.file != file);
     }
 
-    /// What there is to tell of it.
+    /// Values for status messages.
     pub(super) fn evening(&self) -> (u64, u64) {
         match &self.rebalance {
             None => (0, 0),
@@ -65,7 +64,7 @@ impl Mover {
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// Begins or ends it.
+    /// Starts or stops rebalancing.
     ///
     /// # Errors
     /// `NotAdministrator`, `InvalidArgument`.
@@ -76,7 +75,7 @@ impl<E: Engine> MetaMachine<E> {
     ) -> Result<()> {
         self.require_administrator(client)?;
         if !(1..=100).contains(&request.within_percent) {
-            let what = "targets are evened out to within 1 to 100 percent of their space";
+            let what = "`within` is a percentage from 1 to 100 of the targets' space";
             return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
         self.end_rebalance(if request.stop { "stopped" } else { "begun anew" });
@@ -107,7 +106,7 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    /// Begins a round, or ends all of it.
+    /// Begins a round, or ends the order.
     pub(super) fn tick_rebalance(&mut self, now: Moment) {
         let busy = self.mover.is_working();
         let Some(order) = &mut self.mover.rebalance else { return };
@@ -144,7 +143,7 @@ impl<E: Engine> MetaMachine<E> {
         self.mover.sites.close(order.uneven.full());
     }
 
-    /// Looks at some files for copies to be moved.
+    /// Searches some files for copies to move.
     pub(super) fn step_rebalance(&mut self) -> Result<()> {
         let Some(mut order) = self.mover.rebalance.take() else { return Ok(()) };
         let result = self.look_for_copies(&mut order);

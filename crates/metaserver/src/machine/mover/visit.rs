@@ -1,8 +1,8 @@
-//! Work on one file: everybody gives up the leases of it, then its layout changes, and
-//! when that is durable leases may be had again.
+//! Changes one file: all sessions give up their leases on it, then its layout changes, and after
+//! that is durable leases are granted again.
 //!
-//! A copy that has been filled is taken for whole only if its server says so once more
-//! when nobody writes to the file: what was written meanwhile may have missed it.
+//! A filled copy counts as whole only if its server confirms that again while no session writes to
+//! the file: writes in between may have missed it.
 
 use super::{Job, Means};
 use crate::leases::ranges::whole;
@@ -17,41 +17,41 @@ use weir_types::{Caller, FileId, ObjectId, Result, SessionId};
 use weir_wire::lease::LeaseMode;
 use weir_wire::message::Op;
 
-/// So many times a server has to say it: what it says first it may have sent before.
+/// Number of confirmations that are needed, because the server may have sent the first one before.
 const CONFIRMATIONS: u8 = 2;
-/// So long they have to say it, while others wait for the file.
+/// Time for the confirmations, while other requests wait for the file.
 const CONFIRM_MS: u64 = 5_000;
-/// Files whose layouts are being changed at a time.
+/// The most files whose layouts are being changed at a time.
 pub(super) const MAX_VISITS: usize = 512;
-/// When so many copies have been begun or dropped in a transaction it takes no further
-/// column, each of which has at most [`MAX_COPIES`] of both.
+/// After this many copies were begun or dropped in a transaction, it takes no further column. Each
+/// column has at most [`MAX_COPIES`] of both.
 const MAX_CHANGES: usize = 32;
 const _: () = assert!(2 * (MAX_CHANGES + 2 * MAX_COPIES as usize) < MAX_OPERATIONS);
-/// In whose name leases are asked back. No session: it holds none.
+/// Pseudo session in whose name leases are recalled. It holds none.
 pub(in crate::machine) const MOVER: SessionId = SessionId(u64::MAX);
 
-/// A file that is worked on, while requests about it wait.
+/// Stage of a file that is being changed, while requests about it wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Visit {
-    /// Leases have been asked back. From which byte on it is to be changed.
+    /// Leases are being recalled. With the first byte to change.
     Asking(FileId, u64),
-    /// Nobody has leases: servers say once more which copies are whole.
+    /// No session has leases: servers confirm again which copies are whole.
     Confirming(FileId, u64, u64),
-    /// It has been changed: until that is durable.
+    /// The layout has changed, but is not durable yet.
     Syncing(FileId, Sequence),
 }
 
-/// How an attempt went.
+/// Result of an attempt.
 enum Tried {
     Waits(Waits),
-    /// Nobody has leases.
+    /// No session has leases.
     Clear,
-    /// Not now.
+    /// Not possible now.
     No,
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// Begins to work on a file, if there is anything to do.
+    /// Begins to change a file, if there is anything to do.
     pub(super) fn begin_visit(&mut self, file: FileId, from: u64, now: Moment) -> Result<()> {
         let mut scratch = self.mover.sites.clone();
         let Some(look) = self.look(file, from, &mut scratch)? else {
@@ -82,7 +82,7 @@ impl<E: Engine> MetaMachine<E> {
         self.visit(ticket, Visit::Asking(file, at), Asked::new(), now)
     }
 
-    /// One that waited may be able to go on.
+    /// Continues a change that has waited, if possible.
     pub(in crate::machine) fn resume_visit(
         &mut self,
         ticket: ParkedTicket,
@@ -97,8 +97,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// Visits that can go on: layouts that have become durable, and copies that have
-    /// been confirmed.
+    /// Continues changes whose layouts have become durable, or whose copies were confirmed.
     pub(in crate::machine) fn go_on_with_visits(&mut self, now: Moment) -> Result<()> {
         let synced = self.engine.synced();
         let can = |visit: &Visit| match visit {
@@ -119,7 +118,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// What has failed is tried again by the next look at all files.
+    /// Records a failed change, which the next scan of all files tries again.
     pub(in crate::machine) fn tell_of_visit(&mut self, done: Result<()>, now: Moment) {
         if let Err(error) = done {
             tracing::error!("copies of a file: {error}");
@@ -166,14 +165,15 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    /// Whether any copies have to be confirmed.
+    /// Begins to ask for confirmations. Returns whether any copies need them.
     fn begin_confirming(&mut self, file: FileId) -> bool {
         let mut jobs = self.mover.jobs.range_mut(super::of_file(file));
         let of = jobs.by_ref().take_while(|(object, _)| object.file == file);
         of.filter(|(_, job)| job.ready).map(|(_, job)| job.confirmed = Some(0)).count() > 0
     }
 
-    /// Whether all that were ready when it began are: others have a visit of their own.
+    /// Whether all copies are confirmed that were ready at the beginning. Others get a change of
+    /// their own.
     fn is_confirmed(&self, file: FileId) -> bool {
         let mut asked = self.mover.jobs_of(file).filter_map(|(_, job)| job.confirmed);
         asked.all(|times| times >= CONFIRMATIONS)
@@ -282,12 +282,12 @@ impl<E: Engine> MetaMachine<E> {
     }
 }
 
-/// For the disk, or for servers.
+/// A wait for the disk, or for servers.
 fn for_others() -> Waits {
     Waits { other: true, ..Waits::default() }
 }
 
-/// What has to be given up: all leases, and what is known of the generation.
+/// What has to be given up: all leases, and cached attributes with the generation.
 fn scope(file: FileId) -> Scope {
     let claims = vec![whole(file, LeaseMode::Write)];
     Scope { attributes: vec![file], claims, ..Scope::default() }
