@@ -4,7 +4,8 @@ use crate::output::plain_lines;
 use crate::{journal, logging};
 use std::fmt;
 use std::path::Path;
-use weir_types::{Error, ErrorKind};
+use weir_connect::Problem;
+use weir_types::Error;
 
 /// The failure of a command.
 #[derive(Debug)]
@@ -96,11 +97,7 @@ impl Failure {
 
     /// An error of the operating system, with the file it is about.
     pub fn file(path: &Path, error: impl Into<std::io::Error>) -> Self {
-        let mut failure = Self::from(Error::from(error.into()));
-        if let Some(number) = failure.message.find(" (os error ") {
-            failure.message.truncate(number);
-        }
-        failure.about(path.display())
+        Problem::file(path, error).into()
     }
 }
 
@@ -116,26 +113,12 @@ impl fmt::Display for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let message = error.to_string();
-        // Some messages say themselves what to do.
-        let advice = advice(error.kind).filter(|_| !message.contains("`weir "));
-        Self { hint: advice.map(str::to_owned), ..Self::new(message) }
+        Problem::from(error).into()
     }
 }
 
-/// What to do about errors whose message cannot know it.
-fn advice(kind: ErrorKind) -> Option<&'static str> {
-    Some(match kind {
-        ErrorKind::Unreachable | ErrorKind::TimedOut => {
-            "is the cluster running? `weir status` shows its servers, `weir up` starts those \
-             that do not run"
-        }
-        ErrorKind::AuthFailed => {
-            "use a credential of this cluster: client.toml in its state directory, or one made \
-             with `weir key new`"
-        }
-        ErrorKind::NoSpace => "`weir df` shows the space of each target",
-        ErrorKind::TargetMissing => "`weir status` shows which servers and targets run",
-        _ => return None,
-    })
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self { hint: problem.hint, ..Self::new(problem.message) }
+    }
 }

@@ -2,59 +2,10 @@
 //! then flags, each over the one before (clap merges the last two).
 
 use crate::args::{ClientChoice, ClusterChoice};
-use crate::cluster::credential::Credential;
 use crate::cluster::state::StateDir;
-use crate::failure::{Done, Failure};
-use serde::Deserialize;
-use std::net::IpAddr;
+use crate::failure::Done;
 use std::path::{Path, PathBuf};
-
-/// The configuration file. Every entry may be left out.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConfigFile {
-    /// Name of the cluster.
-    pub cluster: Option<String>,
-    /// Its state directory.
-    pub dir: Option<PathBuf>,
-    /// Credential file of a client.
-    pub credential: Option<PathBuf>,
-    /// Defaults of `weir up`.
-    #[serde(default)]
-    pub up: UpDefaults,
-    /// Defaults of `weir mount`.
-    #[serde(default)]
-    pub mount: MountDefaults,
-}
-
-/// Defaults of `weir up`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UpDefaults {
-    /// Number of targets.
-    pub targets: Option<u32>,
-    /// Targets that one server process serves.
-    pub targets_per_server: Option<u32>,
-    /// First TCP port.
-    pub port: Option<u16>,
-    /// Where to mount.
-    pub mount: Option<PathBuf>,
-    /// Default stripe unit, as in "64K".
-    pub unit: Option<String>,
-    /// The address at which metrics are served.
-    pub metrics: Option<IpAddr>,
-}
-
-/// Defaults of `weir mount`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MountDefaults {
-    /// Mount options.
-    #[serde(default)]
-    pub options: Vec<String>,
-}
-
-const DEFAULT_NAME: &str = "default";
+use weir_connect::{Choice, ConfigFile, Credential, Found};
 
 /// Which cluster is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,9 +22,9 @@ impl Cluster {
         match self {
             Cluster::Here(state) => {
                 state.require()?;
-                Credential::read(&state.credential_file())
+                Ok(Credential::read(&state.credential_file())?)
             }
-            Cluster::Elsewhere(file) => Credential::read(file),
+            Cluster::Elsewhere(file) => Ok(Credential::read(file)?),
         }
     }
 
@@ -117,100 +68,41 @@ impl Cluster {
 
 /// Reads the configuration file: the one named, or the first of the usual ones.
 pub fn config_file(choice: &ClusterChoice) -> Done<ConfigFile> {
-    let path = match &choice.config {
-        Some(path) => path.clone(),
-        None => match usual_files("config.toml").into_iter().find(|path| path.is_file()) {
-            Some(path) => path,
-            None => return Ok(ConfigFile::default()),
-        },
-    };
-    let text = std::fs::read_to_string(&path).map_err(|e| Failure::file(&path, e))?;
-    toml::from_str(&text).map_err(|e| Failure::new(e.to_string()).about(path.display()))
-}
-
-/// Where a file is that nobody named: in the user's configuration, then in the machine's.
-fn usual_files(name: &str) -> Vec<PathBuf> {
-    let home_config = match absolute_env("XDG_CONFIG_HOME") {
-        Some(dir) => Some(dir),
-        None => home().map(|home| home.join(".config")),
-    };
-    let mut files: Vec<PathBuf> =
-        home_config.into_iter().map(|d| d.join("weir").join(name)).collect();
-    files.push(Path::new("/etc/weir").join(name));
-    files
+    Ok(ConfigFile::read(choice.config.as_deref())?)
 }
 
 /// The state directory that is meant.
 pub fn state_dir(choice: &ClusterChoice) -> Done<StateDir> {
-    let config = config_file(choice)?;
-    // A name on the command line is over a directory in the file, and the
-    // other way round.
-    match (&choice.name, &choice.dir) {
-        (_, Some(dir)) => at(dir),
-        (Some(name), None) => named(name),
-        (None, None) => match (config.dir, config.cluster) {
-            (Some(dir), _) => at(&dir),
-            (None, name) => named(name.as_deref().unwrap_or(DEFAULT_NAME)),
-        },
-    }
+    Ok(StateDir::at(said(choice).state_dir()?))
 }
 
 /// The cluster that a client command means.
 pub fn cluster(choice: &ClientChoice) -> Done<Cluster> {
-    let named = choice.cluster.name.is_some() || choice.cluster.dir.is_some();
-    let credential = match &choice.credential {
-        Some(file) => Some(file.clone()),
-        None if named => None,
-        None => {
-            let config = config_file(&choice.cluster)?;
-            match config.credential.is_some() || config.dir.is_some() || config.cluster.is_some() {
-                true => config.credential,
-                false => usual_credential(&state_dir(&choice.cluster)?),
-            }
-        }
-    };
-    match credential {
-        Some(file) => Ok(Cluster::Elsewhere(absolute(&file)?)),
-        None => Ok(Cluster::Here(state_dir(&choice.cluster)?)),
-    }
+    let choice = Choice { credential: choice.credential.clone(), ..said(&choice.cluster) };
+    Ok(match choice.find()? {
+        Found::Here(dir) => Cluster::Here(StateDir::at(dir)),
+        Found::Elsewhere(file) => Cluster::Elsewhere(file),
+    })
 }
 
-/// The credential of this machine or user, where nobody says which cluster is meant and there is
-/// none here.
-fn usual_credential(here: &StateDir) -> Option<PathBuf> {
-    match here.exists() {
-        true => None,
-        false => usual_files("client.toml").into_iter().find(|path| path.is_file()),
+/// What flags and environment say (clap merges them).
+fn said(choice: &ClusterChoice) -> Choice {
+    Choice {
+        name: choice.name.clone(),
+        dir: choice.dir.clone(),
+        config: choice.config.clone(),
+        credential: None,
     }
 }
 
 /// The state directory of a cluster made by name.
 pub fn named(name: &str) -> Done<StateDir> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.starts_with('.') || name.len() > 64 || !name.chars().all(allowed) {
-        return Err(Failure::new(format!("'{name}' cannot be the name of a cluster"))
-            .hint("use letters, digits, '-', '_' and '.'"));
-    }
-    Ok(StateDir::at(state_home()?.join(name)))
-}
-
-fn at(dir: &Path) -> Done<StateDir> {
-    Ok(StateDir::at(absolute(dir)?))
+    Ok(StateDir::at(weir_connect::named(name)?))
 }
 
 /// Where clusters of this user keep their state, one directory each.
 pub fn state_home() -> Done<PathBuf> {
-    if let Some(home) = absolute_env("XDG_STATE_HOME") {
-        return Ok(home.join("weir"));
-    }
-    if rustix::process::geteuid().is_root() {
-        return Ok(PathBuf::from("/var/lib/weir"));
-    }
-    match home() {
-        Some(home) => Ok(home.join(".local/state/weir")),
-        None => Err(Failure::new("neither HOME nor XDG_STATE_HOME is set")
-            .hint("name the state directory with --dir")),
-    }
+    Ok(weir_connect::state_home()?)
 }
 
 /// Where processes of this user meet, whichever cluster they are for. Nobody else
@@ -225,54 +117,18 @@ pub fn runtime_dir() -> Done<PathBuf> {
     }
 }
 
-/// By HOME, else by the table of users: mount(8) keeps HOME from its helper when a user mounts.
-fn home() -> Option<PathBuf> {
-    std::env::home_dir().filter(|path| path.is_absolute())
-}
-
 fn absolute_env(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// A path as other processes, which run elsewhere, can use it.
 pub fn absolute(path: &Path) -> Done<PathBuf> {
-    // Links are resolved where the path exists, so that a directory has one name.
-    match path.canonicalize() {
-        Ok(path) => Ok(path),
-        Err(_) => std::path::absolute(path).map_err(|e| Failure::file(path, e)),
-    }
+    Ok(weir_connect::absolute(path)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_that_would_leave_the_state_directory_are_refused() {
-        for bad in ["", "..", ".hidden", "a/b", "a b"] {
-            assert!(named(bad).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn a_flag_wins_over_the_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let config = dir.path().join("config.toml");
-        std::fs::write(&config, "dir = \"/from-the-file\"\n").unwrap();
-        let mut choice = ClusterChoice { config: Some(config), ..ClusterChoice::default() };
-        assert_eq!(state_dir(&choice).unwrap().dir(), Path::new("/from-the-file"));
-        choice.dir = Some("/from-a-flag".into());
-        assert_eq!(state_dir(&choice).unwrap().dir(), Path::new("/from-a-flag"));
-    }
-
-    #[test]
-    fn a_word_that_means_nothing_in_the_file_is_named() {
-        let dir = tempfile::tempdir().unwrap();
-        let config = dir.path().join("config.toml");
-        std::fs::write(&config, "clutser = \"x\"\n").unwrap();
-        let choice = ClusterChoice { config: Some(config), ..ClusterChoice::default() };
-        assert!(state_dir(&choice).unwrap_err().message.contains("clutser"));
-    }
 
     #[test]
     fn a_mount_leads_back_to_its_cluster() {

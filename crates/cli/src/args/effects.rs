@@ -210,11 +210,11 @@ fn everything() -> BTreeSet<String> {
         let name = option.split('=').next().unwrap_or(option);
         format!("mount option {}", name.trim())
     }));
-    keys::<crate::settings::ConfigFile>("config.toml ", &mut all);
+    keys::<weir_connect::ConfigFile>("config.toml ", &mut all);
     all.remove("config.toml up");
     all.remove("config.toml mount");
-    keys::<crate::settings::UpDefaults>("config.toml up.", &mut all);
-    keys::<crate::settings::MountDefaults>("config.toml mount.", &mut all);
+    keys::<weir_connect::UpDefaults>("config.toml up.", &mut all);
+    keys::<weir_connect::MountDefaults>("config.toml mount.", &mut all);
     keys::<weir_metaserver::MetaServerConfig>("meta.toml ", &mut all);
     keys::<weir_dataserver::DataServerConfig>("data.toml ", &mut all);
     all.remove("data.toml targets");

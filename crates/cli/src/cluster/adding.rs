@@ -2,7 +2,6 @@
 
 use crate::args::{ServerAdd, TargetAdd};
 use crate::cluster::control;
-use crate::cluster::credential::Credential;
 use crate::cluster::daemon::data_name;
 use crate::cluster::grow;
 use crate::cluster::keys;
@@ -18,6 +17,7 @@ use crate::settings;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use weir_client::Client;
+use weir_connect::Credential;
 use weir_dataserver::TargetConfig;
 use weir_types::TargetId;
 use weir_wire::key::MasterKey;

@@ -3,7 +3,6 @@
 //! credential is written, so that there never is one without its restrictions.
 
 use crate::args::{KeyList, KeyNew, KeyRevoke, SquashChoice};
-use crate::cluster::credential::Credential;
 use crate::cluster::secret;
 use crate::cluster::state::StateDir;
 use crate::failure::{Done, Failure, Failures};
@@ -15,6 +14,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use weir_client::{Administrator, Client, Context};
+use weir_connect::Credential;
 use weir_types::restrictions::{NOBODY, plain_client, recorded_client};
 use weir_types::{ClientId, ClientStanding, FileId, FileKind, Restrictions, Squash};
 use weir_wire::key::MasterKey;
@@ -130,7 +130,7 @@ pub fn make(new: &KeyNew) -> Done {
                 ClientInfo { name: String::new(), standing: ClientStanding::Revoked, ..info };
             server.admin.set_client(&info)?;
         }
-        return Err(failure);
+        return Err(failure.into());
     }
     let may = match &restricted {
         Some((server, info)) => {
@@ -222,7 +222,7 @@ pub fn show(list: &KeyList) -> Done {
     let mut paths: Vec<PathBuf> = further.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     for path in [state.credential_file()].into_iter().chain(paths) {
-        if let Some(credential) = failures.keep(Credential::read(&path)) {
+        if let Some(credential) = failures.keep(Credential::read(&path).map_err(Into::into)) {
             files.insert(credential.client, (path, credential.note));
         }
     }

@@ -244,7 +244,7 @@ mod tests {
                 make_link(&state.target_dir(2), &disk).unwrap();
             }
             match interrupted {
-                2 => secret::write_new(&state.key_file("target-2"), "ha").unwrap(),
+                2 => weir_connect::secret::write_new(&state.key_file("target-2"), "ha").unwrap(),
                 3 => {
                     std::fs::create_dir_all(disk.join("objects")).unwrap();
                     std::fs::write(disk.join("intents"), "half of it").unwrap();

@@ -3,7 +3,6 @@
 //! which everybody on a machine can see.
 
 use crate::args::Invite;
-use crate::cluster::credential::Credential;
 use crate::cluster::replaced::Offer;
 use crate::cluster::secret;
 use crate::cluster::state::{Description, Invited, StateDir};
@@ -15,6 +14,7 @@ use crate::settings;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use weir_connect::Credential;
 use weir_types::checksum::crc32c;
 use weir_types::restrictions::plain_client;
 use weir_types::{ClientId, KeyGeneration, ServerId, TargetId};
@@ -101,7 +101,7 @@ impl Invitation {
     pub fn hand_out(&self, output: Option<&Path>) -> Done {
         let line = self.to_line()?;
         match output {
-            Some(path) => secret::write_new(path, &line),
+            Some(path) => Ok(weir_connect::secret::write_new(path, &line)?),
             None => print(&line),
         }
     }

@@ -115,7 +115,7 @@ fn goes_on(failure: Failure, description: &Description) -> Failure {
 /// The invitation: from a file, or from standard input.
 fn read(path: Option<&Path>) -> Done<Invitation> {
     let line = match path {
-        Some(path) => secret::read(path)?,
+        Some(path) => weir_connect::secret::read(path)?,
         None => {
             let input = std::io::stdin();
             if input.is_terminal() {

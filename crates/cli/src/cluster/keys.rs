@@ -5,7 +5,6 @@
 
 use crate::args::{Key, KeyServer, TargetCreate};
 use crate::cluster::clients;
-use crate::cluster::credential::Credential;
 use crate::cluster::daemon::{cluster_id, data_name, to_text};
 use crate::cluster::secret;
 use crate::cluster::state::{Description, StateDir, make_dir};
@@ -14,6 +13,7 @@ use crate::failure::{Done, Failure};
 use crate::output::print;
 use crate::settings;
 use std::path::{Path, PathBuf};
+use weir_connect::Credential;
 use weir_dataserver::{DataServerConfig, TargetConfig};
 use weir_store::TargetIdentity;
 use weir_types::{KeyGeneration, ServerId, TargetId};
@@ -44,7 +44,7 @@ pub fn write_first_credential(
         metadata,
         note: "made by weir up".to_owned(),
     };
-    credential.write_new(&state.credential_file())
+    Ok(credential.write_new(&state.credential_file())?)
 }
 
 /// Writes the keys of a data server and of its targets.
@@ -67,7 +67,7 @@ pub fn write_target_key(target: &TargetConfig, master: &MasterKey) -> Done {
 /// command left of it is replaced; another key never.
 pub fn write_key(path: &Path, key: &SecretKey) -> Done {
     if path.exists() {
-        match secret::read(path).map(|text| SecretKey::from_hex(&text)) {
+        match weir_connect::secret::read(path).map(|text| SecretKey::from_hex(&text)) {
             Ok(Some(found)) if found == *key => return Ok(()),
             Ok(None) => std::fs::remove_file(path).map_err(|e| Failure::file(path, e))?,
             Ok(Some(_)) | Err(_) => {}

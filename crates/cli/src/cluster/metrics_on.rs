@@ -1,7 +1,6 @@
 //! `weir up --metrics ADDRESS` of a cluster that there is: its daemons serve metrics from then on.
 
 use crate::cluster::control;
-use crate::cluster::credential::Credential;
 use crate::cluster::daemon::{META, data_name};
 use crate::cluster::process::Process;
 use crate::cluster::state::{Description, StateDir};
@@ -12,6 +11,7 @@ use crate::files::remote::connect;
 use crate::logging;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use weir_connect::Credential;
 
 /// The longest that the targets of a daemon that was started anew may take to be up to date.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(600);

@@ -3,7 +3,6 @@
 pub mod adding;
 pub mod clients;
 mod control;
-pub mod credential;
 pub mod daemon;
 mod data_servers;
 pub mod down;

@@ -1,6 +1,7 @@
 //! What this program calls itself when it connects: so that people can find the process.
 
 use serde::Serialize;
+pub use weir_connect::program_name as this;
 
 /// A program that is connected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -11,11 +12,6 @@ pub struct Program {
     pub pid: Option<u32>,
     /// The version of Weir.
     pub version: Option<String>,
-}
-
-/// What to call this one. Process and version come first: a long name is cut.
-pub fn this(name: &str) -> String {
-    format!("[{} {}] {name}", std::process::id(), env!("CARGO_PKG_VERSION"))
 }
 
 impl Program {

@@ -7,7 +7,6 @@
 
 use crate::args::Join;
 use crate::cluster::adding::{begin, serve};
-use crate::cluster::credential::Credential;
 use crate::cluster::data_servers::target_config;
 use crate::cluster::invitation::Invitation;
 use crate::cluster::state::{Adding, Description, Invited, StateDir, StateLock};
@@ -22,6 +21,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use weir_client::Client;
+use weir_connect::Credential;
 use weir_types::TargetId;
 use weir_wire::key::MasterKey;
 use weir_wire::map::TargetState;

@@ -3,7 +3,6 @@
 //! runs goes on.
 
 use crate::args::Up;
-use crate::cluster::credential::Credential;
 use crate::cluster::daemon::{META, cluster_id, cluster_id_text, data_name, to_text};
 use crate::cluster::life::{self, Life};
 use crate::cluster::mounting::{self, mounts_of};
@@ -15,7 +14,7 @@ use crate::failure::{Done, Failure};
 use crate::files::remote::{caller, try_to_connect};
 use crate::logging;
 use crate::output::{ByteSize, parse_size, print, print_json};
-use crate::settings::{self, Cluster, UpDefaults};
+use crate::settings::{self, Cluster};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -24,6 +23,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_client::Client;
+use weir_connect::{Credential, UpDefaults};
 use weir_dataserver::DataServerConfig;
 use weir_metaserver::{MetaServerConfig, NewFileSystem};
 use weir_store::{Target, TargetIdentity};

@@ -1,45 +1,29 @@
 //! The files of a cluster, by path.
 
 use crate::args::ClientChoice;
-use crate::cluster::credential::Credential;
-use crate::cluster::program;
 use crate::failure::{Done, Failure};
 use crate::files::name::{RemoteName, shown, split};
 use crate::files::tree::ClusterSign;
 use crate::settings::{self, Cluster};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use weir_client::{Client, ClientConfig, Context, File};
+use weir_client::{Client, Context, File};
+use weir_connect::Credential;
 use weir_types::limits::MAX_READDIR_ENTRIES;
-use weir_types::{Attr, Caller, Error, ErrorKind, FileId, FileKind};
+use weir_types::{Attr, Error, ErrorKind, FileId, FileKind};
 use weir_wire::Rights;
 use weir_wire::meta::DirEntry;
 
+pub use weir_connect::caller;
+
 /// Connects to a cluster with a credential.
 pub fn connect(credential: &Credential, purpose: &str) -> Done<Client> {
-    try_to_connect(credential, purpose).map_err(|e| {
-        Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
-    })
+    try_to_connect(credential, purpose).map_err(|e| credential.not_connected(e).into())
 }
 
 /// The same, for who says it in words of its own.
 pub fn try_to_connect(credential: &Credential, purpose: &str) -> Result<Client, Error> {
-    let address = credential.metadata.first().cloned().unwrap_or_default();
-    let mut config = ClientConfig::new(address, credential.client, credential.key.clone());
-    config.metadata.clone_from(&credential.metadata);
-    config.cluster.clone_from(&credential.cluster);
-    config.name = program::this(&format!("weir {purpose}"));
-    Client::connect(config)
-}
-
-/// In the name of the user who runs this program.
-pub fn caller() -> Caller {
-    let groups = rustix::process::getgroups().unwrap_or_default();
-    Caller {
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-        groups: groups.into_iter().map(|g| g.as_raw()).collect(),
-    }
+    Client::connect(credential.client_config(&format!("weir {purpose}")))
 }
 
 /// The files of a cluster.

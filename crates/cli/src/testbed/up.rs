@@ -5,7 +5,6 @@ use super::profiles::megabytes;
 use super::record::{Node, Place, Record, head_name};
 use super::{down, failed};
 use crate::args::TestbedUp;
-use crate::cluster::credential::Credential;
 use crate::cluster::daemon::{META, cluster_id_text, data_name};
 use crate::cluster::process::{self, DaemonSpec, Process, Starting};
 use crate::cluster::secret;
@@ -15,6 +14,7 @@ use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::output::print;
 use std::os::unix::fs::symlink;
+use weir_connect::Credential;
 use weir_testbed::profile::{Plan, Profile, Wishes};
 use weir_testbed::{Counts, Disk, Network, Throttle, make_image};
 

@@ -1,11 +1,11 @@
 //! The credential of a client: who it is, its key, and where the metadata
 //! server is. One file, mode 0600.
 
-use crate::cluster::secret;
-use crate::failure::{Done, Failure};
+use crate::{Problem, program_name, secret};
 use serde::Deserialize;
 use std::path::Path;
-use weir_types::ClientId;
+use weir_client::{Client, ClientConfig};
+use weir_types::{ClientId, Error, ErrorKind};
 use weir_wire::Key;
 
 /// A client's credential.
@@ -37,12 +37,15 @@ struct CredentialFile {
 
 impl Credential {
     /// Reads a credential file.
-    pub fn read(path: &Path) -> Done<Self> {
+    pub fn read(path: &Path) -> Result<Self, Problem> {
         let text = secret::read(path).map_err(|e| e.about("no client credential"))?;
         // The parser's own message would quote the line, and so the key.
         let bad = |what: &str| {
-            Failure::new(format!("{}: not a client credential: {what}", path.display()))
-                .hint("`weir key new` makes one")
+            Problem::new(
+                ErrorKind::InvalidArgument,
+                format!("{}: not a client credential: {what}", path.display()),
+            )
+            .hint("`weir key new` makes one")
         };
         let file: CredentialFile =
             toml::from_str(&text).map_err(|e| bad(e.message().lines().next().unwrap_or("")))?;
@@ -58,8 +61,28 @@ impl Credential {
         })
     }
 
+    /// What a client needs to connect; `program` is what `weir clients` shows.
+    pub fn client_config(&self, program: &str) -> ClientConfig {
+        let address = self.metadata.first().cloned().unwrap_or_default();
+        let mut config = ClientConfig::new(address, self.client, self.key.clone());
+        config.metadata.clone_from(&self.metadata);
+        config.cluster.clone_from(&self.cluster);
+        config.name = program_name(program);
+        config
+    }
+
+    /// Connects with the defaults of [`ClientConfig`].
+    pub fn connect(&self, program: &str) -> Result<Client, Problem> {
+        Client::connect(self.client_config(program)).map_err(|e| self.not_connected(e))
+    }
+
+    /// Why there is no connection to the cluster, by its name.
+    pub fn not_connected(&self, error: Error) -> Problem {
+        Problem::from(error).about(format!("cannot connect to cluster {}", self.cluster))
+    }
+
     /// Writes a new credential file.
-    pub fn write_new(&self, path: &Path) -> Done {
+    pub fn write_new(&self, path: &Path) -> Result<(), Problem> {
         let quoted = |text: &str| toml::Value::from(text).to_string();
         let metadata: Vec<String> = self.metadata.iter().map(|a| quoted(a)).collect();
         let text = format!(
