@@ -1,0 +1,85 @@
+//! What is told to Java in bytes: big-endian numbers, as its `ByteBuffer` reads them.
+//!
+//! ```text
+//! file   kind u8, flags u8, mode u16, uid u32, gid u32, id u64, size u64, mtime i64, atime i64
+//! entry  name's length u16, name, file
+//! page   more u8, cookie u64, last u64, entries
+//! block  offset u64, length u64, count u8, hosts (length u16, text)
+//! ```
+
+use crate::located::Block;
+use weir_types::{Attr, FileKind};
+use weir_wire::meta::DirPage;
+
+/// The file has an access control list.
+const HAS_ACL: u8 = 1;
+
+fn kind(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::Directory => 1,
+        FileKind::Symlink => 2,
+        FileKind::File
+        | FileKind::Fifo
+        | FileKind::Socket
+        | FileKind::CharDevice
+        | FileKind::BlockDevice => 0,
+    }
+}
+
+fn put_file(out: &mut Vec<u8>, attr: &Attr) {
+    let ms = |at: weir_types::Timestamp| at.0.div_euclid(1_000_000).to_be_bytes();
+    let has_acl = attr.extras.acl || attr.extras.default_acl;
+    out.extend([kind(attr.kind), if has_acl { HAS_ACL } else { 0 }]);
+    out.extend(attr.mode.to_be_bytes());
+    out.extend(attr.uid.to_be_bytes());
+    out.extend(attr.gid.to_be_bytes());
+    out.extend(attr.file.0.to_be_bytes());
+    out.extend(attr.size.to_be_bytes());
+    out.extend(ms(attr.mtime));
+    out.extend(ms(attr.atime));
+}
+
+/// What is said of a file.
+pub fn file(attr: &Attr) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_file(&mut out, attr);
+    out
+}
+
+/// A part of a directory.
+pub fn page(page: &DirPage, cookie: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let more = !page.end && !page.entries.is_empty();
+    out.push(u8::from(more));
+    out.extend(page.entries.last().map_or(cookie, |entry| entry.cookie).to_be_bytes());
+    out.extend(page.last.to_be_bytes());
+    for entry in &page.entries {
+        // What was removed since has no attributes.
+        let Some(attr) = &entry.attr else { continue };
+        if &*entry.name == b"." || &*entry.name == b".." {
+            continue;
+        }
+        let Ok(len) = u16::try_from(entry.name.len()) else { continue };
+        out.extend(len.to_be_bytes());
+        out.extend_from_slice(&entry.name);
+        put_file(&mut out, attr);
+    }
+    out
+}
+
+/// Where the bytes of a file are.
+pub fn blocks(blocks: &[Block]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for block in blocks {
+        out.extend(block.offset.to_be_bytes());
+        out.extend(block.len.to_be_bytes());
+        let hosts = block.hosts.iter().filter(|host| host.len() <= usize::from(u16::MAX));
+        let hosts: Vec<&String> = hosts.take(usize::from(u8::MAX)).collect();
+        out.push(hosts.len() as u8);
+        for host in hosts {
+            out.extend((host.len() as u16).to_be_bytes());
+            out.extend_from_slice(host.as_bytes());
+        }
+    }
+    out
+}

@@ -1,0 +1,262 @@
+//! A session with a cluster in the name of one user, and what it does with paths.
+
+use weir_client::{Client, ClientConfig, Context, CreateOptions, File, set_nothing};
+use weir_types::limits::MAX_READDIR_ENTRIES;
+use weir_types::{Attr, Caller, Error, ErrorKind, FileId, FileKind, FsUsage, Result, Timestamp};
+use weir_wire::Rights;
+use weir_wire::meta::{DirPage, RenameRequest, SetAttrRequest, SetTime};
+
+/// A session, and in whose name.
+pub struct Session {
+    /// The client.
+    pub client: Client,
+    /// In whose name.
+    pub context: Context,
+}
+
+/// What to change; `None`: not that.
+#[derive(Default)]
+pub struct Change {
+    /// Permission bits.
+    pub mode: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Milliseconds since 1970.
+    pub mtime_ms: Option<i64>,
+    /// Milliseconds since 1970.
+    pub atime_ms: Option<i64>,
+}
+
+impl Session {
+    /// Opens a session.
+    pub fn open(config: ClientConfig, caller: Caller) -> Result<Self> {
+        Ok(Self { client: Client::connect(config)?, context: Context::of(caller) })
+    }
+
+    /// Attributes of a file.
+    pub fn attr(&self, path: &str, follow: bool) -> Result<Attr> {
+        self.client.resolve(&self.context, path.as_bytes(), follow)
+    }
+
+    /// The directory of a path, and its last part.
+    fn parent<'p>(&self, path: &'p str) -> Result<(FileId, &'p [u8])> {
+        let (dir, name) = split(path)?;
+        let attr = self.attr(dir, true)?;
+        match attr.kind {
+            FileKind::Directory => Ok((attr.file, name.as_bytes())),
+            _ => Err(Error::new(ErrorKind::NotDirectory, format!("{dir} is not a directory"))),
+        }
+    }
+
+    /// A part of a directory.
+    pub fn page(&self, dir: FileId, place: (u64, u64)) -> Result<DirPage> {
+        self.client.readdir(&self.context, dir, place, MAX_READDIR_ENTRIES as u32, true)
+    }
+
+    /// Opens a file that exists.
+    pub fn open_file(&self, path: &str, rights: Rights) -> Result<(File, Attr)> {
+        let attr = self.attr(path, true)?;
+        match attr.kind {
+            FileKind::File => self.client.open(&self.context, attr.file, rights),
+            FileKind::Directory => Err(Error::new(
+                ErrorKind::NotFound,
+                format!("{path} is not a file but a directory"),
+            )),
+            _ => {
+                Err(Error::new(ErrorKind::InvalidArgument, format!("{path} is not a regular file")))
+            }
+        }
+    }
+
+    /// Makes a file in a directory that exists. If there is one of the name, it is emptied or
+    /// (not `overwrite`) an error.
+    pub fn create(&self, path: &str, overwrite: bool, masked: (u16, u16)) -> Result<(File, Attr)> {
+        let (parent, name) = self.parent(path)?;
+        let options = CreateOptions {
+            mode: masked.0,
+            umask: masked.1,
+            exclusive: !overwrite,
+            truncate: overwrite,
+            rights: Rights::READ_WRITE,
+            layout: None,
+        };
+        self.client.create(&self.context, parent, name, &options).map_err(|error| {
+            match error.kind {
+                ErrorKind::IsDirectory => {
+                    Error::new(ErrorKind::Exists, format!("{path} is a directory"))
+                }
+                ErrorKind::Exists => Error::new(ErrorKind::Exists, format!("{path} exists")),
+                _ => error,
+            }
+        })
+    }
+
+    /// Makes a directory and those above it that are missing.
+    pub fn mkdirs(&self, path: &str, masked: (u16, u16)) -> Result<()> {
+        let mut at = FileId::ROOT;
+        for end in part_ends(path) {
+            let part = &path[..end];
+            let name = part.rsplit('/').next().unwrap_or_default().as_bytes();
+            let found = match self.client.lookup(&self.context, at, name) {
+                Err(error) if error.kind == ErrorKind::NotFound => {
+                    match self.client.mkdir_masked(&self.context, at, name, masked) {
+                        // Somebody else was faster.
+                        Err(error) if error.kind == ErrorKind::Exists => self.attr(part, true)?,
+                        made => made?,
+                    }
+                }
+                Ok(attr) if attr.kind == FileKind::Symlink => self.attr(part, true)?,
+                found => found?,
+            };
+            if found.kind != FileKind::Directory {
+                let (kind, what) = match end == path.len() {
+                    true => (ErrorKind::Exists, "exists and is not a directory"),
+                    false => (ErrorKind::NotDirectory, "is not a directory"),
+                };
+                return Err(Error::new(kind, format!("{part} {what}")));
+            }
+            at = found.file;
+        }
+        Ok(())
+    }
+
+    /// Moves a name, in one step of the metadata server.
+    pub fn rename(&self, from: &str, to: &str, replace: bool) -> Result<()> {
+        let (parent, name) = self.parent(from)?;
+        let (new_parent, new_name) = self.parent(to)?;
+        let request = RenameRequest {
+            parent,
+            name: name.into(),
+            new_parent,
+            new_name: new_name.into(),
+            no_replace: !replace,
+            exchange: false,
+            whiteout: false,
+            hold: false,
+        };
+        self.client.rename(&self.context, &request)
+    }
+
+    /// Removes a name, and with `recursive` all that is below it. The root itself stays.
+    pub fn remove(&self, path: &str, recursive: bool) -> Result<()> {
+        if part_ends(path).next().is_none() {
+            return self.empty(FileId::ROOT);
+        }
+        let (parent, name) = self.parent(path)?;
+        let attr = self.client.lookup(&self.context, parent, name)?;
+        if attr.kind != FileKind::Directory {
+            return self.client.unlink(&self.context, parent, name).map(drop);
+        }
+        if recursive {
+            self.empty(attr.file)?;
+        }
+        self.client.rmdir(&self.context, parent, name)
+    }
+
+    /// Removes all that is in a directory, without a stack of calls as deep as the tree.
+    fn empty(&self, dir: FileId) -> Result<()> {
+        /// A directory to be emptied, and removed from its own directory after that.
+        struct Open {
+            dir: FileId,
+            name: Option<(FileId, Box<[u8]>)>,
+        }
+        let mut stack = vec![Open { dir, name: None }];
+        while let Some(Open { dir, name }) = stack.pop() {
+            let page = self.page(dir, (0, 0))?;
+            let all = page.entries.iter().filter(|e| &*e.name != b"." && &*e.name != b"..");
+            let (below, files): (Vec<_>, Vec<_>) =
+                all.partition(|entry| entry.kind == FileKind::Directory);
+            for entry in &files {
+                gone(self.client.unlink(&self.context, dir, &entry.name).map(drop))?;
+            }
+            if below.is_empty() && page.end {
+                if let Some((parent, name)) = name {
+                    match self.client.rmdir(&self.context, parent, &name) {
+                        // Something was made in it meanwhile.
+                        Err(error) if error.kind == ErrorKind::NotEmpty => return Err(error),
+                        result => gone(result)?,
+                    }
+                }
+                continue;
+            }
+            stack.push(Open { dir, name });
+            let below = below.into_iter();
+            stack.extend(
+                below.map(|entry| Open {
+                    dir: entry.file,
+                    name: Some((dir, (&*entry.name).into())),
+                }),
+            );
+        }
+        Ok(())
+    }
+
+    /// Changes attributes.
+    pub fn change(&self, path: &str, change: &Change) -> Result<()> {
+        let file = self.attr(path, true)?.file;
+        let at = |ms: i64| SetTime::At(Timestamp(ms.saturating_mul(1_000_000)));
+        let request = SetAttrRequest {
+            mode: change.mode,
+            uid: change.uid,
+            gid: change.gid,
+            atime: change.atime_ms.map(at),
+            mtime: change.mtime_ms.map(at),
+            ..set_nothing(file)
+        };
+        self.client.setattr(&self.context, &request).map(drop)
+    }
+
+    /// Cuts a file.
+    pub fn truncate(&self, path: &str, size: u64) -> Result<()> {
+        let (file, _) = self.open_file(path, Rights::READ_WRITE)?;
+        file.truncate(&self.context, size)?;
+        file.close(&self.context)
+    }
+
+    /// Room of the file system, or what a quota leaves of it.
+    pub fn usage(&self, path: &str) -> Result<FsUsage> {
+        let file = self.attr(path, true)?.file;
+        self.client.statfs(&self.context, file)
+    }
+}
+
+/// What is gone already need not be removed.
+fn gone(result: Result<()>) -> Result<()> {
+    match result {
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// The directory of a path and its last part.
+fn split(path: &str) -> Result<(&str, &str)> {
+    match path.rsplit_once('/') {
+        Some((dir, name)) if !name.is_empty() => Ok((dir, name)),
+        _ => Err(Error::new(ErrorKind::InvalidArgument, format!("{path} has no name"))),
+    }
+}
+
+/// Where each part of a path ends.
+fn part_ends(path: &str) -> impl Iterator<Item = usize> + '_ {
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    ends.filter(move |end| *end > 0 && !path[..*end].ends_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_gone_along_part_by_part() {
+        let parts = |path: &str| -> Vec<String> {
+            part_ends(path).map(|end| path[..end].to_owned()).collect()
+        };
+        assert_eq!(parts("/"), Vec::<String>::new());
+        assert_eq!(parts("/a/bc/d"), ["/a", "/a/bc", "/a/bc/d"]);
+        assert_eq!(split("/a/bc").unwrap(), ("/a", "bc"));
+        assert_eq!(split("/a").unwrap(), ("", "a"));
+        assert!(split("/").is_err());
+    }
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# The jar for Hadoop: builds the native library, puts it into the jar, and runs Hadoop's tests of
+# file systems on a cluster of four targets that it starts and removes.
+#
+#   scripts/java.sh package             target/java/maven/weir-hadoop-VERSION.jar
+#   scripts/java.sh test [-Dtest=...]   all tests; what follows goes to Maven
+#   scripts/java.sh short               some, with what Maven has kept; exit 77: that is missing
+#
+#   WEIR_PROFILE   what to build: debug or release  (release)
+#   WEIR_PROGRAM   a `weir` that is built; else it is built here
+#   WEIR_LIBRARY   a libweir_jni.so that is built; else it is built here
+set -Eeuo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+die() { printf '%s\n' "$*" >&2; exit "${code:-1}"; }
+
+what=${1:-}
+shift || true
+[[ $what == package || $what == test || $what == short ]] ||
+  die "usage: $0 package | short | test [MAVEN ARGUMENT...]"
+[[ $what != short ]] || code=77
+for tool in mvn javac strip python3; do
+  command -v "$tool" >/dev/null ||
+    die "needs $tool (Debian: apt-get install maven default-jdk-headless binutils python3)"
+done
+
+profile=${WEIR_PROFILE:-release}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+flags=()
+[[ $profile == debug ]] || flags=(--profile "$profile")
+packages=()
+[[ -n ${WEIR_LIBRARY:-} ]] || packages+=(-p weir-jni)
+[[ $what == package || -n ${WEIR_PROGRAM:-} ]] || packages+=(-p weir)
+((${#packages[@]} == 0)) || "${CARGO:-cargo}" build --locked "${flags[@]}" "${packages[@]}"
+library=${WEIR_LIBRARY:-$target/$profile/libweir_jni.so}
+
+# The library stands in the jar under the hash of its contents; the index says which is for what.
+native=$target/java/native
+rm -rf "$native"
+mkdir -p "$native/weir/native"
+strip --strip-unneeded -o "$native/libweir_jni.so" "$library"
+hash=$(sha256sum "$native/libweir_jni.so" | cut -d ' ' -f 1)
+case $(uname -m) in
+  x86_64) machine=amd64 ;;
+  *) machine=$(uname -m) ;;
+esac
+mkdir "$native/weir/native/$hash"
+mv "$native/libweir_jni.so" "$native/weir/native/$hash/"
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+printf 'version=%s\n%s-%s=%s\n' "$version" "$(uname -s)" "$machine" "$hash" \
+  >"$native/weir/native/index.properties"
+
+maven=(mvn -B -q -f bindings/java/pom.xml "-Dnative.dir=$native" "-Dbuild.dir=$target/java/maven"
+  "-Drevision=$version")
+if [[ $what == package ]]; then
+  "${maven[@]}" package -DskipTests
+  ls "$target/java/maven/weir-hadoop-$version.jar"
+  exit
+fi
+if [[ $what == short ]]; then
+  maven+=(-o)
+  "${maven[@]}" test-compile >/dev/null || die "needs what \`make test-java\` has downloaded"
+  # From here on a failure is one.
+  code=1
+  set -- -Dtest=WeirTest
+fi
+
+weir=${WEIR_PROGRAM:-$target/$profile/weir}
+place=$(mktemp -d "${TMPDIR:-/tmp}/weir-java.XXXXXX")
+export XDG_STATE_HOME=$place XDG_RUNTIME_DIR=$place
+cleanup() {
+  "$weir" down --name java-test >/dev/null 2>&1 || true
+  rm -rf "$place"
+}
+trap cleanup EXIT
+"$weir" up --name java-test --targets 4 >"$place/up" 2>&1 || { cat "$place/up" >&2; exit 1; }
+rm -rf "$target/java/maven/surefire-reports"
+failed=0
+"${maven[@]}" test "-Dweir.test.uri=weir://java-test/" "$@" || failed=1
+# What each class of tests has run.
+python3 - "$target/java/maven/surefire-reports" <<'PY'
+import glob, sys
+import xml.etree.ElementTree as tree
+rows, skips = {}, {}
+for name in sorted(glob.glob(sys.argv[1] + "/TEST-*.xml")):
+    for case in tree.parse(name).getroot().iter("testcase"):
+        of = case.get("classname").rpartition(".")[2]
+        row = rows.setdefault(of, [0, 0, 0])
+        bad = case.find("failure") is not None or case.find("error") is not None
+        skipped = case.find("skipped")
+        row[2 if bad else 1 if skipped is not None else 0] += 1
+        if skipped is not None:
+            skips.setdefault(of, []).append((case.get("name"), (skipped.get("message") or "").split("\n")[0]))
+        if bad:
+            print("FAILED", of, case.get("name"))
+print(f"{'passed':>7} {'skipped':>7} {'failed':>7}")
+for of, (passed, skipped, failed) in sorted(rows.items()):
+    print(f"{passed:7} {skipped:7} {failed:7}  {of}")
+    for test, why in skips.get(of, []):
+        print(f"{'':26}skipped {test}: {why[:120]}")
+print(f"{sum(r[0] for r in rows.values()):7} {sum(r[1] for r in rows.values()):7} "
+      f"{sum(r[2] for r in rows.values()):7}  in all")
+PY
+exit "$failed"
