@@ -31,6 +31,8 @@ for pair in "${needed[@]}"; do
 done
 # Debian keeps the server beside the path, by version.
 compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || missing+=(postgresql)
+# The library that parities are compared with.
+compgen -G '/usr/lib/*/libisal.so.2' >/dev/null || missing+=(libisal2)
 # Python's own tests are a package of its version.
 compgen -G '/usr/lib/python3.*/test/test_os.py' >/dev/null ||
   missing+=("libpython3.$(/usr/bin/python3 -c 'import sys; print(sys.version_info[1])' 2>/dev/null || echo 11)-testsuite")

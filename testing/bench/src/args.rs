@@ -52,6 +52,12 @@ pub struct Arguments {
 pub enum Other {
     /// How long it takes until there are two copies of everything again when a server is lost
     Redundancy(Redundancy),
+    /// How fast parities are computed, by one core
+    Coding {
+        /// Also write what was measured as JSON
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
     /// A load generator
     #[command(hide = true)]
     Worker,

@@ -14,6 +14,7 @@
 mod accounting;
 mod args;
 mod cluster;
+mod coding;
 mod failure;
 mod files;
 mod fuse_limit;
@@ -37,6 +38,7 @@ mod worker_process;
 use args::{Arguments, Other, Redundancy};
 use clap::Parser;
 use failure::Done;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Some(Other::FuseLimit { mountpoint }) => fuse_limit::serve(mountpoint),
         Some(Other::InGroup { group, command }) => accounting::exec_in_group(group, command),
         Some(Other::Redundancy(redundancy)) => lose_a_server(&arguments, redundancy),
+        Some(Other::Coding { json }) => code(json.as_deref()),
         None => bench(&arguments),
     };
     match done {
@@ -65,6 +68,16 @@ fn lose_a_server(arguments: &Arguments, redundancy: &Redundancy) -> Done {
     redundancy::run(redundancy, &weir, &dir)
 }
 
+fn code(json: Option<&Path>) -> Done {
+    let _alone = machine::alone()?;
+    println!("{}", machine::Machine::look(&std::env::temp_dir()));
+    let lines = coding::run();
+    print!("{}", coding::text(&lines));
+    let Some(path) = json else { return Ok(()) };
+    let json = serde_json::json!({ "coding": lines });
+    std::fs::write(path, format!("{json:#}\n")).map_err(|e| failure::Failure::file(path, e))
+}
+
 fn bench(arguments: &Arguments) -> Done {
     stop::catch_signals();
     let plan = arguments.plan()?;
@@ -74,8 +87,12 @@ fn bench(arguments: &Arguments) -> Done {
     let results = rows::run(&plan)?;
     let verdicts = judge::judge(&results);
     print!("{}", report::text(&results, &verdicts));
+    let coding = if arguments.only.is_empty() { coding::run() } else { Vec::new() };
+    if !coding.is_empty() {
+        print!("{}", coding::text(&coding));
+    }
     if let Some(path) = &arguments.json {
-        let json = report::json(&machine, &plan, &results, &verdicts);
+        let json = report::json(&machine, &plan, (&results, &coding), &verdicts);
         std::fs::write(path, json).map_err(|e| failure::Failure::file(path, e))?;
     }
     if let Some(path) = &arguments.markdown {

@@ -2,6 +2,7 @@
 
 use crate::accounting::Group;
 use crate::args::Plan;
+use crate::coding::Line;
 use crate::judge::{Bound, Orientation, Ratio, Verdicts, disturbance};
 use crate::machine::Machine;
 use crate::sample::{Results, Sample, Series};
@@ -189,7 +190,12 @@ pub fn markdown(machine: &Machine, results: &Results, verdicts: &Verdicts) -> St
 }
 
 /// Everything, for programs.
-pub fn json(machine: &Machine, plan: &Plan, results: &Results, verdicts: &Verdicts) -> String {
+pub fn json(
+    machine: &Machine,
+    plan: &Plan,
+    (results, coding): (&Results, &[Line]),
+    verdicts: &Verdicts,
+) -> String {
     let rows: Vec<_> = results
         .rows
         .iter()
@@ -204,6 +210,7 @@ pub fn json(machine: &Machine, plan: &Plan, results: &Results, verdicts: &Verdic
     let all = json!({
         "machine": machine, "accounting": results.accounting, "size_bytes": plan.size_bytes,
         "rounds": plan.rounds, "files": plan.files, "rows": rows, "verdicts": verdicts,
+        "coding": coding,
     });
     format!("{all:#}\n")
 }
