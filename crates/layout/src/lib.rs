@@ -6,7 +6,8 @@
 //! cuts that down to one column's object (on the server) and back into the
 //! caller's buffer (on the client), [`stripe`] is the arithmetic beneath, and
 //! [`checks`] cuts pieces where their checksums are. [`mod@place`] chooses the
-//! targets of new segments, and [`mod@advice`] finds the layout that fits what readers do.
+//! targets of new segments, and [`mod@set`] those of sets that are redundant by an erasure
+//! code. [`mod@advice`] finds the layout that fits what readers do.
 //!
 //! Invariant: `{base, count, unit}` alone locates every byte of a striped
 //! file, and a server needs nothing but the request's descriptor and the
@@ -17,6 +18,7 @@ pub mod checks;
 pub mod file;
 pub mod place;
 pub mod region;
+pub mod set;
 pub mod share;
 pub mod stripe;
 
