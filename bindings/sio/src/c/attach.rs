@@ -1,0 +1,150 @@
+//! What is attached in this process, and how each call is entered.
+
+use super::constants::{EXT_COLLECTIVE, EXT_FAST_COPY};
+use super::types::{name, sio_return_t};
+use crate::backend::Backend;
+use crate::core::codes::{Code, Failure, Result};
+use crate::library::Library;
+use crate::plain::Plain;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The variable that says what is attached at the first use.
+const VARIABLE: &str = "SIO_FILES";
+
+static ATTACHED: RwLock<Option<Arc<Library>>> = RwLock::new(None);
+/// The process that has attached it; 0: none has.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// A child has no thread of its parent, and perhaps locks that nobody will open: it gets an error
+/// before it touches one.
+fn check_process() -> Result<()> {
+    match OWNER.load(Ordering::Acquire) {
+        owner if owner == 0 || owner == std::process::id() => Ok(()),
+        owner => {
+            let what = format!("process {owner} has attached it before it forked this one");
+            Err(Failure::new(Code::NotAttached, what))
+        }
+    }
+}
+
+/// The text after the colon says where.
+fn backend_of(files: &[u8]) -> Result<Box<dyn Backend>> {
+    let at = files.iter().position(|byte| *byte == b':').unwrap_or(files.len());
+    let place = OsStr::from_bytes(files.get(at + 1..).unwrap_or_default());
+    match &files[..at] {
+        b"plain" if !place.is_empty() => Ok(Box::new(Plain::new(Path::new(place))?)),
+        _ => {
+            let shown = String::from_utf8_lossy(files);
+            let what = format!("{shown:?} is not plain:DIRECTORY");
+            Err(Failure::new(Code::InvalidArgument, what))
+        }
+    }
+}
+
+fn attach(files: &[u8]) -> Result<Arc<Library>> {
+    let library = Arc::new(Library::new(backend_of(files)?));
+    let mut attached = ATTACHED.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(before) = &*attached {
+        before.check_unused()?;
+    }
+    OWNER.store(std::process::id(), Ordering::Release);
+    *attached = Some(library.clone());
+    Ok(library)
+}
+
+/// What is attached.
+pub(super) fn library() -> Result<Arc<Library>> {
+    check_process()?;
+    let attached = ATTACHED.read().unwrap_or_else(PoisonError::into_inner).clone();
+    match attached {
+        Some(library) => Ok(library),
+        None => match std::env::var_os(VARIABLE) {
+            Some(files) => attach(files.as_bytes()),
+            None => Err(Code::NotAttached.into()),
+        },
+    }
+}
+
+/// Runs a call: a failure is remembered for [`sio_last_error`], a panic is one.
+pub(super) fn enter(call: impl FnOnce() -> Result<()>) -> sio_return_t {
+    let panicked = |_| Err(Failure::new(Code::IoFailed, "internal error: a panic"));
+    let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(panicked);
+    match result {
+        Ok(()) => Code::Success as i32,
+        Err(failure) => {
+            remember(&failure);
+            failure.code as i32
+        }
+    }
+}
+
+/// For [`sio_last_error`].
+pub(super) fn remember(failure: &Failure) {
+    let text: Vec<u8> = failure.to_string().bytes().filter(|byte| *byte != 0).collect();
+    LAST_ERROR.with_borrow_mut(|last| *last = CString::new(text).unwrap_or_default());
+}
+
+/// See the header.
+///
+/// # Safety
+/// `files` is NULL or points to a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sio_attach(files: *const c_char) -> sio_return_t {
+    enter(|| {
+        check_process()?;
+        // SAFETY: as the caller has promised.
+        let files = unsafe { name(files) };
+        let files = files.map_err(|f| Failure::new(Code::InvalidArgument, f.reason))?;
+        attach(files).map(drop)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn sio_detach() -> sio_return_t {
+    enter(|| {
+        check_process()?;
+        let mut attached = ATTACHED.write().unwrap_or_else(PoisonError::into_inner);
+        match &*attached {
+            None => return Err(Code::NotAttached.into()),
+            Some(library) => library.check_unused()?,
+        }
+        let library = attached.take();
+        OWNER.store(0, Ordering::Release);
+        drop(attached);
+        drop(library);
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn sio_last_error() -> *const c_char {
+    LAST_ERROR.with_borrow(|last| last.as_ptr())
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn sio_error_string(code: sio_return_t) -> *const c_char {
+    const UNKNOWN: &CStr = c"no such code";
+    Code::from_number(code).map_or(UNKNOWN, Code::text).as_ptr()
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn sio_query_extension(id: u32) -> sio_return_t {
+    enter(|| match id {
+        EXT_FAST_COPY | EXT_COLLECTIVE => Ok(()),
+        _ => Err(Failure::new(Code::InvalidExtension, format!("extension {id}"))),
+    })
+}

@@ -1,0 +1,216 @@
+//! Hints: what a program is going to do with a file. They are kept in two classes and never needed
+//! for correctness.
+
+use crate::core::codes::{Code, Failure, Result};
+use crate::core::limits::MAX_HINTS;
+use crate::core::list::Span;
+use std::collections::VecDeque;
+
+/// Whether the accesses of a list come in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// In its order.
+    Ordered,
+    /// In any.
+    Unordered,
+}
+
+/// In which order the bytes of a hint are accessed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pattern {
+    /// It was not said.
+    #[default]
+    Unknown,
+    /// From the first to the last.
+    Sequential,
+    /// From the last to the first.
+    Reverse,
+    /// At random, and not all of them.
+    RandomPartial,
+    /// At random, and all of them.
+    RandomComplete,
+}
+
+/// One hint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hint {
+    /// They are read.
+    pub read: bool,
+    /// They are written.
+    pub write: bool,
+    /// In which order.
+    pub pattern: Pattern,
+    /// They are not needed any more.
+    pub no_further_use: bool,
+    /// They are needed soon.
+    pub will_use: bool,
+    /// All earlier hints of the class are void.
+    pub cancel_all: bool,
+    /// The oldest hint of the class is void.
+    pub cancel_next: bool,
+    /// The bytes; empty: the whole file.
+    pub spans: Vec<Span>,
+}
+
+/// The bits of `sio_hint_flags_t`.
+pub mod bits {
+    #![allow(missing_docs)] // They are named as in C.
+    pub const READ: u32 = 1;
+    pub const WRITE: u32 = 2;
+    pub const CANCEL_ALL: u32 = 4;
+    pub const CANCEL_NEXT: u32 = 8;
+    pub const SEQUENTIAL: u32 = 16;
+    pub const REVERSE: u32 = 32;
+    pub const RANDOM_PARTIAL: u32 = 64;
+    pub const RANDOM_COMPLETE: u32 = 128;
+    pub const NO_FURTHER_USE: u32 = 256;
+    pub const WILL_USE: u32 = 512;
+    pub const ALL: u32 = 1023;
+}
+
+impl Hint {
+    /// A hint of its bits.
+    ///
+    /// # Errors
+    /// `OpUnsupported` for unknown bits; `InvalidArgument` if two exclude each other.
+    pub fn new(flags: u32, spans: Vec<Span>) -> Result<Self> {
+        if flags & !bits::ALL != 0 {
+            let what = format!("no hint has the bits {:#x}", flags & !bits::ALL);
+            return Err(Failure::new(Code::OpUnsupported, what));
+        }
+        let has = |bit| flags & bit != 0;
+        let patterns = [
+            (bits::SEQUENTIAL, Pattern::Sequential),
+            (bits::REVERSE, Pattern::Reverse),
+            (bits::RANDOM_PARTIAL, Pattern::RandomPartial),
+            (bits::RANDOM_COMPLETE, Pattern::RandomComplete),
+        ];
+        let mut named = patterns.into_iter().filter(|(bit, _)| has(*bit)).map(|(_, it)| it);
+        let pattern = named.next().unwrap_or_default();
+        let both = |one, other| has(one) && has(other);
+        if named.next().is_some()
+            || both(bits::WILL_USE, bits::NO_FURTHER_USE)
+            || both(bits::CANCEL_ALL, bits::CANCEL_NEXT)
+        {
+            return Err(Failure::new(Code::InvalidArgument, "two bits exclude each other"));
+        }
+        Ok(Self {
+            read: has(bits::READ),
+            write: has(bits::WRITE),
+            pattern,
+            no_further_use: has(bits::NO_FURTHER_USE),
+            will_use: has(bits::WILL_USE),
+            cancel_all: has(bits::CANCEL_ALL),
+            cancel_next: has(bits::CANCEL_NEXT),
+            spans,
+        })
+    }
+
+    fn says_something(&self) -> bool {
+        self.read
+            || self.write
+            || self.will_use
+            || self.no_further_use
+            || self.pattern != Pattern::Unknown
+    }
+}
+
+/// The hints of a file that hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    ordered: VecDeque<Hint>,
+    unordered: VecDeque<Hint>,
+}
+
+impl Hints {
+    /// Takes a hint. The oldest of a class goes when there are too many.
+    pub fn take(&mut self, class: Class, hint: Hint) {
+        let list = match class {
+            Class::Ordered => &mut self.ordered,
+            Class::Unordered => &mut self.unordered,
+        };
+        if hint.cancel_all {
+            list.clear();
+        }
+        if hint.cancel_next {
+            list.pop_front();
+        }
+        if hint.says_something() {
+            if list.len() == MAX_HINTS {
+                list.pop_front();
+            }
+            list.push_back(hint);
+        }
+    }
+
+    /// All that hold.
+    pub fn iter(&self) -> impl Iterator<Item = &Hint> {
+        self.ordered.iter().chain(&self.unordered)
+    }
+
+    /// Hints that hold, of both classes.
+    pub fn len(&self) -> usize {
+        self.ordered.len() + self.unordered.len()
+    }
+
+    /// Whether none holds.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The pattern that holds at a byte: that of the newest hint about it.
+    pub fn pattern_at(&self, offset: u64) -> Pattern {
+        let names = |hint: &&Hint| {
+            let inside = |span: &Span| span.start <= offset && offset < span.end();
+            hint.pattern != Pattern::Unknown
+                && (hint.spans.is_empty() || hint.spans.iter().any(inside))
+        };
+        let newest = |list: &VecDeque<Hint>| list.iter().rev().find(names).map(|hint| hint.pattern);
+        newest(&self.ordered).or_else(|| newest(&self.unordered)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_hint_about_a_byte_holds_until_it_is_cancelled() {
+        let mut hints = Hints::default();
+        let random = Hint::new(bits::READ | bits::RANDOM_PARTIAL, vec![]).unwrap();
+        let part = vec![Span { start: 10, len: 5 }];
+        let sequential = Hint::new(bits::SEQUENTIAL, part).unwrap();
+        hints.take(Class::Ordered, random);
+        hints.take(Class::Ordered, sequential);
+        assert_eq!(hints.pattern_at(9), Pattern::RandomPartial);
+        assert_eq!(hints.pattern_at(10), Pattern::Sequential);
+        hints.take(Class::Ordered, Hint::new(bits::CANCEL_NEXT, vec![]).unwrap());
+        assert_eq!(
+            (hints.pattern_at(9), hints.pattern_at(14)),
+            (Pattern::Unknown, Pattern::Sequential)
+        );
+        hints.take(Class::Unordered, Hint::new(bits::CANCEL_ALL, vec![]).unwrap());
+        assert_eq!(hints.len(), 1, "another class");
+        hints.take(Class::Ordered, Hint::new(bits::CANCEL_ALL, vec![]).unwrap());
+        assert!(hints.is_empty());
+    }
+
+    #[test]
+    fn hints_have_a_bound() {
+        let mut hints = Hints::default();
+        for _ in 0..MAX_HINTS + 5 {
+            hints.take(Class::Unordered, Hint::new(bits::WILL_USE, vec![]).unwrap());
+        }
+        assert_eq!(hints.len(), MAX_HINTS);
+    }
+
+    #[test]
+    fn bits_that_mean_nothing_are_refused() {
+        let code = |flags| Hint::new(flags, vec![]).map_or_else(|f| f.code, |_| Code::Success);
+        assert_eq!(code(1 << 10), Code::OpUnsupported);
+        assert_eq!(code(bits::SEQUENTIAL | bits::REVERSE), Code::InvalidArgument);
+        assert_eq!(code(bits::WILL_USE | bits::NO_FURTHER_USE), Code::InvalidArgument);
+        assert_eq!(code(bits::CANCEL_ALL | bits::CANCEL_NEXT), Code::InvalidArgument);
+        assert_eq!(code(bits::CANCEL_ALL | bits::READ), Code::Success);
+    }
+}

@@ -1,0 +1,16 @@
+//! The SIO low-level interface (`sio_fs.h`) over Weir and over plain files: `docs/sio.md`.
+//!
+//! `core` has what is the same over every file system, without I/O. `library` carries calls out
+//! over a [`backend::Backend`]. `c` is the boundary: it checks pointers, and lets no panic out.
+//!
+//! Invariant: nothing but `c` and `transfer` follows a pointer of the program.
+
+pub mod backend;
+pub mod c;
+pub mod core;
+pub mod library;
+mod plain;
+mod tasks;
+mod transfer;
+
+pub use c::*;
