@@ -1,9 +1,9 @@
 //! The bound for reads of chained copies: the highest rate at which all readers can finish
 //! together.
 
-/// The bound for a ring of readers and disks: reader `i` has its copies on disks `i` to `i + copies
-/// - 1`, counted around. Returns `None` if the two slices differ in length, or if the ring is
-/// shorter than the number of copies.
+/// The bound for a ring of readers and disks: reader `i` has its copies on the `copies` disks from
+/// disk `i` on, counted around. Returns `None` if the two slices differ in length, or if the ring
+/// is shorter than the number of copies.
 ///
 /// Any `m` consecutive readers can use only their `m + copies - 1` disks, and all readers together
 /// use all disks. The bound is the least of these quotients of speed and work. It can be reached,
