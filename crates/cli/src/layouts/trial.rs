@@ -89,7 +89,7 @@ impl<'a> Trial<'a> {
             CreateOptions { mode: 0o600, layout: Some(layout), ..CreateOptions::default() };
         let made = self.found.tree.client.create_unnamed(self.context(), self.directory, &options);
         let (file, attr) = made.map_err(self.failed())?;
-        let piece: Vec<u8> = (0..LONG_CALL_BYTES).map(|n| (n * 31 >> 3) as u8).collect();
+        let piece: Vec<u8> = (0..LONG_CALL_BYTES).map(|n| ((n * 31) >> 3) as u8).collect();
         let mut at = 0;
         while at < bytes {
             let len = (bytes - at).min(piece.len() as u64) as usize;
