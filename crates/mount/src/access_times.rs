@@ -1,23 +1,23 @@
-//! When files were read, as `mount(8)` lets one choose it.
+//! Access times, with the choices of `mount(8)`.
 //!
-//! The kernel leaves this to FUSE file systems. It does not say either when a program reads
-//! what it has cached: a file that is opened to be read only, and of which the kernel has
-//! pages by then, counts as read when it is closed.
+//! The kernel leaves them to FUSE file systems. It does not report reads from its page cache. So a
+//! file that is opened read-only, and of which the kernel already has pages, counts as read when it
+//! is closed.
 
 use crate::weirfs::WeirFs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_types::{Attr, FileId, Timestamp, access_is_due};
 
-/// When the time of access of what is read changes.
+/// When a read changes the access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessTimes {
-    /// Not by reading (`noatime`).
+    /// Never by reading (`noatime`).
     Never,
-    /// If it is not later than that of the last change, or a day old (`relatime`).
+    /// If the access time is not later than the last change, or is a day old (`relatime`).
     #[default]
     Relative,
-    /// Each time (`strictatime`).
+    /// By each read (`strictatime`).
     Always,
 }
 
@@ -38,17 +38,17 @@ pub(crate) fn now_ns() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// What is still to be said of an open file.
+/// Pending access times of an open file.
 #[derive(Debug, Default)]
 pub(crate) struct HandleAccess {
-    /// That it is read, when that is seen.
+    /// Whether to record the next visible read.
     due: AtomicBool,
-    /// When it is closed, since what is read of it may not be seen.
+    /// Whether to record a read at the close, since reads may be invisible.
     unseen: AtomicBool,
 }
 
 impl WeirFs {
-    /// Of a file that is being opened. `cached`: the kernel has pages of it.
+    /// For a file that is being opened. `cached` says that the kernel has pages of it.
     pub(crate) fn access_of(&self, attr: &Attr, flags: u32, cached: bool) -> HandleAccess {
         let flags = flags as i32;
         let reads = flags & libc::O_ACCMODE != libc::O_WRONLY && flags & libc::O_NOATIME == 0;
@@ -60,7 +60,7 @@ impl WeirFs {
         }
     }
 
-    /// An open file is being read.
+    /// Records a read of an open file.
     pub(crate) fn is_read(&self, file: FileId, access: &HandleAccess, flags: u32) {
         let due = access.due.load(Ordering::Relaxed) && flags as i32 & libc::O_NOATIME == 0;
         if due {
@@ -68,7 +68,7 @@ impl WeirFs {
         }
     }
 
-    /// An open file is being closed.
+    /// Records the close of an open file.
     pub(crate) fn is_closed(&self, file: FileId, access: &HandleAccess) {
         if access.unseen.load(Ordering::Relaxed) {
             self.accessed(file, &[&access.due, &access.unseen]);
@@ -84,7 +84,7 @@ impl WeirFs {
         self.client.note_access(file, true);
     }
 
-    /// The time of access has been set: what was read before that is not to come after it.
+    /// Drops earlier reads after the access time was set, so that they do not come after it.
     pub(crate) fn access_is_set(&self, file: FileId) {
         for handle in self.handles.of(file) {
             if let Ok(handle) = handle.file() {
@@ -93,14 +93,14 @@ impl WeirFs {
         }
     }
 
-    /// A directory is being listed.
+    /// Records a listing of a directory.
     pub(crate) fn is_listed(&self, dir: FileId) {
         if !self.options.no_directory_access {
             self.is_looked_at(dir);
         }
     }
 
-    /// A directory is being listed, or a symbolic link is read.
+    /// Records a listing of a directory, or a read of a symbolic link.
     pub(crate) fn is_looked_at(&self, file: FileId) {
         let times = self.options.access_times;
         // If nothing is known of it, the metadata server judges.

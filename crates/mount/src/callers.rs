@@ -1,9 +1,9 @@
 //! Which calls depend on the groups of their caller.
 //!
-//! The metadata server judges a request by the groups that come with it, and they have to be
-//! read from `/proc` each time, since a program may change them. So they are left out where
-//! they cannot decide: the attributes that are kept of a file say so, and if those have just
-//! become others and the server refuses, it is asked again, with the groups.
+//! The metadata server judges a request by the groups in it, and they have to be read from `/proc`
+//! each time, since a program may change them. So they are left out where the cached attributes of
+//! a file show that they do not matter. If the attributes have just changed and the server refuses,
+//! the request is sent again with the groups.
 
 use crate::fuse::RequestContext;
 use crate::translate::{context, groupless};
@@ -17,10 +17,10 @@ use weir_wire::meta::SetAttrRequest;
 pub(crate) const READ: u16 = 0o4;
 pub(crate) const WRITE: u16 = 0o2;
 pub(crate) const SEARCH: u16 = 0o1;
-/// To change the names in a directory.
+/// Bits for changing the names in a directory.
 pub(crate) const CHANGE: u16 = WRITE | SEARCH;
 
-/// What an opening needs.
+/// Bits for opening with these rights.
 pub(crate) fn bits_of(rights: Rights) -> u16 {
     let read = if rights.allow(Rights::READ) { READ } else { 0 };
     let write = if rights.allow(Rights::WRITE) { WRITE } else { 0 };
@@ -28,7 +28,7 @@ pub(crate) fn bits_of(rights: Rights) -> u16 {
 }
 
 impl WeirFs {
-    /// Makes a call that needs these permission bits of a file or directory.
+    /// Makes a call that needs these permission bits on a file or directory.
     pub(crate) fn judged<T>(
         &self,
         ctx: &RequestContext<'_>,
@@ -39,7 +39,7 @@ impl WeirFs {
         self.judged_by_all(ctx, &[file], wanted, call)
     }
 
-    /// The same, of all of these.
+    /// As [`Self::judged`], for several files.
     pub(crate) fn judged_by_all<T>(
         &self,
         ctx: &RequestContext<'_>,
@@ -62,15 +62,15 @@ impl WeirFs {
     }
 }
 
-/// Whether a change of attributes may come out otherwise for a member of the file's group, beyond
-/// whether he may write: who gives a file away or cuts it takes setgid, or keeps it.
+/// Whether the result of a change of attributes may depend on membership in the file's group,
+/// beyond write permission: a change of owner or size clears setgid, or keeps it.
 pub(crate) fn groups_may_matter(set: &SetAttrRequest) -> bool {
     let sets_group = set.mode.is_some_and(|mode| u32::from(mode) & libc::S_ISGID != 0);
     let is_plain = set.mode.is_some() || set.atime.is_some() || set.mtime.is_some();
     sets_group || !is_plain || set.uid.is_some() || set.gid.is_some() || set.size.is_some()
 }
 
-/// Whether it depends on the groups of a user if he gets all of `wanted`.
+/// Whether a user's groups decide if the user gets all of `wanted`.
 fn groups_decide(attr: &Attr, uid: u32, wanted: u16) -> bool {
     if attr.uid == uid {
         return false;

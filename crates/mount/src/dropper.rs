@@ -1,8 +1,7 @@
-//! Threads that tell the kernel to drop pages, or how long a file is at least.
+//! Threads that tell the kernel to drop pages, or a file's minimum size.
 //!
-//! Invariant: no thread that serves requests asks the kernel itself, and none
-//! waits for ever: the kernel waits for pages that are being read or written,
-//! and those requests need threads, too.
+//! Invariant: no thread that serves requests asks the kernel itself, and none waits for ever: the
+//! kernel waits for pages that are being read or written, and those requests need threads, too.
 
 use crate::file_pages::PAGE_BYTES;
 use crate::fuse::{NodeId, Notifier};
@@ -12,12 +11,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use weir_types::FileId;
 
-/// The most threads: so many drops may be stuck behind pages in use. As a mount is cut off
-/// that may be a page or two of each file that is being read.
+/// The most threads, and so the most drops that are stuck behind pages in use. When a mount is cut
+/// off, that may be a page or two of each file being read.
 const MAX_THREADS: usize = 512;
-/// Drops that wait for a thread. Each has somebody who waits for it, so it is
-/// the number of threads that serve requests, and of the client's, that bounds
-/// them; beyond it they are refused, and nobody's page is taken for dropped.
+/// The most drops that wait for a thread. Each has a waiting thread, so they are bounded by the
+/// threads of the mount and of the client. Further drops are refused, and no page counts as dropped
+/// wrongly.
 const MAX_QUEUED: usize = 4096;
 
 /// Asks the kernel to drop pages.
@@ -28,7 +27,7 @@ pub(crate) struct Dropper {
 
 #[derive(Default)]
 struct Shared {
-    /// There is none until the mount stands: then there are no pages either.
+    /// Empty until the mount is complete: before that there are no pages either.
     notifier: OnceLock<Notifier>,
     state: Mutex<State>,
     work: Condvar,
@@ -38,7 +37,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Job>,
-    /// Drops of a single page that are queued or under way, the last of each page. Bounded by
+    /// Drops of single pages that are queued or under way, the last for each page. Bounded by
     /// those.
     pages: HashMap<(FileId, u64), Arc<Progress>>,
     threads: usize,
@@ -52,18 +51,18 @@ struct Job {
 }
 
 enum What {
-    /// The pages of these bytes go.
+    /// Drop the pages of these bytes.
     Drop(Range<u64>),
-    /// The file is so long; the kernel may wait for the page of this byte when it
-    /// knows. `empty`: it had no such page, and makes one that is not read yet, which
-    /// would cut reads that go over it in two.
+    /// Raise the file's size. The kernel may wait for the page of byte `from` after it knows the
+    /// size. With `empty` it has no such page, and makes one that is not read yet, which would
+    /// split reads across it.
     Raise { size: u64, from: u64, empty: bool },
-    /// Attributes of a node, access control lists among them, are asked for anew.
+    /// Drop the attributes of a node, access control lists included.
     Forget,
 }
 
 impl State {
-    /// A job is done.
+    /// Ends a job.
     fn forget(&mut self, job: &Job) {
         let Some(page) = job.what.page() else { return };
         let page = (job.file, page);
@@ -74,8 +73,8 @@ impl State {
 }
 
 impl What {
-    /// The single page that is dropped. (As many bytes of two pages are none: who waits for
-    /// the second has dropped the first.)
+    /// The single page of the drop. (A drop of as many bytes in two pages has none: its waiter for
+    /// the second page has dropped the first.)
     fn page(&self) -> Option<u64> {
         let What::Drop(bytes) = self else { return None };
         let is_whole = bytes.start.is_multiple_of(PAGE_BYTES);
@@ -86,7 +85,7 @@ impl What {
 
 #[derive(Default)]
 struct Progress {
-    /// The thread that is at it.
+    /// The thread that runs the job.
     thread: OnceLock<rustix::thread::Pid>,
     done: OnceLock<()>,
 }
@@ -98,16 +97,15 @@ pub(crate) struct Dropping {
 }
 
 impl Dropper {
-    /// The mount stands.
+    /// Attaches the mount's notifier.
     pub(crate) fn attach(&self, notifier: Notifier) {
         // A mount is attached once.
         let _ = self.shared.notifier.set(notifier);
     }
 
-    /// Begins to drop the pages of these bytes. Of a single page that another drop waits for
-    /// just now there is no need to: that one drops it later than this would have begun. (Who
-    /// waits for a page that one write after another locks may be overtaken by dozens of them,
-    /// each with a drop of its own.)
+    /// Begins to drop the pages of these bytes. If another drop is waiting for the same single
+    /// page, that one is used: it drops the page later than a new one would have begun. (A page
+    /// that is locked by one write after another may otherwise be waited for by dozens of drops.)
     pub(crate) fn start(&self, file: FileId, bytes: Range<u64>) -> Dropping {
         let what = What::Drop(bytes);
         if let Some(page) = what.page() {
@@ -119,12 +117,12 @@ impl Dropper {
         self.queue(file, what)
     }
 
-    /// Begins to raise the size of a file. When that is blocked, it is done.
+    /// Begins to raise the size of a file. When the job is blocked, the size is raised.
     pub(crate) fn raise(&self, file: FileId, size: u64, from: u64, empty: bool) -> Dropping {
         self.queue(file, What::Raise { size, from, empty })
     }
 
-    /// Begins to have the attributes of a node forgotten.
+    /// Begins to drop the attributes of a node.
     pub(crate) fn forget(&self, node: NodeId) -> Dropping {
         self.queue(FileId(node), What::Forget)
     }
@@ -139,7 +137,7 @@ impl Dropper {
         }
         let mut state = self.shared.lock();
         if state.queue.len() >= MAX_QUEUED {
-            tracing::error!("file {file}: too many drops of pages wait; one is not done");
+            tracing::error!("file {file}: too many drops of pages are waiting; one is refused");
             return dropping;
         }
         if let Some(page) = what.page() {
@@ -151,7 +149,7 @@ impl Dropper {
             let run = move || shared.run();
             match std::thread::Builder::new().name("weir-drop".into()).spawn(run) {
                 Ok(_) => state.threads += 1,
-                Err(error) => tracing::warn!(%error, "cannot start a thread that drops pages"),
+                Err(error) => tracing::warn!(%error, "cannot start a thread for dropping pages"),
             }
         }
         drop(state);
@@ -226,13 +224,12 @@ impl Progress {
 }
 
 impl Dropping {
-    /// Whether it waits in the kernel, and not for its turn on a processor: for a
-    /// page that is locked.
+    /// Whether the job waits in the kernel for a locked page, and not for a processor.
     pub(crate) fn is_blocked(&self) -> bool {
         self.progress.is_blocked()
     }
 
-    /// Whether it is done by then.
+    /// Waits until the job is done, or until this time. Returns whether it is done.
     pub(crate) fn wait(&self, until: Instant) -> bool {
         let mut state = self.shared.lock();
         loop {

@@ -15,7 +15,7 @@ use weir_client::{Consistency, Context, File, set_nothing};
 use weir_types::{Attr, ErrorKind, FileId};
 use weir_wire::meta::CAPABILITY;
 
-/// Writes from this size on keep the buffer they arrived in.
+/// Writes of at least this size keep the buffer they arrived in.
 const KEEP_BYTES: usize = 512 << 10;
 
 impl WeirFs {
@@ -58,7 +58,7 @@ impl WeirFs {
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
     }
 
-    /// Reads into `buffer` from `offset` on; returns the bytes that there are.
+    /// Reads into `buffer` from `offset` on. Returns the number of bytes.
     pub(crate) fn read_file(
         &self,
         ctx: &RequestContext<'_>,
@@ -92,7 +92,7 @@ impl WeirFs {
         Ok(len)
     }
 
-    /// Writes all of the data at `offset`, or at the end; returns its length.
+    /// Writes all of the data at `offset`, or at the end. Returns its length.
     pub(crate) fn write_file(
         &self,
         ctx: &RequestContext<'_>,
@@ -145,9 +145,10 @@ impl WeirFs {
         Ok(())
     }
 
-    /// A write past the kernel's pages fails. One past the end that the kernel knew it takes back:
-    /// it cuts the file to that end. Others may have written behind it, so the kernel learns how
-    /// long the file is, and what it sets next is looked at.
+    /// Handles a failed write that bypasses the page cache. If it was past the end known to the
+    /// kernel, the kernel takes it back by truncating the file to that end. Other clients may have
+    /// written behind it, so the kernel is told the size, and the next size that it sets is
+    /// checked.
     pub(crate) fn write_fails(&self, ctx: &RequestContext<'_>, fh: u64, handle: &FileHandle) {
         // Whatever signal has ended the write: it does not end this.
         let (file, by) = (handle.file.id(), Context::root());
@@ -159,8 +160,8 @@ impl WeirFs {
         handle.opening.fails(Failed { by: ctx.pid, fh, size });
     }
 
-    /// Whether the kernel may be setting a size to take a failed write back, and nobody have asked
-    /// for it.
+    /// Whether a size that is being set may be the kernel's way of taking a failed write back, and
+    /// no program's wish.
     pub(crate) fn may_take_back(&self, ctx: &RequestContext<'_>, set: &SetAttr) -> Reply<bool> {
         let (Some(fh), Some(size)) = (set.fh, set.size) else { return Ok(false) };
         let handle = self.handle(fh)?;
@@ -170,7 +171,7 @@ impl WeirFs {
         Ok(handle.opening.may_take_back(ctx.pid, fh, size) || was_killed(ctx.pid))
     }
 
-    /// Takes away what makes a program more than its user, as a write by others does.
+    /// Clears setuid and capabilities, as a write by other users does.
     pub(crate) fn clear_suid(&self, ctx: &Context, file: FileId) -> Reply<()> {
         if self.client.getattr(ctx, file)?.mode & 0o6000 != 0 {
             // Nothing that was read before is set: the mode may be another one by now. The
@@ -180,8 +181,9 @@ impl WeirFs {
         self.take_capability(file)
     }
 
-    /// A write past the kernel's pages by the superuser: of others the kernel asks for it, and
-    /// before a write into its pages it does it itself. Setuid and setgid stay.
+    /// Removes capabilities before a write by the superuser that bypasses the page cache. For other
+    /// users the kernel asks for it, and before a write into its pages it does so itself. Setuid
+    /// and setgid stay.
     fn drop_capability(&self, handle: &FileHandle) -> Reply<()> {
         let file = handle.file.id();
         // What is known costs nothing. It is not, where nothing is kept or others write too: then
@@ -197,7 +199,7 @@ impl WeirFs {
         taken
     }
 
-    /// A file has been given capabilities, which the next write through any handle takes away.
+    /// Records that a file has capabilities, which the next write through any handle removes.
     pub(crate) fn is_capable(&self, file: FileId) {
         for handle in self.handles.of(file) {
             if let Ok(handle) = handle.file() {
@@ -217,7 +219,8 @@ impl WeirFs {
     }
 }
 
-/// Writes, and says where the bytes end; `confirmed`: when the servers have them.
+/// Writes, and returns the end of the bytes. With `confirmed` it returns when the servers have
+/// them.
 fn write_through(
     handle: &FileHandle,
     by: &Context,

@@ -1,87 +1,85 @@
 //! What the kernel may hold in its page cache of one open file.
 //!
-//! Pure: it is told of every read, write and size on its way between the
-//! kernel and the client, and says which pages have to be dropped first.
+//! Pure: it is told of every read, write and size between the kernel and the client, and says which
+//! pages have to be dropped first.
 //!
-//! Invariants, from which it follows that nobody sees zeros or old bytes
-//! within a size that was shown:
+//! Invariants, from which follows that no program sees zeros or old bytes within a size that was
+//! shown:
 //!
-//! - **Nothing unknown.** Whatever page the kernel has is in `cached`, or about to be.
-//!   (One that was filled by a write which has not arrived yet holds what is
-//!   going to be there.) So nothing else needs to be dropped.
-//! - **Size before pages.** A page that was filled when the file was shorter
-//!   holds zeros behind the end of then. Under leases those are right as long as the
-//!   page may be kept: who writes there recalls it first. But what passes the pages of its
-//!   own mount recalls nothing: the pages where it wrote are dropped before it returns, and
-//!   while it is being served also before the kernel is told a greater size. Without
-//!   leases they always are.
-//! - **Own writes.** The kernel puts the bytes of a buffered write into its
-//!   pages before it sends them. If such a page is dropped and read again before
-//!   the write has taken effect, it holds what was there before: it is dropped
-//!   once more before the write returns.
+//! - **Nothing unknown.** Every page that the kernel has is in `cached`, or about to be. (A page
+//!   filled by a write that has not arrived yet holds the bytes of that write.) So nothing else
+//!   needs to be dropped.
+//! - **Size before pages.** A page that was filled when the file was shorter holds zeros behind the
+//!   old end. Under leases those are right as long as the page may be kept, because a writer
+//!   elsewhere recalls the lease first. But a write of the own mount that bypasses the page cache
+//!   recalls nothing: the pages at its place are dropped before it returns, and, while it is being
+//!   served, also before the kernel is told a greater size. Without leases they always are.
+//! - **Own writes.** The kernel puts the bytes of a buffered write into its pages before it sends
+//!   them. If such a page is dropped and read again before the write has taken effect, it holds the
+//!   old bytes: it is dropped once more before the write returns.
 //!
-//! Everything that begins gets a number. A drop undoes what began before it,
-//! because the kernel waits for pages that are being read.
+//! Each event gets a number. A drop undoes what began before it, because the kernel waits for pages
+//! that are being read.
 
 use crate::kernel_size::KernelSize;
 use std::ops::Range;
 
-/// The size of a page of the kernel.
+/// The kernel's page size, bytes.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// Reads remembered that came after a drop.
+/// The most remembered reads after a drop.
 const MAX_RECENT: usize = 32;
-/// Ranges of cached pages remembered; more are taken for one that holds them all.
+/// The most remembered ranges of cached pages. Beyond it they are merged into one.
 const MAX_CACHED: usize = 32;
 
-/// A read of pages that is being served.
+/// A read of pages in progress.
 #[derive(Debug)]
 struct Read {
     number: u64,
     pages: Range<u64>,
-    /// For this thread.
+    /// The reading thread.
     by: u32,
-    /// It has the lease.
+    /// Whether it has the lease.
     entered: bool,
 }
 
-/// A write out of the page cache of a program that is being served.
+/// A write from the page cache in progress.
 #[derive(Debug)]
 struct Write {
     number: u64,
     bytes: Range<u64>,
-    /// Pages that a read may have filled with what was there before.
+    /// Pages that a read may have filled with old bytes.
     met: Option<Range<u64>>,
 }
 
-/// See the top of the file.
+/// The pages of one open file; see the top of the file.
 #[derive(Debug)]
 pub(crate) struct FilePages {
     next: u64,
-    /// Nobody else writes to what the pages show before they are dropped.
+    /// Whether no other client writes to shown pages before they are dropped.
     leased: bool,
-    /// What the kernel takes for the size.
+    /// The size as the kernel knows it.
     pub(crate) size: KernelSize,
-    /// Pages that the kernel may hold, with the number of what put them there.
+    /// Pages that the kernel may hold, with the number of the event that filled them.
     cached: Vec<(u64, Range<u64>)>,
     reads: Vec<Read>,
     writes: Vec<Write>,
-    /// Writes past the pages that are being served.
+    /// Number of writes in progress that bypass the page cache.
     passing: usize,
-    /// Pages read since the last drop, while it is recent: a write may have
-    /// filled them before that, and not have arrived yet.
+    /// Pages read since the last drop, while that is recent: a write may have filled them before
+    /// the drop, and not have arrived yet.
     recent: Vec<Range<u64>>,
 }
 
-/// A drop that has to be done, or is being done.
+/// A drop that is needed, or under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Drop {
-    /// The bytes whose pages go.
+    /// Bytes whose pages are dropped.
     pub(crate) bytes: Range<u64>,
-    /// What began up to here is undone.
+    /// Events up to this number are undone.
     upto: u64,
 }
 
-/// The pages that hold any of these bytes, as bytes.
+/// The pages that contain any of these bytes, as a byte range.
 pub(crate) fn pages_of(bytes: &Range<u64>) -> Range<u64> {
     let start = bytes.start / PAGE_BYTES * PAGE_BYTES;
     start..bytes.end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
@@ -100,7 +98,7 @@ fn join(a: Option<Range<u64>>, b: Option<Range<u64>>) -> Option<Range<u64>> {
 }
 
 impl FilePages {
-    /// Pages of a file that is opened at this size, and used under leases or not.
+    /// The pages of a file that is opened at this size, with or without leases.
     pub(crate) fn new(leased: bool, size: u64) -> Self {
         Self {
             next: 0,
@@ -119,7 +117,7 @@ impl FilePages {
         self.next
     }
 
-    /// The file was opened at this size, and the kernel keeps its pages.
+    /// Records an open at this size after which the kernel keeps its pages.
     pub(crate) fn kept(&mut self, size: u64) {
         let number = self.number();
         self.fills(number, pages_of(&(0..size)));
@@ -146,8 +144,8 @@ impl FilePages {
         }
     }
 
-    /// Whether the kernel may show any of these bytes to somebody without asking,
-    /// now or when a read is answered that is being served.
+    /// Whether the kernel may show any of these bytes without asking, now or after a read in
+    /// progress is answered.
     pub(crate) fn may_show(&self, bytes: &Range<u64>) -> bool {
         let pages = pages_of(bytes);
         // Also one that has no lease yet: it may get it before it has said so.
@@ -155,7 +153,7 @@ impl FilePages {
         self.cached.iter().map(|(_, cached)| cached).chain(reads).any(|p| meet(p, &pages).is_some())
     }
 
-    /// A read begins for a thread.
+    /// Begins a read of a thread.
     pub(crate) fn read_begins(&mut self, by: u32, bytes: &Range<u64>) -> u64 {
         let number = self.number();
         let pages = pages_of(bytes);
@@ -171,16 +169,16 @@ impl FilePages {
         number
     }
 
-    /// It has the lease, and is going to see what is there now; or it has to get one
-    /// anew.
+    /// Records that a read has the lease, and sees present bytes; or, with `entered` false, that it
+    /// has to get a lease again.
     pub(crate) fn read_enters(&mut self, number: u64, entered: bool) {
         if let Some(read) = self.reads.iter_mut().find(|read| read.number == number) {
             read.entered = entered;
         }
     }
 
-    /// It brought the bytes up to here (of which there are none beyond, if it
-    /// was asked for more). Pages to be dropped again as soon as it has been answered.
+    /// Ends a read that returned the bytes up to here (the file ends there if more was asked for).
+    /// Returns the pages to drop again as soon as it is answered.
     pub(crate) fn read_ends(&mut self, number: u64, asked: u64, brought: u64) -> Option<Drop> {
         let index = self.reads.iter().position(|read| read.number == number)?;
         let read = self.reads.swap_remove(index);
@@ -193,8 +191,8 @@ impl FilePages {
         zeroed.then(|| self.drop_begins(read.pages))
     }
 
-    /// A write that went through the kernel's pages begins to be served.
-    /// `drops_are_recent`: pages of the file were dropped a moment ago.
+    /// Begins a write through the page cache. `drops_are_recent` says that pages of the file were
+    /// dropped a moment ago.
     pub(crate) fn write_begins(&mut self, bytes: Range<u64>, drops_are_recent: bool) -> u64 {
         let number = self.number();
         let pages = pages_of(&bytes);
@@ -215,14 +213,14 @@ impl FilePages {
         number
     }
 
-    /// It has taken effect, or failed. What to drop before it returns.
+    /// Records that a write has taken effect, or failed. Returns what to drop before it returns.
     pub(crate) fn write_works(&mut self, number: u64) -> Option<Drop> {
         let write = self.writes.iter_mut().find(|write| write.number == number)?;
         let met = write.met.take();
         met.map(|bytes| Drop { bytes, upto: self.next })
     }
 
-    /// It returns.
+    /// Ends a write.
     pub(crate) fn write_ends(&mut self, number: u64) {
         self.writes.retain(|write| write.number != number);
     }
@@ -234,8 +232,8 @@ impl FilePages {
         drop.then_some(Drop { bytes, upto: self.next })
     }
 
-    /// A byte of the file when it is so long: in a page, if there is one within that
-    /// distance of the end, which nothing holds locked that is being served.
+    /// A byte of the file at this size within `distance` of the end, in a page that no request in
+    /// progress holds locked, if there is one.
     pub(crate) fn quiet_byte(&self, size: u64, distance: u64) -> u64 {
         let last = size.saturating_sub(1);
         let mut busy: Vec<Range<u64>> = self.reads.iter().map(|read| read.pages.clone()).collect();
@@ -253,29 +251,30 @@ impl FilePages {
         if size - byte <= distance { byte } else { last }
     }
 
-    /// A write past the kernel's pages begins to be served.
+    /// Begins a write that bypasses the page cache.
     pub(crate) fn passes(&mut self) {
         self.passing += 1;
     }
 
-    /// It has taken effect on these bytes, or failed. What to drop before it returns.
+    /// Records that such a write has taken effect on these bytes, or failed. Returns what to drop
+    /// before it returns.
     pub(crate) fn passed(&mut self, bytes: &Range<u64>) -> Option<Drop> {
         self.may_show(bytes).then(|| self.drop_begins(bytes.clone()))
     }
 
-    /// It returns.
+    /// Ends such a write.
     pub(crate) fn pass_ends(&mut self) {
         self.passing -= 1;
     }
 
-    /// A drop of these bytes begins.
+    /// Begins a drop of these bytes.
     pub(crate) fn drop_begins(&mut self, bytes: Range<u64>) -> Drop {
         self.recent.clear();
         self.size.drops();
         Drop { bytes: pages_of(&bytes), upto: self.number() }
     }
 
-    /// The kernel has done it.
+    /// Records that the kernel has completed a drop.
     pub(crate) fn dropped(&mut self, drop: &Drop) {
         for (number, bytes) in std::mem::take(&mut self.cached) {
             let left = match meet(&bytes, &drop.bytes) {
@@ -286,11 +285,10 @@ impl FilePages {
         }
     }
 
-    /// Pages among these that requests in progress may hold locked, while they wait
-    /// for the very lease that is being given up. Locked, such a page shows nothing to
-    /// anybody. Of a write it is the last page, if that is not filled: it is
-    /// read anew afterwards. Of a read they are all, if it has no lease yet: it will see what
-    /// is there when it has one.
+    /// Pages in this range that requests in progress may hold locked while they wait for the very
+    /// lease that is being given up. A locked page shows nothing to any program. For a write it is
+    /// the last page, if that is not filled: it is read again afterwards. For a read without a
+    /// lease it is all its pages: it will see present bytes when it has the lease.
     pub(crate) fn held(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
         let partial = self.writes.iter().filter_map(|write| {
             let last = write.bytes.end.saturating_sub(1) / PAGE_BYTES * PAGE_BYTES;
@@ -311,7 +309,7 @@ impl FilePages {
     }
 }
 
-/// What is left of a range without these (in order).
+/// The rest of a range without these ascending ranges.
 pub(crate) fn without(bytes: &Range<u64>, held: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut left = Vec::new();
     let mut from = bytes.start;

@@ -1,27 +1,27 @@
-//! Reads of pages that were waited for in vain.
+//! Reads of pages that have timed out.
 //!
 //! The kernel asks for pages before it needs them. When that fails it asks once more for the page
-//! that a program waits for, before it tells the program. So that no call waits twice as long as a
-//! mount waits for a server, the second time is short.
+//! that a program waits for, before the program gets an error. So that no call waits twice as long
+//! as a mount waits for a server, the second timeout is short.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So long bytes are waited for that were just waited for in vain.
+/// Timeout for bytes whose read has just timed out.
 pub(crate) const SECOND_PATIENCE: Duration = Duration::from_secs(1);
-/// The kernel asks again at once; who comes later is somebody else.
+/// The kernel asks again within this time. A later read is another one.
 const SOON: Duration = Duration::from_secs(1);
 /// The most reads that are remembered.
 const MAX_READS: usize = 64;
 
-/// Those of one handle.
+/// Timed-out reads of one handle.
 #[derive(Default)]
 pub(crate) struct GivenUp(Mutex<VecDeque<(Range<u64>, Instant)>>);
 
 impl GivenUp {
-    /// A read of these bytes has failed now, after this time.
+    /// Records that a read of these bytes has failed now, after this time.
     pub(crate) fn note(&self, bytes: &Range<u64>, after: Duration, now: Instant) {
         if after <= SECOND_PATIENCE {
             return;
@@ -34,7 +34,7 @@ impl GivenUp {
         reads.push_back((bytes.clone(), now));
     }
 
-    /// Whether a read of these bytes is the second one. Each that failed has one.
+    /// Whether a read of these bytes is the second one. Each failed read has one.
     pub(crate) fn takes(&self, bytes: &Range<u64>, now: Instant) -> bool {
         let mut reads = self.lock();
         let is_first = |(read, at): &(Range<u64>, Instant)| {

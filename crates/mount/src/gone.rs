@@ -1,10 +1,11 @@
-//! What is removed while the kernel still has it.
+//! Removed files that the kernel still has.
 //!
-//! To the cluster it does not exist any more. But who has a directory open, or as its current
-//! directory, may still look at it, and finds it empty (`ENOENT` rather than `ESTALE`), also if
-//! another mount has removed it; the kernel asks what it is before it says so. And who holds a file by
-//! `O_PATH` alone, or a pipe or a device, of which the cluster is not told, may ask what it is. What
-//! any of them changes of it is changed in what this mount remembers: nobody else can find it.
+//! To the cluster they do not exist any more. But a program with a directory open, or as its
+//! current directory, may still list it, and finds it empty (`ENOENT` rather than `ESTALE`), even
+//! if another mount has removed it; the kernel asks for its attributes first. And a program that
+//! holds a file by `O_PATH` alone, or a pipe or a device, which the cluster is not told of, may ask
+//! for its attributes. Changes of such a file are made in this mount's memory: no other mount can
+//! find it.
 
 use crate::access_times::now_ns;
 use crate::fuse::{Errno, Reply, RequestContext};
@@ -16,23 +17,23 @@ use weir_types::{
 };
 use weir_wire::meta::{SetAttrRequest, SetTime};
 
-/// What is known of a file.
+/// Attributes of a file.
 pub(crate) enum Found {
     Now(Attr),
-    /// When it was removed: nobody can say more of it.
+    /// Attributes at its removal: nothing newer is known.
     Last(Attr),
 }
 
 impl WeirFs {
-    /// What a file is, or was.
+    /// Present or last attributes of a file.
     pub(crate) fn attr_or_last(&self, by: &Context, file: FileId) -> Result<Found> {
         let found = now_or_last(self.client.getattr(by, file), || self.nodes.gone(file));
         self.is_told(&found);
         found
     }
 
-    /// Changes attributes of a file, or of what is remembered of it: the kernel has asked whether
-    /// the caller may.
+    /// Changes attributes of a file, or of its remembered state. The kernel has checked the
+    /// caller's permission.
     pub(crate) fn set_attr_or_last(&self, by: &Context, set: &SetAttrRequest) -> Result<Found> {
         let last = || match set.size {
             Some(_) => None,
@@ -43,7 +44,7 @@ impl WeirFs {
         found
     }
 
-    /// The answer to a new name for a file in a directory: one of them may be gone.
+    /// The reply to a new name for a file in a directory: one of them may be gone.
     pub(crate) fn of_link<T>(
         &self,
         ctx: &RequestContext<'_>,
@@ -68,8 +69,8 @@ impl WeirFs {
         }
     }
 
-    /// The answer to a change of a file: of a directory that is gone it is that of a local file
-    /// system. Whoever has found something else by its name looks it up again.
+    /// The reply to a change of a file. For a removed directory it is that of a local file system.
+    /// A caller that came by a name looks it up again.
     pub(crate) fn of_node<T>(&self, file: FileId, answer: Result<T>) -> Reply<T> {
         match answer {
             Err(error) if error.kind == ErrorKind::Stale && self.nodes.is_directory(file) => {
@@ -79,8 +80,8 @@ impl WeirFs {
         }
     }
 
-    /// The answer about extended attributes: of a file that is gone it is known if it had none of
-    /// them, and no more.
+    /// The reply about extended attributes. For a removed file it is only known whether it had none
+    /// of them.
     pub(crate) fn of_attributes<T>(
         &self,
         file: FileId,
@@ -98,8 +99,8 @@ impl WeirFs {
     }
 }
 
-/// The answer about names in a directory. If that is gone, whoever removed it, nothing is in it:
-/// the kernel is not to look for another one, since the caller may have this one open.
+/// The reply about names in a directory. If that was removed, by any mount, it is empty: the kernel
+/// must not look for another one, since the caller may have this one open.
 pub(crate) fn in_directory<T>(answer: Result<T>) -> Reply<T> {
     match answer {
         Err(error) if error.kind == ErrorKind::Stale => Err(Errno::ENOENT),
@@ -107,8 +108,8 @@ pub(crate) fn in_directory<T>(answer: Result<T>) -> Reply<T> {
     }
 }
 
-/// Whether a file that is gone may have had the attribute of that name. A list of who may do what
-/// counts as none in a directory, where there is nothing left to do.
+/// Whether a removed file may have had the attribute of that name. In a directory an access control
+/// list counts as missing, because there is nothing left to do.
 pub(crate) fn may_have_had(last: &Attr, name: &[u8]) -> bool {
     match name {
         ACL_ACCESS => last.extras.acl && last.kind != FileKind::Directory,

@@ -1,4 +1,4 @@
-//! Open handles, and what is remembered of files that were open.
+//! Open handles, and remembered states of files that were open.
 
 use crate::access_times::HandleAccess;
 use crate::fuse::Errno;
@@ -15,17 +15,17 @@ use weir_client::{Context, File};
 use weir_types::{Attr, FileId};
 use weir_wire::meta::DirPage;
 
-/// Files whose last state is remembered, so that their pages may stay cached.
+/// The most files whose last state is remembered, so that their pages may stay cached.
 const MAX_SEEN: usize = 1 << 16;
 
-/// What a handle of the kernel stands for.
+/// The object of a kernel handle.
 pub(crate) enum Handle {
     File(FileHandle),
     Dir(DirHandle),
 }
 
 impl Handle {
-    /// The file, if it is one.
+    /// The file of the handle, if it is one.
     pub(crate) fn file(&self) -> Result<&FileHandle, Errno> {
         match self {
             Handle::File(file) => Ok(file),
@@ -36,40 +36,39 @@ impl Handle {
 
 /// An open file.
 pub(crate) struct FileHandle {
-    /// What the kernel caches of the file. Goes before the file: once that is closed,
-    /// others may change it without a word.
+    /// The file's state in the kernel cache. Dropped before the file: after its close others may
+    /// change it without notice.
     pub(crate) opening: Opening,
     pub(crate) file: File,
-    /// Past the kernel's page cache.
+    /// Whether it bypasses the kernel's page cache.
     pub(crate) direct: bool,
-    /// Opened with `O_SYNC` or `O_DSYNC`. (Of a write the kernel says so with each.)
+    /// Whether it was opened with `O_SYNC` or `O_DSYNC`. (For writes the kernel says so with each.)
     pub(crate) synchronous: bool,
-    /// What the process that has opened it is of a job, as its environment says, or it does
-    /// itself.
+    /// Job of the opening process, from its environment or set by itself.
     pub(crate) reading: RwLock<Reading>,
-    /// It may have capabilities (`security.capability`), which writing takes away.
+    /// Whether it may have capabilities (`security.capability`), which a write removes.
     pub(crate) capable: AtomicBool,
-    /// What is to be said of its time of access.
+    /// Pending access times.
     pub(crate) access: HandleAccess,
-    /// Reads for the kernel's pages that were waited for in vain.
+    /// Reads for the kernel's pages that have timed out.
     pub(crate) given_up: GivenUp,
 }
 
-/// Who reads through a handle.
+/// The reader of a handle.
 pub(crate) struct Reading {
     pub(crate) part: Part,
     pub(crate) reader: Option<Arc<JobReader>>,
 }
 
 impl Reading {
-    /// It begins.
+    /// Begins to read.
     pub(crate) fn of(part: Part) -> Self {
         Self { reader: part.reader(), part }
     }
 }
 
 impl FileHandle {
-    /// On whose behalf its bytes are read and written.
+    /// The caller and reader of its requests.
     pub(crate) fn context(&self, ctx: &RequestContext<'_>) -> Context {
         let nobodys = data_context(ctx);
         let reader = self.reading.read().unwrap_or_else(PoisonError::into_inner).reader.clone();
@@ -98,7 +97,7 @@ impl Handles {
         self.open.read().unwrap_or_else(PoisonError::into_inner).get(&fh).cloned()
     }
 
-    /// Those of an open file.
+    /// Handles of an open file.
     pub(crate) fn of(&self, file: FileId) -> Vec<Arc<Handle>> {
         let is_of_it = |handle: &&Arc<Handle>| handle.file().is_ok_and(|h| h.file.id() == file);
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
@@ -114,11 +113,11 @@ impl Handles {
 
 /// An open directory.
 pub(crate) struct DirHandle {
-    /// To list it is not to change its time of access (`O_NOATIME`).
+    /// Whether listing it leaves its access time unchanged (`O_NOATIME`).
     pub(crate) unseen: bool,
-    /// The part of a page that did not fit the kernel's buffer.
+    /// The rest of a page that did not fit the kernel's buffer.
     rest: Mutex<Option<(u64, DirPage)>>,
-    /// Where the listing ends; 0: it begins.
+    /// End of the listing; 0 before its first page.
     last: AtomicU64,
 }
 
@@ -128,44 +127,44 @@ impl DirHandle {
         Self { unseen, rest: Mutex::default(), last: AtomicU64::new(0) }
     }
 
-    /// It is listed from the beginning, as it is now.
+    /// Restarts the listing from the beginning.
     pub(crate) fn begin(&self) {
         self.last.store(0, Ordering::Relaxed);
         *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Where the listing ends.
+    /// End of the listing.
     pub(crate) fn last(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
     }
 
-    /// A page has said where.
+    /// Sets the end of the listing, from a page.
     pub(crate) fn ends_at(&self, last: u64) {
         self.last.store(last, Ordering::Relaxed);
     }
 
-    /// What follows `cookie`, if it was put back.
+    /// Entries after `cookie`, if they were put back.
     pub(crate) fn take(&self, cookie: u64) -> Option<DirPage> {
         let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner).take();
         rest.filter(|(at, _)| *at == cookie).map(|(_, page)| page)
     }
 
-    /// Keeps the entries of a page from the `from`th on; they follow `cookie`.
+    /// Keeps the entries of a page from index `from` on; they follow `cookie`.
     pub(crate) fn put_back(&self, cookie: u64, mut page: DirPage, from: usize) {
         page.entries.drain(..from);
         *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some((cookie, page));
     }
 }
 
-/// How each file was when it was last opened: if it has not changed, what the
-/// kernel caches of it is still good.
+/// State of each file when it was last opened. If it has not changed, the kernel's cached pages are
+/// still valid.
 #[derive(Default)]
 pub(crate) struct Seen {
     changes: Mutex<HashMap<FileId, u64>>,
 }
 
 impl Seen {
-    /// Whether the file is as it was when last asked; remembers how it is now.
+    /// Whether the file has the last remembered state. Remembers the present one.
     pub(crate) fn same(&self, attr: &Attr) -> bool {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         if changes.len() >= MAX_SEEN {
@@ -174,7 +173,7 @@ impl Seen {
         changes.insert(attr.file, attr.change) == Some(attr.change)
     }
 
-    /// Nothing is known any more.
+    /// Forgets all states.
     pub(crate) fn clear(&self) {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -1,8 +1,8 @@
-//! What a program says of itself, by extended attributes of a file that it has open: nothing of
-//! it is kept with the file, and it ends when the file is closed.
+//! Hints of a program about itself, as extended attributes of a file that it has open. They are not
+//! stored with the file, and end with its close.
 //!
 //! ```text
-//! user.weir.ranges   0+64M,1G+64M    which ranges of the file it is going to read
+//! user.weir.ranges   0+64M,1G+64M    ranges of the file that it is going to read
 //! user.weir.job      sort:3/8        it is process 3 of the 8 of the job `sort`
 //! ```
 
@@ -14,10 +14,10 @@ use std::sync::{Arc, PoisonError};
 use weir_client::job::{Member, job_named};
 use weir_types::Rank;
 
-/// The longest name of a job.
+/// The longest name of a job, bytes.
 const MAX_NAME_BYTES: usize = 255;
 
-/// What is said.
+/// Kind of a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
     Ranges,
@@ -25,7 +25,7 @@ pub(crate) enum Hint {
 }
 
 impl Hint {
-    /// By the name of an attribute; `None`: it is one like any other.
+    /// The kind with this attribute name; `None` for ordinary attributes.
     pub(crate) fn named(name: &[u8]) -> Option<Self> {
         match name {
             b"user.weir.ranges" => Some(Self::Ranges),
@@ -34,7 +34,7 @@ impl Hint {
         }
     }
 
-    /// What a process is of a job when it has said so.
+    /// The part of a process in a job after a hint.
     fn said(self, before: &Part, value: &[u8], uid: u32) -> Reply<Part> {
         let text = std::str::from_utf8(value).map_err(|_| Errno::EINVAL)?;
         let text = text.trim_end_matches(['\0', '\n']);
@@ -66,8 +66,8 @@ impl Hint {
     }
 }
 
-/// `NAME:RANK/RANKS`. A name that begins as a shown number does is none: it would be another job, and
-/// who could say a number could join what another user has begun.
+/// Parses `NAME:RANK/RANKS`. A name that begins like a displayed job number is invalid: it would be
+/// another job, and a user who could give a number could join a job of another user.
 fn member(text: &str, uid: u32) -> Option<Member> {
     let (name, of) = text.rsplit_once(':')?;
     let (rank, ranks) = of.split_once('/')?;
@@ -78,7 +78,7 @@ fn member(text: &str, uid: u32) -> Option<Member> {
 }
 
 impl WeirFs {
-    /// A process says, or takes back (`None`), what it is going to do with a file.
+    /// Sets a hint of a process about a file, or removes it (`None`).
     pub(crate) fn hint(
         &self,
         ctx: &RequestContext<'_>,
@@ -97,7 +97,7 @@ impl WeirFs {
         })
     }
 
-    /// What it has said, or its environment.
+    /// The hint of a process, or its environment's value.
     pub(crate) fn hinted(
         &self,
         ctx: &RequestContext<'_>,
@@ -112,7 +112,8 @@ impl WeirFs {
         shown.map(String::into_bytes).ok_or(Errno::ENODATA)
     }
 
-    /// Each handle of a file that the process has opened which asks. `EBADF`: it has none.
+    /// Runs `act` for each handle of a file that the asking process has opened. `EBADF` if it has
+    /// none.
     fn with_own(
         &self,
         ctx: &RequestContext<'_>,

@@ -1,7 +1,7 @@
-//! Where a file has data and where holes, and how much room it takes, when programs have it
-//! mapped: the kernel asks without writing back what they have changed.
+//! Data, holes and allocated space of a file that programs have mapped: the kernel asks without
+//! writing back their changes.
 //!
-//! Only what lies in holes is made to be written back: elsewhere it changes no answer.
+//! Only changes in holes are written back first: elsewhere they do not change the result.
 
 use crate::fuse::{Reply, RequestContext};
 use crate::kernel_size::Answer;
@@ -11,7 +11,7 @@ use weir_client::{Context, File};
 use weir_types::{Attr, FileKind};
 
 impl WeirFs {
-    /// The first byte of data from `offset` on.
+    /// First byte of data from `offset` on.
     pub(crate) fn next_data(&self, by: &Context, file: &File, offset: u64) -> Reply<Option<u64>> {
         let found = file.next_data(by, offset)?;
         let end = found.unwrap_or(file.size());
@@ -21,7 +21,7 @@ impl WeirFs {
         })
     }
 
-    /// The first byte in a hole from `offset` on, or else the end of the file.
+    /// First byte in a hole from `offset` on, or else the end of the file.
     pub(crate) fn next_hole(&self, by: &Context, file: &File, offset: u64) -> Reply<Option<u64>> {
         let mut written = offset;
         loop {
@@ -38,8 +38,9 @@ impl WeirFs {
         }
     }
 
-    /// Attributes that may be told, and the bytes of disk that the file takes (see
-    /// [`weir_client::Client::allocated`]). Of one that takes nothing programs believe that it is all zeros.
+    /// Attributes for the kernel, with the allocated bytes of disk (see
+    /// [`weir_client::Client::allocated`]). Programs take a file without allocated space for all
+    /// zeros.
     pub(crate) fn with_room(
         &self,
         ctx: &RequestContext<'_>,

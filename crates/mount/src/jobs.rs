@@ -1,4 +1,4 @@
-//! Which job a program belongs to, as its environment says when it opens a file.
+//! The job of a program, from its environment when it opens a file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -7,42 +7,43 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_client::job::{JobReader, Member, Partition, RANGES};
 
-/// What was found holds for so long: a program opens many files, and is seldom replaced
-/// by another one.
+/// A result is valid for this long: a program opens many files, and is seldom replaced by another
+/// one.
 const MAX_AGE: Duration = Duration::from_secs(1);
-/// That it belongs to none holds for less: a shell may become another program in the next moment.
+/// The result that a process has no job is valid for less: a shell may become another program in
+/// the next moment.
 const MAX_AGE_OF_NONE: Duration = Duration::from_millis(20);
-/// Processes that are remembered.
+/// The most remembered processes.
 const MAX_KNOWN: usize = 1_024;
-/// Longer environments are not looked through.
+/// Longer environments are not searched.
 const MAX_ENVIRONMENT_BYTES: u64 = 256 << 10;
 
-/// What a process is of a job.
+/// The part of a process in a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Its number; `None`: it cannot be seen.
+    /// Id of the process; `None` if it is invisible.
     pub(crate) process: Option<u64>,
-    /// Of which job; `None`: of none.
+    /// Its job and rank; `None` outside of jobs.
     pub(crate) member: Option<Member>,
-    /// What it reads of a file; `None`: all of it, or its share.
+    /// The ranges of a file that it reads; `None` for all of it, or its share.
     pub(crate) ranges: Option<Arc<Partition>>,
 }
 
 impl Part {
-    /// Who reads a file so, and begins now.
+    /// A new reader of a file.
     pub(crate) fn reader(&self) -> Option<Arc<JobReader>> {
         self.member.map(|member| Arc::new(JobReader::of_ranges(member, self.ranges.clone())))
     }
 }
 
-/// What was found of processes.
+/// Results for processes.
 #[derive(Default)]
 pub(crate) struct Jobs {
     known: Mutex<HashMap<u32, (Instant, Part)>>,
 }
 
 impl Jobs {
-    /// What a process (0: it cannot be seen from here) is of which job.
+    /// The part of a process (0 if it is invisible) in a job.
     pub(crate) fn of(&self, pid: u32, uid: u32) -> Part {
         if pid == 0 {
             return Part::default();
@@ -68,7 +69,8 @@ impl Jobs {
     }
 }
 
-/// Nothing is known of a process that has ended, or whose environment is not to be seen.
+/// Looks a process up. Nothing is known of a process that has ended, or whose environment cannot be
+/// read.
 fn look(pid: u32, uid: u32) -> Part {
     let nothing = Part { process: process(pid), ..Part::default() };
     let Some(environment) = environment(pid) else { return nothing };
@@ -92,15 +94,14 @@ fn environment(pid: u32) -> Option<Vec<u8>> {
     (environment.len() as u64 <= MAX_ENVIRONMENT_BYTES).then_some(environment)
 }
 
-/// The process that began it, and the boot in which: it has that in common with others of its
-/// job.
+/// A number from its parent process and the boot, which it shares with others of its job.
 fn parent(pid: u32) -> u64 {
     let parent = status(pid, "PPid:").unwrap_or_default();
     let boot = weir_host::boot_id().unwrap_or_default();
     parent ^ (boot as u64).rotate_left(32)
 }
 
-/// The process that a thread belongs to; `None`: it is not to be seen.
+/// The process of a thread; `None` if it is invisible.
 pub(crate) fn process(thread: u32) -> Option<u64> {
     status(thread, "Tgid:")
 }

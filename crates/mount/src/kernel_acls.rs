@@ -1,26 +1,26 @@
 //! Files of which the kernel may have an access control list, or know that there is none.
 //!
-//! The table is bounded: for one more than [`MAX_ACLS`] the one that the kernel was told of longest
-//! ago is forgotten. The root is never that one: each path begins there.
+//! The table is bounded: beyond [`MAX_ACLS`] the oldest entry is dropped. The root is never
+//! dropped: each path begins there.
 
 use crate::fuse::NodeId;
 use std::collections::{BTreeMap, HashMap};
 use weir_types::FileId;
 
-/// As many as the client keeps attributes of.
+/// The most entries: as many as the client caches attributes.
 pub(crate) const MAX_ACLS: usize = 65_536;
 
 #[derive(Debug, Default)]
 pub(crate) struct KernelAcls {
-    /// The numbers under which the kernel has each, and when it was told first.
+    /// Node ids of each file, and when the kernel was first told.
     files: HashMap<FileId, (u64, Vec<NodeId>)>,
     by_age: BTreeMap<u64, FileId>,
     next: u64,
 }
 
 impl KernelAcls {
-    /// The kernel is about to be told of a list. Returns the nodes of another file, which it has
-    /// to forget, if there are too many.
+    /// Records that the kernel is about to be told of a list. Returns the nodes of another file,
+    /// which it has to drop, if there are too many.
     pub(crate) fn told(&mut self, file: FileId, node: NodeId) -> Vec<NodeId> {
         let mut forgotten = Vec::new();
         if !self.files.contains_key(&file) {
@@ -43,7 +43,7 @@ impl KernelAcls {
         forgotten
     }
 
-    /// The nodes of a file, which is in the table no more.
+    /// Removes a file and returns its nodes.
     pub(crate) fn take(&mut self, file: FileId) -> Vec<NodeId> {
         let Some((age, nodes)) = self.files.remove(&file) else { return Vec::new() };
         if self.by_age.get(&age) == Some(&file) {
@@ -52,7 +52,7 @@ impl KernelAcls {
         nodes
     }
 
-    /// All nodes; the table is empty then.
+    /// Empties the table and returns all nodes.
     pub(crate) fn take_all(&mut self) -> Vec<NodeId> {
         let Self { files, by_age, .. } = self;
         by_age.clear();

@@ -1,5 +1,5 @@
-//! The kernel's page cache, as the client sees it: something that has to give
-//! up pages when a lease is recalled, and before a size is shown.
+//! The kernel's page cache, as the client's upper cache: it has to drop pages when a lease is
+//! recalled, and before a size is shown.
 
 use crate::dropper::{Dropper, Dropping};
 use crate::file_pages::{Drop as PageDrop, FilePages, without};
@@ -17,46 +17,44 @@ use std::time::{Duration, Instant};
 use weir_client::UpperCache;
 use weir_types::{Attr, FileId, FileKind};
 
-/// How long a drop may take before it is asked what stands in its way, and
-/// between two such questions at first.
+/// Time after which a drop is checked for what blocks it, and first interval of these checks.
 const FIRST_LOOK: Duration = Duration::from_millis(3);
-/// The longest between two.
+/// The longest interval of these checks.
 const LAST_LOOK: Duration = Duration::from_millis(200);
-/// A drop gives up after this: longer than any request of the kernel is served.
+/// A drop gives up after this time. Every request of the kernel is served sooner.
 const GIVE_UP: Duration = Duration::from_secs(60);
-/// Files of which all is dropped side by side.
+/// The most files that are dropped completely in parallel.
 const DROPS_AT_ONCE: usize = 64;
-/// How long the kernel believes attributes of the root at most.
+/// How long the kernel may cache attributes of the root.
 pub(crate) const ROOT_TTL: Duration = Duration::from_secs(1);
 /// How often a size is asked for again because another one was told meanwhile.
 const MAX_ASKS: usize = 16;
-/// A write reaches us so long at the most after the kernel has put its bytes
-/// into pages.
+/// A write arrives within this time after the kernel has put its bytes into pages.
 const WRITE_ARRIVES: Duration = Duration::from_secs(1);
 
 /// An open file, shared by its handles.
 pub(crate) struct OpenPages {
     pages: Mutex<FilePages>,
-    /// The kernel has raised its size.
+    /// Notified when the kernel has raised its size.
     raised: Condvar,
     last_drop: Mutex<Option<Instant>>,
 }
 
-/// A question for attributes, to be made before they are asked for.
+/// A request for attributes; to be made before they are fetched.
 pub(crate) struct Question {
     by: u32,
     asked: Option<(FileId, Mark)>,
     to: Answer,
 }
 
-/// What the kernel caches of all files of a mount.
+/// The kernel's caches of all files of a mount.
 #[derive(Clone, Default)]
 pub struct KernelCache {
     dropper: Dropper,
-    /// The kernel asks anew before it judges by an access control list, but not always before it
+    /// The kernel asks again before it judges by an access control list, but not always before it
     /// shows one to a program.
     acls: Arc<Mutex<KernelAcls>>,
-    /// The kernel may believe attributes of the root without asking.
+    /// Whether the kernel may use cached attributes of the root.
     root: Arc<AtomicBool>,
     seen: Arc<Seen>,
     pub(crate) files: Arc<KernelFiles>,
@@ -65,7 +63,7 @@ pub struct KernelCache {
 
 struct OpenFile {
     handles: usize,
-    /// Those through which a program may change what it has mapped.
+    /// Handles through which a program may change mapped pages.
     mappers: usize,
     pages: Arc<OpenPages>,
 }
@@ -81,15 +79,15 @@ impl OpenFile {
     }
 }
 
-/// What was written past the kernel's pages.
+/// A write that bypassed the page cache.
 pub(crate) struct Passed {
-    /// Where it is.
+    /// Its bytes.
     pub(crate) bytes: Range<u64>,
-    /// Where the kernel believes that it ends.
+    /// Its end according to the kernel.
     pub(crate) believed_end: u64,
 }
 
-/// A handle of a file is open.
+/// An open handle of a file.
 pub(crate) struct Opening {
     cache: KernelCache,
     file: FileId,
@@ -98,13 +96,13 @@ pub(crate) struct Opening {
 }
 
 impl KernelCache {
-    /// The mount stands.
+    /// Attaches the mount's notifier.
     pub fn attach(&self, notifier: Notifier) {
         self.files.attach(&notifier);
         self.dropper.attach(notifier);
     }
 
-    /// The kernel is about to be told of an access control list.
+    /// Records that the kernel is about to be told of an access control list.
     pub(crate) fn tells_acl(&self, file: FileId, node: NodeId) {
         let forgotten = self.acls().told(file, node);
         for node in forgotten {
@@ -116,18 +114,18 @@ impl KernelCache {
         self.acls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel is about to be told attributes of the root that it may believe for a while.
+    /// Records that the kernel is about to be told attributes of the root that it may cache.
     pub(crate) fn tells_root(&self) {
         self.root.store(true, Ordering::SeqCst);
     }
 
-    /// Whether a file is as it was when it was opened last.
+    /// Whether a file has the state of its last open.
     pub(crate) fn same(&self, attr: &Attr) -> bool {
         self.seen.same(attr)
     }
 
-    /// A handle is being opened of a file that is so long; `maps`: for reading and writing. `true`: others are
-    /// open, so that what the kernel has of the file is good.
+    /// Records the opening of a handle of a file with this size; `maps` says that it is for reading
+    /// and writing. Returns `true` if other handles are open, so that the kernel's pages are valid.
     pub(crate) fn opening(
         &self,
         file: FileId,
@@ -147,14 +145,14 @@ impl KernelCache {
         open.get(&file).map(|file| file.pages.clone())
     }
 
-    /// A thread of the kernel asks for attributes, of this file if that is known.
+    /// Records a request of a kernel thread for attributes, of this file if that is known.
     pub(crate) fn asks(&self, by: u32, file: Option<FileId>, to: Answer) -> Question {
         let mark = |file| Some((file, self.get(file)?.lock().size.mark()));
         Question { by, asked: file.and_then(mark), to }
     }
 
-    /// Before the answer: sees to it that the kernel will have the size. What to answer,
-    /// which may have been asked for anew with `again`.
+    /// Prepares a reply: makes sure that the kernel will have the size. Returns what to reply,
+    /// fetched again with `again` if necessary.
     pub(crate) fn tell<E>(
         &self,
         question: Question,
@@ -194,7 +192,7 @@ impl KernelCache {
         Ok(attr)
     }
 
-    /// Whether these attributes may be told if nothing may be waited for.
+    /// Whether these attributes may be told without waiting.
     pub(crate) fn may_tell(&self, by: u32, attr: &Attr) -> bool {
         let Some(pages) = self.get(attr.file).filter(|_| attr.kind == FileKind::File) else {
             return true;
@@ -245,15 +243,15 @@ impl KernelCache {
         }
     }
 
-    /// Whether a program may have changed a file through a mapping, and the kernel not have
+    /// Whether a program may have changed a file through a mapping without the kernel having
     /// written it back.
     pub(crate) fn may_be_changed(&self, file: FileId) -> bool {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.get(&file).is_some_and(|open| open.mappers > 0)
     }
 
-    /// Has the kernel write back what programs have changed of these bytes through mappings.
-    /// `false`: there is nothing. (Nothing but a drop makes it write.)
+    /// Makes the kernel write back changes of these bytes through mappings. Returns `false` if
+    /// there are none. (Only a drop makes it write.)
     pub(crate) fn writes_back(&self, file: FileId, bytes: Range<u64>) -> bool {
         let may = || self.get(file).is_some_and(|pages| pages.lock().may_show(&bytes));
         let some = !bytes.is_empty() && self.may_be_changed(file) && may();
@@ -274,8 +272,8 @@ impl KernelCache {
         self.carry_on(file, pages, drop, &whole);
     }
 
-    /// Around what is held, if anything is: then no thread waits for that with the rest
-    /// before it.
+    /// Begins a drop, around locked pages if there are any, so that no thread waits for those with
+    /// the rest behind them.
     fn begin(&self, file: FileId, pages: &OpenPages, drop: &PageDrop) -> Begun {
         let held = pages.lock().held(&drop.bytes);
         match held.is_empty() {
@@ -295,9 +293,8 @@ impl KernelCache {
         }
     }
 
-    /// The kernel waits for locked pages. Those that a request holds which itself
-    /// may be waiting for the lease that is being given up are let be: see
-    /// [`FilePages::held`].
+    /// Drops pages. The kernel waits for locked ones. Pages locked by a request that itself may be
+    /// waiting for the lease being given up are left: see [`FilePages::held`].
     fn drop_now(
         &self,
         file: FileId,
@@ -324,7 +321,7 @@ impl KernelCache {
         true
     }
 
-    /// Whether all is dropped but pages that are held, and those are indeed locked.
+    /// Whether everything is dropped except held pages, and those are indeed locked.
     fn drop_around(
         &self,
         file: FileId,
@@ -355,23 +352,23 @@ impl KernelCache {
     }
 }
 
-/// A drop that has begun.
+/// A begun drop.
 enum Begun {
     Whole(Dropping),
     Around(Around),
 }
 
-/// Parts for which one and the same drop has begun already.
+/// Parts for which the same drop has begun already.
 type Started = Vec<(Range<u64>, Rc<Dropping>)>;
 
-/// A drop of what lies around pages that are held, and a look at those.
+/// A drop around held pages, and a check of those.
 struct Around {
     others: Vec<Rc<Dropping>>,
     held: Vec<Rc<Dropping>>,
 }
 
 impl Around {
-    /// Whether by then all is dropped but what is held, and that is indeed locked.
+    /// Whether by then everything is dropped except held pages, and those are indeed locked.
     fn is_done(&self, until: Instant) -> bool {
         self.others.iter().all(|part| part.wait(until))
             && self.held.iter().all(|part| {
@@ -490,13 +487,13 @@ impl OpenPages {
 }
 
 impl Opening {
-    /// The kernel keeps what it has of the file, which is as long as this.
+    /// Records that the kernel keeps its pages of the file, which has this size.
     pub(crate) fn kept(&self, size: u64) {
         self.pages.lock().kept(size);
     }
 
-    /// Serves a read; `read` says how many bytes it brought, and tells what it is
-    /// given whether it holds the lease.
+    /// Serves a read. `read` returns the number of bytes, and calls its argument with whether it
+    /// holds the lease.
     pub(crate) fn reading<E>(
         &self,
         by: u32,
@@ -519,9 +516,8 @@ impl Opening {
         result
     }
 
-    /// Serves a write that went through the kernel's pages; `write` says where
-    /// the bytes end. (Elsewhere than the kernel thinks if `O_APPEND` came by
-    /// `fcntl`: then its pages are wrong.)
+    /// Serves a write through the page cache; `write` returns the end of the bytes. (That is not
+    /// where the kernel assumes if `O_APPEND` was set by `fcntl`: then its pages are wrong.)
     pub(crate) fn writing<E>(
         &self,
         by: u32,
@@ -546,7 +542,7 @@ impl Opening {
         result.map(|_| ())
     }
 
-    /// Serves a write past the kernel's pages.
+    /// Serves a write that bypasses the page cache.
     pub(crate) fn passing<E>(
         &self,
         by: u32,
@@ -574,13 +570,13 @@ impl Opening {
         self.pages.lock().size.appends_here(offset)
     }
 
-    /// A write past the kernel's pages fails.
+    /// Records a failed write that bypassed the page cache.
     pub(crate) fn fails(&self, failed: Failed) {
         self.pages.lock().size.fails(failed, Instant::now());
     }
 
-    /// Whether it may be a failed write that the kernel takes back when this thread sets this size
-    /// through this handle.
+    /// Whether a size that this thread sets through this handle may be the kernel taking a failed
+    /// write back.
     pub(crate) fn may_take_back(&self, by: u32, fh: u64, size: u64) -> bool {
         self.pages.lock().size.may_take_back(by, fh, size, Instant::now())
     }

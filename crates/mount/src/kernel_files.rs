@@ -1,31 +1,31 @@
-//! Files that the kernel knows, and those without a name that are held for it.
+//! Files that the kernel knows, and files without names that are held for it.
 //!
-//! What is mounted over another path, held by `O_PATH` or executed is in use, and the file system
-//! is not told. On a local disk such a file stays when its last name goes. So what the kernel has
-//! not forgotten is held when that happens, on whichever mount, and let go when the kernel has
-//! forgotten it: mostly at once. If another mount has removed it the kernel is asked to forget
-//! it, unless it is in use.
+//! A file that is mounted over another path, held by `O_PATH` or executed is in use without the
+//! file system being told. On a local disk such a file stays when its last name goes. So a file
+//! that the kernel has not dropped is held when it loses its last name, on any mount, and released
+//! when the kernel has dropped it: mostly at once. If another mount has removed it the kernel is
+//! asked to drop it, unless it is in use.
 //!
-//! Files held are bounded by [`MAX_HELD_FILES`]; the files that are known, by the kernel.
+//! Held files are bounded by [`MAX_HELD_FILES`]; known files by the kernel.
 
 use crate::fuse::{NodeId, Notifier};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use weir_types::FileId;
 
-/// Files without a name that one mount holds because its kernel still knows them.
+/// The most files without names that one mount holds for its kernel.
 const MAX_HELD_FILES: usize = 16_384;
-/// Nodes in one notification.
+/// The most nodes in one notification.
 const PRUNED_AT_ONCE: usize = 256;
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often the kernel has been told of each.
+    /// How often the kernel was told of each file.
     known: HashMap<FileId, u64>,
     held: HashMap<FileId, u64>,
     by_age: BTreeMap<u64, FileId>,
     next: u64,
-    /// What the kernel is to forget; bounded by what is held.
+    /// Nodes that the kernel has to drop; bounded by the held files.
     to_prune: Vec<NodeId>,
     prunes: bool,
 }
@@ -34,12 +34,12 @@ struct State {
 #[derive(Debug, Default)]
 pub(crate) struct KernelFiles {
     state: Mutex<State>,
-    /// Once the mount stands, if the kernel can be asked to forget.
+    /// Set when the mount is complete, if the kernel supports drops.
     pruner: OnceLock<Notifier>,
 }
 
 impl KernelFiles {
-    /// The mount stands.
+    /// Attaches the mount's notifier.
     pub(crate) fn attach(&self, notifier: &Notifier) {
         if notifier.prune(&[]).is_ok() {
             // A mount stands once.
@@ -47,13 +47,13 @@ impl KernelFiles {
         }
     }
 
-    /// The kernel is told of a file.
+    /// Records that the kernel is told of a file.
     pub(crate) fn told(&self, file: FileId) {
         *self.lock().known.entry(file).or_default() += 1;
     }
 
-    /// It has forgotten so many times that it was told. `true`: the file was held, and is to be
-    /// let go.
+    /// Records that the kernel has dropped this many lookups. Returns `true` if the file was held,
+    /// and has to be released.
     pub(crate) fn forget(&self, file: FileId, lookups: u64) -> bool {
         let mut state = self.lock();
         let Some(known) = state.known.get_mut(&file) else { return false };
@@ -65,8 +65,8 @@ impl KernelFiles {
         state.let_go(file)
     }
 
-    /// A file has lost its last name here, and is held so far. Returns what is to be let go: that
-    /// very file, if nobody needs it, or the one that has been held longest.
+    /// Records a file that has lost its last name on this mount, and is held so far. Returns a file
+    /// to release: that file, if it is unused, or the one held for longest.
     pub(crate) fn holds_own(&self, file: FileId) -> Option<FileId> {
         let mut state = self.lock();
         if !state.known.contains_key(&file) || !state.hold(file) {
@@ -80,12 +80,12 @@ impl KernelFiles {
         Some(oldest)
     }
 
-    /// Whether it would be held if it lost a name on another mount.
+    /// Whether a file would be held if it lost a name on another mount.
     pub(crate) fn may_hold(&self, file: FileId) -> bool {
         self.pruner.get().is_some() && self.lock().known.contains_key(&file)
     }
 
-    /// A file is about to lose a name on another mount; returns whether it is held from now on.
+    /// Handles the loss of a name on another mount. Returns whether the file is held from now on.
     pub(crate) fn holds(self: &Arc<Self>, file: FileId) -> bool {
         if self.pruner.get().is_none() {
             // It might be held for as long as the kernel has memory to spare.
@@ -108,14 +108,14 @@ impl KernelFiles {
         true
     }
 
-    /// What is held, which nobody will forget any more.
+    /// Removes and returns all held files, which the kernel will not drop any more.
     pub(crate) fn take_held(&self) -> impl Iterator<Item = FileId> {
         let mut state = self.lock();
         state.by_age.clear();
         std::mem::take(&mut state.held).into_keys()
     }
 
-    /// Asks the kernel to forget, until nothing is left to be forgotten.
+    /// Asks the kernel to drop nodes, until none are left.
     fn prune(&self) {
         loop {
             let mut state = self.lock();
@@ -140,7 +140,7 @@ impl KernelFiles {
 }
 
 impl State {
-    /// `false`: it is held already.
+    /// Holds a file. Returns `false` if it is held already.
     fn hold(&mut self, file: FileId) -> bool {
         if self.held.contains_key(&file) {
             return false;

@@ -1,49 +1,48 @@
-//! How long the kernel takes an open file to be.
+//! The size of an open file, as the kernel knows it.
 //!
 //! Pure: it is told what the kernel is told, and says what has to happen first.
 //!
-//! Before the kernel uses a size (for a read that goes past the end it knows, for
-//! `SEEK_END`), it asks for attributes. But it does not believe the size in the
-//! answer if pages of the file were dropped, or if it heard of the file otherwise,
-//! between its question and the moment it gets at the answer. It would then read
-//! nothing where there are bytes. So it is not left to answers that a file grows.
+//! Before the kernel uses a size (for a read past its known end, for `SEEK_END`), it asks for
+//! attributes. But it ignores the size in the reply if pages of the file were dropped, or if it got
+//! other news of the file, between its request and its handling of the reply. It would then read
+//! nothing where there are bytes. So growth is not left to replies.
 //!
 //! Invariants:
 //!
-//! - **Never too small.** The kernel's size is at least [`KernelSize::least`]. It is
-//!   made to raise its size before it is told one beyond.
-//! - **In order.** Sizes are told in the order in which they were true: an answer that was
-//!   asked for before another size was told is asked for anew, and none is told while
-//!   the kernel is raising its size.
-//! - **Nothing of others is cut.** After a direct write past its end that failed the kernel
-//!   cuts the file to what it took for the size: only its thread's next request can be that.
-//!   A program may ask for the same: it is never told that this was done when it was not.
+//! - **Never too small.** The kernel's size is at least [`KernelSize::least`]. It is made to raise
+//!   its size before it is told a greater one.
+//! - **In order.** Sizes are told in the order in which they were true. A reply that was fetched
+//!   before another size was told is fetched again, and no reply is sent while the kernel is
+//!   raising its size.
+//! - **No bytes of others are cut.** After a failed direct write past its end the kernel truncates
+//!   the file to its known size. Only the next request of the same thread can be that. A program
+//!   may ask for the same size: it is never told that this was done when it was not.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// A thread of the kernel acts upon an answer within this time.
+/// A thread of the kernel handles a reply within this time.
 const ACTS: Duration = Duration::from_secs(2);
-/// Answers remembered upon which the kernel may yet act; of more, the least.
+/// The most remembered replies that the kernel may still handle; beyond it only the least.
 const MAX_UNSETTLED: usize = 16;
 
 /// The kernel takes a failed write back within this time after its last piece.
 const TAKES_BACK: Duration = Duration::from_secs(30);
-/// Failed writes remembered.
+/// The most remembered failed writes.
 const MAX_FAILED: usize = 16;
 
-/// When somebody began to ask for a size.
+/// Time at which a request for a size began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark(u64);
 
-/// What an answer is to.
+/// Kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// A question.
+    /// A reply to a request for attributes.
     Attributes,
-    /// A change of attributes. The kernel believes the size in it, come what may.
+    /// A reply to a change of attributes. The kernel always uses the size in it.
     Change,
-    /// Something that has no attributes.
+    /// A reply without attributes.
     Other,
 }
 
@@ -52,13 +51,13 @@ pub(crate) enum Answer {
 pub(crate) enum Tell {
     /// Tell it.
     Now,
-    /// Make the kernel raise its size, say so with [`KernelSize::raised`], and tell it.
+    /// Make the kernel raise its size, report that with [`KernelSize::raised`], and tell it.
     Raise,
-    /// It may be old by now.
+    /// Fetch it again: it may be old.
     AskAgain,
 }
 
-/// A size in an answer that makes the file shorter, or in one to a change.
+/// A size in a reply that makes the file shorter, or in a reply to a change.
 #[derive(Clone, Copy, Debug)]
 struct Unsettled {
     by: u32,
@@ -66,49 +65,49 @@ struct Unsettled {
     at: Instant,
 }
 
-/// A write past the pages that failed.
+/// A failed write that bypassed the page cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failed {
-    /// Whose thread's.
+    /// Its thread.
     pub(crate) by: u32,
-    /// Through which handle.
+    /// Its handle.
     pub(crate) fh: u64,
-    /// How long the file was then, as the kernel knows; `None`: nobody knows.
+    /// The size that the kernel knew then; `None` if unknown.
     pub(crate) size: Option<u64>,
 }
 
 impl Failed {
-    /// Whether the kernel may be taking it back when this size is set: it is never less than the
-    /// kernel knew. (It may be more than the write would have reached: the kernel may have heard
-    /// since of what others have written.)
+    /// Whether setting this size may be the kernel taking the write back: the size is never less
+    /// than the kernel knew. (It may be more than the end of the write, because the kernel may have
+    /// been told since of writes of others.)
     fn may_be_taken_back(&self, size: u64) -> bool {
         self.size.is_none_or(|was| size >= was)
     }
 }
 
-/// See the top of the file.
+/// The size of one open file; see the top of the file.
 #[derive(Debug)]
 pub(crate) struct KernelSize {
     floor: u64,
-    /// Nobody has seen to it that the floor holds: the kernel was told so when the
-    /// name was looked up, before the file was open.
+    /// Whether the kernel was told a size before the file was open, at the lookup, so that its
+    /// least size is not assured.
     granted: bool,
     last: u64,
-    /// Grows with each other size that is told.
+    /// Incremented with each different size that is told.
     number: u64,
     raising: bool,
-    /// A write up to here, after which that thread raises the size.
+    /// A write of a thread up to here, after which that thread raises the size.
     written: Option<(u32, u64)>,
-    /// The end of the last write past the pages, if the kernel knows of it: it has heard of no
-    /// size below since.
+    /// The end of the last write that bypassed the pages, if the kernel knows of it and was told no
+    /// smaller size since.
     passed: Option<u64>,
     unsettled: Vec<Unsettled>,
-    /// Writes that the kernel may take back, with when their last piece was answered.
+    /// Failed writes that the kernel may take back, with the time of the last reply to a piece.
     failed: Vec<(Failed, Instant)>,
 }
 
 impl KernelSize {
-    /// Of a file that is opened when it is so long.
+    /// For a file that is opened with this size.
     pub(crate) fn new(size: u64) -> Self {
         Self {
             floor: size,
@@ -123,22 +122,22 @@ impl KernelSize {
         }
     }
 
-    /// What the kernel takes for the size is no less.
+    /// The kernel's size is at least this.
     pub(crate) fn least(&self) -> u64 {
         self.unsettled.iter().map(|told| told.size).fold(self.floor, u64::min)
     }
 
-    /// The kernel is raising its size.
+    /// Whether the kernel is raising its size.
     pub(crate) fn is_raising(&self) -> bool {
         self.raising
     }
 
-    /// To be taken before a size is asked for.
+    /// A mark, to be taken before a size is fetched.
     pub(crate) fn mark(&self) -> Mark {
         Mark(self.number)
     }
 
-    /// A thread asks for something: it is done with what it was told before.
+    /// Records a request of a thread, which has handled its earlier reply.
     pub(crate) fn asks(&mut self, by: u32, now: Instant) {
         // Nobody knows which thread 0 is.
         if let Some((_, end)) = self.written.take_if(|(writer, _)| by != 0 && *writer == by) {
@@ -149,7 +148,8 @@ impl KernelSize {
         self.failed.retain(|(failed, _)| by == 0 || failed.by != by);
     }
 
-    /// A write past the pages fails: what its thread sets next may be the kernel's doing.
+    /// Records a failed write that bypassed the pages: the next size that its thread sets may be
+    /// the kernel's.
     pub(crate) fn fails(&mut self, failed: Failed, now: Instant) {
         self.failed.retain(|(known, at)| known.by != failed.by && now <= *at + TAKES_BACK);
         if self.failed.len() == MAX_FAILED {
@@ -158,7 +158,8 @@ impl KernelSize {
         self.failed.push((failed, now));
     }
 
-    /// A write past the pages of this thread is answered, perhaps another piece of one that fails.
+    /// Records the reply to a write of this thread that bypassed the pages, possibly another piece
+    /// of a failing one.
     pub(crate) fn passes(&mut self, by: u32, end: u64, now: Instant) {
         self.passed = Some(end);
         for (_, at) in self.failed.iter_mut().filter(|(failed, _)| failed.by == by) {
@@ -166,14 +167,14 @@ impl KernelSize {
         }
     }
 
-    /// Whether the kernel, which appends where it takes the end to be, has appended nothing before
-    /// this offset that has not been served.
+    /// Whether the kernel, which appends at its known end, has no unserved append before this
+    /// offset.
     pub(crate) fn appends_here(&self, offset: u64) -> bool {
         offset <= self.least() || (self.passed == Some(offset) && self.unsettled.is_empty())
     }
 
-    /// Whether it may be a failed write that the kernel takes back when this thread sets this size
-    /// through this handle. It does so once: what is set next is a program's.
+    /// Whether a size that this thread sets through this handle may be the kernel taking a failed
+    /// write back. It does so once: a later size is a program's.
     pub(crate) fn may_take_back(&mut self, by: u32, fh: u64, size: u64, now: Instant) -> bool {
         let index = self.failed.iter().position(|(failed, _)| failed.by == by && failed.fh == fh);
         let (failed, at) = match index {
@@ -183,8 +184,8 @@ impl KernelSize {
         now <= at + TAKES_BACK && failed.may_be_taken_back(size)
     }
 
-    /// A thread of the kernel is going to be told this size, which was asked for at
-    /// that mark (`None`: nobody knows when). Not while the size is being raised.
+    /// What to do before a thread of the kernel is told this size, which was fetched at that mark
+    /// (`None` if unknown). Not while the size is being raised.
     pub(crate) fn tell(
         &mut self,
         by: u32,
@@ -213,13 +214,13 @@ impl KernelSize {
         Tell::Now
     }
 
-    /// Whether the kernel would learn nothing from this size.
+    /// Whether this size is no news to the kernel.
     pub(crate) fn tells_nothing_new(&mut self, by: u32, size: u64, now: Instant) -> bool {
         self.asks(by, now);
         size == self.last && size == self.floor && size == self.least()
     }
 
-    /// The kernel will believe this size when it gets at the answer.
+    /// Records that the kernel will use this size when it handles the reply.
     fn sets(&mut self, by: u32, size: u64, now: Instant) {
         if self.unsettled.len() == MAX_UNSETTLED {
             let least = self.unsettled.drain(..).map(|told| told.size).fold(size, u64::min);
@@ -232,7 +233,7 @@ impl KernelSize {
         self.ends(size);
     }
 
-    /// The kernel has raised its size (or somebody tried to in vain).
+    /// Records that the kernel has raised its size (or that this has failed).
     pub(crate) fn raised(&mut self, size: Option<u64>) {
         if let Some(size) = size {
             self.floor = self.floor.max(size);
@@ -242,29 +243,29 @@ impl KernelSize {
         self.number += 1;
     }
 
-    /// The kernel finds that the file ends here.
+    /// Records that the kernel finds the file's end here.
     pub(crate) fn ends(&mut self, at: u64) {
         self.floor = self.floor.min(at);
         self.written.take_if(|(_, end)| *end > at);
         self.passed.take_if(|end| *end > at);
     }
 
-    /// A write of this thread up to here is answered.
+    /// Records the reply to a write of this thread up to here.
     pub(crate) fn writes(&mut self, by: u32, end: u64) {
         if end > self.floor {
             self.written = Some((by, end));
         }
     }
 
-    /// Pages are dropped: the kernel does not believe answers under way.
+    /// Records a drop of pages: the kernel ignores sizes in replies under way.
     pub(crate) fn drops(&mut self) {
         if self.granted {
             self.floor = 0;
         }
     }
 
-    /// Whether the kernel may yet put zeros over what a thread has read up to there
-    /// into these pages, because it was told that the file is shorter.
+    /// Whether the kernel may still put zeros over bytes that a thread has read up to there into
+    /// these pages, because it was told a smaller size.
     pub(crate) fn may_cut(&self, by: u32, pages: &Range<u64>, brought: u64) -> bool {
         self.unsettled.iter().any(|told| {
             (told.by != by || by == 0) && pages.contains(&told.size) && told.size < brought

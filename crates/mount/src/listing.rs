@@ -1,5 +1,4 @@
-//! Directory listings: from pages of the metadata server to what fits the
-//! kernel's buffer.
+//! Directory listings: from pages of the metadata server to the kernel's buffer.
 
 use crate::callers::READ;
 use crate::fuse::Filesystem;
@@ -10,7 +9,7 @@ use crate::translate::for_kernel;
 use crate::weirfs::WeirFs;
 use weir_types::FileKind;
 
-/// Entries asked of the metadata server at once.
+/// Entries in one request to the metadata server.
 const DIR_PAGE: u32 = 512;
 /// Cookies 1 and 2 are `.` and `..`; those of the server follow.
 const DOTS: u64 = 2;

@@ -1,15 +1,15 @@
-//! Whether a thread waits for a lock of an open file description (`F_OFD_SETLKW`) or
-//! of its process (`F_SETLKW`). The kernel does not tell the file system, but only
-//! those of processes are to be told of a deadlock (`EDEADLK`): an open file has no
-//! thread of its own, and whoever shares it may unlock it while another waits.
+//! Whether a thread waits for a lock of an open file description (`F_OFD_SETLKW`) or of its process
+//! (`F_SETLKW`). The kernel does not tell the file system, but only waits for process locks may
+//! return a deadlock (`EDEADLK`): an open file has no thread of its own, and any process that
+//! shares it may unlock it while another waits.
 
 use std::time::{Duration, Instant};
 
-/// A thread has sent us its call, and is asleep within this time.
+/// A thread sleeps within this time after it has sent its call.
 const FALLS_ASLEEP: Duration = Duration::from_millis(5);
 
-/// Whether the thread is in a call of `F_OFD_SETLKW`. `false` also if that cannot be
-/// seen: it is in another pid namespace, or not ours to look at.
+/// Whether the thread is in a call of `F_OFD_SETLKW`. Also `false` if that is invisible: the thread
+/// is in another pid namespace, or of another user.
 pub(crate) fn waits_for_open_file(thread: u32) -> bool {
     let begin = Instant::now();
     loop {
@@ -24,8 +24,7 @@ pub(crate) fn waits_for_open_file(thread: u32) -> bool {
     }
 }
 
-/// The second argument of the call that a thread sleeps in, which of `fcntl` is the
-/// command.
+/// The second argument of the call that a thread sleeps in, which for `fcntl` is the command.
 fn command(text: &str) -> Option<u64> {
     let argument = text.split_whitespace().nth(2)?;
     u64::from_str_radix(argument.strip_prefix("0x")?, 16).ok()

@@ -1,13 +1,11 @@
-//! Locks of programs: between the kernel's words and the cluster's, and what
-//! is unlocked when a file is closed.
+//! Locks of programs: translation between the kernel and the cluster, and unlocks by closes.
 //!
-//! The kernel unlocks by itself what a process holds when it closes any
-//! descriptor of the file (`FLUSH` names the owner), and `flock` locks with the
-//! last close. Locks of open file descriptions (`F_OFD_SETLK`) it leaves to the
-//! file system, without telling them apart from those of processes: so every
-//! lock is remembered with the handle it was taken through, and what is left of
-//! them goes with the handle. Those of a process go with its `FLUSH`, and are not
-//! remembered any longer: a handle may live long and be locked by very many.
+//! The kernel itself unlocks what a process holds when it closes any descriptor of the file
+//! (`FLUSH` names the owner), and `flock` locks at the last close. Locks of open file descriptions
+//! (`F_OFD_SETLK`) are left to the file system, without being told apart from those of processes.
+//! So every lock is recorded with its handle, and the rest of them are released with the handle.
+//! Those of a process are released with its `FLUSH`, and are no longer recorded: a handle may live
+//! long and be locked by very many processes.
 
 use crate::fuse::{self, NodeId, ReleaseArgs, Reply};
 use crate::lock_kind::waits_for_open_file;
@@ -18,19 +16,19 @@ use weir_client::Context;
 use weir_types::FileId;
 use weir_wire::lock::{LAST_BYTE, Lock, LockMode, LockWait};
 
-/// Which owners have locked through which handle.
+/// Owners that have locked through each handle.
 #[derive(Debug, Default)]
 pub(crate) struct HandleLocks {
     owners: Mutex<HashMap<u64, HashSet<u64>>>,
 }
 
 impl HandleLocks {
-    /// An owner is about to lock through a handle.
+    /// Records that an owner is about to lock through a handle.
     pub(crate) fn note(&self, fh: u64, owner: u64) {
         self.lock().entry(fh).or_default().insert(owner);
     }
 
-    /// An owner has unlocked all.
+    /// Records that an owner has unlocked everything.
     pub(crate) fn forget(&self, fh: u64, owner: u64) {
         let mut handles = self.lock();
         if let Some(owners) = handles.get_mut(&fh) {
@@ -41,7 +39,7 @@ impl HandleLocks {
         }
     }
 
-    /// The handle is closed: whose locks may be left.
+    /// Removes a closed handle. Returns owners with possible locks.
     pub(crate) fn close(&self, fh: u64) -> HashSet<u64> {
         self.lock().remove(&fh).unwrap_or_default()
     }
@@ -52,7 +50,7 @@ impl HandleLocks {
 }
 
 impl WeirFs {
-    /// The lock that is in the way of another.
+    /// Returns a conflicting lock.
     pub(crate) fn test_lock(
         &self,
         by: &Context,
@@ -85,7 +83,7 @@ impl WeirFs {
         Ok(self.client.set_lock(by, &from_kernel(file, args), wait)?)
     }
 
-    /// Unlocks what was locked through a handle that is closed.
+    /// Unlocks what was locked through a closed handle.
     pub(crate) fn unlock_left(&self, fh: u64, node: NodeId, args: ReleaseArgs) -> Reply<()> {
         let owners = self.locks.close(fh);
         if owners.is_empty() && !args.flock_unlock {
@@ -102,8 +100,8 @@ impl WeirFs {
         Ok(())
     }
 
-    /// Whoever gets a lock next sees what was written under it. An error is told
-    /// by the next write, fsync or close; the lock goes all the same.
+    /// Writes buffered data before an unlock: the next holder of the lock sees it. An error is
+    /// returned by the next write, fsync or close; the lock is released all the same.
     fn write_before_unlock(&self, by: &Context, fh: u64, file: FileId) -> Reply<()> {
         if let Err(error) = self.handle(fh)?.file()?.file.flush(by) {
             tracing::warn!("file {file}: unlocked with unwritten data: {error}");
@@ -112,7 +110,7 @@ impl WeirFs {
     }
 }
 
-/// What the kernel asks for, in the cluster's words.
+/// Converts the kernel's request for the cluster.
 fn from_kernel(file: FileId, args: &fuse::LockArgs) -> Lock {
     let mode = match args.lock.kind {
         fuse::LockKind::Read => LockMode::Shared,
@@ -132,7 +130,7 @@ fn from_kernel(file: FileId, args: &fuse::LockArgs) -> Lock {
     }
 }
 
-/// The lock in the way, in the kernel's words; none is an unlock.
+/// Converts a conflicting lock for the kernel; none becomes an unlock.
 fn to_kernel(found: Option<Lock>, asked: fuse::Lock) -> fuse::Lock {
     match found {
         None => fuse::Lock { kind: fuse::LockKind::Unlock, ..asked },

@@ -1,10 +1,10 @@
-//! What a mount's client tells Prometheus.
+//! Metrics of a mount's client for Prometheus.
 
 use weir_client::Watch;
 use weir_metrics::names as n;
 use weir_metrics::{Counted, Page};
 
-/// Adds all families of a client to a page.
+/// Adds all metrics of a client to a page.
 pub fn tell_client(page: &mut Page, watch: &Watch) {
     let mut counted = Counted::new(watch.counters());
     let bytes = [

@@ -1,36 +1,33 @@
-//! By which numbers the kernel knows directories.
+//! Node ids of directories.
 //!
-//! The number of a file is its id, and so is a directory's, as a rule. But the
-//! kernel believes that a directory is at one place, and if it finds one
-//! elsewhere (another mount has moved it) it moves what it has there. For that it
-//! needs locks that it cannot wait for: a `rename` that finds one fails with
-//! `ESTALE`, because it holds them itself. So a directory that is found in
-//! another directory than the kernel has it in gets one more number, an alias:
-//! to the kernel it is another directory, with the same inode number. Who has the
-//! old one open goes on using it.
+//! The number of a file is its id, and usually so is a directory's. But the kernel assumes that a
+//! directory is at one place, and if it finds one elsewhere (another mount has moved it) it moves
+//! its own entry there. For that it needs locks that it cannot wait for: a `rename` that finds one
+//! fails with `ESTALE`, because it holds them itself. So a directory that is found in another
+//! directory than the kernel has it in gets one more number, an alias: to the kernel it is another
+//! directory, with the same inode number. Programs with the old one open go on using it.
 //!
-//! Kept for each directory that the kernel has not forgotten: so the kernel bounds it.
+//! Entries are kept for each directory that the kernel has not dropped, so the kernel bounds them.
 
 use crate::fuse::NodeId;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weir_types::{Attr, FileId, FileKind};
 
-/// In the numbers of aliases; ids of files never come so far.
+/// Bit in the numbers of aliases. File ids are always below it.
 const ALIAS: NodeId = 1 << 63;
 
-/// A name in a directory of the kernel's.
+/// A name in a directory of the kernel.
 type Name = (NodeId, Box<[u8]>);
 
-/// Where the kernel has a directory.
+/// The kernel's place of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    /// It was found by its number, and may come to be anywhere.
+    /// Unknown: it was found by its number, and may get any place.
     Nowhere,
-    /// In this directory; under which name is not known if another one was
-    /// found there since.
+    /// In this directory. The name is unknown if another directory was found there since.
     In(NodeId, Option<Box<[u8]>>),
-    /// It has removed it.
+    /// Removed by this kernel.
     Removed,
 }
 
@@ -55,12 +52,12 @@ impl Held {
 #[derive(Debug, Default)]
 struct Table {
     held: HashMap<FileId, Vec<Held>>,
-    /// Whose an alias is.
+    /// The directory of each alias.
     aliases: HashMap<NodeId, FileId>,
-    /// What was found last under a name.
+    /// The last result under each name.
     at: HashMap<Name, (FileId, NodeId)>,
-    /// What the kernel was last told of each directory that it knows, and what files were
-    /// that it has removed and has not forgotten.
+    /// Last told attributes of each known directory, and of files that the kernel has removed and
+    /// not dropped.
     last: HashMap<FileId, Attr>,
     given: u64,
 }
@@ -72,7 +69,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// What a number of the kernel's stands for; `None`: it was forgotten.
+    /// The file of a node id; `None` if it was dropped.
     pub(crate) fn file(&self, node: NodeId) -> Option<FileId> {
         if node & ALIAS == 0 {
             return Some(FileId(node));
@@ -80,8 +77,7 @@ impl Nodes {
         self.lock().file(node)
     }
 
-    /// The directory that the kernel has another one in, as far as it has been told; of the root,
-    /// itself.
+    /// The parent of a directory according to the kernel; for the root, itself.
     pub(crate) fn parent(&self, node: NodeId) -> Option<FileId> {
         if node == FileId::ROOT.0 {
             return Some(FileId::ROOT);
@@ -89,14 +85,14 @@ impl Nodes {
         self.lock().parent(node)
     }
 
-    /// The number of a directory that the kernel is told to be at this place.
+    /// The node id of a directory that the kernel is told to be at this place.
     pub(crate) fn found(&self, dir: &Attr, parent: NodeId, name: &[u8]) -> NodeId {
         let mut table = self.lock();
         table.last.insert(dir.file, dir.clone());
         table.found(dir.file, parent, name)
     }
 
-    /// The kernel is told of a directory without a place.
+    /// The node id of a directory that the kernel is told of without a place.
     pub(crate) fn found_by_number(&self, dir: &Attr, node: Option<NodeId>) -> NodeId {
         let mut table = self.lock();
         if dir.file != FileId::ROOT {
@@ -105,7 +101,7 @@ impl Nodes {
         table.found_by_number(dir.file, node)
     }
 
-    /// What is told of a file: if the kernel has it as a directory, it is remembered.
+    /// Records told attributes of a file, if the kernel has it as a directory.
     pub(crate) fn is_told(&self, attr: &Attr) {
         if attr.kind == FileKind::Directory
             && let Some(last) = self.lock().last.get_mut(&attr.file)
@@ -114,36 +110,37 @@ impl Nodes {
         }
     }
 
-    /// Whether the kernel has it as a directory.
+    /// Whether the kernel has the file as a directory.
     pub(crate) fn is_directory(&self, file: FileId) -> bool {
         self.lock().held.contains_key(&file)
     }
 
-    /// The kernel has forgotten so many times that it was told of a number.
+    /// Records that the kernel has dropped this many lookups of a node id.
     pub(crate) fn forget(&self, node: NodeId, lookups: u64) {
         self.lock().forget(node, lookups);
     }
 
-    /// The kernel is told that it has moved a name, over another one or in exchange.
+    /// Records that the kernel is told of its rename, replacing or exchanging.
     pub(crate) fn moved(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), exchange: bool) {
         self.lock().moved(from, to, exchange);
     }
 
-    /// A name of a file has been removed here. The kernel still has the file: it says when it
-    /// has forgotten it.
+    /// Records that a name of a file was removed here. The kernel still has the file until it
+    /// reports the drop.
     pub(crate) fn has_lost_a_name(&self, left: Attr) {
         if left.nlink == 0 && left.kind != FileKind::Directory {
             self.lock().last.insert(left.file, left);
         }
     }
 
-    /// What a file was that has been removed here, or a directory that has been removed anywhere.
+    /// Last attributes of a file that was removed here, or of a directory that was removed on any
+    /// mount.
     pub(crate) fn gone(&self, file: FileId) -> Option<Attr> {
         let last = self.lock().last.get(&file).cloned();
         last.map(|last| Attr { nlink: 0, ..last })
     }
 
-    /// Changes that, since there is nothing else that could be changed.
+    /// Changes those attributes, because nothing else is left to change.
     pub(crate) fn change_gone(&self, file: FileId, change: impl FnOnce(&mut Attr)) -> Option<Attr> {
         let mut table = self.lock();
         let last = table.last.get_mut(&file)?;
@@ -152,7 +149,7 @@ impl Nodes {
         Some(last.clone())
     }
 
-    /// The kernel is told that it has removed a directory.
+    /// Records that the kernel is told of its removal of a directory.
     pub(crate) fn removed(&self, parent: NodeId, name: &[u8]) {
         let mut table = self.lock();
         if let Some(gone) = table.at.get(&(parent, name.into())).copied() {
@@ -212,7 +209,7 @@ impl Table {
         }
     }
 
-    /// One more number for a directory, without a place.
+    /// Adds a number for a directory, without a place.
     fn add(&mut self, file: FileId) -> NodeId {
         let held = self.held.entry(file).or_default();
         let node = if held.iter().any(|held| held.node == file.0) {
@@ -230,7 +227,7 @@ impl Table {
         self.held.get_mut(&file)?.iter_mut().find(|held| held.node == node)
     }
 
-    /// The kernel has it there from now on.
+    /// Sets the kernel's place of a directory.
     fn put(&mut self, which: (FileId, NodeId), place: Place) {
         let Some(held) = self.get_mut(which) else { return };
         let old = std::mem::replace(&mut held.place, place.clone());

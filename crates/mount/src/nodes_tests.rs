@@ -128,7 +128,7 @@ fn what_was_found_by_its_number_comes_to_be_where_it_is_found_first() {
     nodes.forget(77, 1);
 }
 
-/// The kernel, as far as it matters: directories that it knows, each at one place.
+/// A model of the kernel: the directories that it knows, each at one place.
 #[derive(Default)]
 struct Kernel {
     known: HashMap<NodeId, (Option<NodeId>, u64)>,
@@ -167,7 +167,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..80)
 }
 
-/// 0 is the root.
+/// The id of a directory; 0 is the root.
 fn file(i: usize) -> FileId {
     FileId(i as u64 + 1)
 }

@@ -1,10 +1,9 @@
-//! Files that were found must be there when they are used.
+//! Keeps found files in existence until they are used.
 //!
-//! To open a path, or ask for its attributes, the kernel looks the name up and then
-//! uses the file that it found. If that was removed in between it is told `ESTALE`,
-//! and tries once more, and no more. (On a local disk a file that was found is
-//! held.) So who was told `ESTALE` finds a file that this mount has open for a
-//! while: what is open stays. That costs nobody else anything.
+//! To open a path, or to ask for its attributes, the kernel looks the name up and then uses the
+//! found file. If that was removed in between it gets `ESTALE`, and tries exactly once more. (On a
+//! local disk a found file is held.) So a thread that got `ESTALE` finds a file that this mount has
+//! open for a while: an open file stays. That costs other clients nothing.
 
 use crate::callers::SEARCH;
 use crate::fuse::{Reply, RequestContext};
@@ -19,23 +18,23 @@ use weir_client::File;
 use weir_types::{Attr, ErrorKind, FileId, FileKind, Result};
 use weir_wire::capability::Rights;
 
-/// How often a file may be gone when it is to be held.
+/// The most attempts to hold a file that is gone each time.
 const HOLD_TRIES: usize = 64;
-/// From the answer to a lookup to the last use of what was found; and from
-/// `ESTALE` to the next attempt.
+/// Time from the reply to a lookup to the last use of the found file, and from `ESTALE` to the next
+/// attempt.
 const HELD_FOR: Duration = Duration::from_secs(1);
-/// Files held at once; the oldest make room.
+/// The most held files; the oldest are released.
 const MAX_HELD: usize = 256;
-/// How often a thread then looks its file up, at most: the name that the kernel has,
-/// which has become another's, and the file that it is now; and both again if other
-/// threads were looking for it too, since the kernel then takes what they have found.
+/// The most lookups that a thread then makes: of the kernel's name, which has become another
+/// file's, and of the present file; and both again if other threads were looking for it too, since
+/// the kernel then takes their result.
 const LOOKUPS: u8 = 4;
-/// Threads that may have been told `ESTALE` and not have come back.
+/// The most threads that may have got `ESTALE` and not come back.
 const MAX_UNLUCKY: usize = 1024;
 
 struct State<T> {
     held: VecDeque<(Instant, T)>,
-    /// Who lets go of them in time, as long as something is held.
+    /// The thread that releases them in time, while anything is held.
     keeper: Option<JoinHandle<()>>,
     closed: bool,
 }
@@ -45,20 +44,20 @@ struct Shared<T> {
     closing: Condvar,
 }
 
-/// What is held for a while. When this is dropped nothing is held any more.
+/// Held files. Dropping this releases them.
 struct Held<T: Send + 'static>(Arc<Shared<T>>);
 
-/// What is held, and for whom something will be.
+/// Held files, and threads that will need one.
 #[derive(Default)]
 pub(crate) struct Pins {
     held: Held<File>,
     unlucky: Mutex<HashMap<u32, (u8, Instant)>>,
-    /// How many those are: mostly none.
+    /// Number of such threads: mostly none.
     count: AtomicUsize,
 }
 
 impl Pins {
-    /// A thread is told that what it found is gone.
+    /// Records that a thread gets `ESTALE`.
     pub(crate) fn missed(&self, thread: u32) {
         let mut unlucky = self.unlucky.lock().unwrap_or_else(PoisonError::into_inner);
         if unlucky.len() >= MAX_UNLUCKY {
@@ -80,7 +79,7 @@ impl Pins {
         unlucky.contains_key(&thread)
     }
 
-    /// It has found a file, or nothing.
+    /// Records that the retry has ended.
     pub(crate) fn tried(&self, thread: u32) {
         let mut unlucky = self.unlucky.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((left, _)) = unlucky.get_mut(&thread) {
@@ -151,7 +150,7 @@ impl<T> Shared<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes what was held long enough, until nothing is held.
+    /// Closes files that were held long enough, until none are held.
     fn let_go(&self) {
         let mut state = self.lock();
         while let Some((until, _)) = state.held.front().filter(|_| !state.closed) {
@@ -172,7 +171,7 @@ impl<T> Shared<T> {
 }
 
 impl WeirFs {
-    /// Finds a name.
+    /// Looks up a name.
     pub(crate) fn find(&self, ctx: &RequestContext<'_>, dir: FileId, name: &[u8]) -> Result<Attr> {
         if !self.pins.tries_again(ctx.pid) {
             return self.look_up(ctx, dir, name);
@@ -189,7 +188,7 @@ impl WeirFs {
         self.judged(ctx, dir, SEARCH, |by| self.client.lookup(by, dir, name))
     }
 
-    /// The answer about a file that the kernel has found, or is told of.
+    /// The reply about a file that the kernel has found, or is told of.
     pub(crate) fn found<T>(&self, ctx: &RequestContext<'_>, answer: Result<T>) -> Reply<T> {
         if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Stale) {
             self.pins.missed(ctx.pid);
@@ -197,7 +196,7 @@ impl WeirFs {
         Ok(answer?)
     }
 
-    /// Finds a name; if it is a file's, that stays a while.
+    /// Looks up a name; if it is a regular file's, holds the file for a while.
     fn find_and_hold(&self, ctx: &RequestContext<'_>, parent: FileId, name: &[u8]) -> Result<Attr> {
         for _ in 0..HOLD_TRIES {
             let attr = self.look_up(ctx, parent, name)?;

@@ -1,6 +1,6 @@
-//! The quotas that concern whoever asks, as the value of [`QUOTA_XATTR`] of anything on the mount. It
-//! is not kept with the file, cannot be set, and is not among its names. So a user without a key of
-//! the cluster sees his own, as `weir quota` shows them.
+//! The caller's quotas, as the value of [`QUOTA_XATTR`] of any file on the mount. The attribute is
+//! not stored with the file, cannot be set, and is not listed. So a user without a key of the
+//! cluster can see them, as `weir quota` shows them.
 
 use crate::fuse::{NodeId, Reply, RequestContext};
 use crate::translate::context;
@@ -8,14 +8,14 @@ use crate::weirfs::WeirFs;
 use weir_types::FileId;
 use weir_wire::quota::{QUOTA_XATTR, QuotaInfo, QuotaLimits, QuotaSubject};
 
-/// Whether an attribute is that.
+/// Whether this is the attribute's name.
 pub(crate) fn is_quota(name: &[u8]) -> bool {
     name == QUOTA_XATTR.as_bytes()
 }
 
 impl WeirFs {
-    /// A line for each: of the caller, of his groups, and the least that quotas of directories
-    /// leave there.
+    /// A line for each quota: of the caller, of its groups, and the tightest one of the enclosing
+    /// directories.
     pub(crate) fn quotas(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<u8>> {
         let ctx = context(ctx);
         let file = self.nodes.file(node).unwrap_or(FileId::ROOT);

@@ -1,4 +1,4 @@
-//! The kernel's words in the client's.
+//! Translation of the kernel's terms to the client's.
 
 use crate::fuse::{NewMode, OpenArgs, RequestContext, SetTime};
 use std::os::fd::{AsFd, AsRawFd};
@@ -7,14 +7,14 @@ use weir_types::{ACL_ACCESS, ACL_DEFAULT, Caller, ErrorKind, Result};
 use weir_wire::capability::Rights;
 use weir_wire::meta;
 
-/// In whose name a call is made.
+/// The caller of a request.
 pub(crate) fn context(ctx: &RequestContext<'_>) -> Context {
     // The superuser needs no groups.
     let groups = (ctx.uid != 0).then(|| LateGroups::new(ctx.groups()));
     Context { groups, ..groupless(ctx) }
 }
 
-/// In whose name a call is made that no groups decide on: finding them costs a while.
+/// The caller of a request whose groups do not matter: reading them takes time.
 pub(crate) fn groupless(ctx: &RequestContext<'_>) -> Context {
     Context {
         caller: Caller { uid: ctx.uid, gid: ctx.gid, groups: Vec::new() },
@@ -23,7 +23,7 @@ pub(crate) fn groupless(ctx: &RequestContext<'_>) -> Context {
     }
 }
 
-/// For reads and writes, where the caller's identity plays no part but for quotas.
+/// The caller of a read or write, whose identity matters for quotas only.
 pub(crate) fn data_context(ctx: &RequestContext<'_>) -> Context {
     Context {
         writer: Some(ctx.uid),
@@ -32,9 +32,9 @@ pub(crate) fn data_context(ctx: &RequestContext<'_>) -> Context {
     }
 }
 
-/// Reads for a caller whom the kernel has allowed it, by what he has open or may execute. Modes
-/// may forbid it to him, and the superuser it is who reads then. (His name comes second: under a key
-/// that squashes him the caller may be allowed more.)
+/// Reads for a caller that the kernel has permitted, because of an open descriptor or the right to
+/// execute. If modes forbid it to the caller, the superuser reads. (The caller is tried first:
+/// under a key that squashes the superuser the caller may be allowed more.)
 pub(crate) fn for_kernel<T>(
     ctx: &RequestContext<'_>,
     read: impl Fn(&Context) -> Result<T>,
@@ -46,14 +46,14 @@ pub(crate) fn for_kernel<T>(
     }
 }
 
-/// The kernel opens a file to execute it (`__FMODE_EXEC`, which it takes from no program), and has
-/// asked whether the caller may.
+/// Whether the kernel opens a file to execute it (`__FMODE_EXEC`, which no program can set), after
+/// it has checked the caller's permission.
 pub(crate) fn is_to_run(flags: u32) -> bool {
     const FOR_EXEC: u32 = 0x20;
     flags & FOR_EXEC != 0
 }
 
-/// What an opening may do.
+/// Rights of an open with these flags.
 pub(crate) fn rights_of(flags: u32) -> Rights {
     match flags as i32 & libc::O_ACCMODE {
         libc::O_WRONLY => Rights::WRITE,
@@ -85,12 +85,12 @@ pub(crate) fn masked(mode: NewMode) -> (u16, u16) {
     ((mode.mode & 0o7777) as u16, (mode.umask & 0o777) as u16)
 }
 
-/// Attributes that this file system does not keep.
+/// Whether the file system does not support an attribute.
 pub(crate) fn refused_xattr(name: &[u8]) -> bool {
     name.starts_with(b"system.") && !is_acl(name)
 }
 
-/// An access control list.
+/// Whether an attribute is an access control list.
 pub(crate) fn is_acl(name: &[u8]) -> bool {
     name == ACL_ACCESS || name == ACL_DEFAULT
 }

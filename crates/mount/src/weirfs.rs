@@ -1,8 +1,8 @@
-//! Weir as a file system of the kernel: translation of operations into calls
-//! of the client, nothing more.
+//! Weir as a file system of the kernel: translation of operations into calls of the client, nothing
+//! more.
 //!
-//! Node ids are file ids, which are never reused, so there is no table of
-//! files: only of open handles, and of the directories that the kernel knows.
+//! Node ids are file ids, which are never reused, so there is no table of files, only of open
+//! handles and of the directories that the kernel knows.
 
 use crate::access_times::AccessTimes;
 use crate::callers::{CHANGE, READ, WRITE, bits_of, groups_may_matter};
@@ -38,19 +38,19 @@ const ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
 
 const BOTH: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
 
-/// What a user may choose for a mount.
+/// Options that a user may set for a mount.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What is promised between mounts; the client's has to be the same.
+    /// Consistency between mounts; the client's has to be the same.
     pub consistency: Consistency,
-    /// How long the kernel may believe names and attributes if consistency is
-    /// relaxed. (Otherwise it asks each time.)
+    /// How long the kernel may cache names and attributes if consistency is relaxed. (Otherwise it
+    /// asks each time.)
     pub ttl: Duration,
-    /// Bypass the kernel's page cache: fastest for big streams, no mmap sharing.
+    /// Bypass the kernel's page cache: fastest for large streams, without shared mappings.
     pub direct_io: bool,
-    /// When the time of access of what is read changes;
+    /// When a read changes the access time.
     pub access_times: AccessTimes,
-    /// that of directories never does (`nodiratime`).
+    /// Whether access times of directories never change (`nodiratime`).
     pub no_directory_access: bool,
 }
 
@@ -82,14 +82,14 @@ pub struct WeirFs {
 }
 
 impl WeirFs {
-    /// Serves a client's cluster. The client was connected with this cache, which
-    /// is attached to the mount once that stands.
+    /// Serves a client's cluster. The client was connected with this cache, which is attached to
+    /// the mount once that is complete.
     pub fn new(client: Client, cache: KernelCache, options: Options) -> Self {
         let (pins, handles, jobs, locks, nodes) = Default::default();
         Self { pins, handles, client, options, jobs, cache, locks, nodes }
     }
 
-    /// How long the kernel may believe names and attributes.
+    /// How long the kernel may cache names and attributes.
     pub(crate) fn ttl(&self) -> Duration {
         match self.options.consistency {
             Consistency::Relaxed => self.options.ttl,
@@ -97,8 +97,8 @@ impl WeirFs {
         }
     }
 
-    /// How long the kernel may believe these attributes. Those of the root, through which every
-    /// path leads, for a while, if they are kept here just now: when that ends, the kernel is told.
+    /// How long the kernel may cache these attributes. Those of the root, which is on every path,
+    /// may be cached for a while if the client caches them now: when that ends, the kernel is told.
     fn ttl_of(&self, attr: &Attr) -> Duration {
         if self.options.consistency != Consistency::Strict || attr.file != FileId::ROOT {
             return self.ttl();
@@ -110,7 +110,7 @@ impl WeirFs {
         if is_same { ROOT_TTL.min(self.client.keeps_for()) } else { Duration::ZERO }
     }
 
-    /// Attributes that may be told.
+    /// Attributes for the kernel.
     pub(crate) fn tell(
         &self,
         ctx: &RequestContext<'_>,
@@ -126,7 +126,7 @@ impl WeirFs {
         Ok(Entry::new(self.tell(ctx, question, attr)?, self.ttl()))
     }
 
-    /// A file that has just been made and opened.
+    /// The entry of a new, open file.
     fn created(
         &self,
         ctx: &RequestContext<'_>,
@@ -138,12 +138,12 @@ impl WeirFs {
         Ok((entry, opened))
     }
 
-    /// The file or directory that the kernel means.
+    /// The file or directory of a node id.
     pub(crate) fn file(&self, node: NodeId) -> Reply<FileId> {
         self.nodes.file(node).ok_or(Errno(libc::ESTALE))
     }
 
-    /// An entry for what the kernel has found or made under a name.
+    /// An entry for a found or new name.
     fn named(
         &self,
         ctx: &RequestContext<'_>,
@@ -155,7 +155,7 @@ impl WeirFs {
         Ok(entry)
     }
 
-    /// Gives a directory the number that the kernel has for it at this place.
+    /// Gives a directory the kernel's node id for this place.
     pub(crate) fn number(&self, entry: &mut Entry, parent: NodeId, name: &[u8]) {
         match entry.attr.kind {
             FileKind::Directory => entry.node = self.nodes.found(&entry.attr, parent, name),
@@ -163,14 +163,14 @@ impl WeirFs {
         }
     }
 
-    /// An entry for what is no directory, which the kernel is told of.
+    /// An entry for a file that is no directory, of which the kernel is told.
     fn made(&self, ctx: &RequestContext<'_>, attr: Attr) -> Reply<Entry> {
         let entry = self.entry(ctx, attr)?;
         self.cache.files.told(entry.attr.file);
         Ok(entry)
     }
 
-    /// The kernel has taken a name from a file. It stays if it is in use.
+    /// Handles the kernel's removal of a name of a file. The file stays if it is in use.
     fn lost_a_name(&self, left: Attr) {
         if left.nlink == 0
             && left.kind == FileKind::File
@@ -187,7 +187,7 @@ impl WeirFs {
 }
 
 impl Drop for WeirFs {
-    /// The kernel does not say what it forgets with the mount.
+    /// Releases all held files: the kernel does not report drops at the end of the mount.
     fn drop(&mut self) {
         self.cache.files.take_held().for_each(|file| self.client.let_go(file));
     }

@@ -1,7 +1,7 @@
-//! The FUSE kernel ABI, protocol 7.45 (Linux 6.18), as `<linux/fuse.h>` has it.
+//! The FUSE kernel ABI, protocol 7.45 (Linux 6.18), as in `<linux/fuse.h>`.
 //!
-//! The whole protocol is listed, used or not, so that it can be compared with
-//! the header line by line. Names are those of the header, without `fuse_`.
+//! The whole protocol is listed, used or not, so that it can be compared with the header line by
+//! line. Names are those of the header, without `fuse_`.
 
 #![allow(dead_code, reason = "the table of the protocol is complete on purpose")]
 
@@ -122,7 +122,7 @@ pub mod init {
     pub const REQUEST_TIMEOUT: u64 = 1 << 42;
 }
 
-/// Flags that answer OPEN, OPENDIR and CREATE.
+/// Flags of the replies to OPEN, OPENDIR and CREATE.
 pub mod fopen {
     pub const DIRECT_IO: u32 = 1 << 0;
     pub const KEEP_CACHE: u32 = 1 << 1;
@@ -134,7 +134,7 @@ pub mod fopen {
     pub const PASSTHROUGH: u32 = 1 << 7;
 }
 
-/// Which fields of [`SetattrIn`] count.
+/// Valid fields of [`SetattrIn`].
 pub mod fattr {
     pub const MODE: u32 = 1 << 0;
     pub const UID: u32 = 1 << 1;
@@ -180,7 +180,7 @@ pub const IOCTL_DIR: u32 = 1 << 4;
 /// `FUSE_DEV_IOC_CLONE`: `_IOR(229, 0, uint32_t)`.
 pub const DEV_IOC_CLONE: u64 = 0x8004_e500;
 
-/// What a notification says.
+/// Notification codes.
 pub mod notify {
     pub const POLL: i32 = 1;
     pub const INVAL_INODE: i32 = 2;
@@ -193,7 +193,7 @@ pub mod notify {
     pub const PRUNE: i32 = 9;
 }
 
-/// Declares ABI structs with their size in bytes, checked when compiled.
+/// Declares ABI structs with their size in bytes, checked at compile time.
 macro_rules! abi {
     ($($(#[$meta:meta])* $name:ident $size:literal { $($field:ident: $ty:ty),* $(,)? })*) => {$(
         $(#[$meta])*
@@ -265,7 +265,7 @@ abi! {
     }
     WriteOut 8 { size: u32, padding: u32 }
     FsyncIn 16 { fh: u64, fsync_flags: u32, padding: u32 }
-    /// Without [`init::SETXATTR_EXT`].
+    /// The form without [`init::SETXATTR_EXT`].
     SetxattrInShort 8 { size: u32, flags: u32 }
     SetxattrIn 16 { size: u32, flags: u32, setxattr_flags: u32, padding: u32 }
     GetxattrIn 8 { size: u32, padding: u32 }

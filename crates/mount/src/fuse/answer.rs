@@ -1,4 +1,4 @@
-//! Sending the answer to a request: one `writev` of header and payload.
+//! Sends the reply to a request: one `writev` of header and payload.
 
 use std::cell::Cell;
 use std::io::IoSlice;
@@ -10,7 +10,7 @@ use zerocopy::{Immutable, IntoBytes};
 use super::abi;
 use super::errno::Errno;
 
-/// The answer to one request; given once.
+/// The reply to one request. It is sent once.
 pub(super) struct Answer<D> {
     device: D,
     unique: u64,
@@ -19,13 +19,13 @@ pub(super) struct Answer<D> {
 }
 
 impl<D: AsFd> Answer<D> {
-    /// To be sent through the descriptor that the request was read from.
+    /// A reply to be sent through the descriptor that the request was read from.
     pub(super) fn new(device: D, unique: u64) -> Self {
         Self { device, unique, given: Cell::new(false), heard: Cell::new(true) }
     }
 
-    /// Whether the caller was there to hear it. If not, what it was given (an
-    /// open file) has to be taken back.
+    /// Whether the caller received the reply. If not, what it was given (an open file) has to be
+    /// taken back.
     pub(super) fn was_heard(&self) -> bool {
         self.heard.get()
     }
@@ -55,7 +55,7 @@ impl<D: AsFd> Answer<D> {
         }
     }
 
-    /// Failure. Does nothing if an answer was given already.
+    /// Failure. Does nothing if a reply was sent already.
     pub(super) fn error(&self, errno: Errno) {
         if let Err(refused) = self.send(errno.on_wire(), &[], &[]) {
             tracing::warn!(unique = self.unique, errno = %refused, "the kernel refused an error");

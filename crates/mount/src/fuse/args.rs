@@ -1,31 +1,31 @@
-//! What operations are asked with and answered with: no ABI, no buffers.
+//! Arguments and results of operations, without ABI or buffers.
 
 use std::time::Duration;
 use weir_types::{Attr, FileKind, Timestamp};
 
-/// A file system's own number of a file: 1 is the root; numbers are never reused, so
-/// the transport keeps no table of them.
+/// The file system's own number of a file: 1 is the root. Numbers are never reused, so the
+/// transport keeps no table of them.
 pub type NodeId = u64;
 
 /// The root directory.
 pub const ROOT: NodeId = super::abi::ROOT_ID;
 
-/// A name that was found or made, and how long the kernel may believe it.
+/// A found or new name, and how long the kernel may cache it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The file, as the kernel is to name it; mostly `attr.file`.
+    /// Node id for the kernel; usually `attr.file`.
     pub node: NodeId,
     /// Its attributes.
     pub attr: Attr,
-    /// How long the name leads to this file without asking again.
+    /// How long the name is valid without another request.
     pub entry_ttl: Duration,
-    /// How long the attributes hold without asking again.
+    /// How long the attributes are valid without another request.
     pub attr_ttl: Duration,
 }
 
 impl Entry {
-    /// An entry whose name and attributes (but of files that may have holes) hold for the same
-    /// time, with the file's id for its node id.
+    /// An entry whose name and attributes are valid for the same time (except attributes of files
+    /// that may have holes), with the file's id as its node id.
     pub fn new(attr: Attr, ttl: Duration) -> Self {
         // What a file takes that may have holes, the kernel asks for when somebody wants to know.
         let attr_ttl = if attr.sparse { Duration::ZERO } else { ttl };
@@ -33,34 +33,34 @@ impl Entry {
     }
 }
 
-/// Attributes, and how long the kernel may believe them.
+/// Attributes, and how long the kernel may cache them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// The attributes; `attr.file` is the inode number.
     pub attr: Attr,
-    /// Bytes of disk that it takes; `None`: as many as its size says.
+    /// Allocated bytes of disk; `None` if they equal its size.
     pub allocated: Option<u64>,
-    /// How long they hold without asking again.
+    /// How long they are valid without another request.
     pub ttl: Duration,
 }
 
-/// The answer to STATX: attributes and the time of birth where it is known.
+/// The reply to STATX: attributes, and the time of birth if it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statx {
     /// The attributes.
     pub attributes: Attributes,
-    /// When the file was made.
+    /// Time of birth.
     pub birth: Option<Timestamp>,
 }
 
 /// An open file or directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// The file system's own handle, handed back with each operation on it.
+    /// The file system's handle, passed to each operation on it.
     pub fh: u64,
-    /// Bypass the kernel's page cache: fastest for big streams.
+    /// Bypass the kernel's page cache: fastest for large streams.
     pub direct_io: bool,
-    /// Keep what the page cache holds of the file from earlier opens.
+    /// Keep pages of the file from earlier opens.
     pub keep_cache: bool,
     /// No seeking.
     pub nonseekable: bool,
@@ -82,13 +82,13 @@ impl Opened {
 /// A new time for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The time of the server.
+    /// The present time of the server.
     Now,
     /// This time.
     At(Timestamp),
 }
 
-/// What SETATTR changes; absent fields stay.
+/// Changes of SETATTR; absent fields stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission bits, without the type.
@@ -105,37 +105,37 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// Last change of anything (only with the writeback cache).
     pub ctime: Option<Timestamp>,
-    /// The open file that `ftruncate` names.
+    /// The open file of an `ftruncate`.
     pub fh: Option<u64>,
-    /// Who truncates, as locks count owners.
+    /// Lock owner that truncates.
     pub lock_owner: Option<u64>,
     /// Clear setuid, and setgid if the group may execute.
     pub kill_suidgid: bool,
 }
 
-/// How a file is read or written, besides where.
+/// How a file is read or written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoArgs {
-    /// The `O_*` flags of the open file as the request was made: `fcntl` may have changed them since
-    /// the call began, so that they say nothing of the page cache.
+    /// The `O_*` flags of the open file at the time of the request. `fcntl` may have changed them
+    /// since the call began, so they say nothing of the page cache.
     pub open_flags: u32,
-    /// Who reads or writes, as locks count owners: told of what goes past the page cache alone.
+    /// Lock owner that reads or writes; only for requests that bypass the page cache.
     pub lock_owner: Option<u64>,
-    /// Writes: from the kernel's page cache, with no known writer.
+    /// Writes: from the kernel's page cache, with an unknown writer.
     pub from_page_cache: bool,
     /// Writes: clear setuid, and setgid if the group may execute.
     pub kill_suidgid: bool,
 }
 
 impl IoArgs {
-    /// Whether it goes past the kernel's page cache. Else the kernel may hold pages of the range
-    /// locked, or in writeback, until it is answered. (Of a file that is open for direct I/O
-    /// too: what is mapped is cached.)
+    /// Whether it bypasses the kernel's page cache. Otherwise the kernel may hold pages of the
+    /// range locked, or in writeback, until the reply. (Also for a file that is open for direct
+    /// I/O: mapped pages are cached.)
     pub(crate) fn is_past_pages(&self) -> bool {
         self.lock_owner.is_some() && !self.from_page_cache
     }
 
-    /// Whether it is for the file system to find where the bytes go: behind the last.
+    /// Whether the file system has to find the offset: the end of the file.
     pub(super) fn appends(&self) -> bool {
         self.open_flags as i32 & libc::O_APPEND != 0 && !self.from_page_cache
     }
@@ -144,16 +144,16 @@ impl IoArgs {
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenArgs {
-    /// The `O_*` flags; `O_TRUNC` is the file system's task where a file is made.
+    /// The `O_*` flags. `O_TRUNC` is the file system's task when a file is made.
     pub flags: u32,
 }
 
-/// How a file is closed for good.
+/// How the last descriptor of a file is closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReleaseArgs {
     /// The `O_*` flags of the open file.
     pub flags: u32,
-    /// Whose locks end with it.
+    /// Owner whose locks end with it.
     pub lock_owner: u64,
     /// Drop the owner's flock locks.
     pub flock_unlock: bool,
@@ -162,7 +162,7 @@ pub struct ReleaseArgs {
 /// The mode of a new file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewMode {
-    /// Type and permission bits; the umask is applied unless ACLs are on.
+    /// Type and permission bits. The umask is applied already unless ACLs are on.
     pub mode: u32,
     /// The caller's umask.
     pub umask: u32,
@@ -188,16 +188,16 @@ pub struct Lock {
     pub end: u64,
     /// Shared, exclusive or none.
     pub kind: LockKind,
-    /// The process that asks, or the one that holds it.
+    /// The process that asks, or the holder.
     pub pid: u32,
 }
 
-/// Who locks what, and how.
+/// The owner and the lock of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockArgs {
     /// The open file.
     pub fh: u64,
-    /// Who owns the lock.
+    /// Owner of the lock.
     pub owner: u64,
     /// The lock.
     pub lock: Lock,
@@ -205,7 +205,7 @@ pub struct LockArgs {
     pub flock: bool,
 }
 
-/// One `ioctl(2)` call with data of a size that its number tells.
+/// An `ioctl(2)` call with data of the size in its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoctlArgs<'a> {
     /// The open file.
@@ -214,20 +214,20 @@ pub struct IoctlArgs<'a> {
     pub command: u32,
     /// The argument as the caller passed it.
     pub arg: u64,
-    /// What the caller hands in.
+    /// Data from the caller.
     pub input: &'a [u8],
-    /// The most bytes that may be handed out.
+    /// The most bytes for the caller.
     pub output_bytes: u32,
-    /// The file is a directory.
+    /// Whether the file is a directory.
     pub directory: bool,
 }
 
 /// The answer to an ioctl.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoctlReply {
-    /// What `ioctl(2)` returns.
+    /// Return value of `ioctl(2)`.
     pub result: i32,
-    /// What the caller gets; at most `output_bytes`.
+    /// Data for the caller; at most `output_bytes`.
     pub output: Vec<u8>,
 }
 
@@ -236,31 +236,31 @@ pub struct IoctlReply {
 pub struct CopyArgs {
     /// The source's open file.
     pub fh_in: u64,
-    /// Where to begin in the source.
+    /// First byte in the source.
     pub offset_in: u64,
     /// The destination.
     pub node_out: NodeId,
     /// The destination's open file.
     pub fh_out: u64,
-    /// Where to begin in the destination.
+    /// First byte in the destination.
     pub offset_out: u64,
     /// Bytes.
     pub length: u64,
-    /// As in `copy_file_range(2)`: none is defined.
+    /// Flags of `copy_file_range(2)`; none is defined.
     pub flags: u64,
 }
 
 /// One entry of a directory listing.
 #[derive(Clone, Copy, Debug)]
 pub struct DirEntry<'a> {
-    /// The file it names, by its inode number.
+    /// Inode number of the file.
     pub node: NodeId,
-    /// What it names.
+    /// Kind of the file.
     pub kind: FileKind,
     /// The name.
     pub name: &'a [u8],
-    /// Where a later readdir goes on after this entry; never 0.
+    /// Offset of the next readdir after this entry; never 0.
     pub next_offset: u64,
-    /// The file, where [`super::DirSink::wants_entries`]; `.` and `..` need none.
+    /// The file, if [`super::DirSink::wants_entries`]; `.` and `..` need none.
     pub entry: Option<&'a Entry>,
 }

@@ -1,9 +1,9 @@
 //! Requests that later ones may have to wait for.
 //!
 //! The kernel sends requests in order, but several threads read them, and one may be overtaken
-//! between its `read` and a first look at what it has read. Who has to know of all that the kernel
-//! sent before its own request has every such thread look first ([`Arrivals::settle`]). That
-//! costs a few reads of `/proc`, and only where somebody would be told what is not so any more.
+//! between its `read` and its first look at the request. A request that depends on all earlier ones
+//! makes every such thread look first ([`Arrivals::settle`]). That costs a few reads of `/proc`,
+//! and happens only if the reply might otherwise be outdated.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,15 +14,15 @@ use super::interrupt::Interrupt;
 
 /// A thread that has read a request looks at it within this time.
 const LOOKS: Duration = Duration::from_secs(1);
-/// So long at most a request for a lock waits for earlier ones.
+/// Longest wait of a lock request for earlier ones.
 const WAITS: Duration = Duration::from_secs(5);
 
-/// What is remembered of requests.
+/// Kind of a remembered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// The last descriptor of an open file is closed. The kernel waits for no answer.
+    /// The last close of an open file. The kernel waits for no reply.
     Close,
-    /// Bytes are appended. The kernel sends pieces of one call side by side.
+    /// An append. The kernel sends pieces of one call in parallel.
     Append,
 }
 
@@ -39,7 +39,7 @@ struct State {
     closes: u64,
 }
 
-/// See the top of the file.
+/// The remembered requests; see the top of the file.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     readers: Mutex<Vec<Arc<Reader>>>,
@@ -55,17 +55,17 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// It begins to read.
+    /// Records that the thread begins to read.
     pub(super) fn reads(&self) {
         self.has_looked.store(false, Ordering::Release);
     }
 
-    /// It has looked at what it has read, or there is nothing more to read.
+    /// Records that the thread has looked at its request, or that there is nothing more to read.
     pub(super) fn has_looked(&self) {
         self.has_looked.store(true, Ordering::Release);
     }
 
-    /// Whether it has nothing that it has not looked at: it sleeps in `read` until something comes.
+    /// Whether the thread has no request that it has not looked at: it sleeps in `read`.
     fn waits(&self) -> bool {
         let read = |name| {
             let thread = self.thread.as_raw_nonzero();
@@ -87,7 +87,7 @@ fn sleeps(stat: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
 }
 
-/// A request that is remembered until this is dropped.
+/// A remembered request, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Noted {
     arrivals: Arc<Arrivals>,
@@ -115,7 +115,7 @@ impl Arrivals {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The calling thread is going to read requests.
+    /// Registers the calling thread as a reader.
     pub(super) fn join(&self) -> Arc<Reader> {
         let has_looked = AtomicBool::new(true);
         let reader = Arc::new(Reader { thread: rustix::thread::gettid(), has_looked });
@@ -123,20 +123,20 @@ impl Arrivals {
         reader
     }
 
-    /// It reads no more.
+    /// Removes a reader.
     pub(super) fn leave(&self, reader: &Arc<Reader>) {
         reader.has_looked();
         self.readers().retain(|one| !Arc::ptr_eq(one, reader));
     }
 
-    /// A request has come.
+    /// Records a request.
     pub(super) fn note(self: &Arc<Self>, unique: u64, node: NodeId, what: What) -> Noted {
         self.lock().known.push(Known { unique, node, what });
         Noted { arrivals: Arc::clone(self), unique }
     }
 
-    /// Waits until all that was read before now has been noted, or it is enough. `false`: not all
-    /// may have been.
+    /// Waits until every request that was read before now is recorded, or until `enough`. Returns
+    /// `false` if some may be missing.
     fn settle(&self, enough: impl Fn() -> bool) -> bool {
         let readers = self.readers().clone();
         readers.iter().all(|reader| {
@@ -150,9 +150,9 @@ impl Arrivals {
         })
     }
 
-    /// Waits until the appends to this file that came before this one have ended, however long that
-    /// takes: its bytes go behind theirs. (They wait for none that came later, and for servers not
-    /// for ever.) `all_known`: every one has been noted. `false`: it is interrupted.
+    /// Waits until all earlier appends to this file have ended, however long that takes: this one's
+    /// bytes follow theirs. (They wait for no later one, and not for ever for servers.) `all_known`
+    /// says that every one is recorded. Returns `false` if interrupted.
     pub(super) fn take_turn(
         self: &Arc<Self>,
         (node, unique): (NodeId, u64),
@@ -181,13 +181,13 @@ impl Arrivals {
         })
     }
 
-    /// How many closes have been served.
+    /// Number of served closes.
     pub(super) fn closes(&self) -> u64 {
         self.lock().closes
     }
 
-    /// Waits for closes of a file that came before this request. `false`: there was none since
-    /// so many had been served.
+    /// Waits for closes of a file that came before this request. Returns `false` if there was none
+    /// since `served` closes.
     pub(super) fn wait_for_closes(&self, node: NodeId, before: u64, served: u64) -> bool {
         let until = Instant::now() + LOOKS;
         self.settle(|| Instant::now() >= until);

@@ -1,13 +1,13 @@
-//! How a file system is mounted and served.
+//! Options for mounting and serving a file system.
 
 use rustix::mount::MountFlags;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Who calls `mount(2)`.
+/// Which process calls `mount(2)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MountWith {
-    /// This process if it may, `fusermount3` otherwise.
+    /// This process if permitted, otherwise `fusermount3`.
     #[default]
     Auto,
     /// This process.
@@ -16,75 +16,74 @@ pub enum MountWith {
     Helper,
 }
 
-/// Options of a mount. The defaults suit a big shared file system.
+/// Options of a mount. The defaults suit a large shared file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The first column of `/proc/mounts`, such as `weir:NAME`.
     pub source: String,
-    /// The type is `fuse.` and this.
+    /// The type is `fuse.` followed by this.
     pub subtype: String,
-    /// Who calls `mount(2)`.
+    /// Which process calls `mount(2)`.
     pub mount_with: MountWith,
-    /// Other users than the one who mounts may use it.
+    /// Whether users other than the mounting one have access.
     pub allow_other: bool,
-    /// The kernel checks permission bits (and ACLs).
+    /// Whether the kernel checks permission bits (and ACLs).
     pub default_permissions: bool,
-    /// Nothing can be written.
+    /// Whether the mount is read-only.
     pub read_only: bool,
-    /// Setuid programs work (root only).
+    /// Whether setuid programs work (root only).
     pub suid: bool,
-    /// Device files work (root only).
+    /// Whether device files work (root only).
     pub dev: bool,
-    /// Programs can be executed.
+    /// Whether programs can be executed.
     pub exec: bool,
-    /// What `/proc/mounts` says of times of access; the file system sees to them itself
-    /// (needs root).
+    /// Flags in `/proc/mounts` about access times, which the file system itself maintains (needs
+    /// root).
     pub access_flags: MountFlags,
 
-    /// The largest read or write request, bytes: 128 KiB to 16 MiB, whole
-    /// pages. Beyond 1 MiB the kernel must allow it (`fs.fuse.max_pages_limit`).
+    /// The largest read or write request, bytes: 128 KiB to 16 MiB, in whole pages. Beyond 1 MiB
+    /// the kernel must allow it (`fs.fuse.max_pages_limit`).
     pub max_io_bytes: usize,
-    /// How far the kernel reads ahead, KiB. Setting it needs root.
+    /// The kernel's read-ahead, KiB. Setting it needs root.
     pub read_ahead_kib: u32,
-    /// How many requests that no thread waits for (read-ahead, writeback, pieces of large direct
-    /// reads and writes) the kernel may send at once; at most half of [`Config::max_workers`]: some
-    /// of them wait for others, which need a thread, too.
+    /// The most background requests (read-ahead, writeback, pieces of large direct reads and
+    /// writes) that the kernel may send at once; at most half of [`Config::max_workers`], because
+    /// some of them wait for others, which need threads, too.
     pub max_background: u16,
 
-    /// Threads that wait for requests while all is quiet, at least 1.
+    /// Number of threads that wait for requests when idle, at least 1.
     pub waiting_workers: usize,
-    /// The most threads, reached while operations block; a few more serve what
-    /// the kernel reads into and writes back from its pages. Each has buffers of
-    /// twice [`Config::max_io_bytes`], of which only what was used is in memory.
+    /// The most threads, reached while operations block. A few more serve reads into and writeback
+    /// from the page cache. Each has buffers of twice [`Config::max_io_bytes`], of which only used
+    /// parts are in memory.
     pub max_workers: usize,
-    /// The most calls that wait for locks of others, each in a thread and with
-    /// descriptors of its own; one more is refused with `ENOLCK`.
+    /// The most calls that wait for locks, each in its own thread with its own descriptors. Further
+    /// ones are refused with `ENOLCK`.
     pub max_lock_waits: usize,
-    /// The most bytes of written data that the file system may hold without a
-    /// copy; see [`super::WriteData::take`].
+    /// The most bytes of written data that the file system may hold without a copy; see
+    /// [`super::WriteData::take`].
     pub write_pool_bytes: usize,
-    /// How long the end of the mount waits for operations still running, and then for calls that
-    /// have been waiting for locks.
+    /// How long the end of the mount waits for running operations, and then for calls that wait for
+    /// locks.
     pub drain_timeout: Duration,
-    /// Tell the kernel that this process writes back memory on its behalf, so
-    /// that memory pressure cannot deadlock it. Needs `CAP_SYS_RESOURCE`; left
-    /// out without.
+    /// Tell the kernel that this process writes back memory on its behalf, so that memory pressure
+    /// cannot deadlock it. Skipped without `CAP_SYS_RESOURCE`.
     pub io_flusher: bool,
 
-    /// How long the kernel may believe that a name does not exist.
+    /// How long the kernel may cache that a name does not exist.
     pub negative_ttl: Duration,
-    /// The kernel drops cached data only on [`super::Notifier::inval_inode`];
-    /// otherwise also when size or mtime changed.
+    /// The kernel drops cached data only on [`super::Notifier::inval_inode`]; otherwise also when
+    /// size or mtime have changed.
     pub explicit_inval_data: bool,
-    /// Listings bring attributes where the kernel finds it worthwhile.
+    /// Listings include attributes where the kernel finds it worthwhile.
     pub readdirplus: bool,
-    /// Byte-range locks come to the file system.
+    /// Byte-range locks are handled by the file system.
     pub posix_locks: bool,
-    /// `flock(2)` comes to the file system.
+    /// `flock(2)` is handled by the file system.
     pub flock_locks: bool,
-    /// ACLs; the file system then applies umask and default ACLs.
+    /// ACLs are on; the file system then applies umask and default ACLs.
     pub posix_acl: bool,
-    /// The kernel collects writes. Only safe while nobody else writes.
+    /// The kernel buffers writes. Only safe while no other client writes.
     pub writeback_cache: bool,
 }
 
@@ -121,17 +120,17 @@ impl Default for Config {
     }
 }
 
-/// The bounds of [`Config::max_io_bytes`].
+/// Limits of [`Config::max_io_bytes`].
 pub(super) const IO_BYTES: std::ops::RangeInclusive<usize> = (128 << 10)..=(16 << 20);
 
 impl Config {
-    /// [`Config::max_background`] within its bounds.
+    /// [`Config::max_background`] within its limits.
     pub(super) fn background(&self) -> u16 {
         let most = u16::try_from(self.max_workers / 2).unwrap_or(u16::MAX);
         self.max_background.min(most).max(1)
     }
 
-    /// What is wrong with the options, if anything.
+    /// The error in the options, if there is one.
     pub(super) fn problem(&self) -> Option<String> {
         let plain = |text: &str| {
             !text.is_empty() && !text.contains([',', '\0', '\n', '\\']) && text.len() < 256
@@ -150,7 +149,7 @@ impl Config {
         }
     }
 
-    /// The options of the file system for the system calls that mount.
+    /// The file system options for the mount system calls.
     pub(super) fn direct_options(&self, device: &OwnedFd) -> String {
         format!(
             "fd={},rootmode=40000,user_id={},group_id={},{}",
@@ -161,7 +160,7 @@ impl Config {
         )
     }
 
-    /// The flags of the mount for the same.
+    /// The mount flags for the mount system calls.
     pub(super) fn direct_flags(&self) -> MountFlags {
         let mut flags = self.access_flags;
         flags.set(MountFlags::NOSUID, !self.suid);
@@ -171,8 +170,8 @@ impl Config {
         flags
     }
 
-    /// The options as text, for `mount(2)` (but for those that name the
-    /// caller) and for `fusermount3`.
+    /// The options as text, for `mount(2)` (without those that name the caller) and for
+    /// `fusermount3`.
     pub(super) fn mount_options(&self) -> String {
         let mut options = format!("max_read={}", self.max_io_bytes);
         for (on, name) in

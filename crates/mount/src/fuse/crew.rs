@@ -1,84 +1,81 @@
 //! How many threads read requests, serve them and rest.
 //!
-//! Invariant: while fewer than the most threads exist, one always waits for
-//! requests, so an operation that blocks stalls nobody else. When all exist,
-//! the last one to wait puts requests into a bounded queue instead of serving
-//! them, so that interrupts still come through. Threads beyond the most are
-//! there for what others may be waiting for ([`Urgency`]): operations that
-//! block cannot take them.
+//! Invariant: while fewer than the most threads exist, one always waits for requests, so an
+//! operation that blocks stalls no other. When all exist, the last one to wait puts requests into a
+//! bounded queue instead of serving them, so that interrupts still arrive. Extra threads are
+//! reserved for requests that others may be waiting for ([`Urgency`]): operations that block cannot
+//! take them.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a thread rests before it ends.
+/// How long a thread rests before it exits.
 const REST: Duration = Duration::from_secs(30);
 
-/// Threads beyond the most, for each step of urgency.
+/// Extra threads for each step of urgency.
 const RESERVE: usize = 8;
 
-/// Who waits for a request to be served.
+/// Urgency of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Urgency {
-    /// Its caller.
+    /// Only its caller waits.
     Normal = 0,
-    /// It fills pages of the kernel, which stay locked as long: whoever drops
-    /// pages waits for it.
+    /// It fills pages of the kernel, which stay locked meanwhile: a drop of pages waits for it.
     Fills = 1,
-    /// The kernel writes pages back: so may whoever drops them, or needs
-    /// memory.
+    /// The kernel writes pages back: a drop of pages, or an allocation of memory, may wait for it.
     WritesBack = 2,
 }
 
-/// The account of threads; `T` is a request that waits for a thread.
+/// The count of threads; `T` is a request that waits for a thread.
 pub(super) struct Crew<T> {
     keep_waiting: usize,
     max_threads: usize,
     max_queued: usize,
     state: Mutex<State<T>>,
-    /// Resting threads listen.
+    /// Wakes resting threads.
     call: Condvar,
-    /// [`Crew::wait`] listens.
+    /// Wakes [`Crew::wait`].
     ended: Condvar,
 }
 
 struct State<T> {
-    /// All threads.
+    /// Number of threads.
     total: usize,
-    /// Those in `read(2)`, or on their way.
+    /// Threads in `read(2)`, or on their way there.
     waiting: usize,
-    /// Those at rest.
+    /// Resting threads.
     resting: usize,
-    /// Those called back from rest that have not noticed yet.
+    /// Threads called back from rest that have not woken yet.
     called: usize,
     queue: VecDeque<T>,
     closed: bool,
 }
 
-/// What to do with a request just read.
+/// What to do with a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// Serve it.
     Serve,
     /// Start another thread, then serve it.
     StartAnother,
-    /// All threads are busy: queue it, or serve it if that fails.
+    /// Queue it, or serve it if that fails: all threads are busy.
     Enqueue,
 }
 
-/// What a thread does after serving a request.
+/// What a thread does after a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<T> {
-    /// Read the next.
+    /// Read the next request.
     Read,
     /// Serve this one.
     Serve(T),
-    /// End.
+    /// Exit.
     Leave,
 }
 
 impl<T> State<T> {
-    /// Threads that serve, or have something to.
+    /// Number of threads that serve, or have something to serve.
     fn busy(&self) -> usize {
         self.total - self.waiting - self.resting
     }
@@ -108,14 +105,14 @@ impl<T> Crew<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a thread that is about to be started and will read first.
+    /// Counts a thread that is about to start and will read first.
     pub(super) fn join(&self) {
         let mut state = self.lock();
         state.total += 1;
         state.waiting += 1;
     }
 
-    /// A thread that was counted could not be started, or stopped reading.
+    /// Uncounts a thread that could not be started, or stopped reading.
     pub(super) fn leave_reading(&self) {
         let mut state = self.lock();
         state.total -= 1;
@@ -123,7 +120,7 @@ impl<T> Crew<T> {
         self.ended.notify_all();
     }
 
-    /// A reading thread has a request.
+    /// Records that a reading thread has a request.
     pub(super) fn took(&self, urgency: Urgency) -> Taken {
         let most_busy = self.max_threads - 1 + urgency as usize * RESERVE;
         let mut state = self.lock();
@@ -151,8 +148,8 @@ impl<T> Crew<T> {
         }
     }
 
-    /// After [`Taken::Enqueue`]: queues the request, and the thread reads on.
-    /// Handed back if nobody is busy any more who would come for it.
+    /// After [`Taken::Enqueue`]: queues the request, and the thread reads on. Returns the request
+    /// if no busy thread is left to serve it.
     pub(super) fn enqueue(&self, item: T) -> Result<(), T> {
         let mut state = self.lock();
         let busy_others = state.busy() - 1;
@@ -164,19 +161,19 @@ impl<T> Crew<T> {
         Ok(())
     }
 
-    /// What is known of each queued request.
+    /// Maps all queued requests.
     pub(super) fn queued<R>(&self, of: impl FnMut(&T) -> R) -> Vec<R> {
         self.lock().queue.iter().map(of).collect()
     }
 
-    /// Takes a queued request out.
+    /// Removes a queued request.
     pub(super) fn remove_queued(&self, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let mut state = self.lock();
         let index = state.queue.iter().position(wanted)?;
         state.queue.remove(index)
     }
 
-    /// A thread has served a request. Rests if enough others wait.
+    /// Records that a thread has served a request. It rests if enough others wait.
     pub(super) fn done(&self) -> Next<T> {
         let mut state = self.lock();
         // What was queued is not for the reserve.
@@ -208,15 +205,15 @@ impl<T> Crew<T> {
         }
     }
 
-    /// There will be no more requests.
+    /// Records that there will be no more requests.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.call.notify_all();
         self.ended.notify_all();
     }
 
-    /// Waits until closed, calls `closing`, then waits for the threads to end,
-    /// at most `drain_timeout`. Says how many are left.
+    /// Waits until closed, calls `closing`, then waits for the threads to exit, at most
+    /// `drain_timeout`. Returns how many are left.
     pub(super) fn wait(&self, drain_timeout: Duration, closing: impl FnOnce()) -> usize {
         let mut state = self.lock();
         while !state.closed {

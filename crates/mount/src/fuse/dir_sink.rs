@@ -1,4 +1,4 @@
-//! Directory listings, packed as the kernel reads them.
+//! Directory listings in the kernel's format.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -6,7 +6,7 @@ use super::abi;
 use super::args::{DirEntry, NodeId};
 use super::encode;
 
-/// Takes the entries of a directory until the reply is full.
+/// Receives the entries of a directory until the reply is full.
 #[derive(Debug)]
 pub struct DirSink<'a> {
     out: &'a mut [u8],
@@ -19,14 +19,14 @@ impl<'a> DirSink<'a> {
         Self { out, used: 0, plus }
     }
 
-    /// Whether entries should bring the attributes of their files: it saves the
-    /// kernel a lookup of each. An entry may come without.
+    /// Whether entries should include the attributes of their files, which saves the kernel a
+    /// lookup of each. An entry may come without.
     pub fn wants_entries(&self) -> bool {
         self.plus
     }
 
-    /// Adds an entry. `false`: it no longer fits, so stop; the kernel asks
-    /// again from the `next_offset` of the last entry that did.
+    /// Adds an entry. Returns `false` if it does not fit: stop, and the kernel asks again from the
+    /// `next_offset` of the last entry.
     #[must_use]
     pub fn push(&mut self, entry: &DirEntry<'_>) -> bool {
         let head = if self.plus { size_of::<abi::EntryOut>() } else { 0 };
@@ -55,13 +55,13 @@ impl<'a> DirSink<'a> {
         true
     }
 
-    /// Bytes packed so far.
+    /// Bytes so far.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 }
 
-/// The nodes that a packed listing with attributes tells of.
+/// The nodes in a listing with attributes.
 pub(super) fn given(mut listing: &[u8]) -> impl Iterator<Item = NodeId> {
     std::iter::from_fn(move || {
         let (entry, rest) = abi::EntryOut::read_from_prefix(listing).ok()?;
@@ -74,7 +74,7 @@ pub(super) fn given(mut listing: &[u8]) -> impl Iterator<Item = NodeId> {
     .filter(|node| *node != 0)
 }
 
-/// Readers of directories skip entries with inode number 0.
+/// Replaces inode number 0, whose entries programs skip.
 fn visible(node: NodeId) -> u64 {
     if node == 0 { u64::MAX } else { node }
 }

@@ -1,4 +1,4 @@
-//! From a parsed request to the file system's method, and its answer back.
+//! Calls the file system's method for a parsed request, and sends its result.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use super::filesystem::{Filesystem, Reply, RequestContext};
 use super::request::Op;
 use super::write_data::WriteData;
 
-/// One request on its way through the file system. The methods answer success
-/// themselves; their error is for the caller to send.
+/// One request on its way through the file system. Methods send success themselves; their error is
+/// for the caller to send.
 pub(super) struct Dispatch<'a, F, D> {
     pub(super) fs: &'a F,
     pub(super) ctx: &'a RequestContext<'a>,
@@ -33,7 +33,7 @@ pub(super) struct Dispatch<'a, F, D> {
 }
 
 impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
-    /// Serves everything but WRITE, and what workers handle themselves.
+    /// Serves everything except WRITE and requests that workers handle themselves.
     pub(super) fn serve(self, op: Op<'_>) -> Reply<()> {
         let (fs, ctx, node) = (self.fs, self.ctx, self.node);
         match op {
@@ -151,8 +151,8 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
         self.value(&abi::WriteOut { size: written as u32, padding: 0 })
     }
 
-    /// Asks for a lock, and once more if another is in the way and a close came before, for whose
-    /// end the kernel has not waited: with that, locks have gone.
+    /// Requests a lock, and once more if another conflicts and an earlier close, for whose end the
+    /// kernel did not wait, has released locks since.
     fn after_closes<T>(
         &self,
         ask: impl Fn() -> Reply<T>,
@@ -195,7 +195,7 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
         Ok(())
     }
 
-    /// Closes a file whose opener was killed meanwhile: nobody else will.
+    /// Closes a file whose opener was killed meanwhile, because no program will.
     fn take_back(&self, node: NodeId, opened: &Opened) {
         let released = || self.fs.release(self.ctx, node, opened.fh);
         if !self.answer.was_heard()
@@ -205,7 +205,7 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
         }
     }
 
-    /// The kernel did not learn of this entry, and so will never forget it.
+    /// Forgets an entry that the kernel did not receive, and so will never forget.
     fn take_back_entry(&self, entry: &Entry) {
         if !self.answer.was_heard() {
             self.fs.forget(entry.node, 1);
@@ -274,7 +274,7 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
         }
     }
 
-    /// Answers a caller whose buffer has `size` bytes; 0 asks for the length.
+    /// Replies to a caller whose buffer has `size` bytes; 0 asks for the length.
     fn sized(&self, value: &[u8], size: u32) -> Reply<()> {
         if size == 0 {
             return self.value(&abi::GetxattrOut { size: value.len() as u32, padding: 0 });

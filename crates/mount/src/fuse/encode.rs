@@ -1,4 +1,4 @@
-//! From the vocabulary of Weir to the structs of the ABI.
+//! Encodes Weir's types as ABI structs.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::args::{Attributes, Entry, Lock, LockKind, Opened, Statx};
 
 /// The unit of `st_blocks`.
 const STAT_BLOCK_BYTES: u64 = 512;
-/// What local file systems give out.
+/// Preferred block size of local file systems.
 const LOCAL_BLOCK_BYTES: u64 = 4096;
-/// What a directory is said to have, however many names are in it: as on ext4. Programs take what
-/// has no size for empty (`test -s`).
+/// Reported size of any directory, as on ext4. Programs take a file of size 0 for empty (`test
+/// -s`).
 const DIRECTORY_BYTES: u64 = 4096;
 /// `STATX_BASIC_STATS` and `STATX_BTIME`.
 const STATX_BASIC_STATS: u32 = 0x7ff;
@@ -44,8 +44,8 @@ fn size(attr: &Attr) -> u64 {
     if attr.kind == FileKind::Directory { DIRECTORY_BYTES } else { attr.size }
 }
 
-/// Files take whole blocks of the local file systems. What a symbolic link says is kept beside its
-/// attributes, and takes none.
+/// Blocks of a file: whole blocks of the local file systems. The target of a symbolic link is
+/// stored beside its attributes, and takes none.
 fn blocks(attr: &Attr, allocated: Option<u64>) -> u64 {
     if attr.kind == FileKind::Symlink {
         return 0;
@@ -70,7 +70,7 @@ pub(super) fn entry(entry: &Entry) -> abi::EntryOut {
     }
 }
 
-/// A name that is known not to exist.
+/// Entry for a name that does not exist.
 pub(super) fn negative_entry(ttl: Duration) -> abi::EntryOut {
     abi::EntryOut {
         entry_valid: ttl.as_secs(),

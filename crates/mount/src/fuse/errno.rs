@@ -1,4 +1,4 @@
-//! The error numbers that answer requests.
+//! Error numbers of replies.
 
 use std::fmt;
 use weir_types::{Error, ErrorKind};
@@ -52,7 +52,7 @@ impl Errno {
     /// The operation would wait for itself.
     pub const EDEADLK: Self = Self(libc::EDEADLK);
 
-    /// The number as the kernel accepts it; anything odd becomes `EIO`.
+    /// The number in the kernel's range; invalid ones become `EIO`.
     pub(super) fn on_wire(self) -> i32 {
         if (1..=MAX_ERRNO).contains(&self.0) { -self.0 } else { -libc::EIO }
     }
@@ -79,8 +79,8 @@ impl From<ErrorKind> for Errno {
 }
 
 impl From<Error> for Errno {
-    /// What the number cannot say (which file, which bytes, which target) goes
-    /// to the log.
+    /// Converts an error. Details that the number cannot carry (which file, bytes, target) are
+    /// logged.
     fn from(error: Error) -> Self {
         if error.kind.errno() == libc::EIO {
             tracing::error!("{error}");

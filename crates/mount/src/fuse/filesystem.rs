@@ -1,4 +1,4 @@
-//! What a file system implements: one method for each operation.
+//! The trait of a file system: one method for each operation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,10 +16,10 @@ use super::interrupt::Interrupt;
 use super::request::Header;
 use super::write_data::WriteData;
 
-/// The answer to an operation.
+/// Result of an operation.
 pub type Reply<T> = Result<T, Errno>;
 
-/// In whose name an operation is done, and whether it should go on.
+/// The caller of an operation, and whether it should go on.
 #[derive(Debug)]
 pub struct RequestContext<'a> {
     /// The request's id: unique for the life of the mount.
@@ -28,15 +28,15 @@ pub struct RequestContext<'a> {
     pub uid: u32,
     /// The caller's group.
     pub gid: u32,
-    /// The caller's thread; 0 if it lives in another pid namespace, and for
-    /// work of the kernel's own (writeback, read-ahead).
+    /// The caller's thread; 0 if it is in another pid namespace, and for the kernel's own work
+    /// (writeback, read-ahead).
     pub pid: u32,
     pub(super) interrupt: &'a Arc<Interrupt>,
     group_reads: &'a Arc<AtomicU64>,
 }
 
 impl<'a> RequestContext<'a> {
-    /// `group_reads` counts how often groups are read.
+    /// `group_reads` counts reads of groups.
     pub(super) fn new(
         header: &Header,
         interrupt: &'a Arc<Interrupt>,
@@ -46,18 +46,18 @@ impl<'a> RequestContext<'a> {
         Self { unique, uid, gid, pid, interrupt, group_reads }
     }
 
-    /// Whether the caller was interrupted: answer with `EINTR` soon.
+    /// Whether the caller was interrupted. If so, return `EINTR` soon.
     pub fn interrupted(&self) -> bool {
         self.interrupt.interrupted()
     }
 
-    /// To wait on. It serves this request only: do not keep it beyond.
+    /// The interrupt to wait on. It serves this request only: do not keep it longer.
     pub fn interrupt(&self) -> &'a Arc<Interrupt> {
         self.interrupt
     }
 
-    /// Finds the caller's supplementary groups while it waits for the answer: reads them from
-    /// `/proc` (some 20 µs), at most [`MAX_GROUPS`]; none if the caller is unknown or gone.
+    /// A function that reads the caller's supplementary groups from `/proc` (some 20 µs) while the
+    /// caller waits for the reply: at most [`MAX_GROUPS`]; none if the caller is unknown or gone.
     pub fn groups(&self) -> impl FnOnce() -> Vec<u32> + Send + use<> {
         let (pid, group_reads) = (self.pid, Arc::clone(self.group_reads));
         move || {
@@ -77,65 +77,66 @@ fn groups_in_status(status: &str) -> Vec<u32> {
     words.filter_map(|word| word.parse().ok()).take(MAX_GROUPS).collect()
 }
 
-/// What was agreed with the kernel when the file system was mounted.
+/// The features agreed with the kernel at the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// The minor version of protocol 7 that both speak.
+    /// The minor version of protocol 7.
     pub minor: u32,
     /// The largest read or write request, bytes.
     pub max_io_bytes: usize,
-    /// Byte-range locks come to the file system; otherwise the kernel keeps
-    /// them, for this machine only.
+    /// Byte-range locks are handled by the file system; otherwise the kernel handles them for this
+    /// machine only.
     pub posix_locks: bool,
-    /// The same for `flock(2)`.
+    /// `flock(2)` is handled by the file system; otherwise the kernel handles it for this machine
+    /// only.
     pub flock_locks: bool,
-    /// ACLs are checked by the kernel; the file system applies umask and the
-    /// directory's default ACL to new files.
+    /// The kernel checks ACLs; the file system applies umask and the directory's default ACL to new
+    /// files.
     pub posix_acl: bool,
     /// The kernel drops cached data only when told to.
     pub explicit_inval_data: bool,
-    /// The kernel collects writes.
+    /// The kernel buffers writes.
     pub writeback_cache: bool,
     /// The file system clears setuid and setgid when told to (`kill_suidgid`).
     pub kill_suidgid: bool,
 }
 
-/// A file system. Methods are called from many threads at once and may block;
-/// one that blocks watches [`RequestContext::interrupt`].
+/// A file system. Methods are called from many threads at once and may block; a blocking one checks
+/// [`RequestContext::interrupt`].
 ///
-/// Names are bytes without `/` or NUL, 1 to 255 long. The kernel has checked
-/// permissions if `default_permissions` is on.
+/// Names are bytes without `/` or NUL, 1 to 255 long. With `default_permissions` the kernel has
+/// checked permissions.
 ///
-/// Defaults answer `ENOSYS`: the kernel then does what it can by itself
-/// (locks stay local, `access` and `flush` succeed, `copy_file_range` copies
-/// through memory) or tells the caller that the call is not supported.
+/// Default methods return `ENOSYS`: the kernel then does what it can by itself (locks stay local,
+/// `access` and `flush` succeed, `copy_file_range` copies through memory) or tells the caller that
+/// the call is not supported.
 #[allow(unused_variables)]
 pub trait Filesystem: Send + Sync + 'static {
-    /// Before the first request.
+    /// Called before the first request.
     fn init(&self, negotiated: &Negotiated) {}
 
-    /// After the last request; called once.
+    /// Called once after the last request.
     fn destroy(&self) {}
 
-    /// Finds a name. `ENOENT` may be remembered, see
-    /// [`super::Config::negative_ttl`]. `..` comes only from NFS export.
+    /// Looks up a name. `ENOENT` may be cached, see [`super::Config::negative_ttl`]. `..` comes
+    /// only from NFS export.
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry>;
 
-    /// Finds a node by its number, for NFS export. Counts as a find.
+    /// Looks up a node by its number, for NFS export. Counts as a lookup.
     fn find_again(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Entry> {
         let found = self.getattr(ctx, node, None)?;
         Ok(Entry::new(found.attr, found.ttl))
     }
 
-    /// The kernel forgot `lookups` finds of the node: every [`Entry`] that it was
-    /// answered counts as one (those of listings, too).
+    /// The kernel has dropped `lookups` lookups of the node. Every returned [`Entry`] counts as one
+    /// (those of listings, too).
     fn forget(&self, node: NodeId, lookups: u64) {}
 
-    /// Attributes. `fh` is there if an open file is asked about.
+    /// Returns attributes. `fh` is set if the request names an open file.
     fn getattr(&self, ctx: &RequestContext<'_>, node: NodeId, fh: Option<u64>)
     -> Reply<Attributes>;
 
-    /// Attributes with time of birth. By default `getattr` is asked instead.
+    /// Returns attributes with the time of birth. By default calls `getattr`.
     fn statx(
         &self,
         ctx: &RequestContext<'_>,
@@ -151,7 +152,7 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     fn readlink(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<u8>> {
         Err(Errno::ENOSYS)
     }
@@ -167,7 +168,7 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Makes a file, pipe, socket or device; `mode` holds the type.
+    /// Makes a file, pipe, socket or device; `mode` has the type.
     fn mknod(
         &self,
         ctx: &RequestContext<'_>,
@@ -190,7 +191,7 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Removes a name that is not a directory's.
+    /// Removes a name of a file that is no directory.
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
         Err(Errno::ENOSYS)
     }
@@ -200,8 +201,8 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Renames. `flags`: 0, `RENAME_NOREPLACE` or `RENAME_EXCHANGE`; answer
-    /// `EINVAL` to those not supported.
+    /// Renames. `flags`: 0, `RENAME_NOREPLACE` or `RENAME_EXCHANGE`; return `EINVAL` for
+    /// unsupported ones.
     fn rename(
         &self,
         ctx: &RequestContext<'_>,
@@ -214,7 +215,7 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Makes a further name for a file.
+    /// Adds a name to a file (hard link).
     fn link(
         &self,
         ctx: &RequestContext<'_>,
@@ -225,7 +226,7 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Opens a file. `O_TRUNC` is not in the flags: the kernel cuts it afterwards.
+    /// Opens a file. `O_TRUNC` is not in the flags: the kernel truncates afterwards.
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
         Ok(Opened::default())
     }
@@ -253,9 +254,8 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Reads `buffer.len()` bytes into the worker's own warm, page-aligned
-    /// buffer and says how many there were. Fewer mean the end of the file.
-    /// The buffer holds old bytes at first.
+    /// Reads `buffer.len()` bytes into the worker's warm, page-aligned buffer and returns their
+    /// number. A smaller number means the end of the file. The buffer holds old bytes at first.
     fn read(
         &self,
         ctx: &RequestContext<'_>,
@@ -266,17 +266,18 @@ pub trait Filesystem: Send + Sync + 'static {
         args: &IoArgs,
     ) -> Reply<usize>;
 
-    /// Whether what the kernel appends at this offset surely comes first of what it appends in
-    /// one call. Of what may not, the file system gets the pieces in order.
+    /// Whether an append of the kernel at this offset is certainly the first piece of its call.
+    /// Other pieces are passed to the file system in order.
     fn appends_here(&self, fh: u64, offset: u64) -> bool {
         false
     }
 
-    /// A write through this handle is answered with an error, and was not handed on.
+    /// Called for a write through this handle that is answered with an error without being passed
+    /// on.
     fn write_is_refused(&self, ctx: &RequestContext<'_>, fh: u64) {}
 
-    /// Writes; says how many bytes were taken. The data may be kept without a
-    /// copy: [`WriteData::take`].
+    /// Writes, and returns the number of bytes. The data may be kept without a copy:
+    /// [`WriteData::take`].
     fn write(
         &self,
         ctx: &RequestContext<'_>,
@@ -289,19 +290,18 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// A descriptor was closed, perhaps not the last one: `close(2)` returns
-    /// this answer. Write-behind errors belong here.
+    /// A descriptor was closed, perhaps not the last one. `close(2)` returns this result, so
+    /// write-behind errors belong here.
     fn flush(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, lock_owner: u64) -> Reply<()> {
         Err(Errno::ENOSYS)
     }
 
-    /// As [`Filesystem::flush`], for a process that is being killed: it has been
-    /// answered, and nobody hears of an error. What it had locked is to be free;
-    /// this must not wait.
+    /// As [`Filesystem::flush`], for a process that is being killed: it has its reply, and no
+    /// program sees an error. Its locks have to be released; this must not wait.
     fn abandon(&self, node: NodeId, fh: u64, lock_owner: u64) {}
 
-    /// The last descriptor was closed: frees what was locked through `fh`. [`Filesystem::release`]
-    /// follows; who asks for a lock does not wait for that.
+    /// The last descriptor was closed: releases the locks taken through `fh`.
+    /// [`Filesystem::release`] follows; lock requests do not wait for that.
     fn unlock_closed(
         &self,
         ctx: &RequestContext<'_>,
@@ -312,8 +312,7 @@ pub trait Filesystem: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The last descriptor was closed: `fh` is not used again. Nobody sees the
-    /// answer.
+    /// The last descriptor was closed: `fh` is not used again. No program sees the result.
     fn release(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64) -> Reply<()> {
         Ok(())
     }
@@ -328,9 +327,8 @@ pub trait Filesystem: Send + Sync + 'static {
         Ok(Opened::default())
     }
 
-    /// Lists a directory from `offset` (0, or the `next_offset` of an entry)
-    /// until the sink is full or the directory ends. Entries `.` and `..`
-    /// are the file system's task.
+    /// Lists a directory from `offset` (0, or the `next_offset` of an entry) until the sink is full
+    /// or the directory ends. The file system has to add the entries `.` and `..`.
     fn readdir(
         &self,
         ctx: &RequestContext<'_>,
@@ -342,7 +340,7 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// The directory was closed.
+    /// A directory was closed.
     fn releasedir(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64) -> Reply<()> {
         Ok(())
     }
@@ -358,13 +356,13 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Space and counts.
+    /// Returns space and counts.
     fn statfs(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<FsUsage> {
         Ok(FsUsage::default())
     }
 
-    /// Sets an extended attribute. `flags`: 0, `XATTR_CREATE` or
-    /// `XATTR_REPLACE`. `kill_sgid`: an ACL was set, clear setgid.
+    /// Sets an extended attribute. `flags`: 0, `XATTR_CREATE` or `XATTR_REPLACE`. `kill_sgid`: an
+    /// ACL was set, so clear setgid.
     fn setxattr(
         &self,
         ctx: &RequestContext<'_>,
@@ -377,13 +375,13 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// The value of an extended attribute; `ENODATA` if there is none. The
-    /// transport minds the caller's buffer.
+    /// Returns the value of an extended attribute; `ENODATA` if there is none. The transport
+    /// handles the caller's buffer.
     fn getxattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<Vec<u8>> {
         Err(Errno::ENOSYS)
     }
 
-    /// The names of all extended attributes.
+    /// Returns the names of all extended attributes.
     fn listxattr(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<Vec<u8>>> {
         Err(Errno::ENOSYS)
     }
@@ -393,18 +391,18 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Whether the caller may; not asked with `default_permissions`.
+    /// Checks the caller's permission; not called with `default_permissions`.
     fn access(&self, ctx: &RequestContext<'_>, node: NodeId, mask: u32) -> Reply<()> {
         Err(Errno::ENOSYS)
     }
 
-    /// A lock that would stand in the way, or one of kind `Unlock`.
+    /// Returns a conflicting lock, or one of kind `Unlock`.
     fn getlk(&self, ctx: &RequestContext<'_>, node: NodeId, args: &LockArgs) -> Reply<Lock> {
         Err(Errno::ENOSYS)
     }
 
-    /// Locks or unlocks. Without `wait`: `EAGAIN` if another holds it; with it:
-    /// blocks, interruptibly.
+    /// Locks or unlocks. Without `wait` a conflict is `EAGAIN`; with it the call blocks,
+    /// interruptibly.
     fn setlk(
         &self,
         ctx: &RequestContext<'_>,
@@ -415,7 +413,7 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Reserves or punches space; `mode` as in `fallocate(2)`.
+    /// Preallocates or punches space; `mode` as in `fallocate(2)`.
     fn fallocate(
         &self,
         ctx: &RequestContext<'_>,
@@ -428,8 +426,7 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Finds data or a hole (`SEEK_DATA`, `SEEK_HOLE`); other seeks are the
-    /// kernel's own.
+    /// Finds data or a hole (`SEEK_DATA`, `SEEK_HOLE`). The kernel handles other seeks.
     fn lseek(
         &self,
         ctx: &RequestContext<'_>,
@@ -441,7 +438,7 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Copies within the file system; says how many bytes.
+    /// Copies within the file system. Returns the number of bytes.
     fn copy_file_range(
         &self,
         ctx: &RequestContext<'_>,
@@ -451,7 +448,7 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// An ioctl. Unknown ones: `ENOTTY`.
+    /// Handles an ioctl. Unknown ones return `ENOTTY`.
     fn ioctl(
         &self,
         ctx: &RequestContext<'_>,
@@ -461,12 +458,12 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno(libc::ENOTTY))
     }
 
-    /// Which of the `POLL*` events are there. By default files are always ready.
+    /// Returns the present `POLL*` events. By default files are always ready.
     fn poll(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, events: u32) -> Reply<u32> {
         Err(Errno::ENOSYS)
     }
 
-    /// The block of the device that holds this block of the file.
+    /// Returns the device block of this block of the file.
     fn bmap(
         &self,
         ctx: &RequestContext<'_>,

@@ -1,23 +1,22 @@
-//! Which signals end an operation.
+//! Which signals interrupt an operation.
 //!
-//! On a local disk no signal does, and programs count on it: they do not expect
-//! `open` or `stat` of a file to fail with `EINTR`. But whoever is being killed
-//! shall not have to wait for servers. Waiting for a lock is another thing: any
-//! signal that a program handles ends it, as POSIX says.
+//! On a local disk no signal does, and programs rely on that: they do not expect `open` or `stat`
+//! to fail with `EINTR`. But a process that is being killed should not wait for servers. A wait for
+//! a lock is different: any handled signal ends it, as POSIX says.
 
 use super::request::Op;
 
-/// What an operation heeds.
+/// Signals that an operation reacts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heeds {
     /// Any signal.
     Any,
-    /// One that kills this thread.
+    /// A signal that kills this thread.
     Death(u32),
 }
 
 impl Heeds {
-    /// For the operation of a thread.
+    /// The signals for an operation of a thread.
     pub(super) fn of(op: &Op<'_>, thread: u32) -> Self {
         match op {
             Op::SetLk { wait: true, .. } => Self::Any,
@@ -38,7 +37,7 @@ impl Heeds {
     }
 }
 
-/// Signals that end nobody who does not handle them.
+/// Signals whose default action kills no process.
 const HARMLESS: &[i32] = &[
     libc::SIGCHLD,
     libc::SIGCONT,
@@ -54,9 +53,8 @@ fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Whether a thread with this `/proc/PID/status` has a signal pending that
-/// kills it. (When one of its process does, the kernel gives each thread
-/// `SIGKILL`, unless there is a core to dump.)
+/// Whether a thread with this `/proc/PID/status` has a pending signal that kills it. (When one
+/// kills its process, the kernel gives each thread `SIGKILL`, unless a core is dumped.)
 fn dies(status: &str) -> bool {
     let mask = |name: &str| {
         let line = status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));

@@ -1,9 +1,8 @@
-//! Interrupts: a signal to a process that waits in an operation reaches the
-//! thread that serves it.
+//! Interrupts: a signal to a process that waits in an operation reaches the thread that serves it.
 //!
-//! Invariant: an interrupt is never lost. The kernel may hand it to one worker
-//! before another has registered the request; then it is kept until that one
-//! does. Request ids are never reused, so a late one can do no harm.
+//! Invariant: an interrupt is never lost. One worker may receive it before another has registered
+//! the request; then it is kept until that happens. Request ids are never reused, so a late
+//! interrupt does no harm.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,17 +13,17 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::heeds::Heeds;
 
-/// Interrupts kept for requests that nobody has registered yet. Most such are
-/// for requests that have just been answered; the oldest are dropped.
+/// The most interrupts kept for unregistered requests. Most such requests have just been answered;
+/// the oldest are dropped.
 const MAX_EARLY: usize = 256;
 
 type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// Says whether the caller of an operation wants it to end early.
+/// Whether the caller of an operation wants it to end early.
 ///
-/// Three ways to learn of it while waiting: ask [`Interrupt::interrupted`],
-/// poll the descriptor ([`AsFd`], readable once interrupted), or be called
-/// back ([`Interrupt::wake_with`]). Answer with `EINTR`.
+/// Three ways to learn of it while waiting: ask [`Interrupt::interrupted`], poll the descriptor
+/// ([`AsFd`], readable once interrupted), or get a callback ([`Interrupt::wake_with`]). Then return
+/// `EINTR`.
 pub struct Interrupt {
     raised: AtomicBool,
     event: OwnedFd,
@@ -44,7 +43,7 @@ impl AsFd for Interrupt {
 }
 
 impl Interrupt {
-    /// One that has not been raised.
+    /// Makes an interrupt that is not raised.
     pub(super) fn new() -> rustix::io::Result<Self> {
         Ok(Self {
             raised: AtomicBool::new(false),
@@ -53,14 +52,14 @@ impl Interrupt {
         })
     }
 
-    /// Whether the caller has been interrupted.
+    /// Whether the caller was interrupted.
     pub fn interrupted(&self) -> bool {
         self.raised.load(Ordering::SeqCst)
     }
 
-    /// Runs `body`; if the caller is interrupted meanwhile (or was before),
-    /// `waker` is called at least once, on another thread or this one. It must
-    /// be quick, such as notifying a condition variable.
+    /// Runs `body`. If the caller is interrupted meanwhile (or was before), `waker` is called at
+    /// least once, on another thread or this one. It must be quick, such as notifying a condition
+    /// variable.
     pub fn wake_with<R>(
         &self,
         waker: impl Fn() + Send + Sync + 'static,
@@ -92,7 +91,7 @@ impl Interrupt {
         }
     }
 
-    /// Makes it ready for the next request.
+    /// Prepares for the next request.
     fn reset(&self) {
         *self.waker() = None;
         if self.raised.swap(false, Ordering::SeqCst) {
@@ -101,7 +100,7 @@ impl Interrupt {
     }
 }
 
-/// Which requests are being served, and by whom.
+/// Requests being served, with their workers.
 #[derive(Debug, Default)]
 pub(super) struct InterruptTable {
     state: Mutex<State>,
@@ -128,8 +127,8 @@ impl InterruptTable {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a request until the guard is dropped. `interrupt` belongs to
-    /// the worker and serves one request at a time.
+    /// Registers a request until the guard is dropped. `interrupt` belongs to the worker and serves
+    /// one request at a time.
     pub(super) fn begin<'a>(
         &'a self,
         unique: u64,
@@ -151,15 +150,15 @@ impl InterruptTable {
         Active { table: self, unique, interrupt, handed_on: false }
     }
 
-    /// Interrupts a request that is registered, whatever it heeds.
+    /// Interrupts a registered request, whatever signals it reacts to.
     pub(super) fn raise(&self, unique: u64) {
         if let Some((_, interrupt, _)) = self.lock().active.iter().find(|(id, ..)| *id == unique) {
             interrupt.raise();
         }
     }
 
-    /// Its caller got a signal: interrupts a request, now or when it is
-    /// registered, if it heeds that.
+    /// Handles a signal to a request's caller: interrupts the request, now or when it is
+    /// registered, if it reacts to the signal.
     pub(super) fn interrupt(&self, unique: u64) {
         let heeds = {
             let mut state = self.lock();
@@ -178,12 +177,12 @@ impl InterruptTable {
         }
     }
 
-    /// Interrupts every request that is being served.
+    /// Interrupts all requests being served.
     pub(super) fn interrupt_all(&self) {
         self.lock().active.iter().for_each(|(_, interrupt, _)| interrupt.raise());
     }
 
-    /// Interrupts every request, and those to come.
+    /// Interrupts all requests, present and future.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.interrupt_all();
@@ -199,8 +198,8 @@ pub(super) struct Active<'a> {
 }
 
 impl Active<'_> {
-    /// The request is not answered yet, and will be registered again by another
-    /// worker: that one is told what came until now. (The kernel says it once.)
+    /// Ends the registration of a request that is not answered yet and that another worker will
+    /// register again. That worker learns of interrupts until now. (The kernel sends each once.)
     pub(super) fn hand_on(mut self) {
         self.handed_on = true;
     }

@@ -1,11 +1,9 @@
-//! Callers that were killed: a process that was sent SIGKILL (or any signal
-//! that ends it) waits in the kernel for the answer to its request. Here it
-//! gets one, so that it is gone at once; the work goes on without it, because
-//! bytes that were taken from a program are not given up.
+//! Killed callers: a process that was sent SIGKILL (or any signal that kills it) waits in the
+//! kernel for the reply to its request. It gets one here, so that it is gone at once. The work goes
+//! on without it, because bytes of completed writes are not given up.
 //!
-//! The kernel says of a signal at most once, and not at all of one that comes
-//! after another or while the process closes its files; so this looks for
-//! itself, and only at requests that take long.
+//! The kernel reports a signal at most once, and not at all if it comes after another or while the
+//! process closes its files. So this module checks by itself, but only requests that take long.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -16,21 +14,21 @@ use super::answer::Answer;
 use super::errno::Errno;
 use super::interrupt::InterruptTable;
 
-/// How often it looks.
+/// Interval of checks.
 const TICK: Duration = Duration::from_millis(100);
-/// Requests younger than this are left alone: most are answered long before.
+/// Younger requests are not checked: most are answered sooner.
 const LONG: Duration = Duration::from_millis(300);
-/// Processes remembered as killed; the oldest are forgotten.
+/// The most remembered killed processes; the oldest are forgotten.
 const MAX_KILLED: usize = 256;
 
 /// A request that is being served.
 #[derive(Debug)]
 struct Caller {
     unique: u64,
-    /// The thread that waits for the answer.
+    /// The waiting thread.
     pid: u32,
     since: Instant,
-    /// The descriptor that the answer has to leave through.
+    /// The descriptor for the reply.
     device: Arc<OwnedFd>,
     answered: bool,
 }
@@ -42,7 +40,7 @@ struct State {
     closed: bool,
 }
 
-/// Who waits for an answer.
+/// Callers that wait for a reply.
 #[derive(Debug, Default)]
 pub(super) struct Callers {
     state: Mutex<State>,
@@ -54,7 +52,7 @@ impl Callers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a request until the guard is dropped.
+    /// Records a request until the guard is dropped.
     pub(super) fn begin(&self, unique: u64, pid: u32, device: &Arc<OwnedFd>) -> Waiting<'_> {
         // 0: work of the kernel's own, or a process that cannot be seen.
         if pid != 0 {
@@ -66,14 +64,14 @@ impl Callers {
         Waiting { callers: self, unique }
     }
 
-    /// Whether this process was found killed before and is closing its files
-    /// now: nobody hears what comes of that.
+    /// Whether this process was found killed before and is closing its files now, so that no
+    /// program sees the results.
     pub(super) fn is_dying(&self, pid: u32) -> bool {
         let known = self.lock().killed.contains(&pid);
         known && was_killed(pid)
     }
 
-    /// Waits until it is time to look; false: the end.
+    /// Waits for the next check. Returns false at the end.
     pub(super) fn next_look(&self) -> bool {
         let state = self.lock();
         if state.closed {
@@ -83,7 +81,7 @@ impl Callers {
         !waited.unwrap_or_else(PoisonError::into_inner).0.closed
     }
 
-    /// Answers callers that were killed.
+    /// Replies to killed callers.
     pub(super) fn answer_killed(&self, interrupts: &InterruptTable) {
         let state = self.lock();
         let long: Vec<(u64, u32, Arc<OwnedFd>)> = state
@@ -119,14 +117,14 @@ impl Callers {
         }
     }
 
-    /// There is nobody left to look for.
+    /// Ends the checks.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.end.notify_all();
     }
 }
 
-/// A noted request.
+/// A recorded request.
 pub(super) struct Waiting<'a> {
     callers: &'a Callers,
     unique: u64,
@@ -138,9 +136,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Whether a thread has been sent a signal that ends it, or is ending because
-/// of one. (One that ends by itself is waited for: what it wrote is to be seen
-/// when it is gone.)
+/// Whether a thread was sent a signal that kills it, or is exiting because of one. (A thread that
+/// exits by itself is waited for: its writes have to be visible when it is gone.)
 pub(crate) fn was_killed(pid: u32) -> bool {
     if pid == 0 {
         return false;
@@ -149,15 +146,15 @@ pub(crate) fn was_killed(pid: u32) -> bool {
     kill_pending(&read("status")) || ended_by_signal(&read("stat"))
 }
 
-/// The kernel marks every thread of a process that a signal ends with a pending
-/// SIGKILL.
+/// Whether a pending SIGKILL is set: the kernel sets it for every thread of a process that a signal
+/// kills.
 fn kill_pending(status: &str) -> bool {
     let line = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
     let pending = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     pending.is_some_and(|mask| mask & 1 << (libc::SIGKILL - 1) != 0)
 }
 
-/// From `/proc/PID/stat`: on its way out, with a signal as the reason.
+/// Whether `/proc/PID/stat` shows an exit because of a signal.
 fn ended_by_signal(stat: &str) -> bool {
     const EXITING: u64 = 0x4;
     // The name, in parentheses, may hold anything; fields count from its end,

@@ -1,4 +1,4 @@
-//! How long the operations of programs took, by kind, and how many failed.
+//! Durations of programs' operations, by kind, and failures.
 
 use super::errno::Errno;
 use super::request::Op;
@@ -8,14 +8,14 @@ use std::time::Instant;
 use weir_metrics::names::{MOUNT_FAILURES, MOUNT_GROUP_READS, MOUNT_IN_PROGRESS, MOUNT_TIME};
 use weir_metrics::{Histogram, Page};
 
-/// The kinds.
+/// Kinds of operations.
 const KINDS: [&str; 16] = [
     "lookup", "getattr", "setattr", "readdir", "open", "create", "close", "read", "write", "fsync",
     "allocate", "copy", "names", "xattr", "lock", "other",
 ];
 const OTHER: usize = KINDS.len() - 1;
 
-/// What was counted since the mount began.
+/// Counters since the mount began.
 #[derive(Debug, Default)]
 pub struct Measured {
     times: [Histogram; KINDS.len()],
@@ -32,7 +32,7 @@ pub(super) struct Begun<'a> {
 }
 
 impl Measured {
-    /// An operation begins.
+    /// Begins an operation.
     pub(super) fn begin(&self, op: &Op<'_>) -> Begun<'_> {
         self.in_progress.fetch_add(1, Relaxed);
         let name = kind_of(op);
@@ -40,12 +40,12 @@ impl Measured {
         Begun { measured: self, kind, at: Instant::now() }
     }
 
-    /// How often the groups of a caller were read.
+    /// Number of times that a caller's groups were read.
     pub(super) fn group_reads(&self) -> &Arc<AtomicU64> {
         &self.group_reads
     }
 
-    /// Adds it to a page.
+    /// Adds the counters to a page.
     pub fn tell(&self, page: &mut Page) {
         let mut samples = page.family(&MOUNT_TIME);
         for (kind, times) in KINDS.iter().zip(&self.times) {
@@ -61,12 +61,13 @@ impl Measured {
 }
 
 impl Begun<'_> {
-    /// Another thread serves it, which counts it.
+    /// Another thread serves the operation, and counts it.
     pub(super) fn handed_on(mut self) {
         self.kind = usize::MAX;
     }
 
-    /// It has failed. Most errors are answers (a name that does not exist); these are not.
+    /// Counts a failure. Most errors are ordinary results (a name that does not exist) and do not
+    /// count.
     pub(super) fn failed(&self, errno: Errno) {
         if [libc::EIO, libc::ETIMEDOUT, libc::ENOSPC, libc::ESTALE].contains(&errno.0)
             && let Some(failures) = self.measured.failures.get(self.kind)

@@ -1,4 +1,4 @@
-//! The FUSE transport: Weir's own, straight on `/dev/fuse`.
+//! The FUSE transport: Weir's own, directly on `/dev/fuse`.
 //!
 //! ```text
 //! kernel ── /dev/fuse ── worker ── request ── dispatch ── Filesystem
@@ -6,10 +6,9 @@
 //!              │           └─ crew: how many threads wait, serve, rest
 //!              └── session: mount, INIT, end      notify: invalidations
 //! ```
-//! Nothing above it knows the ABI: a [`Filesystem`] sees its own node ids,
-//! `weir_types` and plain bytes. What decides the speed is here: one warm,
-//! reused buffer for each worker, one `writev` for each reply, few threads,
-//! and written data that is kept without a copy ([`WriteData::take`]).
+//! No layer above knows the ABI: a [`Filesystem`] sees its own node ids, `weir_types` and plain
+//! bytes. The speed is decided here: one warm, reused buffer for each worker, one `writev` for each
+//! reply, few threads, and written data that is kept without a copy ([`WriteData::take`]).
 
 mod abi;
 mod answer;

@@ -1,4 +1,4 @@
-//! Attaching to a mountpoint and detaching from it.
+//! Mounting and unmounting.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{IoSliceMut, Read};
@@ -24,27 +24,25 @@ use super::takeover;
 
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
-/// How long a file system already at the mountpoint may take to say that it
-/// is alive.
+/// Longest wait for a file system already at the mountpoint to show that it is alive.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most that is read of what the helper says.
+/// The most bytes read of the helper's output.
 const MAX_HELPER_TEXT_BYTES: u64 = 4096;
 
-/// What waits at a mountpoint to be mounted over, at the first use.
+/// Type of an automount point, which is mounted over at the first use.
 const AUTOMOUNT: &str = "autofs";
 
-/// A mount that was made here.
+/// A mount that this process has made.
 #[derive(Clone, Debug)]
 pub(super) struct Mounted {
-    /// Without symbolic links.
+    /// Path without symbolic links.
     pub(super) mountpoint: PathBuf,
-    /// `major:minor`, as the kernel numbers this mount and no other.
+    /// `major:minor`, the kernel's unique number of this mount.
     device_number: Option<String>,
     with_helper: bool,
 }
 
-/// Mounts, and hands back the open device. A dead FUSE mount in the way is
-/// replaced.
+/// Mounts, and returns the open device. A dead FUSE mount in the way is replaced.
 pub(super) fn mount(path: &Path, config: &Config) -> Result<(OwnedFd, Mounted), MountError> {
     let Place { mountpoint, is_dead } = place(path)?;
     let direct = match config.mount_with {
@@ -94,9 +92,9 @@ fn mount_direct(mountpoint: &Path, is_dead: bool, config: &Config) -> Result<Own
     Ok(device)
 }
 
-/// `fusermount3` mounts and passes the open device through a socket, whose
-/// number it finds in `_FUSE_COMMFD`. Its standard input is that socket, so
-/// that no other child can inherit it by accident.
+/// Mounts with `fusermount3`, which passes the open device through a socket. It finds the number of
+/// the socket in `_FUSE_COMMFD`. Its standard input is that socket, so that no other child can
+/// inherit it by accident.
 fn mount_with_helper(mountpoint: &Path, config: &Config) -> Result<OwnedFd, MountError> {
     let (ours, theirs) = rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -129,12 +127,12 @@ fn mount_with_helper(mountpoint: &Path, config: &Config) -> Result<OwnedFd, Moun
     receive_device(&ours)?.ok_or_else(|| MountError::Helper("it passed no device".into()))
 }
 
-/// Whether whoever runs this program may open the device.
+/// Whether this process's user may open the device.
 fn may_open_device() -> bool {
     rustix::fs::access(DEVICE, Access::READ_OK | Access::WRITE_OK).is_ok()
 }
 
-/// Why the device cannot be opened: who may open it, and what to do.
+/// The error of a device that cannot be opened: who may open it, and what to do.
 fn device_denied(why: &str) -> MountError {
     MountError::DeviceDenied(match rustix::fs::stat(DEVICE) {
         Ok(stat) => who_may_open(why, stat.st_mode & 0o777, (stat.st_uid, stat.st_gid)),
@@ -198,8 +196,8 @@ fn receive_device(socket: &OwnedFd) -> Result<Option<OwnedFd>, MountError> {
 }
 
 impl Mounted {
-    /// Unmounts, unless it is gone or another has taken its place. `lazy`: out
-    /// of sight at once, gone when the last user is.
+    /// Unmounts, unless the mount is gone or another has taken its place. With `lazy` it is
+    /// detached at once, and gone after its last use.
     pub(super) fn unmount(&self, lazy: bool) -> Result<(), MountError> {
         let there = find_mount(&self.mountpoint).map(|mount| mount.device);
         if there.is_none() || there != self.device_number {
@@ -240,16 +238,16 @@ fn unmount(mountpoint: &Path, lazy: bool, with_helper: bool) -> Result<(), Mount
     })
 }
 
-/// Where to mount.
+/// A place to mount.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
-    /// As the kernel knows it: a directory.
+    /// The directory, as the kernel knows it.
     mountpoint: PathBuf,
-    /// A FUSE mount whose process has died is there; otherwise nothing is.
+    /// Whether a FUSE mount whose process has died is there; otherwise nothing is.
     is_dead: bool,
 }
 
-/// Finds out what is at a mountpoint; refuses if that is not to be mounted over.
+/// Checks a mountpoint; refuses one that must not be mounted over.
 fn place(path: &Path) -> Result<Place, MountError> {
     // Through a dead mount the path itself cannot be resolved, its parent can.
     let through_parent = match (path.parent(), path.file_name()) {
@@ -286,7 +284,7 @@ fn path_error(path: &Path, error: &std::io::Error) -> MountError {
     }
 }
 
-/// Whether a dead FUSE mount is at the path; refuses if anything else is there that is not to be
+/// Whether a dead FUSE mount is at the path; refuses if anything else is there that must not be
 /// mounted over.
 fn is_taken(mountpoint: &Path) -> Result<bool, MountError> {
     let Some(found) = find_mount(mountpoint) else { return Ok(false) };
@@ -308,8 +306,7 @@ fn is_taken(mountpoint: &Path) -> Result<bool, MountError> {
     Ok(true)
 }
 
-/// Whether the daemon behind a FUSE mount has gone. One that hangs counts as
-/// alive.
+/// Whether the daemon of a FUSE mount is gone. A hanging one counts as alive.
 fn is_dead(mountpoint: &Path) -> bool {
     let (sender, receiver) = mpsc::channel();
     let path = mountpoint.to_owned();
@@ -333,7 +330,7 @@ struct MountInfo {
     source: String,
 }
 
-/// What is mounted at exactly this path, if anything; the uppermost.
+/// The uppermost mount at exactly this path, if there is one.
 fn find_mount(mountpoint: &Path) -> Option<MountInfo> {
     let text = std::fs::read("/proc/self/mountinfo").ok()?;
     let mut mounts = text.split(|&byte| byte == b'\n').filter_map(parse_mountinfo);
@@ -352,7 +349,7 @@ fn parse_mountinfo(line: &[u8]) -> Option<MountInfo> {
     })
 }
 
-/// Blanks and backslashes stand as `\040` in `/proc`.
+/// Decodes `\040` and the like, as `/proc` writes blanks and backslashes.
 fn unescape(word: &[u8]) -> OsString {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -375,8 +372,7 @@ fn unescape(word: &[u8]) -> OsString {
     OsString::from_vec(out)
 }
 
-/// Sets how far the kernel reads ahead for a mount. Needs root; without, the
-/// kernel's 128 KiB remain.
+/// Sets the kernel's read-ahead of a mount. Needs root; otherwise the kernel's 128 KiB remain.
 pub(super) fn set_read_ahead(mounted: &Mounted, read_ahead_kib: u32) {
     let Some(device) = &mounted.device_number else { return };
     let path = Path::new(OsStr::new("/sys/class/bdi")).join(device).join("read_ahead_kb");
@@ -385,7 +381,7 @@ pub(super) fn set_read_ahead(mounted: &Mounted, read_ahead_kib: u32) {
     }
 }
 
-/// Waits until a request can be read; `false` after the timeout.
+/// Waits until a request can be read. Returns `false` after the timeout.
 pub(super) fn wait_readable(device: impl AsFd, timeout: Duration) -> bool {
     let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: 0 };
     let mut fds = [PollFd::new(&device, PollFlags::IN)];

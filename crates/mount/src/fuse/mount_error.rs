@@ -9,11 +9,11 @@ use weir_types::{Error, ErrorKind};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MountError {
-    /// The options contradict themselves.
+    /// Contradictory options.
     BadConfig(String),
     /// There is no `/dev/fuse`.
     NoDevice,
-    /// `/dev/fuse` cannot be opened: why, and what to do.
+    /// `/dev/fuse` cannot be opened; with the reason, and what to do.
     DeviceDenied(String),
     /// The mountpoint does not exist.
     NoMountpoint(PathBuf),
@@ -23,18 +23,18 @@ pub enum MountError {
     Occupied {
         /// The mountpoint.
         mountpoint: PathBuf,
-        /// What is mounted there.
+        /// Source of the present mount.
         source: String,
-        /// Its type.
+        /// Type of the present mount.
         fstype: String,
     },
-    /// Not root, and there is no `fusermount3`.
+    /// Not root, and `fusermount3` is missing.
     NoHelper,
-    /// `fusermount3` failed; this is what it said.
+    /// `fusermount3` has failed; with its output.
     Helper(String),
     /// The file system is in use and cannot be unmounted.
     InUse(PathBuf),
-    /// Nothing of ours is mounted there (any more).
+    /// No mount of this process is there (any more).
     NotMounted(PathBuf),
     /// The kernel's protocol is too old.
     OldKernel {
@@ -43,7 +43,7 @@ pub enum MountError {
     },
     /// A system call failed.
     System {
-        /// What was tried.
+        /// The failed step.
         what: &'static str,
         /// The error number.
         errno: i32,

@@ -1,14 +1,14 @@
-//! Addresses behind which nothing can be read.
+//! Addresses whose memory cannot be read.
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::sync::OnceLock;
 
-/// The longest part.
+/// The longest range, bytes.
 pub(super) const MAX_BYTES: usize = 64 << 20;
 
-/// So many bytes, 1 to [`MAX_BYTES`], that cannot be read. They take addresses
-/// of this process, once, and no memory.
+/// This many unreadable bytes, 1 to [`MAX_BYTES`]. They take addresses of this process, once, and
+/// no memory.
 pub(super) fn unreadable(bytes: usize) -> Result<libc::iovec, Errno> {
     static START: OnceLock<usize> = OnceLock::new();
     if !(1..=MAX_BYTES).contains(&bytes) {

@@ -1,8 +1,8 @@
-//! Telling the kernel what it must no longer believe.
+//! Notifications that invalidate what the kernel caches.
 //!
-//! Invariant: never from a thread that serves a request. The kernel takes the
-//! locks of the inode or directory to obey, and the caller of that very
-//! request may hold them: it would wait for itself.
+//! Invariant: they are never sent from a thread that serves a request. The kernel takes locks of
+//! the inode or directory for them, and the caller of that very request may hold them: it would
+//! wait for itself.
 
 use std::cell::Cell;
 use std::io::IoSlice;
@@ -17,24 +17,23 @@ use super::args::NodeId;
 use super::errno::Errno;
 use super::no_access::{self, unreadable};
 
-/// The furthest from the end of a file that [`Notifier::raise_size`] can reach.
+/// The greatest distance from the end of a file that [`Notifier::raise_size`] can reach.
 pub const MAX_STORE_BYTES: usize = no_access::MAX_BYTES;
 
 thread_local! {
     static SERVES_REQUESTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks the calling thread as one that serves requests.
+/// Marks the calling thread as serving requests.
 pub(super) fn mark_serving_thread() {
     SERVES_REQUESTS.set(true);
 }
 
 /// Sends invalidations to the kernel. Cheap to clone.
 ///
-/// Every method answers `EDEADLK` on a thread that serves requests. What the
-/// kernel does not know needs no invalidation: that is no error. They may
-/// block while the kernel writes back or waits for reads of the file that are
-/// being served.
+/// Every method returns `EDEADLK` on a thread that serves requests. Invalidating something that the
+/// kernel does not know is no error. Methods may block while the kernel writes back or waits for
+/// reads of the file in progress.
 #[derive(Clone, Debug)]
 pub struct Notifier {
     device: Arc<OwnedFd>,
@@ -45,9 +44,8 @@ impl Notifier {
         Self { device }
     }
 
-    /// Forget the attributes of a node and `length` bytes of its cached data
-    /// from `offset` (a length of 0: to the end; a negative offset: only the
-    /// attributes).
+    /// Drops the attributes of a node and `length` bytes of its cached data from `offset` (a length
+    /// of 0: to the end; a negative offset: only the attributes).
     ///
     /// # Errors
     /// `EDEADLK` as above. After the end of the mount it may fail or not.
@@ -56,14 +54,13 @@ impl Notifier {
         self.send(notify::INVAL_INODE, body.as_bytes(), None)
     }
 
-    /// A file is at least `size` bytes long, from now on: what the kernel has asked
-    /// about its attributes before, it will not believe any more. Its pages stay as
-    /// they are. By then the kernel may wait for the page that holds the byte
-    /// `from` (below `size`, and not further from it than [`MAX_STORE_BYTES`]), if
+    /// Raises the size of a file to at least `size` bytes: the kernel ignores replies to earlier
+    /// requests for its attributes. Its pages stay. Afterwards the kernel may wait for the page
+    /// with the byte `from` (below `size`, and not further from it than [`MAX_STORE_BYTES`]), if
     /// that is locked: the size is raised before it waits.
     ///
     /// # Errors
-    /// `EDEADLK` as above; `EINVAL` if `from` is not as it should be.
+    /// `EDEADLK` as above; `EINVAL` if `from` is out of range.
     pub fn raise_size(&self, node: NodeId, size: u64, from: u64) -> Result<(), Errno> {
         if SERVES_REQUESTS.get() {
             return Err(Errno::EDEADLK);
@@ -93,9 +90,8 @@ impl Notifier {
         }
     }
 
-    /// Forget where a name leads, or that it leads nowhere. With
-    /// `expire_only` the kernel asks again at the next use; without, it drops
-    /// the name at once, and mounts below it too.
+    /// Drops a cached name, positive or negative. With `expire_only` the kernel asks again at the
+    /// next use; without, it drops the name at once, and mounts below it too.
     ///
     /// # Errors
     /// As [`Notifier::inval_inode`].
@@ -106,7 +102,7 @@ impl Notifier {
         self.send(notify::INVAL_ENTRY, body.as_bytes(), Some(name))
     }
 
-    /// A name was removed elsewhere: watchers (inotify) learn of it, too.
+    /// Reports that a name was removed elsewhere, also to watchers (inotify).
     ///
     /// # Errors
     /// As [`Notifier::inval_inode`].
@@ -116,8 +112,8 @@ impl Notifier {
         self.send(notify::DELETE, body.as_bytes(), Some(name))
     }
 
-    /// Forget these nodes, but those that are in use. With none, only whether the kernel knows
-    /// how (Linux 6.18).
+    /// Drops these nodes unless they are in use. Without nodes it only tests whether the kernel
+    /// supports that (Linux 6.18).
     ///
     /// # Errors
     /// As [`Notifier::inval_inode`]; `EINVAL` if it does not.

@@ -1,12 +1,12 @@
-//! Page-aligned memory that is used again and again, so that its pages stay
-//! warm: fresh pages on the reply path cost more than the copy itself.
+//! Page-aligned, reused memory, whose pages stay warm: fresh pages on the reply path cost more than
+//! the copy itself.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// The size that buffers are aligned to.
+/// Alignment of buffers, bytes.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 /// A private anonymous mapping: readable and writable, page-aligned.
@@ -21,8 +21,8 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Maps at least `length` zero bytes, rounded up to whole pages. Memory is
-    /// only taken as pages are touched.
+    /// Maps at least `length` zero bytes, rounded up to whole pages. Memory is taken only as pages
+    /// are touched.
     pub(super) fn new(length: usize) -> Result<Self, rustix::io::Errno> {
         let length = length.max(1).next_multiple_of(PAGE_BYTES);
         // SAFETY: a new anonymous mapping at an address of the kernel's choice

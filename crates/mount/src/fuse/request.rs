@@ -1,5 +1,5 @@
-//! Parsing: raw bytes of one request, as `/dev/fuse` hands them out, become a
-//! typed value. Pure. Every length is checked; no input panics.
+//! Parsing: the raw bytes of one request from `/dev/fuse` become a typed value. Pure. Every length
+//! is checked; no input panics.
 
 use weir_types::Timestamp;
 use weir_types::limits::{MAX_NAME_BYTES, MAX_SYMLINK_BYTES, MAX_XATTR_BYTES};
@@ -12,12 +12,12 @@ use super::args::{
 };
 use super::errno::Errno;
 
-/// Who asks for what, before the operation itself.
+/// The common part of all requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The request's id, which its reply carries.
+    /// Id of the request, which its reply repeats.
     pub unique: u64,
-    /// The file it is about; 0 where it is about none.
+    /// The file; 0 for requests without one.
     pub node: NodeId,
     /// The caller's user.
     pub uid: u32,
@@ -30,31 +30,31 @@ pub struct Header {
 /// One request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Who asks.
+    /// The common part.
     pub header: Header,
-    /// For what.
+    /// The operation.
     pub op: Op<'a>,
 }
 
-/// A request that cannot be served; it is answered if its id is known.
+/// An invalid request. It is answered if its id is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRequest {
-    /// The id, unless the header itself was cut off.
+    /// Id, unless the header itself was cut off.
     pub unique: Option<u64>,
-    /// The answer.
+    /// The error to reply.
     pub errno: Errno,
 }
 
-/// The kernel's half of the opening exchange.
+/// The kernel's part of the INIT exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Init {
     /// Protocol version, major.
     pub major: u32,
     /// Protocol version, minor.
     pub minor: u32,
-    /// The most the kernel would read ahead, bytes.
+    /// The largest read-ahead of the kernel, bytes.
     pub max_readahead: u32,
-    /// What the kernel can do.
+    /// Features of the kernel.
     pub flags: u64,
 }
 
@@ -123,8 +123,8 @@ pub enum Op<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Parses one request. `setxattr_ext` says whether that form of SETXATTR
-    /// was agreed upon. Bytes after the request's own length are ignored.
+    /// Parses one request. `setxattr_ext` says whether that form of SETXATTR was agreed. Bytes
+    /// after the request's own length are ignored.
     pub fn parse(bytes: &'a [u8], setxattr_ext: bool) -> Result<Self, BadRequest> {
         let (raw, _) = abi::InHeader::read_from_prefix(bytes)
             .map_err(|_| BadRequest { unique: None, errno: Errno::EIO })?;
@@ -144,7 +144,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The rest of a request that has not been parsed yet.
+/// The unparsed rest of a request.
 struct Body<'a>(&'a [u8]);
 
 impl<'a> Body<'a> {
@@ -403,7 +403,7 @@ fn write<'a>(body: &mut Body<'a>) -> Result<Op<'a>, Errno> {
     Ok(Op::Write { fh: raw.fh, offset: raw.offset, data, args })
 }
 
-/// Offsets are `off_t` to the caller: none may pass 2⁶³.
+/// Checks that a range is within `off_t`.
 fn check_range(offset: u64, length: u64) -> Result<(), Errno> {
     let end = offset.checked_add(length).ok_or(Errno::EINVAL)?;
     if i64::try_from(end).is_ok() { Ok(()) } else { Err(Errno::EINVAL) }
@@ -441,7 +441,7 @@ fn opening(body: &mut Body<'_>) -> Result<Init, Errno> {
     Ok(Init { major: raw.major, minor: raw.minor, max_readahead: raw.max_readahead, flags })
 }
 
-/// Operations that few programs ask for.
+/// Parses rare operations.
 fn rare<'a>(code: u32, body: &mut Body<'a>) -> Result<Op<'a>, Errno> {
     Ok(match code {
         opcode::BMAP => {

@@ -1,4 +1,4 @@
-//! A mounted file system from the first exchange with the kernel to its end.
+//! A mounted file system, from the INIT exchange to its end.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use super::request::{Init, Op, Request};
 use super::worker::{self, LockWaits, MAX_QUEUED, Shared};
 use super::write_data::{WritePool, request_buffer_bytes};
 
-/// How long the kernel may take to open the conversation.
+/// Longest wait for the kernel's INIT.
 const INIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A mounted file system. Dropping it before its end unmounts it (lazily).
@@ -36,7 +36,7 @@ pub struct Session<F: Filesystem> {
     waiting_workers: usize,
 }
 
-/// To end a mount, or tell the kernel what changed, from any thread.
+/// Ends a mount, or sends notifications, from any thread.
 #[derive(Clone, Debug)]
 pub struct Handle {
     mounted: Mounted,
@@ -48,8 +48,8 @@ pub struct Handle {
 impl<F: Filesystem> Session<F> {
     /// Mounts and agrees on the protocol. [`Session::run`] then serves.
     ///
-    /// A dead FUSE mount at the mountpoint (its daemon was killed) is replaced,
-    /// without a moment at which nothing is mounted there (but without root).
+    /// A dead FUSE mount at the mountpoint (its daemon was killed) is replaced. As root there is no
+    /// moment at which nothing is mounted there.
     ///
     /// # Errors
     /// [`MountError`]; each says what to do.
@@ -93,17 +93,17 @@ impl<F: Filesystem> Session<F> {
         })
     }
 
-    /// To end the mount from another thread, or send notifications.
+    /// Handle for ending the mount from another thread, or for sending notifications.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// What is counted of its operations.
+    /// Counters of its operations.
     pub fn measured(&self) -> Arc<Measured> {
         Arc::clone(&self.shared.measured)
     }
 
-    /// What was agreed with the kernel.
+    /// Features agreed with the kernel.
     pub fn negotiated(&self) -> &Negotiated {
         &self.negotiated
     }
@@ -113,13 +113,13 @@ impl<F: Filesystem> Session<F> {
         &self.shared.fs
     }
 
-    /// Serves until the file system is unmounted, by whomever; then interrupts
-    /// the operations still running, waits for them
-    /// ([`Config::drain_timeout`]), calls [`Filesystem::destroy`], and drops the file
-    /// system, which no thread has any more unless one did not end in time, which is logged.
+    /// Serves until the file system is unmounted, by any process. Then it interrupts running
+    /// operations, waits for them ([`Config::drain_timeout`]), calls [`Filesystem::destroy`], and
+    /// drops the file system, which no thread uses any more unless one did not end in time, which
+    /// is logged.
     ///
     /// # Errors
-    /// If no thread could be started, or requests can no longer be read.
+    /// No thread could be started, or requests can no longer be read.
     pub fn run(self) -> Result<(), MountError> {
         let (there, gone) = mpsc::channel();
         for started in 0..self.waiting_workers {
@@ -153,8 +153,8 @@ impl<F: Filesystem> Session<F> {
     }
 }
 
-/// Starts the thread that answers callers who were killed. Without it they wait
-/// until their operation ends by itself.
+/// Starts the thread that replies to killed callers. Without it they wait until their operation
+/// ends by itself.
 fn watch_callers<F: Filesystem>(shared: &Arc<Shared<F>>) -> Option<JoinHandle<()>> {
     let shared = Arc::clone(shared);
     let watch = move || worker::watch_callers(&shared);
@@ -171,12 +171,11 @@ impl<F: Filesystem> Drop for Session<F> {
 }
 
 impl Handle {
-    /// Unmounts; [`Session::run`] then returns. `lazy`: out of sight at once,
-    /// gone when the last user is.
+    /// Unmounts; [`Session::run`] then returns. With `lazy` the mount is detached at once, and gone
+    /// after its last use.
     ///
-    /// The kernel waits for reads of its own that are still being served, even
-    /// if their readers are gone. After [`Config::drain_timeout`] they are
-    /// interrupted.
+    /// The kernel waits for its own reads in progress, even if their readers are gone. After
+    /// [`Config::drain_timeout`] they are interrupted.
     ///
     /// # Errors
     /// [`MountError::InUse`] unless lazy; [`MountError::NotMounted`].
@@ -195,18 +194,18 @@ impl Handle {
         })
     }
 
-    /// Where it is mounted, without symbolic links.
+    /// The mountpoint, without symbolic links.
     pub fn mountpoint(&self) -> PathBuf {
         self.mounted.mountpoint.clone()
     }
 
-    /// To tell the kernel what it must no longer believe.
+    /// Notifier for invalidating what the kernel caches.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(Arc::clone(&self.device))
     }
 }
 
-/// The outcome of the first exchange.
+/// Result of the INIT exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Agreed {
     minor: u32,
@@ -247,8 +246,8 @@ impl Agreed {
     }
 }
 
-/// What we ask for, given what the kernel offers. Not to cut files as they are opened
-/// (`ATOMIC_O_TRUNC`): it would have that done to a program that runs, and fail afterwards.
+/// The features to request, of those that the kernel offers. Truncation by open (`ATOMIC_O_TRUNC`)
+/// is left out: it would truncate the file of a running program, and fail afterwards.
 fn agree(offer: &Init, config: &Config) -> Agreed {
     let mut wanted = init::ASYNC_READ
         | init::EXPORT_SUPPORT
@@ -284,7 +283,7 @@ fn agree(offer: &Init, config: &Config) -> Agreed {
     }
 }
 
-/// Answers INIT.
+/// Replies to INIT.
 fn greet(device: &OwnedFd, config: &Config) -> Result<Agreed, MountError> {
     let mut buffer = vec![0u8; request_buffer_bytes(config.max_io_bytes)];
     loop {

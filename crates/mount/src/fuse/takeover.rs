@@ -1,14 +1,14 @@
-//! Taking the place of a mount whose process has died, so that nobody ever sees the directory
-//! below: what a program made there would be hidden by the next mount.
+//! Replaces a mount whose process has died, without a moment at which programs see the directory
+//! below: files made there would be hidden by the next mount.
 //!
-//! In this order, whichever the kernel has and allows:
+//! The first of these ways that the kernel has and allows is used:
 //! 1. The new mount is put beneath the dead one (`MOVE_MOUNT_BENEATH`, Linux 6.5), which is then
-//!    detached. Nothing is left of it.
-//! 2. The new mount is put over the dead one, which stays below it: an unmount of the new one
-//!    shows it again (`weir umount` takes it away as well).
+//!   detached. Nothing is left of it.
+//! 2. The new mount is put over the dead one, which stays below it: an unmount of the new one shows
+//!   it again (`weir umount` removes it as well).
 //!
-//! An ordinary user has `fusermount3` alone, which cannot mount where a dead mount is: that is
-//! detached first, and the bare directory is there for a moment.
+//! An ordinary user only has `fusermount3`, which cannot mount over a dead mount: that is detached
+//! first, and the bare directory is visible for a moment.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
@@ -22,7 +22,7 @@ use rustix::mount::{
 use super::config::Config;
 use super::mount_error::MountError;
 
-/// Mounts where a dead mount is; `device`: that serves the new one.
+/// Mounts in place of a dead mount; `device` serves the new one.
 pub(super) fn take_over(
     mountpoint: &Path,
     device: &OwnedFd,
@@ -53,7 +53,7 @@ pub(super) fn take_over(
     Ok(())
 }
 
-/// A mount that is nowhere yet.
+/// Makes a mount that is not attached yet.
 fn detached(device: &OwnedFd, config: &Config) -> Result<OwnedFd, MountError> {
     let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC);
     let context = context.map_err(MountError::system("fsopen"))?;
@@ -77,7 +77,7 @@ fn detached(device: &OwnedFd, config: &Config) -> Result<OwnedFd, MountError> {
         .map_err(MountError::system("fsmount"))
 }
 
-/// The same flags in the words of the newer calls.
+/// Converts flags for the newer system calls.
 fn attributes(flags: MountFlags) -> MountAttrFlags {
     let mut attributes = MountAttrFlags::empty();
     for (flag, attribute) in [

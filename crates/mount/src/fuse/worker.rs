@@ -1,8 +1,7 @@
-//! The threads that read requests and serve them.
+//! Threads that read requests and serve them.
 //!
-//! Each has its own clone of the device and its own warm buffers. A reply
-//! leaves through the clone that its request came from; interrupts may arrive
-//! at any of them.
+//! Each has its own clone of the device and its own warm buffers. A reply is sent through the clone
+//! that its request came from; interrupts may arrive at any of them.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -30,12 +29,12 @@ use super::pages::Pages;
 use super::request::{Op, Request};
 use super::write_data::{REQUEST_START, RequestBuffer, WriteData, WritePool, request_buffer_bytes};
 
-/// Stack of a thread that waits for a lock.
+/// Stack of a thread that waits for a lock, bytes.
 const WAITING_STACK_BYTES: usize = 256 << 10;
-/// More than the longest request for a lock.
+/// Buffer for a lock request, bytes; longer than any such request.
 const LOCK_REQUEST_BYTES: usize = 4096;
 
-/// Requests queued while every thread is busy.
+/// The most queued requests while all threads are busy.
 pub(super) const MAX_QUEUED: usize = 256;
 
 /// A request that waits for a thread.
@@ -49,7 +48,7 @@ pub(super) struct Queued {
     noted: Option<Noted>,
 }
 
-/// What the workers of one mount share.
+/// State shared by the workers of one mount.
 pub(super) struct Shared<F> {
     pub(super) fs: F,
     pub(super) device: Arc<OwnedFd>,
@@ -64,12 +63,12 @@ pub(super) struct Shared<F> {
     pub(super) io_flusher: bool,
     pub(super) lock_waits: LockWaits,
     pub(super) measured: Arc<Measured>,
-    /// Why reading requests failed, if it did.
+    /// Why reading requests has failed, if it has.
     pub(super) failure: Mutex<Option<OsErrno>>,
 }
 
-/// How many calls wait for locks, each in a thread of its own: they may wait for
-/// ever, and the unlock that they wait for needs a thread, too.
+/// Number of calls that wait for locks. Each has its own thread: they may wait for ever, and the
+/// unlock that they wait for needs a thread, too.
 pub(super) struct LockWaits {
     most: usize,
     now: AtomicUsize,
@@ -80,7 +79,7 @@ impl LockWaits {
         Self { most, now: AtomicUsize::new(0) }
     }
 
-    /// Room for one more.
+    /// Counts another wait, if there is space.
     fn enter(&self) -> bool {
         let more = |now| (now < self.most).then_some(now + 1);
         self.now.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
@@ -94,7 +93,7 @@ impl LockWaits {
 /// One worker.
 struct Worker<F> {
     shared: Arc<Shared<F>>,
-    /// It serves a single request, and may wait for ever.
+    /// Whether it serves a single request, and may wait for ever.
     waits: bool,
     device: Arc<OwnedFd>,
     request: RequestBuffer,
@@ -102,33 +101,32 @@ struct Worker<F> {
     interrupt: Arc<Interrupt>,
     /// The request in the buffer, if later ones may have to wait for it.
     noted: Option<Noted>,
-    /// Last, so that it goes after `shared`.
+    /// Last field, so that it is dropped after `shared`.
     there: There,
 }
 
-/// Somebody has the file system as long as one of these is there. Nothing is ever sent.
+/// Held by each user of the file system. Nothing is ever sent.
 pub(super) type There = mpsc::Sender<Infallible>;
 
-/// What became of a request at first sight.
+/// Result of the first look at a request.
 enum Seen {
     /// It needs the file system, which may block.
     Serve { unique: u64, urgency: Urgency },
-    /// It is done with.
+    /// It is finished.
     Done,
 }
 
-/// Starts one more worker.
+/// Starts another worker.
 ///
 /// # Errors
-/// When the system grants no thread, memory or descriptors.
+/// The system grants no thread, memory or descriptors.
 pub(super) fn start<F: Filesystem>(shared: &Arc<Shared<F>>, there: &There) -> std::io::Result<()> {
     shared.crew.join();
     start_counted(shared, there)
 }
 
-/// Answers callers who were killed, until told to end: those whose requests are
-/// served, and those whose requests wait for a thread. (The kernel tells of a
-/// signal, but perhaps no thread is left to hear it.)
+/// Replies to killed callers until the end: those of requests being served, and those of queued
+/// requests. (The kernel reports a signal, but perhaps no thread is left to receive it.)
 pub(super) fn watch_callers<F>(shared: &Shared<F>) {
     while shared.callers.next_look() {
         shared.callers.answer_killed(&shared.interrupts);
@@ -141,7 +139,7 @@ pub(super) fn watch_callers<F>(shared: &Shared<F>) {
     }
 }
 
-/// The same when the crew has counted it already.
+/// As [`start`], for a worker that the crew has counted already.
 fn start_counted<F: Filesystem>(shared: &Arc<Shared<F>>, there: &There) -> std::io::Result<()> {
     let started = Worker::new(shared, there).and_then(|worker| {
         std::thread::Builder::new().name("weir-fuse".into()).spawn(move || worker.run())
@@ -205,7 +203,7 @@ impl<F: Filesystem> Worker<F> {
         self.shared.crew.leave_reading();
     }
 
-    /// After serving a request: serves queued ones, or rests. `false`: end.
+    /// After a request: serves queued ones, or rests. Returns `false` at the end.
     fn finish_round(&mut self) -> bool {
         loop {
             match self.shared.crew.done() {
@@ -225,7 +223,7 @@ impl<F: Filesystem> Worker<F> {
         }
     }
 
-    /// Reads the next request; `None` when the mount is gone.
+    /// Reads the next request; `None` after the end of the mount.
     fn receive(&mut self, reader: &Reader) -> Option<usize> {
         reader.reads();
         loop {
@@ -245,7 +243,7 @@ impl<F: Filesystem> Worker<F> {
         }
     }
 
-    /// Handles at once what needs no answer and cannot block.
+    /// Handles requests at once that need no reply and cannot block.
     fn look(&mut self, length: usize) -> Seen {
         let bytes = &self.request.0[REQUEST_START..REQUEST_START + length];
         let shared = &self.shared;
@@ -287,8 +285,7 @@ impl<F: Filesystem> Worker<F> {
         }
     }
 
-    /// Passes an interrupt on. A request still in the queue ends at once, if
-    /// it heeds the signal.
+    /// Passes an interrupt on. A queued request ends at once, if it reacts to the signal.
     fn interrupt_other(&self, unique: u64) {
         let crew = &self.shared.crew;
         let heeds = Cell::new(None);
@@ -308,8 +305,7 @@ impl<F: Filesystem> Worker<F> {
         }
     }
 
-    /// Leaves the request to whoever is free first. `false`: it was served
-    /// here after all.
+    /// Queues the request. Returns `false` if it was served here after all.
     fn enqueue(&mut self, unique: u64, length: usize) -> bool {
         let bytes = &self.request.0[REQUEST_START..REQUEST_START + length];
         let parsed = Request::parse(bytes, self.shared.setxattr_ext);
@@ -333,7 +329,7 @@ impl<F: Filesystem> Worker<F> {
         }
     }
 
-    /// Serves the request in the buffer; always answers.
+    /// Serves the request in the buffer, and always replies.
     fn serve(&mut self, length: usize) {
         // Until it is answered, at most.
         let mut noted = self.noted.take();
@@ -409,7 +405,7 @@ impl<F: Filesystem> Worker<F> {
 }
 
 impl<F: Filesystem> Worker<F> {
-    /// Serves the request for a lock that is in the buffer in a thread of its own.
+    /// Serves the lock request in the buffer in a separate thread.
     fn wait_aside(&self, length: usize) {
         let bytes = &self.request.0[REQUEST_START..REQUEST_START + length];
         let Ok(Request { header, .. }) = Request::parse(bytes, self.shared.setxattr_ext) else {
@@ -453,8 +449,8 @@ impl<F: Filesystem> Worker<F> {
     }
 }
 
-/// A descriptor of its own for a worker, so that workers do not share the
-/// kernel's list of requests in progress. An old kernel refuses; then they do.
+/// A separate descriptor for a worker, so that workers do not share the kernel's list of requests
+/// in progress. An old kernel refuses; then they do.
 fn clone_device(main: &Arc<OwnedFd>) -> Arc<OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
     let Ok(clone) = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
@@ -466,10 +462,10 @@ fn clone_device(main: &Arc<OwnedFd>) -> Arc<OwnedFd> {
     if done == 0 { Arc::new(clone) } else { Arc::clone(main) }
 }
 
-/// Says that this thread writes memory back for the kernel: it may then use
-/// reserves and is not throttled by the very pages it cleans.
+/// Tells the kernel that this thread writes memory back for it: it may then use reserves and is not
+/// throttled by the very pages it cleans.
 fn become_io_flusher() {
-    /// Not in `libc` yet.
+    /// Missing in `libc`.
     const PR_SET_IO_FLUSHER: libc::c_int = 57;
     // SAFETY: PR_SET_IO_FLUSHER takes plain numbers and changes this thread only.
     let done = unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };

@@ -1,10 +1,10 @@
 //! The data of a write: readable in place, or taken over without a copy.
 //!
-//! A worker reads requests into a buffer placed so that the data of a write is
-//! page-aligned. [`WriteData::take`] swaps that buffer for another warm one of
-//! a bounded pool, so write-behind keeps the data without copying it.
+//! A worker reads requests into a buffer placed so that the data of a write is page-aligned.
+//! [`WriteData::take`] swaps that buffer for another warm one of a bounded pool, so write-behind
+//! keeps the data without copying it.
 //!
-//! Invariant: taken data never exceeds the pool's limit; who takes more waits.
+//! Invariant: taken data never exceeds the pool's limit; further calls wait.
 
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,13 +15,12 @@ use super::errno::Errno;
 use super::interrupt::Interrupt;
 use super::pages::{PAGE_BYTES, Pages};
 
-/// Data shorter than this is copied: a whole buffer would hold mostly air.
+/// Shorter data is copied: it would leave most of a whole buffer empty.
 const COPY_BELOW_BYTES: usize = 64 << 10;
-/// How often a waiting taker looks whether its caller gave up.
+/// Interval at which a waiting call checks for an interrupt.
 const INTERRUPT_CHECK: Duration = Duration::from_millis(20);
 
-/// Where requests begin in their buffer, so that the data of writes begins on
-/// the next page.
+/// Start of requests in their buffer, such that the data of writes begins on the next page.
 pub(super) const REQUEST_START: usize = PAGE_BYTES - WRITE_HEADERS_BYTES;
 
 /// The size of a buffer for requests with up to `max_write` bytes of data.
@@ -29,7 +28,7 @@ pub(super) fn request_buffer_bytes(max_write: usize) -> usize {
     PAGE_BYTES + max_write.max(MIN_READ_BUFFER).next_multiple_of(PAGE_BYTES)
 }
 
-/// The spare request buffers, and the account of those taken.
+/// Spare request buffers, and the count of taken ones.
 #[derive(Debug)]
 pub(super) struct WritePool {
     state: Mutex<PoolState>,
@@ -64,7 +63,7 @@ impl WritePool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Books `bytes`, waiting until that many are free.
+    /// Reserves `bytes`, waiting until that many are free.
     fn book(&self, bytes: usize, interrupt: Option<&Interrupt>) -> Result<(), Errno> {
         let mut state = self.lock();
         while state.taken_bytes + bytes > self.limit_bytes {
@@ -83,7 +82,7 @@ impl WritePool {
         Ok(())
     }
 
-    /// A spare buffer or a new one; already booked.
+    /// A spare buffer or a new one, after its reservation.
     fn spare(&self) -> Result<Pages, Errno> {
         let spare = self.lock().spare.pop();
         match spare {
@@ -92,7 +91,7 @@ impl WritePool {
         }
     }
 
-    /// Frees the buffers that nobody has.
+    /// Frees the unused buffers.
     pub(super) fn free_spare(&self) {
         let spare = std::mem::take(&mut self.lock().spare);
         drop(spare);
@@ -133,13 +132,11 @@ impl Deref for WriteData<'_> {
 }
 
 impl WriteData<'_> {
-    /// Takes the data over. 64 KiB or more keep their page-aligned buffer;
-    /// less is copied.
+    /// Takes the data over. Data of 64 KiB or more keeps its page-aligned buffer; less is copied.
     ///
-    /// All data taken and not dropped yet is bounded by
-    /// [`super::Config::write_pool_bytes`], where a kept buffer counts in full
-    /// (one write of the largest size). Beyond it this call waits until data
-    /// is dropped: so never hold a lock that dropping needs.
+    /// All data taken and not dropped yet is bounded by [`super::Config::write_pool_bytes`], where
+    /// a kept buffer counts in full (one write of the largest size). Beyond it this call waits
+    /// until data is dropped: so never hold a lock that dropping needs.
     ///
     /// # Errors
     /// `EINTR` if the writer was interrupted while this call waited; `ENOMEM`.
@@ -148,7 +145,7 @@ impl WriteData<'_> {
         self.take_with(interrupt).map_err(|(errno, _)| errno)
     }
 
-    /// Like [`WriteData::take`], but hands the data back instead of waiting.
+    /// Like [`WriteData::take`], but returns the data instead of waiting.
     ///
     /// # Errors
     /// The data itself, if the pool is exhausted or memory is short.
@@ -181,8 +178,8 @@ impl WriteData<'_> {
     }
 }
 
-/// Data of a write that the file system took over. Dropping it makes room for
-/// others; it may be dropped on any thread.
+/// Data of a write that the file system has taken over. Dropping it frees space for others; it may
+/// be dropped on any thread.
 #[derive(Debug)]
 pub struct OwnedWriteData {
     storage: Storage,
