@@ -147,8 +147,8 @@ pub enum Command {
     Man(Man),
 }
 
-/// Which cluster. Flags win over the environment, which wins over the
-/// configuration file.
+/// The flags that choose a cluster. Flags take precedence over the environment, and the environment
+/// over the configuration file.
 // The heading is with each flag: one for the struct would go on for what follows it elsewhere.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ClusterChoice {

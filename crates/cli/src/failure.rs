@@ -1,4 +1,4 @@
-//! What a command says when it fails: what happened, and what to do about it.
+//! The failure of a command: what happened and what to do about it.
 
 use crate::output::plain_lines;
 use crate::{journal, logging};
@@ -10,16 +10,16 @@ use weir_types::Error;
 /// The failure of a command.
 #[derive(Debug)]
 pub struct Failure {
-    /// What happened, naming the file, server or address.
+    /// What happened. It names the file, server or address.
     pub message: String,
-    /// What to do; shown on lines of its own.
+    /// What to do, printed on lines of its own.
     pub hint: Option<String>,
-    /// The exit code: 1, where a command has no others.
+    /// The exit code; 1 unless the command defines others.
     pub code: u8,
 }
 
-/// Does something for each of several things, as cp and rm do: says what fails,
-/// goes on with the next, and fails in the end.
+/// Calls `action` for each of several things, as cp and rm do. Prints a failure, continues with the
+/// next thing, and fails at the end.
 pub fn for_each<T>(things: &[T], mut action: impl FnMut(&T) -> Done) -> Done {
     let mut failures = Failures::default();
     for thing in things {
@@ -28,14 +28,14 @@ pub fn for_each<T>(things: &[T], mut action: impl FnMut(&T) -> Done) -> Done {
     failures.end()
 }
 
-/// Failures that did not end the command: said at once, counted.
+/// Failures that did not end the command. Each is printed at once and counted.
 #[derive(Debug, Default)]
 pub struct Failures {
     count: usize,
 }
 
 impl Failures {
-    /// Says a failure and goes on; hands on a success.
+    /// Prints a failure; returns the value of a success.
     pub fn keep<T>(&mut self, result: Done<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -47,7 +47,7 @@ impl Failures {
         }
     }
 
-    /// Fails, silently, if anything did.
+    /// Fails without a message if there was a failure.
     pub fn end(self) -> Done {
         match self.count {
             0 => Ok(()),
@@ -65,27 +65,27 @@ impl Failure {
         Self { message: message.into(), hint: None, code: 1 }
     }
 
-    /// Ends the command with this code.
+    /// Sets the exit code.
     #[must_use]
     pub fn code(self, code: u8) -> Self {
         Self { code, ..self }
     }
 
-    /// Adds what to do about it.
+    /// Adds what to do about the failure.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Puts a subject in front: `subject: message`.
+    /// Puts a subject before the message: `subject: message`.
     #[must_use]
     pub fn about(mut self, subject: impl fmt::Display) -> Self {
         self.message = format!("{subject}: {}", self.message);
         self
     }
 
-    /// Tells the user, unless that was done.
+    /// Prints the failure unless it was printed already.
     pub fn say(&self) {
         if self.message.is_empty() {
             return;
@@ -95,7 +95,7 @@ impl Failure {
         logging::say(&journal::failure(&text));
     }
 
-    /// An error of the operating system, with the file it is about.
+    /// An error of the operating system about a file.
     pub fn file(path: &Path, error: impl Into<std::io::Error>) -> Self {
         Problem::file(path, error).into()
     }

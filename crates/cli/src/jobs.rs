@@ -1,4 +1,4 @@
-//! `weir run`: a program whose processes are to finish together.
+//! `weir run`: runs a program as a job, whose processes should finish at the same time.
 
 use crate::args::Run;
 use crate::failure::{Done, Failure};
@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_client::job::{JOB, Member, RANGES, RANK, RANKS, SHARED};
 
-/// Runs the program in the place of this one, or as so many processes.
+/// Runs the program in place of this process, or as several processes.
 ///
 /// # Errors
-/// It cannot be started; the first of its processes that failed, with its exit code.
+/// The program cannot be started, or one of its processes failed. The exit code is that of the
+/// first that failed.
 pub fn run(run: &Run) -> Done {
     if let Some((rank, ranks)) = run.rank.zip(run.ranks).filter(|(rank, ranks)| rank >= ranks) {
         let what =
@@ -84,13 +85,13 @@ fn command(run: &Run, rank: Option<(u32, u32)>, unique: &str) -> Command {
     command
 }
 
-/// A name that no other job has, on whatever machine, now or later.
+/// Makes a name that no other job has or will have on any machine.
 fn unique() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     format!("run-{}-{now}", std::process::id())
 }
 
-/// Which process of which job this one is, by its environment; see [`Member::of`].
+/// The job and rank of this process, from its environment: see [`Member::of`].
 pub fn member(uid: u32, parent: u64) -> Option<Member> {
     let all: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -108,13 +109,13 @@ fn wait(child: &mut Child) -> Done<ExitStatus> {
     child.wait().map_err(|e| Failure::new(format!("wait for a process: {e}")))
 }
 
-/// As a shell has it.
+/// The exit code as a shell reports it.
 fn code(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| 128 + signal);
     status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Those that have not ended are asked to.
+/// Asks all processes that are still running to end.
 fn end(running: &Mutex<Vec<Option<Pid>>>) {
     let running = running.lock().unwrap_or_else(PoisonError::into_inner);
     for pid in running.iter().flatten() {

@@ -1,5 +1,5 @@
-//! Standard error that is systemd's journal: each line says how grave it is, as sd-daemon(3) wants
-//! it, and leaves the time to the journal.
+//! Output to systemd's journal on standard error. Each line begins with its priority as
+//! sd-daemon(3) describes, and the journal adds the time.
 
 use rustix::fs::fstat;
 use std::fmt;
@@ -9,14 +9,14 @@ use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{Format, FormatEvent, FormatFields, Full, Writer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Whether this is so: systemd says which file the journal is, and who has got that word from a
-/// parent may write elsewhere.
+/// Whether standard error is the journal. systemd names the journal's file in a variable, but a
+/// child that inherits the variable may write to another file.
 pub fn is_stderr() -> bool {
     let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
     fstat(io::stderr()).is_ok_and(|is| named == format!("{}:{}", is.st_dev, is.st_ino))
 }
 
-/// A failure as standard error is to have it, journal or not.
+/// The text of a failure for standard error, which may be the journal.
 pub fn failure(text: &str) -> String {
     match is_stderr() {
         true => graded(text, &Level::ERROR),
@@ -24,17 +24,17 @@ pub fn failure(text: &str) -> String {
     }
 }
 
-/// Lines of a level as the journal is to have them.
+/// Lines with the priority of a level, for the journal.
 pub fn graded(text: &str, level: &Level) -> String {
     let lines = text.lines().map(|line| format!("{}{line}", priority(level)));
     lines.collect::<Vec<String>>().join("\n")
 }
 
-/// How the journal has each event.
+/// Formats events for the journal.
 pub struct ForJournal(Format<Full, ()>);
 
 impl ForJournal {
-    /// With the part of the program that says it.
+    /// Each event names the module that logs it.
     pub fn new() -> Self {
         Self(Format::default().without_time().with_ansi(false))
     }

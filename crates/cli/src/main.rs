@@ -1,5 +1,4 @@
-//! `weir`: servers, mount and tools in one program. `main` reads as a list of
-//! what it can do; each command is a module.
+//! `weir`: servers, mount and tools in one program. `main` lists the commands; each is a module.
 // They panic where standard error cannot be written: `logging::say` and `output::print` do not.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
@@ -42,8 +41,8 @@ use cluster::{
 use failure::Done;
 use std::process::ExitCode;
 
-/// Exit codes: 0 done, 1 failed, 2 (from clap) wrong usage; `weir fsck` and the helper of
-/// mount(8) have their own.
+/// Runs the command. Exit codes: 0 success, 1 failure, 2 (from clap) wrong usage. `weir fsck` and
+/// the helper of mount(8) define others.
 fn main() -> ExitCode {
     let done = mount_helper::run_if_called().unwrap_or_else(|| run(&Arguments::parse().command));
     let code = match done {

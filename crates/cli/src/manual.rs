@@ -1,5 +1,5 @@
-//! `weir completions`, `weir man`: made from the command line's own definitions, so that they
-//! say what the program does.
+//! `weir completions` and `weir man`, generated from the definitions of the command line, so that
+//! they match the program.
 
 use crate::args::{Arguments, Completions, Man, MountHelper};
 use crate::cluster::state::make_dir;

@@ -1,4 +1,4 @@
-//! `weir meta`: the metadata server, and backups of what it keeps.
+//! `weir meta`: the metadata server, and backups of the metadata.
 
 use crate::args::{Meta, MetaCommand, MetaExport, MetaImport};
 use crate::failure::{Done, Failure};
@@ -15,7 +15,7 @@ use weir_metaserver::restore::{
     ExportHeader, ExportTotals, ExportWriter, Sequence, restore_directory,
 };
 
-/// Records between two words of how far an export is.
+/// How many records are written between two updates of the progress.
 const RECORDS_BETWEEN: u64 = 1000;
 
 /// Runs `weir meta`.
@@ -47,7 +47,7 @@ fn run_export(export: &MetaExport) -> Done {
     print(&format!("saved {} records ({size}) in {}\n", totals.records, export.file.display()))
 }
 
-/// Writes beside the file and renames, so that the file is always whole.
+/// Writes a temporary file and renames it, so that the file is always complete.
 fn to_file(admin: &Administrator, path: &Path) -> Done<ExportTotals> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");

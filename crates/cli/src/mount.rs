@@ -63,7 +63,7 @@ pub fn umount(umount: &Umount) -> Done {
     }
 }
 
-/// Mounts, and serves until the mount is taken away.
+/// Mounts, and serves until the mount is removed.
 fn run(
     cluster: &Cluster,
     path: &Path,
@@ -136,7 +136,7 @@ fn run(
     Ok(())
 }
 
-/// Serves what a mount counts, if it is to, and leaves word where.
+/// Serves the metrics of a mount if they are wanted, and records the address.
 fn serve_metrics(
     cluster: &Cluster,
     path: &Path,
@@ -170,14 +170,14 @@ fn serve_metrics(
     Ok(())
 }
 
-/// How many calls may wait for locks; each takes two descriptors.
+/// How many calls may wait for locks. Each takes two descriptors.
 fn max_lock_waits() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     (descriptors / 8).clamp(16, 4096) as usize
 }
 
-/// How many operations may be served at once. Those that wait for a server that
-/// is away keep theirs, and the others are to go on; each takes two descriptors.
+/// How many operations may be served at once. Those that wait for an unreachable server keep their
+/// place, and others must still proceed. Each takes two descriptors.
 fn max_workers() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     (descriptors / 8).clamp(16, 128) as usize

@@ -1,5 +1,5 @@
-//! `mount.fuse.weir`: what mount(8), and so /etc/fstab and systemd, call for the type
-//! `fuse.weir`. It is this program under that name.
+//! `mount.fuse.weir`: the program that mount(8), and so /etc/fstab and systemd, call for the type
+//! `fuse.weir`. It is `weir` under another name.
 
 use crate::args::{ClusterChoice, MountHelper};
 use crate::cluster::mounting::{self, mountpoint};
@@ -63,7 +63,7 @@ fn mount(asked: &MountHelper) -> Done {
     mounting::mount(&cluster, &path, &options).map(drop)
 }
 
-/// Goes on in another mount namespace.
+/// Enters another mount namespace.
 fn enter(namespace: &Path) -> Done {
     let file = File::open(namespace).map_err(|e| Failure::file(namespace, e))?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount))

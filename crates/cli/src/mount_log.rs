@@ -1,5 +1,5 @@
-//! What a mount's log says of its servers: that one is away and since when,
-//! what waits for it, that it is back and after how long, and what was lost.
+//! The log of a mount about its servers: that a server is unreachable and since when, what waits
+//! for it, that it is back and after how long, and what was lost.
 
 use crate::failure::{Done, Failure};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -7,17 +7,17 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_client::{Event, Watch};
 
-/// How often it is looked.
+/// The interval of checks for events.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Writes the log until it is dropped, and then what has happened until then.
+/// Writes the log until this is dropped, including the events up to then.
 pub struct MountLog {
-    /// Both until it is dropped.
+    /// The writer's channel and thread; `None` after the drop.
     writer: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl MountLog {
-    /// Begins.
+    /// Starts the thread that writes the log.
     pub fn start(watch: Watch, timeout_ms: u64) -> Done<Self> {
         let (end, ended) = channel();
         let write = move || write(&watch, timeout_ms / 1000, &ended);
@@ -45,7 +45,7 @@ fn write(watch: &Watch, timeout_s: u64, ended: &Receiver<()>) {
     write_news(watch, timeout_s);
 }
 
-/// Writes what has happened since the last time.
+/// Writes the events since the last call.
 fn write_news(watch: &Watch, timeout_s: u64) {
     for event in watch.look() {
         let line = line(&event, timeout_s, SystemTime::now());
@@ -57,7 +57,7 @@ fn write_news(watch: &Watch, timeout_s: u64) {
     }
 }
 
-/// An event in words.
+/// An event as text.
 fn line(event: &Event, timeout_s: u64, now: SystemTime) -> String {
     match event {
         Event::Away { peer, since, reason, waiting, failed, again } => {
@@ -95,7 +95,7 @@ fn line(event: &Event, timeout_s: u64, now: SystemTime) -> String {
     }
 }
 
-/// Hours, minutes and seconds, UTC as the log's own times.
+/// Hours, minutes and seconds in UTC, as in the times of the log.
 fn time_of_day(at: SystemTime) -> String {
     let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 86_400;
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)

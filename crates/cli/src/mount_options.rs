@@ -1,5 +1,4 @@
-//! What `-o` can say: to `weir mount`, to `mount -t fuse.weir`, in /etc/fstab and in the
-//! configuration file.
+//! Mount options, for `weir mount -o`, `mount -t fuse.weir`, /etc/fstab and the configuration file.
 
 use crate::failure::{Done, Failure};
 use crate::output::parse_size;
@@ -14,32 +13,32 @@ use weir_types::ErrorKind;
 
 /// The options of a mount.
 pub struct MountOptions {
-    /// For the kernel.
+    /// Options for the kernel.
     pub fuse: Config,
-    /// For the file system.
+    /// Options of the file system.
     pub weir: Options,
     /// How servers are reached.
     pub transport: Transport,
-    /// Which copy of a file with several is read.
+    /// Which copy of a file is read if it has several.
     pub read_policy: ReadPolicy,
-    /// Neither read-ahead nor write-behind.
+    /// Whether read-ahead and write-behind are off.
     pub no_cache: bool,
-    /// What a call waits for a server in one step.
+    /// How long a step of a call waits for a server, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// Where metrics are served, if not where the cluster's are.
+    /// The address for metrics, unless it is that of the cluster.
     pub metrics: Option<SocketAddr>,
 }
 
-/// Their names; docs/operating.md says what they do.
+/// The names of the options. docs/operating.md describes them.
 pub const KNOWN: &str = "ro, rw, allow_other, allow_root_only, default_permissions, suid, nosuid, \
     dev, nodev, exec, noexec, relatime, norelatime, atime, noatime, strictatime, nostrictatime, \
     diratime, nodiratime, remount, nocache, direct_io, tcp, consistency=strict|relaxed|none, \
     read_policy=POLICY, ttl=SECONDS, timeout=SECONDS, max_io=SIZE, metrics=ADDRESS:PORT";
-/// What a mount may wait for a server in one step of a call, seconds.
+/// How long a step of a call may wait for a server, in seconds.
 const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=3600;
 
 impl MountOptions {
-    /// Reads them; each may be several, separated by commas.
+    /// Parses options. Each text may have several, separated by commas.
     pub fn parse(options: &[String]) -> Done<Self> {
         let mut all = Self::none_given();
         for option in options.iter().flat_map(|o| o.split(',')).filter(|o| !o.is_empty()) {
@@ -84,18 +83,18 @@ impl MountOptions {
         }
     }
 
-    /// Whether there is such an option, whatever its value.
+    /// Whether an option of this name exists, whatever its value.
     pub fn knows(option: &str) -> bool {
         !matches!(Self::none_given().set(option), Ok(false))
     }
 
-    /// Whether an option changes nothing of a mount: it is for mount(8), or says what is always so.
+    /// Whether an option has no effect on a mount: it is meant for mount(8), or always in effect.
     pub fn says_nothing(option: &str) -> bool {
         let name = option.split_once('=').map_or(option, |(name, _)| name);
         is_for_others(name) || IS_SO.contains(&name)
     }
 
-    /// Whether there is such an option.
+    /// Sets an option. Returns whether it exists.
     fn set(&mut self, option: &str) -> Done<bool> {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let bad = |why: &str| Failure::new(format!("mount option {option}: {why}"));
@@ -168,12 +167,12 @@ impl MountOptions {
     }
 }
 
-/// What is so anyway: the kernel always checks permissions (beside the metadata server), and
-/// times of access are always written later.
+/// Options that are always in effect: the kernel always checks permissions (besides the metadata
+/// server), and access times are always written late.
 const IS_SO: [&str; 7] =
     ["default_permissions", "async", "symfollow", "silent", "loud", "lazytime", "nolazytime"];
 
-/// What /etc/fstab says to mount(8) and systemd, which hand it on all the same.
+/// Whether an option in /etc/fstab is meant for mount(8) or systemd, which pass it on nevertheless.
 fn is_for_others(name: &str) -> bool {
     const FOR_OTHERS: [&str; 12] = [
         "defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "nousers",

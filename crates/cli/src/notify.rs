@@ -1,5 +1,5 @@
-//! Tells systemd that a daemon is ready, as sd_notify(3) does: one datagram, for which a crate
-//! would be more than it saves.
+//! Notifies systemd that a daemon is ready, as sd_notify(3) does. It takes one datagram, so a
+//! dependency is not worth its cost.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,13 +7,14 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Says so, with what `systemctl status` is to show, if somebody wants to know. A daemon serves
-/// also if they cannot be told.
+/// Notifies systemd, if it asked for that, that the daemon is ready. `what` is shown by `systemctl
+/// status`. A failure is ignored.
 pub fn ready(what: &str) {
     tell(&format!("READY=1\nSTATUS={what}\n"));
 }
 
-/// Says that it does not serve yet, and gets on: it is to be given another minute from now on.
+/// Notifies systemd that the daemon does not serve yet but makes progress, and asks for another
+/// minute from now on.
 pub fn gets_on(what: &str) {
     tell(&format!("EXTEND_TIMEOUT_USEC=60000000\nSTATUS={what}\n"));
 }

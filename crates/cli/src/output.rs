@@ -7,17 +7,17 @@ use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal, Write as _};
 use weir_types::Timestamp;
 
-/// A number of bytes given on the command line.
+/// A number of bytes from the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 
-/// Reads the name of a failure domain.
+/// Parses the name of a failure domain.
 pub fn parse_domain(text: &str) -> Result<String, String> {
     weir_types::check_domain(text).map(|()| text.to_owned()).map_err(|error| error.message)
 }
 
-/// Reads a size: bytes, or with K, M, G, T (or KiB..: powers of 1024), or with
-/// kB, MB, GB, TB (powers of 1000).
+/// Parses a size: bytes, or with K, M, G, T (or KiB and so on) powers of 1024, or with kB, MB, GB,
+/// TB powers of 1000.
 pub fn parse_size(text: &str) -> Result<ByteSize, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -38,10 +38,10 @@ pub fn parse_size(text: &str) -> Result<ByteSize, String> {
     number.checked_mul(factor).map(ByteSize).ok_or_else(|| "too large".to_owned())
 }
 
-/// Asks whether to go on, unless `yes` was said already.
+/// Asks whether to continue, unless `yes` is set.
 ///
 /// # Errors
-/// The answer is not yes, or there is nobody to be asked.
+/// The answer is not yes, or there is no terminal to ask on.
 pub fn confirmed(question: &str, yes: bool) -> Done {
     if yes {
         return Ok(());
@@ -58,7 +58,7 @@ pub fn confirmed(question: &str, yes: bool) -> Done {
     }
 }
 
-/// A size as `ls -h` and `df -h` write it: 1.5K, 20M, 3.0G.
+/// A size in the form of `ls -h` and `df -h`: 1.5K, 20M, 3.0G.
 pub fn human_size(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = "";
@@ -127,7 +127,7 @@ pub fn mode_string(kind_letter: char, mode: u16) -> String {
     text
 }
 
-/// Words of others, on one line and without what would do something to a terminal.
+/// Text from elsewhere, on one line and without characters that control a terminal.
 pub fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -136,13 +136,12 @@ pub fn plain(text: &str) -> String {
     shown
 }
 
-/// The same of a text of several lines, which stay lines.
+/// As [`plain`], but keeps the lines of the text.
 pub fn plain_lines(text: &str) -> String {
     text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }
 
-/// A name as it goes to standard output: as it is to a program, and plain to a terminal, as
-/// ls(1) does.
+/// A name for standard output: unchanged for a program, made plain for a terminal, as ls(1) does.
 pub fn named(name: String) -> String {
     named_for(name, std::io::stdout().is_terminal())
 }
@@ -166,13 +165,12 @@ impl Table {
         Self { titles: titles.to_vec(), headed: true, rows: Vec::new() }
     }
 
-    /// An empty table that shows no titles: they say only which columns are
-    /// aligned right.
+    /// An empty table that shows no titles. They say only which columns are aligned right.
     pub fn without_titles(titles: &[&'static str]) -> Self {
         Self { headed: false, ..Self::new(titles) }
     }
 
-    /// Adds a row; it has as many cells as there are titles.
+    /// Adds a row. It must have as many cells as there are titles.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
@@ -206,7 +204,7 @@ impl Table {
     }
 }
 
-/// Prints text. A reader that has gone (`weir ls | head`) is no failure.
+/// Prints text. If the reader of a pipe has ended (`weir ls | head`) that is no failure.
 pub fn print(text: &str) -> Done {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,4 +1,4 @@
-//! How far something long has come: nothing unless a person is watching.
+//! The progress of a long operation, shown only on a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Read};
@@ -10,7 +10,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar that is full at `whole`; 0: nobody knows when.
+    /// A bar that is full at `whole`. 0: the end is unknown.
     pub fn start(quiet: bool, whole: u64) -> Self {
         if quiet || !std::io::stderr().is_terminal() {
             return Self { bar: ProgressBar::hidden() };
@@ -26,41 +26,41 @@ impl Progress {
         Self { bar }
     }
 
-    /// Whether somebody sees it instead of what a command prints for programs.
+    /// Whether the line is shown, in place of output for programs.
     pub fn is_watched(&self) -> bool {
         !self.bar.is_hidden() && std::io::stdout().is_terminal()
     }
 
-    /// So much more is done.
+    /// Adds to what is done.
     pub fn advance(&self, by: u64) {
         self.bar.inc(by);
     }
 
-    /// So much is left, which may also have become more.
+    /// Sets how much is left. It may also have grown.
     pub fn left(&self, left: u64) {
         let whole = self.bar.length().unwrap_or(0).max(left);
         self.bar.set_length(whole);
         self.bar.set_position(whole - left);
     }
 
-    /// What is being done.
+    /// Shows what is being done.
     pub fn say(&self, what: impl FnOnce() -> String) {
         if !self.bar.is_hidden() {
             self.bar.set_message(what());
         }
     }
 
-    /// Says something above the line.
+    /// Prints something above the line.
     pub fn suspend<T>(&self, say: impl FnOnce() -> T) -> T {
         self.bar.suspend(say)
     }
 
-    /// What is read moves the bar on.
+    /// Wraps a reader so that reading advances the bar.
     pub fn of_reading<R: Read>(&self, from: R) -> impl Read + use<R> {
         self.bar.wrap_read(from)
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! `weir quota`: how much users, groups and directories may have, and what they have.
+//! `weir quota`: shows and sets the quotas of users, groups and directories, and shows their usage.
 
 use crate::args::{ClientChoice, Quota, QuotaCommand, QuotaList, QuotaRemove, QuotaSet};
 use crate::cluster::mounts::holding;
@@ -16,10 +16,10 @@ use weir_client::{Administrator, Client, Context};
 use weir_types::{FileId, FileKind};
 use weir_wire::quota::{QUOTA_XATTR, QuotaChange, QuotaInfo, QuotaLimits, QuotaSubject};
 
-/// Between looks at how far the counting is.
+/// The interval of checks how far the counting is.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Whose quota, as it is given on the command line.
+/// The subject of a quota, as given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubjectName {
     /// A user, by name or number.
@@ -30,7 +30,7 @@ pub enum SubjectName {
     Directory(String),
 }
 
-/// Reads whose quota it is.
+/// Parses the subject of a quota.
 pub fn parse_subject(text: &str) -> Result<SubjectName, String> {
     let wrong = || "whose? user:NAME, group:NAME or dir:/PATH".to_owned();
     let (kind, name) = text.split_once(':').ok_or_else(wrong)?;
@@ -72,7 +72,7 @@ fn set(set: &QuotaSet) -> Done {
     if set.wait { wait(&admin, subject) } else { Ok(()) }
 }
 
-/// Waits until what is there has been counted.
+/// Waits until existing files have been counted.
 fn wait(admin: &Administrator, subject: QuotaSubject) -> Done {
     let progress = Progress::start(false, 0);
     loop {
@@ -133,7 +133,7 @@ fn show_own(list: &QuotaList, path: Option<&Path>) -> Done {
     show_those_of(&quotas, list.json, &|dir| path_of(&client, dir))
 }
 
-/// Of who asks.
+/// Shows the quotas that apply to the caller.
 fn show_those_of(
     quotas: &[QuotaInfo],
     as_json: bool,
@@ -145,7 +145,7 @@ fn show_those_of(
     }
 }
 
-/// What a mount tells whoever asks, with or without a key of the cluster.
+/// Shows the quotas that a mount reports to any caller, with or without a key of the cluster.
 fn show_at(at: &Path, as_json: bool) -> Done {
     if holding(at)?.is_none() {
         return Err(Failure::new("is not in a mounted Weir").about(at.display()));
@@ -171,7 +171,7 @@ fn show_all(list: &QuotaList) -> Done {
     show(&quotas, list.json, &|dir| path_of(&client, dir))
 }
 
-/// `dirs` has the names of directories.
+/// Shows quotas. `dirs` returns the paths of directories.
 fn show(quotas: &[QuotaInfo], as_json: bool, dirs: &dyn Fn(FileId) -> Option<String>) -> Done {
     let names = Names { users: Owners::users(), groups: Owners::groups(), dirs };
     if as_json {
@@ -196,7 +196,7 @@ fn show(quotas: &[QuotaInfo], as_json: bool, dirs: &dyn Fn(FileId) -> Option<Str
     print(&table.render())
 }
 
-/// Rounded up, as df does.
+/// The share in use in percent, rounded up as df does.
 fn percent(used: u64, limit: Option<u64>) -> String {
     match limit {
         None | Some(0) => "-".to_owned(),
@@ -204,7 +204,7 @@ fn percent(used: u64, limit: Option<u64>) -> String {
     }
 }
 
-/// Names of what has numbers.
+/// Names for the numbers of users, groups and directories.
 struct Names<'a> {
     users: Owners,
     groups: Owners,

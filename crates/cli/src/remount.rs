@@ -1,5 +1,5 @@
-//! `-o remount`: the kernel changes flags of its own on a mount that is there. What the
-//! process of the mount was started with stays as it is.
+//! `-o remount`: changes those flags of an existing mount that the kernel applies. The options of
+//! the mount's process do not change.
 
 use crate::cluster::mounts::{self, WeirMount};
 use crate::failure::{Done, Failure};
@@ -10,23 +10,23 @@ use rustix::mount::{MountFlags, mount_remount};
 use std::path::Path;
 use weir_types::ErrorKind;
 
-/// Flags that can be changed: the option that sets each, and the one that takes it away.
+/// The flags that can be changed, with the option that sets each and the one that clears it.
 const FLAGS: [(MountFlags, &str, &str); 4] = [
     (MountFlags::RDONLY, "ro", "rw"),
     (MountFlags::NOSUID, "nosuid", "suid"),
     (MountFlags::NODEV, "nodev", "dev"),
     (MountFlags::NOEXEC, "noexec", "exec"),
 ];
-/// What the kernel shows of every FUSE mount, and mount(8) hands on with the rest.
+/// Options that the kernel shows for every FUSE mount and that mount(8) passes on.
 const SHOWN: [&str; 7] =
     ["fd", "rootmode", "user_id", "group_id", "max_read", "blksize", "allow_other"];
 
-/// Whether these options ask for it.
+/// Whether the options ask for a remount.
 pub fn is_asked(options: &[String]) -> bool {
     options.iter().flat_map(|option| option.split(',')).any(|option| option == "remount")
 }
 
-/// Does it. `source`: what has to be mounted there.
+/// Remounts. `source` is the source that the mount must have.
 pub fn remount(path: &Path, options: &[String], source: Option<&str>) -> Done {
     let Some(mount) = mounts::at(path)? else {
         return Err(Failure::new("no Weir is mounted here, so there is none to remount")
@@ -53,7 +53,7 @@ pub fn remount(path: &Path, options: &[String], source: Option<&str>) -> Done {
     })
 }
 
-/// The flags that the mount is to have, and options that cannot be changed.
+/// The flags to set, and the options that cannot be changed.
 fn wanted<'a>(mount: &WeirMount, options: &'a [String]) -> Done<(MountFlags, Vec<&'a str>)> {
     let is_now = |name: &str| mount.options.split(',').any(|option| option == name);
     let mut flags = MountFlags::empty();

@@ -14,19 +14,19 @@ use weir_dataserver::DataServerConfig;
 use weir_host::net::Signal;
 use weir_metaserver::MetaServerConfig;
 
-/// When a daemon leaves the session of whoever started it.
+/// When a daemon leaves the session of the process that started it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Leaves {
-    /// At once.
+    /// Before it begins to serve.
     First,
-    /// When it serves: at a mountpoint of autofs the kernel lets those mount that are in the
-    /// process group of systemd, where mount(8) runs, and has all others wait for them.
+    /// When it is ready. At an autofs mountpoint only processes in systemd's process group, where
+    /// mount(8) runs, may mount. The kernel makes all others wait for them.
     WhenReady,
 }
 
 impl Leaves {
-    /// A session of its own: no terminal's signals, no terminal at all. It fails only if it leads
-    /// one already.
+    /// Begins a session without a terminal and its signals, if `now` is the time. It fails only if
+    /// the process already leads a session.
     fn at(self, now: Self, detach: &Detach) {
         if detach.detached && self == now {
             let _ = rustix::process::setsid();
@@ -34,7 +34,7 @@ impl Leaves {
     }
 }
 
-/// Runs what serves; tells whoever started it that it is ready, or why not.
+/// Runs a daemon. Tells the process that started it that it is ready, or why it is not.
 pub fn serve(detach: &Detach, leaves: Leaves, run: impl FnOnce(&dyn Fn(&str)) -> Done) -> Done {
     leaves.at(Leaves::First, detach);
     if detach.detached && !process::may_begin() {
@@ -98,8 +98,8 @@ pub fn meta(config: &Path, detach: &Detach) -> Done {
     })
 }
 
-/// Raised when this process is asked to end. To be called before other threads
-/// are started.
+/// A signal that is raised when this process is asked to end. It must be called before other
+/// threads start.
 fn shutdown_on_signal() -> Done<Signal> {
     let signals = Signals::hold()?;
     let shutdown = Signal::new()

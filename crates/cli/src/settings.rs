@@ -1,5 +1,5 @@
-//! Where settings come from: the configuration file, then the environment,
-//! then flags, each over the one before (clap merges the last two).
+//! The sources of settings: the configuration file, then the environment, then flags. Later ones
+//! take precedence (clap merges the last two).
 
 use crate::args::{ClientChoice, ClusterChoice};
 use crate::cluster::state::StateDir;
@@ -7,12 +7,12 @@ use crate::failure::Done;
 use std::path::{Path, PathBuf};
 use weir_connect::{Choice, ConfigFile, Credential, Found};
 
-/// Which cluster is meant.
+/// The cluster that a command uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cluster {
-    /// One of `weir up` on this machine.
+    /// A cluster of `weir up` or `weir join` on this machine.
     Here(StateDir),
-    /// One that is known by a credential only.
+    /// A cluster that is known only by a credential.
     Elsewhere(PathBuf),
 }
 
@@ -28,7 +28,7 @@ impl Cluster {
         }
     }
 
-    /// The source of its mounts, from which [`Cluster::from_source`] finds it again.
+    /// The source of this cluster's mounts. [`Cluster::from_source`] reverses this.
     pub fn source(&self) -> String {
         match self {
             Cluster::Here(state) => format!("weir:{}", state.dir().display()),
@@ -36,8 +36,8 @@ impl Cluster {
         }
     }
 
-    /// The cluster that somebody means by a source: one as [`Cluster::source`] says it, with or
-    /// without its `weir:`, or the name of a cluster on this machine.
+    /// The cluster that a user names as a source: the text of [`Cluster::source`] with or without
+    /// `weir:`, or the name of a cluster on this machine.
     pub fn named_by_source(source: &str) -> Done<Self> {
         let meant = source.strip_prefix("weir:").unwrap_or(source);
         if !meant.starts_with('/') {
@@ -66,17 +66,18 @@ impl Cluster {
     }
 }
 
-/// Reads the configuration file: the one named, or the first of the usual ones.
+/// Reads the configuration file: the one on the command line, or the first that exists in the usual
+/// places.
 pub fn config_file(choice: &ClusterChoice) -> Done<ConfigFile> {
     Ok(ConfigFile::read(choice.config.as_deref())?)
 }
 
-/// The state directory that is meant.
+/// The state directory that the arguments choose.
 pub fn state_dir(choice: &ClusterChoice) -> Done<StateDir> {
     Ok(StateDir::at(said(choice).state_dir()?))
 }
 
-/// The cluster that a client command means.
+/// The cluster that a client command uses.
 pub fn cluster(choice: &ClientChoice) -> Done<Cluster> {
     let choice = Choice { credential: choice.credential.clone(), ..said(&choice.cluster) };
     Ok(match choice.find()? {
@@ -95,18 +96,18 @@ fn said(choice: &ClusterChoice) -> Choice {
     }
 }
 
-/// The state directory of a cluster made by name.
+/// The state directory of a cluster by its name.
 pub fn named(name: &str) -> Done<StateDir> {
     Ok(StateDir::at(weir_connect::named(name)?))
 }
 
-/// Where clusters of this user keep their state, one directory each.
+/// The directory for the state of this user's clusters, with one subdirectory each.
 pub fn state_home() -> Done<PathBuf> {
     Ok(weir_connect::state_home()?)
 }
 
-/// Where processes of this user meet, whichever cluster they are for. Nobody else
-/// can open what is there.
+/// The directory in which this user's processes find each other, for all clusters. Other users
+/// cannot open its files.
 pub fn runtime_dir() -> Done<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Ok(PathBuf::from("/run/weir"));
@@ -121,7 +122,7 @@ fn absolute_env(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// A path as other processes, which run elsewhere, can use it.
+/// The absolute form of a path, for processes with other working directories.
 pub fn absolute(path: &Path) -> Done<PathBuf> {
     Ok(weir_connect::absolute(path)?)
 }

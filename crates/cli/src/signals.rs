@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT as an event in a thread, so that a daemon ends in order.
+//! Turns SIGTERM and SIGINT into events of a thread, so that a daemon ends in order.
 
 use crate::failure::{Done, Failure};
 use libc::{SIG_BLOCK, SIG_SETMASK, SIG_UNBLOCK, SIGHUP, SIGINT, SIGTERM, c_int, sigset_t};
@@ -8,12 +8,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
-/// The signals that end a daemon, held back from the threads of this process.
+/// The signals that end a daemon, blocked in the threads of this process.
 pub struct Signals {
     set: sigset_t,
 }
 
-/// Does something with all signals held back: threads that it starts never get any.
+/// Runs `action` with all signals blocked. Threads that it starts never receive any.
 pub fn all_held_back<T>(action: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<sigset_t>::uninit();
     let mut before = MaybeUninit::<sigset_t>::uninit();
@@ -32,8 +32,8 @@ pub fn all_held_back<T>(action: impl FnOnce() -> T) -> T {
 }
 
 impl Signals {
-    /// Holds the signals back, in this thread and in those that it starts from
-    /// here on: to be called before there are others.
+    /// Blocks the signals in this thread and in those that it starts later. It must be called
+    /// before other threads exist.
     pub fn hold() -> Done<Self> {
         let mut set = MaybeUninit::<sigset_t>::uninit();
         // SAFETY: `sigemptyset` initialises the set, which is ours alone;
@@ -53,8 +53,7 @@ impl Signals {
         }
     }
 
-    /// A program that is started so takes the signals as ever: it would inherit that they are
-    /// held back.
+    /// Unblocks the signals in a program to be started, which would otherwise inherit the blocking.
     pub fn let_go(&self, command: &mut Command) {
         let set = self.set;
         let release = move || {
@@ -71,7 +70,7 @@ impl Signals {
         unsafe { command.pre_exec(release) };
     }
 
-    /// Calls `end` in a thread of its own at each of the signals.
+    /// Starts a thread that calls `end` for each of the signals.
     pub fn on_signal(self, mut end: impl FnMut() + Send + 'static) -> Done {
         let wait = move || {
             loop {

@@ -1,4 +1,4 @@
-//! `weir sim`: whole clusters on simulated machines, attacked by seeds.
+//! `weir sim`: runs whole clusters on simulated machines, with faults chosen by seeds.
 
 use crate::args::Sim;
 use crate::failure::{Done, Failure};
@@ -15,7 +15,7 @@ use weir_sim::batch::{self, Line};
 use weir_sim::plan::Plan;
 use weir_sim::{generate, run, shrink};
 
-/// Runs that shrinking may take.
+/// The most runs for shrinking a plan.
 const SHRINK_RUNS: usize = 1500;
 
 /// Runs `weir sim`.
@@ -98,7 +98,7 @@ fn replay(sim: &Sim, file: &Path) -> Done {
     Err(Failure::new(format!("{}: {} violations", file.display(), line.violations.len())))
 }
 
-/// One line for a run, and what is wrong with it.
+/// Prints one line for a run, and its failure.
 fn tell(sim: &Sim, line: &Line) -> Done {
     if sim.json {
         return print_json(&json!(line));
@@ -123,7 +123,7 @@ fn summary(line: &Line) -> String {
     )
 }
 
-/// Shrinks a failing plan, shows it and says how to run it again.
+/// Shrinks a failing plan, shows it, and prints how to run it again.
 fn explain(sim: &Sim, plan: &Plan) -> Done {
     let again = command_line(sim, plan.seed);
     let failure = Failure::new(format!("seed {} fails", plan.seed));
@@ -158,7 +158,7 @@ fn command_line(sim: &Sim, seed: u64) -> String {
     format!("weir sim --seed {seed} --duration {}ms{plant}", sim.duration.as_millis())
 }
 
-/// What many runs come to.
+/// The totals of many runs.
 #[derive(Default)]
 struct Totals {
     runs: u64,
@@ -269,7 +269,7 @@ fn tell_totals(sim: &Sim, totals: &Totals) -> Done {
     ))
 }
 
-/// Reads `20s`, `1500ms`, `2m` or a number of seconds.
+/// Parses `20s`, `1500ms`, `2m` or a number of seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

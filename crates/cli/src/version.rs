@@ -1,4 +1,4 @@
-//! What `weir --version` says.
+//! The text of `weir --version`.
 
 /// Program, protocol and on-disk format versions.
 pub const LINE: &str = concat!(env!("CARGO_PKG_VERSION"), " (protocol 8, format 2)");

@@ -1,5 +1,5 @@
-//! The credential of a client: who it is, its key, and where the metadata
-//! server is. One file, mode 0600.
+//! The credential of a client: its number, its key, and the addresses of the metadata server, in
+//! one file of mode 0600.
 
 use crate::{Problem, program_name, secret};
 use serde::Deserialize;
@@ -13,14 +13,14 @@ use weir_wire::Key;
 pub struct Credential {
     /// Name of the cluster, for people.
     pub cluster: String,
-    /// Who the client is.
+    /// The number of the client.
     pub client: ClientId,
-    /// Its key.
+    /// The key of the client.
     pub key: Key,
-    /// Where the metadata server listens, in order of preference: `address:port`
-    /// or the path of a Unix socket.
+    /// Addresses of the metadata server in order of preference: `address:port`, or the path of a
+    /// Unix socket.
     pub metadata: Vec<String>,
-    /// What the credential is for, for people.
+    /// The purpose of the credential, for people.
     pub note: String,
 }
 

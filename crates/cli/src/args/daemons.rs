@@ -1,4 +1,4 @@
-//! Daemons in the foreground, mounts, and what there is to do with metadata.
+//! Command lines of the daemons in the foreground, of mounts and of metadata backups.
 
 use super::ClientChoice;
 use crate::mount_options::KNOWN;
@@ -29,7 +29,7 @@ pub struct Meta {
     pub command: Option<MetaCommand>,
 }
 
-/// What there is to do with metadata.
+/// The subcommands of `weir meta`.
 #[derive(Subcommand)]
 pub enum MetaCommand {
     /// Save all metadata to a file, while the cluster runs
@@ -62,7 +62,7 @@ pub struct MetaImport {
     pub file: PathBuf,
 }
 
-/// How a program of ours starts a daemon of ours, and where that logs.
+/// How `weir` starts one of its daemons in the background, and where that daemon logs.
 #[derive(Args, Clone, Debug)]
 pub struct Detach {
     /// Leave the terminal's session, begin when told to on standard input, and report on

@@ -1,8 +1,8 @@
-//! Every flag, variable of the environment, mount option and key of a configuration file has an
-//! effect, and a test that shows it: `tests/effects.txt` names one for each. Whoever adds one adds
-//! its test; whoever removes or renames a test is told here whose it was.
+//! Every flag, environment variable, mount option and configuration key needs a test that shows its
+//! effect. `tests/effects.txt` names that test for each of them. A new setting needs a new line in
+//! the table. When a test is removed or renamed, the test here fails and names the setting.
 //!
-//! The table is honest: what has no such test yet says so, and is counted.
+//! A setting without such a test has a `-` in the table, and these lines are counted.
 
 use super::{Arguments, MountHelper};
 use crate::mount_options::KNOWN;
@@ -12,17 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use weir_client::job;
 
-/// What a line of the table says.
+/// One line of the table.
 struct Shown {
-    /// The file of the test, from `crates/` on.
+    /// The file of the test, relative to `crates/`.
     file: String,
-    /// Its function.
+    /// The name of the test function.
     test: String,
-    /// What the test does is written there: a function beside it, or another file.
+    /// Where the steps of the test are written: another function of the same file, or another file.
     helper: Option<String>,
 }
 
-/// So many lines say `-`: there is no test yet. It may become less, and never more.
+/// The number of lines with a `-`: settings without a test. It may only be lowered.
 const WITHOUT: usize = 0;
 
 /// The flags that choose a cluster, which all commands take from one struct.
@@ -44,7 +44,7 @@ fn everything_that_can_be_said_has_a_test_that_shows_its_effect() {
     assert!(wrong.is_empty(), "in tests/effects.txt:\n  {}", wrong.join("\n  "));
 }
 
-/// What is wrong with a line: its test has to exist and to use what it stands for.
+/// Returns what is wrong with a line. The test must exist and use the setting.
 fn fault(what: &str, shown: &Shown) -> Option<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let read = |file: &str| std::fs::read_to_string(crates.join(file));
@@ -71,7 +71,7 @@ fn fault(what: &str, shown: &Shown) -> Option<String> {
         .then(|| format!("{what}: it is not said by {} of crates/{}", shown.test, shown.file))
 }
 
-/// The text of a function of a source, as rustfmt writes it.
+/// Returns the text of one function in source formatted by rustfmt.
 fn function<'a>(source: &'a str, name: &str) -> Option<&'a str> {
     let at = ["(", "<"].iter().find_map(|next| source.find(&format!("fn {name}{next}")))?;
     let line = source[..at].rfind('\n').map_or(0, |end| end + 1);
@@ -89,7 +89,7 @@ fn what_another_function_says_is_not_said_by_a_test() {
     assert_eq!(function(source, "on"), None);
 }
 
-/// A source without what is said about it.
+/// Returns a source text without its comments.
 fn without_comments(source: &str) -> String {
     let code = |line: &str| {
         let is_comment = |at: &usize| line[..*at].matches('"').count().is_multiple_of(2);
@@ -100,8 +100,8 @@ fn without_comments(source: &str) -> String {
     source.lines().map(code).collect::<String>().replace("\\n", "\n")
 }
 
-/// Whether a text has this word, and not only a longer one: neither `--names` nor a name that is
-/// made of it is `--name`. A key may be written as its flag.
+/// Whether a text has this whole word: neither `--names` nor an identifier that contains the word
+/// counts.
 fn has_word(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -119,7 +119,7 @@ fn what_is_said_about_a_test_is_not_said_by_it() {
     }
 }
 
-/// Whether a source has this function, and it is a test.
+/// Whether a source has this function with the attribute `#[test]`.
 fn is_test(text: &str, name: &str) -> bool {
     let Some(at) = text.find(&format!("fn {name}(")) else { return false };
     let before = text[..at].trim_end();
@@ -130,7 +130,7 @@ fn is_test(text: &str, name: &str) -> bool {
         .any(|line| line.trim() == "#[test]")
 }
 
-/// How a test may write it.
+/// The ways in which a test may write a setting.
 fn spellings(what: &str) -> Vec<String> {
     let last = what.rsplit(' ').next().unwrap_or(what);
     let mut all = vec![last.to_owned()];
@@ -141,13 +141,13 @@ fn spellings(what: &str) -> Vec<String> {
     all
 }
 
-/// Whether a short flag is in a word, alone or beside others: -rp.
+/// Whether a short flag occurs in a string literal, alone or combined with others as in -rp.
 fn says(text: &str, short: char) -> bool {
     let words = text.split('"').filter_map(|word| word.strip_prefix('-'));
     words.filter(|word| word.chars().all(char::is_alphanumeric)).any(|word| word.contains(short))
 }
 
-/// The short flags of a flag.
+/// The short forms of a flag.
 fn shorts_of(what: &str) -> Vec<char> {
     let mut names: Vec<&str> = what.split(' ').collect();
     let Some(flag) = names.pop() else { return Vec::new() };
@@ -165,7 +165,7 @@ fn shorts_of(what: &str) -> Vec<char> {
     arg.and_then(|arg| arg.get_short_and_visible_aliases()).unwrap_or_default()
 }
 
-/// The lines that name a test, and what has none.
+/// Reads the table: the lines that name a test, and the settings without one.
 fn table() -> (BTreeMap<String, Shown>, BTreeSet<String>) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/effects.txt");
     let text = std::fs::read_to_string(path).unwrap();
@@ -198,7 +198,7 @@ fn table() -> (BTreeMap<String, Shown>, BTreeSet<String>) {
     (table, without)
 }
 
-/// All that can be said on command lines and in files.
+/// Lists all settings of command lines and files.
 fn everything() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     flags(&Arguments::command(), "", &mut all);
@@ -248,7 +248,7 @@ fn spelled(arg: &Arg) -> String {
     }
 }
 
-/// The keys of a struct that is read from a file.
+/// Adds the keys of a struct that is read from a file.
 fn keys<T: for<'de> Deserialize<'de>>(prefix: &str, all: &mut BTreeSet<String>) {
     let mut fields: &[&str] = &[];
     let _ = T::deserialize(Fields(&mut fields));
@@ -256,7 +256,7 @@ fn keys<T: for<'de> Deserialize<'de>>(prefix: &str, all: &mut BTreeSet<String>) 
     all.extend(fields.iter().map(|field| format!("{prefix}{field}")));
 }
 
-/// Reads nothing, and notes which fields a struct would have.
+/// A deserializer that reads nothing and records the names of a struct's fields.
 struct Fields<'a>(&'a mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for Fields<'_> {

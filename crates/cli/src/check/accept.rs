@@ -1,5 +1,5 @@
-//! `weir accept-loss`: goes on with what is left of a file of which the last current copy
-//! is lost for good.
+//! `weir accept-loss`: makes what is left of a file usable again after its last current copy is
+//! lost for good.
 
 use crate::args::AcceptLoss;
 use crate::failure::{Done, Failure};
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use weir_client::losses::{self, Left, Loss, States, named};
 use weir_types::{FileKind, TargetId};
 
-/// Runs it.
+/// Runs `weir accept-loss`.
 pub fn run(accept: &AcceptLoss) -> Done {
     let mut finder = Finder::new(&accept.client, "accept-loss");
     let mut all = Vec::new();
@@ -58,7 +58,7 @@ fn one(finder: &mut Finder<'_>, path: &OsString, accept: &AcceptLoss) -> Done<Va
     }))
 }
 
-/// What is lost is not known while copies may come back.
+/// The failure for files whose copies may come back: their loss is not certain yet.
 fn waits(found: &Found, away: &[Loss], states: &States) -> Failure {
     let missing: BTreeSet<TargetId> = away.iter().flat_map(|loss| loss.missing.clone()).collect();
     let known = missing.iter().filter(|target| states.contains_key(target));

@@ -1,8 +1,8 @@
-//! `weir fsck`: whether names, files, segments and objects belong together; on
-//! a cluster in use.
+//! `weir fsck`: checks that names, files, segments and objects belong together, on a cluster in
+//! use.
 //!
-//! Exit codes are those of fsck(8), and add up: 0 all is well, 1 something was
-//! wrong and is repaired, 4 something is wrong, 8 something could not be looked at.
+//! Exit codes are those of fsck(8), and add up: 0 no problem, 1 a problem was repaired, 4 a problem
+//! is left, 8 a part could not be checked.
 
 use crate::args::Fsck;
 use crate::check::lacking::Lacking;
@@ -29,7 +29,7 @@ const REPAIRED: u8 = 1;
 const LEFT: u8 = 4;
 const NOT_LOOKED_AT: u8 = 8;
 
-/// The most problems that are kept; of more only the number.
+/// The most problems that are kept in memory. Further ones are only counted.
 const MAX_PROBLEMS: usize = 100_000;
 
 /// Runs `weir fsck`.
@@ -45,7 +45,7 @@ pub fn run(fsck: &Fsck) -> Done {
     }
 }
 
-/// Lists first, takes the snapshot then: see `weir_metaserver::audit`.
+/// Lists the objects first and takes the snapshot afterwards: see `weir_metaserver::audit`.
 fn look(fsck: &Fsck) -> Done<Report> {
     let cluster = settings::cluster(&fsck.client)?;
     let client = connect(&cluster.credential()?, "fsck")?;
@@ -90,7 +90,7 @@ fn look(fsck: &Fsck) -> Done<Report> {
     Ok(report)
 }
 
-/// Targets that cannot be read, and those that serve only what has no other copies.
+/// Returns the targets that cannot be read, and those that serve only data without other copies.
 pub fn unreadable(map: &ClusterMap) -> (BTreeSet<TargetId>, BTreeSet<TargetId>) {
     let others = map.targets().filter(|(_, entry)| !entry.state.is_online());
     let all = others.map(|(_, entry)| (entry.target, entry.state));
@@ -100,7 +100,7 @@ pub fn unreadable(map: &ClusterMap) -> (BTreeSet<TargetId>, BTreeSet<TargetId>) 
     (targets(away), targets(stale))
 }
 
-/// Parts of columns of which the copies that are there lack the last changes.
+/// Finds parts of columns whose online copies lack the last changes.
 fn lacking(
     client: &Client,
     admin: &Administrator,
@@ -123,7 +123,7 @@ fn server_names(map: &ClusterMap) -> BTreeMap<TargetId, String> {
     map.targets().map(|(s, t)| (t.target, data_name(s.server.0))).collect()
 }
 
-/// The objects of all targets, a thread for each.
+/// Lists the objects of all targets, with a thread for each target.
 fn list_targets(
     admin: &Administrator,
     map: &ClusterMap,
@@ -189,28 +189,28 @@ fn list_target(
     }
 }
 
-/// All that was found.
+/// Everything that was found.
 #[derive(Default)]
 struct Report {
     servers: BTreeMap<TargetId, String>,
-    /// Targets of which all objects were listed.
+    /// Targets whose objects were all listed.
     listed: BTreeSet<TargetId>,
     not_looked_at: Vec<String>,
     objects: u64,
     files: u64,
     records: u64,
-    /// Files that are in use, and whose size nobody can judge.
+    /// Files in use, whose sizes cannot be checked.
     in_use: u64,
     problems: Vec<Problem>,
-    /// What became of each problem.
+    /// The outcome of each problem.
     outcomes: Vec<Outcome>,
-    /// Problems beyond those that are kept.
+    /// The number of problems that were not kept.
     more: u64,
     paths: Paths,
 }
 
 impl Report {
-    /// Keeps a problem if it is still one.
+    /// Checks a problem again and keeps it if it is still there.
     fn settle(&mut self, client: &Client, admin: &Administrator, problem: Problem) -> Done {
         match confirm(client, admin, &problem)? {
             Verdict::Confirmed => self.keep(problem),

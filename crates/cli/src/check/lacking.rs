@@ -1,5 +1,5 @@
-//! What copies that are online lack, because others that are not had it: asked of all
-//! targets, and judged column by column.
+//! Finds what the online copies lack because only offline copies have it. All targets are asked;
+//! each column is judged by itself.
 
 use crate::check::snapshot;
 use crate::check::spool::Spool;
@@ -10,12 +10,12 @@ use weir_client::{Administrator, Client, Context};
 use weir_types::limits::MAX_LACKING_OBJECTS;
 use weir_types::{FileId, ObjectId, TargetId};
 
-/// The parts of each copy that its target does not serve.
+/// For each copy, the parts that its target does not serve.
 #[derive(Default)]
 pub struct Lacking(BTreeMap<(TargetId, ObjectId), Vec<(u64, u64)>>);
 
 impl Lacking {
-    /// Asks all targets that are online. Besides it returns what could not be asked.
+    /// Asks all online targets. Returns also what could not be asked.
     pub fn ask(admin: &Administrator, states: &States) -> (Self, Vec<String>) {
         let (mut all, mut not_asked) = (Self::default(), Vec::new());
         for (&target, _) in states.iter().filter(|(_, state)| state.is_online()) {
@@ -36,7 +36,7 @@ impl Lacking {
         Ok(())
     }
 
-    /// What no copy that is online has, of the bytes of files.
+    /// Returns the ranges of files that no online copy has.
     pub fn losses(
         &self,
         client: &Client,

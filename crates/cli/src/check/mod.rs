@@ -1,5 +1,5 @@
-//! `weir scrub` and `weir fsck`: whether what the servers keep is what was
-//! written, and whether it all belongs together.
+//! `weir scrub` and `weir fsck`: check that the servers keep what was written, and that all of it
+//! belongs together.
 
 pub mod accept;
 pub mod fsck;

@@ -1,5 +1,5 @@
-//! Asks the servers again about what a cluster in use may look like for a
-//! moment, and carries out what is safe.
+//! Checks findings again, because a cluster in use may look wrong for a moment, and carries out
+//! safe repairs.
 
 use std::collections::BTreeMap;
 use weir_client::{Administrator, Client, Context};
@@ -8,27 +8,27 @@ use weir_types::limits::MAX_OBJECT_PAGE;
 use weir_types::{Error, ErrorKind, FileId, ObjectId, Result, TargetId};
 use weir_wire::quota::QuotaChange;
 
-/// What became of a problem.
+/// The outcome of a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is gone.
+    /// The problem was repaired.
     Repaired,
-    /// It was not touched, for this reason.
+    /// Nothing was changed, for this reason.
     Left(String),
 }
 
-/// What asking again led to.
+/// The result of a second check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is so.
+    /// The problem exists.
     Confirmed,
-    /// It is not, or not any more.
+    /// The problem does not exist, or exists no longer.
     Passed,
-    /// The file is in use: nobody can tell.
+    /// The file is in use, so the check cannot decide.
     InUse,
 }
 
-/// Whether a problem is one, now that time has passed.
+/// Checks again whether a problem exists.
 pub fn confirm(client: &Client, admin: &Administrator, problem: &Problem) -> Result<Verdict> {
     match &problem.subject {
         _ if !problem.needs_confirmation() => Ok(Verdict::Confirmed),
@@ -53,7 +53,7 @@ pub fn confirm(client: &Client, admin: &Administrator, problem: &Problem) -> Res
     }
 }
 
-/// One that cannot be opened is there.
+/// Whether an object exists. One that cannot be opened because it is corrupt counts as existing.
 fn exists(admin: &Administrator, target: TargetId, object: ObjectId) -> Result<bool> {
     match admin.stat_object(target, object) {
         Err(error) if error.kind == ErrorKind::Corrupt => Ok(true),
@@ -61,8 +61,8 @@ fn exists(admin: &Administrator, target: TargetId, object: ObjectId) -> Result<b
     }
 }
 
-/// Nobody has the file open, before and after, and it has not changed since it
-/// was seen: so whoever wrote to it is gone, and left it as it is.
+/// Confirms that a file is short: no client has it open, before and after the check, and it has not
+/// changed since it was seen. So its writer has ended and left it as it is.
 fn confirm_short(client: &Client, admin: &Administrator, short: &Short) -> Result<Verdict> {
     let file = short.object.file;
     let is_quiet = || -> Result<Option<Verdict>> {
@@ -87,7 +87,7 @@ fn confirm_short(client: &Client, admin: &Administrator, short: &Short) -> Resul
     Ok(is_quiet()?.unwrap_or(Verdict::Confirmed))
 }
 
-/// Repairs what is safe, and says why the rest is left.
+/// Carries out the safe repairs. For each other problem the outcome says why it is left.
 pub fn repair(admin: &Administrator, problems: &[Problem]) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = problems.iter().map(|p| Outcome::Left(why_left(p))).collect();
     let mut orphans: BTreeMap<TargetId, Vec<(usize, ObjectId)>> = BTreeMap::new();
@@ -132,7 +132,7 @@ fn outcome(result: Result<()>, file: FileId) -> Outcome {
     }
 }
 
-/// Why nothing is done about a problem without being asked, or at all.
+/// Says why a problem is not repaired without `--repair`, or not at all.
 pub fn why_left(problem: &Problem) -> String {
     match problem.kind {
         Kind::OrphanObject => "`--repair` removes it",
@@ -165,7 +165,7 @@ pub fn why_left(problem: &Problem) -> String {
     .to_owned()
 }
 
-/// Whether `--repair` does anything about it.
+/// Whether `--repair` handles this problem.
 pub fn is_repairable(problem: &Problem) -> bool {
     problem.kind == Kind::OrphanObject
         || matches!(problem.subject, Subject::Short(_) | Subject::Quota(_))

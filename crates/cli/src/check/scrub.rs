@@ -1,5 +1,5 @@
-//! `weir scrub`: verifies every block of every object against its checksum, and
-//! the metadata, on all targets at once.
+//! `weir scrub`: verifies every block of every object, and the metadata, against their checksums.
+//! All targets work at the same time.
 
 use crate::args::Scrub;
 use crate::check::snapshot::{self, Paths};
@@ -21,22 +21,22 @@ use weir_types::{Error, FileId, Segment, SegmentIndex, TargetId};
 use weir_wire::data::{Damage, Mended, ScrubCursor, ScrubFinding};
 use weir_wire::map::{ClusterMap, TargetState};
 
-/// Steps of the progress bar for each target: its hash directories.
+/// The steps of the progress bar for each target: its hash directories.
 const STEPS: u64 = 4096;
 
-/// What was found on one target.
+/// The findings of one target.
 struct Scrubbed {
     target: TargetId,
     server: String,
     objects: u64,
     bytes: u64,
     findings: Vec<ScrubFinding>,
-    /// Why not all of it was verified.
+    /// Why the target was verified only in part or not at all.
     failure: Option<String>,
 }
 
-/// Runs `weir scrub`: exit code 1 if anything is wrong and was not made good from
-/// another copy, or was not verified.
+/// Runs `weir scrub`. The exit code is 1 if damage was found that no other copy repaired, or if
+/// something was not verified.
 pub fn run(scrub: &Scrub) -> Done {
     let cluster = settings::cluster(&scrub.client)?;
     let client = connect(&cluster.credential()?, "scrub")?;
@@ -58,8 +58,7 @@ pub fn run(scrub: &Scrub) -> Done {
     if report.is_clean() { Ok(()) } else { Err(Failure::new("")) }
 }
 
-/// The targets to verify, each with the name of its server and whether it can be
-/// asked.
+/// Returns the targets to verify, each with its server's name and its state.
 fn chosen(scrub: &Scrub, map: &ClusterMap) -> Done<Vec<(TargetId, String, TargetState)>> {
     for wanted in &scrub.targets {
         if !map.targets().any(|(_, t)| t.target.0 == *wanted) {
@@ -72,9 +71,8 @@ fn chosen(scrub: &Scrub, map: &ClusterMap) -> Done<Vec<(TargetId, String, Target
     Ok(named.map(|(s, t)| (t.target, data_name(s.server.0), t.state)).collect())
 }
 
-/// Everything that the metadata server has on disk, then every record. Where
-/// something has rotted the records are left alone: reading what is damaged
-/// stops the server.
+/// Verifies everything that the metadata server has on disk, and then every record. If something is
+/// damaged, the records are not read: reading a damaged record stops the server.
 fn verify_metadata(admin: &Administrator, spool: &mut Spool, quiet: bool) -> Done<Metadata> {
     let progress = Progress::start(quiet, 0);
     let mut found = Metadata::default();
@@ -95,7 +93,7 @@ fn verify_metadata(admin: &Administrator, spool: &mut Spool, quiet: bool) -> Don
     Ok(found)
 }
 
-/// What was found in the metadata.
+/// The findings in the metadata.
 #[derive(Default)]
 struct Metadata {
     bytes: u64,
@@ -176,10 +174,10 @@ fn verify_target(
     }
 }
 
-/// All that was found, with what it means for files.
+/// All findings, and what they mean for files.
 struct Report {
     targets: Vec<Scrubbed>,
-    /// `None`: it was not asked for.
+    /// `None` if the metadata was not to be verified.
     metadata: Option<Done<Metadata>>,
     paths: Paths,
     segments: BTreeMap<(FileId, SegmentIndex), Segment>,
@@ -217,7 +215,7 @@ impl Report {
         metadata && self.targets.iter().all(good)
     }
 
-    /// First and last byte of each range of the file that a finding concerns.
+    /// Returns the first and last byte of each range of a file that a finding concerns.
     fn file_ranges(&self, finding: &ScrubFinding) -> Vec<(u64, u64)> {
         let Some(object) = finding.object else { return Vec::new() };
         let Some(segment) = self.segments.get(&(object.file, object.segment)) else {
@@ -352,7 +350,7 @@ impl Report {
     }
 }
 
-/// Whether another copy has made it good, or does so.
+/// Whether damage has been repaired from another copy, or is being repaired.
 fn is_mended(finding: &ScrubFinding) -> bool {
     matches!(finding.mended, Mended::Done | Mended::UnderWay)
 }

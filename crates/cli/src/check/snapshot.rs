@@ -1,5 +1,4 @@
-//! A snapshot of the metadata, and what can be looked up in it: the paths of
-//! files and their segments.
+//! A snapshot of the metadata, from which the paths and segments of files can be looked up.
 
 use crate::check::spool::Spool;
 use crate::failure::Done;
@@ -12,18 +11,18 @@ use weir_metaserver::schema::Body;
 use weir_types::codec::Bytes;
 use weir_types::{FileId, Segment, SegmentIndex, TargetId};
 
-/// Directories below one another that are followed to name a file.
+/// The most levels of directories that are followed for the path of a file.
 const MAX_DEPTH: usize = 1024;
 
-/// What a snapshot said, besides its facts.
+/// What a snapshot contains besides facts.
 pub struct Taken {
-    /// Records in it.
+    /// The number of records.
     pub records: u64,
     /// The first id that was never reserved.
     pub ids_end: u64,
     /// Targets that were removed from the cluster.
     pub removed: BTreeSet<TargetId>,
-    /// What is wrong with single records, or with it as a whole.
+    /// Problems of single records, or of the whole snapshot.
     pub problems: Vec<Problem>,
 }
 
@@ -45,16 +44,15 @@ pub fn take(admin: &Administrator, spool: &mut Spool, progress: &Progress) -> Do
     Ok(Taken { records, ids_end, removed, problems })
 }
 
-/// Paths of files, as far as they have one.
+/// Paths of files that have a name.
 #[derive(Default)]
 pub struct Paths {
-    /// The directory and name of each file; `None`: it has no name.
+    /// The directory and name of each file; `None` if it has no name.
     known: BTreeMap<FileId, Option<(FileId, Bytes)>>,
 }
 
 impl Paths {
-    /// Looks up the paths of these files. Of a file with several names it is one
-    /// of them.
+    /// Looks up the paths of these files. A file with several names gets one of them.
     pub fn find(spool: &mut Spool, files: impl Iterator<Item = FileId>) -> Done<Self> {
         let mut paths = Self::default();
         let mut wanted: BTreeSet<FileId> = files.filter(|file| *file != FileId::ROOT).collect();
@@ -83,7 +81,7 @@ impl Paths {
         Ok(paths)
     }
 
-    /// The path of a file; `None` if no way leads from the root to it.
+    /// The path of a file; `None` if it cannot be reached from the root.
     pub fn path(&self, file: FileId) -> Option<String> {
         let mut names: Vec<&[u8]> = Vec::new();
         let mut here = file;
@@ -108,7 +106,7 @@ impl Paths {
     }
 }
 
-/// The segments in use of some files.
+/// Returns the segments in use of some files.
 pub fn segments(
     spool: &mut Spool,
     files: &BTreeSet<FileId>,

@@ -1,5 +1,5 @@
-//! Facts dealt to parts, each of which fits into memory: small ones stay there,
-//! large ones go to a temporary file without a name.
+//! Facts, divided into parts that each fit into memory. A small part stays in memory, a large one
+//! goes to a temporary file without a name.
 
 use crate::failure::{Done, Failure};
 use std::fs::File;
@@ -8,11 +8,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use weir_metaserver::audit::Fact;
 use weir_types::{Decode, Encode, FileId};
 
-/// Parts. A file system of a hundred million records has parts of some 100 MB.
+/// The number of parts. For a file system of a hundred million records a part has some 100 MB.
 const PARTS: u64 = 256;
-/// Bytes of a part that are kept in memory before they are written.
+/// How many bytes of a part are kept in memory before they are written.
 const PART_BUFFER_BYTES: usize = 256 << 10;
-/// The most bytes of one fact: a page of segments of very many columns.
+/// The most bytes of one fact: a page of segments with very many columns.
 const MAX_FACT_BYTES: usize = 16 << 20;
 
 #[derive(Default)]
@@ -24,28 +24,28 @@ struct SpooledPart {
 /// All facts.
 pub struct Spool {
     parts: Vec<SpooledPart>,
-    /// The first failure; the rest is not taken any more.
+    /// The first failure. After it no further facts are stored.
     failure: Option<std::io::Error>,
 }
 
 impl Spool {
-    /// Holds nothing.
+    /// Makes an empty spool.
     pub fn new() -> Self {
         let parts = (0..PARTS).map(|_| SpooledPart::default()).collect();
         Self { parts, failure: None }
     }
 
-    /// Parts that there are.
+    /// The range of part numbers.
     pub fn parts(&self) -> std::ops::Range<usize> {
         0..self.parts.len()
     }
 
-    /// The part that holds the facts about a file (but its names' records).
+    /// The part with the facts about a file, except the records of its names.
     pub fn part_of(file: FileId) -> usize {
         (Fact::unit_of(file) % PARTS) as usize
     }
 
-    /// Adds a fact. A failure is told by [`Spool::check`].
+    /// Adds a fact. [`Spool::check`] reports a failure.
     pub fn add(&mut self, fact: &Fact) {
         if self.failure.is_some() {
             return;
@@ -61,7 +61,7 @@ impl Spool {
         }
     }
 
-    /// Whether everything was kept.
+    /// Fails if a fact was not stored.
     pub fn check(&mut self) -> Done {
         match self.failure.take() {
             None => Ok(()),
@@ -72,7 +72,7 @@ impl Spool {
         }
     }
 
-    /// Calls `visit` for every fact of a part, in the order in which they came.
+    /// Calls `visit` for every fact of a part, in the order in which they were added.
     pub fn read(&mut self, part: usize, mut visit: impl FnMut(Fact)) -> Done {
         let part = &mut self.parts[part];
         let failed = |e| Failure::file(&std::env::temp_dir(), e);
@@ -97,7 +97,7 @@ impl SpooledPart {
     }
 }
 
-/// A temporary file that is gone when this process is.
+/// Opens a temporary file that vanishes with this process.
 fn nameless_file() -> std::io::Result<File> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|e| std::io::Error::other(e.to_string()))?;

@@ -75,7 +75,7 @@ pub fn add_targets(add: &TargetAdd) -> Done {
     new.add_here(&state, &mut description, &client)
 }
 
-/// The description of the cluster, in which nothing is half done.
+/// Reads the description of the cluster after unfinished changes have been finished.
 pub fn begin(state: &StateDir) -> Done<Description> {
     let mut description = state.description()?;
     match grow::finish(state, &mut description) {
@@ -90,20 +90,20 @@ fn absolute(dirs: &[PathBuf]) -> Done<Vec<Option<PathBuf>>> {
     dirs.iter().map(|dir| settings::absolute(dir).map(Some)).collect()
 }
 
-/// What is to be added.
+/// The targets to add.
 pub struct New {
-    /// Number of the server.
+    /// The number of the server.
     pub server: u32,
-    /// If the server is new.
+    /// The server's address, if the server is new.
     pub address: Option<String>,
-    /// Where each target is to be, if not in the state directory.
+    /// The directory of each target, unless it is in the state directory.
     pub dirs: Vec<Option<PathBuf>>,
-    /// The target of which the only new one takes the place.
+    /// The target that the new one replaces; there is only one new target then.
     pub replaces: Option<u32>,
 }
 
 impl New {
-    /// Gives a server of this machine more targets, and has it serve them.
+    /// Adds targets to a server of this machine and makes the server serve them.
     pub fn add_here(
         self,
         state: &StateDir,
@@ -118,8 +118,8 @@ impl New {
         made
     }
 
-    /// Makes one target after the other; returns those that are made, and what came of the
-    /// first that is not.
+    /// Makes one target after the other until one fails. Returns those that were made, and the
+    /// result.
     fn make(
         self,
         state: &StateDir,
@@ -143,13 +143,13 @@ impl New {
     }
 }
 
-/// A number that no target has or had, whether it is known to the cluster yet or not.
+/// Returns a number that no target has or had, whether the cluster has heard of that target or not.
 fn free_target(client: &Client, description: &Description) -> Done<u32> {
     let target = client.administrator()?.free_numbers()?.target.0;
     Ok(description.free_target(target))
 }
 
-/// Has a server of this machine serve its new targets.
+/// Makes a server of this machine serve its new targets.
 pub fn serve(state: &StateDir, client: &Client, server: u32, targets: &[u32]) -> Done {
     let name = data_name(server);
     control::restart(state, &name)?;
@@ -169,7 +169,7 @@ pub fn serve(state: &StateDir, client: &Client, server: u32, targets: &[u32]) ->
     print(&(text + "`weir rebalance` moves copies there\n"))
 }
 
-/// Writes the keys of targets for a server of another machine, and says what to do there.
+/// Writes the keys of targets for a server of another machine, and prints what to do there.
 fn elsewhere(
     state: &StateDir,
     description: &Description,
@@ -214,7 +214,7 @@ fn elsewhere(
     print(&text)
 }
 
-/// As TOML writes it.
+/// Quotes a path as TOML does.
 fn quoted(path: &Path) -> String {
     toml::Value::String(path.display().to_string()).to_string()
 }

@@ -1,6 +1,6 @@
-//! `weir key new`, `list` and `revoke`: the keys of clients, and what they may
-//! not do. A restricted key is told to the metadata server before its
-//! credential is written, so that there never is one without its restrictions.
+//! `weir key new`, `list` and `revoke`: the keys of clients and their restrictions. The metadata
+//! server learns of a restriction before the credential is written, so that no credential exists
+//! without its restrictions.
 
 use crate::args::{KeyList, KeyNew, KeyRevoke, SquashChoice};
 use crate::cluster::secret;
@@ -52,7 +52,8 @@ impl Server {
         path_of(&self.client, dir)
     }
 
-    /// What to say if those whom a key makes anonymous cannot make files in its root directory.
+    /// A warning if users whom a key maps to the anonymous user cannot create files in the key's
+    /// root directory.
     fn cannot_write(&self, info: &ClientInfo) -> Option<String> {
         let held = &info.restrictions;
         if held.squash == Squash::None || held.read_only {
@@ -169,7 +170,7 @@ fn tell(state: &StateDir, client: ClientId, new: &KeyNew) -> Done<(Server, Clien
     Ok((server, info))
 }
 
-/// A name is the name of a file, too, and must not be a number.
+/// Checks a name for a key. It is also a file name, and must not be a number.
 fn check_name(name: &str) -> Done {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let number = name.chars().all(|c| c.is_ascii_digit());
@@ -313,7 +314,7 @@ fn squash(squash: Squash) -> &'static str {
     }
 }
 
-/// What a key may do, in a few words.
+/// Describes in a few words what a key permits.
 fn may(info: &ClientInfo, path_of: &dyn Fn(FileId) -> Option<String>) -> String {
     let held = &info.restrictions;
     match info.standing {

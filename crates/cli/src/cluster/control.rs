@@ -1,4 +1,4 @@
-//! Daemons of the cluster on this machine are started and stopped by their names.
+//! Starts and stops daemons of the cluster on this machine by name.
 
 use crate::cluster::daemon::META;
 use crate::cluster::process::{self, DaemonSpec, Process, Starting};
@@ -6,7 +6,7 @@ use crate::cluster::state::StateDir;
 use crate::failure::Done;
 use crate::logging;
 
-/// Starts a daemon; `None` if it runs already.
+/// Starts a daemon; `None` if it is running already.
 pub fn start(state: &StateDir, name: &str) -> Done<Option<Starting>> {
     let pid_file = state.pid_file(name);
     if Process::from_file(&pid_file).is_some() {
@@ -24,7 +24,7 @@ pub fn start(state: &StateDir, name: &str) -> Done<Option<Starting>> {
     process::start(&daemon).map(Some)
 }
 
-/// Stops a daemon; says whether it ran.
+/// Stops a daemon. Returns whether it was running.
 pub fn stop(state: &StateDir, name: &str, force: bool) -> Done<bool> {
     let pid_file = state.pid_file(name);
     let process = Process::from_file(&pid_file);
@@ -43,7 +43,7 @@ pub fn stop(state: &StateDir, name: &str, force: bool) -> Done<bool> {
     Ok(process.is_some())
 }
 
-/// Stops a daemon if it runs, and starts it; returns when it is ready.
+/// Stops a daemon if it is running, and starts it. Returns when it is ready.
 pub fn restart(state: &StateDir, name: &str) -> Done {
     stop(state, name, false)?;
     match start(state, name)? {

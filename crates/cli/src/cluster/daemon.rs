@@ -8,15 +8,15 @@ use std::path::Path;
 use weir_dataserver::DataServerConfig;
 use weir_metaserver::MetaServerConfig;
 
-/// Name of the metadata server's daemon.
+/// The name of the metadata server's daemon.
 pub const META: &str = "meta";
 
-/// Name of a data server's daemon.
+/// The name of a data server's daemon.
 pub fn data_name(server: u32) -> String {
     format!("data-{server}")
 }
 
-/// Reads a configuration file. Relative paths in it are relative to it.
+/// Reads a configuration file. Relative paths in it are resolved against its directory.
 pub fn read<T: DeserializeOwned + RelativePaths>(path: &Path) -> Done<T> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, e))?;
     let mut file: T =
@@ -28,14 +28,14 @@ pub fn read<T: DeserializeOwned + RelativePaths>(path: &Path) -> Done<T> {
     Ok(file)
 }
 
-/// Writes a configuration file.
+/// Converts a configuration to the text of its file.
 pub fn to_text(file: &impl Serialize) -> Done<String> {
     toml::to_string(file).map_err(|e| Failure::new(e.to_string()))
 }
 
-/// Paths that may be relative to the configuration file.
+/// A configuration whose paths may be relative to its file.
 pub trait RelativePaths {
-    /// Makes them absolute.
+    /// Makes the paths absolute.
     fn resolve(&mut self, base: &Path);
 }
 
@@ -57,7 +57,7 @@ impl RelativePaths for DataServerConfig {
     }
 }
 
-/// The identity of a cluster from its 32 hexadecimal digits.
+/// Parses the identity of a cluster from 32 hexadecimal digits.
 pub fn cluster_id(text: &str) -> Done<[u8; 16]> {
     let bad = || Failure::new(format!("cluster = '{text}': 32 hexadecimal digits expected"));
     if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -67,7 +67,7 @@ pub fn cluster_id(text: &str) -> Done<[u8; 16]> {
     Ok(id.to_be_bytes())
 }
 
-/// The 32 hexadecimal digits of a cluster's identity.
+/// Writes the identity of a cluster as 32 hexadecimal digits.
 pub fn cluster_id_text(id: [u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(id))
 }

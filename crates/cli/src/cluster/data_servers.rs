@@ -1,5 +1,5 @@
-//! Configurations of the data servers of this machine: written, and changed when targets
-//! come and go.
+//! Writes the configurations of data servers on this machine, and changes them when targets are
+//! added or removed.
 
 use crate::cluster::daemon::{META, data_name, to_text};
 use crate::cluster::secret;
@@ -7,13 +7,13 @@ use crate::cluster::state::{Description, StateDir};
 use crate::failure::{Done, Failure};
 use weir_dataserver::{DataServerConfig, TargetConfig};
 
-/// Where daemons and clients of this machine find the metadata server.
+/// The addresses by which daemons and clients on this machine reach the metadata server.
 pub fn metadata_addresses(state: &StateDir, description: &Description) -> Vec<String> {
     let socket = state.socket_file(META).map(|path| path.display().to_string());
     socket.into_iter().chain([description.metadata.clone()]).collect()
 }
 
-/// The configuration of a new data server, which serves metrics at an address.
+/// The configuration of a new data server that serves metrics at an address.
 pub fn new_config(
     state: &StateDir,
     description: &Description,
@@ -30,7 +30,7 @@ pub fn new_config(
     }
 }
 
-/// A target in the configuration of its server.
+/// The entry of a target in the configuration of its server.
 pub fn target_config(state: &StateDir, target: u32) -> TargetConfig {
     TargetConfig {
         target,
@@ -39,7 +39,7 @@ pub fn target_config(state: &StateDir, target: u32) -> TargetConfig {
     }
 }
 
-/// Reads the configuration of a server as it is written; `None` if there is none.
+/// Reads the configuration of a server without resolving its paths; `None` if there is none.
 pub fn read(state: &StateDir, server: u32) -> Done<Option<DataServerConfig>> {
     let path = state.config_file(&data_name(server));
     match std::fs::read_to_string(&path) {
@@ -52,7 +52,7 @@ pub fn read(state: &StateDir, server: u32) -> Done<Option<DataServerConfig>> {
     }
 }
 
-/// Writes the configuration of a server in place of what there is.
+/// Writes the configuration of a server and replaces the old one.
 pub fn write(state: &StateDir, config: &DataServerConfig) -> Done {
     let path = state.config_file(&data_name(config.server));
     secret::replace_public(&path, &to_text(config)?)

@@ -1,5 +1,5 @@
-//! `weir down`: unmounts what belongs to the cluster and stops its daemons;
-//! with --purge deletes it.
+//! `weir down`: unmounts the mounts of the cluster and stops its daemons. With --purge it deletes
+//! the cluster.
 
 use crate::args::Down;
 use crate::cluster::control;
@@ -44,7 +44,7 @@ pub fn run(down: &Down) -> Done {
     })
 }
 
-/// Unmounts what belongs to a cluster and stops its daemons; returns how many ran.
+/// Unmounts the mounts of a cluster and stops its daemons. Returns how many daemons were running.
 pub fn stop(state: &StateDir, description: &Description, force: bool) -> Done<usize> {
     leave_mounts(state, force)?;
     stop_daemons(state, description, force)
@@ -95,8 +95,8 @@ fn leave_mounts(state: &StateDir, force: bool) -> Done {
     Ok(())
 }
 
-/// Stops the data servers, all at once, then the metadata server, which they
-/// report to. Returns how many ran.
+/// Stops all data servers at the same time and then the metadata server, to which they report.
+/// Returns how many daemons were running.
 fn stop_daemons(state: &StateDir, description: &Description, force: bool) -> Done<usize> {
     let data: Vec<String> = description.servers.iter().map(|s| data_name(s.id)).collect();
     let ran = std::thread::scope(|scope| {

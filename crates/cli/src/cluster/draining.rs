@@ -1,4 +1,5 @@
-//! `weir target drain`, `undrain`, and the same of all targets of a server.
+//! `weir target drain` and `undrain`, and `weir server drain` and `undrain` for all targets of a
+//! server.
 
 use crate::args::{ServerChoice, ServerDrain, TargetChoice, TargetDrain};
 use crate::cluster::daemon::META;
@@ -13,10 +14,10 @@ use std::time::{Duration, Instant};
 use weir_client::Client;
 use weir_types::TargetId;
 
-/// Between looks at how far it is.
+/// The interval of checks for progress.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// If nothing is moved for so long, nothing will be: what could not be moved is tried again
-/// after half of that.
+/// If nothing is moved for this time the drain counts as stuck. A move that failed is tried again
+/// after half of this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs `weir target drain`.
@@ -72,14 +73,14 @@ fn set(client: &Client, targets: &[TargetId], draining: bool) -> Done {
     Ok(targets.iter().try_for_each(|target| admin.set_target(*target, draining))?)
 }
 
-/// What changes while something is moved.
+/// The numbers that change while copies are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     files: u64,
     copies_done: u64,
 }
 
-/// Waits until no file has a copy on the targets, and shows how far it is.
+/// Waits until no file has a copy on the targets, and shows the progress.
 fn wait(client: &Client, targets: &[TargetId]) -> Done {
     let admin = client.administrator()?;
     let (mut shown, mut progress) = (String::new(), None);
@@ -115,7 +116,7 @@ fn wait(client: &Client, targets: &[TargetId]) -> Done {
     }
 }
 
-/// Fails if somebody has thought better of it.
+/// Fails if a target is not being drained any more.
 fn still_drained(client: &Client, targets: &[TargetId]) -> Done {
     let views = client.targets()?;
     let drained = |target: &&TargetId| views.iter().any(|v| v.target == **target && v.draining);

@@ -1,5 +1,5 @@
-//! `weir explain`: how far the processes of a job are, from where they read, and which disk holds
-//! them up.
+//! `weir explain`: shows the progress of the processes of a job, computed from where they read, and
+//! the disk that delays them.
 
 use crate::args::Explain;
 use crate::cluster::top::held_up;
@@ -17,9 +17,9 @@ use weir_types::{Error, JobId, Rank, TargetId};
 use weir_wire::data::ReaderEntry;
 use weir_wire::targets::TargetView;
 
-/// A server is waited for so long.
+/// The longest to wait for the answer of a server, in milliseconds.
 const ANSWER_MS: u64 = 2_000;
-/// Who was not heard of for so long does not read now.
+/// A process that has read nothing for this time, in milliseconds, counts as not reading.
 const READS_MS: u32 = 5_000;
 
 /// Runs `weir explain`.
@@ -49,7 +49,7 @@ pub fn run(explain: &Explain) -> Done {
     }
 }
 
-/// By its name, or by its number as it is shown.
+/// Whether a job has this name, or this number as it is displayed.
 fn is_called(job: JobId, name: &str, uid: u32) -> bool {
     job == job_named(name, uid) || label(job) == name
 }
@@ -58,13 +58,13 @@ fn label(job: JobId) -> String {
     format!("{:016x}", job.0)
 }
 
-/// What a process has read from each target, as that has heard of it.
+/// For each process, what each target reports that it has read.
 pub type Ranks = BTreeMap<Rank, Vec<(TargetId, ReaderEntry)>>;
 
-/// All jobs, as the servers have heard of them.
+/// All jobs that the servers report.
 pub type Jobs = BTreeMap<JobId, Ranks>;
 
-/// Asks all servers; and those that do not answer.
+/// Asks all servers. Returns also the errors of those that do not answer.
 pub fn look(client: &Client, views: &[TargetView]) -> (Jobs, Vec<Error>) {
     let (mut jobs, mut silent) = (Jobs::new(), Vec::new());
     for view in views.iter().filter(|view| view.state.is_online()) {
@@ -81,17 +81,17 @@ pub fn look(client: &Client, views: &[TargetView]) -> (Jobs, Vec<Error>) {
     (jobs, silent)
 }
 
-/// What has become of all of them since a look before.
+/// Computes the progress of all jobs since an earlier look.
 pub fn jobs<'a>(now: &Jobs, before: &Jobs, views: &'a [TargetView], seconds: f64) -> Vec<Job<'a>> {
     let job =
         |(job, ranks): (&JobId, &Ranks)| Job::of(*job, ranks, before.get(job), views, seconds);
     now.iter().map(job).collect()
 }
 
-/// One process.
+/// One process of a job.
 struct Process {
     rank: Rank,
-    /// Share of its work.
+    /// The share of its work that is done.
     done: f64,
     work_mib: u32,
     age_ms: u32,
@@ -99,7 +99,7 @@ struct Process {
     first_bytes: u64,
     other_bytes: u64,
     targets: BTreeSet<TargetId>,
-    /// Until it is done, at that pace.
+    /// Seconds until the process is done at its present pace.
     left_s: Option<f64>,
 }
 
@@ -138,7 +138,7 @@ impl Process {
         }
     }
 
-    /// What was read from other copies than the first, of all.
+    /// The share of bytes that were read from copies other than the first.
     fn diverted(&self) -> f64 {
         self.other_bytes as f64 / ((self.first_bytes + self.other_bytes) as f64).max(1.0)
     }
@@ -162,7 +162,7 @@ impl Process {
 pub struct Job<'a> {
     job: JobId,
     processes: Vec<Process>,
-    /// The targets that it reads from.
+    /// The targets from which the job reads.
     views: Vec<&'a TargetView>,
 }
 
@@ -183,7 +183,7 @@ impl<'a> Job<'a> {
         Self { job, processes, views }
     }
 
-    /// Whether it does now.
+    /// Whether the job is reading now.
     pub fn reads(&self) -> bool {
         self.processes.iter().any(|process| process.age_ms < READS_MS)
     }
@@ -192,7 +192,7 @@ impl<'a> Job<'a> {
         self.processes.iter().min_by(|a, b| a.done.total_cmp(&b.done))
     }
 
-    /// When the last one ends, at the pace of now.
+    /// Seconds until the last process ends at the present pace.
     fn left_s(&self) -> Option<f64> {
         let left = self.processes.iter().filter(|process| process.done < 1.0);
         left.map(|process| process.left_s).try_fold(0.0, |most: f64, left| Some(most.max(left?)))
@@ -213,7 +213,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Of each process how much of its work it has done, and what is to be said of it.
+    /// For each process, the share of its work that is done, and its label.
     pub fn bars(&self) -> impl Iterator<Item = (f64, String)> {
         self.processes.iter().map(|process| {
             let text = format!(
@@ -254,7 +254,7 @@ impl<'a> Job<'a> {
         format!("{}; {held}\n{}", self.title(), table.render())
     }
 
-    /// What is to be said of all of it.
+    /// The label of the whole job.
     pub fn title(&self) -> String {
         let last = self.last().map_or(String::new(), |last| {
             format!("rank {} is furthest behind with {}", last.rank.0, percent(last.done))

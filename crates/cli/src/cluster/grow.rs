@@ -1,16 +1,17 @@
-//! Another target for a data server of this machine, or a new server with its first one.
+//! Adds a target to a data server of this machine, or a new server with its first target.
 //!
-//! What is to be made is written to `cluster.toml` first (`adding`), and taken out of there
-//! when the server's configuration has it. Whoever was interrupted in between is finished by
-//! the next command that holds the lock of the cluster, or taken back if the target cannot be
-//! made. Each step may be done again:
+//! The new target is written to `cluster.toml` first (`adding`), and removed from there when the
+//! server's configuration has it. If a command is interrupted in between, the next command that
+//! takes the lock of the cluster finishes the change, or undoes it if the target cannot be made.
+//! Each step may be repeated:
 //!
-//! 1. `adding` in `cluster.toml`;
-//! 2. the link of `targets/N` to a directory elsewhere, keys, the target itself (its superblock
-//!    last: without one it is none);
-//! 3. `data-N.toml`; from here on it is not taken back, since a server may serve it;
-//! 4. the server is stopped, if it runs: whoever starts it starts it with the target;
-//! 5. `cluster.toml` with the target among those of its server.
+//! 1. Write `adding` to `cluster.toml`.
+//! 2. Make the link of `targets/N` to a directory elsewhere, the keys and the target. The
+//!   superblock is written last: a directory without one is no target.
+//! 3. Write `data-N.toml`. From here on the change is not undone, since a server may serve the
+//!   target.
+//! 4. Stop the server if it is running. Its next start serves the target.
+//! 5. Write `cluster.toml` with the target in the list of its server.
 
 use crate::cluster::control;
 use crate::cluster::daemon::{cluster_id, data_name};
@@ -25,16 +26,15 @@ use weir_store::{Target, TargetIdentity};
 use weir_types::{ErrorKind, ServerId, TargetId};
 use weir_wire::key::MasterKey;
 
-/// Makes a target, and its server if that is new. What fails before the target is made is
-/// taken back. The server does not run then.
+/// Makes a target, and its server if that is new. A failure before the target is made undoes the
+/// change. Afterwards the server is not running.
 pub fn add(state: &StateDir, description: &mut Description, adding: Adding) -> Done {
     description.adding = Some(adding);
     state.set_description(description)?;
     finish(state, description).map(drop)
 }
 
-/// Finishes what was begun, if anything, or takes it back. Returns the server that is to be
-/// started.
+/// Finishes an unfinished addition, or undoes it. Returns the server to start.
 pub fn finish(state: &StateDir, description: &mut Description) -> Done<Option<u32>> {
     let Some(adding) = description.adding.clone() else { return Ok(None) };
     let about = |failure: Failure| failure.about(format!("target {} is not added", adding.target));
@@ -67,7 +67,7 @@ pub fn finish(state: &StateDir, description: &mut Description) -> Done<Option<u3
     Ok(Some(adding.server))
 }
 
-/// The directory with its link, the keys, the target.
+/// Makes the directory with its link, the keys and the target.
 fn make(state: &StateDir, description: &Description, adding: &Adding) -> Done {
     let link = state.target_dir(adding.target);
     if let Some(dir) = &adding.dir {
@@ -100,7 +100,7 @@ fn make(state: &StateDir, description: &Description, adding: &Adding) -> Done {
     }
 }
 
-/// Links a target's directory in the state directory to where it is.
+/// Links a target's directory into the state directory.
 pub fn make_link(link: &Path, dir: &Path) -> Done {
     match std::os::unix::fs::symlink(dir, link) {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -113,7 +113,7 @@ pub fn make_link(link: &Path, dir: &Path) -> Done {
     }
 }
 
-/// Whether a server may serve it already.
+/// Whether a server may serve the target already.
 fn is_configured(state: &StateDir, adding: &Adding) -> Done<bool> {
     let config = data_servers::read(state, adding.server)?;
     let has = |config: weir_dataserver::DataServerConfig| {
@@ -147,8 +147,7 @@ fn configure(state: &StateDir, description: &Description, adding: &Adding) -> Do
     data_servers::write(state, &config)
 }
 
-/// As if nothing had been begun. What is in the target's directory and none of a target's
-/// stays.
+/// Undoes an unfinished addition. Files in the directory that do not belong to a target stay.
 fn take_back(state: &StateDir, description: &mut Description, adding: &Adding) -> Done {
     let link = state.target_dir(adding.target);
     if adding.dir.is_some() {

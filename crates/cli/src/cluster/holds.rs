@@ -1,4 +1,4 @@
-//! `weir locks`: who holds, or waits for, which locks and leases on which files.
+//! `weir locks`: shows who holds or waits for which locks and leases on which files.
 
 use crate::args::{HoldChoice, Locks};
 use crate::cluster::program::Program;
@@ -17,17 +17,17 @@ use weir_types::{FileId, SessionId};
 use weir_wire::holders::{Hold, HoldKind, ListHoldsRequest, SessionView};
 use weir_wire::lock::LAST_BYTE;
 
-/// Who has a session.
+/// The owner of a session.
 struct Holder {
     host: String,
     program: Program,
 }
 
-/// What was found.
+/// The locks and leases that were found.
 struct Found {
     holds: Vec<Hold>,
     holders: HashMap<SessionId, Holder>,
-    /// There is more than was asked for.
+    /// Whether there are more than were asked for.
     more: bool,
 }
 
@@ -68,7 +68,7 @@ fn find(asked: &Locks) -> Done<Found> {
     }
 }
 
-/// Looks at what is held of some files, or of all.
+/// Lists the locks and leases on some files, or on all.
 fn look(asked: &Locks, client: &Client, files: &[Option<FileId>]) -> Done<Found> {
     let mut holders = HashMap::new();
     each(client, |view: SessionView| {
@@ -176,7 +176,7 @@ fn mode_of(hold: &Hold) -> &'static str {
     if hold.exclusive { "write" } else { "read" }
 }
 
-/// The process that asked; leases are of the mount.
+/// The process that asked for a lock; `None` for leases, which belong to the mount.
 fn pid_of(hold: &Hold) -> Option<u32> {
     (hold.kind != HoldKind::Lease).then_some(hold.pid)
 }

@@ -1,6 +1,6 @@
-//! `weir invite`: all that another machine needs to join the cluster, as one line of text. It is
-//! a secret, and goes from one command's output to another one's input: never into arguments,
-//! which everybody on a machine can see.
+//! `weir invite`: prints an invitation, one line with everything that another machine needs to join
+//! the cluster. The line is a secret. It goes from the output of one command to the input of
+//! another, never into arguments, which every user of a machine can see.
 
 use crate::args::Invite;
 use crate::cluster::replaced::Offer;
@@ -21,37 +21,37 @@ use weir_types::{ClientId, KeyGeneration, ServerId, TargetId};
 use weir_wire::Key;
 use weir_wire::key::MasterKey;
 
-/// How a line begins; another version of it is none that this program reads.
+/// The prefix of an invitation. A line with another version number is refused.
 const HEAD: &str = "weir-invitation-1:";
-/// The longest line: for the most targets.
+/// The longest invitation, in bytes: that with the most targets.
 pub const MAX_BYTES: usize = 256 << 10;
 
-/// What a machine is told.
+/// The contents of an invitation.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invitation {
-    /// Name of the cluster, for people.
+    /// The name of the cluster, for people.
     pub cluster: String,
-    /// Its identity: 32 hexadecimal digits.
+    /// The identity of the cluster: 32 hexadecimal digits.
     pub id: String,
-    /// `address:port` of the metadata server.
+    /// The `address:port` of the metadata server.
     pub metadata: String,
-    /// Number and key of a client, which is no administrator.
+    /// Number and key of a client that is no administrator.
     pub client: u64,
     client_key: String,
-    /// Number of a data server; 0: there is to be none, and so there is no key of one.
+    /// The number of a data server. 0: the machine gets no data server, and there is no server key.
     pub server: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     server_key: Option<String>,
-    /// Number and key of each of its targets.
+    /// Number and key of each target of the data server.
     targets: Vec<(u32, String)>,
-    /// The target in whose place the only one of these comes; the server is there already.
+    /// The target that the only new target replaces. The server exists already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u32>,
 }
 
 impl Invitation {
-    /// With the keys of what a guest was promised.
+    /// Makes an invitation with the keys for the numbers that were reserved for the machine.
     pub fn of(
         guest: &Invited,
         description: &Description,
@@ -97,7 +97,7 @@ impl Invitation {
         self.targets.iter().map(|(target, text)| Ok((*target, key(text)?))).collect()
     }
 
-    /// Writes it to a file, or to standard output.
+    /// Writes the invitation to a file or to standard output.
     pub fn hand_out(&self, output: Option<&Path>) -> Done {
         let line = self.to_line()?;
         match output {
@@ -112,7 +112,7 @@ impl Invitation {
         Ok(format!("{HEAD}{digits}:{:08x}\n", crc32c(&bytes)))
     }
 
-    /// Reads a line. What is wrong with it is said without showing it.
+    /// Parses an invitation. Errors do not show the line, which is secret.
     pub fn from_line(line: &str) -> Done<Self> {
         let bad = |what: &str| {
             Failure::new(format!("not an invitation: {what}"))
@@ -165,8 +165,8 @@ pub fn invite(invite: &Invite) -> Done {
     invitation.hand_out(invite.output.as_deref())
 }
 
-/// Where others reach a metadata server that listens there: at an address that was given, or at
-/// that one.
+/// The address at which other machines reach the metadata server: the given one, or the one at
+/// which it listens.
 fn reached_at(metadata: &str, given: Option<IpAddr>) -> Done<SocketAddr> {
     let listens: SocketAddr = metadata.parse().map_err(|_| {
         Failure::new(format!("the metadata server's address is none of a machine: {metadata}"))
@@ -192,12 +192,12 @@ fn reached_at(metadata: &str, given: Option<IpAddr>) -> Done<SocketAddr> {
     Ok(at)
 }
 
-/// Whether other machines may reach a metadata server that listens there, for all we know.
+/// Whether other machines may reach a metadata server that listens at this address.
 pub fn is_for_others(metadata: &str) -> bool {
     reached_at(metadata, None).is_ok()
 }
 
-/// Takes numbers that nobody has, durably, and makes keys for them.
+/// Reserves unused numbers durably and makes keys for them.
 fn make(
     state: &StateDir,
     description: &mut Description,

@@ -1,6 +1,6 @@
-//! `weir join`: a data server and a credential on this machine, of a cluster whose metadata server
-//! is on another one. From then on `weir up`, `weir mount` and `weir down` do here what they do
-//! there.
+//! `weir join`: makes a data server and a credential on this machine for a cluster whose metadata
+//! server is on another machine. From then on `weir up`, `weir mount` and `weir down` work here as
+//! they do there.
 
 use crate::args::Join;
 use crate::cluster::daemon::{cluster_id, data_name};
@@ -24,7 +24,7 @@ use weir_dataserver::DataServerConfig;
 use weir_store::{Target, TargetIdentity};
 use weir_types::{ErrorKind, ServerId, TargetId};
 
-/// The longest that the metadata server may take to be reached.
+/// The longest to wait for a connection to the metadata server.
 const REACH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs `weir join`.
@@ -82,7 +82,7 @@ pub fn run(join: &Join) -> Done {
     Err(failure)
 }
 
-/// One cluster is kept in a directory.
+/// Fails if the directory contains a cluster already.
 fn require_none(state: &StateDir) -> Done {
     match state.exists() {
         false => Ok(()),
@@ -96,7 +96,7 @@ fn require_none(state: &StateDir) -> Done {
     }
 }
 
-/// What was made stays, and the invitation may have been used.
+/// Adds to a failure how to continue: what was made stays, and the invitation may have been used.
 fn goes_on(failure: Failure, description: &Description) -> Failure {
     let names: Vec<String> = description.servers.iter().map(|s| data_name(s.id)).collect();
     let what = match names.is_empty() {
@@ -112,7 +112,7 @@ fn goes_on(failure: Failure, description: &Description) -> Failure {
     )
 }
 
-/// The invitation: from a file, or from standard input.
+/// Reads the invitation from a file or from standard input.
 fn read(path: Option<&Path>) -> Done<Invitation> {
     let line = match path {
         Some(path) => weir_connect::secret::read(path)?,
@@ -133,7 +133,8 @@ fn read(path: Option<&Path>) -> Done<Invitation> {
     Invitation::from_line(&line)
 }
 
-/// The address by which this machine reaches the metadata server: others reach it there.
+/// The address from which this machine reaches the metadata server. Other machines reach this one
+/// there.
 fn way_to(metadata: &str) -> Done<IpAddr> {
     let address: SocketAddr = metadata
         .parse()
@@ -147,12 +148,13 @@ fn way_to(metadata: &str) -> Done<IpAddr> {
     })
 }
 
-/// The port after the metadata server's.
+/// The port after that of the metadata server.
 fn after_metadata(metadata: &str) -> u16 {
     metadata.parse().map_or(0, |at: SocketAddr| at.port()).saturating_add(1)
 }
 
-/// Two machines with one number would be taken for one that moves.
+/// Fails if the server's number is in use: the cluster would take two machines with one number for
+/// a machine that has moved.
 fn require_unused(invitation: &Invitation) -> Done {
     let map = connect(&invitation.credential()?, "join")?.cluster_map()?;
     match map.servers.iter().find(|server| server.server == ServerId(invitation.server)) {
@@ -165,7 +167,7 @@ fn require_unused(invitation: &Invitation) -> Done {
     }
 }
 
-/// A data server that was removed from the cluster does not come back.
+/// Fails if the data server was removed from the cluster.
 fn require_accepted(invitation: &Invitation) -> Done {
     if invitation.server == 0 {
         return Ok(());
@@ -184,7 +186,7 @@ fn require_accepted(invitation: &Invitation) -> Done {
     }
 }
 
-/// Makes everything; the description last, from which on there is a cluster here.
+/// Makes everything. The description comes last, and from then on this machine has a cluster.
 fn make(
     join: &Join,
     state: &StateDir,

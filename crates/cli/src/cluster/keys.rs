@@ -1,7 +1,7 @@
-//! `weir key` and `weir target`: credentials of clients (see
-//! [`crate::cluster::clients`]), keys of servers, and targets. A client's key is derived from the
-//! cluster's master key and the client's number, so the metadata server needs
-//! no table of them, and a new credential works at once.
+//! `weir key` and `weir target create`: credentials of clients (see [`crate::cluster::clients`]),
+//! keys of servers, and targets. A client's key is derived from the cluster's master key and the
+//! client's number, so the metadata server needs no table of keys and a new credential works at
+//! once.
 
 use crate::args::{Key, KeyServer, TargetCreate};
 use crate::cluster::clients;
@@ -63,8 +63,8 @@ pub fn write_target_key(target: &TargetConfig, master: &MasterKey) -> Done {
     write_key(&target.key_file, &master.target(TargetId(target.target), KeyGeneration(1)))
 }
 
-/// Writes a key that follows from the master key, unless it is there. What an interrupted
-/// command left of it is replaced; another key never.
+/// Writes a key that is derived from the master key, unless it exists. The rest of an interrupted
+/// command is replaced, another key never.
 pub fn write_key(path: &Path, key: &SecretKey) -> Done {
     if path.exists() {
         match weir_connect::secret::read(path).map(|text| SecretKey::from_hex(&text)) {
@@ -76,7 +76,7 @@ pub fn write_key(path: &Path, key: &SecretKey) -> Done {
     secret::write_key(path, key)
 }
 
-/// Makes everything that a further data server needs, but for its targets.
+/// Makes everything for a further data server except its targets.
 fn make_server(new: &KeyServer) -> Done {
     let state = settings::state_dir(&new.cluster)?;
     let description = state.description()?;

@@ -1,5 +1,5 @@
-//! Whether somebody serves a mount: asked in a way that never hangs, whatever
-//! its process does.
+//! Finds out whether a mount is being served, without ever blocking, whatever state its process is
+//! in.
 
 use crate::cluster::mounting::MountFiles;
 use crate::cluster::mounts::WeirMount;
@@ -17,24 +17,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a mount may take to answer. A dead one does at once.
+/// How long to wait for the answer of a mount. A dead one answers at once.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How a mount is.
+/// The state of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// Its process serves it, or waits for a server.
+    /// The process serves the mount, or waits for a server.
     Serves,
-    /// Its process has been stopped by a signal.
+    /// A signal has stopped the process.
     Stopped(i32),
-    /// Its process was killed, and cannot end: see [`crate::cluster::stuck`].
+    /// The process was killed but cannot end: see [`crate::cluster::stuck`].
     Stuck(Process),
-    /// Its process has ended: every call there fails with `ENOTCONN`.
+    /// The process has ended. Every call on the mount fails with `ENOTCONN`.
     Dead,
 }
 
 impl Life {
-    /// How this mount is.
+    /// Determines the state of a mount.
     pub fn of(mount: &WeirMount) -> Self {
         let files = Cluster::from_source(&mount.source)
             .and_then(|cluster| MountFiles::of(&cluster, &mount.mountpoint).ok());
@@ -52,12 +52,12 @@ impl Life {
     }
 }
 
-/// What is wrong with a mount whose process has been stopped, and what to do.
+/// The failure for a mount whose process has been stopped, with what to do.
 pub fn stopped(mountpoint: &Path, pid: i32) -> Failure {
     Trouble::MountStopped { path: mountpoint.display().to_string(), pid }.into()
 }
 
-/// What a mount answers; `None`: nothing, for as long as it may take.
+/// The answer of a mount; `None` if it does not answer in time.
 fn probe(mountpoint: &Path) -> Option<Result<(), Errno>> {
     let path = CString::new(mountpoint.as_os_str().as_bytes()).ok()?;
     // A process of its own: the call may not come back, and whoever waits for it keeps the mount

@@ -1,4 +1,4 @@
-//! `weir up --metrics ADDRESS` of a cluster that there is: its daemons serve metrics from then on.
+//! `weir up --metrics ADDRESS` for an existing cluster: makes its daemons serve metrics.
 
 use crate::cluster::control;
 use crate::cluster::daemon::{META, data_name};
@@ -13,14 +13,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use weir_connect::Credential;
 
-/// The longest that the targets of a daemon that was started anew may take to be up to date.
+/// The longest to wait for the targets of a restarted daemon to be up to date.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Writes where each daemon serves metrics into its configuration, and starts anew those that run,
-/// one after the other, each when no target of the cluster lacks anything: so what has several copies
-/// can be used meanwhile. The description comes last: given once more after it was interrupted, the
-/// command begins anew. `port` is the first one of the cluster, if it was named: then metrics are
-/// served on the ports after its own.
+/// Writes a metrics address into the configuration of each daemon and restarts the running ones,
+/// one after the other. Each restart waits until no target of the cluster lacks data, so files with
+/// several copies stay available. The description is written last, so an interrupted command can be
+/// run again. If `port`, the first port of the cluster, is given, metrics are served on the ports
+/// after those of the daemons.
 pub fn run(
     state: &StateDir,
     description: &mut Description,
@@ -62,7 +62,7 @@ pub fn run(
     Ok(())
 }
 
-/// Waits until all targets of the cluster are online, but for those that are out of service.
+/// Waits until all targets of the cluster except those out of service are online.
 fn all_there(state: &StateDir, patience: Duration) -> Done {
     let client = connect(&Credential::read(&state.credential_file())?, "up")?;
     let map = client.cluster_map()?;
@@ -79,7 +79,7 @@ fn all_there(state: &StateDir, patience: Duration) -> Done {
     .hint("`weir status` says why; when all are online, `weir up --metrics` again"))
 }
 
-/// Whether the configuration of a daemon has a port of this address for metrics.
+/// Whether the configuration of a daemon has a metrics port at this address.
 fn known(state: &StateDir, name: &str, address: IpAddr) -> Done<bool> {
     let config = config(state, name)?;
     let at = config.get("metrics").and_then(toml::Value::as_str);
@@ -92,7 +92,7 @@ fn config(state: &StateDir, name: &str) -> Done<toml::Table> {
     text.parse().map_err(|e: toml::de::Error| Failure::new(e.to_string()).about(path.display()))
 }
 
-/// What else is in the file stays.
+/// Sets the metrics address in a configuration file and keeps its other entries.
 fn set(state: &StateDir, name: &str, address: &str) -> Done {
     let path = state.config_file(name);
     let mut config = config(state, name)?;

@@ -1,8 +1,8 @@
-//! One `weir mount` at a time for each mountpoint: two at once would both find the
-//! place free, and mount one over the other.
+//! Allows one `weir mount` at a time for each mountpoint: two at once would both find it free and
+//! mount one over the other.
 //!
-//! The lock is a file in a directory of this user's own: what others can open, they
-//! can lock.
+//! The lock is a file in a directory that only this user can open, so that no other user can take
+//! it.
 
 use crate::cluster::state::make_dir;
 use crate::failure::{Done, Failure};
@@ -15,15 +15,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use weir_types::checksum::crc32c;
 
-/// How long another one may take: a little more than a daemon to start.
+/// How long to wait for another `weir mount`: a little longer than a daemon may take to start.
 const PATIENCE: Duration = Duration::from_secs(35);
-/// How often to look whether it is done.
+/// The interval of attempts to take the lock.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Held while something is being mounted.
+/// A lock, held while a file system is being mounted.
 pub struct MountLock {
-    /// Nothing if there is no place for the file (a read-only `/run`): mounting
-    /// there works without.
+    /// `None` if the file cannot be made, as on a read-only `/run`. Mounting works without the
+    /// lock.
     _held: Option<OwnedFd>,
 }
 
@@ -48,7 +48,8 @@ impl MountLock {
     }
 }
 
-/// The file of a mountpoint. It stays, empty, so that all who come meet at the same one.
+/// Opens the lock file of a mountpoint. The file is never removed, so that all processes lock the
+/// same one.
 fn lock_file(mountpoint: &Path) -> Option<OwnedFd> {
     let dir = settings::runtime_dir().ok()?;
     make_dir(&dir, 0o700).ok()?;

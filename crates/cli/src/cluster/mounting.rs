@@ -1,4 +1,4 @@
-//! Mounting and unmounting: as daemons of their own.
+//! Mounts and unmounts. Each mount is served by a daemon of its own.
 
 use crate::cluster::life::{self, Life};
 use crate::cluster::mount_lock::MountLock;
@@ -17,26 +17,26 @@ use std::process::Command;
 use std::time::Duration;
 use weir_types::checksum::crc32c;
 
-/// The longest that a mount's process may take to end after the unmount.
+/// The longest that the process of a mount may take to end after the unmount.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Dead mounts that an unmount takes away below one.
+/// The most dead mounts below another one that an unmount removes.
 const MOST_DEAD: usize = 64;
 
-/// Where a mount's process is recorded and logs.
+/// The files of a mount's process.
 pub struct MountFiles {
-    /// Its name as a daemon.
+    /// The name of the mount as a daemon.
     pub name: String,
-    /// Which process it is.
+    /// The pid file.
     pub pid: PathBuf,
-    /// What it says.
+    /// The log.
     pub log: PathBuf,
-    /// Where it serves metrics; missing if it serves none.
+    /// The file with the address of its metrics; missing if it serves none.
     pub metrics: PathBuf,
 }
 
 impl MountFiles {
-    /// Those of a mount of a cluster.
+    /// The files for a mount of a cluster.
     pub fn of(cluster: &Cluster, mountpoint: &Path) -> Done<Self> {
         let name = format!("mount-{:08x}", crc32c(mountpoint.as_os_str().as_bytes()));
         match cluster {
@@ -54,7 +54,7 @@ impl MountFiles {
         }
     }
 
-    /// Leaves word that this process serves the mount: who unmounts it waits for its end.
+    /// Writes this process into the pid file, so that an unmount can wait for its end.
     pub fn record_this(&self) -> Done {
         if let Some(dir) = self.pid.parent() {
             make_dir(dir, 0o700)?;
@@ -62,24 +62,24 @@ impl MountFiles {
         Process::record_this(&self.pid)
     }
 
-    /// The mount's process, if it lives.
+    /// The process of the mount, if it is running.
     pub fn process(&self) -> Option<Process> {
         Process::from_file(&self.pid)
     }
 
-    /// Where it serves metrics, if it does.
+    /// The address at which the mount serves metrics, if it does.
     pub fn metrics_address(&self) -> Option<String> {
         let text = std::fs::read_to_string(&self.metrics).ok()?;
         Some(text.trim().to_owned())
     }
 }
 
-/// Where mounts of clusters elsewhere are recorded and log.
+/// The directory for pid files and logs of mounts of clusters that are not on this machine.
 pub fn elsewhere_dir() -> Done<PathBuf> {
     Ok(settings::state_home()?.join(".mounts"))
 }
 
-/// The path of a mountpoint, without touching the mount itself: it may be dead.
+/// The absolute path of a mountpoint, found without accessing the mount itself: it may be dead.
 pub fn mountpoint(path: &Path) -> Done<PathBuf> {
     let path = std::path::absolute(path).map_err(|e| Failure::file(path, e))?;
     match (path.parent(), path.file_name()) {
@@ -99,8 +99,8 @@ pub fn mountpoint(path: &Path) -> Done<PathBuf> {
     }
 }
 
-/// The path of a mountpoint, which is made, with the directories above it, if nothing is there;
-/// and whether it was.
+/// The absolute path of a mountpoint. If it is missing, it is made with its parents. Returns also
+/// whether it was made.
 pub fn made_mountpoint(path: &Path) -> Done<(PathBuf, bool)> {
     let is_missing = |path: &Path| {
         path.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
@@ -114,8 +114,8 @@ pub fn made_mountpoint(path: &Path) -> Done<(PathBuf, bool)> {
     Ok((mountpoint(path)?, true))
 }
 
-/// Takes away what is left of a mount that cannot end; fails, with what to do, if then
-/// nothing can be mounted here.
+/// Removes the rest of a mount that cannot end. Fails, with what to do, if nothing can be mounted
+/// here afterwards.
 pub fn clear_mountpoint(path: &Path) -> Done {
     if let Some(mount) = mounts::at(path)? {
         match Life::of(&mount) {
@@ -155,7 +155,7 @@ fn check_fuse() -> Done {
     ))
 }
 
-/// Mounts in the background; returns when the mount works.
+/// Mounts in the background. Returns when the mount works.
 pub fn mount(cluster: &Cluster, mountpoint: &Path, options: &[String]) -> Done<Process> {
     let _lock = MountLock::take(mountpoint)?;
     clear_mountpoint(mountpoint)?;
@@ -213,7 +213,7 @@ pub fn unmount(mount: &WeirMount, lazy: bool) -> Done {
     Ok(())
 }
 
-/// Takes away what is left below of mounts that have died: the next one was mounted over them.
+/// Removes dead mounts that a later mount covers.
 fn take_away_dead(mountpoint: &Path) -> Done {
     for _ in 0..MOST_DEAD {
         match mounts::at(mountpoint)? {
@@ -224,7 +224,7 @@ fn take_away_dead(mountpoint: &Path) -> Done {
     Ok(())
 }
 
-/// Unmounts; fails, with who is to end first, if the mount is in use.
+/// Unmounts. Fails with the names of programs that have to end first if the mount is in use.
 fn take_away(mountpoint: &Path, lazy: bool) -> Done {
     let Err(error) = kernel_unmount(mountpoint, lazy) else { return Ok(()) };
     if error != Errno::BUSY {
@@ -240,7 +240,7 @@ fn take_away(mountpoint: &Path, lazy: bool) -> Done {
         .hint("end that program or let it leave the directory; --lazy detaches the mount now"))
 }
 
-/// Unmounts; `lazy`: out of sight at once, gone when the last user is.
+/// Unmounts. With `lazy` the mount disappears at once, and ends when its last user has ended.
 pub fn kernel_unmount(mountpoint: &Path, lazy: bool) -> Result<(), Errno> {
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::NOFOLLOW };
     match rustix::mount::unmount(mountpoint, flags) {

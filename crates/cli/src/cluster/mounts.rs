@@ -1,37 +1,37 @@
-//! What is mounted: the kernel's own table.
+//! The mounts of Weir in the kernel's mount table.
 
 use crate::failure::{Done, Failure};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// One mounted Weir.
+/// A mount of Weir.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeirMount {
-    /// Where.
+    /// The mountpoint.
     pub mountpoint: PathBuf,
-    /// What: leads to the cluster.
+    /// The source of the mount, which identifies the cluster.
     pub source: String,
-    /// The number of its connection to the kernel.
+    /// The number of the FUSE connection.
     pub connection: String,
-    /// What the kernel does with this mount: `ro`, `nosuid` and the like.
+    /// The options that the kernel applies to this mount: `ro`, `nosuid` and the like.
     pub options: String,
 }
 
 const TABLE: &str = "/proc/self/mountinfo";
 
-/// Every mounted Weir.
+/// Lists all mounts of Weir.
 pub fn all() -> Done<Vec<WeirMount>> {
     let table = std::fs::read(TABLE).map_err(|e| Failure::file(Path::new(TABLE), e))?;
     Ok(parse(&table))
 }
 
-/// The Weir that is mounted exactly here.
+/// The mount at exactly this path.
 pub fn at(mountpoint: &Path) -> Done<Option<WeirMount>> {
     Ok(all()?.into_iter().rev().find(|m| m.mountpoint == mountpoint))
 }
 
-/// The Weir that holds this path, and the path below its root.
+/// The mount that contains a path, and the path relative to its root.
 pub fn holding(path: &Path) -> Done<Option<(WeirMount, PathBuf)>> {
     let table = std::fs::read(TABLE).map_err(|e| Failure::file(Path::new(TABLE), e))?;
     // The innermost mount, of whatever kind, decides.
@@ -44,7 +44,7 @@ pub fn holding(path: &Path) -> Done<Option<(WeirMount, PathBuf)>> {
     }))
 }
 
-/// The Weir that files of a device are in.
+/// The mount whose files have this device number.
 pub fn of_device(dev: u64) -> Done<Option<WeirMount>> {
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev).to_string());
     // Those that no disk has.
@@ -59,7 +59,7 @@ struct Entry {
     options: String,
     kind: String,
     source: String,
-    /// `major:minor`.
+    /// The device number as `major:minor`.
     device: String,
 }
 
@@ -92,7 +92,7 @@ fn entries(table: &[u8]) -> impl Iterator<Item = Entry> {
     })
 }
 
-/// The kernel writes space, tab, newline and backslash as `\ooo`.
+/// Replaces the escapes `\ooo` that the kernel writes for space, tab, newline and backslash.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -115,8 +115,8 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Programs that use a mounted file system: their numbers and names, the first
-/// few. Reads links of /proc only, and so never waits for the file system.
+/// The first few programs that use a mounted file system, by number and name. Only links in /proc
+/// are read, so this never waits for the file system.
 pub fn users(mountpoint: &Path) -> Vec<String> {
     const MOST: usize = 8;
     let inside = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to.starts_with(mountpoint));

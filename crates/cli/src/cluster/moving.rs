@@ -1,4 +1,4 @@
-//! What the metadata server says of copies that are being made and moved.
+//! The progress of making and moving copies, as the metadata server reports it.
 
 use crate::cluster::daemon::META;
 use crate::cluster::targets::time_left;
@@ -6,7 +6,7 @@ use crate::output::human_size;
 use serde_json::{Value, json};
 use weir_wire::data::ServerStatus;
 
-/// How far it is.
+/// The progress of making and moving copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moving {
     pub copies_done: u64,
@@ -24,7 +24,7 @@ pub struct Moving {
 }
 
 impl Moving {
-    /// From the counters of the metadata server, if it answered.
+    /// Reads the progress from the counters of the metadata server, if it answered.
     pub fn of(servers: &[(String, ServerStatus)]) -> Option<Self> {
         let (_, status) = servers.iter().find(|(name, _)| name == META)?;
         let counter = |name: &str| {
@@ -47,12 +47,12 @@ impl Moving {
         })
     }
 
-    /// Whether copies are being made, or looked for that are to be.
+    /// Whether copies are being made, or the metadata server is looking for missing ones.
     pub fn is_at_work(&self) -> bool {
         self.looking || self.filling > self.without_source
     }
 
-    /// For people; empty if there is nothing to tell.
+    /// The progress as text for people; empty if there is nothing to report.
     pub fn text(&self) -> String {
         let mut text = String::new();
         if self.copies_to_do > 0 || self.filling > 0 {
@@ -82,13 +82,13 @@ impl Moving {
         text
     }
 
-    /// The same in one line.
+    /// The progress in one line.
     pub fn line(&self) -> String {
         let text = self.text();
         text.lines().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
-    /// For programs.
+    /// The progress as JSON.
     pub fn json(&self) -> Value {
         json!({
             "copies_done": self.copies_done,

@@ -1,10 +1,9 @@
-//! Free TCP ports of an address of this machine.
+//! Finds free TCP ports of an address of this machine.
 //!
-//! A port that was found free is held until its server listens, so that two
-//! clusters made at the same moment do not choose the same: a socket that is
-//! bound without `SO_REUSEADDR` shuts out everybody who chooses in this way,
-//! and once it has the option itself, it does not hinder the server, whose
-//! listening socket has it too.
+//! A free port is held until its server listens, so that two clusters made at the same time do not
+//! choose the same port. A socket bound without `SO_REUSEADDR` keeps out everyone who chooses ports
+//! in this way. Afterwards the option is set on it, so that it does not hinder the server, whose
+//! listening socket has the option too.
 
 use crate::cluster::secret;
 use crate::failure::{Done, Failure};
@@ -14,15 +13,14 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
-/// Ports to choose from: below the range from which the kernel takes the local
-/// ports of outgoing connections (32768 and up), so that a port is still free
-/// when its server starts again.
+/// Ports to choose from. They are below the kernel's range of local ports for outgoing connections
+/// (32768 and up), so that a port is still free when its server starts again.
 const RANGE: std::ops::Range<u16> = 20_000..32_700;
-/// Where the usual ports are looked for, from the first one on: beyond those of the daemons and
-/// metrics of a machine.
+/// From how many first ports on successive ports are looked for. The distance exceeds the number of
+/// ports that the daemons and metrics of a machine take.
 const NEAR_PORTS: usize = 32;
 
-/// Ports that nobody else chooses while this is kept.
+/// Ports that are held while this exists.
 #[derive(Debug, Default)]
 pub struct Held {
     pub ports: Vec<u16>,
@@ -54,9 +52,9 @@ pub fn free(address: IpAddr, count: usize) -> Done<Held> {
     Err(Failure::new(format!("there are no {count} free TCP ports on {address}")))
 }
 
-/// The ports from `base` on, all of which have to be free. They are not held:
-/// who names ports may name those of a cluster that has just gone, which only
-/// listeners can have again at once.
+/// Returns the ports from `base` on, all of which must be free. They are not held: a user may name
+/// the ports of a cluster that has just ended, and only a listening socket can get those again at
+/// once.
 pub fn from_base(address: IpAddr, base: u16, count: usize) -> Done<Held> {
     let ports: Vec<u16> = (base..=u16::MAX).take(count).collect();
     if ports.len() < count {
@@ -71,9 +69,9 @@ pub fn from_base(address: IpAddr, base: u16, count: usize) -> Done<Held> {
     Ok(Held { ports, _bound: Vec::new() })
 }
 
-/// The ports from `base` on, which an administrator can know beforehand. If one of those is taken,
-/// which is said: successive ones soon after it, which a firewall may let in as well, or any free
-/// ones. Returns whether they are those from `base` on.
+/// Chooses the ports from `base` on, which an administrator knows in advance. If one of them is
+/// taken, a message says so, and later successive ports are chosen, which a firewall may permit as
+/// well, or else any free ones. Returns whether the first choice was free.
 pub fn usual(address: IpAddr, base: u16, count: usize) -> Done<(Held, bool)> {
     let taken = match successive(address, base, count) {
         Ok(held) => return Ok((held, true)),
@@ -90,7 +88,7 @@ pub fn usual(address: IpAddr, base: u16, count: usize) -> Done<(Held, bool)> {
     Ok((held, false))
 }
 
-/// The ports from `base` on, or which of them cannot be had.
+/// Holds the ports from `base` on. Returns the port that is taken if this fails.
 fn successive(address: IpAddr, base: u16, count: usize) -> Result<Held, u16> {
     let mut held = Held::default();
     for port in (base..=u16::MAX).take(count) {
@@ -104,7 +102,7 @@ fn successive(address: IpAddr, base: u16, count: usize) -> Result<Held, u16> {
     if held.ports.len() == count { Ok(held) } else { Err(u16::MAX) }
 }
 
-/// Addresses for the metrics of so many daemons, if they are to serve any: ports from `base` on, or
+/// Chooses metrics addresses for `count` daemons if they serve metrics: ports from `base` on, or
 /// free ones.
 pub fn for_metrics(
     address: Option<IpAddr>,
@@ -129,7 +127,7 @@ fn failed(address: IpAddr, error: std::io::Error) -> Failure {
     Failure::from(weir_types::Error::from(error)).about(format!("cannot listen on {address}"))
 }
 
-/// Binds a port for oneself alone, then lets its server listen on it.
+/// Binds a port exclusively, and then permits its server to listen on it.
 fn hold(address: IpAddr, port: u16) -> std::io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

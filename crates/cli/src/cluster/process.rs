@@ -1,5 +1,5 @@
-//! Daemons as processes: start one and learn that it is ready or why not;
-//! find it again by its pid file; stop it, and nothing else.
+//! Daemons as processes: starts one and waits until it is ready or has failed, finds it by its pid
+//! file, and stops exactly that process.
 
 use crate::cluster::state::{RESERVE, give_up_reserve};
 use crate::failure::{Done, Failure};
@@ -16,41 +16,41 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// The longest that a daemon may take until it is ready, or has got on.
+/// The longest that a daemon may take until it is ready or reports progress.
 pub const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest that a daemon may take to stop after SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// The longest that the kernel may take to end a process after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Lines of a daemon's log that are shown when it fails.
+/// How many lines of a daemon's log are shown when it fails.
 const LOG_LINES: usize = 10;
-/// The longest report of a daemon.
+/// The longest report of a daemon, in bytes.
 const MAX_REPORT_BYTES: u64 = 64 << 10;
 
-/// What a detached daemon says on its standard output, a line of JSON each: perhaps a few times that
-/// it is on the way, and once the rest.
+/// A message of a detached daemon on its standard output, one line of JSON. It may send
+/// `Recovering` several times, and then one of the others.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// It serves.
+    /// The daemon serves.
     Ready,
-    /// It does not serve yet, and has got on.
+    /// The daemon does not serve yet, but has made progress.
     Recovering {
-        /// How far it is.
+        /// The progress.
         what: String,
     },
-    /// It ends, for this reason.
+    /// The daemon ends because of an error.
     Failed {
         /// What happened.
         message: String,
-        /// What to do about it.
+        /// What to do about the error.
         hint: Option<String>,
     },
 }
 
 impl Report {
-    /// Sends it to whoever started this process. They may not be there any more; the log has it
-    /// too.
+    /// Sends the report to the process that started this one. That process may have ended; the log
+    /// has the report too.
     pub fn send(&self) {
         let line = serde_json::to_string(self).unwrap_or_default() + "\n";
         let mut out = std::io::stdout().lock();
@@ -58,17 +58,17 @@ impl Report {
     }
 }
 
-/// What a daemon is told when it is noted which process it is. Before that it does nothing: whoever
-/// starts it may be killed, and then nobody would find it, and its port would be taken.
+/// The byte that a daemon waits for before it begins. It is sent when the pid file is written.
+/// Otherwise, if the starting command were killed, nobody could find a daemon that holds a port.
 const GO: u8 = b'\n';
 
-/// Waits for whoever started this process; `false`: they are gone, and nobody knows of it.
+/// Waits for the permission to begin. `false` if the starting process has ended without giving it.
 pub fn may_begin() -> bool {
     let mut told = [0];
     std::io::stdin().read_exact(&mut told).is_ok() && told[0] == GO
 }
 
-/// Identifies a process for good: a number alone may be used again.
+/// Identifies a process permanently: a process number alone may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     pid: Pid,
@@ -76,13 +76,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// The process with this number, if it lives.
+    /// The process with this number, if it is running.
     fn living(pid: Pid) -> Option<Self> {
         let stat = Stat::of(pid).filter(|stat| !stat.has_ended())?;
         Some(Self { pid, start_ticks: stat.start_ticks })
     }
 
-    /// Leaves word of this very process in a pid file.
+    /// Writes the current process into a pid file.
     pub fn record_this(path: &Path) -> Done {
         let this = rustix::process::getpid();
         match Self::living(this) {
@@ -91,12 +91,12 @@ impl Process {
         }
     }
 
-    /// The process that a pid file names, if it lives and is a program of ours.
+    /// The process in a pid file, if it is running this program.
     pub fn from_file(path: &Path) -> Option<Self> {
         Self::recorded(path).filter(|process| process.lives())
     }
 
-    /// The process that a pid file names, whatever has become of it.
+    /// The process in a pid file, running or not.
     pub fn recorded(path: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(path).ok()?;
         let mut words = text.split_whitespace();
@@ -105,7 +105,7 @@ impl Process {
     }
 
     fn record(self, path: &Path) -> Done {
-        /// A block of the disk, and what its directory may need.
+        /// A block of the disk, and what its directory entry may need.
         const PIECE_BYTES: usize = 16 << 10;
         let text = format!("{} {}\n", self.pid.as_raw_nonzero(), self.start_ticks);
         loop {
@@ -119,22 +119,22 @@ impl Process {
         }
     }
 
-    /// Its number.
+    /// The process number.
     pub fn id(self) -> i32 {
         self.pid.as_raw_nonzero().get()
     }
 
-    /// Whether it still runs, and runs our program.
+    /// Whether the process is still running, and runs this program.
     pub fn lives(self) -> bool {
         self.stat().is_some_and(|stat| !stat.has_ended()) && runs_weir(self.pid)
     }
 
-    /// Whether a signal has stopped it (SIGSTOP, or a debugger).
+    /// Whether a signal has stopped the process (SIGSTOP, or a debugger).
     pub fn is_stopped(self) -> bool {
         self.stat().is_some_and(|stat| matches!(stat.state, 'T' | 't'))
     }
 
-    /// Whether it has ended but for threads that wait in the kernel.
+    /// Whether the process has ended except for threads that wait in the kernel.
     pub fn is_stuck(self) -> bool {
         self.stat().is_some_and(|stat| stat.has_ended() && stat.threads > 1)
     }
@@ -143,7 +143,7 @@ impl Process {
         Stat::of(self.pid).filter(|stat| stat.start_ticks == self.start_ticks)
     }
 
-    /// Seconds since it was started.
+    /// Seconds since the process was started.
     pub fn uptime_s(self) -> u64 {
         let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
         let now: f64 = uptime.split(' ').next().and_then(|s| s.parse().ok()).unwrap_or(0.0);
@@ -151,8 +151,8 @@ impl Process {
         (now as u64).saturating_sub(self.start_ticks / ticks)
     }
 
-    /// Stops it: asks, waits, then kills if `force` or after the wait. Returns
-    /// whether it had to be killed.
+    /// Stops the process: sends SIGTERM, waits, and then kills it. With `force` the wait is
+    /// shorter. Returns whether the process had to be killed.
     pub fn stop(self, force: bool) -> Done<bool> {
         // The descriptor names this very process from here on.
         let Ok(handle) = pidfd_open(self.pid, PidfdFlags::empty()) else { return Ok(false) };
@@ -174,7 +174,7 @@ impl Process {
         ))
     }
 
-    /// Waits until it has ended, with all its threads.
+    /// Waits until the process has ended with all its threads.
     pub fn wait(self, patience: Duration) -> bool {
         match pidfd_open(self.pid, PidfdFlags::empty()) {
             Ok(handle) => self.stat().is_none() || has_ended(&handle, patience),
@@ -188,22 +188,22 @@ impl Process {
     }
 }
 
-/// A process descriptor is readable from when the process has ended, even if
-/// nobody has collected its status.
+/// Waits for the end of a process. Its descriptor becomes readable then, even before its status is
+/// collected.
 pub fn has_ended(handle: &OwnedFd, patience: Duration) -> bool {
     let timeout = Timespec::try_from(patience).ok();
     let mut fds = [PollFd::new(handle, PollFlags::IN)];
     poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// What the kernel says of a process, until its status is collected. To ask never waits for
-/// the process or its memory, as a look at its program or its arguments may.
+/// What the kernel says of a process until its status is collected. Reading it never waits for the
+/// process or its memory, unlike reading its program or arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     state: char,
-    /// Those that have not ended, and the first one.
+    /// The number of threads that have not ended, counting the first one.
     threads: u32,
-    /// When it was started, in ticks since boot.
+    /// The start time in ticks since boot.
     start_ticks: u64,
 }
 
@@ -224,7 +224,7 @@ impl Stat {
         })
     }
 
-    /// Its first thread has, with which all end, unless one of them waits in the kernel.
+    /// Whether the first thread has ended. All others end with it unless one waits in the kernel.
     fn has_ended(self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
@@ -250,24 +250,24 @@ pub struct Starting {
     process: Option<Process>,
 }
 
-/// What to start as a daemon.
+/// How to start a daemon.
 #[derive(Debug)]
 pub struct DaemonSpec<'a> {
-    /// Its name, for messages.
+    /// The name of the daemon, for messages.
     pub name: &'a str,
-    /// The subcommand that it runs.
+    /// The subcommand to run.
     pub command: &'a [&'a str],
-    /// The subcommand's arguments.
+    /// The arguments of the subcommand.
     pub arguments: Vec<OsString>,
-    /// Where it logs to.
+    /// The log file.
     pub log: &'a Path,
-    /// The file that says who it is from then on.
+    /// The pid file.
     pub pid_file: &'a Path,
-    /// The network namespace in which it runs; without, that of this process.
+    /// The network namespace to run in; without one, that of this process.
     pub network: Option<&'a Path>,
 }
 
-/// Starts this program as a daemon of its own session.
+/// Starts this program as a daemon in a session of its own.
 pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
     let (name, log) = (daemon.name, daemon.log);
     let program = std::env::current_exe()
@@ -329,13 +329,14 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
 }
 
 impl Starting {
-    /// Waits until the daemon is ready; if it fails, says why. One that recovers what it serves is
-    /// waited for as long as it gets on, and not ended: it goes on, and serves when it has done.
+    /// Waits until the daemon is ready, or fails with its reason. A daemon that recovers is waited
+    /// for as long as it makes progress. It is not ended then, and serves once it has recovered.
     pub fn ready(self) -> Done<Process> {
         self.wait(None)
     }
 
-    /// The same, but one that recovers is left to itself from then on, however well it gets on.
+    /// As [`Starting::ready`], but after `until` a daemon that recovers is not waited for any
+    /// longer, even if it makes progress.
     pub fn ready_until(self, until: Instant) -> Done<Process> {
         self.wait(Some(until))
     }
@@ -398,7 +399,7 @@ impl Starting {
     }
 }
 
-/// The last lines of a log from an offset on.
+/// The last lines of a log, starting at an offset.
 fn last_lines(log: &Path, from: u64) -> String {
     const MOST_BYTES: u64 = 16 << 10;
     let read = || -> std::io::Result<Vec<u8>> {

@@ -1,21 +1,22 @@
-//! What this program calls itself when it connects: so that people can find the process.
+//! The name that this program gives when it connects, so that people can find the process.
 
 use serde::Serialize;
 pub use weir_connect::program_name as this;
 
-/// A program that is connected.
+/// A connected program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Program {
-    /// As `weir mount /mnt`.
+    /// The name, as in `weir mount /mnt`.
     pub name: String,
-    /// Its process, on its machine.
+    /// The process number on the program's machine.
     pub pid: Option<u32>,
-    /// The version of Weir.
+    /// The program's version of Weir.
     pub version: Option<String>,
 }
 
 impl Program {
-    /// Reads what one calls itself; others than this have no process and version.
+    /// Parses the text with which a program identifies itself. Other programs may give no process
+    /// and version.
     pub fn parse(text: &str) -> Self {
         let parts = text.strip_prefix('[').and_then(|rest| {
             let (about, name) = rest.split_once("] ")?;

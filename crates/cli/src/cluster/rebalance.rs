@@ -10,10 +10,10 @@ use crate::progress::Progress;
 use crate::settings;
 use std::time::Duration;
 
-/// Between looks at how far it is.
+/// The interval of checks for progress.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Runs it.
+/// Runs `weir rebalance`.
 pub fn run(order: &Rebalance) -> Done {
     let cluster = settings::cluster(&order.client)?;
     let client = connect(&cluster.credential()?, "rebalance")?;

@@ -1,5 +1,5 @@
-//! `weir target remove` and `weir server remove`. What the metadata server knows goes first,
-//! what this machine has of it afterwards; given once more, an interrupted command goes on.
+//! `weir target remove` and `weir server remove`. The metadata server removes its entry first, and
+//! this machine its files afterwards. An interrupted command can be run again.
 
 use crate::args::{ServerRemove, TargetRemove};
 use crate::check::fsck::unreadable;
@@ -20,7 +20,7 @@ use weir_metaserver::audit::{Bounds, Part, Problem, Subject};
 use weir_types::{ErrorKind, FileId, ServerId, TargetId};
 use weir_wire::map::TargetState;
 
-/// The most lines that are shown of what may be lost with a target.
+/// The most lines shown about data that may be lost with a target.
 const MAX_SHOWN: usize = 100;
 
 /// Runs `weir target remove`.
@@ -68,7 +68,7 @@ pub fn remove_server(remove: &ServerRemove) -> Done {
     print(&text)
 }
 
-/// Whether it is in the description of the cluster on this machine.
+/// Whether a server is in the description of the cluster on this machine.
 fn is_described(cluster: &Cluster, server: u32) -> Done<bool> {
     match cluster {
         Cluster::Here(state) => Ok(state.description()?.servers.iter().any(|s| s.id == server)),
@@ -76,7 +76,7 @@ fn is_described(cluster: &Cluster, server: u32) -> Done<bool> {
     }
 }
 
-/// Before any of its targets goes.
+/// Checks that a server can be removed, before any of its targets is.
 fn can_go(admin: &Administrator, member: &Member, force: bool) -> Done {
     let server = member.entry.server;
     let is_served = |state| !matches!(state, TargetState::Offline | TargetState::OutOfService);
@@ -106,7 +106,8 @@ fn can_go(admin: &Administrator, member: &Member, force: bool) -> Done {
     Ok(())
 }
 
-/// Takes a target out of the cluster, and out of what this machine serves. Returns what to say.
+/// Removes a target from the cluster and from what this machine serves. Returns the message for the
+/// user.
 pub fn take_out(
     cluster: &Cluster,
     admin: &Administrator,
@@ -133,7 +134,7 @@ pub fn take_out(
     Ok(text)
 }
 
-/// What to say of a target that was removed, of which so many files had copies.
+/// The message about a removed target, with the number of files that had copies on it.
 fn removed(target: TargetId, files: u64) -> String {
     match files {
         0 => format!("target {target} is removed\n"),
@@ -144,7 +145,7 @@ fn removed(target: TargetId, files: u64) -> String {
     }
 }
 
-/// Names what may be lost with the targets, by `say`, and asks.
+/// Lists by `say` what may be lost with the targets, and asks for confirmation.
 pub fn ask(client: &Client, targets: &[TargetId], yes: bool, say: impl Fn(&str) -> Done) -> Done {
     let lasts = Lasts::of(client, &client.administrator()?, targets)?;
     if lasts.files.is_empty() && lasts.not_asked.is_empty() {
@@ -162,11 +163,11 @@ pub fn ask(client: &Client, targets: &[TargetId], yes: bool, say: impl Fn(&str) 
     confirmed(&question, yes)
 }
 
-/// What some targets may be all that have.
+/// Data of which the targets may have the only copies.
 struct Lasts {
-    /// A line for each file.
+    /// One line for each file.
     files: Vec<String>,
-    /// Who could not be asked for it.
+    /// What could not be asked.
     not_asked: Vec<String>,
 }
 

@@ -1,9 +1,9 @@
-//! A new target in place of one of a machine that has joined, whose disk has failed: what the
-//! machine of the metadata server does (`weir invite --replace`), and what that machine does
-//! (`weir join`).
+//! Replaces a target of another machine, one that has joined, after its disk has failed. This is
+//! the part of the metadata server's machine (`weir invite --replace`) and that of the joined
+//! machine (`weir join`).
 //!
-//! The new target has its number, durably, before anybody is told of it, and the old one goes when
-//! the new one is there. Each side may be interrupted, and be given its command once more.
+//! The number of the new target is stored durably before anyone learns of it. The old target is
+//! removed when the new one is there. Either command may be interrupted and run again.
 
 use crate::args::Join;
 use crate::cluster::adding::{begin, serve};
@@ -26,27 +26,28 @@ use weir_types::TargetId;
 use weir_wire::key::MasterKey;
 use weir_wire::map::TargetState;
 
-/// The longest that the new target is waited for: somebody may have to type something.
+/// The longest to wait for the new target. Somebody may have to type a command on the other
+/// machine.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
-/// Between two looks at what targets there are.
+/// The interval of checks whether the target serves.
 const INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// So long after whoever was to read the invitation has ended, the new target is there or nobody
-/// goes on.
+/// After the reader of the invitation has ended, the new target must appear within this time. If it
+/// does not, nobody is going to make it.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
-/// What `weir invite --replace` offers.
+/// The arguments of `weir invite --replace`.
 pub struct Offer<'a> {
     /// The target whose disk has failed.
     pub target: u32,
-    /// Nobody is to be asked.
+    /// Do not ask for confirmation.
     pub yes: bool,
-    /// A file for the invitation; without one it goes to standard output.
+    /// A file for the invitation. Without one it is printed to standard output.
     pub output: Option<&'a Path>,
 }
 
 impl Offer<'_> {
-    /// Prints the invitation, and takes the old target out when the new one is there. What else
-    /// there is to say goes to standard error: another command reads the invitation.
+    /// Prints the invitation, and removes the old target when the new one is there. All other
+    /// messages go to standard error, since another command reads the invitation.
     pub fn run(
         &self,
         state: StateDir,
@@ -92,7 +93,7 @@ impl Offer<'_> {
         }
     }
 
-    /// Numbers for the machine: those of before if it was invited for this target already.
+    /// Numbers for the machine. If it was invited for this target before, they stay the same.
     fn guest(&self, client: &Client, description: &Description) -> Done<Invited> {
         let old = self.target;
         let views = client.targets()?;
@@ -130,7 +131,7 @@ impl Offer<'_> {
     }
 }
 
-/// What is not for the command that reads the invitation.
+/// Prints a message that is not for the command which reads the invitation.
 fn say(text: &str) -> Done {
     logging::put(text.as_bytes().to_vec());
     Ok(())
@@ -144,7 +145,7 @@ fn is_there(client: &Client, target: TargetId) -> Done<bool> {
     Ok(known.any(|(_, t)| t.target == target && serves(t.state)))
 }
 
-/// Waits until a target serves; `false`: it does not, and nobody sees to it any more.
+/// Waits until a target serves. `false` if it does not, and nobody is going to make it.
 fn awaited(client: &Client, target: TargetId) -> Done<bool> {
     let begin = Instant::now();
     let mut alone: Option<Instant> = None;
@@ -166,7 +167,7 @@ fn awaited(client: &Client, target: TargetId) -> Done<bool> {
     }
 }
 
-/// Runs `weir join` with such an invitation, on the machine that has joined.
+/// Runs `weir join` with an invitation to replace a target, on the machine that has joined.
 pub fn join(join: &Join, state: &StateDir, invitation: &Invitation, old: u32) -> Done {
     let server = invitation.server;
     let no_such = || {

@@ -1,4 +1,4 @@
-//! `weir target replace`: a new target on the same server for one whose disk has failed.
+//! `weir target replace`: replaces a target whose disk has failed by a new one on the same server.
 
 use crate::args::TargetReplace;
 use crate::cluster::adding::{New, begin, serve};
@@ -14,8 +14,8 @@ use std::path::Path;
 use weir_types::{ServerId, TargetId};
 use weir_wire::map::TargetState;
 
-/// Runs it. Given once more after it was interrupted, it goes on with the target that was made
-/// then. A directory that holds a target of the server already is not added again.
+/// Runs `weir target replace`. After an interruption it can be run again and continues with the
+/// target made before. A directory that already holds a target of the server is not added again.
 pub fn run(replace: &TargetReplace) -> Done {
     let state = settings::state_dir(&replace.cluster)?;
     let cluster = Cluster::Here(state.clone());
@@ -78,7 +78,7 @@ pub fn run(replace: &TargetReplace) -> Done {
     print(&removal::take_out(&cluster, &client.administrator()?, TargetId(old), true)?)
 }
 
-/// What to do with a target that is lost for good, as the rest of a sentence: see [`advice`].
+/// What to do with a target that is lost for good, as the end of a sentence: see [`advice`].
 pub fn if_lost(
     description: Option<&Description>,
     target: u32,
@@ -94,8 +94,8 @@ pub fn if_lost(
     }
 }
 
-/// How the failed disk of a target is replaced, as the rest of a sentence. Where its server was made
-/// decides: `description` is of the cluster on this machine, if there is one here.
+/// How to replace the failed disk of a target, as the end of a sentence. The answer depends on
+/// where the server was made. `description` describes the cluster on this machine, if there is one.
 pub fn advice(
     description: Option<&Description>,
     target: u32,
@@ -125,8 +125,8 @@ pub fn advice(
     }
 }
 
-/// The target that there is in place of another: the one that was made for that, or one that
-/// its server has in this directory.
+/// The existing replacement of a target: the target that was made for this purpose, or the one that
+/// the server has in this directory.
 fn made(
     state: &StateDir,
     description: &Description,

@@ -1,5 +1,5 @@
-//! Files that hold secrets: made with mode 0600, refused when others can read
-//! them, written whole or not at all.
+//! Files with secrets. They are made with mode 0600, refused when other users can read them, and
+//! written completely or not at all.
 
 use crate::failure::{Done, Failure};
 use std::fs::File;
@@ -11,7 +11,7 @@ pub fn fresh_key() -> Done<Key> {
     Ok(Key::from_bytes(random()?))
 }
 
-/// Random bytes from the kernel.
+/// Reads random bytes from the kernel.
 pub fn random<const N: usize>() -> Done<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes)
@@ -24,8 +24,8 @@ pub fn write_new_public(path: &Path, text: &str) -> Done {
     Ok(weir_connect::secret::write_with(path, text, 0o644)?)
 }
 
-/// Writes a file that everyone can read in place of what is there: the old one, or the new
-/// one whole, whenever this is interrupted.
+/// Replaces a file that everyone can read. An interruption leaves the complete old or the complete
+/// new file.
 pub fn replace_public(path: &Path, text: &str) -> Done {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");

@@ -1,4 +1,4 @@
-//! `weir server list`, and what is said of data servers.
+//! `weir server list`, and how data servers are displayed.
 
 use crate::args::ServerList;
 use crate::cluster::daemon::data_name;
@@ -35,12 +35,12 @@ pub fn all(client: &Client) -> Done<BTreeMap<ServerId, Member>> {
     Ok(servers.map(member).collect())
 }
 
-/// One of them.
+/// A data server by its number.
 pub fn one(client: &Client, server: u32) -> Done<Member> {
     all(client)?.remove(&ServerId(server)).ok_or_else(|| unknown(server))
 }
 
-/// There is no such server.
+/// The failure that there is no such server.
 pub fn unknown(server: u32) -> Failure {
     Failure::new(format!("there is no data server {server}"))
         .hint("`weir server list` shows those that there are")
@@ -74,12 +74,12 @@ pub fn list(asked: &ServerList) -> Done {
 }
 
 impl Member {
-    /// The numbers of its targets.
+    /// The numbers of the server's targets.
     pub fn numbers(&self) -> Vec<TargetId> {
         self.targets.iter().map(|view| view.target).collect()
     }
 
-    /// In a word if all targets are in one state, else how many are in each.
+    /// One word if all targets are in the same state, otherwise how many are in each state.
     fn state(&self) -> String {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for view in &self.targets {
@@ -95,7 +95,7 @@ impl Member {
         }
     }
 
-    /// The space of its disks.
+    /// The space of the server's disks.
     fn usage(&self) -> FsUsage {
         self.targets.iter().map(|view| (view.disk, view.usage)).collect::<Disks>().usage()
     }
@@ -116,7 +116,7 @@ impl Member {
     }
 }
 
-/// Numbers with commas.
+/// Numbers separated by commas.
 pub fn listed(targets: &[TargetId]) -> String {
     match targets.is_empty() {
         true => "-".to_owned(),

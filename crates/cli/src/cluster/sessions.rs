@@ -1,4 +1,4 @@
-//! `weir clients`: the mounts and programs that are connected.
+//! `weir clients`: lists the connected mounts and programs.
 
 use crate::args::{Clients, StandingChoice};
 use crate::cluster::program::Program;
@@ -40,8 +40,8 @@ pub fn list(asked: &Clients) -> Done {
     print(&table(&found).render())
 }
 
-/// Shows all sessions to `visit`, until it does not want more; returns the lease time and the
-/// time after which sessions end.
+/// Calls `visit` for each session until it returns `false`. Returns the lease time and the time
+/// after which sessions end.
 pub fn each(client: &Client, mut visit: impl FnMut(SessionView) -> bool) -> Done<(u64, u64)> {
     let admin = client.administrator()?;
     let mut after = SessionId(0);
@@ -72,7 +72,7 @@ fn is_asked_for(asked: &Clients, view: &SessionView) -> bool {
         && standing.is_none_or(|standing| standing == view.standing)
 }
 
-/// A standing in a word.
+/// The standing of a session in one word.
 fn standing(view: &SessionView) -> &'static str {
     match view.standing {
         SessionStanding::Live => "live",
@@ -116,7 +116,7 @@ fn key_of(view: &SessionView) -> String {
     }
 }
 
-/// Its machine, for people.
+/// The machine of a session, for people.
 pub fn host_of(view: &SessionView) -> &str {
     if view.host.is_empty() { "-" } else { &view.host }
 }

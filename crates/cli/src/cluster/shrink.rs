@@ -1,6 +1,6 @@
-//! Targets and servers that are out of the cluster are taken out of its description on this
-//! machine. Each step may be done again; the description comes last, so that a command that is
-//! given once more after it was interrupted finds what is left to do.
+//! Removes targets and servers that have left the cluster from its description on this machine.
+//! Each step may be repeated. The description is written last, so that an interrupted command can
+//! be run again and finds the remaining steps.
 
 use crate::cluster::control;
 use crate::cluster::daemon::data_name;
@@ -10,8 +10,8 @@ use crate::cluster::state::StateDir;
 use crate::failure::{Done, Failure};
 use std::path::{Path, PathBuf};
 
-/// Nothing here serves the target any more: its server goes on without it, or ends if it was
-/// the only one. Returns where it was; `None` if it is not of this machine.
+/// Makes a target disappear from this machine. Its server continues without it, or ends if it was
+/// the only one. Returns the directory of the target; `None` if it is not on this machine.
 pub fn forget_target(state: &StateDir, target: u32) -> Done<Option<PathBuf>> {
     let _lock = state.lock()?;
     let mut description = state.description()?;
@@ -41,7 +41,7 @@ pub fn forget_target(state: &StateDir, target: u32) -> Done<Option<PathBuf>> {
     Ok(Some(dir))
 }
 
-/// Removes the key of a target, and the link to its directory. Returns where it was.
+/// Removes the key of a target and the link to its directory. Returns the directory.
 fn forget_place(state: &StateDir, target: u32) -> Done<PathBuf> {
     remove_file(&state.key_file(&format!("target-{target}")))?;
     let dir = state.target_dir(target);
@@ -51,8 +51,8 @@ fn forget_place(state: &StateDir, target: u32) -> Done<PathBuf> {
     }
 }
 
-/// Nothing is left here of a server but its log, and what is in the directories of its
-/// targets, which it returns.
+/// Removes everything of a server except its log and the contents of its targets' directories.
+/// Returns these directories.
 pub fn forget_server(state: &StateDir, server: u32) -> Done<Vec<PathBuf>> {
     let _lock = state.lock()?;
     let mut description = state.description()?;

@@ -1,4 +1,4 @@
-//! The daemons of a cluster on this machine are started, those that do not run.
+//! Starts the daemons of a cluster on this machine that are not running.
 
 use crate::cluster::control;
 use crate::cluster::daemon::{META, data_name};
@@ -8,28 +8,29 @@ use crate::cluster::up::Undo;
 use crate::failure::{Done, Failure};
 use std::time::Instant;
 
-/// Starts the daemons that do not run; returns how many were started. All have to start.
+/// Starts the daemons that are not running and returns how many were started. Fails if one cannot
+/// start.
 pub fn start_daemons(state: &StateDir, description: &Description, undo: &mut Undo) -> Done<usize> {
     let started = begin(state, description, undo)?.ready(None, undo);
     started.failures.into_iter().next().map_or(Ok(started.count), |(_, failure)| Err(failure))
 }
 
-/// Data servers that have begun, and that nobody has waited for yet.
+/// Data servers that are starting and have not been waited for.
 pub struct Begun {
     count: usize,
     servers: Vec<(u32, Starting)>,
     failures: Vec<(u32, Failure)>,
 }
 
-/// What has become of the daemons that did not run.
+/// The result of starting the daemons.
 pub struct Started {
-    /// How many were started.
+    /// How many daemons were started.
     pub count: usize,
-    /// The numbers of the data servers that cannot start, and why.
+    /// The numbers of the data servers that cannot start, with the reason.
     pub failures: Vec<(u32, Failure)>,
 }
 
-/// Starts the metadata server, which is waited for, and lets the data servers begin.
+/// Starts the metadata server and waits for it, then starts the data servers without waiting.
 pub fn begin(state: &StateDir, description: &Description, undo: &mut Undo) -> Done<Begun> {
     let mut begun = Begun { count: 0, servers: Vec::new(), failures: Vec::new() };
     // The data servers present themselves to the metadata server: it comes first.
@@ -50,13 +51,13 @@ pub fn begin(state: &StateDir, description: &Description, undo: &mut Undo) -> Do
 }
 
 impl Begun {
-    /// For those that are waited for no longer than a start takes.
+    /// The end of the time that a start usually takes.
     pub fn deadline() -> Instant {
         Instant::now() + START_TIMEOUT
     }
 
-    /// Waits for all of them, also if one fails. One that recovers is waited for as long as it gets
-    /// on, or until then and left to itself.
+    /// Waits for all data servers, even if one fails. A server that recovers is waited for as long
+    /// as it makes progress, or until `until`, and continues alone then.
     pub fn ready(self, until: Option<Instant>, undo: &mut Undo) -> Started {
         let Self { mut count, servers, mut failures } = self;
         for (server, starting) in servers {

@@ -1,15 +1,15 @@
-//! The state directory of a cluster on this machine: what is where in it, and
-//! the description of the cluster that `weir up` keeps there.
+//! The state directory of a cluster on this machine: where its files are, and the description of
+//! the cluster that `weir up` keeps there.
 //!
 //! ```text
-//! cluster.toml            what the cluster consists of
+//! cluster.toml            the description of the cluster
 //! client.toml             credential of a client                       0600
 //! meta.toml data-N.toml   configuration of each daemon
 //! keys/                   master.key server-N.key target-N.key         0600
 //! clients/                further credentials                          0600
 //! meta/ targets/N/        namespace; objects                           0700
 //! run/                    NAME.pid NAME.sock; NAME.metrics of a mount; NAME.net of a testbed;
-//!                         reserve: room for commands on a full disk
+//!                         reserve: space for commands on a full disk
 //! log/                    NAME.log
 //! ```
 
@@ -23,29 +23,29 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The state directory.
+/// The path of a state directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateDir {
     dir: PathBuf,
 }
 
-/// What the cluster consists of: `cluster.toml`.
+/// The contents of `cluster.toml`.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// Its name, for people.
+    /// The name of the cluster, for people.
     pub name: String,
-    /// Its identity: 32 hexadecimal digits.
+    /// The identity of the cluster: 32 hexadecimal digits.
     pub id: String,
-    /// `address:port` of the metadata server.
+    /// The `address:port` of the metadata server.
     pub metadata: String,
-    /// The metadata server is on another machine (`weir join`).
+    /// Whether the metadata server is on another machine (`weir join`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub joined: bool,
-    /// Default stripe unit of new files, bytes; 0: the built-in one.
+    /// The default stripe unit of new files, in bytes. 0: the built-in default.
     #[serde(default)]
     pub stripe_unit_bytes: u32,
-    /// Copies of new files; 0: as usual, one.
+    /// The copies of new files. 0: the built-in default, one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub copies: u8,
     /// The address of this machine at which its daemons and mounts serve metrics.
@@ -54,34 +54,35 @@ pub struct Description {
     /// Directories that `weir up --mount` made.
     #[serde(default)]
     pub made_mountpoints: Vec<PathBuf>,
-    /// A target that is being added.
+    /// The target that is being added.
     #[serde(default)]
     pub adding: Option<Adding>,
-    /// Its data servers.
+    /// The data servers of this machine.
     #[serde(rename = "server", default)]
     pub servers: Vec<ServerDescription>,
-    /// What machines were invited with, whether they came or not: nobody else gets these numbers.
+    /// The numbers given to invited machines, whether these have joined or not. They are not given
+    /// to others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invited: Vec<Invited>,
 }
 
-/// Numbers that an invitation has.
+/// The numbers in an invitation.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Invited {
-    /// Of a client.
+    /// The number of the client.
     pub client: u64,
-    /// Of a data server; 0: there is none.
+    /// The number of the data server. 0: there is none.
     pub server: u32,
-    /// Of its targets.
+    /// The numbers of the targets.
     pub targets: Vec<u32>,
-    /// The target of a server that has joined in whose place the only one of these comes.
+    /// The target of a joined server that the only target of this invitation replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u32>,
 }
 
 impl Invited {
-    /// What its client is for, for people.
+    /// The note in the credential of the invited machine, for people.
     pub fn note(&self) -> String {
         match self.server {
             0 => "by weir invite".to_owned(),
@@ -94,13 +95,13 @@ impl Invited {
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct ServerDescription {
-    /// Its number.
+    /// The number of the server.
     pub id: u32,
-    /// Its `address:port`.
+    /// The `address:port` of the server.
     pub address: String,
-    /// The numbers of its targets.
+    /// The numbers of the server's targets.
     pub targets: Vec<u32>,
-    /// Those of them that are to take the place of others, which are still there.
+    /// Targets of this server that replace others which still exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replacing: Vec<Replacement>,
 }
@@ -109,27 +110,27 @@ pub struct ServerDescription {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Replacement {
-    /// Number of the one that goes.
+    /// The number of the old target.
     pub old: u32,
-    /// Number of the one that has been made.
+    /// The number of the new target.
     pub new: u32,
 }
 
-/// A target that is being added to a server, perhaps to a new one (`grow.rs`).
+/// A target that is being added to an existing server or a new one (`grow.rs`).
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Adding {
-    /// Number of the server.
+    /// The number of the server.
     pub server: u32,
-    /// The address of a server that is new.
+    /// The address of the server if it is new.
     #[serde(default)]
     pub address: Option<String>,
-    /// Number of the target.
+    /// The number of the target.
     pub target: u32,
-    /// Where it is, if not in the state directory.
+    /// The directory of the target, unless it is in the state directory.
     #[serde(default)]
     pub dir: Option<PathBuf>,
-    /// Number of the target that goes when this one is there.
+    /// The number of the target to remove once this one is there.
     #[serde(default)]
     pub replaces: Option<u32>,
 }
@@ -139,7 +140,7 @@ fn is_zero(copies: &u8) -> bool {
 }
 
 impl Description {
-    /// The server of a target.
+    /// The server that has a target.
     pub fn server_of(&self, target: u32) -> Option<&ServerDescription> {
         self.servers.iter().find(|server| server.targets.contains(&target))
     }
@@ -156,15 +157,14 @@ impl Description {
         all.filter_map(port).max().unwrap_or_default()
     }
 
-    /// A number that no data server has or had, whether it is known to the cluster yet or not:
-    /// `free` or a greater one.
+    /// Returns a number that no data server has, had or was promised: `free` or a greater one.
     pub fn free_server(&self, free: u32) -> u32 {
         let here = self.servers.iter().map(|server| server.id);
         let invited = self.invited.iter().map(|invited| invited.server);
         here.chain(invited).map(|known| known.saturating_add(1)).fold(free, u32::max)
     }
 
-    /// The same for a target.
+    /// Returns a number that no target has, had or was promised: `free` or a greater one.
     pub fn free_target(&self, free: u32) -> u32 {
         let invited = self.invited.iter().flat_map(|invited| invited.targets.iter().copied());
         let known = self.targets().into_iter().chain(invited);
@@ -172,14 +172,14 @@ impl Description {
     }
 }
 
-/// The name, in `run/`, of room for commands on a full disk.
+/// The file in `run/` that reserves space for commands on a full disk.
 pub const RESERVE: &str = "reserve";
-/// What a command may need on a full disk: for numbers of processes, descriptions, logs.
+/// How much space a command may need on a full disk for pid files, descriptions and logs.
 const RESERVE_BYTES: usize = 256 << 10;
 
-/// Excludes other commands that change the same cluster, until it is dropped. Meanwhile some room
-/// on the disk is free that is kept at other times, so that commands work on a disk that is full:
-/// in a directory with a cluster, and nowhere else.
+/// The lock of a cluster, which excludes other commands that change the same cluster. While it is
+/// held, a part of the reserved space is free, so that commands work on a full disk. A directory
+/// without a cluster has no reserve.
 #[derive(Debug)]
 pub struct StateLock {
     _file: File,
@@ -196,8 +196,8 @@ impl StateLock {
     }
 }
 
-/// Makes so many bytes of a reserve free; `false`: nothing is left of it. There is none in a new
-/// cluster, nor after a command on a disk that stayed full.
+/// Frees `bytes` of a reserve. Returns `false` if nothing was left of it. A new cluster has no
+/// reserve, nor has one whose last command left the disk full.
 pub fn give_up_reserve(path: &Path, bytes: usize) -> bool {
     let give_up = || -> std::io::Result<bool> {
         let file = File::options().write(true).open(path)?;
@@ -217,7 +217,7 @@ impl Drop for StateLock {
     }
 }
 
-/// The longest path of a Unix socket, less one for its final zero.
+/// The longest path of a Unix socket, in bytes, without the final zero.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 impl StateDir {
@@ -226,17 +226,17 @@ impl StateDir {
         Self { dir }
     }
 
-    /// The directory.
+    /// The path of the state directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether a cluster is kept here.
+    /// Whether the directory contains a cluster.
     pub fn exists(&self) -> bool {
         self.description_file().is_file()
     }
 
-    /// Fails if no cluster is kept here.
+    /// Fails if the directory contains no cluster.
     pub fn require(&self) -> Done {
         if self.exists() {
             return Ok(());
@@ -247,8 +247,7 @@ impl StateDir {
         ))
     }
 
-    /// Makes the directories of a new cluster. The state directory itself must
-    /// be missing or empty.
+    /// Makes the directories of a new cluster. The state directory must be missing or empty.
     pub fn make(&self) -> Done {
         let used = std::fs::read_dir(&self.dir)
             .is_ok_and(|entries| entries.flatten().any(|e| e.path() != self.lock_file()));
@@ -272,7 +271,7 @@ impl StateDir {
         Ok(())
     }
 
-    /// Takes the lock of this cluster; makes the directory if it is missing.
+    /// Takes the lock of this cluster. Makes the directory if it is missing.
     pub fn lock(&self) -> Done<StateLock> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o755);
@@ -298,14 +297,14 @@ impl StateDir {
         toml::from_str(&text).map_err(|e| Failure::new(e.to_string()).about(path.display()))
     }
 
-    /// Writes the description of the cluster; replaces the old one whole.
+    /// Replaces the description of the cluster atomically.
     pub fn set_description(&self, description: &Description) -> Done {
         let text = toml::to_string(description).map_err(|e| Failure::new(e.to_string()))?;
         secret::replace_public(&self.description_file(), &text)
     }
 
-    /// Deletes the cluster with everything in it, and the directory above if
-    /// nothing is left there.
+    /// Deletes the cluster with everything in the directory, and the parent directory if it is
+    /// empty then.
     pub fn purge(&self) -> Done {
         self.purge_targets()?;
         std::fs::remove_dir_all(&self.dir).map_err(|e| Failure::file(&self.dir, e))?;
@@ -316,7 +315,8 @@ impl StateDir {
         Ok(())
     }
 
-    /// The directories of targets that are elsewhere, which [`Self::purge`] leaves alone.
+    /// The directories of targets outside the state directory. [`Self::purge`] does not delete
+    /// them.
     pub fn targets_elsewhere(&self) -> Vec<PathBuf> {
         let targets = std::fs::read_dir(self.dir.join("targets")).into_iter().flatten().flatten();
         let mut dirs: Vec<PathBuf> =
@@ -325,8 +325,8 @@ impl StateDir {
         dirs
     }
 
-    /// Deletes the targets, all at once: each may be a disk of its own. The
-    /// description goes after them, so that an interrupted purge can be repeated.
+    /// Deletes all targets at the same time, since each may be on a disk of its own. The
+    /// description is deleted after them, so that an interrupted purge can be repeated.
     fn purge_targets(&self) -> Done {
         let Ok(targets) = std::fs::read_dir(self.dir.join("targets")) else { return Ok(()) };
         // A link leads to a directory that `weir up` did not make: only it goes.
@@ -357,7 +357,7 @@ impl StateDir {
     fn description_file(&self) -> PathBuf {
         self.dir.join("cluster.toml")
     }
-    /// Room for what a command writes, see [`StateLock`].
+    /// The file with the reserved space: see [`StateLock`].
     fn reserve_file(&self) -> PathBuf {
         self.dir.join("run").join(RESERVE)
     }
@@ -369,32 +369,32 @@ impl StateDir {
     pub fn credential_file(&self) -> PathBuf {
         self.dir.join("client.toml")
     }
-    /// Where further credentials are kept.
+    /// The directory of further credentials.
     pub fn clients_dir(&self) -> PathBuf {
         self.dir.join("clients")
     }
-    /// A key of the cluster.
+    /// The file of a key.
     pub fn key_file(&self, name: &str) -> PathBuf {
         self.dir.join("keys").join(format!("{name}.key"))
     }
-    /// The configuration of a daemon.
+    /// The configuration file of a daemon.
     pub fn config_file(&self, daemon: &str) -> PathBuf {
         self.dir.join(format!("{daemon}.toml"))
     }
-    /// Which process a daemon is.
+    /// The pid file of a daemon.
     pub fn pid_file(&self, daemon: &str) -> PathBuf {
         self.dir.join("run").join(format!("{daemon}.pid"))
     }
-    /// Where daemons log.
+    /// The directory of the logs.
     pub fn log_dir(&self) -> PathBuf {
         self.dir.join("log")
     }
-    /// What a daemon says.
+    /// The log of a daemon.
     pub fn log_file(&self, daemon: &str) -> PathBuf {
         self.log_dir().join(format!("{daemon}.log"))
     }
-    /// The Unix socket of a daemon, unless its path would be too long for one, or the daemon is
-    /// in a network of its own: then that is the only way to it.
+    /// The Unix socket of a daemon. `None` if its path would be too long, or if the daemon has a
+    /// network namespace of its own, through which it is always reached.
     pub fn socket_file(&self, daemon: &str) -> Option<PathBuf> {
         let path = self.dir.join("run").join(format!("{daemon}.sock"));
         let is_apart = self.network_file(daemon).is_symlink();
@@ -404,11 +404,11 @@ impl StateDir {
     pub fn network_file(&self, daemon: &str) -> PathBuf {
         self.dir.join("run").join(format!("{daemon}.net"))
     }
-    /// Says where a mount serves metrics.
+    /// The file with the metrics address of a mount.
     pub fn metrics_file(&self, daemon: &str) -> PathBuf {
         self.dir.join("run").join(format!("{daemon}.metrics"))
     }
-    /// The directory of the namespace.
+    /// The directory of the metadata.
     pub fn metadata_dir(&self) -> PathBuf {
         self.dir.join("meta")
     }
@@ -418,21 +418,21 @@ impl StateDir {
     }
 }
 
-/// Makes a directory, and those above it, with this mode.
+/// Makes a directory and its missing parents with this mode.
 pub fn make_dir(path: &Path, mode: u32) -> Done {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(mode);
     builder.create(path).map_err(|e| Failure::file(path, e))
 }
 
-/// The directories that a target has its objects in.
+/// The directories in which a target has its objects.
 fn parts_of(target: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(target.join("objects")) else { return Vec::new() };
     let dirs = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     dirs.map(|entry| entry.path()).collect()
 }
 
-/// Deletes a target part by part, so that it can be said how far it is.
+/// Deletes a target part by part, so that progress can be shown.
 fn purge_target(target: &Path, parts: &[PathBuf], progress: &Progress) -> std::io::Result<()> {
     for part in parts {
         std::fs::remove_dir_all(part)?;

@@ -1,4 +1,4 @@
-//! `weir status`: daemons, targets, space, counters, and what is wrong.
+//! `weir status`: shows daemons, targets, space, counters and problems.
 
 use crate::args::Status;
 use crate::cluster::daemon::{META, cluster_id, data_name};
@@ -26,7 +26,7 @@ use weir_wire::data::ServerStatus;
 use weir_wire::map::{ClusterMap, ServerEntry};
 use weir_wire::targets::TargetView;
 
-/// The longest to wait for a server's status.
+/// The longest to wait for a server's status, in milliseconds.
 const STATUS_TIMEOUT_MS: u64 = 3_000;
 
 /// A daemon of this machine.
@@ -36,7 +36,7 @@ struct DaemonState {
     pid: Option<i32>,
     uptime_s: Option<u64>,
     address: String,
-    /// Where it serves metrics, if it does.
+    /// The address at which the daemon serves metrics, if it does.
     metrics: Option<String>,
 }
 
@@ -44,31 +44,32 @@ struct DaemonState {
 #[derive(Debug, Serialize)]
 struct MountState {
     mountpoint: String,
-    /// Nothing if it has ended, or was started in the foreground without a place to say so.
+    /// The process. `None` if it has ended, or if it was started in the foreground and could write
+    /// no pid file.
     pid: Option<i32>,
     log: String,
-    /// Where it serves metrics, if it does.
+    /// The address at which the mount serves metrics, if it does.
     metrics: Option<String>,
 }
 
-/// Everything that is known.
+/// Everything that `weir status` shows.
 struct Picture {
     name: String,
     place: String,
     daemons: Vec<DaemonState>,
     mounts: Vec<MountState>,
     map: Option<ClusterMap>,
-    /// What the metadata server says of each target.
+    /// The metadata server's view of each target.
     views: Vec<TargetView>,
-    /// Name of each server that answered, with its status.
+    /// The status of each server that answered, with the server's name.
     servers: Vec<(String, ServerStatus)>,
-    /// What is wrong, with what to do.
+    /// The problems, with what to do about each.
     trouble: Vec<Trouble>,
-    /// The cluster on this machine, if it is one.
+    /// The cluster's state on this machine, if it has one.
     here: Option<(StateDir, Description)>,
 }
 
-/// Runs `weir status`. Trouble is an exit code of 1; what is only to be noted is not.
+/// Runs `weir status`. The exit code is 1 if there is a problem. Notes do not count as problems.
 pub fn run(status: &Status) -> Done {
     let cluster = settings::cluster(&status.client)?;
     let mut picture = look(&cluster)?;
@@ -81,7 +82,7 @@ pub fn run(status: &Status) -> Done {
     if picture.is_well() { Ok(()) } else { Err(Failure::new("")) }
 }
 
-/// What can be seen without asking a server.
+/// Collects what can be seen without asking a server.
 fn look(cluster: &Cluster) -> Done<Picture> {
     let mut picture = Picture {
         name: String::new(),
@@ -119,7 +120,7 @@ fn look(cluster: &Cluster) -> Done<Picture> {
     Ok(picture)
 }
 
-/// Adds what the servers say.
+/// Adds the answers of the servers.
 fn ask_servers(cluster: &Cluster, picture: &mut Picture) -> Done {
     // Nothing to ask where this machine's metadata server does not run.
     if picture.daemons.iter().any(|daemon| daemon.name == META && daemon.pid.is_none()) {
@@ -282,13 +283,13 @@ impl Picture {
         self.map = Some(map);
     }
 
-    /// What to do with a target that is lost.
+    /// What to do with a lost target.
     fn replacing(&self, target: u32, server: ServerId, host: &str) -> String {
         let here = self.here.as_ref().map(|(_, description)| description);
         replacing::if_lost(here, target, server, host)
     }
 
-    /// Whether what this machine has of the cluster is in it still.
+    /// Checks whether the cluster still has the servers and targets of this machine.
     fn look_for_own(&mut self, map: &ClusterMap) {
         let Some((state, description)) = &self.here else { return };
         let mut found = Vec::new();
@@ -436,7 +437,7 @@ impl Picture {
         format!("\n{}", table.render())
     }
 
-    /// What the metadata server counts of a target; 0 if it says nothing of it.
+    /// A counter of the metadata server for a target; 0 if it reports none.
     fn counter_of(&self, target: TargetId, name: &str) -> u64 {
         let meta = self.servers.iter().find(|(server, _)| server == META);
         let name = format!("target.{target}.{name}");
@@ -523,7 +524,8 @@ fn is_removed(state: &StateDir, description: &Description, server: ServerId) -> 
         .is_err_and(|error| error.kind == ErrorKind::AuthFailed)
 }
 
-/// What was found to have rotted since the servers started, what of it was made good, and what not.
+/// The numbers of damaged blocks found since the servers started, of those repaired, and of those
+/// not repairable.
 fn rot(servers: &[(String, ServerStatus)]) -> (u64, u64, u64) {
     let sum = |name: &str| -> u64 {
         let counters = servers.iter().flat_map(|(_, status)| &status.counters);
@@ -532,7 +534,7 @@ fn rot(servers: &[(String, ServerStatus)]) -> (u64, u64, u64) {
     (sum("rot.found"), sum("rot.repaired"), sum("rot.unrepairable"))
 }
 
-/// The same in words, if there was any.
+/// The damaged blocks as text, if there are any.
 fn rot_text(servers: &[(String, ServerStatus)]) -> String {
     match rot(servers) {
         (0, ..) => String::new(),
@@ -547,7 +549,7 @@ fn rot_text(servers: &[(String, ServerStatus)]) -> String {
     }
 }
 
-/// Of the disk of the metadata, as its server says.
+/// The space of the metadata server's disk, as the server reports it.
 fn metadata_space(status: &ServerStatus) -> FsUsage {
     let is = |wanted: &str| {
         let found = status.counters.iter().find(|(name, _)| name == wanted);
@@ -560,7 +562,7 @@ fn metadata_space(status: &ServerStatus) -> FsUsage {
     }
 }
 
-/// Where a daemon serves metrics, by its configuration.
+/// The metrics address in the configuration of a daemon.
 fn metrics_in(config: &Path) -> Option<String> {
     let config: toml::Table = std::fs::read_to_string(config).ok()?.parse().ok()?;
     Some(config.get("metrics")?.as_str()?.to_owned())

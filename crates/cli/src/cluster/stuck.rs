@@ -1,9 +1,9 @@
-//! Mounts whose process was killed, and cannot end.
+//! Mounts whose process was killed but cannot end.
 //!
-//! A thread of it had the kernel drop a page that is locked until a read of it is
-//! answered, which nobody is going to do. That thread cannot be killed, and keeps the
-//! connection to the kernel open, who therefore does not know that nobody serves the
-//! mount any more, and has to be told.
+//! A thread of the process makes the kernel drop a page. That page is locked until a read of it is
+//! answered, and no thread is left to answer. The waiting thread cannot be killed and keeps the
+//! FUSE connection open. So the kernel does not notice that the mount is not being served any more,
+//! and has to be told.
 
 use crate::cluster::mounting::kernel_unmount;
 use crate::cluster::mounts::WeirMount;
@@ -13,12 +13,12 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::time::Duration;
 
-/// A process that was killed has ended so soon, unless it is stuck.
+/// A killed process that has not ended after this time is stuck.
 const ENDS_BY_ITSELF: Duration = Duration::from_secs(1);
-/// The longest that the process may take to end then.
+/// The longest that the process may take to end after its connection was aborted.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Ends the process of such a mount, whose place the next mount takes.
+/// Ends the process of a stuck mount. The next mount takes its place.
 pub fn end_process(mount: &WeirMount, process: Process) -> Done {
     if process.wait(ENDS_BY_ITSELF) || (abort(mount).is_ok() && process.wait(END_TIMEOUT)) {
         return Ok(());
@@ -26,7 +26,7 @@ pub fn end_process(mount: &WeirMount, process: Process) -> Done {
     end(mount, process)
 }
 
-/// Takes such a mount away, and ends its process: all who wait for it get errors.
+/// Removes a stuck mount and ends its process. All calls that wait for it get errors.
 pub fn end(mount: &WeirMount, process: Process) -> Done {
     let mountpoint = &mount.mountpoint;
     // Its threads may still be at it; then nobody has to force anything.
@@ -56,7 +56,7 @@ fn force(mount: &WeirMount) -> Result<(), Errno> {
     kernel_unmount(&mount.mountpoint, true)
 }
 
-/// Breaks the connection between the kernel and the process.
+/// Aborts the FUSE connection between the kernel and the process.
 fn abort(mount: &WeirMount) -> Result<(), Errno> {
     let abort = format!("/sys/fs/fuse/connections/{}/abort", mount.connection);
     std::fs::write(abort, "1").map_err(|_| Errno::PERM)

@@ -1,4 +1,4 @@
-//! `weir targets`, and what is said of targets.
+//! `weir targets`, and how targets are displayed.
 
 use crate::args::Targets;
 use crate::cluster::daemon::data_name;
@@ -45,7 +45,7 @@ pub fn list(asked: &Targets) -> Done {
     print(&table.render())
 }
 
-/// Where a server is: its host, and its failure domain if it has one.
+/// The host of a server, with its failure domain if it has one.
 pub fn place_of(host: &str, domain: &str) -> String {
     match domain {
         "" => host.to_owned(),
@@ -53,18 +53,18 @@ pub fn place_of(host: &str, domain: &str) -> String {
     }
 }
 
-/// A failure domain for programs; null: it is its host.
+/// A failure domain for JSON. It is null if the domain is the host.
 pub fn domain_of(domain: &str) -> Option<&str> {
     (!domain.is_empty()).then_some(domain)
 }
 
-/// A disk for programs: all targets on it have the same, as long as its machine runs; null: it
-/// is not known.
+/// An identifier of a disk for JSON. All targets on a disk have the same one until the machine
+/// restarts. It is null if the disk is not known.
 pub fn disk_name(disk: DiskId) -> Option<String> {
     (disk != DiskId::UNKNOWN).then(|| format!("{:016x}", disk.0))
 }
 
-/// The state of a target in words.
+/// The state of a target as text.
 pub fn state_of(view: &TargetView) -> String {
     let state = match () {
         () if recovers(view) => "recovering",
@@ -77,25 +77,25 @@ pub fn state_of(view: &TargetView) -> String {
     }
 }
 
-/// Whether it gets what it lacks.
+/// Whether the target is receiving data that it lacks.
 fn syncs(view: &TargetView) -> bool {
     view.state == TargetState::Syncing
 }
 
-/// How long it will take until a target that is syncing has all, in words.
+/// The time until a syncing target is complete, as text.
 pub fn left(view: &TargetView) -> Option<String> {
     if syncs(view) { time_left(view.behind_expected_s) } else { None }
 }
 
-/// Beyond this an estimate says that hardly anything happens just now, and not when it ends.
+/// A longer estimate, in seconds, says only that hardly any progress is being made now.
 const BELIEVABLE_S: u64 = 7 * 86_400;
 
-/// An estimate in words; `None`: it is not known yet.
+/// An estimate as text; `None` if there is none yet.
 pub fn time_left(expected_s: u64) -> Option<String> {
     (1..=BELIEVABLE_S).contains(&expected_s).then(|| human_duration(expected_s))
 }
 
-/// Why a target is out of service, for how long its disk has not answered, or that it is slow.
+/// Why a target is out of service, how long its disk has not answered, or that it is slow.
 pub fn what_is_wrong(view: &TargetView) -> String {
     match (view.trouble.as_str(), view.hangs_ms) {
         ("", ms) if ms > 0 => format!("its disk hangs since {}", human_duration(ms / 1000)),
@@ -106,7 +106,7 @@ pub fn what_is_wrong(view: &TargetView) -> String {
     }
 }
 
-/// How long a MiB takes to be read from a disk, in milliseconds.
+/// How long a disk takes to read one MiB, in milliseconds.
 pub fn pace_of(us_per_mib: u32) -> String {
     match us_per_mib {
         0 => "-".to_owned(),
@@ -114,7 +114,7 @@ pub fn pace_of(us_per_mib: u32) -> String {
     }
 }
 
-/// How busy a server's machine is, for programs.
+/// The load of a server's machine as JSON.
 pub fn machine_json(machine: &MachineLoad) -> Value {
     json!({
         "cpu_percent": f64::from(machine.cpu_permille) / 10.0,
@@ -123,7 +123,7 @@ pub fn machine_json(machine: &MachineLoad) -> Value {
     })
 }
 
-/// A target for programs.
+/// A target as JSON.
 pub fn to_json(view: &TargetView) -> Value {
     json!({
         "target": view.target.0,
@@ -154,7 +154,7 @@ pub fn to_json(view: &TargetView) -> Value {
     })
 }
 
-/// What a target lacks, as the rest of a sentence.
+/// How much a target lacks, as the end of a sentence.
 pub fn lacking(behind: u64) -> String {
     match behind {
         0 => String::new(),

@@ -1,7 +1,8 @@
-//! What can be wrong with a cluster, in a line, and what to do about it, in another.
+//! The problems that a cluster can have: each has one line that describes it and another that says
+//! what to do.
 //!
-//! Invariant: each command of ours that is named here can be given as it stands (a test has clap
-//! read it).
+//! Invariant: each `weir` command in these texts can be run as it is written (a test parses them
+//! with clap).
 
 use crate::cluster::daemon::data_name;
 use crate::cluster::targets::{lacking, left};
@@ -13,35 +14,36 @@ use weir_wire::map::TargetState;
 use weir_wire::peer::is_recovering;
 use weir_wire::targets::TargetView;
 
-/// A disk of which less than this is free is nearly full, percent.
+/// A disk with less free space than this, in percent, is nearly full.
 const SCARCE_PERCENT: u64 = 5;
 
-/// Something that is wrong.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// A daemon of this machine does not run.
+    /// A daemon of this machine is not running.
     DaemonDown { name: String },
-    /// Its metrics cannot be had where they should be.
+    /// A daemon or mount does not serve metrics at its configured address.
     NoMetrics { name: String, address: String },
     /// The process of a mount has ended.
     MountDead { path: String, log: String },
-    /// It was killed, and cannot end.
+    /// The process of a mount was killed but cannot end.
     MountStuck { path: String, pid: i32, log: String },
-    /// It is stopped.
+    /// The process of a mount is stopped.
     MountStopped { path: String, pid: i32 },
-    /// A server cannot be asked, for this reason.
+    /// A server cannot be asked, with the reason.
     NoAnswer { server: String, host: String, error: Error },
-    /// A server is of another version than this program.
+    /// A server has another version than this program.
     OtherVersion { server: String, version: String },
-    /// Nothing can be read or written.
+    /// No target is online, so no file can be read or written.
     NoTargetOnline { targets: usize },
-    /// A data server of this machine is out of the cluster for good.
+    /// A data server of this machine was removed from the cluster for good.
     Removed { name: String, joined: bool },
-    /// The cluster has not heard of a data server of this machine.
+    /// The cluster does not know a data server of this machine.
     NotKnown { name: String },
-    /// A target of this machine is out of the cluster for good.
+    /// A target of this machine was removed from the cluster for good.
     TargetRemoved { target: u32, dir: String },
-    /// A target changes nothing any more. `replace` is what to do if its disk is lost.
+    /// A target is out of service and accepts no changes. `replace` says what to do if its disk is
+    /// lost.
     OutOfService {
         target: u32,
         reason: String,
@@ -50,24 +52,24 @@ pub enum Trouble {
         pid: Option<i32>,
         replace: String,
     },
-    /// A target is not what it should be, as the metadata server sees it; and what to do if it is
-    /// lost.
+    /// The metadata server reports a problem with a target. The text says what to do if the target
+    /// is lost.
     Target(Box<TargetView>, String),
-    /// The disk of a target has little room or none.
+    /// The disk of a target is nearly or completely full.
     TargetFull { target: u32, server: u32, host: String, usage: FsUsage },
-    /// The disk that metadata is on has.
+    /// The disk of the metadata is nearly or completely full.
     MetadataFull { place: String, usage: FsUsage },
-    /// Copies cannot be made, or not where they should be.
+    /// Copies cannot be made, or not where their layout wants them.
     CopiesStuck { segments: u64 },
-    /// Copies are to be made and no copy of the same is online.
+    /// Copies should be made, but no existing copy is online.
     CopiesWithoutSource { copies: u64 },
-    /// Blocks of which no copy is sound.
+    /// Blocks have no correct copy.
     Rotten { blocks: u64 },
 }
 
 impl Trouble {
-    /// What the metadata server's view of a target says of it, if anything; where its server says
-    /// it better, nothing.
+    /// The problem in the metadata server's view of a target. `None` if there is none, or if the
+    /// target's server reports it better.
     pub fn of_target(view: &TargetView, replace: String) -> Option<Self> {
         let is_well = match view.state {
             TargetState::Offline | TargetState::Syncing => false,
@@ -79,18 +81,18 @@ impl Trouble {
         (!is_well).then(|| Self::Target(Box::new(view.clone()), replace))
     }
 
-    /// Of a disk with little room.
+    /// The problem of a target's disk with little free space.
     pub fn of_space(target: u32, (server, host): (u32, &str), usage: FsUsage) -> Option<Self> {
         let host = host.to_owned();
         is_scarce(&usage).then_some(Self::TargetFull { target, server, host, usage })
     }
 
-    /// Of the disk of the metadata, in a directory or on a machine, with little room.
+    /// The problem of a metadata disk with little free space. `place` is a directory or a machine.
     pub fn of_metadata_space(place: String, usage: FsUsage) -> Option<Self> {
         is_scarce(&usage).then_some(Self::MetadataFull { place, usage })
     }
 
-    /// Whether all works in spite of it: only then `weir status` ends with 0.
+    /// Whether this is only a note: the cluster works. With notes alone `weir status` exits with 0.
     pub fn is_note(&self) -> bool {
         matches!(
             self,
@@ -101,7 +103,7 @@ impl Trouble {
         )
     }
 
-    /// What it is, for programs.
+    /// The kind of the problem for JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::DaemonDown { .. } => "daemon_down",
@@ -138,7 +140,7 @@ impl Trouble {
         }
     }
 
-    /// What is wrong.
+    /// Describes the problem.
     pub fn what(&self) -> String {
         match self {
             Self::DaemonDown { name } => format!("{name} does not run"),
@@ -204,7 +206,7 @@ impl Trouble {
         }
     }
 
-    /// What to do.
+    /// Says what to do.
     pub fn remedy(&self) -> String {
         let takes_over = |path: &str, log: &str| {
             format!(
@@ -299,7 +301,7 @@ impl Trouble {
         }
     }
 
-    /// The data server of this machine that is out of the cluster, if it says so.
+    /// The data server of this machine that the problem says was removed.
     pub fn removed(&self) -> Option<String> {
         match self {
             Self::Removed { name, .. } => Some(name.clone()),
@@ -307,13 +309,13 @@ impl Trouble {
         }
     }
 
-    /// For people.
+    /// The problem as text for people.
     pub fn text(&self) -> String {
         let word = if self.is_note() { "NOTE" } else { "TROUBLE" };
         format!("{word}: {}\n  -> {}\n", self.what(), self.remedy())
     }
 
-    /// For programs.
+    /// The problem as JSON.
     pub fn json(&self) -> Value {
         json!({ "kind": self.kind(), "what": self.what(), "remedy": self.remedy() })
     }
@@ -325,7 +327,7 @@ impl From<Trouble> for Failure {
     }
 }
 
-/// A ticket or capability that has just been made is refused for its age.
+/// Whether clocks disagree: a new ticket or capability was refused because of its age.
 fn is_of_clocks(error: &Error) -> bool {
     ["ticket has expired", "capability has expired"].iter().any(|said| error.message.contains(said))
 }
@@ -335,12 +337,12 @@ fn is_scarce(usage: &FsUsage) -> bool {
     free * 100 < total * u128::from(SCARCE_PERCENT)
 }
 
-/// Whether its server is there, and recovers it.
+/// Whether the target's server is running and recovering the target.
 pub fn recovers(view: &TargetView) -> bool {
     view.given_up && is_recovering(&view.trouble)
 }
 
-/// What is wrong with a target that the metadata server has an opinion of.
+/// Describes the problem of a target.
 fn what_of(view: &TargetView) -> String {
     let TargetView { target, host, behind, .. } = view;
     let name = data_name(view.server.0);
@@ -398,7 +400,7 @@ fn what_of(view: &TargetView) -> String {
     }
 }
 
-/// What to do about it.
+/// Says what to do about the problem of a target.
 fn remedy_of(view: &TargetView, replace: &str) -> String {
     let TargetView { target, host, .. } = view;
     let name = data_name(view.server.0);

@@ -1,6 +1,6 @@
-//! `weir up`: makes a cluster on this machine and starts what does not run. If something fails of
-//! a new cluster, what this run made and started goes away again; of one that was there before, what
-//! runs goes on.
+//! `weir up`: makes a cluster on this machine and starts the daemons that are not running. If
+//! something fails for a new cluster, everything that this run made and started is removed. For an
+//! existing cluster, running daemons keep running.
 
 use crate::args::Up;
 use crate::cluster::daemon::{META, cluster_id, cluster_id_text, data_name, to_text};
@@ -31,40 +31,42 @@ use weir_types::{ClientId, ErrorKind, LayoutSpec, ServerId, TargetId};
 use weir_wire::key::MasterKey;
 use weir_wire::map::TargetState;
 
-/// Of a cluster that no other machine reaches: to try things out. One that others reach has disks of
-/// its own, and gets one target unless it is told of more.
+/// Targets of a cluster that only this machine reaches, made to try things out. A cluster for other
+/// machines has disks of its own, and gets one target by default.
 const DEFAULT_TARGETS: u32 = 4;
-/// The first port of a cluster that other machines reach, so that a firewall can be set up for it.
+/// The first port of a cluster that other machines reach. It is fixed, so that a firewall can be
+/// configured for it.
 const DEFAULT_PORT: u16 = 7700;
 const DEFAULT_LISTEN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The longest that targets may take to appear in the cluster map.
 pub const TARGETS_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The longest that a metadata server which runs, but does not answer, is waited for.
+/// The longest to wait for a metadata server that is running but does not answer.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What was started or made by this run, to be undone if a later step fails.
+/// What this run made or started, to be undone if a later step fails.
 pub struct Undo {
     state: StateDir,
     fresh: bool,
-    /// Daemons that were started, and the files that name their processes.
+    /// The daemons that were started; their pid files are in `pid_files`.
     pub processes: Vec<Process>,
     pub pid_files: Vec<PathBuf>,
     mountpoint: Option<PathBuf>,
-    /// Directories of targets elsewhere, with what was in them before.
+    /// The directories of targets outside the state directory, with what they held before.
     elsewhere: Vec<(PathBuf, Before)>,
 }
 
-/// What there was of a directory.
+/// The earlier state of a directory.
 enum Before {
-    /// These names were in it.
+    /// The directory had these entries.
     Names(BTreeSet<OsString>),
-    /// Nothing, and this many of the directories above it were missing, too.
+    /// The directory was missing, and so were this many of its parents.
     Nothing { missing_parents: usize },
 }
 
 impl Before {
-    /// Whoever deletes something by it has to be sure: what cannot be read is an error.
+    /// Records the state of a directory. A directory that cannot be read is an error, since entries
+    /// may be deleted on the basis of this record.
     fn of(dir: &Path) -> std::io::Result<Self> {
         if !is_missing(dir)? {
             let names = std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name()));
@@ -81,7 +83,7 @@ impl Before {
     }
 }
 
-/// A link that leads nowhere is something.
+/// Whether nothing is at a path. A dangling symbolic link counts as something.
 fn is_missing(path: &Path) -> std::io::Result<bool> {
     match path.symlink_metadata() {
         Ok(_) => Ok(false),
@@ -143,8 +145,8 @@ fn make_new(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mu
     report(up, &state, &description, started, &missing)
 }
 
-/// Starts what does not run of a cluster that was there before. What serves is needed, whatever
-/// else is the matter: a data server that cannot start is named, and the rest goes on.
+/// Starts the daemons of an existing cluster that are not running. A data server that cannot start
+/// is named, and all others go on, since what works is needed.
 fn go_on(up: &Up, mountpoint: Option<&Path>, undo: &mut Undo, lock: StateLock) -> Done {
     let state = undo.state.clone();
     let mut description = state.description()?;
@@ -187,7 +189,8 @@ fn go_on(up: &Up, mountpoint: Option<&Path>, undo: &mut Undo, lock: StateLock) -
     }
 }
 
-/// Data servers of a cluster that was there before cannot start; why was said.
+/// The failure that data servers of an existing cluster cannot start. The reasons have been
+/// printed.
 fn goes_on_without(cluster: &str, servers: &BTreeSet<u32>) -> Failure {
     let names: Vec<String> = servers.iter().map(|server| data_name(*server)).collect();
     let names = names.join(", ");
@@ -197,8 +200,8 @@ fn goes_on_without(cluster: &str, servers: &BTreeSet<u32>) -> Failure {
     ))
 }
 
-/// Makes a cluster of a description in directories that [`StateDir::make`] has made, and starts
-/// its daemons. What was made when something fails is the caller's to delete; nothing runs then.
+/// Makes a cluster from a description in the directories that [`StateDir::make`] made, and starts
+/// its daemons. If this fails no daemon is running, and the caller has to delete the files.
 pub fn make_described(state: &StateDir, description: &Description) -> Done {
     lay_out(state, description, &None, &[])?;
     let mut undo = Undo { fresh: false, ..Undo::of_new(state) };
@@ -209,8 +212,8 @@ pub fn make_described(state: &StateDir, description: &Description) -> Done {
     started.map(drop)
 }
 
-/// Makes keys, configuration files, target directories and the namespace.
-/// `metrics`: where the metadata server and then each data server serves metrics, if they do.
+/// Makes keys, configuration files, target directories and the metadata. `metrics` has the metrics
+/// addresses of the metadata server and then of each data server, or is empty.
 fn lay_out(
     state: &StateDir,
     description: &Description,
@@ -249,14 +252,14 @@ fn lay_out(
     state.set_description(description)
 }
 
-/// What a new cluster is to be.
+/// The plan of a new cluster.
 struct Plan {
     description: Description,
-    /// Where its targets are, if not in the state directory.
+    /// The directories of its targets, unless they are in the state directory.
     dirs: Vec<PathBuf>,
-    /// Where its servers serve metrics, if they do.
+    /// The metrics addresses of its servers, if they serve metrics.
     metrics: Vec<String>,
-    /// Their ports, until they listen.
+    /// The ports, held until the servers listen.
     held: Vec<ports::Held>,
 }
 
@@ -339,7 +342,7 @@ fn link_targets(state: &StateDir, plan: &Plan) -> Done {
         .try_for_each(|(target, dir)| grow::make_link(&state.target_dir(*target), dir))
 }
 
-/// Says what is not wrong, and perhaps not meant.
+/// Warns of settings that are valid but perhaps not intended.
 fn warn(state: &StateDir, up: &Up, description: &Description) {
     let targets = description.targets();
     let copies = usize::from(description.copies);
@@ -405,8 +408,7 @@ fn make_server(
     data_servers::write(state, &config)
 }
 
-/// An existing cluster keeps its shape; flags that say otherwise are an error
-/// rather than ignored.
+/// Fails if flags contradict an existing cluster, which cannot be changed by them.
 fn check_same(state: &StateDir, description: &Description, up: &Up) -> Done {
     let differs = |flag: &str, has: String| {
         let name = &description.name;
@@ -465,7 +467,8 @@ fn check_same(state: &StateDir, description: &Description, up: &Up) -> Done {
     Ok(())
 }
 
-/// What a machine has joined with may listen elsewhere than the metadata server.
+/// Fails if `--listen` differs from where the cluster listens. On a machine that has joined, the
+/// address of its data server counts.
 fn check_listens(state: &StateDir, description: &Description, listen: IpAddr) -> Done {
     let server = || description.servers.first().map(|server| &server.address);
     let at = if description.joined { server() } else { Some(&description.metadata) };
@@ -482,12 +485,12 @@ fn check_listens(state: &StateDir, description: &Description, listen: IpAddr) ->
     )))
 }
 
-/// The metadata server of a cluster that was made on this machine, if it runs.
+/// The process of this cluster's metadata server, if it is running on this machine.
 fn running_metadata(state: &StateDir) -> Option<Process> {
     Process::from_file(&state.pid_file(META))
 }
 
-/// Connects to the metadata server; one that runs and does not answer is waited for, which is said.
+/// Connects to the metadata server. If it is running but does not answer, this waits and says so.
 fn await_metadata(state: &StateDir) -> Done<Client> {
     let credential = Credential::read(&state.credential_file())?;
     let begin = Instant::now();
@@ -525,23 +528,22 @@ fn await_metadata(state: &StateDir) -> Done<Client> {
     }
 }
 
-/// Targets that are not online.
+/// The number of targets that are not online.
 #[derive(Default)]
 pub struct Missing {
     pub out_of_service: usize,
-    /// They get what they missed, or wait for what others have to say of that.
+    /// Those that are getting missed changes, or waiting to learn what they missed.
     pub syncing: usize,
     pub offline: usize,
 }
 
-/// Waits until targets are online or out of service: the data servers present
-/// themselves to the metadata server after they began to serve. Those that take longer
-/// are counted.
+/// Waits until targets are online or out of service, and counts those that are not. Data servers
+/// register with the metadata server only after they have begun to serve.
 pub fn await_targets(client: &Client, targets: &[u32]) -> Done<Missing> {
     await_targets_for(client, targets, TARGETS_TIMEOUT)
 }
 
-/// The same, for so long.
+/// As [`await_targets`], with another time limit.
 pub fn await_targets_for(client: &Client, targets: &[u32], patience: Duration) -> Done<Missing> {
     let begin = Instant::now();
     loop {
@@ -560,7 +562,7 @@ pub fn await_targets_for(client: &Client, targets: &[u32], patience: Duration) -
     }
 }
 
-/// Who serves them has not presented itself.
+/// The failure that targets have not appeared: their data servers have not registered.
 pub fn never_heard_of(targets: usize) -> Failure {
     let seconds = TARGETS_TIMEOUT.as_secs();
     Failure::new(format!("{targets} targets are not online after {seconds} s"))
@@ -590,7 +592,7 @@ fn mount(state: &StateDir, description: &mut Description, path: &Path, undo: &mu
 }
 
 impl Undo {
-    /// For a cluster of which nothing was made yet but its directories.
+    /// For a new cluster of which only the directories exist.
     pub fn of_new(state: &StateDir) -> Self {
         Self {
             state: state.clone(),
@@ -602,7 +604,8 @@ impl Undo {
         }
     }
 
-    /// Targets are about to be made in these directories: what there is in them stays.
+    /// Records the contents of directories in which targets are about to be made. These contents
+    /// will be kept.
     pub fn may_change(&mut self, dirs: &[PathBuf]) -> Done {
         let before = |dir: &PathBuf| match Before::of(dir) {
             Ok(before) => Ok((dir.clone(), before)),
@@ -613,13 +616,13 @@ impl Undo {
         Ok(())
     }
 
-    /// Lets what was started go on, whatever becomes of the rest.
+    /// Keeps the started daemons running, whatever fails later.
     fn leave(&mut self) {
         self.processes.clear();
         self.pid_files.clear();
     }
 
-    /// Undoes it.
+    /// Undoes everything.
     pub fn run(self) {
         for process in self.processes.into_iter().rev() {
             if let Err(failure) = process.stop(true) {

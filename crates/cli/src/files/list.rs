@@ -10,7 +10,7 @@ use crate::output::{Table, human_size, mode_string, named, print, print_json, ut
 use serde_json::Value;
 use weir_types::{Attr, FileKind};
 
-/// One line: what is shown of a file.
+/// One line of output: a file.
 struct Entry {
     name: Vec<u8>,
     path: Vec<u8>,
@@ -24,7 +24,7 @@ struct Lister<'a> {
     groups: Owners,
     failures: Failures,
     json: Vec<Value>,
-    /// Whether something was printed already: a blank line comes first.
+    /// Whether something has been printed, so that a blank line has to come first.
     printed: bool,
 }
 

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_types::{FileKind, Timestamp};
 
-/// Entries of a directory that are held at a time.
+/// The most entries of a directory that are held in memory at a time.
 const PAGE: usize = 1024;
 
 /// The files of this machine.
@@ -39,7 +39,7 @@ fn failed(bytes: &[u8]) -> impl Fn(io::Error) -> Failure + '_ {
     move |e| Failure::file(path(bytes), e)
 }
 
-/// Does something with a path that a call takes.
+/// Calls `call` with a path that the system call accepts.
 fn with<T>(bytes: &[u8], call: impl FnOnce(&Path) -> io::Result<T>) -> Done<T> {
     Near::new(bytes).and_then(|near| call(near.path())).map_err(failed(bytes))
 }
@@ -59,7 +59,7 @@ fn meta(m: &std::fs::Metadata) -> Meta {
     }
 }
 
-/// The number of a device as the kernel packs it into 32 bits (`new_encode_dev`).
+/// The number of a device, packed into 32 bits as the kernel does (`new_encode_dev`).
 fn packed(dev: u64) -> u32 {
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & !0xff) << 12)
@@ -69,8 +69,8 @@ fn unpacked(dev: u32) -> u64 {
     rustix::fs::makedev((dev >> 8) & 0xfff, (dev & 0xff) | ((dev >> 12) & !0xff))
 }
 
-/// The entries of a directory. Its descriptor is closed with the last of them, so that going
-/// down takes one only where a directory is large.
+/// The entries of a directory. Its descriptor is closed after the last entry is read, so that only
+/// large directories on the path keep one open.
 struct LocalPages {
     dir: Vec<u8>,
     rest: Option<ReadDir>,
@@ -261,14 +261,14 @@ impl Tree for LocalTree {
     }
 }
 
-/// The entries of a directory that is not reached by a link.
+/// Reads a directory. Fails if the path is a symbolic link.
 fn read_dir_itself(path: &Path) -> io::Result<ReadDir> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = openat(CWD, path, flags, Mode::empty())?;
     std::fs::read_dir(Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()))
 }
 
-/// Opens and locks what a run has left.
+/// Opens and locks a leftover of an earlier run.
 fn take_over(path: &Path, take: Take) -> io::Result<Option<File>> {
     let open = |write| {
         let mut options = OpenOptions::new();
@@ -417,7 +417,7 @@ impl Sink for LocalFile {
 }
 
 impl LocalFile {
-    /// Where no holes can be made.
+    /// Writes zeros, for file systems that cannot make holes.
     fn write_zeros(&self, range: Range<u64>) -> Done {
         let zeros = vec![0; 1 << 20];
         let mut at = range.start;

@@ -1,5 +1,5 @@
-//! Files of this machine that are held by a descriptor, and are given owner, mode, times and
-//! attributes through it: whoever owns the directory may put a link in their place.
+//! Files of this machine that are held by a descriptor. Owner, mode, times and attributes are set
+//! through it, since the owner of the directory might put a link in the file's place.
 
 use crate::failure::{Done, Failure};
 use crate::files::near::Near;
@@ -13,22 +13,23 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
 use std::path::{Path, PathBuf};
 use weir_types::{FileKind, Timestamp};
 
-/// Device and inode.
+/// The device and inode of a file.
 pub fn identity(file: &File) -> io::Result<(u64, u64)> {
     file.metadata().map(|m| (m.dev(), m.ino()))
 }
 
-/// Anything that is not opened for its bytes: a directory, a link, a node.
+/// A file whose bytes are not opened: a directory, symbolic link or device.
 pub struct LocalNode {
-    /// Of the path alone (`O_PATH`).
+    /// A descriptor of the path alone (`O_PATH`).
     file: File,
-    /// A name that leads to it whatever becomes of its own, and no further if it is a link.
+    /// A path to the file itself that stays valid even if the file's name changes. It does not
+    /// follow a symbolic link.
     by: PathBuf,
     path: PathBuf,
 }
 
 impl LocalNode {
-    /// Takes hold of a file; follows no link.
+    /// Opens a file. Follows no symbolic link.
     pub fn hold(path: &Path, near: &Near) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(openat(CWD, near.path(), flags, Mode::empty())?);
@@ -36,8 +37,8 @@ impl LocalNode {
         Ok(Self { file, by, path: path.to_owned() })
     }
 
-    /// Its attributes that can be copied; through a path, since the kernel refuses them to a
-    /// descriptor of a path alone.
+    /// The attributes that can be copied. They are read through a path, since the kernel does not
+    /// permit this with an `O_PATH` descriptor.
     pub fn xattrs(&self) -> io::Result<Xattrs> {
         let by = &self.by;
         let names = bytes(rustix::fs::listxattr_query(by), |to| rustix::fs::listxattr(by, to));
@@ -46,13 +47,13 @@ impl LocalNode {
         })
     }
 
-    /// What it is.
+    /// The kind of the file.
     pub fn kind(&self) -> io::Result<Option<FileKind>> {
         self.file.metadata().map(|m| FileKind::from_mode(m.mode()))
     }
 }
 
-/// The calls that differ by how a file is held.
+/// The system calls that depend on how a file is held.
 struct Calls<'a> {
     chown: &'a dyn Fn(u32, u32) -> io::Result<()>,
     chmod: &'a dyn Fn(Permissions) -> io::Result<()>,
@@ -113,7 +114,7 @@ impl Held for LocalNode {
     }
 }
 
-/// The same for a file that is open.
+/// Sets owner, mode and times of an open file. Returns whether the owner could be set.
 pub fn set_meta(file: &File, meta: &Meta, keep: Keep) -> io::Result<bool> {
     let calls = Calls {
         chown: &|uid, gid| fchown(file, Some(uid), Some(gid)),
@@ -123,17 +124,17 @@ pub fn set_meta(file: &File, meta: &Meta, keep: Keep) -> io::Result<bool> {
     calls.set_meta(meta, keep)
 }
 
-/// Sets an attribute of a file that is open; `false`: files here cannot have it.
+/// Sets an attribute of an open file; `false` if the file system does not support it.
 pub fn set_xattr(file: &File, name: &[u8], value: &[u8]) -> io::Result<bool> {
     is_set(rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()), name)
 }
 
-/// Removes an attribute of a file that is open, if it has it.
+/// Removes an attribute of an open file if it has it.
 pub fn remove_xattr(file: &File, name: &[u8]) -> io::Result<()> {
     is_removed(rustix::fs::fremovexattr(file, name))
 }
 
-/// The attributes of a file that is open, as far as they can be copied.
+/// The attributes of an open file that can be copied.
 pub fn xattrs(file: &File) -> io::Result<Xattrs> {
     let names = bytes(rustix::fs::flistxattr_query(file), |to| rustix::fs::flistxattr(file, to));
     each(names, |name| {
@@ -141,7 +142,7 @@ pub fn xattrs(file: &File) -> io::Result<Xattrs> {
     })
 }
 
-/// So many bytes.
+/// Calls `get` with a buffer of `len` bytes.
 fn bytes(
     len: Result<usize, Errno>,
     get: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
@@ -153,7 +154,7 @@ fn bytes(
     Ok(bytes)
 }
 
-/// The values of all attributes with these names that can be copied.
+/// The values of all named attributes that can be copied.
 fn each(
     names: Result<Vec<u8>, Errno>,
     value: impl Fn(&[u8]) -> Result<Vec<u8>, Errno>,
@@ -166,7 +167,8 @@ fn each(
     names.map(|name| Ok((name.to_vec(), value(name)?))).collect()
 }
 
-/// Labels are of the machine's policy, which gives them to new files itself.
+/// Whether an attribute can be copied. Security labels cannot: the machine's policy gives them to
+/// new files.
 fn can_be_copied(name: &[u8]) -> bool {
     !name.is_empty() && name != b"security.selinux"
 }

@@ -1,4 +1,4 @@
-//! Files of a cluster without a mount: cp, cat, spread, take, ls, stat, rm, mkdir.
+//! Commands for files of a cluster without a mount: cp, cat, spread, take, ls, stat, rm, mkdir.
 
 pub mod copy;
 pub mod list;

@@ -1,5 +1,4 @@
-//! How files are named on the command line: `weir:/path`, `weir://CLUSTER/path`,
-//! `-`, and everything else, which is local.
+//! Names of files on the command line: `weir:/path`, `weir://CLUSTER/path`, `-`, and local paths.
 
 use crate::failure::{Done, Failure};
 use std::ffi::OsStr;
@@ -9,13 +8,13 @@ use std::path::PathBuf;
 /// A file of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteName {
-    /// Name of the cluster; none: the one that the flags choose.
+    /// The name of the cluster; `None` for the cluster that the flags choose.
     pub cluster: Option<String>,
-    /// Its path from the root, `/` first, without empty or `.` parts.
+    /// The path from the root. It begins with `/` and has no empty or `.` components.
     pub path: Vec<u8>,
 }
 
-/// Something that cp can read or write.
+/// An argument of cp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Name {
     /// Standard input or output.
@@ -27,7 +26,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// Reads an argument of cp.
+    /// Parses an argument of cp.
     pub fn parse(text: &OsStr) -> Done<Self> {
         match text.as_bytes() {
             b"-" => Ok(Name::Stream),
@@ -39,7 +38,7 @@ impl Name {
 }
 
 impl RemoteName {
-    /// Reads an argument that can only be in a cluster: `weir:` may be left out.
+    /// Parses an argument that is always in a cluster, so `weir:` may be left out.
     pub fn parse(text: &OsStr) -> Done<Self> {
         let bytes = text.as_bytes();
         let Some(rest) = bytes.strip_prefix(b"weir:") else {
@@ -57,8 +56,8 @@ impl RemoteName {
     }
 }
 
-/// The path with exactly one `/` in front of each part. `..` is refused: what
-/// it means depends on symbolic links in a way that nobody expects.
+/// Returns the path with exactly one `/` before each component. Refuses `..`, whose meaning depends
+/// on symbolic links in an unexpected way.
 fn clean(path: &[u8]) -> Done<Vec<u8>> {
     let mut out = Vec::with_capacity(path.len() + 1);
     for part in path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".") {
@@ -87,7 +86,7 @@ pub fn child(dir: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Directory and last part of a path; none for the root.
+/// The directory and the last component of a path; `None` for the root.
 pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let slash = path.iter().rposition(|b| *b == b'/')?;
     let name = &path[slash + 1..];
@@ -95,7 +94,7 @@ pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     (!name.is_empty()).then_some((dir, name))
 }
 
-/// A name as people read it.
+/// A path for display.
 pub fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }

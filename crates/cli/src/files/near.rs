@@ -1,4 +1,4 @@
-//! Paths of this machine that may be longer than a system call takes.
+//! Local paths that may be longer than a system call accepts.
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::ffi::OsStr;
@@ -7,18 +7,18 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a path that one system call is given; `PATH_MAX` is 4096 with the zero behind it.
+/// The most bytes of a path in one system call. `PATH_MAX` is 4096 with the final zero.
 const MOST: usize = 4000;
 
-/// A path that any call takes, for as long as this is kept.
+/// A path that every system call accepts, valid while this exists.
 pub struct Near {
     path: PathBuf,
-    /// A directory on the way, by which the path begins.
+    /// A directory on the way, with which the path begins.
     _dir: Option<OwnedFd>,
 }
 
 impl Near {
-    /// The file of a path. A long one is gone along in parts.
+    /// Opens the directories on the way of a long path part by part.
     pub fn new(mut path: &[u8]) -> io::Result<Self> {
         let mut dir: Option<OwnedFd> = None;
         while path.len() > MOST {
@@ -42,7 +42,7 @@ impl Near {
         Ok(Self { path, _dir: dir })
     }
 
-    /// What to hand to a call.
+    /// The path for a system call.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -33,13 +33,14 @@ impl Owners {
         Self { names: names.collect() }
     }
 
-    /// The number of a name, or that is given as such; `None`: nobody has it.
+    /// The number of a name, or the number itself if the text is one; `None` if the name is
+    /// unknown.
     pub fn number(&self, name: &str) -> Option<u32> {
         let known = self.names.iter().find(|(_, known)| *known == name).map(|(number, _)| *number);
         known.or_else(|| name.parse().ok())
     }
 
-    /// The name, or the number if it has none.
+    /// The name of a number, or the number as text.
     pub fn name(&self, number: u32) -> String {
         self.names.get(&number).cloned().unwrap_or_else(|| number.to_string())
     }

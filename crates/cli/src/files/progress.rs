@@ -1,11 +1,11 @@
-//! The progress bar of a copy: nothing unless a person is watching.
+//! The progress bar of a copy, shown only on a terminal.
 
 use crate::output::plain;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// Bytes and files done and to do.
+/// The numbers of bytes and files, done and in total.
 pub struct Progress {
     bar: ProgressBar,
 }
@@ -14,7 +14,7 @@ const TEMPLATE: &str =
     "{bar:30} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta} {wide_msg}";
 
 impl Progress {
-    /// A bar on standard error, if that is a terminal and `quiet` is not asked for.
+    /// A bar on standard error, if that is a terminal and `quiet` is not set.
     pub fn start(quiet: bool) -> Self {
         if quiet || !std::io::stderr().is_terminal() {
             return Self { bar: ProgressBar::hidden() };
@@ -27,29 +27,29 @@ impl Progress {
         Self { bar }
     }
 
-    /// A file was found that is to be copied.
+    /// Counts a file that is to be copied.
     pub fn found(&self, bytes: u64) {
         self.bar.inc_length(bytes);
     }
 
-    /// A file is being copied.
+    /// Shows which file is being copied.
     pub fn at(&self, name: String) {
         if !self.bar.is_hidden() {
             self.bar.set_message(plain(&name));
         }
     }
 
-    /// Bytes were copied.
+    /// Counts copied bytes.
     pub fn done(&self, bytes: u64) {
         self.bar.inc(bytes);
     }
 
-    /// Says something above the bar.
+    /// Prints something above the bar.
     pub fn suspend<T>(&self, say: impl FnOnce() -> T) -> T {
         self.bar.suspend(say)
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

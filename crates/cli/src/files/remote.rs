@@ -21,45 +21,45 @@ pub fn connect(credential: &Credential, purpose: &str) -> Done<Client> {
     try_to_connect(credential, purpose).map_err(|e| credential.not_connected(e).into())
 }
 
-/// The same, for who says it in words of its own.
+/// As [`connect`], but returns the error itself for callers that word the failure themselves.
 pub fn try_to_connect(credential: &Credential, purpose: &str) -> Result<Client, Error> {
     Client::connect(credential.client_config(&format!("weir {purpose}")))
 }
 
 /// The files of a cluster.
 pub struct RemoteTree {
-    /// The session.
+    /// The session with the cluster.
     pub client: Arc<Client>,
-    /// In whose name.
+    /// The user in whose name files are accessed.
     pub context: Context,
     prefix: String,
     pub(super) identity: String,
     pub(super) sign: ClusterSign,
     directories: Mutex<Directories>,
-    /// Whose the files are that are made in this name: a key may make it another one.
+    /// The owner of new files: the key may map the user to another one.
     pub(super) owner: OnceLock<u32>,
 }
 
-/// Directories seen, so that a deep path is not looked up part by part for each file in it.
-/// Bounded: emptied when full.
+/// A cache of directories, so that a deep path is not looked up component by component for each
+/// file. It is cleared when it is full.
 #[derive(Default)]
 struct Directories {
     known: HashMap<Vec<u8>, FileId>,
-    /// Of all their paths.
+    /// The bytes of all cached paths.
     bytes: usize,
 }
 
-/// Bytes of the paths of directories that are remembered.
+/// The most bytes of paths in the cache.
 const MAX_DIRECTORY_BYTES: usize = 16 << 20;
 
-/// The clusters that a command's arguments name: one session for each.
+/// The clusters that the arguments of a command name, with one session for each.
 #[derive(Default)]
 pub struct Sessions {
     trees: HashMap<Option<String>, Arc<RemoteTree>>,
 }
 
 impl Sessions {
-    /// The cluster of a name; connects when it is the first one there.
+    /// The cluster of a name. Connects when the cluster is first used.
     pub fn tree(
         &mut self,
         choice: &ClientChoice,
@@ -84,7 +84,7 @@ impl Sessions {
 }
 
 impl RemoteTree {
-    /// Connects to a cluster; `prefix` stands before paths in messages.
+    /// Connects to a cluster. `prefix` is written before paths in messages.
     pub fn open(cluster: &Cluster, prefix: String, purpose: &str) -> Done<Self> {
         let credential = cluster.credential()?;
         Ok(Self {
@@ -102,7 +102,7 @@ impl RemoteTree {
         })
     }
 
-    /// Puts the file's name in front of an error.
+    /// Adds the file's name to an error.
     pub fn about(&self, path: &[u8]) -> impl Fn(Error) -> Failure + use<'_> {
         let name = format!("{}{}", self.prefix, shown(path));
         move |e| Failure::from(e).about(&name)
@@ -136,7 +136,7 @@ impl RemoteTree {
         Ok(attr.file)
     }
 
-    /// The directory of a path, and the last part of it.
+    /// The directory of a path, and the path's last component.
     pub fn parent<'p>(&self, path: &'p [u8]) -> Done<(FileId, &'p [u8])> {
         let Some((dir, name)) = split(path) else {
             return Err(Failure::new(format!("{}/ is the root directory", self.prefix)));
@@ -164,7 +164,7 @@ impl RemoteTree {
         Ok(entries)
     }
 
-    /// Opens a file with some rights.
+    /// Opens a file with the given rights.
     pub fn open_file(&self, path: &[u8], rights: Rights) -> Done<(File, Attr)> {
         let attr = self.attr(path, true)?;
         match attr.kind {
@@ -193,7 +193,7 @@ impl RemoteTree {
         }
     }
 
-    /// A path as the user would write it.
+    /// The path as the user would write it.
     pub fn shown(&self, path: &[u8]) -> String {
         format!("{}{}", self.prefix, shown(path))
     }

@@ -1,4 +1,4 @@
-//! The files of a cluster as a tree that cp copies from and to.
+//! The files of a cluster as a tree for cp.
 
 use crate::failure::{Done, Failure};
 use crate::files::name::{child, split};
@@ -19,15 +19,15 @@ use weir_wire::Rights;
 use weir_wire::lock::{LAST_BYTE, Lock, LockMode, LockWait};
 use weir_wire::meta::{RenameRequest, SetTime, XattrMode};
 
-/// A file without data or holes that are worth a question to its servers.
+/// In a smaller file, in bytes, holes are not looked for: asking the servers would take longer.
 const SMALL_BYTES: u64 = 64 << 10;
-/// How long another run of cp may hold a file before it counts as alive: longer than the
-/// session of one that was killed (`session_timeout_ms`).
+/// How long to wait for a lock before another run of cp counts as alive. This is longer than the
+/// session of a killed run lasts (`session_timeout_ms`).
 const LOCK_PATIENCE: Duration = Duration::from_secs(45);
-/// Between two attempts to lock it.
+/// The interval of attempts to lock a file.
 const LOCK_PAUSE: Duration = Duration::from_millis(500);
 
-/// The owners of locks of this process: one for each file.
+/// The next lock owner of this process. Each file gets one of its own.
 static OWNERS: AtomicU64 = AtomicU64::new(1);
 
 impl RemoteTree {
@@ -40,8 +40,8 @@ impl RemoteTree {
         RemoteFile { node: self.node(path, file.id()), file, lock: None }
     }
 
-    /// Locks a file for as long as it is open here; `None`: somebody else has it, after waiting
-    /// for some time, or had it until now.
+    /// Locks a file while it is open here. `None` if another process still holds the lock after
+    /// `patience`, or held it until now.
     fn locked(&self, path: &[u8], file: File, patience: Duration) -> Done<Option<RemoteFile>> {
         let lock = Lock {
             file: file.id(),
@@ -68,7 +68,7 @@ impl RemoteTree {
         Ok(self.find(path, false).is_ok_and(|attr| attr.file == file.node.id).then_some(file))
     }
 
-    /// Whose the files are that are made in the directory of a path.
+    /// The owner that new files in the directory of a path get.
     fn owner(&self, path: &[u8]) -> Done<u32> {
         if let Some(owner) = self.owner.get() {
             return Ok(*owner);
@@ -80,7 +80,7 @@ impl RemoteTree {
         Ok(*self.owner.get_or_init(|| attr.uid))
     }
 
-    /// Removes what has its mode already, by which not even its owner may write it.
+    /// Removes a leftover that has its final mode, which may not even let its owner write.
     fn remove_finished(&self, path: &[u8], file: FileId, patience: Duration) -> Done {
         // Without the right to read it there is no lock, and none was to be had for others.
         let _held = match self.client.open(&self.context, file, Rights::READ) {
@@ -190,7 +190,7 @@ fn meta(attr: &Attr) -> Meta {
     }
 }
 
-/// The spec of a layout, as far as it can be told from it.
+/// The layout of a file as a specification, as far as it can be derived.
 fn spec_of(layout: &FileLayout) -> LayoutSpec {
     let first = layout.segments.first();
     let column = first.and_then(|segment| segment.columns.first());
@@ -213,13 +213,13 @@ fn spec_of(layout: &FileLayout) -> LayoutSpec {
     spec
 }
 
-/// The entries of a directory, a reply of the metadata server at a time.
+/// The entries of a directory, one reply of the metadata server at a time.
 struct RemotePages {
     tree: Arc<RemoteTree>,
     path: Vec<u8>,
     dir: FileId,
     cookie: u64,
-    /// Where it ends; 0: not asked yet.
+    /// The cookie of the last entry; 0 before the first request.
     last: u64,
     end: bool,
 }
@@ -456,7 +456,7 @@ impl Tree for RemoteTree {
     }
 }
 
-/// A lock that goes when the file is closed.
+/// A lock that is released when the file is closed.
 struct HeldLock {
     client: Arc<Client>,
     lock: Lock,

@@ -1,5 +1,5 @@
-//! `weir rm`. The directories on the way down lie on a stack of our own: trees may be as deep as
-//! they like.
+//! `weir rm`. The directories on the path are kept in a stack on the heap, so that trees may be of
+//! any depth.
 
 use crate::args::Rm;
 use crate::failure::{Done, Failure, Failures};
@@ -13,10 +13,10 @@ use std::vec::IntoIter;
 use weir_types::{Error, ErrorKind, FileId, FileKind};
 use weir_wire::meta::DirEntry;
 
-/// Between two words of how far it is.
+/// How many files are removed between two updates of the progress.
 const FILES_BETWEEN: u64 = 64;
 
-/// Runs it.
+/// Runs `weir rm`.
 pub fn run(rm: &Rm) -> Done {
     let mut sessions = Sessions::default();
     let progress = Progress::start(!rm.recursive, 0);
@@ -57,7 +57,7 @@ struct Level {
     dir: FileId,
     parent: FileId,
     left: IntoIter<DirEntry>,
-    /// Something in it could not be removed, so it cannot be either.
+    /// Something in the directory could not be removed, so the directory stays.
     stays: bool,
 }
 
@@ -65,7 +65,7 @@ struct Level {
 struct Removal<'a> {
     tree: &'a RemoteTree,
     progress: &'a Progress,
-    /// Of the last one of `levels`, or of a file in it.
+    /// The path of the last of `levels`, or of a file in it.
     path: Vec<u8>,
     levels: Vec<Level>,
     failures: Failures,
@@ -78,7 +78,7 @@ impl<'a> Removal<'a> {
         Self { tree, progress, path: path.to_vec(), levels, failures, removed: 0 }
     }
 
-    /// Says what fails, and goes on with the rest.
+    /// Removes the tree. Prints failures and continues with the rest.
     fn run(mut self, parent: FileId, dir: FileId) -> Done {
         self.enter(parent, dir);
         while let Some(level) = self.levels.last_mut() {
@@ -100,7 +100,7 @@ impl<'a> Removal<'a> {
         self.failures.end()
     }
 
-    /// Goes into the directory at `path`.
+    /// Enters the directory at `path`.
     fn enter(&mut self, parent: FileId, dir: FileId) {
         match self.tree.entries(dir) {
             Ok(entries) => {
@@ -114,7 +114,7 @@ impl<'a> Removal<'a> {
         }
     }
 
-    /// Removes the directory at `path`, in which nothing is left to do.
+    /// Removes the directory at `path` after everything in it is done.
     fn leave(&mut self) {
         let Some(level) = self.levels.pop() else { return };
         if level.stays {
@@ -139,7 +139,7 @@ impl<'a> Removal<'a> {
         }
     }
 
-    /// So does what it is in.
+    /// Marks the last directory: something in it stays, so it must stay too.
     fn stays(&mut self) {
         if let Some(above) = self.levels.last_mut() {
             above.stays = true;

@@ -1,4 +1,4 @@
-//! `weir spread`: records to whichever disks take them.
+//! `weir spread`: writes records to those disks that accept them first.
 
 use crate::args::Spread as Arguments;
 use crate::failure::{Done, Failure};
@@ -16,15 +16,15 @@ use std::time::Instant;
 use weir_client::{Fragment, Spread, SpreadOptions};
 use weir_types::{Error, ErrorKind, FileId, FileKind};
 
-/// Read at a time, at the most.
+/// The most bytes of one read.
 const MAX_READ_BYTES: usize = 1 << 20;
-/// The longest record.
+/// The longest record, in bytes.
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
 /// Runs `weir spread`.
 ///
 /// # Errors
-/// What cannot be read, or written: some of what came before is not written then.
+/// Errors of reading or writing. Some of the records read before are then not written.
 pub fn run(spread: &Arguments) -> Done {
     let name = RemoteName::parse(&spread.directory)?;
     let options = SpreadOptions {
@@ -79,7 +79,7 @@ pub fn run(spread: &Arguments) -> Done {
     tell(&fragments, started.elapsed().as_secs_f64(), spread.json)
 }
 
-/// The rank of this process in its job; of none: 0.
+/// The rank of this process in its job; 0 if it is in none.
 fn rank() -> u32 {
     member(0, 0).map_or(0, |member| member.rank.0)
 }
@@ -109,7 +109,7 @@ fn inputs(files: &[PathBuf]) -> Vec<&Path> {
 
 struct Input {
     from: Box<dyn Read>,
-    /// So many, as far as that is known before.
+    /// The number of bytes, as far as it is known in advance.
     bytes: u64,
 }
 
@@ -122,7 +122,7 @@ fn open(path: &Path) -> Done<Input> {
     Ok(Input { from: Box::new(file), bytes })
 }
 
-/// What must not be cut.
+/// How an input is divided into records.
 #[derive(Clone, Copy, Debug)]
 enum Record {
     Line,
@@ -139,16 +139,16 @@ impl Record {
     }
 }
 
-/// An input by whole records, as many at a time as are there.
+/// Reads an input in whole records, as many at a time as are available.
 struct Records {
     record: Record,
-    /// What has been given away, and the beginning of what is next.
+    /// The records returned last, and the beginning of the next one.
     left: Vec<u8>,
     read_bytes: usize,
 }
 
 impl Records {
-    /// Not more of them at a time than a batch has.
+    /// Reads at most `batch_bytes` at a time.
     fn new(record: Record, batch_bytes: usize) -> Self {
         Self { record, left: Vec::new(), read_bytes: batch_bytes.clamp(1, MAX_READ_BYTES) }
     }
@@ -180,8 +180,8 @@ impl Records {
         }
     }
 
-    /// What is behind the last whole record: a last line gets its end, so that the next one that is
-    /// read after it does not begin within it.
+    /// Returns the bytes after the last whole record. A last line without an end gets one, so that
+    /// the first line of the next input does not continue it.
     fn last(&mut self) -> Done<Option<&[u8]>> {
         match (self.record, self.left.is_empty()) {
             (_, true) => Ok(None),

@@ -1,4 +1,4 @@
-//! `weir stat`, and how attributes are described.
+//! `weir stat`, and how attributes are displayed.
 
 use crate::args::Stat;
 use crate::failure::{Done, Failures};
@@ -49,7 +49,7 @@ pub fn run(stat: &Stat) -> Done {
     failures.end()
 }
 
-/// What the file or directory says of its consistency, if the caller may know.
+/// The consistency hint of a file or directory, if the caller may read it.
 fn hint(tree: &RemoteTree, attr: &Attr) -> weir_types::Result<Option<String>> {
     match tree.client.get_xattr(&tree.context, attr.file, CONSISTENCY_XATTR) {
         Ok(value) => Ok(Some(String::from_utf8_lossy(&value).into_owned())),
@@ -82,8 +82,8 @@ fn text_of(path: &[u8], attr: &Attr, link: Option<&[u8]>) -> String {
     )
 }
 
-/// Attributes as JSON. Times are seconds since 1970 with their fraction as
-/// text, so that no nanosecond is lost.
+/// Attributes as JSON. Times are seconds since 1970 as text with a fraction, so that nanoseconds
+/// are kept.
 pub fn describe(path: &[u8], attr: &Attr, link: Option<&[u8]>) -> Value {
     let time = |t: Timestamp| format!("{}.{:09}", t.seconds(), t.nanos());
     let mut value = json!({
@@ -107,7 +107,7 @@ pub fn describe(path: &[u8], attr: &Attr, link: Option<&[u8]>) -> Value {
     value
 }
 
-/// The first letter of `ls -l`.
+/// The letter for a kind of file that `ls -l` prints.
 pub fn kind_letter(kind: FileKind) -> char {
     match kind {
         FileKind::File => '-',

@@ -1,4 +1,4 @@
-//! `weir take`: what nobody else of the job has, of files that are read together.
+//! `weir take`: prints those parts of shared input files that no other process of the job takes.
 
 use crate::args::Take as Arguments;
 use crate::failure::{Done, Failure};
@@ -14,14 +14,14 @@ use weir_client::job::job_named;
 use weir_client::{Input, Record, Take, TakeOptions, TakeSummary};
 use weir_types::{ErrorKind, FileId, FileKind, JobId};
 
-/// What claims are called, and not read.
+/// The prefix of the files that record claims. They are not read as inputs.
 const CLAIMS: &str = ".weir-take-";
 
 /// Runs `weir take`.
 ///
 /// # Errors
-/// What cannot be read: blocks that this process had taken are lost then. Nobody reads what it
-/// writes any more.
+/// Errors of reading; blocks that this process had claimed are then lost. Also an error if the
+/// reader of the output has ended.
 pub fn run(take: &Arguments) -> Done {
     let (mut sessions, mut inputs) = (Sessions::default(), Vec::new());
     let mut first: Option<(Arc<RemoteTree>, RemoteName)> = None;
@@ -83,7 +83,7 @@ fn options(take: &Arguments, tree: &RemoteTree, first: &RemoteName) -> Done<Take
     Ok(TakeOptions { rank, ranks, record, block_bytes: take.block.0, ..options })
 }
 
-/// The job, and which of how many processes.
+/// The job, the number of this process in it, and the number of processes.
 fn who(take: &Arguments) -> Done<(JobId, u32, u32)> {
     let uid = rustix::process::geteuid().as_raw();
     // Who started it is no name for a job: that may be a shell of each process.
@@ -114,7 +114,7 @@ fn is_directory(tree: &RemoteTree, path: &[u8]) -> Done<bool> {
     Ok(tree.attr(path, true)?.kind == FileKind::Directory)
 }
 
-/// A file, or those of a directory in the order of their names.
+/// Adds a file, or the files of a directory in the order of their names.
 fn add(tree: &RemoteTree, path: &[u8], inputs: &mut Vec<Input>) -> Done {
     let attr = tree.attr(path, true)?;
     let mut input = |path: &[u8], file: FileId| inputs.push(Input { name: tree.shown(path), file });

@@ -1,4 +1,4 @@
-//! What cp needs of a tree of files, wherever it is.
+//! The operations that cp needs of a tree of files, local or in a cluster.
 
 use crate::failure::Done;
 use std::ops::Range;
@@ -6,44 +6,44 @@ use std::sync::Arc;
 use weir_client::File;
 use weir_types::{FileKind, FileLayout, Timestamp};
 
-/// What goes with owner and group: setuid and setgid.
+/// The mode bits that depend on owner and group: setuid and setgid.
 pub const PRIVILEGE: u16 = 0o6000;
 
-/// What is known of a file.
+/// The attributes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// What it is.
+    /// The kind of the file.
     pub kind: FileKind,
     /// Permission bits.
     pub mode: u16,
-    /// Owner.
+    /// The number of the owner.
     pub uid: u32,
-    /// Group.
+    /// The number of the group.
     pub gid: u32,
-    /// How many names it has.
+    /// The number of names.
     pub nlink: u32,
-    /// Number of a device, as the kernel hands it to file systems in user space.
+    /// The number of a device, in the form that the kernel gives to FUSE file systems.
     pub rdev: u32,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Last access.
+    /// The time of the last access.
     pub atime: Timestamp,
-    /// Last change.
+    /// The time of the last change.
     pub mtime: Timestamp,
-    /// Tells files apart within the tree: device and inode.
+    /// Device and inode, which identify the file within its tree.
     pub identity: (u64, u64),
 }
 
-/// What is to be kept of a file beside its bytes.
+/// What is kept of a file besides its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// All mode bits; else those of permission, less what the umask takes.
+    /// All mode bits. Otherwise the permission bits, less the umask.
     pub mode: bool,
-    /// Owner and group, where that is permitted.
+    /// Owner and group, if that is permitted.
     pub owner: bool,
-    /// Times of access and change.
+    /// The times of access and change.
     pub times: bool,
-    /// Names of one file stay names of one file.
+    /// Hard links between copied files.
     pub links: bool,
     /// Extended attributes and access control lists.
     pub xattrs: bool,
@@ -52,157 +52,156 @@ pub struct Keep {
 /// Extended attributes: names and values.
 pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// How a file is made that another one's bytes go to.
+/// How a file is created that receives the bytes of another one.
 #[derive(Clone, Debug)]
 pub struct Making<'a> {
     /// Permission bits.
     pub mode: u16,
-    /// The layout of the file that it takes the place of.
+    /// The layout of the file that it replaces.
     pub like: Option<&'a FileLayout>,
-    /// Others are kept from taking it for one that nobody writes any more.
+    /// Whether a lock shows other runs that the file is still being written.
     pub locked: bool,
 }
 
-/// How a cluster is known to whoever has files of it, here or in a mount.
+/// Identifies a cluster in file trees and in mounts.
 #[derive(Clone, Debug)]
 pub struct ClusterSign {
-    /// What its mounts say that they are of.
+    /// The source of the cluster's mounts.
     pub source: String,
-    /// Its name, for people.
+    /// The name of the cluster, for people.
     pub name: String,
-    /// Where its metadata servers listen.
+    /// The addresses of the metadata servers.
     pub metadata: Vec<String>,
 }
 
 impl ClusterSign {
-    /// Whether both are of one cluster: names of clusters are not unique, addresses are.
+    /// Whether both identify the same cluster. Names of clusters are not unique, but addresses are.
     pub fn is(&self, other: &Self) -> bool {
         let shares = || self.metadata.iter().any(|address| other.metadata.contains(address));
         self.source == other.source || (self.name == other.name && shares())
     }
 }
 
-/// Why a file that another run of cp has left is taken.
+/// Why an existing file is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
-    /// To write it on. Only what a run of this user's can have made: a plain file of the user's
-    /// with one name.
+    /// To continue it. It must be a plain file of this user with one name, as another run makes it.
     GoOn,
-    /// To remove it; the same, and nobody is waited for.
+    /// To remove it. It must be as for `GoOn`, but nobody is waited for.
     Remove,
-    /// It is not a left one, but is to be filled: anybody's.
+    /// To fill it. It is not a leftover, and may belong to anyone.
     Fill,
 }
 
-/// A file of any kind that is held, whatever becomes of its name meanwhile.
+/// A held file of any kind. It stays the same file if its name changes meanwhile.
 pub trait Held: Send + Sync {
-    /// Tells it apart within the tree, as [`Meta::identity`].
+    /// Identifies the file within the tree, as [`Meta::identity`].
     fn identity(&self) -> Done<(u64, u64)>;
-    /// Sets mode, owner and times as far as `keep` says; returns whether the owner could be
-    /// set. Mode bits that give the rights of an owner go where it could not.
+    /// Sets mode, owner and times as far as `keep` says. Returns whether the owner could be set. If
+    /// it could not, setuid and setgid are cleared.
     fn set_meta(&self, meta: &Meta, keep: Keep) -> Done<bool>;
-    /// Sets an extended attribute; `false`: files here cannot have it.
+    /// Sets an extended attribute; `false` if the file system does not support it.
     fn set_xattr(&self, name: &[u8], value: &[u8]) -> Done<bool>;
-    /// Removes an extended attribute, if it is there.
+    /// Removes an extended attribute if it exists.
     fn remove_xattr(&self, name: &[u8]) -> Done;
 }
 
-/// A file that is read from. Any number of threads may read at once.
+/// A file to read. Any number of threads may read at the same time.
 pub trait Source: Send + Sync {
-    /// The file, if it is one of a cluster.
+    /// The file in its cluster, if it is in one.
     fn in_cluster(&self) -> Option<&File> {
         None
     }
     /// Reads until the buffer is full or the file ends; returns the bytes read.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Done<usize>;
-    /// How long it is now.
+    /// The present size.
     fn size(&self) -> Done<u64>;
-    /// The next range from `offset` on that is not a hole; `None`: there is nothing but a
-    /// hole until the end.
+    /// The next range from `offset` on that is not a hole; `None` if only a hole follows.
     fn next_data(&self, offset: u64) -> Done<Option<Range<u64>>>;
-    /// Its extended attributes that can be copied, whatever its name leads to by now.
+    /// The extended attributes that can be copied, of this file even if its name leads elsewhere by
+    /// now.
     fn xattrs(&self) -> Done<Xattrs>;
 }
 
-/// A file that is written to, and read to be compared. Any number of threads may write at once.
+/// A file to write, and to read for comparison. Any number of threads may write at the same time.
 pub trait Sink: Source + Held {
-    /// Makes sure that the lock under which it was made, if there is one, is still held.
+    /// Checks that the lock under which the file was created, if there is one, is still held.
     fn relock(&self) -> Done {
         Ok(())
     }
-    /// Lets the cluster copy some of the bytes at `offset` of a source to the same
-    /// place here, at most `len`; returns how many: 0 where the source ends. `None`:
-    /// the two are not in one cluster.
+    /// Lets the cluster copy up to `len` bytes at `offset` of a source to the same offset here.
+    /// Returns how many were copied: 0 at the end of the source. `None` if the two files are not in
+    /// the same cluster.
     fn copy_at(&self, _source: &dyn Source, _offset: u64, _len: u64) -> Done<Option<u64>> {
         Ok(None)
     }
     /// Writes all of the bytes.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Done;
-    /// Makes what there is of a range a hole. The size stays.
+    /// Makes a range of the file a hole. The size does not change.
     fn clear(&self, range: Range<u64>) -> Done;
-    /// Cuts or extends it.
+    /// Truncates or extends the file.
     fn set_size(&self, size: u64) -> Done;
-    /// Returns when everything is written and can be read by others.
+    /// Returns when everything is written and visible to others.
     fn finish(&self) -> Done;
-    /// Returns when everything that was written is durable.
+    /// Returns when everything written is durable.
     fn sync(&self) -> Done;
 }
 
-/// The entries of a directory, without `.` and `..`, some at a time.
+/// The entries of a directory without `.` and `..`, a page at a time.
 pub trait Pages: Send {
-    /// The next of them; none: that was all.
+    /// The next page; empty at the end.
     fn next(&mut self) -> Done<Vec<(Vec<u8>, Meta)>>;
 }
 
-/// A tree of files. Paths are absolute within it; errors name the file.
+/// A tree of files. Paths are absolute within it. Errors name the file.
 pub trait Tree: Send + Sync {
-    /// A path as the user would write it.
+    /// The path as the user would write it.
     fn shown(&self, path: &[u8]) -> String;
-    /// What is known of a file; nothing if it does not exist.
+    /// The attributes of a file; `None` if it does not exist.
     fn stat(&self, path: &[u8], follow: bool) -> Done<Option<Meta>>;
-    /// Where a symbolic link leads to, if that exists; else the path itself.
+    /// The path to which a symbolic link leads, if that exists; otherwise the path itself.
     fn real_path(&self, path: &[u8]) -> Done<Vec<u8>>;
-    /// The entries of a directory, or of that to which a link leads, if links are followed.
+    /// The entries of a directory. With `follow` a symbolic link to a directory is followed.
     fn pages(self: Arc<Self>, path: &[u8], follow: bool) -> Done<Box<dyn Pages>>;
     /// Makes a directory.
     fn make_dir(&self, path: &[u8], mode: u16) -> Done;
-    /// What a symbolic link says.
+    /// Reads the target of a symbolic link.
     fn read_link(&self, path: &[u8]) -> Done<Vec<u8>>;
-    /// Makes a symbolic link where nothing is.
+    /// Makes a symbolic link. Its path must not exist.
     fn make_link(&self, path: &[u8], target: &[u8]) -> Done;
-    /// Makes a pipe, a socket's name or a device where nothing is.
+    /// Makes a pipe, socket or device. Its path must not exist.
     fn make_node(&self, path: &[u8], meta: &Meta, mode: u16) -> Done;
-    /// Gives a file another name where nothing is.
+    /// Makes a hard link. Its path must not exist.
     fn link(&self, path: &[u8], new: &[u8]) -> Done;
-    /// Moves a name, over what is there.
+    /// Renames a file, replacing an existing one.
     fn rename(&self, path: &[u8], new: &[u8]) -> Done;
-    /// Removes a name that is not a directory's.
+    /// Removes a file that is not a directory.
     fn remove(&self, path: &[u8]) -> Done;
-    /// Opens a file to read it. With the identity under which it was listed, it has to be that
-    /// regular file, and no link is followed.
+    /// Opens a file for reading. With the identity from a listing it must be that regular file, and
+    /// no link is followed.
     fn open(&self, path: &[u8], listed: Option<(u64, u64)>) -> Done<Box<dyn Source>>;
-    /// Makes a file where nothing is, and opens it to write and read it.
+    /// Creates a file and opens it for writing and reading. Its path must not exist.
     fn create(&self, path: &[u8], making: &Making<'_>) -> Done<Box<dyn Sink>>;
-    /// Opens what is there to write it in place: a device, or a pipe.
+    /// Opens an existing device or pipe for writing.
     fn open_node(&self, path: &[u8]) -> Done<Box<dyn Sink>>;
-    /// Opens a file that another run of cp may have left unfinished, under a lock; `None`:
-    /// somebody has it, it is gone, or it is not what may be taken. It is to be left alone then.
+    /// Opens and locks a file that another run of cp may have left. `None` if the file is locked,
+    /// gone, or not one that may be taken over. The caller must leave it alone then.
     fn take_over(&self, path: &[u8], take: Take) -> Done<Option<Box<dyn Sink>>>;
-    /// The layout of a file, where files have one.
+    /// The layout of a file, if files of this tree have one.
     fn layout(&self, _path: &[u8]) -> Done<Option<FileLayout>> {
         Ok(None)
     }
-    /// The extended attributes of a file that can be copied. Follows no link; with the identity
-    /// under which it was listed, it has to be that file.
+    /// The extended attributes of a file that can be copied. Follows no link. With the identity
+    /// from a listing it must be that file.
     fn xattrs(&self, path: &[u8], listed: Option<(u64, u64)>) -> Done<Xattrs>;
-    /// Takes hold of a file that has to be of a kind, to give it its attributes. Follows no link.
+    /// Opens a file of the given kind to set its attributes. Follows no link.
     fn held(&self, path: &[u8], kind: FileKind) -> Done<Box<dyn Held>>;
-    /// Makes all names and attributes changed so far durable.
+    /// Makes all changes of names and attributes so far durable.
     fn sync_all(&self, path: &[u8]) -> Done;
-    /// Whether two trees are the same one.
+    /// Whether another tree, given by [`Tree::identity`], is this one.
     fn is(&self, other: &str) -> bool;
-    /// Names the tree, for [`Tree::is`].
+    /// The identity of the tree, for [`Tree::is`].
     fn identity(&self) -> String;
-    /// The cluster that a file is of, if it is of one: `identity.1` is its number there then.
+    /// The cluster of a file, if it is in one. `identity.1` is then the file's number in it.
     fn cluster_of(&self, meta: &Meta) -> Done<Option<ClusterSign>>;
 }

@@ -1,14 +1,14 @@
-//! The path of a directory of which only the number is known.
+//! Finds the path of a directory whose number is known.
 
 use weir_client::{Client, Context};
 use weir_types::FileId;
 
-/// Directories on the way up that are looked at.
+/// The most parents that are followed.
 const MAX_DEPTH: usize = 256;
-/// Pages of a directory that are looked at for one name.
+/// The most pages of a directory that are searched for one name.
 const MAX_PAGES: usize = 256;
 
-/// The path of a directory, found upwards; `None` if there is none any more.
+/// The path of a directory, found through its parents; `None` if it cannot be found.
 pub fn path_of(client: &Client, mut dir: FileId) -> Option<String> {
     let ctx = Context::root();
     let mut names: Vec<Vec<u8>> = Vec::new();

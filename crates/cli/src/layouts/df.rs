@@ -59,7 +59,7 @@ pub fn run(df: &Df) -> Done {
     print(&table.render())
 }
 
-/// The disks that can be written to: what `df` on a mount shows the space of.
+/// The disks that can be written to. `df` on a mount shows their space.
 fn online_disks(map: &ClusterMap) -> Disks {
     let online = map.targets().map(|(_, t)| t).filter(|t| t.state == TargetState::Online);
     online.map(|t| (t.disk, t.usage)).collect()
@@ -77,7 +77,7 @@ pub fn used(usage: &FsUsage) -> u64 {
     usage.total_bytes.saturating_sub(usage.free_bytes)
 }
 
-/// The share in use, rounded up as df does.
+/// The share in use in percent, rounded up as df does.
 pub fn percent(usage: &FsUsage) -> String {
     match usage.total_bytes {
         0 => "-".to_owned(),
@@ -85,7 +85,7 @@ pub fn percent(usage: &FsUsage) -> String {
     }
 }
 
-/// The state of a target in a word.
+/// The state of a target in one word.
 pub fn state_name(state: TargetState) -> &'static str {
     match state {
         TargetState::Suspect => "suspect",

@@ -1,4 +1,4 @@
-//! Where the bytes of files lie, and where they are to lie.
+//! Where the bytes of files are, and where new bytes are placed.
 
 pub mod advise;
 pub mod df;

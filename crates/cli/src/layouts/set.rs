@@ -66,7 +66,7 @@ fn set(found: &Found, layout: Option<LayoutSpec>) -> Done {
     Ok(())
 }
 
-/// Copies on one disk are lost with it: said, if there are fewer disks than copies.
+/// Warns if there are fewer disks than copies, since copies on the same disk are lost together.
 fn warn_of_disks(found: &Found, copies: u8) {
     // Who cannot be asked has been told of that with the layout.
     let Ok(map) = found.tree.client.cluster_map() else { return };

@@ -1,4 +1,4 @@
-//! `weir layout`: where the bytes of a file lie.
+//! `weir layout`: shows where the bytes of a file are.
 
 use crate::args::Layout;
 use crate::cluster::daemon::data_name;
@@ -15,7 +15,7 @@ use weir_types::{ErrorKind, FileKind, FileLayout, LayoutKind, ObjectId, Segment,
 use weir_wire::Rights;
 use weir_wire::map::{ClusterMap, TargetState};
 
-/// The longest to wait for a server that says where its directories are.
+/// The longest to wait, in milliseconds, for a server's answer about its directories.
 const STATUS_TIMEOUT_MS: u64 = 2_000;
 
 /// Runs `weir layout`.
@@ -38,7 +38,7 @@ pub fn run(layout: &Layout) -> Done {
     failures.end()
 }
 
-/// JSON and text of one file or directory; only one of them is made.
+/// Describes one file or directory. Makes either JSON or text.
 fn show(found: &Found, json: bool) -> Done<(Value, String)> {
     let tree = &found.tree;
     let attr = found.attr()?;
@@ -62,7 +62,7 @@ fn show(found: &Found, json: bool) -> Done<(Value, String)> {
     })
 }
 
-/// Server and directory of each target.
+/// The server and directory of each target.
 struct Places {
     map: ClusterMap,
     directories: HashMap<TargetId, String>,
@@ -100,13 +100,13 @@ impl Places {
     }
 }
 
-/// The copies of each column of a file.
+/// The number of copies of each column of a file.
 fn copies_of(layout: &FileLayout) -> usize {
     let columns = layout.segments.iter().filter_map(|segment| segment.columns.first());
     columns.map(|column| column.copies().count()).max().unwrap_or(1)
 }
 
-/// What a copy is good for now.
+/// Whether a copy is usable now.
 fn state_of(
     segment: Option<&Segment>,
     object: &ObjectId,

@@ -1,4 +1,4 @@
-//! A layout as flags, as text and as JSON.
+//! Layouts as flags, text and JSON.
 
 use crate::args::{Family, LayoutFlags, Places, Protocol};
 use crate::failure::{Done, Failure};
@@ -6,7 +6,7 @@ use crate::output::human_size;
 use serde_json::{Value, json};
 use weir_types::{Duplication, LayoutKind, LayoutSpec, Placement};
 
-/// What the flags ask for; nothing if there are none.
+/// The layout that the flags ask for; `None` without flags.
 pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
     let LayoutFlags { layout, unit, count, base, chunk, sizes, copies, duplication, placement } =
         flags;
@@ -103,7 +103,7 @@ pub fn duplication_name(duplication: Duplication) -> &'static str {
     }
 }
 
-/// Where copies go, in words.
+/// The placement of copies, as text.
 pub fn placement_name(placement: Placement) -> &'static str {
     match placement {
         Placement::Usual => "usual",
@@ -114,7 +114,7 @@ pub fn placement_name(placement: Placement) -> &'static str {
     }
 }
 
-/// A wish in a line of words.
+/// A requested layout as one line of text.
 pub fn text(spec: &LayoutSpec) -> String {
     let or = |n: u64, text: &str| if n == 0 { text.to_owned() } else { human_size(n) };
     let mut words = vec![family_name(spec.kind).to_owned()];
@@ -153,7 +153,7 @@ pub fn text(spec: &LayoutSpec) -> String {
     words.join(", ")
 }
 
-/// A wish as JSON; null and 0 are left to the cluster.
+/// A requested layout as JSON. The cluster decides where it has null or 0.
 pub fn describe(spec: &LayoutSpec) -> Value {
     json!({
         "layout": family_name(spec.kind),

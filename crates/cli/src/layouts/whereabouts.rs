@@ -1,4 +1,4 @@
-//! Files named either by a path in a mounted Weir or as weir:/path.
+//! Finds files named by a path on a mount or by weir:/path.
 
 use crate::args::ClientChoice;
 use crate::cluster::mounts;
@@ -13,13 +13,13 @@ use std::path::Path;
 use std::sync::Arc;
 use weir_types::Attr;
 
-/// A file of a cluster that was found.
+/// A file of a cluster.
 pub struct Found {
     /// The cluster.
     pub tree: Arc<RemoteTree>,
-    /// Its path in the cluster.
+    /// The path in the cluster.
     pub path: Vec<u8>,
-    /// Its name as the user wrote it.
+    /// The name as the user wrote it.
     pub named: String,
 }
 
@@ -32,13 +32,12 @@ pub struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    /// Finds nothing yet.
+    /// A finder without any session yet.
     pub fn new(choice: &'a ClientChoice, purpose: &'a str) -> Self {
         Self { choice, purpose, sessions: Sessions::default(), mounted: HashMap::new() }
     }
 
-    /// The cluster and path of a name. The file itself need not exist, but on a
-    /// mount its directory has to.
+    /// The cluster and path of a name. The file need not exist, but on a mount its directory must.
     pub fn find(&mut self, text: &OsString) -> Done<Found> {
         let named = text.display().to_string();
         if text.as_bytes().starts_with(b"weir:") {
@@ -76,7 +75,7 @@ impl Found {
     }
 }
 
-/// The path without links, of a file that may not exist yet.
+/// The path without symbolic links. The file need not exist.
 fn resolve(path: &Path) -> Done<Vec<u8>> {
     match path.canonicalize() {
         Ok(path) => Ok(path.as_os_str().as_bytes().to_vec()),

@@ -1,4 +1,4 @@
-//! One daemon's log, read line by line while it grows.
+//! Reads the log of one daemon line by line while it grows.
 
 use crate::failure::{Done, Failure};
 use crate::logging;
@@ -10,25 +10,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use weir_types::Timestamp;
 
-/// A longer line is shown as several.
+/// The longest line, in bytes. A longer one is split.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 const LEVELS: [&str; 5] = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
 
 /// One line of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// When, UTC. A line without a time (of a panic) has that of the one before, the first
-    /// lines have that of the next.
+    /// The time in UTC. A line without a time (as of a panic) has that of the line before. The
+    /// first lines have that of the next one with a time.
     pub time: String,
-    /// Whose.
+    /// The name of the daemon.
     pub daemon: String,
-    /// How grave; nothing for a line without a time.
+    /// The level; `None` for a line without a time.
     pub level: Option<String>,
-    /// What.
+    /// The text.
     pub message: String,
 }
 
-/// Whether it is one file, whatever its names.
+/// Whether both are the same file, under whatever names.
 fn is_same(a: &Metadata, b: &Metadata) -> bool {
     (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
@@ -38,26 +38,26 @@ pub struct LogFile {
     daemon: String,
     path: PathBuf,
     file: BufReader<File>,
-    /// What has been read of a line whose end is not written yet.
+    /// The beginning of a line whose end is not written yet.
     begun: Vec<u8>,
-    /// More may come: a line without an end is not one yet.
+    /// Whether the file may grow. Then a line without an end is not shown yet.
     follows: bool,
-    /// Another file has its name: this one gets no more.
+    /// Whether another file has this file's name, so that this one gets no more lines.
     is_over: bool,
-    /// That was so from the beginning.
+    /// Whether another file had the name when this one was opened.
     is_older: bool,
     time: String,
-    /// The line that is next.
+    /// The next line to return.
     next: Option<Line>,
 }
 
 impl LogFile {
-    /// Opens it at its beginning: that of the one before, if that is there.
+    /// Opens the log at its beginning. An older log is read first, if there is one.
     pub fn open(daemon: &str, path: &Path, follows: bool) -> Done<Self> {
         Self::open_after(None, daemon, path, follows)
     }
 
-    /// Opens what comes after a file.
+    /// Opens the file that follows another one.
     fn open_after(
         shown: Option<&Metadata>,
         daemon: &str,
@@ -90,7 +90,8 @@ impl LogFile {
         })
     }
 
-    /// If another file has its name by now, goes on with that, once all of this was shown.
+    /// Checks whether the log was renamed. If so, the new file is read after the rest of the old
+    /// one.
     pub fn see_renamed(&mut self) -> Done {
         if self.is_over {
             // It goes on by itself from one that was so from the beginning.
@@ -108,7 +109,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// Goes on with what comes after this file, if all of it was shown and there is more.
+    /// Continues with the next file if everything in this one was shown.
     fn go_on(&mut self) -> Done<bool> {
         if self.next.is_some() || !self.begun.is_empty() {
             return Ok(false);
@@ -122,12 +123,12 @@ impl LogFile {
         Ok(true)
     }
 
-    /// Whose it is.
+    /// The name of the daemon.
     pub fn daemon(&self) -> &str {
         &self.daemon
     }
 
-    /// The line that [`LogFile::take`] is going to return; nothing if there is none yet.
+    /// The line that [`LogFile::take`] will return; `None` if there is none yet.
     pub fn peek(&mut self) -> Done<Option<&Line>> {
         while self.next.is_none() {
             self.next = self.read().map_err(|e| Failure::file(&self.path, e))?;
@@ -138,7 +139,7 @@ impl LogFile {
         Ok(self.next.as_ref())
     }
 
-    /// The line that was peeked at.
+    /// Takes the line that [`LogFile::peek`] has shown.
     pub fn take(&mut self) -> Option<Line> {
         self.next.take()
     }
@@ -160,7 +161,7 @@ impl LogFile {
         Ok(Some(self.parse(line.trim_end())))
     }
 
-    /// Reads what there is of the line that was begun; the number of bytes.
+    /// Reads more of the unfinished line. Returns the number of bytes.
     fn read_begun(&mut self) -> io::Result<usize> {
         let most = MAX_LINE_BYTES.saturating_sub(self.begun.len() as u64);
         (&mut self.file).take(most).read_until(b'\n', &mut self.begun)
@@ -183,16 +184,16 @@ impl LogFile {
     }
 }
 
-/// `2026-11-26T14:30:00.123456Z  INFO weir::serve: data server 1 serves on ...`: its time, level
-/// and message.
+/// Splits a line such as `2026-11-26T14:30:00.123456Z  INFO weir::serve: data server 1 serves on
+/// ...` into time, level and message.
 fn dated(line: &str) -> Option<(&str, &str, &str)> {
     let (time, rest) = line.split_once('Z')?;
     let (level, message) = rest.trim_start().split_once(' ')?;
     (LEVELS.contains(&level) && time.contains('T')).then_some((time, level, message))
 }
 
-/// The time of its first lines: of the first of them that says one, or else when it was
-/// written last.
+/// The time for first lines that have none: that of the first line with a time, or else of the
+/// file's last change.
 fn first_time(mut file: &File) -> io::Result<String> {
     let mut begin = Vec::new();
     file.take(MAX_LINE_BYTES).read_to_end(&mut begin)?;

@@ -1,4 +1,4 @@
-//! `weir log`: what the daemons and mounts of this machine have said, in the order of time.
+//! `weir log`: shows the logs of the daemons and mounts on this machine, ordered by time.
 
 mod file;
 pub mod since;
@@ -14,10 +14,10 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often it is looked whether more was said.
+/// The interval of checks for new lines.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Runs the command.
+/// Runs `weir log`.
 pub fn run(asked: &Log) -> Done {
     let cluster = settings::cluster(&asked.client)?;
     let dir = match &cluster {
@@ -39,8 +39,8 @@ pub fn run(asked: &Log) -> Done {
     }
 }
 
-/// The names that were given; a mountpoint stands for the name of its daemon. What is the name
-/// of a daemon is no mountpoint, unless it is written ./NAME.
+/// The names given on the command line. A mountpoint stands for the mount's daemon. An argument
+/// that is the name of a daemon is not taken as a mountpoint; ./NAME is.
 fn chosen(asked: &Log, cluster: &Cluster, there: &BTreeMap<String, PathBuf>) -> Done<Vec<String>> {
     let name = |given: &String| {
         let is_daemon = there.keys().any(|daemon| names(given, daemon));
@@ -52,7 +52,7 @@ fn chosen(asked: &Log, cluster: &Cluster, there: &BTreeMap<String, PathBuf>) -> 
     asked.daemons.iter().map(name).collect()
 }
 
-/// Why showing ends early.
+/// Why showing ended early.
 enum Stop {
     ReaderGone,
     Failed(Failure),
@@ -95,18 +95,18 @@ fn show(asked: &Log, logs: &mut Logs) -> Result<(), Stop> {
     }
 }
 
-/// The logs of a directory.
+/// The logs in a directory.
 struct Logs {
     dir: PathBuf,
-    /// Of these only, if there are any.
+    /// The names of the daemons to show; empty for all.
     chosen: Vec<String>,
-    /// More may come: what has no end yet is not shown.
+    /// Whether logs may grow. Then a line without an end is not shown yet.
     follows: bool,
     files: Vec<LogFile>,
 }
 
 impl Logs {
-    /// Opens those that are not open yet.
+    /// Opens the logs that are not open yet.
     fn open_new(&mut self) -> Done {
         for (daemon, path) in self.there()? {
             let is_chosen = self.chosen.is_empty() || self.chosen.iter().any(|c| names(c, &daemon));
@@ -117,8 +117,8 @@ impl Logs {
         Ok(())
     }
 
-    /// Goes on with the new log where one was renamed, as logrotate does, once all of the old
-    /// one was shown.
+    /// Continues with the new file of each log that was renamed, as logrotate does, after the rest
+    /// of the old one.
     fn see_renamed(&mut self) -> Done {
         self.files.iter_mut().try_for_each(LogFile::see_renamed)
     }
@@ -135,7 +135,7 @@ impl Logs {
         Ok(entries.flatten().filter_map(|e| Some((name(&e.path())?, e.path()))).collect())
     }
 
-    /// Fails if there is no log for a name.
+    /// Fails if a given name has no log.
     fn require_all(&self) -> Done {
         let is_missing = |c: &&String| !self.files.iter().any(|file| names(c, file.daemon()));
         let Some(missing) = self.chosen.iter().find(is_missing) else { return Ok(()) };
@@ -180,13 +180,13 @@ impl Logs {
     }
 }
 
-/// Whether a name that was given means a daemon: `data` means data-1, data-2, ...
+/// Whether a given name means a daemon: `data` means data-1, data-2, ...
 fn names(given: &str, daemon: &str) -> bool {
     daemon.strip_prefix(given).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// A message without what would do something to a terminal: names of files are in it, which
-/// anybody may have chosen.
+/// Removes control characters from a message. It may contain file names, which anyone may choose,
+/// and a terminal would obey them.
 fn escaped(message: &str) -> String {
     let parts: Vec<String> = message.split('\t').map(plain).collect();
     parts.join("\t")

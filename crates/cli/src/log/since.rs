@@ -1,22 +1,22 @@
-//! From when on lines are shown.
+//! The time from which lines are shown.
 
 use crate::output::utc_time;
 use crate::reliability::units::parse_hours;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_types::Timestamp;
 
-/// The beginning of a time as logs write it, 2026-11-26T14:30:00.123456Z. Such times are in the
-/// order of their letters, and what is left out at the end is the beginning of that day or hour.
+/// The beginning of a time in the form of the logs, 2026-11-26T14:30:00.123456Z. Such texts sort by
+/// time. A shortened one is the beginning of its day, hour or minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Since(String);
 
 impl Since {
-    /// Reads what people write.
+    /// Parses a time or duration as people write it.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::parse_at(text, now_s())
     }
 
-    /// As [`Since::parse`], so many seconds after 1970 began.
+    /// As [`Since::parse`], where `now` is in seconds since 1970.
     fn parse_at(text: &str, now: u64) -> Result<Self, String> {
         if let Ok(hours) = parse_hours(text) {
             return Ok(Self(log_time(now.saturating_sub((hours * 3600.0) as u64))));
@@ -30,13 +30,13 @@ impl Since {
         }
     }
 
-    /// Whether a line of this time is to be shown.
+    /// Whether a line with this time is shown.
     pub fn includes(&self, time: &str) -> bool {
         time >= self.0.as_str()
     }
 }
 
-/// The time as logs write it, to the second and without its `Z`.
+/// The present time in the form of the logs, to the second and without `Z`.
 pub fn now_in_logs() -> String {
     log_time(now_s())
 }
@@ -49,7 +49,7 @@ fn log_time(seconds: u64) -> String {
     utc_time(Timestamp::new(seconds as i64, 0)).trim_end_matches('Z').replace(' ', "T")
 }
 
-/// Whether it is a date, or one with hours and minutes, and perhaps more.
+/// Whether a text is a date, or a date with hours and minutes and perhaps seconds.
 fn is_of_form(time: &str) -> bool {
     const FORM: &str = "0000-00-00T00:00:00.000000";
     let fits =

@@ -1,12 +1,12 @@
-//! The file of a daemon's log, which it keeps short itself.
+//! The log file of a daemon. The daemon itself limits its size.
 //!
-//! Logs of daemons that a program of ours has started share what the logs of their directory may
-//! take; a log that was given by hand has a limit of its own. When a log has its share it is
-//! renamed (`data-1.log.1`, over the one that had that name), and a new one is begun. What was
-//! renamed, and logs of daemons that are gone, go when they are too much, the oldest first.
+//! The logs of daemons that `weir` started share one limit for their directory. A log given by hand
+//! has a limit of its own. When a log reaches its share it is renamed (`data-1.log.1`, replacing an
+//! older one) and a new one is begun. If renamed logs and the logs of ended daemons take too much,
+//! the oldest are removed.
 //!
-//! Who writes a log holds a shared lock on its file; nobody removes one that is locked, or one
-//! that is not Weir's.
+//! The writer of a log holds a shared lock on its file. A file that is locked, or that is not a log
+//! of Weir, is never removed.
 
 use crate::cluster::daemon::META;
 use crate::output::ByteSize;
@@ -19,19 +19,19 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What a log may have, however many there are in its directory.
+/// The least share of a log, in bytes, however many logs are in its directory.
 const MIN_SHARE_BYTES: u64 = 64 << 10;
-/// How often it is looked whether the file still has its name.
+/// The interval of checks whether the file still has its name.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The name of what was a log before the one of this name.
+/// The name to which a log is renamed.
 pub fn older(log: &Path) -> PathBuf {
     let mut name = OsString::from(log);
     name.push(".1");
     name.into()
 }
 
-/// Opens a log to add to it, and holds it.
+/// Opens a log for appending and locks it.
 pub fn hold(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().create(true).append(true).open(path)?;
     // Who removes it just now has it locked for that moment: then the writer finds that its file
@@ -40,34 +40,34 @@ pub fn hold(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The log that is standard error of this process.
+/// The log file that is standard error of this process.
 pub struct LogFile {
     path: PathBuf,
-    /// Logs of other daemons in its directory share the limit.
+    /// Whether logs of other daemons in the directory share the limit.
     shares: bool,
-    /// What it, or all that share it, may take.
+    /// The limit in bytes for this log, or for all logs that share it.
     limit: u64,
     share: u64,
-    /// The size at which the share is worked out anew.
+    /// The size at which the share is computed again.
     next_look: u64,
     looked: Option<Instant>,
 }
 
 impl LogFile {
-    /// A log that may take so much at most, together with what was renamed.
+    /// A log with a limit of its own, which includes the renamed file.
     pub fn alone(path: &Path, limit: ByteSize) -> Self {
         let (path, limit) = (path.to_owned(), limit.0);
         Self { path, shares: false, limit, share: 0, next_look: 0, looked: None }
     }
 
-    /// A log in a directory where the logs of all daemons take so much at most.
+    /// A log in a directory whose logs share a limit.
     pub fn among_daemons(path: &Path, limit: ByteSize) -> Self {
         Self { shares: true, ..Self::alone(path, limit) }
     }
 
-    /// To be called before so many bytes are written. Begins a new file if they would be too many
-    /// for this one, or if it has lost its name. Whatever fails, what there is goes on, and it is
-    /// tried again.
+    /// Prepares the log for a write of `bytes`. Begins a new file if this one would exceed its
+    /// share or has lost its name. If that fails the present file is used, and the next call tries
+    /// again.
     pub fn tend(&mut self, bytes: usize) {
         if let Some(file) = self.successor(rustix::stdio::stderr(), bytes)
             && rustix::stdio::dup2_stderr(&file).is_ok()
@@ -76,7 +76,7 @@ impl LogFile {
         }
     }
 
-    /// Where so many bytes are to go, if not to the file that is open.
+    /// The new file for a write of `bytes`; `None` if the open one is to be used.
     pub fn successor(&mut self, open: impl AsFd, bytes: usize) -> Option<File> {
         let stat = fstat(&open).ok()?;
         let is_named = |path: &Path| is_at(path, (stat.st_dev, stat.st_ino));
@@ -107,14 +107,14 @@ impl LogFile {
         self.begin()
     }
 
-    /// The file that has the name, a new one if none has.
+    /// Opens the file with the log's name, or creates it.
     fn begin(&mut self) -> Option<File> {
         self.next_look = 0;
         hold(&self.path).ok()
     }
 
-    /// Removes the oldest logs that nobody writes while they take more than half of what all may:
-    /// the other half is for those that are written.
+    /// Removes the oldest logs that no process writes until they take at most half of the limit.
+    /// The other half is for logs that are being written.
     fn clear(&self) {
         let logs = if self.shares { logs_beside(&self.path) } else { vec![older(&self.path)] };
         let mut idle: Vec<Idle> = logs.iter().filter_map(|path| Idle::at(path)).collect();
@@ -130,24 +130,24 @@ impl LogFile {
     }
 }
 
-/// What one of so many files may have, so that those which are written take half of all.
+/// The share of each log, so that together they take half of the limit.
 fn share(limit: u64, logs: usize) -> u64 {
     (limit / 2 / (logs as u64).max(1)).max(MIN_SHARE_BYTES)
 }
 
-/// Whether a path is that of the file with this device and inode.
+/// Whether a path leads to the file with this device and inode.
 fn is_at(path: &Path, file: (u64, u64)) -> bool {
     std::fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == file)
 }
 
-/// The logs of all daemons in the directory of this one, the older ones too.
+/// The logs of all daemons in the directory of this one, renamed ones included.
 fn logs_beside(path: &Path) -> Vec<PathBuf> {
     let Some(Ok(entries)) = path.parent().map(std::fs::read_dir) else { return Vec::new() };
     let paths = entries.flatten().map(|entry| entry.path());
     paths.filter(|path| is_log_of_daemon(path)).collect()
 }
 
-/// Whether it has the name of a log of a server, a mount or a disk of a testbed.
+/// Whether the file has the name of a log of a server, a mount or a testbed disk.
 fn is_log_of_daemon(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let Some(daemon) = name.strip_suffix(".1").unwrap_or(&name).strip_suffix(".log") else {
@@ -161,7 +161,7 @@ fn is_log_of_daemon(path: &Path) -> bool {
     }
 }
 
-/// A log that nobody writes, locked so that nobody begins to.
+/// A log that no process writes. It is locked, so that none begins to.
 struct Idle {
     path: PathBuf,
     bytes: u64,
@@ -170,7 +170,7 @@ struct Idle {
 }
 
 impl Idle {
-    /// `None` if somebody writes it.
+    /// Locks a log; `None` if a process is writing it.
     fn at(path: &Path) -> Option<Self> {
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;

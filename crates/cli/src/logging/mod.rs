@@ -1,8 +1,8 @@
-//! What this process says on standard error: events of `tracing`, failures, panics.
+//! The output of this process on standard error: events of `tracing`, failures and panics.
 //!
-//! Invariant: nobody fails because a log cannot be written, and nobody waits for one for longer
-//! than [`PATIENCE`]. What a daemon says goes through a queue of a bounded size to a thread of its
-//! own; what finds no room there, or cannot be written, is dropped and counted.
+//! Invariant: no operation fails because a log cannot be written, and none waits for a log longer
+//! than [`PATIENCE`]. Lines of a daemon go through a bounded queue to a thread of their own. Lines
+//! that do not fit into the queue, or cannot be written, are dropped and counted.
 
 mod file;
 mod queue;
@@ -23,14 +23,14 @@ use writer::{Standard, Writer};
 
 pub use file::{hold, older};
 
-/// The longest that a process which ends, or a thread which panics, waits for its log.
+/// The longest that a process at its end, or a panicking thread, waits for its log.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a daemon says waits here. A command has none: it writes at once.
+/// The queue of a daemon's lines. A command has none and writes at once.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
-/// Daemons log what they do, commands only what goes wrong beside their own
-/// message; `WEIR_LOG` (as in `debug` or `weir_client=trace`) says otherwise.
+/// Sets up logging. Daemons log their work; commands log only errors besides their own message.
+/// `WEIR_LOG` (as in `debug` or `weir_client=trace`) selects another level.
 pub fn start(command: &Command) {
     let detach = match command {
         Command::Data(daemon) => Some(&daemon.detach),
@@ -60,7 +60,8 @@ pub fn start(command: &Command) {
     }
 }
 
-/// Without a thread for it everything is written at once, as commands do.
+/// Starts the queue and its thread. If the thread cannot be started, lines are written at once, as
+/// in commands.
 fn start_queue(detach: &Detach) {
     // Only a program of ours puts logs where all are Weir's.
     let new = if detach.detached { LogFile::among_daemons } else { LogFile::alone };
@@ -85,12 +86,12 @@ fn start_queue(detach: &Detach) {
     }
 }
 
-/// Says something to whoever reads standard error, in lines of its own.
+/// Prints text on standard error as lines of their own.
 pub fn say(text: &str) {
     put(format!("{text}\n").into_bytes());
 }
 
-/// Says something on standard error just as it is.
+/// Prints text on standard error unchanged.
 pub fn put(text: Vec<u8>) {
     let Some(queue) = QUEUE.get() else {
         if io::stderr().write_all(&text).is_err() {
@@ -105,19 +106,19 @@ pub fn put(text: Vec<u8>) {
     }
 }
 
-/// Waits until everything is written, but not for ever: to be called when the process ends.
+/// Waits at the end of the process until everything is written, but at most [`PATIENCE`].
 pub fn finish() {
     if let Some(queue) = QUEUE.get() {
         queue.await_written(PATIENCE);
     }
 }
 
-/// Lines that were dropped since the process began.
+/// The number of lines dropped since the process began.
 pub fn lost() -> u64 {
     queue::lost()
 }
 
-/// Takes one event, formatted, with each call.
+/// Writes one formatted event with each call.
 struct Line;
 
 impl Write for Line {

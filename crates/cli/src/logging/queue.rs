@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The most bytes that wait; what comes when there are so many is dropped.
+/// The most bytes in the queue. Lines that do not fit are dropped.
 const MAX_BYTES: usize = 1 << 20;
 
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// So many lines were dropped.
+/// Counts dropped lines.
 pub fn lose(lines: u64) {
     LOST.fetch_add(lines, Relaxed);
 }
 
-/// Lines that were dropped by now.
+/// The number of lines dropped so far.
 pub fn lost() -> u64 {
     LOST.load(Relaxed)
 }
 
-/// The queue of one writer.
+/// The queue between loggers and the writer.
 #[derive(Default)]
 pub struct Queue {
     waiting: Mutex<Waiting>,
@@ -31,7 +31,7 @@ pub struct Queue {
 struct Waiting {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// The writer has taken lines, and has not asked for more.
+    /// Whether the writer has taken lines and not yet asked for more.
     is_writing: bool,
 }
 
@@ -49,8 +49,8 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// What there is to write, once there is something, or nothing after this time. What was
-    /// taken before counts as written from here on.
+    /// Takes all waiting lines. Waits up to `patience` for the first one. The call also says that
+    /// the lines taken before are written.
     pub fn take(&self, patience: Duration) -> VecDeque<Vec<u8>> {
         let mut waiting = self.lock();
         waiting.is_writing = false;
@@ -63,7 +63,7 @@ impl Queue {
         std::mem::take(&mut waiting.lines)
     }
 
-    /// Waits, but no longer than this, until everything is written.
+    /// Waits up to `patience` until everything is written.
     pub fn await_written(&self, patience: Duration) {
         let is_not = |waiting: &mut Waiting| waiting.is_writing || !waiting.lines.is_empty();
         // What it ends with does not matter to whoever is about to end.

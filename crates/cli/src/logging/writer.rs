@@ -1,4 +1,4 @@
-//! The thread that writes what was said.
+//! The thread that writes log lines.
 
 use super::file::LogFile;
 use super::queue::{self, Queue};
@@ -10,28 +10,28 @@ use std::io;
 use std::time::Duration;
 use tracing::Level;
 
-/// How often it is tried again to say that lines were dropped.
+/// The interval of attempts to log that lines were dropped.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Where lines go.
+/// A destination of lines.
 pub trait Sink {
-    /// What is done before so many bytes are written; none: before any may be.
+    /// Called before `bytes` are written, and with 0 before the first line of a batch.
     fn prepare(&mut self, _bytes: usize) {}
 
-    /// Writes some of it; may wait for as long as it takes.
+    /// Writes a part of the bytes. It may block.
     ///
     /// # Errors
-    /// It cannot be written, and is to be dropped.
+    /// The bytes cannot be written and have to be dropped.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 }
 
-/// Standard error, which may be a file of ours.
+/// Standard error, perhaps a log file that this process keeps short.
 pub struct Standard {
     file: Option<LogFile>,
 }
 
 impl Standard {
-    /// `file`: what standard error is, if it is this process that keeps it short.
+    /// `file` is set if standard error is a log file that this process keeps short.
     pub fn new(file: Option<LogFile>) -> Self {
         Self { file }
     }
@@ -59,25 +59,26 @@ impl Sink for Standard {
     }
 }
 
-/// Writes lines; what cannot be written is counted, and said when it can.
+/// Writes lines. Lines that cannot be written are counted, and the count is logged as soon as that
+/// is possible.
 pub struct Writer<S> {
     sink: S,
     for_journal: bool,
-    /// The dropped lines of which the log tells.
+    /// The number of dropped lines that the log mentions.
     told: u64,
-    /// What the last write failed with.
+    /// The error of the last failed write.
     reason: Option<String>,
-    /// The last line ends in its middle.
+    /// Whether the last line was written only in part.
     is_mid_line: bool,
 }
 
 impl<S: Sink> Writer<S> {
-    /// For somewhere where nothing was dropped yet.
+    /// A writer with nothing dropped yet.
     pub fn new(sink: S, for_journal: bool) -> Self {
         Self { sink, for_journal, told: 0, reason: None, is_mid_line: false }
     }
 
-    /// Writes for as long as the process lives.
+    /// Writes lines until the process ends.
     pub fn run(mut self, queue: &Queue) {
         loop {
             self.write(queue.take(RETRY));
@@ -94,7 +95,8 @@ impl<S: Sink> Writer<S> {
         self.tell();
     }
 
-    /// Says what was dropped, if anything was that the log does not tell of; whether it could.
+    /// Logs how many lines were dropped since the last such message. Returns whether the log is
+    /// complete now.
     fn tell(&mut self) -> bool {
         let lost = queue::lost();
         if lost == self.told {

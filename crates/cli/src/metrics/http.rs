@@ -1,8 +1,8 @@
-//! As much of HTTP/1.1 as it takes to answer `GET /metrics`, and no more.
+//! The part of HTTP/1.1 that is needed to answer `GET /metrics`.
 //!
-//! One thread serves a bounded number of connections, none of which it waits for. Who has not sent
-//! a request within [`PATIENCE`], or not taken the answer by then, is left; when there are too many
-//! connections the oldest goes first of those that have sent no whole request.
+//! One thread serves a bounded number of connections and blocks on none of them. A connection is
+//! closed if it has not sent a request and taken the answer within [`PATIENCE`]. If there are too
+//! many connections, the oldest without a complete request is closed first.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, BufRead, ErrorKind, Read, Write};
@@ -10,20 +10,21 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Connections that are served at a time.
+/// The most connections at a time.
 const MAX_CONNECTIONS: usize = 64;
-/// The longest that a connection may last.
+/// The longest time of a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest request.
+/// The longest request, in bytes.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
-/// After a failure to accept or to wait, as when there are no descriptors left.
+/// The pause after a failure to accept or to wait, as when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(500);
 const STACK_BYTES: usize = 256 << 10;
-/// The type of a page of metrics.
+/// The content type of a page of metrics.
 const PAGE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Answers until the process ends. `page`: `None` if there is nothing to say just now.
+/// Answers requests until the process ends. `page` returns `None` if there is no page at the
+/// moment.
 pub fn serve(
     listener: TcpListener,
     page: impl Fn() -> Option<String> + Send + 'static,
@@ -42,13 +43,13 @@ pub fn serve(
 struct Server<P> {
     listener: TcpListener,
     patience: Duration,
-    /// In the order in which they came.
+    /// The connections, oldest first.
     connections: Vec<Connection>,
     page: P,
 }
 
 impl<P: Fn() -> Option<String>> Server<P> {
-    /// Waits until something is possible, and does it.
+    /// Waits until a connection is ready, and serves it.
     fn turn(&mut self) {
         if self.wait().is_err() {
             thread::sleep(PAUSE);
@@ -102,7 +103,7 @@ impl<P: Fn() -> Option<String>> Server<P> {
         }
     }
 
-    /// Receives, answers and sends as far as that is possible now.
+    /// Receives, answers and sends as much as is possible without blocking.
     fn go_on(&mut self) {
         let now = Instant::now();
         // Who goes away early has no answer.
@@ -119,21 +120,21 @@ impl<P: Fn() -> Option<String>> Server<P> {
 
 struct Connection {
     stream: TcpStream,
-    /// When it is left.
+    /// When the connection is closed.
     until: Instant,
     request: Vec<u8>,
-    /// What it gets, read as far as it was sent.
+    /// The answer, with the position up to which it was sent.
     answer: Option<io::Cursor<Vec<u8>>>,
 }
 
 impl Connection {
-    /// Whether the head of a request is there.
+    /// Whether the head of a request is complete.
     fn has_asked(&self) -> bool {
         self.request.windows(4).any(|four| four == b"\r\n\r\n")
             || self.request.windows(2).any(|two| two == b"\n\n")
     }
 
-    /// What has come by now of the head of a request.
+    /// Receives what has come of the head of a request.
     fn receive(&mut self) -> io::Result<()> {
         let mut piece = [0; 1024];
         while self.answer.is_none() && !self.has_asked() {
@@ -151,7 +152,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what it takes; whether that was all.
+    /// Sends as much as the connection accepts. Returns whether that was everything.
     fn send(&mut self) -> io::Result<bool> {
         let Some(answer) = &mut self.answer else { return Ok(false) };
         loop {
@@ -188,7 +189,7 @@ fn answer(request: &[u8], page: impl FnOnce() -> Option<String>) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// Whether the page is meant; else the status that says no.
+/// Checks that a request asks for the page. The error is an HTTP status.
 fn meant(request: &[u8]) -> Result<(), &'static str> {
     let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);

@@ -1,6 +1,6 @@
-//! What this daemon counts, for Prometheus (`docs/metrics.md`).
+//! Serves the counters of this daemon to Prometheus (`docs/metrics.md`).
 //!
-//! Invariant: whoever asks, and however they go about it, the daemon does not wait for them.
+//! Invariant: the daemon never waits for a client of its metrics.
 
 mod http;
 mod process;
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use weir_metrics::Page;
 use weir_metrics::names::BUILD_INFO;
 
-/// The longest to wait for another daemon's metrics, in all,
+/// The longest to wait for the metrics of another daemon, in all.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// and how much of them is looked at.
+/// How many bytes of another daemon's metrics are read.
 const FIRST_BYTES: usize = 2048;
 
-/// Reads an address at which metrics are to be served.
+/// Parses an address for serving metrics.
 pub fn parse(address: &str) -> Done<SocketAddr> {
     address.parse().map_err(|_| {
         Failure::new(format!("metrics = '{address}': not an address and a port"))
@@ -25,7 +25,7 @@ pub fn parse(address: &str) -> Done<SocketAddr> {
     })
 }
 
-/// Whether metrics of a daemon of ours can be had at an address of this machine.
+/// Whether a daemon of Weir serves metrics at an address of this machine.
 pub fn are_at(address: &str) -> bool {
     let ask = || -> Option<bool> {
         let deadline = Instant::now() + PATIENCE;
@@ -54,8 +54,8 @@ pub fn are_at(address: &str) -> bool {
     ask().unwrap_or(false)
 }
 
-/// Serves metrics from now on, by threads of its own; `None`: nobody can listen there, which is
-/// logged, and the daemon goes on without. Otherwise says where.
+/// Serves metrics from now on in threads of their own. Returns the address; `None` if listening
+/// fails, which is logged, and the daemon continues without metrics.
 pub fn serve(
     address: SocketAddr,
     daemon: &'static str,

@@ -1,11 +1,11 @@
-//! What the kernel counts of this process, under the names that Prometheus has for it.
+//! The kernel's counters of this process, under the names that Prometheus uses.
 
 use crate::logging;
 use rustix::process::{Resource, getrlimit};
 use weir_metrics::Page;
 use weir_metrics::names::{CPU, LOG_LINES_LOST, MAX_FDS, OPEN_FDS, RESIDENT};
 
-/// Adds it to a page; 0 where it cannot be read.
+/// Adds the counters to a page. A counter that cannot be read is 0.
 pub fn tell(page: &mut Page) {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let Used { ticks, pages } = Used::parse(&stat).unwrap_or_default();
@@ -19,7 +19,7 @@ pub fn tell(page: &mut Page) {
     page.number(&LOG_LINES_LOST, logging::lost());
 }
 
-/// Of processors and memory.
+/// Processor time and memory in use.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Used {
     ticks: u64,

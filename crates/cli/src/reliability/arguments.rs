@@ -5,7 +5,8 @@ use crate::output::{ByteSize, parse_size};
 use clap::{Args, ValueEnum};
 use weir_reliability::{Cluster, Duplication, Layout, Redundancy, mttf_of_annual_rate};
 
-/// What says which cluster and which rows; the paper has its own.
+/// The arguments that describe the cluster and choose the rows. They exclude `--paper`, which has
+/// its own.
 const CHOICES: [&str; 19] = [
     "nodes",
     "disks_per_node",
@@ -102,7 +103,7 @@ pub struct Reliability {
     pub json: bool,
 }
 
-/// Where the disks are that hold a part of the same data.
+/// How the disks with parts of the same data are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LayoutChoice {
     /// Columns on all disks; with a code, on fixed sets of disks
@@ -151,9 +152,9 @@ impl Protocol {
         }
     }
 
-    /// What it leaves on one disk only. Two writes that begin together and take
-    /// exponential times differ by the mean of one, so that the window of the
-    /// client's is that of the server's.
+    /// How long data is on one disk only. If two writes begin together and each takes an
+    /// exponentially distributed time, they end apart by the mean of one on average. So the window
+    /// is the same for both asynchronous protocols.
     pub fn duplication(self, asked: &Reliability) -> Duplication {
         match self {
             Self::ServerSync | Self::ClientSync => Duplication::Synchronous,
@@ -167,7 +168,7 @@ impl Protocol {
 }
 
 impl Reliability {
-    /// The cluster that is meant, with this rebuild speed.
+    /// The cluster to compute, with this rebuild speed.
     pub fn cluster(&self, rebuild: ByteSize) -> Cluster {
         Cluster {
             nodes: self.nodes,

@@ -1,5 +1,5 @@
-//! `weir reliability`: how long data lasts, for layouts, codes, protocols and
-//! rebuild speeds. Computed, not measured; it needs no cluster.
+//! `weir reliability`: computes how long data lasts for layouts, codes, protocols and rebuild
+//! speeds. Nothing is measured, and no cluster is needed.
 
 pub mod arguments;
 mod paper;

@@ -1,4 +1,4 @@
-//! `weir reliability --paper`: the rows of the paper on CEFT-PVFS, by its model.
+//! `weir reliability --paper`: computes the rows of the paper on CEFT-PVFS with its model.
 
 use super::units::lifetime;
 use crate::failure::{Done, Failure};
@@ -7,11 +7,11 @@ use serde_json::json;
 use weir_reliability::Misfit;
 use weir_reliability::paper::{GROUPS, RATES};
 
-/// What the paper prints of PVFS's availability on 16, 32 and 64 servers.
+/// The availability of PVFS on 16, 32 and 64 servers, as printed in the paper.
 const PVFS_AVAILABLE: [&str; 3] = ["0.91", "0.85", "0.73"];
 
-/// Mean seconds between writes (MTTW) and until duplicated (MTTD), as in its
-/// figure 14.
+/// Mean seconds between writes (MTTW) and until a write is duplicated (MTTD), from figure 14 of the
+/// paper.
 const MTTW_S: f64 = 300.0;
 const MTTD_S: [f64; 7] = [0.0, 0.1, 1.0, 5.0, 15.0, 60.0, 240.0];
 
@@ -20,7 +20,7 @@ struct Size {
     nodes: u32,
     pvfs_hours: f64,
     ceft_hours: f64,
-    /// The factor with the metadata server of each group counted as well.
+    /// The factor if the metadata server of each group is counted too.
     with_metadata: f64,
 }
 
@@ -39,7 +39,7 @@ impl Size {
     }
 }
 
-/// Prints the paper's rows and ours.
+/// Prints the rows of the paper beside the computed ones.
 pub fn run(as_json: bool) -> Done {
     let failed = |misfit: Misfit| Failure::new(misfit.to_string());
     let sizes: Vec<Size> =

@@ -1,14 +1,14 @@
-//! Which schemes are asked for, and what comes of each.
+//! Chooses the schemes to compute, and computes a row for each.
 
 use super::arguments::{LayoutChoice, Protocol, Reliability};
 use crate::failure::{Done, Failure};
 use crate::output::ByteSize;
 use weir_reliability::{Assessment, Duplication, Layout, Misfit, Redundancy, Scheme, assess};
 
-/// Combinations at the most.
+/// The most combinations.
 const MAX_ROWS: usize = 500;
 
-/// What is compared when nothing is asked for.
+/// The schemes that are compared without arguments.
 const COMPARISON: [(Layout, Redundancy); 8] = [
     (Layout::Striped, Redundancy::Copies(1)),
     (Layout::Mirrored, Redundancy::Copies(2)),
@@ -20,22 +20,22 @@ const COMPARISON: [(Layout, Redundancy); 8] = [
     (Layout::Random, Redundancy::Code { data: 8, parity: 2 }),
 ];
 
-/// One line of the answer.
+/// A row of the answer.
 pub struct Row {
     pub scheme: Scheme,
-    /// None with one copy, and with codes.
+    /// `None` with one copy, and with codes.
     pub protocol: Option<Protocol>,
     pub rebuild: ByteSize,
     pub figures: Assessment,
 }
 
-/// All rows, and what was left out of the comparison because it does not fit.
+/// All rows, and the schemes left out of the comparison because they do not fit the cluster.
 pub struct Rows {
     pub rows: Vec<Row>,
     pub left_out: Vec<String>,
 }
 
-/// Computes what is asked for.
+/// Computes the rows.
 pub fn rows(asked: &Reliability) -> Done<Rows> {
     let compares = asked.layout.is_empty() && asked.copies.is_empty() && asked.code.is_empty();
     let schemes = if compares { COMPARISON.to_vec() } else { chosen(asked)? };
@@ -84,8 +84,8 @@ fn refused(misfit: &Misfit) -> Failure {
     }
 }
 
-/// Each layout with what goes with it of the copies and codes; without layouts,
-/// those that go with what is asked for.
+/// Combines each layout with the copies and codes that fit it. Without layouts, those that fit the
+/// other arguments are used.
 fn chosen(asked: &Reliability) -> Done<Vec<(Layout, Redundancy)>> {
     use LayoutChoice::{Chained, Mirrored, Random, Striped};
     let layouts = match &asked.layout[..] {

@@ -1,4 +1,4 @@
-//! The table, and JSON.
+//! Prints the rows as a table or as JSON.
 
 use super::arguments::{Protocol, Reliability};
 use super::rows::{Row, Rows};
@@ -36,7 +36,7 @@ pub fn show(asked: &Reliability, answer: &Rows) -> Done {
     print(&text)
 }
 
-/// What was assumed.
+/// The assumptions as text.
 fn about(asked: &Reliability) -> String {
     let disks = match asked.mttf {
         Some(hours) => format!("MTTF {}", lifetime(hours)),
@@ -66,7 +66,8 @@ fn about(asked: &Reliability) -> String {
     )
 }
 
-/// Sizes of disks are powers of 1000, unless they are powers of 1024.
+/// Formats a size with powers of 1000. A multiple of 1024 that is not a multiple of 1000 gets
+/// powers of 1024.
 fn decimal(bytes: f64) -> String {
     if bytes >= 1024.0 && bytes % 1024.0 == 0.0 && bytes % 1000.0 != 0.0 {
         return human_size(bytes as u64);

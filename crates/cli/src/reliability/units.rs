@@ -1,9 +1,9 @@
-//! Durations, rates and probabilities, read and written as people do.
+//! Parses and writes durations, rates and probabilities as people do.
 
 use crate::output::{ByteSize, human_duration, parse_size};
 use weir_reliability::{HOURS_PER_YEAR, Redundancy};
 
-/// Reads a duration as hours: 40ms, 5s, 10m, 2h, 3d, 1y.
+/// Parses a duration into hours: 40ms, 5s, 10m, 2h, 3d, 1y.
 pub fn parse_hours(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -24,7 +24,7 @@ pub fn parse_hours(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads an annual rate as a part of 1: 4%.
+/// Parses an annual rate into a fraction of 1: 4%.
 pub fn parse_annual_rate(text: &str) -> Result<f64, String> {
     let percent = text.trim().strip_suffix('%').and_then(|p| p.trim().parse::<f64>().ok());
     match percent {
@@ -33,7 +33,7 @@ pub fn parse_annual_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads a probability: 0, 1e-15.
+/// Parses a probability: 0, 1e-15.
 pub fn parse_probability(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(p) if (0.0..=1e-3).contains(&p) => Ok(p),
@@ -41,7 +41,7 @@ pub fn parse_probability(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads bytes a second: 100MB/s.
+/// Parses a speed in bytes a second: 100MB/s.
 pub fn parse_speed(text: &str) -> Result<ByteSize, String> {
     match parse_size(text.trim().strip_suffix("/s").unwrap_or(text))? {
         ByteSize(0) => Err("at 0 a second it never ends".to_owned()),
@@ -49,7 +49,7 @@ pub fn parse_speed(text: &str) -> Result<ByteSize, String> {
     }
 }
 
-/// Reads a code: 8+2.
+/// Parses a code: 8+2.
 pub fn parse_code(text: &str) -> Result<Redundancy, String> {
     let parts = text.trim().split_once('+');
     let numbers = parts.and_then(|(data, parity)| Some((data.parse().ok()?, parity.parse().ok()?)));
@@ -57,7 +57,7 @@ pub fn parse_code(text: &str) -> Result<Redundancy, String> {
     Ok(Redundancy::Code { data, parity })
 }
 
-/// A long time: 3.2 h, 22.3 d, 481 y, 1.3e9 y.
+/// Writes a long time: 3.2 h, 22.3 d, 481 y, 1.3e9 y.
 pub fn lifetime(hours: f64) -> String {
     let years = hours / HOURS_PER_YEAR;
     match () {
@@ -69,7 +69,7 @@ pub fn lifetime(hours: f64) -> String {
     }
 }
 
-/// A short time: 40ms, 5s, 11h06m, 180d.
+/// Writes a short time: 40ms, 5s, 11h06m, 180d.
 pub fn duration(hours: f64) -> String {
     let seconds = hours * 3600.0;
     match () {
@@ -83,7 +83,7 @@ pub fn duration(hours: f64) -> String {
     }
 }
 
-/// A probability: 0.95, 0.0031, 1.2e-9.
+/// Writes a probability: 0.95, 0.0031, 1.2e-9.
 pub fn probability(p: f64) -> String {
     match () {
         () if p == 0.0 => "0".to_owned(),
@@ -93,7 +93,7 @@ pub fn probability(p: f64) -> String {
     }
 }
 
-/// The rest of a part of time as a percentage, with as many nines as it has.
+/// Writes an availability in percent with all its nines, given the unavailability as a fraction.
 pub fn available(unavailability: f64) -> String {
     if unavailability < 1e-12 {
         return ">99.9999999999%".to_owned();

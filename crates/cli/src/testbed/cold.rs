@@ -1,4 +1,4 @@
-//! `weir testbed cold`: nothing of files is left in memory, and the proof of it.
+//! `weir testbed cold`: drops all file contents from memory and verifies that they are gone.
 
 use super::failed;
 use super::record::{Place, Record};
@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use weir_testbed::{forget, forget_whole, missing_for_cold};
 
-/// What is being read ahead is there by then.
+/// The longest to wait for read-ahead in progress.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs `weir testbed cold`.
@@ -35,7 +35,7 @@ pub fn run(cold: &TestbedCold) -> Done {
     print("nothing of what the disks hold is in memory\n")
 }
 
-/// Drops everything of all disks and mounts, and looks whether something is left.
+/// Drops the caches of all disks and mounts, and checks that nothing is left.
 fn forget_all(place: &Place, record: &Record) -> Done {
     for mount in mounts_of(&place.cluster())? {
         forget(&mount.mountpoint).map_err(failed)?;
@@ -52,7 +52,8 @@ fn forget_all(place: &Place, record: &Record) -> Done {
     }
 }
 
-/// Reads a file from end to end by a client of its own; what the disks gave, and what it got.
+/// Reads a whole file with a client of its own. Returns the bytes that the disks read and those
+/// that the client got.
 fn read(place: &Place, record: &Record, node: u32, file: &str) -> Done<(u64, u64)> {
     let count = || {
         let counts = record.numbered().map(|(n, _)| record.disk_counts(place, n));

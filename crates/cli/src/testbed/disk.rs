@@ -1,4 +1,4 @@
-//! `weir testbed disk`: the daemon of a disk with a head.
+//! `weir testbed disk`: the daemon of a disk with a modelled head.
 
 use super::failed;
 use super::record::Place;
@@ -8,7 +8,7 @@ use crate::serve::{Leaves, serve};
 use crate::signals::Signals;
 use weir_testbed::{Disk, Model};
 
-/// Serves until it is unmounted; a signal unmounts it.
+/// Serves until the disk is unmounted. A signal unmounts it.
 pub fn run(disk: &TestbedDisk) -> Done {
     serve(&disk.detach, Leaves::First, |ready| {
         let signals = Signals::hold()?;

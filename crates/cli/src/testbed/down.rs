@@ -1,4 +1,4 @@
-//! `weir testbed down`: all of a testbed goes, also if some of it has gone already.
+//! `weir testbed down`: removes a testbed completely, even if parts of it are gone already.
 
 use super::failed;
 use super::record::{Place, Record, head_name};
@@ -18,8 +18,8 @@ pub fn run(choice: &TestbedChoice) -> Done {
     print(&format!("Testbed {} is down, and nothing of it is left.\n", record.profile))
 }
 
-/// Takes away whatever is there. Everything is tried; what stays is named, and known until
-/// another try.
+/// Removes everything that exists. A failure does not stop the rest. What stays is named, and the
+/// next try finds it.
 pub fn remove(place: &Place, record: &Record) -> Done {
     let mut failures = Failures::default();
     failures.keep(end_perturbers(place));
@@ -41,12 +41,13 @@ pub fn remove(place: &Place, record: &Record) -> Done {
     place.delete()
 }
 
-/// Their files are open on disks, and their connections in networks: these would live on.
+/// Ends the perturbing processes. Their open files and connections would otherwise keep disks and
+/// networks alive.
 fn end_perturbers(place: &Place) -> Done {
     place.perturbers()?.into_iter().try_for_each(|perturber| perturber.stop(true).map(drop))
 }
 
-/// Its daemon ends by itself when the file that it serves is unmounted, and nobody uses it.
+/// Ends the daemon of a disk's head. It ends by itself after its file is unmounted and unused.
 fn end_head(place: &Place, number: u32) -> Done {
     detach(&Disk::model_at(&place.disk(number))).map_err(failed)?;
     let daemon = Process::from_file(&place.files().pid_file(&head_name(number)));

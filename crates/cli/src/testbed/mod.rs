@@ -1,13 +1,14 @@
-//! `weir testbed`: machines with disks and links of a set speed, on this one. The mechanisms are
-//! those of the crate `weir-testbed`; here is what lasts from one command to the next.
+//! `weir testbed`: machines with disks and links of a set speed, emulated on this machine. The
+//! mechanisms are in the crate `weir-testbed`. This module keeps what lasts from one command to the
+//! next.
 //!
 //! ```text
-//! record     what a testbed consists of: testbed.json, and what follows from it
-//! up, down   it comes and goes, whole or not at all
-//! disk       the daemon of a disk with a head
-//! status     the kernel's counts of disks and links
+//! record     what a testbed consists of: testbed.json and derived names
+//! up, down   make and remove a testbed, completely or not at all
+//! disk       the daemon of a disk with a modelled head
+//! status     the kernel's counters of disks and links
 //! run        a command in the network of a node
-//! perturb    takes a part of a disk or a link;  cold: nothing is left in memory
+//! perturb    uses a share of a disk or link;  cold: drops caches
 //! ```
 
 mod cold;
@@ -37,7 +38,7 @@ pub fn run(command: &Testbed) -> Done {
     }
 }
 
-/// An error of a mechanism; its text says what it is about.
+/// Converts an error of a mechanism. Its text names the subject.
 fn failed(error: std::io::Error) -> Failure {
     Failure::new(error.to_string())
 }

@@ -1,5 +1,5 @@
-//! `weir testbed perturb`: takes a part of a disk or a link, and says by the kernel's counts how
-//! much that was.
+//! `weir testbed perturb`: uses a share of a disk or link, and reports from the kernel's counters
+//! how much that was.
 
 use super::failed;
 use super::record::{Place, Record};
@@ -14,19 +14,19 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 use weir_testbed::{Reads, Throttle, read_around, send_through};
 
-/// What is read around and around: more than any drive keeps.
+/// The bytes of the file that is read again and again: more than any drive caches.
 const FILE_BYTES: usize = 8 << 20;
 const MB: f64 = 1e6;
 
-/// What somebody took, of what there was.
+/// What was used, and what everyone used.
 struct Taken {
     bytes: u64,
     seconds: f64,
-    /// What the kernel counted meanwhile, of everybody.
+    /// The bytes that the kernel counted for all processes in this time.
     counted: u64,
 }
 
-/// As long as it lives `weir testbed down` finds this process, and ends it.
+/// The pid file of this process. While it exists `weir testbed down` finds the process and ends it.
 struct Known(PathBuf);
 
 /// Runs `weir testbed perturb`.
@@ -74,7 +74,8 @@ impl Drop for Known {
     }
 }
 
-/// When a process was started: field 22. The name, field 2, may hold anything in its parentheses.
+/// The start time of a process, field 22 of its stat. The name in field 2 may contain anything
+/// within its parentheses.
 fn start_ticks(stat: &str) -> Option<u64> {
     stat[stat.rfind(')')? + 1..].split_whitespace().nth(22 - 3)?.parse().ok()
 }
@@ -95,7 +96,8 @@ impl Taken {
     }
 }
 
-/// Reads at such a pace, in the group of the servers and by way of the disk's head.
+/// Reads from a node's disk at a given rate: in the group of the data servers, or through the model
+/// of the disk's head.
 fn disk(
     place: &Place,
     record: &Record,
@@ -125,7 +127,7 @@ fn part(rate: u64, percent: u64) -> u64 {
     rate * percent / 100
 }
 
-/// Does something for so long.
+/// Does something for a number of seconds.
 fn timed(
     seconds: u64,
     count: impl Fn() -> Done<u64>,
@@ -146,7 +148,7 @@ fn timed(
     Ok(Taken { bytes, seconds, counted: count()?.saturating_sub(before) })
 }
 
-/// A file to read, if there is none yet; on the disk when it returns.
+/// Makes the file to read if it is missing. It is on the disk afterwards.
 fn make_file(path: &Path) -> Result<()> {
     if path.metadata().is_ok_and(|file| file.len() == FILE_BYTES as u64) {
         return Ok(());
@@ -156,7 +158,7 @@ fn make_file(path: &Path) -> Result<()> {
     file.sync_all()
 }
 
-/// What this process had of disks, as the kernel counts it; it may not count.
+/// The bytes that this process read from disks, if the kernel counts them.
 fn own_reads() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("read_bytes: ")).and_then(|n| n.parse().ok())

@@ -1,10 +1,10 @@
-//! `weir testbed profiles`.
+//! `weir testbed profiles`: lists the profiles.
 
 use crate::failure::Done;
 use crate::output::{Table, print, print_json};
 use weir_testbed::profile::{ALL, Profile};
 
-/// Lists all of them.
+/// Lists all profiles.
 pub fn run(json: bool) -> Done {
     if json {
         return print_json(&ALL);
@@ -28,7 +28,7 @@ pub fn run(json: bool) -> Done {
     print(&table.render())
 }
 
-/// The slowest and the fastest.
+/// The speeds of the slowest and the fastest disk.
 fn disks(profile: &Profile) -> String {
     let rates = || profile.disk_rates.iter().copied();
     match (rates().min(), rates().max()) {
@@ -39,7 +39,7 @@ fn disks(profile: &Profile) -> String {
     }
 }
 
-/// In millions, as the papers count them.
+/// Bytes a second as millions of bytes, the unit of the papers.
 pub fn megabytes(bytes_per_s: u64) -> String {
     let text = format!("{:.2}", bytes_per_s as f64 / 1e6);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,12 +1,12 @@
-//! What a testbed consists of. It is written down before anything is made, so that it can be
-//! taken away whatever becomes of the command that makes it.
+//! The record of a testbed. It is written before anything is made, so that the testbed can be
+//! removed even if the command that makes it is interrupted.
 //!
 //! ```text
-//! testbed.json    this
-//! cluster/        state directory of its cluster
-//! disks/          N.image; N, where it is mounted; N.drive, where the model of its head is
-//! run/ log/       of the daemons of heads; run/perturb-PID.pid, who perturbs
-//! .lock           of the command that changes it
+//! testbed.json    the record
+//! cluster/        state directory of the cluster
+//! disks/          N.image; N: its mountpoint; N.drive: that of the head's model
+//! run/ log/       of the daemons of heads; run/perturb-PID.pid: perturbing processes
+//! .lock           lock of the command that changes the testbed
 //! ```
 
 use super::failed;
@@ -25,29 +25,29 @@ use weir_testbed::{Counts, Device, Disk, Drive, Model, Network};
 use weir_types::checksum::crc32c;
 
 const RECORD: &str = "testbed.json";
-/// What an interrupted command leaves of it.
+/// The temporary file of a record, which an interrupted command may leave.
 const RECORD_NEW: &str = "testbed.json.new";
-/// As that of every state directory.
+/// The lock file, as in every state directory.
 const LOCK: &str = ".lock";
 const PERTURBERS: &str = "perturb-";
 
-/// Where a testbed is.
+/// The directory of a testbed.
 #[derive(Clone, Debug)]
 pub struct Place {
     dir: PathBuf,
 }
 
-/// What it consists of: `testbed.json`.
+/// The contents of `testbed.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Of the profile.
+    /// The name of the profile.
     pub profile: String,
     /// Nodes with a disk and a data server.
     pub nodes: Vec<Node>,
-    /// Nodes besides, which come after them.
+    /// The number of further nodes. They come after those with disks.
     pub clients: u32,
-    /// What each link carries each way, bytes a second.
+    /// The speed of each link in each direction, in bytes a second.
     pub link_rate: u64,
 }
 
@@ -55,16 +55,16 @@ pub struct Record {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// What its disk gives, bytes a second.
+    /// The speed of the disk, in bytes a second.
     pub disk_rate: u64,
-    /// The disk's head, if it has one.
+    /// The model of the disk's head, if it has one.
     pub drive: Option<Drive>,
-    /// What the kernel had counted of the disk's device before.
+    /// The kernel's counters of the disk's device when the testbed was made.
     pub counted: Counts,
 }
 
 impl Place {
-    /// The one that is meant.
+    /// The testbed that the arguments choose.
     pub fn of(choice: &TestbedChoice) -> Done<Self> {
         let dir = match &choice.dir {
             Some(dir) => dir.clone(),
@@ -73,7 +73,7 @@ impl Place {
         Ok(Self { dir: settings::absolute(&dir)? })
     }
 
-    /// The place of a new one, locked. It holds nothing else, and from now on has one name only.
+    /// The directory for a new testbed, locked. It is empty, and its path contains no links.
     pub fn vacant(choice: &TestbedChoice) -> Done<(Self, StateLock)> {
         let place = Self::of(choice)?;
         place.require_vacant()?;
@@ -109,7 +109,8 @@ impl Place {
         Ok(())
     }
 
-    /// Deletes what was made in its directory, and the directory, unless something else is there.
+    /// Deletes what was made in the directory, and then the directory unless something else is in
+    /// it.
     pub fn delete(&self) -> Done {
         for dir in [self.disks(), self.run_dir(), self.log_dir(), self.dir.join("cluster")] {
             gone(std::fs::remove_dir_all(&dir), &dir)?;
@@ -140,29 +141,29 @@ impl Place {
         self.dir.join("log")
     }
 
-    /// Says who perturbs as long as that runs.
+    /// The pid file of a perturbing process.
     pub fn perturber_file(&self, process: u32) -> PathBuf {
         self.run_dir().join(format!("{PERTURBERS}{process}.pid"))
     }
 
-    /// Those that run.
+    /// The perturbing processes that are running.
     pub fn perturbers(&self) -> Done<Vec<Process>> {
         let names = names_in(&self.run_dir())?;
         let names = names.iter().filter(|name| name.to_string_lossy().starts_with(PERTURBERS));
         Ok(names.filter_map(|name| Process::from_file(&self.run_dir().join(name))).collect())
     }
 
-    /// The state directory of its cluster.
+    /// The state directory of the testbed's cluster.
     pub fn cluster(&self) -> StateDir {
         StateDir::at(self.dir.join("cluster"))
     }
 
-    /// Its own files, which are as those of a cluster.
+    /// The testbed's own files, which are named like those of a cluster.
     pub fn files(&self) -> StateDir {
         StateDir::at(self.dir.clone())
     }
 
-    /// What there is; `None`: nothing.
+    /// Reads the record; `None` if there is none.
     pub fn record(&self) -> Done<Option<Record>> {
         let path = self.record_file();
         match std::fs::read_to_string(&path) {
@@ -175,7 +176,7 @@ impl Place {
         }
     }
 
-    /// What there is; fails if that is nothing.
+    /// Reads the record. Fails if there is none.
     pub fn required(&self) -> Done<Record> {
         self.record()?.ok_or_else(|| {
             Failure::new(format!("there is no testbed in {}", self.dir.display()))
@@ -193,7 +194,7 @@ impl Place {
         self.dir.join(RECORD)
     }
 
-    /// The name of its network, and of its group of processes: of no other testbed.
+    /// The name of the testbed's network and process group. No other testbed has it.
     pub fn name(&self) -> String {
         format!("weir-t{:08x}", crc32c(self.dir.as_os_str().as_bytes()))
     }
@@ -202,7 +203,7 @@ impl Place {
         self.dir.join("disks")
     }
 
-    /// Where the disk of a node is mounted.
+    /// The mountpoint of a node's disk.
     pub fn disk(&self, node: u32) -> PathBuf {
         self.disks().join(node.to_string())
     }
@@ -211,7 +212,7 @@ impl Place {
         self.disks().join(format!("{node}.image"))
     }
 
-    /// The file that the disk of a node is on.
+    /// The file in which the disk of a node is stored.
     pub fn backing(&self, node: u32, drive: Option<Drive>) -> PathBuf {
         match drive {
             Some(_) => Model::file(&Disk::model_at(&self.disk(node))),
@@ -220,7 +221,7 @@ impl Place {
     }
 }
 
-/// What is in a directory; nothing if that is not there.
+/// The names in a directory; empty if it does not exist.
 fn names_in(dir: &Path) -> Done<Vec<OsString>> {
     let names = || -> std::io::Result<Vec<OsString>> {
         std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect()
@@ -231,7 +232,7 @@ fn names_in(dir: &Path) -> Done<Vec<OsString>> {
     }
 }
 
-/// What was not there need not be deleted.
+/// Ignores the error that a file to delete does not exist.
 fn gone(done: std::io::Result<()>, path: &Path) -> Done {
     match done {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(Failure::file(path, e)),
@@ -239,23 +240,23 @@ fn gone(done: std::io::Result<()>, path: &Path) -> Done {
     }
 }
 
-/// The daemon of a disk with a head.
+/// The name of the daemon of a disk with a head.
 pub fn head_name(node: u32) -> String {
     format!("disk-{node}")
 }
 
 impl Record {
-    /// The network, which stays.
+    /// The network of the testbed, which outlives the command.
     pub fn network(&self, place: &Place) -> Network {
         Network::found(&place.name(), self.nodes.len() as u32 + self.clients)
     }
 
-    /// Nodes with a disk, by their numbers.
+    /// The nodes with a disk, with their numbers.
     pub fn numbered(&self) -> impl Iterator<Item = (u32, &Node)> {
         (1..).zip(&self.nodes)
     }
 
-    /// The node of this number, which has a disk.
+    /// The node with this number. Fails if it has no disk.
     pub fn node(&self, number: u32) -> Done<&Node> {
         self.numbered().find(|(n, _)| *n == number).map(|(_, node)| node).ok_or_else(|| {
             let last = self.nodes.len();
@@ -282,7 +283,7 @@ impl Record {
         })
     }
 
-    /// What went through the disk of a node since the testbed was made.
+    /// The traffic of a node's disk since the testbed was made.
     pub fn disk_counts(&self, place: &Place, number: u32) -> Done<Counts> {
         let before = self.node(number)?.counted;
         let now = self.device(place, number)?.counts().map_err(failed)?;

@@ -1,11 +1,11 @@
-//! `weir testbed run`: a command in the network of a node.
+//! `weir testbed run`: runs a command in the network of a node.
 
 use super::record::Place;
 use crate::args::TestbedRun;
 use crate::failure::{Done, Failure};
 use std::os::unix::process::CommandExt;
 
-/// Runs the command in the place of this one.
+/// Runs the command in place of this process.
 pub fn run(run: &TestbedRun) -> Done {
     let place = Place::of(&run.choice)?;
     let record = place.required()?;

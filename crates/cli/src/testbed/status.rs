@@ -1,4 +1,4 @@
-//! `weir testbed status`: nodes, disks and links, and the kernel's counts of them.
+//! `weir testbed status`: shows nodes, disks and links with the kernel's counters.
 
 use super::failed;
 use super::profiles::megabytes;
@@ -11,12 +11,12 @@ use crate::output::{Table, human_size, print, print_json};
 use serde::Serialize;
 use weir_testbed::{Counts, Drive};
 
-/// What is known of a node.
+/// The status of a node.
 #[derive(Serialize)]
 struct Row {
     node: u32,
     address: String,
-    /// Of those that have one.
+    /// The status of its disk, if it has one.
     disk: Option<DiskRow>,
     link: LinkRow,
 }
@@ -25,14 +25,14 @@ struct Row {
 struct DiskRow {
     device: String,
     at: std::path::PathBuf,
-    /// What the device is on.
+    /// The file in which the disk is stored.
     file: std::path::PathBuf,
     bytes_per_s: u64,
     drive: Option<Drive>,
-    /// Since the testbed was made.
+    /// The counters since the testbed was made.
     #[serde(flatten)]
     counts: Counts,
-    /// Its data server and, of a disk with a head, the daemon of that run.
+    /// Whether the data server is running, and for a disk with a head also its daemon.
     serves: bool,
 }
 
@@ -46,7 +46,7 @@ struct LinkRow {
 #[derive(Serialize)]
 struct All {
     profile: String,
-    /// Of its network, and of its group of processes.
+    /// The name of the network and of the process group.
     name: String,
     dir: std::path::PathBuf,
     cluster: std::path::PathBuf,

@@ -1,5 +1,5 @@
-//! `weir testbed up`: the network, the disks, and a cluster on them. If something fails, all of
-//! it goes away again.
+//! `weir testbed up`: makes the network, the disks, and a cluster on them. If something fails,
+//! everything is removed again.
 
 use super::profiles::megabytes;
 use super::record::{Node, Place, Record, head_name};
@@ -18,10 +18,11 @@ use weir_connect::Credential;
 use weir_testbed::profile::{Plan, Profile, Wishes};
 use weir_testbed::{Counts, Disk, Network, Throttle, make_image};
 
-/// Servers listen here, each in a network of its own.
+/// The port of the metadata server; data servers use [`DATA_PORT`]. Each server is in a network
+/// namespace of its own.
 const META_PORT: u16 = 7700;
 const DATA_PORT: u16 = 7701;
-/// The metadata server is on the first node.
+/// The node of the metadata server.
 const META_NODE: u32 = 1;
 
 /// Runs `weir testbed up`.
@@ -50,7 +51,7 @@ pub fn run(up: &TestbedUp) -> Done {
     print(&report(&place, &record))
 }
 
-/// Fails with what this machine lacks.
+/// Fails with what this machine lacks for a testbed.
 fn possible(plan: &Plan) -> Done {
     let lacks = weir_testbed::missing_for_networks().or_else(|| match plan.head {
         Some(_) => weir_testbed::missing_for_models(),
@@ -92,7 +93,7 @@ fn make(up: &TestbedUp, place: &Place, record: &mut Record, link_queue: u64) -> 
     if missing.offline > 0 { Err(never_heard_of(missing.offline)) } else { Ok(()) }
 }
 
-/// Images with a file system each, daemons for their heads, and disks on them.
+/// Makes images with a file system each, daemons for their heads, and the disks.
 fn make_disks(up: &TestbedUp, place: &Place, record: &mut Record) -> Done {
     let mut starting = Vec::new();
     for (number, node) in record.numbered() {
@@ -127,7 +128,7 @@ fn start_head(place: &Place, number: u32) -> Done<Starting> {
     })
 }
 
-/// One data server for each disk, each daemon in the network of its node.
+/// Makes a cluster with one data server for each disk. Each daemon is in the network of its node.
 fn make_cluster(place: &Place, record: &Record, network: &Network) -> Done {
     let state = place.cluster();
     state.make()?;
@@ -160,7 +161,7 @@ fn make_cluster(place: &Place, record: &Record, network: &Network) -> Done {
     make_described(&state, &description)
 }
 
-/// Disks without a head are limited by the kernel, for a group of all data servers.
+/// Limits disks without a head in the kernel, for one group with all data servers.
 fn throttle(place: &Place, record: &Record) -> Done {
     let plain = || record.numbered().filter(|(_, node)| node.drive.is_none());
     if plain().next().is_none() {

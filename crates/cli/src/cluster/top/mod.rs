@@ -1,5 +1,5 @@
-//! `weir top`: what each disk does now, and which of them holds the others up. On a terminal it is
-//! a screen ([`screen`]), elsewhere a page for each look.
+//! `weir top`: shows what each disk does now, and which disk delays the others. On a terminal it is
+//! a screen ([`screen`]), otherwise one page for each sample.
 
 mod screen;
 
@@ -15,7 +15,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use weir_wire::targets::{MachineLoad, TargetView, TargetWork};
 
-/// A disk that takes so many times what the median of all does holds the others up.
+/// A disk delays the others if it takes this many times as long as the median.
 const HOLDS_UP: f64 = 1.5;
 
 /// Runs `weir top`.
@@ -41,7 +41,7 @@ pub fn run(top: &Top) -> Done {
     Ok(())
 }
 
-/// What a target has done since the last look.
+/// The work of a target since the last sample.
 struct Row<'a> {
     view: &'a TargetView,
     read_per_s: u64,
@@ -76,14 +76,14 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What is shown of each target; numbers, to the right, have a `>`.
+/// The columns. Titles of numbers begin with `>`, which aligns them right.
 const TITLES: [&str; 10] = [
     ">TARGET", "SERVER", "STATE", ">READ/S", ">WRITE/S", ">QUEUE", ">MS/MIB", ">CPU%", ">NET/S",
     "TROUBLE",
 ];
 
 impl Row<'_> {
-    /// By [`TITLES`].
+    /// The cells of a row in the order of [`TITLES`].
     fn cells(&self) -> [String; 10] {
         let Self { view, read_per_s, written_per_s } = self;
         let MachineLoad { cpu_permille, received_bytes_per_s, sent_bytes_per_s } = view.machine;
@@ -102,7 +102,7 @@ impl Row<'_> {
     }
 }
 
-/// What all of them read and write in a second.
+/// The bytes that all disks together read and write in a second.
 fn sums(rows: &[Row<'_>]) -> String {
     let sum = |of: fn(&Row<'_>) -> u64| human_size(rows.iter().map(of).sum());
     let (read, written) = (sum(|row| row.read_per_s), sum(|row| row.written_per_s));
@@ -117,8 +117,7 @@ fn page(rows: &[Row<'_>]) -> String {
     format!("{}; {held}\n{}", sums(rows), table.render())
 }
 
-/// The disk that takes longest, if it takes clearly longer than the median and has something
-/// to do.
+/// Names the slowest disk if it has work and takes clearly longer than the median.
 pub fn held_up(views: &[&TargetView]) -> Option<String> {
     let (slowest, times) = slowest(views)?;
     let (target, server) = (slowest.target, data_name(slowest.server.0));
@@ -129,7 +128,7 @@ pub fn held_up(views: &[&TargetView]) -> Option<String> {
     ))
 }
 
-/// See [`held_up`]; how many times as long it takes as the median.
+/// The slowest disk, and how many times as long as the median it takes: see [`held_up`].
 fn slowest<'a>(views: &[&'a TargetView]) -> Option<(&'a TargetView, f64)> {
     let mut times: Vec<u32> =
         views.iter().map(|view| view.work.us_per_mib).filter(|us| *us > 0).collect();

@@ -1,4 +1,4 @@
-//! `weir top` on a terminal: disks, and the processes of jobs that read, until `q`.
+//! `weir top` on a terminal: shows disks and the reading processes of jobs until `q` is pressed.
 
 use super::{Row, TITLES, held_up, slowest, sums};
 use crate::cluster::explain::{self, Job, Jobs};
@@ -29,10 +29,10 @@ const WIDTHS: [Constraint; 10] = [
 const HELP: &str =
     "q quit   t target   r read   w write   s slowness   up/down scroll   space stop";
 
-/// How soon keys have an effect while servers are asked.
+/// How often keys are checked while servers are being asked.
 const KEYS: Duration = Duration::from_millis(50);
 
-/// By what disks are ordered.
+/// The order of the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Target,
@@ -41,17 +41,17 @@ enum Order {
     Slowness,
 }
 
-/// How the reader of the screen wants it.
+/// The user's settings for the screen.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
     order: Order,
-    /// Disks that are above the screen.
+    /// The number of disks scrolled out at the top.
     above: usize,
-    /// It stays as it is.
+    /// Whether the display is frozen.
     stopped: bool,
 }
 
-/// What was seen at one look.
+/// One sample of the cluster.
 struct Look {
     views: Vec<TargetView>,
     jobs: Jobs,
@@ -67,10 +67,10 @@ impl Look {
     }
 }
 
-/// Until the reader has enough of it.
+/// Shows the screen until the user ends it.
 ///
 /// # Errors
-/// Those of the metadata server; the terminal is as it was then.
+/// Those of the metadata server. The terminal is restored first.
 pub fn run(client: Client, interval: Duration) -> Done {
     let (mut before, mut now) = (None, Look::take(&client)?);
     let looks = Looks::start(client);
@@ -115,14 +115,14 @@ fn next_event() -> std::io::Result<Option<Event>> {
     if event::poll(KEYS)? { event::read().map(Some) } else { Ok(None) }
 }
 
-/// A thread that looks: servers may take long to answer, and keys are not to wait for them.
+/// A thread that takes samples. Servers may answer slowly, and keys must not wait for them.
 struct Looks {
     asked: SyncSender<()>,
     answers: Receiver<Done<Look>>,
 }
 
 impl Looks {
-    /// It ends with this, or with the program.
+    /// Starts the thread, which ends when this value is dropped or the program ends.
     fn start(client: Client) -> Self {
         let (asked, orders) = sync_channel(1);
         let (tells, answers) = sync_channel(1);
@@ -136,12 +136,12 @@ impl Looks {
         Self { asked, answers }
     }
 
-    /// Has it look; whether it does.
+    /// Asks for a sample. Returns whether the thread took the request.
     fn ask(&self) -> bool {
         self.asked.try_send(()).is_ok()
     }
 
-    /// What it has seen since.
+    /// The sample since the last call, if there is one.
     fn answer(&self) -> Option<Done<Look>> {
         self.answers.try_recv().ok()
     }
@@ -152,7 +152,7 @@ fn of_terminal(error: std::io::Error) -> Failure {
 }
 
 impl Wish {
-    /// What is wished after a key; `None`: no more.
+    /// The settings after a key; `None` to end.
     fn after(mut self, key: KeyEvent, disks: usize) -> Option<Self> {
         let held = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -171,7 +171,7 @@ impl Wish {
     }
 }
 
-/// What is to be drawn.
+/// What the screen shows.
 struct Screen<'a> {
     rows: Vec<Row<'a>>,
     jobs: Vec<Job<'a>>,
@@ -274,7 +274,7 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// By the title of its column.
+/// A cell in the style of its column.
 fn cell(title: &str, text: String) -> Cell<'static> {
     let alignment = if title.starts_with('>') { Alignment::Right } else { Alignment::Left };
     Cell::from(Text::from(text).alignment(alignment))

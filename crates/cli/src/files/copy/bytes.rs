@@ -1,5 +1,5 @@
-//! The bytes of a file, copied by one thread or several. Holes are left out; what an earlier
-//! run has written is compared, and written again only where it differs.
+//! Copies the bytes of a file with one or several threads. Holes are skipped. What an earlier run
+//! wrote is compared and written again only where it differs.
 
 use super::work::Copier;
 use crate::failure::{Done, Failure};
@@ -7,10 +7,9 @@ use crate::files::tree::{Sink, Source};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that one thread copies of a big file before it takes the next piece.
+/// Bytes of a big file that one thread copies before it takes the next piece.
 pub const PIECE_BYTES: u64 = 64 << 20;
-/// Bytes of one read and one write: the most that one call sends as one
-/// request to each server.
+/// Bytes of one read and one write: the most that a call sends to each server in one request.
 pub const CALL_BYTES: usize = 4 << 20;
 /// Threads that copy one big file.
 const THREADS_PER_FILE: u64 = 4;
@@ -19,16 +18,16 @@ const THREADS_PER_FILE: u64 = 4;
 pub struct FileCopy<'a> {
     pub source: &'a dyn Source,
     pub sink: &'a dyn Sink,
-    /// Bytes that the sink had before.
+    /// Bytes that the sink had already.
     pub there: u64,
-    /// The next piece that nobody has taken.
+    /// The offset of the next piece that no thread has taken.
     next: AtomicU64,
     pieces: u64,
-    /// Where the source ends, as far as is known.
+    /// The end of the source, as far as is known.
     end: AtomicU64,
 }
 
-/// What a thread reads into: a part of the source, and what is there of it already.
+/// The buffers of a thread: for bytes of the source, and for bytes that the sink has already.
 #[derive(Default)]
 pub struct Buffers {
     read: Vec<u8>,
@@ -36,14 +35,15 @@ pub struct Buffers {
 }
 
 impl<'a> FileCopy<'a> {
-    /// A copy of a source of about `size` bytes.
+    /// A copy of a source with about `size` bytes.
     pub fn new(source: &'a dyn Source, sink: &'a dyn Sink, there: u64, size: u64) -> Self {
         let pieces = size.div_ceil(PIECE_BYTES).max(1);
         let (next, end) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { source, sink, there, next, pieces, end }
     }
 
-    /// Gives the copy its size, when all is copied: of what ends in a hole, or was longer.
+    /// Sets the size of the copy after all bytes are copied. This is needed if the source ends in a
+    /// hole, or the sink was longer.
     pub fn end(&self) -> Done {
         let end = self.end.load(Ordering::Relaxed);
         if self.sink.size()? == end { Ok(()) } else { self.sink.set_size(end) }
@@ -53,13 +53,13 @@ impl<'a> FileCopy<'a> {
         self.end.fetch_max(offset, Ordering::Relaxed);
     }
 
-    /// Makes what the sink has of a hole of the source a hole.
+    /// Punches a hole into the sink where the source has one.
     fn clear(&self, hole: Range<u64>) -> Done {
         let hole = hole.start..hole.end.min(self.there);
         if hole.is_empty() { Ok(()) } else { self.sink.clear(hole) }
     }
 
-    /// Writes bytes, unless they are there.
+    /// Writes bytes unless the sink has them already.
     fn write(&self, offset: u64, bytes: &[u8], there: &mut Vec<u8>) -> Done {
         if offset < self.there {
             there.resize(CALL_BYTES, 0);
@@ -73,7 +73,7 @@ impl<'a> FileCopy<'a> {
 }
 
 impl Copier {
-    /// Copies all of it, but for where it ends ([`FileCopy::end`]).
+    /// Copies all bytes. [`FileCopy::end`] then sets the size.
     pub fn bytes(&self, copy: &FileCopy<'_>, buffers: &mut Buffers) -> Done {
         let helpers = copy.pieces.min(THREADS_PER_FILE) - 1;
         std::thread::scope(|scope| {

@@ -1,33 +1,33 @@
-//! Files with several names: the first is copied, the others become links to the copy.
+//! Files with several names: the first name is copied, the others become hard links to the copy.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Files that are remembered at a time. A file is forgotten when all its names have come.
+/// The most files that are remembered. A file is forgotten when all its names have come.
 const MAX_FILES: usize = 1 << 20;
 
-/// A file of the source: its tree and its number there.
+/// Identifies a file of the source: the tree, and the file's identity in it.
 pub type FileKey = (usize, (u64, u64));
 
-/// What to do with a name.
+/// What to do with a name of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It is the first one: copy the file, and then say so.
+    /// This is the first name. Copy the file and then report it.
     First,
-    /// The file is there, under this path.
+    /// The file has been copied to this path. Make a link to it.
     Link(Vec<u8>),
-    /// There are too many: the name gets a file of its own.
+    /// Too many files are remembered, so this name gets a copy of its own.
     Alone,
 }
 
 struct Known {
-    /// Names that have not come yet.
+    /// The number of names that have not come yet.
     left: u32,
-    /// Where the copy is; `None`: it is being made.
+    /// The path of the copy; `None` while it is being made.
     to: Option<Vec<u8>>,
 }
 
-/// Files of which a name was met.
+/// Files of which at least one name has come.
 #[derive(Default)]
 pub struct Links {
     files: Mutex<HashMap<FileKey, Known>>,
@@ -35,7 +35,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// A name of a file that has `nlink` of them. Waits while another name of it is copied.
+    /// Registers a name of a file that has `nlink` names. Waits while another name of the file is
+    /// being copied.
     pub fn enter(&self, file: FileKey, nlink: u32) -> Turn {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -60,8 +61,8 @@ impl Links {
         }
     }
 
-    /// The first name has been copied to this path; `None`: it could not be, and the next one
-    /// is the first.
+    /// Reports the copy of the first name. `None` if it failed: the next name is the first one
+    /// then.
     pub fn copied(&self, file: FileKey, to: Option<&[u8]>) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         match (files.get_mut(&file), to) {

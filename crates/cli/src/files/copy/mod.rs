@@ -1,6 +1,6 @@
-//! `weir cp`: one thread walks the source, others copy; a big file is copied
-//! in pieces by several of them. What is written is called otherwise until it is
-//! complete, so that whatever has its own name is ([`partial`]).
+//! `weir cp`: one thread walks the source, others copy. Several threads copy pieces of a big file.
+//! A file has a temporary name until it is complete, so a file under its own name is always
+//! complete ([`partial`]).
 
 mod bytes;
 mod dirs;
@@ -28,10 +28,10 @@ use walk::Walk;
 use weir_types::{ErrorKind, FileKind};
 use work::Copier;
 
-/// Files that wait for a thread.
+/// Files that may wait for a thread.
 const QUEUE: usize = 256;
 
-/// Where names of the command line lead to.
+/// The trees and paths of the command's arguments.
 struct Places<'a> {
     cp: &'a Cp,
     sessions: Sessions,
@@ -82,8 +82,8 @@ pub fn run(cp: &Cp) -> Done {
     copier.end()
 }
 
-/// A copy that is begun again has to mean the same again: when there is no such directory yet,
-/// cp makes it the copy of the source, and when there is it copies into it.
+/// Fails if a copy with `--resume` could mean something else in its second run. If the destination
+/// directory is missing, cp makes it the copy of the source; if it exists, cp copies into it.
 fn require_plain(cp: &Cp, from: &Place, to: &Place, is_dir: bool) -> Done {
     let text = cp.paths.last().map(|path| path.as_bytes()).unwrap_or_default();
     let into = [&b"/"[..], b"/.", b"/.."].iter().any(|end| text.ends_with(end))
@@ -103,7 +103,7 @@ fn require_plain(cp: &Cp, from: &Place, to: &Place, is_dir: bool) -> Done {
     )))
 }
 
-/// What is to be kept, by the flags.
+/// Reads from the flags what to keep.
 fn keep(cp: &Cp) -> Keep {
     let all = cp.archive || cp.preserve.contains(&Kept::All);
     let has = |kept: Kept| all || cp.preserve.contains(&kept);
@@ -133,7 +133,8 @@ impl Places<'_> {
         }
     }
 
-    /// Copies from standard input or to standard output, if one of them is meant.
+    /// Copies from standard input or to standard output if an argument says so. Returns whether it
+    /// did.
     fn copy_stream(
         &mut self,
         copier: &Copier,

@@ -1,10 +1,10 @@
-//! Files that are not complete yet are called `.weir-cp-FILE-RUN`, beside the file that they
-//! are to become: FILE stands for its name, RUN for the run of cp that writes it. A run
-//! renames what it has written itself, and nothing else, so that nobody's unfinished file
-//! gets a name that looks finished.
+//! Names of incomplete files: `.weir-cp-FILE-RUN` in the directory of the final file. FILE stands
+//! for its name and RUN for the run of cp that writes it. A run renames only files that it wrote
+//! itself, so that no other run's incomplete file gets a final name.
 //!
-//! One that is locked while it is written ends in `-k`: when the lock is free, who wrote it is
-//! gone, and a later run with `--resume` may go on with it. All others are only removed.
+//! The name of a file that is locked while it is written ends in `-k`. If the lock is free its
+//! writer has ended, and a later run with `--resume` may continue it. All other leftovers are only
+//! removed.
 
 use super::place::Place;
 use crate::failure::{Done, Failure};
@@ -16,10 +16,10 @@ use weir_types::checksum::crc32c;
 
 const PREFIX: &[u8] = b".weir-cp-";
 const LOCKED: &[u8] = b"-k";
-/// Leftovers of one directory that are remembered; others stay for the next run.
+/// The most leftovers of one directory that are remembered. Further ones stay for the next run.
 const MAX_LEFTOVERS: usize = 4096;
 
-/// What a file is called until it is complete.
+/// The temporary name of a file.
 pub fn path_for(to: &[u8], run: u64, locked: bool) -> Done<Vec<u8>> {
     let Some((dir, name)) = split(to) else { return Err(Failure::new("/ is no file")) };
     let mut partial = PREFIX.to_vec();
@@ -30,22 +30,22 @@ pub fn path_for(to: &[u8], run: u64, locked: bool) -> Done<Vec<u8>> {
     Ok(child(dir, &partial))
 }
 
-/// The name that it stands for, as its checksum: names that have the same are no harm, since
-/// all that is there is compared.
+/// The checksum of the file name for which a temporary name stands. Two names with the same
+/// checksum do no harm, since all existing bytes are compared.
 fn stands_for(name: &[u8]) -> Option<u32> {
     let rest = name.strip_prefix(PREFIX)?;
     let digits = std::str::from_utf8(rest.get(..8)?).ok()?;
     (rest.len() >= 25 && rest[8] == b'-').then(|| u32::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// What runs that came to no end have left in a directory.
+/// The leftovers of interrupted runs in a directory.
 #[derive(Default)]
 pub struct Leftovers {
     names: HashMap<u32, Vec<Vec<u8>>>,
 }
 
 impl Leftovers {
-    /// Looks through a directory.
+    /// Finds the leftovers in a directory.
     pub fn find(tree: &Arc<dyn Tree>, dir: &[u8]) -> Done<Self> {
         let mut found = Self::default();
         let mut count = 0;
@@ -64,7 +64,8 @@ impl Leftovers {
         }
     }
 
-    /// Those of a file, as paths: first those that one may go on with.
+    /// Removes the leftovers of a file from the list and returns their paths, first those that may
+    /// be continued.
     pub fn take(&mut self, to: &Place) -> Vec<Vec<u8>> {
         let Some((dir, name)) = split(&to.path) else { return Vec::new() };
         let mut names = self.names.remove(&crc32c(name)).unwrap_or_default();
@@ -73,7 +74,7 @@ impl Leftovers {
     }
 }
 
-/// Whether it was locked while it was written.
+/// Whether the file was locked while it was written.
 pub fn may_go_on(path: &[u8]) -> bool {
     path.ends_with(LOCKED)
 }

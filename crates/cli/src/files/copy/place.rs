@@ -6,7 +6,7 @@ use crate::files::tree::{Meta, Tree};
 use std::sync::Arc;
 use weir_types::FileKind;
 
-/// The longest path that is gone along, bytes: whatever is deeper is a mistake.
+/// The longest path that is followed, in bytes. A deeper one is a mistake.
 const MAX_PATH_BYTES: usize = 1 << 20;
 
 /// A file or directory of some tree.
@@ -25,7 +25,7 @@ impl Place {
         Self { tree: self.tree.clone(), path: child(&self.path, name) }
     }
 
-    /// Refuses what nobody has made on purpose.
+    /// Fails if the path is too long.
     pub fn check_depth(&self) -> Done {
         if self.path.len() <= MAX_PATH_BYTES {
             return Ok(());
@@ -35,7 +35,7 @@ impl Place {
             .about(format!("{begin}...")))
     }
 
-    /// The directory that it is in, as a path; of a directory, itself.
+    /// The path of the containing directory; for a directory, its own path.
     pub fn parent_or_self(&self, is_dir: bool) -> Vec<u8> {
         match split(&self.path) {
             Some((dir, _)) if !is_dir => dir.to_vec(),
@@ -43,8 +43,8 @@ impl Place {
         }
     }
 
-    /// The directories that it is in, as far as a path without `..` tells, and what is at the
-    /// path itself.
+    /// The attributes of the directories on the path, as far as a path without `..` shows them, and
+    /// of the file itself.
     pub fn way(&self) -> Done<Vec<Meta>> {
         let mut way: Vec<Meta> = self.tree.stat(&self.path, false)?.into_iter().collect();
         let Some((dir, _)) = split(&self.path) else { return Ok(way) };
@@ -62,8 +62,8 @@ impl Place {
         }
     }
 
-    /// Whether two directories, one of them found here and one there, are the same one: also if
-    /// one is seen through a mount.
+    /// Whether two directories in two trees are the same one. One of them may be seen through a
+    /// mount.
     pub fn is_one(&self, meta: &Meta, there: &Place, other: &Meta) -> Done<bool> {
         let both = [meta, other].iter().all(|meta| meta.kind == FileKind::Directory);
         if !both || meta.identity.1 != other.identity.1 {
@@ -76,7 +76,7 @@ impl Place {
         Ok(matches!(signs, (Some(a), Some(b)) if a.is(&b)))
     }
 
-    /// Whether it is in the other one, or is it.
+    /// Whether this place is the other one, or inside it.
     pub fn is_below(&self, other: &Place) -> bool {
         let rest = self.path.strip_prefix(other.path.as_slice());
         let inside = |rest: &[u8]| rest.is_empty() || rest[0] == b'/' || other.path == b"/";

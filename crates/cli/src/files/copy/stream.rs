@@ -1,4 +1,4 @@
-//! Standard input and output.
+//! Copies from standard input and to standard output.
 
 use super::bytes::CALL_BYTES;
 use super::place::Place;
@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use weir_types::{ErrorKind, FileKind, Timestamp};
 
 impl Copier {
-    /// Copies what comes from standard input until it ends.
+    /// Copies standard input to a file.
     pub fn copy_stdin(&self, to: &Place) -> Done {
         let to = Place { path: to.tree.real_path(&to.path)?, ..to.clone() };
         let there = to.tree.stat(&to.path, false)?;
@@ -57,7 +57,7 @@ fn write_all(input: &mut impl Read, mut write: impl FnMut(u64, &[u8]) -> Done) -
     }
 }
 
-/// Prints a whole file. A reader that has gone is no failure.
+/// Prints a whole file. If the reader of a pipe has ended that is no failure.
 pub fn to_stdout(source: &dyn Source) -> Done {
     let mut output = std::io::stdout().lock();
     let mut buffer = vec![0; CALL_BYTES];

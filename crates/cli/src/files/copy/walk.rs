@@ -1,6 +1,6 @@
-//! Walks the sources, makes directories, hands out everything else. Directories that are being
-//! walked lie on a stack of our own, each with a page of its entries: neither depth nor size
-//! of a tree takes more.
+//! Walks the sources, makes directories, and hands out everything else to the threads. The
+//! directories on the path are kept in a stack, each with one page of its entries, so that memory
+//! is limited in deep and in large trees.
 
 use super::dirs::{Dir, release};
 use super::partial::Leftovers;
@@ -20,7 +20,7 @@ pub struct Walk<'a> {
     recursive: bool,
 }
 
-/// A directory, and what of it is still to be done.
+/// A directory, and what is left to do in it.
 struct Level {
     dir: Arc<Dir>,
     pages: Box<dyn Pages>,
@@ -32,7 +32,7 @@ impl<'a> Walk<'a> {
         Self { copier, tasks, recursive }
     }
 
-    /// Copies one argument: to the destination, or into it.
+    /// Copies one argument to the destination or into it.
     pub fn source(&mut self, from: &Place, to: &Place, into: bool) -> Done {
         let follow = !self.recursive;
         let Some(mut meta) = from.tree.stat(&from.path, follow)? else {
@@ -176,7 +176,7 @@ fn into_itself(from: &Place) -> Failure {
     Failure::new("cannot be copied into itself").about(from.shown())
 }
 
-/// A directory that is begun.
+/// A directory that has been begun.
 struct Opened {
     pages: Box<dyn Pages>,
     is_new: bool,

@@ -1,4 +1,5 @@
-//! What the threads do: each takes a file, link or node and makes it at the destination.
+//! The work of the threads: each takes a file, symbolic link or device and makes it at the
+//! destination.
 
 use super::bytes::{Buffers, CALL_BYTES, FileCopy, PIECE_BYTES};
 use super::dirs::{Dir, release};
@@ -15,23 +16,23 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_types::{ErrorKind, FileKind};
 
-/// Mode of a file that is not complete: its owner's alone.
+/// The mode of an incomplete file: only its owner may use it.
 const PARTIAL_MODE: u16 = 0o600;
-/// Access control lists, as extended attributes.
+/// The prefix of extended attributes with access control lists.
 const ACL: &[u8] = b"system.posix_acl_";
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 
-/// Something to copy that is no directory.
+/// Something to copy that is not a directory.
 pub struct Task {
-    /// The directory that it is in, unless it is an argument.
+    /// The containing directory; `None` for an argument of the command.
     pub dir: Option<Arc<Dir>>,
     pub from: Place,
     pub to: Place,
     pub meta: Meta,
-    /// What earlier runs have left of it.
+    /// The leftovers of earlier runs.
     pub left: Vec<Vec<u8>>,
-    /// The destination is a pipe or a device that was named: it takes the bytes.
+    /// Whether the destination is an existing pipe or device, which gets the bytes.
     pub node: bool,
 }
 
@@ -39,18 +40,19 @@ pub struct Task {
 pub struct Partial {
     pub sink: Box<dyn Sink>,
     path: Vec<u8>,
-    /// Bytes that an earlier run has left.
+    /// Bytes that an earlier run wrote.
     there: u64,
-    /// The mode of a file that had the name, was empty, and gets both back if anything fails.
+    /// The mode of an empty file that is being filled in place. It gets its mode and name back if
+    /// something fails.
     adopted: Option<u16>,
-    /// Others may take it over when its lock is lost.
+    /// Whether the file is locked. Others may take it over if the lock is lost.
     locked: bool,
-    /// What it is to be given.
+    /// The attributes that the complete file gets.
     meta: Meta,
     keep: Keep,
 }
 
-/// Copies what it is handed.
+/// Carries out tasks.
 pub struct Copier {
     keep: Keep,
     pub resume: bool,
@@ -59,13 +61,15 @@ pub struct Copier {
     pub umask: u16,
     pub progress: Progress,
     failed: AtomicBool,
-    /// Tells what this run writes from what others do.
+    /// Distinguishes temporary names of this run from those of others.
     run: u64,
     links: Links,
-    /// Files that were complete, and those that were gone on with.
+    /// The number of files that were complete already; `continued` counts those of earlier runs
+    /// that were continued.
     complete: AtomicU64,
     continued: AtomicU64,
-    /// Attributes and lists that the destination cannot have.
+    /// The number of access control lists that the destination does not support; `lost_attributes`
+    /// counts other attributes.
     lost_lists: AtomicU64,
     lost_attributes: AtomicU64,
 }
@@ -95,7 +99,7 @@ impl Copier {
         })
     }
 
-    /// Says a failure, above the progress bar; the copy goes on.
+    /// Prints a failure above the progress bar. The copy continues.
     pub fn keep(&self, done: Done) {
         if let Err(failure) = done {
             self.progress.suspend(|| failure.say());
@@ -103,7 +107,7 @@ impl Copier {
         }
     }
 
-    /// What there is to say in the end.
+    /// Prints the summary, and fails if something failed.
     pub fn end(&self) -> Done {
         self.progress.finish();
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
@@ -128,7 +132,7 @@ impl Copier {
         if self.failed.load(Ordering::Relaxed) { Err(Failure::new("")) } else { Ok(()) }
     }
 
-    /// Does tasks until there are no more.
+    /// Carries out tasks until there are no more.
     pub fn work(&self, tasks: &Mutex<Receiver<Task>>) {
         let mut buffers = Buffers::default();
         loop {
@@ -141,7 +145,7 @@ impl Copier {
         }
     }
 
-    /// All that is in a directory is done: it gets its attributes.
+    /// Gives a directory its attributes after everything in it is done.
     pub fn finish_dir(&self, dir: &Dir) {
         let mut meta = dir.meta.clone();
         let mut keep = self.keep;
@@ -159,7 +163,7 @@ impl Copier {
         self.keep(held.and_then(|held| self.give(from, &*held, (&meta, keep), lists)));
     }
 
-    /// Whether what is made in a directory gets an access control list from it that has to go.
+    /// Whether new files in a directory inherit an access control list that has to be removed.
     pub fn inherits(&self, dir: &Place) -> Done<bool> {
         let is_list = |(name, _): &(Vec<u8>, Vec<u8>)| name == DEFAULT_LIST;
         Ok(self.keep.xattrs && dir.tree.xattrs(&dir.path, None)?.iter().any(is_list))
@@ -214,8 +218,8 @@ impl Copier {
         }
     }
 
-    /// Makes something at once that is whole when it is made: in place, or instead of what is
-    /// there.
+    /// Makes something that is complete as soon as it exists, such as a link. If the name is taken,
+    /// it is made under a temporary name and then renamed.
     fn replace(&self, to: &Place, there: Option<&Meta>, make: impl Fn(&[u8]) -> Done) -> Done {
         let Some(there) = there else { return make(&to.path) };
         if there.kind == FileKind::Directory {
@@ -258,8 +262,8 @@ impl Copier {
         self.give(Listed::at(from, &meta), &*held, (&meta, keep), lists)
     }
 
-    /// Gives a file what is kept of another one. The owner first: a change of owner takes away
-    /// attributes that give rights; the times last.
+    /// Copies the attributes to keep from one file to another. The owner comes first, because a
+    /// change of owner clears privileges; the times come last.
     fn give(
         &self,
         from: Listed<'_>,
@@ -279,7 +283,8 @@ impl Copier {
         held.set_meta(&meta, Keep { owner: false, ..keep }).map(drop)
     }
 
-    /// Copies extended attributes and access control lists, as far as they can be had there.
+    /// Copies extended attributes and access control lists, as far as the destination supports
+    /// them.
     fn attributes(&self, from: Listed<'_>, held: &dyn Held, lists: Lists) -> Done {
         let all = match from {
             Listed::Open(source) => source.xattrs()?,
@@ -303,8 +308,8 @@ impl Copier {
     }
 }
 
-/// A file whose attributes are copied: the very one that was listed or opened, whatever has
-/// come in its place since.
+/// The file from which attributes are copied: exactly the one that was listed or opened, even if
+/// another one has its name by now.
 #[derive(Clone, Copy)]
 pub enum Listed<'a> {
     Open(&'a dyn Source),
@@ -317,8 +322,8 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// The access control lists that a file is not to have unless the other one has them: it may
-/// have inherited them. Only where the mode is set afterwards, which they have changed.
+/// The access control lists to remove unless the source has them, because they may be inherited. An
+/// inherited list changes the mode, so they are removed only if the mode is set afterwards.
 #[derive(Clone, Copy, Default)]
 pub struct Lists {
     access: bool,
@@ -363,7 +368,7 @@ impl Copier {
         self.end_partial(done, &partial, to)
     }
 
-    /// What can have changed of a file whose bytes have not.
+    /// Updates the attributes that may have changed although the bytes have not.
     fn complete_meta(&self, task: &Task, there: &Meta) -> Done {
         let (meta, keep) = (&task.meta, self.keep);
         let mode = keep.mode && there.mode != meta.mode;
@@ -396,7 +401,7 @@ impl Copier {
         }
     }
 
-    /// Begins a file under another name, or goes on with one that an earlier run has left.
+    /// Begins a file under a temporary name, or continues one that an earlier run left.
     pub fn begin(
         &self,
         to: &Place,
@@ -439,8 +444,8 @@ impl Copier {
         Ok(Partial { sink, path, there: 0, adopted: None, locked, meta: last, keep })
     }
 
-    /// Mode, owner and times of the file when it is complete. What is not kept is that of the
-    /// file in whose place it comes.
+    /// The mode, owner and times of the complete file. What is not to be kept stays as it was in a
+    /// replaced file.
     fn finally(&self, meta: &Meta, there: Option<&Meta>) -> (Meta, Keep) {
         let (mut last, mut keep) = (meta.clone(), self.keep);
         if !keep.mode {
@@ -455,7 +460,7 @@ impl Copier {
         (last, keep)
     }
 
-    /// Takes over what an earlier run has left, under the name that this one gives it.
+    /// Takes over a leftover of an earlier run under a temporary name of this run.
     fn go_on(&self, to: &Place, left: Vec<Vec<u8>>, path: &[u8]) -> Done<Option<Box<dyn Sink>>> {
         let mut found = None;
         for left in left {
@@ -469,9 +474,9 @@ impl Copier {
         Ok(found)
     }
 
-    /// An empty file with a layout, as `weir mkfile` makes it, takes the bytes itself: under
-    /// the other name, and for its owner alone, while it is not complete. `None`: it is not
-    /// empty any more, and is to be replaced as others are.
+    /// Fills an empty file with a layout, as `weir mkfile` makes it, in place. While it is
+    /// incomplete it has a temporary name and only its owner may use it. `None` if it is not empty
+    /// any more and has to be replaced like others.
     fn adopt(
         &self,
         to: &Place,
@@ -509,7 +514,7 @@ impl Copier {
         Ok(Some(Partial { sink, path, there: 0, adopted, locked: true, meta, keep }))
     }
 
-    /// Nobody else has taken it over meanwhile, for want of a sign of life.
+    /// Fails if another run has taken over the file meanwhile because this one seemed dead.
     pub fn require_lock(&self, partial: &Partial, to: &Place) -> Done {
         if !partial.locked {
             return Ok(());
@@ -518,7 +523,7 @@ impl Copier {
         if is_there(partial, to)? { Ok(()) } else { Err(replaced(to)) }
     }
 
-    /// All bytes are written: the file gets its attributes, and then its name.
+    /// Gives a completely written file its attributes and then its name.
     pub fn complete(
         &self,
         partial: &Partial,
@@ -541,7 +546,7 @@ impl Copier {
         to.tree.rename(&partial.path, &to.path)
     }
 
-    /// Removes what came to no end, unless a later run is to go on with it.
+    /// Removes an incomplete file after a failure, unless a later run may continue it.
     pub fn end_partial(&self, done: Done, partial: &Partial, to: &Place) -> Done {
         let Err(failure) = done else { return Ok(()) };
         let failure = named(failure, &partial.path, to);
@@ -560,7 +565,7 @@ impl Copier {
     }
 }
 
-/// Whether the name of a file that is being made still leads to it.
+/// Whether the temporary name still leads to the file.
 fn is_there(partial: &Partial, to: &Place) -> Done<bool> {
     let identity = partial.sink.identity()?;
     Ok(to.tree.stat(&partial.path, false)?.is_some_and(|there| there.identity == identity))
@@ -574,7 +579,7 @@ fn set_mode(held: &dyn Held, meta: &Meta, mode: u16) -> Done<bool> {
     held.set_meta(&Meta { mode, ..meta.clone() }, Keep { mode: true, ..Keep::default() })
 }
 
-/// Removes what an earlier run has left, unless somebody still writes it.
+/// Removes a leftover of an earlier run unless some process is still writing it.
 fn remove_left(tree: &dyn Tree, left: &[u8]) -> Done {
     // Held until it is gone.
     let Some(_held) = tree.take_over(left, Take::Remove)? else { return Ok(()) };
@@ -584,14 +589,14 @@ fn remove_left(tree: &dyn Tree, left: &[u8]) -> Done {
     }
 }
 
-/// A failure that has to do with a file that is not complete, said of the file that it is to be.
+/// Turns a failure about an incomplete file into one about the final file.
 fn named(failure: Failure, partial: &[u8], to: &Place) -> Failure {
     let message = failure.message.replace(&to.tree.shown(partial), &to.shown());
     Failure { message, ..failure }
 }
 
-/// Whether a file is the copy of another one: it gets its name and times only when all its
-/// bytes are there.
+/// Whether a file is a complete copy of another one. Size and time show this, since a copy gets its
+/// name and times only after all bytes.
 fn is_complete(from: &Meta, there: &Meta) -> bool {
     there.kind == FileKind::File && (there.size, there.mtime) == (from.size, from.mtime)
 }
