@@ -281,6 +281,8 @@ fn a_sync_tells_of_writes_that_a_disk_has_lost_that_was_mounted_anew() {
     let mut files = vec![copies_from_2(&client, 1, None)];
     files.extend(duplications.map(|of| copies_from_2(&client, 2, of)));
     let [old, kept, new] = [1, 2, 3].map(|seed| noise(20_000, seed));
+    // On another disk of the same server, which loses nothing.
+    let healthy = file_on(&client, 1, "healthy");
     for file in &files {
         file.write_at(&ctx, 0, &old).unwrap();
         file.sync(&ctx).unwrap();
@@ -295,6 +297,7 @@ fn a_sync_tells_of_writes_that_a_disk_has_lost_that_was_mounted_anew() {
     }
 
     files.iter().for_each(|file| file.write_at(&ctx, 0, &new).unwrap());
+    healthy.write_at(&ctx, 0, &new).unwrap();
     cluster.kill("data-1");
     if !disk.break_down() {
         println!("skipped: this kernel's ext4 cannot be shut down");
@@ -302,6 +305,8 @@ fn a_sync_tells_of_writes_that_a_disk_has_lost_that_was_mounted_anew() {
     }
     disk.repair();
     cluster.weir(&["up"]).ok();
+    healthy.sync(&ctx).expect("its disk was there all the time");
+    reads(&healthy, &new);
     let mut lost = 0;
     for (n, file) in files.iter().enumerate() {
         let (other, _) = client.open(&ctx, file.id(), Rights::READ_WRITE).unwrap();

@@ -252,7 +252,7 @@ impl Parts for ControlParts<'_> {
     }
 
     fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
-        self.answers[part].taken = Some(self.sent[part].taken_by(conn.instance));
+        self.answers[part].taken = Some(self.sent[part].taken_by(conn));
         match self.list[part].1 {
             Control::Sync => conn.conn.recv_reply::<()>(wait),
             Control::Truncate { .. } | Control::Punch { .. } | Control::Allocate { .. } => {

@@ -132,7 +132,7 @@ impl Parts for CopyParts<'_> {
 
     fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
         let copied: Copied = conn.conn.recv_reply(wait)?;
-        self.done[part] = Some(Done { taken: self.sent[part].taken_by(conn.instance), copied });
+        self.done[part] = Some(Done { taken: self.sent[part].taken_by(conn), copied });
         Ok(())
     }
 

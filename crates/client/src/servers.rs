@@ -76,8 +76,8 @@ struct Idle {
     session: SessionId,
     /// The attempt for which it was opened.
     attempt: u64,
-    instance: u64,
-    /// The target whose server forwards the connection, if it is a tunnel.
+    runs: Vec<(TargetId, u64)>,
+    /// The copy whose server passes on what is sent on it.
     via: Option<TargetId>,
     conn: BlockingConn,
     since: Duration,
@@ -107,10 +107,10 @@ pub(crate) struct DataConn {
     pub(crate) conn: BlockingConn,
     /// Id of the request with the outstanding reply.
     pub(crate) request_id: RequestId,
-    /// The run of the server's machine. While it is the same, nothing that the server confirmed was
-    /// lost.
-    pub(crate) instance: u64,
-    /// The target whose server forwards the connection, if it is a tunnel.
+    /// The run of each target's disk: while it is the same, nothing that the target confirmed
+    /// was lost.
+    runs: Vec<(TargetId, u64)>,
+    /// The copy whose server passes on what is sent on it.
     pub(crate) via: Option<TargetId>,
     session: SessionId,
     owed: Owed,
@@ -132,9 +132,14 @@ impl Pool {
 
 impl DataConn {
     fn new(idle: Idle, pool: Arc<Pool>) -> Self {
-        let Idle { session, attempt, instance, via, conn, since: _ } = idle;
+        let Idle { session, attempt, runs, via, conn, since: _ } = idle;
         let owed = Owed { change: false, attempt, newest: pool.attempt.clone() };
-        Self { conn, request_id: RequestId(0), instance, via, session, owed, asking: None, pool }
+        Self { conn, request_id: RequestId(0), runs, via, session, owed, asking: None, pool }
+    }
+
+    /// The run of a target's disk; `None`: its server does not say.
+    pub(crate) fn run_of(&self, target: TargetId) -> Option<u64> {
+        self.runs.iter().find(|(of, _)| *of == target).map(|(_, run)| *run)
     }
 
     /// The server at its end.
@@ -146,11 +151,11 @@ impl DataConn {
     pub(crate) fn put_back(self) {
         let mut idle = self.pool.idle.lock();
         if idle.len() < self.pool.max_idle {
-            let Self { session, instance, via, conn, owed, .. } = self;
+            let Self { session, runs, via, conn, owed, .. } = self;
             // Direct ones again as soon as there are any.
             if via.is_none() || self.pool.route.is_cut() {
                 let (attempt, since) = (owed.attempt, clock::uptime());
-                idle.push(Idle { session, attempt, instance, via, conn, since });
+                idle.push(Idle { session, attempt, runs, via, conn, since });
             }
         }
     }
@@ -573,8 +578,8 @@ impl Servers {
         };
         let (conn, welcome) = connected.map_err(|e| e.context(format!("{address}")))?;
         add(&self.counters.data_connections, 1);
-        let (instance, since) = (welcome.instance, clock::uptime());
-        Ok(Idle { session: of, attempt, instance, via, conn, since })
+        let (runs, since) = (welcome.runs, clock::uptime());
+        Ok(Idle { session: of, attempt, runs, via, conn, since })
     }
 
     fn address_of(&self, entry: &ServerEntry) -> Result<Address> {

@@ -42,6 +42,8 @@ pub(crate) struct WriteOp {
 /// The copies for which a change was sent, and the epoch of the map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sent {
+    /// Whom it was asked of.
+    target: TargetId,
     epoch: Epoch,
     copies: Vec<TargetId>,
 }
@@ -60,13 +62,13 @@ impl Sent {
                 targets.filter(|target| *target != TargetId::NONE).collect()
             }
         };
-        Self { epoch: servers.epoch(), copies }
+        Self { target: access.target, epoch: servers.epoch(), copies }
     }
 
-    /// Converts to the record of a change that a server's machine has confirmed.
-    pub(crate) fn taken_by(&mut self, instance: u64) -> Taken {
+    /// It was confirmed on this connection.
+    pub(crate) fn taken_by(&mut self, conn: &DataConn) -> Taken {
         let copies = std::mem::take(&mut self.copies);
-        Taken { by: Some(instance), epoch: self.epoch, copies }
+        Taken { by: conn.run_of(self.target), epoch: self.epoch, copies }
     }
 }
 
@@ -247,7 +249,7 @@ impl Parts for WriteParts<'_> {
         if let Some(left) = self.left.get_mut(part) {
             gather_answers(self.call, std::mem::take(left));
         }
-        self.taken[part] = Some(self.sent[part].taken_by(conn.instance));
+        self.taken[part] = Some(self.sent[part].taken_by(conn));
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::thread::JoinHandle;
 use weir_net::{Address, Wait, host_name};
-use weir_types::{Epoch, ErrorKind, Result, ServerId};
+use weir_types::{Epoch, ErrorKind, Result, ServerId, TargetId};
 use weir_wire::Key;
 use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest};
 use weir_wire::targets::MachineLoad;
@@ -29,7 +29,7 @@ pub(crate) struct Herald {
     pub(crate) cluster: [u8; 16],
     pub(crate) metadata: Vec<Address>,
     pub(crate) domain: String,
-    pub(crate) run: u64,
+    pub(crate) runs: Vec<(TargetId, u64)>,
     pub(crate) tcp: String,
     pub(crate) unix: String,
     pub(crate) ending: Signal,
@@ -83,7 +83,7 @@ impl Herald {
             tcp: self.tcp.clone(),
             unix: self.unix.clone(),
             first: true,
-            run: self.run,
+            runs: self.runs.clone(),
             targets: self.under.reports(),
         };
         let mut reply: HeartbeatReply = exchange(&mut conn, &request, &self.wait())?;

@@ -6,7 +6,7 @@ use crate::disk::{Disk, Unopened};
 use crate::herald::{AtWork, Herald};
 use crate::machine::{Load, ServedTarget};
 use crate::metrics::Observer;
-use crate::run::{Listening, instance, is_raised, listen, spawn};
+use crate::run::{Listening, is_raised, listen, runs, spawn};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -220,7 +220,7 @@ impl Opener<'_> {
             cluster,
             metadata: metadata.collect::<Result<_>>()?,
             domain: self.config.domain.clone().unwrap_or_default(),
-            run: instance(self.config)?,
+            runs: runs(self.config)?,
             tcp,
             unix,
             ending: Signal::new().map_err(|e| Error::from(std::io::Error::from(e)))?,

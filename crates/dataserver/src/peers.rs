@@ -53,8 +53,8 @@ pub(crate) struct Peers {
     state: Mutex<State>,
 }
 
-/// A connection, and the run of the machine at its end.
-pub(crate) type Connected = (BlockingConn, u64);
+/// A connection, and the run of the machine that it leads to.
+pub(crate) type Connected = (BlockingConn, Option<u64>);
 
 impl Peers {
     pub(crate) fn new(
@@ -99,7 +99,7 @@ impl Peers {
                 // It has moved, or the ticket is of before.
                 let knew = self.forget(target);
                 let peer = self.find_anew((target, knew), wait)?;
-                let conn = self.open(&peer, attempt, wait)?;
+                let conn = self.open(target, &peer, attempt, wait)?;
                 let mut state = self.state.lock();
                 if state.known.len() >= MAX_KNOWN {
                     state.known.pop_first();
@@ -190,7 +190,7 @@ impl Peers {
 
     fn connect_known(&self, target: TargetId, attempt: Attempt, wait: &Wait) -> Result<Connected> {
         let peer = self.state.lock().known.get(&target).map(|known| known.peer.clone());
-        self.open(&peer.ok_or(ErrorKind::TargetMissing)?, attempt, wait)
+        self.open(target, &peer.ok_or(ErrorKind::TargetMissing)?, attempt, wait)
     }
 
     /// Asks the metadata server for the server of a target.
@@ -224,7 +224,13 @@ impl Peers {
         conn.recv_reply(&wait)
     }
 
-    fn open(&self, peer: &Peer, attempt: Attempt, wait: &Wait) -> Result<Connected> {
+    fn open(
+        &self,
+        target: TargetId,
+        peer: &Peer,
+        attempt: Attempt,
+        wait: &Wait,
+    ) -> Result<Connected> {
         let key = peer.ticket.open(&self.key);
         let identity = Identity::Ticket(peer.ticket.ticket.clone(), attempt);
         let mut failure = None;
@@ -232,7 +238,7 @@ impl Peers {
             // The nonce is fresh for each.
             let hello = self.hello(identity.clone())?;
             match BlockingConn::connect(&address, key.clone(), &hello, wait) {
-                Ok((conn, welcome)) => return Ok((conn, welcome.instance)),
+                Ok((conn, welcome)) => return Ok((conn, welcome.run_of(target))),
                 Err(error) => failure = Some(error.context(format!("{address}"))),
             }
         }

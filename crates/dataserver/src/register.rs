@@ -125,7 +125,7 @@ impl Registrar {
             tcp: self.tcp.clone(),
             unix: self.unix.clone(),
             first: self.first,
-            run: self.shared.instance,
+            runs: self.shared.runs.clone(),
             targets: self.report(),
         };
         let mut reply = self.exchange(&mut conn, &request)?;

@@ -12,7 +12,6 @@ use crate::opening::{Opened, Opener};
 use crate::peers::Peers;
 use crate::register::Registrar;
 use crate::service::{DataService, Shared};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
@@ -122,7 +121,7 @@ fn serve(
     let Some(Opened { disks, unopened, cluster }) = opening.open()? else {
         return Ok(Ended::Stopped);
     };
-    let instance = instance(config)?;
+    let runs = runs(config)?;
     let Listening { listeners, bound, tcp, unix } = listen(config)?;
     // The same if it begins anew.
     config.listen = bound;
@@ -136,7 +135,7 @@ fn serve(
         server,
         server_key,
         cluster,
-        instance,
+        runs,
         started: clock::now(),
         disks,
         unopened,
@@ -361,23 +360,21 @@ fn start_copy_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle>) -> Re
     Ok(())
 }
 
-/// The instance number. It stays the same while no confirmed change can have been lost: until the
-/// machine restarts, or one of the targets' file systems is mounted anew. (After a new mount
-/// unsynced data may be lost unnoticed, for example because a disk was reset.)
-pub(crate) fn instance(config: &DataServerConfig) -> Result<u64> {
+/// Of each target the run of its disk's memory: the same as long as nothing that was confirmed can
+/// have been lost, until the machine starts anew or the file system that the target is on is mounted
+/// anew. (Then it may have lost what was not synced, without anybody's knowing: a disk that was
+/// reset, say.)
+pub(crate) fn runs(config: &DataServerConfig) -> Result<Vec<(TargetId, u64)>> {
     let run = |target: &TargetConfig| {
         // One of which nothing is known is like one that is new.
-        fs::Directory::open(&target.dir).map_or(Some(0), |dir| dir.memory_run())
+        let run = fs::Directory::open(&target.dir).map_or(Some(0), |dir| dir.memory_run());
+        let run = match run {
+            Some(run) => mixed(mixed(run as u64) ^ (run >> 64) as u64),
+            None => u64::from_le_bytes(random_bytes()?),
+        };
+        Ok((TargetId(target.target), run))
     };
-    let runs: Option<BTreeSet<u128>> = config.targets.iter().map(run).collect();
-    match runs {
-        Some(runs) => Ok(runs.into_iter().fold(0, |all, run| mixed(all ^ mixed_run(run)))),
-        None => Ok(u64::from_le_bytes(random_bytes()?)),
-    }
-}
-
-fn mixed_run(run: u128) -> u64 {
-    mixed(run as u64) ^ (run >> 64) as u64
+    config.targets.iter().map(run).collect()
 }
 
 /// Mixes a number, so that near numbers give distant results.

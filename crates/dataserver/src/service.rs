@@ -46,8 +46,8 @@ pub(crate) struct Shared {
     pub(crate) server: ServerId,
     pub(crate) server_key: Key,
     pub(crate) cluster: [u8; 16],
-    /// While it stays the same, nothing that was confirmed was lost.
-    pub(crate) instance: u64,
+    /// As long as that of a target is the same, nothing that it confirmed was lost.
+    pub(crate) runs: Vec<(TargetId, u64)>,
     pub(crate) started: Instant,
     /// Sorted by target id.
     pub(crate) disks: Vec<Arc<Disk>>,
@@ -552,8 +552,9 @@ impl Service for DataService {
             let sender = self.shared.attempts.welcome(ticket.client, attempt, since);
             self.senders.insert(conn, sender);
         }
-        let Shared { cluster, instance, .. } = *self.shared;
-        Ok(Welcome { session: hello.session, cluster, instance })
+        let (cluster, instance) = (self.shared.cluster, self.shared.copies.lines.run());
+        let runs = self.shared.runs.clone();
+        Ok(Welcome { session: hello.session, cluster, instance, runs })
     }
 
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {

@@ -84,7 +84,7 @@ impl Service for Metadata {
     }
 
     fn welcome(&mut self, _: ConnId, _: &Hello) -> Result<Welcome> {
-        Ok(Welcome { session: SessionId(0), cluster: CLUSTER, instance: 1 })
+        Ok(Welcome { session: SessionId(0), cluster: CLUSTER, instance: 1, runs: Vec::new() })
     }
 
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {

@@ -75,7 +75,7 @@ impl Bench {
             tcp: "h:1".into(),
             unix: String::new(),
             first: true,
-            run: 1,
+            runs: Vec::new(),
             targets,
         };
         bench.send::<RegisterRequest>(Peer::Server(ServerId(1)), &register.to_bytes())?;

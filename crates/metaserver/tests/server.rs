@@ -170,7 +170,7 @@ fn register(address: &str, server: u32) -> Result<()> {
         tcp: "node:7701".into(),
         unix: String::new(),
         first: true,
-        run: 1,
+        runs: vec![(target.target, 1)],
         targets: vec![target],
     };
     let header = Header::request(RegisterRequest::OP, conn.next_request_id());

@@ -48,7 +48,7 @@ impl Service for Echo {
         if hello.identity == Identity::Client(ClientId(2)) {
             return Err(Error::new(ErrorKind::SessionExpired, "the session is gone"));
         }
-        Ok(Welcome { session: SessionId(8), cluster: [1; 16], instance: 1 })
+        Ok(Welcome { session: SessionId(8), cluster: [1; 16], instance: 1, runs: Vec::new() })
     }
 
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {

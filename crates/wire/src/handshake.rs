@@ -16,7 +16,7 @@ use crate::key::{Key, Mac};
 use crate::message::{Op, records};
 use crate::ticket::Ticket;
 use weir_types::codec::{Decode, DecodeError, Encode, Reader};
-use weir_types::{ClientId, Error, ErrorKind, RequestId, ServerId, SessionId};
+use weir_types::{ClientId, Error, ErrorKind, RequestId, ServerId, SessionId, TargetId};
 
 /// Identity of the side that opens a connection. It determines the key that proves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +105,16 @@ records! {
         /// Random number of this run of the server. When it changes, the server has lost its state
         /// in memory (open files).
         instance: u64,
+        /// Of each target that a data server has the run of its disk's memory: as long as it is
+        /// the same, nothing that was confirmed there is lost. A metadata server names none.
+        runs: Vec<(TargetId, u64)>,
+    }
+}
+
+impl Welcome {
+    /// The run of a target; `None`: the server does not have it.
+    pub fn run_of(&self, target: TargetId) -> Option<u64> {
+        self.runs.iter().find(|(of, _)| *of == target).map(|(_, run)| *run)
     }
 }
 
@@ -268,7 +278,7 @@ mod tests {
         let (_, mut s_sealer, mut s_opener) = server.on_proof(&header, body)?;
         let mut frame = welcome(
             &mut s_sealer,
-            &Welcome { session: SessionId(8), cluster: [0; 16], instance: 1 },
+            &Welcome { session: SessionId(8), cluster: [0; 16], instance: 1, runs: Vec::new() },
         );
         c_opener.open(&mut frame)?;
         assert_eq!(Welcome::from_bytes(&frame[HEADER_BYTES..])?.session, SessionId(8));

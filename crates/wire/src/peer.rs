@@ -125,10 +125,9 @@ requests! {
         /// Whether the process has just started and has no reply yet: it has no changes under way
         /// and no lease.
         first: bool,
-        /// Number of the run. It stays the same while no confirmed change can have been lost, that
-        /// is until the machine restarts.
-        run: u64,
-        /// Reports of its targets.
+        /// The run of each of its targets, as in [`Welcome`](crate::handshake::Welcome).
+        runs: Vec<(TargetId, u64)>,
+        /// Its targets.
         targets: Vec<TargetReport>,
     }
     /// A data server asks for the server of a target. The error is `TargetMissing` if there is

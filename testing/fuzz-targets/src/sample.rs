@@ -527,7 +527,7 @@ sample_struct! {
     ListCopiesRequest { target, start, end, after }
     Standing { target, state, since, forgot }
     HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, distrust, give_up, busy_percent, interval_ms }
-    RegisterRequest { host, domain, tcp, unix, first, run, targets }
+    RegisterRequest { host, domain, tcp, unix, first, runs, targets }
     HeartbeatRequest { acting, machine, targets }
     Peer { entry, ticket }
     FindPeerRequest { target }
@@ -535,5 +535,5 @@ sample_struct! {
     Hello { version, identity, nonce, session, name, host }
     Challenge { nonce, proof }
     Proof { proof }
-    Welcome { session, cluster, instance }
+    Welcome { session, cluster, instance, runs }
 }

@@ -30,7 +30,7 @@ impl Service for Echo {
     }
 
     fn welcome(&mut self, _: ConnId, _: &Hello) -> Result<Welcome> {
-        Ok(Welcome { session: SessionId(8), cluster: [1; 16], instance: 1 })
+        Ok(Welcome { session: SessionId(8), cluster: [1; 16], instance: 1, runs: Vec::new() })
     }
 
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {

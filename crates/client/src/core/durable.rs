@@ -14,10 +14,10 @@
 //! fails. If a change was postponed for the other copies, only the target that took it certainly
 //! has it.
 //!
-//! This reasoning needs a map from after the reply to the sync, and copies that were whole when the
-//! change was made. It does not help a column with a single copy: a target with nothing to be
-//! brought up to date with may be online again before its absence is noticed. There only the run of
-//! its machine tells.
+//! That holds only under a map from after the sync was answered, and for whole copies that
+//! the column had when the change was made. It does not help a column whose only copy is
+//! where it was: a target with nothing to be brought up to date with may be online again
+//! before anybody missed it. Only the run of its disk tells.
 //!
 //! [`TargetEntry::online`]: weir_wire::map::TargetEntry::online
 
@@ -31,7 +31,7 @@ const MAX_KEPT_APART: usize = 16;
 /// The server that has taken a change, and the copies that got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The run of the server's machine; `None` if several servers took changes of this column.
+    /// The run of the target's disk; `None`: not known, or of several.
     pub by: Option<u64>,
     /// Epoch of the map when the first such change was sent.
     pub epoch: Epoch,

@@ -48,8 +48,8 @@ struct Known {
     silent: Option<Silent>,
     /// Time of the last check of reachability, and whether the target was unreachable.
     news: Option<(Instant, bool)>,
-    /// The run of its machine; `runs` counts how often it has changed.
-    instance: Option<u64>,
+    /// The run of its disk's memory, and how often another one was met.
+    run: Option<u64>,
     runs: u64,
 }
 
@@ -175,21 +175,22 @@ impl Lines {
         let run = self.run.wrapping_add(u64::from(target.0)) | 1 << 63;
         let connected = self.peers.connect(target, Attempt { run, number }, wait);
         self.learns(target, connected.as_ref().err());
-        let (conn, instance) = connected?;
-        self.meets(target, instance);
+        let (conn, run) = connected?;
+        self.meets(target, run);
         Ok(conn)
     }
 
-    fn meets(&self, target: TargetId, instance: u64) {
+    fn meets(&self, target: TargetId, run: Option<u64>) {
         let mut known = self.known.lock();
         let known = known.entry(target).or_default();
-        if known.instance != Some(instance) {
-            (known.instance, known.runs) = (Some(instance), known.runs + 1);
+        // One that is not told is another one each time.
+        if run.is_none() || known.run != run {
+            (known.run, known.runs) = (run, known.runs + 1);
         }
     }
 
-    /// Number of the present run of a target's machine, as far as connections have shown. What the
-    /// target got in another run and did not sync may be lost.
+    /// A number of the present run of a target's disk, as far as connections have shown: what
+    /// it was given under another one, and did not make durable, it may have lost.
     pub(crate) fn run_of(&self, target: TargetId) -> u64 {
         self.known.lock().get(&target).map_or(0, |known| known.runs)
     }

@@ -324,7 +324,8 @@ impl<E: Engine> MetaMachine<E> {
             session.host.clone_from(&hello.host);
         }
         self.connections += 1;
-        Ok(Welcome { session, cluster: self.format.cluster, instance: self.instance })
+        let (cluster, instance) = (self.format.cluster, self.instance);
+        Ok(Welcome { session, cluster, instance, runs: Vec::new() })
     }
 
     /// Records that a welcomed connection is gone. Its session goes on, because the client may come

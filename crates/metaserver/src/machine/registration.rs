@@ -13,6 +13,11 @@ const MAX_SERVERS: usize = 4096;
 /// The most targets of one data server.
 const MAX_TARGETS_PER_SERVER: usize = 1024;
 
+/// The run of a target's disk as its server says; 0: it does not.
+fn run_of(request: &RegisterRequest, target: TargetId) -> u64 {
+    request.runs.iter().find(|(of, _)| *of == target).map_or(0, |(_, run)| *run)
+}
+
 impl Cluster {
     /// The change by a registration; `None` if nothing changes.
     ///
@@ -30,7 +35,8 @@ impl Cluster {
         }
         let known = self.servers.get(&server);
         let full = self.servers.len() >= MAX_SERVERS && known.is_none();
-        if full || request.targets.len() > MAX_TARGETS_PER_SERVER {
+        let listed = request.targets.len().max(request.runs.len());
+        if full || listed > MAX_TARGETS_PER_SERVER {
             let message = format!(
                 "a cluster has at most {MAX_SERVERS} data servers of {MAX_TARGETS_PER_SERVER} \
                  targets"
@@ -43,7 +49,7 @@ impl Cluster {
         let mut targets: Vec<TargetRecord> = known.map(|k| k.targets.clone()).unwrap_or_default();
         for report in &reports {
             if targets.iter().all(|record| record.target != report.target) {
-                targets.push(self.elsewhere(server, report.target, request.run));
+                targets.push(self.elsewhere(server, report.target, run_of(request, report.target)));
             }
         }
         targets.sort_by_key(|record| record.target);
@@ -88,7 +94,8 @@ impl Cluster {
                 let others = serving.iter().any(|target| *target != record.target);
                 let kept =
                     |other: &TargetRecord| other.target != record.target && has_kept(other, told);
-                let another_kept_it = record.run != request.run && all().any(kept);
+                let run = run_of(request, record.target);
+                let another_kept_it = record.run != run && all().any(kept);
                 let around = Around { another_kept_it, ..self.around(others) };
                 *record = match report {
                     Some(report) if !report.given_up => {
@@ -97,8 +104,8 @@ impl Cluster {
                     // One that is not there now still has data of files.
                     _ => after_silence(*record, told, self.next_epoch()),
                 };
-                if report.is_some() && record.run != request.run {
-                    (record.run, record.anew) = (request.run, self.next_epoch());
+                if report.is_some() && record.run != run {
+                    (record.run, record.anew) = (run, self.next_epoch());
                 }
                 match record.serves() {
                     true => serving.insert(record.target),

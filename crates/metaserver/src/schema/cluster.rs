@@ -61,10 +61,10 @@ pub struct TargetRecord {
     pub joins: Option<Epoch>,
     /// Periods in which it was online before `since`.
     pub past: Past,
-    /// Run of its server's machine; 0 if unknown.
+    /// The run of its disk's memory; 0: not known.
     pub run: u64,
-    /// The epoch from which on it has kept everything that it confirmed. Before, its machine was
-    /// restarted, or its disk has failed.
+    /// The epoch from which on it is known to have kept what it confirmed: before,
+    /// its machine started anew, or its disk was mounted anew or failed.
     pub anew: Epoch,
 }
 

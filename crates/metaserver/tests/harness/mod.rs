@@ -277,7 +277,7 @@ impl<E: Engine> Cluster<E> {
             tcp: format!("10.0.0.{server}:7701"),
             unix: String::new(),
             first: true,
-            run,
+            runs: targets.iter().map(|report| (report.target, run)).collect(),
             targets,
         };
         self.serve(server, &request)
