@@ -41,6 +41,14 @@ fn no_cluster_at_all() {
     for arguments in [&["ls", "/"][..], &["down"], &["status"], &["df"], &["key", "list"]] {
         place.weir(arguments).fails(&["there is no cluster in", "weir up"]);
     }
+    // Commands that change a cluster make nothing where there is none.
+    for arguments in
+        [&["server", "add"][..], &["target", "add", "1"], &["target", "replace", "1"], &["invite"]]
+    {
+        let said = place.weir(&[arguments, &["--name", "mistyped"]].concat());
+        said.fails(&["there is no cluster in", "mistyped"]);
+        assert!(!place.path("state/weir/mistyped").exists(), "{arguments:?}");
+    }
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub fn run(join: &Join) -> Done {
     require_none(&state)?;
     require_unused(&invitation)?;
     let existed = state.dir().exists();
-    let lock = state.lock()?;
+    let lock = state.lock_new()?;
     // Nor has one come meanwhile.
     require_none(&state)?;
     if let Err(failure) = state.make() {
@@ -312,4 +312,15 @@ fn follow(state: &StateDir, invitation: &Invitation, description: &Description) 
     text += &format!("\nState, keys and logs are in {dir}\n\n  weir mount DIRECTORY\n");
     text += "  weir status\n  weir up    (after the machine was started anew)\n";
     print(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_server_that_joins_is_behind_the_metadata_server_if_no_port_is_named() {
+        assert_eq!(after_metadata("10.0.0.1:7700"), 7701);
+        assert_eq!(after_metadata("[fe80::1]:65535"), 65_535);
+    }
 }

@@ -271,11 +271,22 @@ impl StateDir {
         Ok(())
     }
 
-    /// Takes the lock of this cluster. Makes the directory if it is missing.
+    /// Takes the lock of a cluster that is here.
     pub fn lock(&self) -> Done<StateLock> {
+        self.require()?;
+        self.take_lock()
+    }
+
+    /// Takes the lock of a cluster that may be about to be made: makes the directory if it is
+    /// missing.
+    pub fn lock_new(&self) -> Done<StateLock> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o755);
         builder.create(&self.dir).map_err(|e| Failure::file(&self.dir, e))?;
+        self.take_lock()
+    }
+
+    fn take_lock(&self) -> Done<StateLock> {
         let path = self.lock_file();
         let file = File::create(&path).map_err(|e| Failure::file(&path, e))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -450,7 +461,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::at(dir.path().join("weir/a"));
         assert!(state.require().unwrap_err().hint.is_some());
-        let lock = state.lock().unwrap();
+        assert!(state.lock().is_err(), "nothing is locked that is not there");
+        assert!(!dir.path().join("weir").exists(), "nor is it made");
+        let lock = state.lock_new().unwrap();
         state.make().unwrap();
         let description = Description {
             name: "a".into(),
@@ -498,12 +511,12 @@ mod tests {
         std::fs::create_dir(dir.path().join("run")).unwrap();
         let foreign = state.reserve_file();
         std::fs::write(&foreign, "somebody else's").unwrap();
-        let lock = state.lock().unwrap();
+        let lock = state.lock_new().unwrap();
         assert!(state.make().unwrap_err().message.contains("not empty"));
         drop(lock);
         assert_eq!(std::fs::read(&foreign).unwrap(), b"somebody else's");
         std::fs::remove_file(&foreign).unwrap();
-        drop(state.lock().unwrap());
+        drop(state.lock_new().unwrap());
         assert!(!foreign.exists());
     }
 }

@@ -98,7 +98,7 @@ pub fn run(up: &Up) -> Done {
     let defaults = settings::config_file(&up.cluster)?.up;
     let mountpoint = up.mount.clone().or(defaults.mount.clone());
     let existed = state.dir().exists();
-    let lock = state.lock()?;
+    let lock = state.lock_new()?;
     let mut undo = Undo { fresh: !state.exists(), ..Undo::of_new(&state) };
     if !undo.fresh {
         let done = go_on(up, mountpoint.as_deref(), &mut undo, lock);
