@@ -4,7 +4,7 @@
 use crate::bytes::Bytes;
 use crate::config::Consistency;
 use crate::core::durable::Taken;
-use crate::core::plan::{Part, Place, Plan};
+use crate::core::plan::{Place, Plan};
 use crate::core::transfer::Transfer;
 use crate::counters::add;
 use crate::drive::{Call, Parts, Until, drive, now_ms};
@@ -13,7 +13,7 @@ use crate::stage::{gather_answers, leave};
 use std::io::IoSlice;
 use std::ops::Range;
 use weir_host::plant::{Bug, planted};
-use weir_layout::{Run, cuts, object_len, scatter, segment_offset};
+use weir_layout::{Run, cuts, scatter};
 use weir_net::Wait;
 use weir_types::checksum::crc32c;
 use weir_types::{Epoch, ErrorKind, Generation, Result, TargetId};
@@ -126,15 +126,8 @@ impl WriteOp {
 
     /// The end of the last confirmed bytes; 0 if none were confirmed.
     pub(crate) fn confirmed_end(&self) -> u64 {
-        let parts = self.plan.parts.iter().zip(&self.taken);
-        let end = |(part, taken): (&Part, &Option<Taken>)| {
-            taken.as_ref()?;
-            let (chunk, column) = (&self.plan.chunks[part.chunk], part.place.object.column);
-            let before = self.range.end.saturating_sub(chunk.segment_start);
-            let last = object_len(chunk.stripe, column, before).checked_sub(1)?;
-            Some(chunk.segment_start + segment_offset(chunk.stripe, column, last)? + 1)
-        };
-        parts.filter_map(end).max().unwrap_or(0)
+        let taken = self.taken.iter().enumerate().filter(|(_, taken)| taken.is_some());
+        taken.filter_map(|(part, _)| self.plan.end_of(part, &self.range)).max().unwrap_or(0)
     }
 
     /// Whether some of it may still be carried out: a part has failed while others were on their

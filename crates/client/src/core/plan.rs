@@ -1,7 +1,11 @@
 //! Which servers a call needs. There is one part, and so one request, for each column that the call
 //! touches, or several if the call is cut.
 
-use weir_layout::{Region, RegionList, columns_touched, segment_at, segment_ranges, split};
+use std::ops::Range;
+use weir_layout::{
+    Region, RegionList, columns_touched, object_len, segment_at, segment_offset, segment_ranges,
+    split,
+};
 use weir_types::limits::{BLOCK_BYTES, MAX_PAYLOAD_BYTES};
 use weir_types::{
     ColumnIndex, CopyIndex, Error, ErrorKind, FileId, FileLayout, ObjectId, Result, Segment,
@@ -77,7 +81,19 @@ impl Plan {
         &self.chunks[self.parts[part].chunk]
     }
 
-    /// Adds to an error of damage which bytes of the file it concerns. Other errors stay unchanged.
+    /// Where the last byte of a part ends in the file, of a contiguous call with this range of it.
+    pub fn end_of(&self, part: usize, range: &Range<u64>) -> Option<u64> {
+        let (chunk, column) = (self.chunk(part), self.parts[part].place.object.column);
+        // What lies behind it is another chunk's.
+        let next = self.chunks.get(self.parts[part].chunk + 1);
+        let end = next.map_or(range.end, |next| range.start + next.buffer_offset);
+        let within = end.saturating_sub(chunk.segment_start);
+        let last = object_len(chunk.stripe, column, within).checked_sub(1)?;
+        Some(chunk.segment_start + segment_offset(chunk.stripe, column, last)? + 1)
+    }
+
+    /// Says of damage to a part's object which bytes of the file it concerns.
+    /// Other errors stay as they are.
     pub fn locate_damage(&self, part: usize, error: Error) -> Error {
         if !matches!(error.kind, ErrorKind::Corrupt | ErrorKind::ChecksumMismatch) {
             return error;
@@ -301,6 +317,27 @@ mod tests {
         assert_eq!(bytes, 12 * unit);
         let whole = plan_range_cut(file, &layout, (0, 65_536 * 12), u64::MAX).unwrap();
         assert_eq!(whole, plan_range(file, &layout, 0, 65_536 * 12).unwrap());
+    }
+
+    #[test]
+    fn a_part_ends_within_its_own_segment() {
+        let unit = 65_536;
+        // The first segment is shorter than what the call has behind its beginning.
+        let segments =
+            vec![segment(0, 0, Some(2 * unit), &[1, 2]), segment(1, 2 * unit, None, &[3, 4])];
+        let (file, layout) = (FileId::ROOT, layout(segments));
+        let range = unit / 2..7 * unit + 10;
+        for cut in [u64::MAX, unit] {
+            let plan =
+                plan_range_cut(file, &layout, (range.start, range.end - range.start), cut).unwrap();
+            let ends = |target| {
+                let of = |(at, part): (usize, &Part)| {
+                    (part.place.target == TargetId(target)).then(|| plan.end_of(at, &range))
+                };
+                plan.parts.iter().enumerate().filter_map(of).flatten().max()
+            };
+            assert_eq!([1, 2, 3, 4].map(ends), [unit, 2 * unit, 7 * unit, 7 * unit + 10].map(Some));
+        }
     }
 
     #[test]
