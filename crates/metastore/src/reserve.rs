@@ -8,9 +8,9 @@
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weir_host::fs::{Directory, File, OpenHow};
+use weir_host::fs::{Directory, File, OpenHow, Space};
 use weir_host::sync::Mutex;
-use weir_types::room::{KEPT_FOR_REMOVALS, METADATA_RESERVE};
+use weir_types::room::{FILES_KEPT_FOR_REMOVALS, KEPT_FOR_REMOVALS, METADATA_RESERVE};
 
 const NAME: &str = "reserve";
 /// The number of pieces that the reserve is given up in.
@@ -26,9 +26,6 @@ const SHORT_SEGMENT_BYTES: u64 = 64 << 10;
 const LEAST_FOR_REDB_BYTES: u64 = 512 << 10;
 /// The smallest piece.
 const MIN_PIECE_BYTES: u64 = 64 << 10;
-/// Files that the disk must be able to take, if it tells how many it can.
-const KEPT_FILES: u64 = 16;
-
 #[derive(Default)]
 struct State {
     /// The file, once it has been opened.
@@ -79,17 +76,22 @@ impl Reserve {
     }
 
     /// Does something that may need room. As long as there is none, and something of the reserve
-    /// is left, a piece is given up and it is done again.
+    /// is left, a piece is given up and it is done again; but not where files are lacking.
     pub fn make_room<T>(
         &self,
         mut operation: impl FnMut() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         loop {
             match operation() {
-                Err(Errno::NOSPC | Errno::DQUOT) if self.give_up_a_piece() => {}
+                Err(Errno::NOSPC | Errno::DQUOT)
+                    if !self.lacks_only_files() && self.give_up_a_piece() => {}
                 other => return other,
             }
         }
+    }
+
+    fn lacks_only_files(&self) -> bool {
+        self.directory.space().is_ok_and(|space| lacks_only_files(&space))
     }
 
     /// Whether a segment of the log may have so many bytes. What is in the log redb has to take in,
@@ -130,7 +132,7 @@ impl Reserve {
     pub fn room(&self) -> Result<Room, Errno> {
         let space = self.directory.space()?;
         let held = self.held_bytes.load(Ordering::Relaxed);
-        let files = space.total_files == 0 || space.free_files >= KEPT_FILES;
+        let files = space.total_files == 0 || space.free_files >= FILES_KEPT_FOR_REMOVALS;
         let enough = files && space.free_bytes >= KEPT_FOR_REMOVALS.of(space.total_bytes);
         let ample = enough && held >= self.state.lock().full_bytes;
         Ok(Room { ample, bytes: space.free_bytes.saturating_add(held) })
@@ -182,5 +184,29 @@ impl Reserve {
             None => Arc::new(self.directory.open_file(NAME, OpenHow::CREATE)?),
         };
         state.file.insert(file).allocate(from, to - from, false)
+    }
+}
+
+/// Whether a disk can take no more files, and has room for bytes: the reserve is no help then.
+fn lacks_only_files(space: &Space) -> bool {
+    space.total_files > 0 && space.free_files == 0 && space.free_bytes >= MIN_PIECE_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_is_not_given_up_where_files_are_lacking() {
+        let space = |free_bytes, total_files, free_files| Space {
+            total_bytes: 1 << 30,
+            free_bytes,
+            total_files,
+            free_files,
+        };
+        assert!(lacks_only_files(&space(1 << 20, 1000, 0)));
+        assert!(!lacks_only_files(&space(4096, 1000, 0)), "bytes are lacking as well");
+        assert!(!lacks_only_files(&space(1 << 20, 1000, 1)));
+        assert!(!lacks_only_files(&space(1 << 20, 0, 0)), "nobody counts files there");
     }
 }

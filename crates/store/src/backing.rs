@@ -16,6 +16,8 @@ pub(crate) struct Backing {
     pub(crate) root: Directory,
     pub(crate) directories: Directories,
     pub(crate) room: Room,
+    /// Objects that may be made.
+    pub(crate) files: Room,
     /// `None` on a disk that is read-only.
     intents: Option<Intents>,
     /// Set if something may have changed since the last checkpoint.
@@ -29,8 +31,8 @@ impl Backing {
         directories: Directories,
         intents: Option<Intents>,
     ) -> Self {
-        let (room, changed) = (Room::default(), AtomicBool::new(false));
-        Self { site, root, directories, room, intents, changed }
+        let (room, files, changed) = (Room::default(), Room::default(), AtomicBool::new(false));
+        Self { site, root, directories, room, files, intents, changed }
     }
 
     /// The intent log, for marking a change.

@@ -1,12 +1,16 @@
 //! Reserved space of a disk, for a server's notes about data, for removals, and for a metadata
 //! server on the same disk. Writes of data get `NoSpace` while this space is still free.
 
+use crate::backing::Backing;
 use crate::geometry::{Run, data_position};
 use crate::object::Object;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_host::fs::Space;
-use weir_types::room::KEPT_FROM_DATA;
-use weir_types::{ErrorKind, FsUsage, Result};
+use weir_types::room::{FILES_KEPT_FROM_DATA, KEPT_FROM_DATA};
+use weir_types::{ErrorKind, FsUsage, ObjectId, Result};
+
+/// So many objects at the most are made between two looks.
+const MAX_STEP_FILES: u64 = 1024;
 
 /// Other processes write to the disk too. So between two checks of the free space at most this
 /// fraction, 1 / 16, of it is written.
@@ -14,14 +18,14 @@ const PART_OF_FREE: u64 = 16;
 /// The most bytes that are written between two checks of the free space.
 const MAX_STEP_BYTES: u64 = 64 << 20;
 
-/// Bytes that may be written before the free space is checked again.
+/// Bytes that may be written, or objects that may be made, before the disk is asked again.
 #[derive(Debug, Default)]
 pub(crate) struct Room(AtomicU64);
 
 impl Room {
-    /// Takes bytes out of the allowance; `false` if it has fewer.
-    fn take(&self, bytes: u64) -> bool {
-        let rest = |left: u64| left.checked_sub(bytes);
+    /// Takes so much of it; `false`: there is not as much.
+    fn take(&self, wanted: u64) -> bool {
+        let rest = |left: u64| left.checked_sub(wanted);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
     }
 }
@@ -31,13 +35,47 @@ pub(crate) fn kept(space: &Space) -> u64 {
     KEPT_FROM_DATA.of(space.total_bytes)
 }
 
-/// Space and files of a disk without the reserved space.
+/// Files of a disk that are kept.
+fn kept_files(space: &Space) -> u64 {
+    FILES_KEPT_FROM_DATA.min(space.total_files / 8)
+}
+
+/// What is left for data.
 pub(crate) fn usage(space: &Space) -> FsUsage {
     FsUsage {
         total_bytes: space.total_bytes,
         free_bytes: space.free_bytes.saturating_sub(kept(space)),
         total_files: space.total_files,
-        free_files: space.free_files,
+        free_files: space.free_files.saturating_sub(kept_files(space)),
+    }
+}
+
+impl Backing {
+    /// Refuses to make an object where the disk can take no more files than are kept. One that is
+    /// there already is not made.
+    pub(crate) fn check_room_for(&self, id: ObjectId) -> Result<()> {
+        if self.files.take(1) {
+            return Ok(());
+        }
+        let failed = |e| self.site.os_error("ask for free files", e);
+        let space = self.root.space().map_err(failed)?;
+        let free = usage(&space).free_files;
+        // Some file systems do not count them.
+        if space.total_files == 0 || free > 0 {
+            let step = if space.total_files == 0 { MAX_STEP_FILES } else { free / PART_OF_FREE };
+            self.files.0.store(step.min(MAX_STEP_FILES), Ordering::Relaxed);
+            return Ok(());
+        }
+        if self.directories.open(id, false)?.is_some() {
+            return Ok(());
+        }
+        let what = format!(
+            "no room for object {id}: {} more files can be made, and the last {} are kept: remove \
+             something, or add a target",
+            space.free_files,
+            kept_files(&space)
+        );
+        Err(self.site.error(ErrorKind::NoSpace, what))
     }
 }
 

@@ -251,6 +251,7 @@ impl Target {
     pub fn object_or_create(&self, id: ObjectId) -> Result<Arc<Object>> {
         let create = || {
             self.backing.site.in_service()?;
+            self.backing.check_room_for(id)?;
             Object::open(&self.backing, id, true)
         };
         self.open_files.get_or_open(id, create)?.ok_or_else(|| {

@@ -25,6 +25,15 @@ fn run(program: &str, args: &[&Path]) -> bool {
 impl SmallDisk {
     /// `None` where this user may not mount.
     fn new(ext4: bool) -> Option<Self> {
+        Self::made(ext4, "-osize=8m")
+    }
+
+    /// On which there can be so many files.
+    fn of_files(files: u64) -> Option<Self> {
+        Self::made(false, &format!("-osize=8m,nr_inodes={files}"))
+    }
+
+    fn made(ext4: bool, options: &str) -> Option<Self> {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().join("disk");
@@ -35,7 +44,7 @@ impl SmallDisk {
             run("mkfs.ext4", &[Path::new("-q"), Path::new("-F"), &image])
                 && run("mount", &[Path::new("-oloop"), &image, &at])
         } else {
-            let options = ["-ttmpfs", "-osize=8m", "none"].map(Path::new);
+            let options = ["-ttmpfs", options, "none"].map(Path::new);
             run("mount", &[options[0], options[1], options[2], &at])
         };
         mounted.then_some(Self { _dir: dir, at, _alone: alone })
@@ -166,6 +175,31 @@ fn a_full_tmpfs_fails_writes_and_spoils_nothing() {
 #[test]
 fn a_full_ext4_fails_writes_and_spoils_nothing() {
     fill(true);
+}
+
+/// The metadata server may be on the same disk.
+#[test]
+fn the_last_files_that_a_disk_can_take_are_not_for_objects() {
+    let Some(disk) = SmallDisk::of_files(600) else {
+        println!("skipped: needs root to mount a small file system");
+        return;
+    };
+    let path = disk.at.join("target");
+    Target::create(&path, IDENTITY).unwrap();
+    let target = Target::open(&path).unwrap();
+    let made = (1..1000).map_while(|file| target.object_or_create(object_id(file)).ok()).count();
+    let refused = target.object_or_create(object_id(1001)).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::NoSpace, "{refused}");
+    assert!(made > 100 && refused.message.contains("files"), "{made}: {refused}");
+    assert_eq!(target.usage().unwrap().free_files, 0);
+    (0..32).for_each(|n| drop(std::fs::File::create(disk.at.join(n.to_string())).unwrap()));
+    // What is there is used as ever, also once it has to be opened anew.
+    drop(target);
+    let target = Target::open(&path).unwrap();
+    write(&target.object_or_create(object_id(1)).unwrap(), 0, b"hello");
+    (0..32).for_each(|n| std::fs::remove_file(disk.at.join(n.to_string())).unwrap());
+    (2..50).for_each(|file| target.remove(object_id(file)).unwrap());
+    target.object_or_create(object_id(1001)).unwrap();
 }
 
 #[test]

@@ -35,7 +35,16 @@ pub const KEPT_FOR_REMOVALS: DiskPart =
 pub const METADATA_RESERVE: DiskPart =
     DiskPart { one_in: 64, least_bytes: 8 << 20, most_bytes: 64 << 20 };
 
+/// Data servers make no more objects when a file system can take no more files than these (or an
+/// eighth of all, if that is less): the rest is for what they note, and for the metadata server if
+/// it is on that disk.
+pub const FILES_KEPT_FROM_DATA: u64 = 64;
+/// The metadata server does nothing that needs room when its file system can take no more files
+/// than these.
+pub const FILES_KEPT_FOR_REMOVALS: u64 = 16;
+
 const _: () = {
+    assert!(FILES_KEPT_FOR_REMOVALS < FILES_KEPT_FROM_DATA);
     // Data servers stop first.
     assert!(KEPT_FOR_REMOVALS.one_in > KEPT_FROM_DATA.one_in);
     assert!(KEPT_FOR_REMOVALS.least_bytes < KEPT_FROM_DATA.least_bytes);
