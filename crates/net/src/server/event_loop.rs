@@ -225,10 +225,14 @@ impl<S: Service> EventLoop<S> {
             }
             let target = self.next_loop % self.mailboxes.len();
             self.next_loop = self.next_loop.wrapping_add(1);
-            if target == self.index {
-                self.adopt(Accepted { socket });
-            } else {
-                self.mailboxes[target].hand_over(Accepted { socket });
+            let new = Accepted { socket };
+            let handed_over = match target == self.index {
+                true => Err(new),
+                false => self.mailboxes[target].hand_over(new),
+            };
+            // What that loop does not look at is served here, within the bounds of this one.
+            if let Err(new) = handed_over {
+                self.adopt(new);
             }
         }
     }

@@ -6,7 +6,10 @@ use weir_host::net::{Signal, Socket};
 use weir_host::sync::Mutex;
 use weir_types::{Error, Result};
 
-/// An accepted connection on its way to its loop.
+/// The most new connections that wait for a loop to look: one that is stuck gets no more.
+const MAX_HANDED_OVER: usize = 256;
+
+/// A new connection on its way to its loop.
 #[derive(Debug)]
 pub(super) struct Accepted {
     pub(super) socket: Socket,
@@ -54,9 +57,16 @@ impl<E> Mailbox<E> {
         self.stop.load(Ordering::Acquire)
     }
 
-    pub(super) fn hand_over(&self, accepted: Accepted) {
-        self.posted.lock().accepted.push(accepted);
+    /// Returns it if too many wait already.
+    pub(super) fn hand_over(&self, accepted: Accepted) -> std::result::Result<(), Accepted> {
+        let mut posted = self.posted.lock();
+        if posted.accepted.len() >= MAX_HANDED_OVER {
+            return Err(accepted);
+        }
+        posted.accepted.push(accepted);
+        drop(posted);
         self.wake();
+        Ok(())
     }
 
     /// Takes all messages. The vectors must be empty and are filled.
