@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Access, Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags, StatFs};
 use rustix::io::Errno as OsErrno;
 use rustix::mount::UnmountFlags;
 use rustix::net::{
@@ -308,17 +308,37 @@ fn is_taken(mountpoint: &Path) -> Result<bool, MountError> {
 
 /// Whether the daemon of a FUSE mount is gone. A hanging one counts as alive.
 fn is_dead(mountpoint: &Path) -> bool {
-    let (sender, receiver) = mpsc::channel();
     let path = mountpoint.to_owned();
+    has_no_daemon(move || rustix::fs::statfs(&path))
+}
+
+/// The same of what was opened, whatever has come to its path since.
+pub(super) fn is_dead_at(opened: &OwnedFd) -> bool {
+    opened.try_clone().is_ok_and(|opened| has_no_daemon(move || rustix::fs::fstatfs(opened)))
+}
+
+fn has_no_daemon(ask: impl FnOnce() -> rustix::io::Result<StatFs> + Send + 'static) -> bool {
+    let (sender, receiver) = mpsc::channel();
     // A thread of its own: a hanging daemon would hold this one for ever.
     std::thread::spawn(move || {
         // The kernel may answer a stat from its cache, this never.
-        let answer = rustix::fs::statfs(&path);
+        let answer = ask();
         // Nobody listens any more after the timeout.
         let _ = sender.send(answer);
     });
     let answer = receiver.recv_timeout(PROBE_TIMEOUT);
     matches!(answer, Ok(Err(OsErrno::NOTCONN | OsErrno::CONNABORTED)))
+}
+
+/// Why nothing is mounted over what is at a path.
+pub(super) fn occupied(mountpoint: &Path) -> MountError {
+    let mountpoint = mountpoint.to_owned();
+    match find_mount(&mountpoint) {
+        Some(MountInfo { source, fstype, .. }) => {
+            MountError::Occupied { mountpoint, source, fstype }
+        }
+        None => MountError::NotMounted(mountpoint),
+    }
 }
 
 /// One line of `/proc/self/mountinfo`.

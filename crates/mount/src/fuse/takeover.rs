@@ -20,6 +20,7 @@ use rustix::mount::{
 };
 
 use super::config::Config;
+use super::mount::{is_dead_at, occupied};
 use super::mount_error::MountError;
 
 /// Mounts in place of a dead mount; `device` serves the new one.
@@ -31,6 +32,10 @@ pub(super) fn take_over(
     // What is done next is done to this one, and not to what comes there meanwhile.
     let dead = rustix::fs::open(mountpoint, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(MountError::system("looking at the dead mount"))?;
+    // Another `weir mount` may have come since it was found to be.
+    if !is_dead_at(&dead) {
+        return Err(occupied(mountpoint));
+    }
     let new = detached(device, config)?;
     let to_dead = |flags| {
         let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH
@@ -92,4 +97,21 @@ fn attributes(flags: MountFlags) -> MountAttrFlags {
         attributes.set(attribute, flags.contains(flag));
     }
     attributes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As when another mount has come since the dead one was looked at.
+    #[test]
+    fn what_is_not_dead_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let mountpoint = dir.path().canonicalize().unwrap();
+        let device = std::fs::File::open("/dev/null").unwrap().into();
+        let refused = take_over(&mountpoint, &device, &Config::default()).unwrap_err();
+        assert_eq!(refused, MountError::NotMounted(mountpoint.clone()));
+        let refused = take_over(Path::new("/proc"), &device, &Config::default()).unwrap_err();
+        assert!(matches!(refused, MountError::Occupied { .. }), "{refused}");
+    }
 }
