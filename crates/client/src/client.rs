@@ -399,7 +399,8 @@ impl Inner {
             return Ok(());
         }
         let (first, last) = (false, false);
-        let request = ReassertRequest { first, files: vec![file], leases: Vec::new(), last };
+        let (held, leases) = (Vec::new(), Vec::new());
+        let request = ReassertRequest { first, files: vec![file], held, leases, last };
         self.session.call(ctx, &request).map(drop)
     }
 

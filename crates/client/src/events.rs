@@ -22,7 +22,7 @@ use weir_types::{Error, ErrorKind, FileId, Result, Retry, SessionId};
 use weir_wire::lease::{
     AckEventsRequest, Event, EventAck, EventKind, Events, LeaseRange, PollEventsRequest,
 };
-use weir_wire::meta::MetaPrefix;
+use weir_wire::meta::{MetaPrefix, ReassertRequest};
 use weir_wire::{Header, Request};
 
 /// Number of threads for recalls. Each may wait for a data server that is away.
@@ -177,12 +177,15 @@ struct Poll {
     have: u64,
     /// Acknowledgements of carried-out events that the server does not have yet.
     acks: Vec<EventAck>,
+    /// Held by events of an epoch that was over, each with the one under which the server is to
+    /// be told. Bounded as the events of one answer.
+    late: Vec<(FileId, u64)>,
 }
 
 impl Inner {
     /// Polls until the client ends.
     pub(crate) fn poll_events(self: &Arc<Self>) {
-        let mut poll = Poll { conn: None, epoch: 0, have: 0, acks: Vec::new() };
+        let mut poll = Poll { conn: None, epoch: 0, have: 0, acks: Vec::new(), late: Vec::new() };
         while !self.events.is_stopped() {
             if let Err(error) = self.poll_once(&mut poll)
                 && !self.events.is_stopped()
@@ -239,6 +242,16 @@ impl Inner {
             poll.have = poll.have.max(event.number);
             self.take_event(event, poll);
         }
+        // Under a later one it has been told.
+        let epoch = self.session.epoch();
+        poll.late.retain(|(_, of)| *of == epoch);
+        if !poll.late.is_empty() {
+            let (files, leases) = (Vec::new(), Vec::new());
+            let held = poll.late.iter().map(|(file, _)| *file).collect();
+            let request = ReassertRequest { first: false, files, held, leases, last: false };
+            self.session.call(&Context::root(), &request)?;
+            poll.late.clear();
+        }
         if !poll.acks.is_empty() {
             let acks = AckEventsRequest { acks: poll.acks.clone() };
             self.session.call(&Context::root(), &acks)?;
@@ -293,7 +306,7 @@ impl Inner {
             EventKind::Recall(LeaseRange { file, .. }) => (Duty::Recalls, *file),
             EventKind::Report { file } => (Duty::Reports, *file),
             EventKind::Name { .. } | EventKind::Attributes { .. } | EventKind::Removal { .. } => {
-                let holds = self.obey_above(&what);
+                let holds = self.obey_above(&what, poll);
                 poll.acks.push(EventAck { number, forgotten, unconfirmed: false, holds });
                 return;
             }
@@ -302,9 +315,9 @@ impl Inner {
         self.wake_worker(duty);
     }
 
-    /// Makes the layer above forget what an event concerns. Returns whether the layer holds a file
-    /// that loses a name, or would hold it if it did.
-    fn obey_above(&self, what: &EventKind) -> bool {
+    /// What the layer above keeps is forgotten; returns whether it holds a file that loses a name,
+    /// or would if it did.
+    fn obey_above(&self, what: &EventKind, poll: &mut Poll) -> bool {
         let Some(upper) = &self.upper else { return false };
         match what {
             EventKind::Attributes { file } => {
@@ -315,10 +328,9 @@ impl Inner {
             EventKind::Removal { file } => {
                 upper.forget_attributes(*file);
                 if upper.holds(*file) {
-                    let mut opened = self.holdings.opened.lock();
-                    *opened.counts.entry(*file).or_default() += 1;
-                    opened.unheard.insert(*file);
-                    return true;
+                    let later = self.holdings.opened.lock().hold(*file, poll.epoch);
+                    poll.late.extend(later.map(|epoch| (*file, epoch)));
+                    return later.is_none();
                 }
             }
             _ => {}

@@ -28,6 +28,39 @@ pub(crate) struct Opened {
     /// Closed files that were not reported yet, with writes that may still reach a data server.
     pub(crate) unconfirmed: BTreeSet<FileId>,
     pub(crate) departed: Departed,
+    /// Under which epoch the metadata server was told of all this.
+    epoch: u64,
+}
+
+/// What a run of the metadata server is told.
+#[derive(Debug, Default)]
+pub(crate) struct Claimed {
+    /// Files that are open, once for each open.
+    pub(crate) files: Vec<FileId>,
+    /// Files that are not, and stay: once for each hold.
+    pub(crate) held: Vec<FileId>,
+    /// Leases.
+    pub(crate) leases: Vec<HeldLease>,
+}
+
+impl Opened {
+    /// A file is held since an event under this epoch. `None`: the answer to the event says so;
+    /// else a later run of the server has been told of all but this, under that epoch, and is to
+    /// be told of this by itself.
+    pub(crate) fn hold(&mut self, file: FileId, epoch: u64) -> Option<u64> {
+        *self.counts.entry(file).or_default() += 1;
+        if epoch != self.epoch {
+            return Some(self.epoch);
+        }
+        self.unheard.insert(file);
+        None
+    }
+
+    /// Whether a file stays though no program has it open. One with writes under way counts as
+    /// open.
+    fn only_holds(&self, file: FileId) -> bool {
+        !self.files.contains_key(&file) && !self.unconfirmed.contains(&file)
+    }
 }
 
 /// Open files, cache and drops of this client.
@@ -43,18 +76,19 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    /// Begins a new run of session or server. Returns the open files (once for each open) and the
-    /// leases to report. All cached data is dropped. `forgets` says that the server may have
-    /// forgotten the last reports.
-    pub(crate) fn begin(&self, epoch: u64, forgets: bool) -> (Vec<FileId>, Vec<HeldLease>) {
+    /// Session or server are new: what is open, held and leased. Nothing is believed any more.
+    /// `forgets`: the last that the server was told it may have forgotten.
+    pub(crate) fn begin(&self, epoch: u64, forgets: bool) -> Claimed {
         {
             let mut kept = self.kept.lock();
             kept.clear();
             kept.news.begin(epoch);
         }
-        let opened = self.opened.lock();
+        let mut opened = self.opened.lock();
+        opened.epoch = epoch;
         let times = |(file, n): (&FileId, &u32)| std::iter::repeat_n(*file, *n as usize);
-        let files = opened.counts.iter().flat_map(times).collect();
+        let (held, files) =
+            opened.counts.iter().flat_map(times).partition(|file| opened.only_holds(*file));
         let mut leases = Vec::new();
         for (state, _) in opened.files.values() {
             state.server_is_new(forgets);
@@ -63,7 +97,7 @@ impl Holdings {
             let lease = |(start, end, mode)| LeaseRange { file: state.id, start, end, mode };
             leases.extend(held.list().map(lease).map(|lease| HeldLease { lease, generation }));
         }
-        (files, leases)
+        Claimed { files, held, leases }
     }
 
     /// Handles the loss of leases on these files.
@@ -92,5 +126,38 @@ impl Holdings {
                 state.lose_leases();
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_only_held_is_not_said_to_be_open() {
+        let holdings = Holdings::default();
+        holdings.begin(1, true);
+        let (held, writing) = (FileId(7), FileId(8));
+        {
+            let mut opened = holdings.opened.lock();
+            assert_eq!((opened.hold(held, 1), opened.hold(held, 1)), (None, None));
+            opened.counts.insert(writing, 1);
+            opened.unconfirmed.insert(writing);
+        }
+        let claimed = holdings.begin(2, true);
+        assert_eq!((claimed.files, claimed.held), (vec![writing], vec![held, held]));
+    }
+
+    /// Between the answer to a poll and its events another thread tells a new run of the server
+    /// what is held.
+    #[test]
+    fn a_hold_by_an_event_of_before_is_told_by_itself() {
+        let holdings = Holdings::default();
+        let file = FileId(7);
+        assert!(holdings.begin(2, true).held.is_empty());
+        assert_eq!(holdings.opened.lock().hold(file, 1), Some(2), "that answer goes to nobody");
+        // Whatever comes next knows of it.
+        assert_eq!(holdings.begin(3, true).held, [file]);
+        assert_eq!(holdings.opened.lock().hold(file, 3), None);
     }
 }

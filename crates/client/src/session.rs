@@ -4,7 +4,7 @@ use crate::config::{ClientConfig, Consistency};
 use crate::context::Context;
 use crate::core::news::Found;
 use crate::counters::{Counters, add};
-use crate::holdings::Holdings;
+use crate::holdings::{Claimed, Holdings};
 use crate::presence::Peer;
 use crate::slots::{SlotGuard, Slots, Urgency};
 use crate::unsynced::{Unsynced, boot_of};
@@ -462,16 +462,20 @@ impl MetaSession {
             state.epoch += 1;
             state.epoch
         };
-        let (files, leases) = self.holdings.begin(epoch, forgets);
-        let files = if planted(Bug::SkipReassert) { Vec::new() } else { files };
+        let Claimed { files, held, leases } = self.holdings.begin(epoch, forgets);
+        let (files, held) = match planted(Bug::SkipReassert) {
+            true => Default::default(),
+            false => (files, held),
+        };
         let leases = if planted(Bug::SkipReassertLeases) { Vec::new() } else { leases };
         let ctx = Context::root();
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
         // Locks and leases are believed of who has the file open: files first.
         // The first says that whatever broke off before does not count.
-        for batch in 0..files.len().div_ceil(REASSERT_BATCH).max(1) {
-            let (first, files) = (batch == 0, part(&files, batch));
-            let request = ReassertRequest { first, files, leases: Vec::new(), last: false };
+        for batch in 0..files.len().max(held.len()).div_ceil(REASSERT_BATCH).max(1) {
+            let (first, leases) = (batch == 0, Vec::new());
+            let (files, held) = (part(&files, batch), part(&held, batch));
+            let request = ReassertRequest { first, files, held, leases, last: false };
             self.reassert_files(conn, &prefix, &request, wait)?;
         }
         for batch in self.holdings.locks.all().chunks(REASSERT_BATCH) {
@@ -483,7 +487,8 @@ impl MetaSession {
         let batches = leases.len().div_ceil(REASSERT_BATCH).max(1);
         for batch in 0..batches {
             let (leases, last) = (part(&leases, batch), batch + 1 == batches);
-            let request = ReassertRequest { first: false, files: Vec::new(), leases, last };
+            let (files, held) = (Vec::new(), Vec::new());
+            let request = ReassertRequest { first: false, files, held, leases, last };
             self.reassert_files(conn, &prefix, &request, wait)?;
         }
         if self.config.consistency == Consistency::Strict {

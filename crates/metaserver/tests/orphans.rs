@@ -88,6 +88,7 @@ fn after_a_restart_clients_say_what_is_open_and_the_rest_goes() {
         &ReassertRequest {
             first: false,
             files: vec![kept, named, FileId(12345)],
+            held: vec![],
             leases: vec![],
             last: true,
         },
@@ -107,6 +108,46 @@ fn after_a_restart_clients_say_what_is_open_and_the_rest_goes() {
     assert_eq!(c.keys("o/"), 0);
 }
 
+/// As a file that a bind mount refers to, and no program has open.
+#[test]
+fn what_was_only_held_before_a_restart_stays_and_gives_no_right_to_write() {
+    let mut c = Cluster::new(1);
+    let me = &mut c.client(root());
+    let [held, open] = ["held", "open"].map(|name| {
+        let file = c.create(me, ROOT, name).attr.file;
+        c.unlink(me, ROOT, name).unwrap();
+        file
+    });
+    let mut c = c.restart();
+    c.rejoin(me).unwrap();
+    let (files, leases) = (vec![open], vec![]);
+    let says = ReassertRequest { first: true, files, held: vec![held], leases, last: true };
+    c.ask(me, &says).unwrap();
+    c.pass_ms(12_000);
+    assert!(c.getattr(me, held).is_ok() && c.getattr(me, open).is_ok());
+    let somebody = &mut Client { caller: user(1000, 1000, &[]), ..me.clone() };
+    let mut writes = |file| {
+        let generation = c.getattr(me, file).unwrap().generation;
+        let (written, ranges, sparse) = (vec![], vec![], false);
+        let size = CommitSizeRequest {
+            file,
+            size: 10,
+            generation,
+            mtime: None,
+            written,
+            ranges,
+            sparse,
+        };
+        c.make(somebody, &size).map(drop)
+    };
+    writes(open).unwrap();
+    assert_eq!(kind(writes(held)), ErrorKind::AccessDenied);
+    c.close(me, held);
+    c.close(me, open);
+    c.pass_ms(2_000);
+    assert_eq!(kind(c.getattr(me, held)), ErrorKind::Stale);
+}
+
 /// The connection breaks between two of its requests: it begins from the start.
 #[test]
 fn a_file_that_a_client_said_twice_to_have_open_is_closed_by_one_close() {
@@ -121,6 +162,7 @@ fn a_file_that_a_client_said_twice_to_have_open_is_closed_by_one_close() {
     let says = |first, files: &[FileId], last| ReassertRequest {
         first,
         files: files.to_vec(),
+        held: vec![],
         leases: vec![],
         last,
     };

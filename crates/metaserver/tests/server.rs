@@ -207,7 +207,13 @@ fn clients_and_servers_connect_and_what_was_done_survives_a_restart() {
     let mut again = Client::open(&running.addresses[1], tcp.welcome.session).unwrap();
     assert_ne!(again.welcome.instance, instance, "clients see that it is another run");
     again
-        .ask(&ReassertRequest { first: false, files: vec![], leases: vec![], last: true })
+        .ask(&ReassertRequest {
+            first: false,
+            files: vec![],
+            held: vec![],
+            leases: vec![],
+            last: true,
+        })
         .unwrap();
     assert_eq!(again.ask(&lookup).unwrap().file, found.file);
     again.sequence = 0;

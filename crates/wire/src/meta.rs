@@ -439,7 +439,10 @@ requests! {
         first: bool,
         /// The open files.
         files: Vec<FileId>,
-        /// The leases, each with the generation under which it was held.
+        /// Files that are not open, and are to stay although their last name goes: once for each
+        /// hold.
+        held: Vec<FileId>,
+        /// Leases, each with the generation that it was held under.
         leases: Vec<HeldLease>,
         /// Whether this is the last request of the report, so that the server need not wait for
         /// this session any more.

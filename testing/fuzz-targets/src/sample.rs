@@ -432,7 +432,7 @@ sample_struct! {
     OpenRequest { file, rights }
     CloseRequest { files, unconfirmed }
     AccessedRequest { files }
-    ReassertRequest { first, files, leases, last }
+    ReassertRequest { first, files, held, leases, last }
     LeaseRange { file, start, end, mode }
     HeldLease { lease, generation }
     Event { number, what }

@@ -3,6 +3,7 @@
 use crate::ops::{Context, Outcome, acls, confine};
 use crate::schema::{self, Inode, key};
 use weir_metastore::Tx;
+use weir_wire::Rights;
 use weir_wire::lease::LeaseRange;
 use weir_wire::meta::ReassertRequest;
 
@@ -14,7 +15,8 @@ pub fn run(
     request: &ReassertRequest,
 ) -> Outcome<Vec<LeaseRange>> {
     ctx.effects.reasserts_anew = request.first;
-    for &file in &request.files {
+    let held = request.held.iter().map(|file| (*file, true));
+    for (file, is_held) in request.files.iter().map(|file| (*file, false)).chain(held) {
         // Looked at without a check: what is open is not in the store.
         let Some(bytes) = tx.peek(&key::inode(file))? else { continue };
         if !confine::reaches(tx, ctx, file)? {
@@ -27,7 +29,12 @@ pub fn run(
         if ctx.opens.rights(ctx.session, file).is_none() {
             ctx.opens.check_room(ctx.session)?;
         }
-        ctx.effects.reasserted.push((file, confine::rights_again(&ctx.limits, &inode)));
+        // Who only holds a file does not write it.
+        let rights = match is_held {
+            true => Rights::NONE,
+            false => confine::rights_again(&ctx.limits, &inode),
+        };
+        ctx.effects.reasserted.push((file, rights));
     }
     Ok(Vec::new())
 }

@@ -111,8 +111,13 @@ impl<E: Engine> Cluster<E> {
     /// waits for that.
     pub fn nothing_is_held(&mut self) {
         let prefix = MetaPrefix { caller: root(), mutation: None };
-        let last =
-            ReassertRequest { first: false, files: Vec::new(), leases: Vec::new(), last: true };
+        let last = ReassertRequest {
+            first: false,
+            files: Vec::new(),
+            held: Vec::new(),
+            leases: Vec::new(),
+            last: true,
+        };
         for session in self.sessions.clone() {
             // One that has expired is not waited for.
             let _ = self.send::<ReassertRequest>(Peer::Client(session), &body(&prefix, &last));
@@ -474,7 +479,13 @@ pub fn rename_request(from: (FileId, &str), to: (FileId, &str)) -> RenameRequest
 
 /// After a restart: these files are open.
 pub fn reassert(files: &[FileId]) -> ReassertRequest {
-    ReassertRequest { first: false, files: files.to_vec(), leases: Vec::new(), last: true }
+    ReassertRequest {
+        first: false,
+        files: files.to_vec(),
+        held: Vec::new(),
+        leases: Vec::new(),
+        last: true,
+    }
 }
 
 pub fn set_nothing(file: FileId) -> SetAttrRequest {

@@ -11,7 +11,7 @@ fn held(file: FileId, mode: LeaseMode) -> HeldLease {
 }
 
 fn says(files: &[FileId], leases: Vec<HeldLease>, last: bool) -> ReassertRequest {
-    ReassertRequest { first: false, files: files.to_vec(), leases, last }
+    ReassertRequest { first: false, files: files.to_vec(), held: Vec::new(), leases, last }
 }
 
 #[test]
