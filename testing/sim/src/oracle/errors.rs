@@ -4,7 +4,7 @@
 use super::Violation;
 use super::losses::{Asked, Losses};
 use crate::history::{Call, History, Node, Outcome, Position, What};
-use crate::plan::{Fault, NodeName, Plan};
+use crate::plan::{DiskErrorKind, Fault, NodeName, Plan, PlannedFault};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_types::ErrorKind;
@@ -91,8 +91,10 @@ pub fn judge(history: &History, plan: &Plan, losses: &Losses) -> Vec<Violation> 
                 if losses.explain(error.kind, &Asked { call, behind, span }) {
                     continue;
                 }
-                let late = history.entries[from].at > healed && !tells;
-                if !facts.explain(error.kind, call, client, late) {
+                let asked = history.entries[from].at;
+                let late = asked > healed && !tells;
+                let span = Span { asked, told: entry.at, tells };
+                if !facts.explain(error.kind, call, client, late, &span) {
                     let when = entry.at.as_secs_f64();
                     let why = if late { " although all faults have ended" } else { "" };
                     let kind = error.kind;
@@ -122,10 +124,44 @@ fn writes_behind(plan: &Plan, client: u8) -> bool {
     plan.clients.get(usize::from(client)).is_some_and(|client| client.write_behind)
 }
 
+/// From when until when a call was under way, and whether it may tell of writes from before.
+struct Span {
+    asked: Duration,
+    told: Duration,
+    tells: bool,
+}
+
+/// A fault of a disk.
+struct DiskFault {
+    from: Duration,
+    /// So long a call that begins may meet it, or a server that it has ended.
+    until: Duration,
+    /// There is no room.
+    is_full: bool,
+}
+
+impl DiskFault {
+    fn of(planned: &PlannedFault) -> Option<Self> {
+        let (is_full, ms) = match planned.fault {
+            Fault::DiskError { error, ms, .. } => (error == DiskErrorKind::NoSpace, ms),
+            Fault::DiskFails { ms, .. } => (false, ms),
+            Fault::DiskFull { ms, .. } => (true, ms),
+            _ => return None,
+        };
+        let from = Duration::from_millis(planned.at_ms.into());
+        Some(Self { from, until: from + Duration::from_millis(ms.into()) + GRACE, is_full })
+    }
+
+    fn explains(&self, kind: ErrorKind, span: &Span) -> bool {
+        let is_it = kind != ErrorKind::NoSpace || self.is_full;
+        is_it && span.told >= self.from && (span.tells || span.asked <= self.until)
+    }
+}
+
 /// What of a plan explains errors.
 struct Facts<'a> {
     plan: &'a Plan,
-    disk_errors: bool,
+    disk_faults: Vec<DiskFault>,
     power_cuts: bool,
     /// Nothing goes wrong at all.
     quiet: bool,
@@ -138,17 +174,12 @@ impl<'a> Facts<'a> {
             plan,
             // Without leases a write may meet a cut of another client.
             quiet: plan.shape.leases && plan.faults.is_empty() && plan.shape.reset_ppm == 0,
-            disk_errors: any(|fault| {
-                matches!(
-                    fault,
-                    Fault::DiskError { .. } | Fault::DiskFails { .. } | Fault::DiskFull { .. }
-                )
-            }),
+            disk_faults: plan.faults.iter().filter_map(DiskFault::of).collect(),
             power_cuts: any(|fault| matches!(fault, Fault::PowerCut { .. })),
         }
     }
 
-    fn explain(&self, kind: ErrorKind, call: &Call, client: u8, late: bool) -> bool {
+    fn explain(&self, kind: ErrorKind, call: &Call, client: u8, late: bool, span: &Span) -> bool {
         use ErrorKind as K;
         match (call, kind) {
             _ if self.quiet => false,
@@ -160,12 +191,17 @@ impl<'a> Facts<'a> {
             // sync says so, however late it comes.
             // Nobody knows any more what a target had kept that was taken out.
             (call, K::Io) if call.syncs_names() => {
-                self.disk_errors || self.power_cuts || self.plan.removes()
+                // However late the sync comes.
+                let span = Span { tells: true, ..*span };
+                let failed = |fault: &DiskFault| fault.explains(kind, &span);
+                self.disk_faults.iter().any(failed) || self.power_cuts || self.plan.removes()
             }
             _ if late => false,
             // A session that a power cut took back; the call's time was over.
             (_, K::BadCapability | K::BadTicket) => self.power_cuts,
-            (_, K::Io | K::NoSpace | K::ReadOnly) => self.disk_errors,
+            (_, K::Io | K::NoSpace | K::ReadOnly) => {
+                self.disk_faults.iter().any(|fault| fault.explains(kind, span))
+            }
             (_, kind) => matches!(
                 kind,
                 K::TimedOut
@@ -198,5 +234,31 @@ impl<'a> Facts<'a> {
                 }
                 _ => false,
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_of_a_disk_explains_errors_of_its_time_and_kind() {
+        let node = NodeName::Data(0);
+        let full = PlannedFault { at_ms: 5_000, fault: Fault::DiskFull { node, ms: 1_000 } };
+        let fails = PlannedFault { fault: Fault::DiskFails { node, ms: 1_000 }, ..full.clone() };
+        let [full, fails] = [full, fails].map(|planned| DiskFault::of(&planned).unwrap());
+        let ms = Duration::from_millis;
+        let span = |asked, told, tells| Span { asked: ms(asked), told: ms(told), tells };
+        let meanwhile = span(4_000, 5_500, false);
+        assert!(full.explains(ErrorKind::NoSpace, &meanwhile));
+        assert!(full.explains(ErrorKind::Io, &meanwhile));
+        assert!(fails.explains(ErrorKind::Io, &meanwhile));
+        assert!(!fails.explains(ErrorKind::NoSpace, &meanwhile), "it had room all the time");
+        assert!(!full.explains(ErrorKind::NoSpace, &span(4_000, 4_500, true)), "before");
+        assert!(!full.explains(ErrorKind::NoSpace, &span(20_000, 20_500, false)), "long after");
+        assert!(
+            full.explains(ErrorKind::NoSpace, &span(20_000, 20_500, true)),
+            "of a write of then"
+        );
     }
 }
