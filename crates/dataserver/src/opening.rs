@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_host::clock;
+use weir_host::device::Counts;
 use weir_host::net::Signal;
 use weir_host::sync::{Condvar, Mutex};
 use weir_host::thread;
@@ -56,7 +57,9 @@ struct Item {
 /// Targets that are being opened.
 pub(crate) struct Under {
     targets: Vec<(TargetId, Arc<RecoveryProgress>)>,
-    /// Result for each target.
+    /// What the device of each has ended.
+    counts: Vec<Counts>,
+    /// What became of each.
     ended: Mutex<Vec<Option<Result<Target>>>>,
     changed: Condvar,
 }
@@ -161,8 +164,11 @@ impl Opener<'_> {
         cluster: Option<[u8; 16]>,
     ) -> Result<Option<Vec<Result<Target>>>> {
         let targets = openings.iter().map(|(id, _)| (*id, Arc::default())).collect();
+        let dir = |id: &TargetId| self.config.targets.iter().find(|t| t.target == id.0);
+        let counts = openings.iter().filter_map(|(id, _)| dir(id).map(|t| Counts::of(&t.dir)));
+        let counts = counts.collect();
         let ended = Mutex::new(openings.iter().map(|_| None).collect());
-        let under = Arc::new(Under { targets, ended, changed: Condvar::new() });
+        let under = Arc::new(Under { targets, counts, ended, changed: Condvar::new() });
         let mut threads = Vec::new();
         for (at, (id, opening)) in openings.into_iter().enumerate() {
             let (of, progress) = (under.clone(), under.targets[at].1.clone());
@@ -277,8 +283,13 @@ impl Under {
         is_open(&self.changed.wait_timeout(ended, time))
     }
 
+    /// Another number when one of them has got on.
     fn steps(&self) -> u64 {
-        let steps = self.targets.iter().map(|(_, progress)| progress.steps());
+        let steps = self.targets.iter().zip(&self.counts).map(|((_, progress), counts)| {
+            let ended = progress.is_syncing().then(|| counts.ended()).flatten();
+            let ended = ended.map_or(0, |ended| ended.reads.wrapping_add(ended.writes));
+            progress.steps().wrapping_add(ended)
+        });
         steps.fold(0, u64::wrapping_add)
     }
 

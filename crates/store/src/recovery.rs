@@ -223,7 +223,10 @@ impl Recover<'_> {
 
     fn sync_all(&self) -> Result<()> {
         let (site, root) = (self.directories.site(), self.directories.target());
-        root.sync_file_system("recovery").map_err(|e| site.failed_sync("sync after recovery", e))
+        self.progress.syncs(true);
+        let synced = root.sync_file_system("recovery");
+        self.progress.syncs(false);
+        synced.map_err(|e| site.failed_sync("sync after recovery", e))
     }
 
     /// Makes these tasks durable and saves that they, and all before them, need not be done again.

@@ -24,6 +24,7 @@ pub struct RecoveryProgress {
     /// Number of objects found, and of other steps without bytes.
     steps: AtomicU64,
     stopped: AtomicBool,
+    syncing: AtomicBool,
 }
 
 impl RecoveryProgress {
@@ -45,6 +46,16 @@ impl RecoveryProgress {
     /// Asks the recovery to save its progress and stop.
     pub fn stop(&self) {
         self.stopped.store(true, Relaxed);
+    }
+
+    /// All of the file system is being made durable: how far that is only its device shows.
+    pub fn is_syncing(&self) -> bool {
+        self.syncing.load(Relaxed)
+    }
+
+    pub(crate) fn syncs(&self, syncing: bool) {
+        self.has_looked();
+        self.syncing.store(syncing, Relaxed);
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
