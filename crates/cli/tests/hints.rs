@@ -9,6 +9,9 @@ use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use weir_client::ClientConfig;
+use weir_types::{Consistency, FileId};
+use weir_wire::Rights;
 
 const HINT: &str = "user.weir.consistency";
 
@@ -185,5 +188,30 @@ fn a_database_without_caches_is_shared_by_two_mounts() {
         sql(here, &format!("insert into t values({round})"));
         let seen = sql(there, "pragma integrity_check; select count(*), max(x) from t");
         assert_eq!(seen, format!("ok\n{round}|{round}\n"));
+    }
+}
+
+#[test]
+fn a_writer_without_leases_does_not_undo_a_cut_of_somebody_else() {
+    let place = Place::new();
+    let cluster = place.up("cut", &["--targets", "3"]);
+    let (ctx, other) = (weir_client::Context::root(), library::client(&cluster, false));
+    for how in [Consistency::Relaxed, Consistency::None] {
+        let config = ClientConfig { consistency: how, ..library::config(&cluster).without_cache() };
+        let writer = weir_client::Client::connect(config).unwrap();
+        let name = format!("{how:?}");
+        let options = weir_client::CreateOptions::default();
+        let (file, _) = writer.create(&ctx, FileId::ROOT, name.as_bytes(), &options).unwrap();
+        // The servers have it, and the metadata server does not know.
+        file.write_at(&ctx, 0, &harness::noise(200_000, 4)).unwrap();
+        let (cut, _) = other.open(&ctx, file.id(), Rights::READ_WRITE).unwrap();
+        cut.truncate(&ctx, 1_000).unwrap();
+        file.sync(&ctx).unwrap();
+        assert_eq!(other.getattr(&ctx, file.id()).unwrap().size, 1_000, "{how:?}");
+        assert_eq!(file.size(), 1_000, "{how:?}");
+        // What it writes after the cut is there.
+        file.write_at(&ctx, 70_000, &harness::noise(1_000, 5)).unwrap();
+        file.sync(&ctx).unwrap();
+        assert_eq!(other.getattr(&ctx, file.id()).unwrap().size, 71_000, "{how:?}");
     }
 }

@@ -3,12 +3,12 @@
 
 use crate::context::Context;
 use crate::control::{Control, ask_objects};
-use crate::core::plan::columns;
+use crate::core::plan::{Place, columns};
 use crate::drive::Call;
 use crate::file::{File, OpenState};
 use std::collections::BTreeMap;
 use weir_layout::file_len;
-use weir_types::{ColumnIndex, Error, ErrorKind, Generation, Result, SegmentIndex};
+use weir_types::{ColumnIndex, Error, ErrorKind, FileLayout, Generation, Result, SegmentIndex};
 
 /// Result of a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +36,29 @@ impl OpenState {
             .into_iter()
             .map(|(place, _)| (place, Control::Fence(generation)))
             .collect();
+        let (size, newest) = self.ask_all(call, &layout, list)?;
+        Ok(Fenced { size, newest: newest.max(generation) })
+    }
+
+    /// How far the objects of the layout reach, as their servers say now: the size, bytes, if
+    /// nobody said another one.
+    pub(crate) fn reach(&self, call: Call<'_>) -> Result<u64> {
+        let layout = self.layout();
+        let all = columns(self.id, &layout, 0).into_iter();
+        let list = all.map(|(place, _)| (place, Control::Stat)).collect();
+        self.ask_all(call, &layout, list).map(|(size, _)| size)
+    }
+
+    /// Asks all columns something; how far they reach, and the highest fence of any.
+    fn ask_all(
+        &self,
+        call: Call<'_>,
+        layout: &FileLayout,
+        list: Vec<(Place, Control)>,
+    ) -> Result<(u64, Generation)> {
         let places: Vec<_> = list.iter().map(|(place, _)| place.object).collect();
         let answers = ask_objects(call, list)?;
-        let mut newest = generation;
+        let mut newest = Generation(0);
         let mut lens: BTreeMap<(SegmentIndex, ColumnIndex), u64> = BTreeMap::new();
         for (object, answer) in places.iter().zip(answers) {
             let stat = answer.stat.ok_or_else(|| {
@@ -51,14 +71,14 @@ impl OpenState {
             let segment = layout.segments.get(position).map(|segment| segment.index);
             segment.and_then(|index| lens.get(&(index, column)).copied()).unwrap_or(0)
         };
-        let size = file_len(&layout, of).ok_or_else(|| {
+        let size = file_len(layout, of).ok_or_else(|| {
             let what = format!(
                 "file {}: an object reaches beyond the largest file; run `weir fsck`",
                 self.id
             );
             Error::new(ErrorKind::Corrupt, what)
         })?;
-        Ok(Fenced { size, newest })
+        Ok((size, newest))
     }
 }
 

@@ -114,7 +114,17 @@ impl OpenState {
         true
     }
 
-    /// Whether the file is larger than the metadata server knows.
+    /// Of writes that the metadata server does not know of nothing is left behind `end`: somebody
+    /// else has cut the file. (The writer's lock is held.)
+    pub(crate) fn reaches(&self, end: u64) {
+        let mut extent = self.extent();
+        let Some((written, time)) = extent.uncommitted else { return };
+        let left = written.min(end.max(extent.told));
+        extent.uncommitted = Some((left, time));
+        extent.size = extent.told.max(left);
+    }
+
+    /// Whether the file is longer than the metadata server knows.
     pub(crate) fn has_grown(&self) -> bool {
         self.extent().grown
     }

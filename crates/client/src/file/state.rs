@@ -149,11 +149,15 @@ impl OpenState {
     /// the leases were lost: a truncation first recalls all leases, and so does the server before
     /// it cuts off a dead writer.
     pub(crate) fn is_fenced_off(&self, inner: &Inner, written_under: Generation) -> bool {
-        inner.config.consistency == Consistency::Strict
+        self.has_leases(inner)
             && self.generation() > written_under
             && self.generation().0 > self.own_generation.load(Ordering::Acquire)
             && !self.is_resizing()
-            && !self.unleased.load(Ordering::Acquire)
+    }
+
+    /// Whether nobody else changes what this client has written without its knowing.
+    pub(crate) fn has_leases(&self, inner: &Inner) -> bool {
+        inner.config.consistency == Consistency::Strict && !self.unleased.load(Ordering::Acquire)
     }
 
     /// Records the failure of a change of the objects. If no server has refused it, it may still be

@@ -74,8 +74,10 @@ impl Writer {
 
     pub(super) fn commit(&mut self, call: Call<'_>) -> Result<()> {
         if self.told != call.file.server_runs() {
-            self.told = call.file.server_runs();
+            let runs = call.file.server_runs();
+            look_for_cuts(call)?;
             self.written.tell_again();
+            self.told = runs;
         }
         if call.file.uncommitted().is_none() && !self.has_news() {
             return Ok(());
@@ -92,7 +94,8 @@ impl Writer {
                     return Ok(());
                 }
                 if first(call.file.layout()) == before {
-                    // Cut, but not emptied: what was written is still there.
+                    // Cut, but not emptied: what was written is still there, up to the cut.
+                    look_for_cuts(call)?;
                     return self.commit_once(call);
                 }
                 // What was written is gone with what it was written over. The
@@ -219,8 +222,20 @@ impl Writer {
     }
 }
 
-/// Makes sure that the map is one from after the replies, if changes have to be judged by it: see
-/// `core::durable`.
+/// Without leases somebody else may have cut off what was written: the size that is told must not
+/// make the file longer than what is left.
+fn look_for_cuts(call: Call<'_>) -> Result<()> {
+    let file = call.file;
+    if !file.has_leases(call.inner)
+        && file.uncommitted().is_some_and(|(end, _)| end > file.told_size())
+    {
+        file.reaches(file.reach(call)?);
+    }
+    Ok(())
+}
+
+/// Sees to it that the map is one from after the answers, if anything is to be judged by
+/// it: see `core::durable`.
 fn newest_map(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) -> Result<()> {
     if unsynced.in_doubt(synced_by).next().is_none() {
         return Ok(());
