@@ -118,6 +118,8 @@ fn a_file_goes_through_links_and_heads_and_all_of_it_goes_again() {
     let quick = ["--disk-rate", "20MB", "--link-rate", "20MB"];
     let Some(testbed) = Testbed::up(&[&small[..], &quick].concat()) else { return };
     let namespaces = testbed.namespaces();
+    let log = std::fs::read_to_string(testbed.dir.join("log/disk-1.log")).unwrap();
+    assert!(log.contains("the disk of node 1 is at"), "{log}");
     let again = testbed.weir("up", &["now"]);
     assert!(again.code == Some(1) && again.err.contains("there is a testbed"), "{again:?}");
 
