@@ -242,13 +242,28 @@ fn what_was_found_since_any_copy_is_read_does_not_fail_again() {
     is_clean(103_411_389, &run::run_seed(103_411_389, Duration::from_secs(60)));
 }
 
-/// Known and not mended: `docs/copies.md`, What is left.
+/// Its changes of names have more orders than the judge follows: it keeps those that come first, and
+/// not whichever the order of a hash table has.
 #[test]
-#[ignore = "fails: zeros are read where an append was acknowledged"]
+fn a_run_with_more_orders_of_names_than_are_followed_is_judged_alike_each_time() {
+    let seed = 318_631_117;
+    let runs = [(); 2].map(|()| run::run_seed(seed, Duration::from_secs(60)));
+    runs.iter().for_each(|report| is_clean(seed, report));
+    assert_eq!(runs[0].undecided, runs[1].undecided);
+}
+
+/// One copy has all, is not online, and had put off what the other two lack. One of these orders, and
+/// the other loses its gap log: it is in doubt about all of it, and what it has must not count.
+#[test]
 fn a_gap_log_that_is_lost_after_partitions_takes_nothing_from_three_copies() {
     let plan: Plan = serde_json::from_str(include_str!("plans/lost_gap_log.json")).unwrap();
-    is_clean(plan.seed, &run::run(&plan));
+    for seed in plan.seed..plan.seed + LOST_LOGS {
+        is_clean(seed, &run::run(&Plan { seed, ..plan.clone() }));
+    }
 }
+
+/// So many runs of that plan, in which other things take longer.
+const LOST_LOGS: u64 = 20;
 
 fn is_clean(seed: u64, report: &Report) {
     let violations: Vec<String> = report.violations.iter().map(ToString::to_string).collect();

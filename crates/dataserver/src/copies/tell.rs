@@ -134,8 +134,15 @@ impl Resync {
             gaps.note(object, ELSEWHERE, object.copy, range)?;
             gaps.clear(object, own, range)?;
         }
-        let ranges: Vec<Range<u64>> =
+        let mut ranges: Vec<Range<u64>> =
             ranges.iter().filter(|range| !is_elsewhere(range)).cloned().collect();
+        // What it knew that it lacks may be lost.
+        if self.is_unheard(object) {
+            match self.heard_of(object, &ranges, column)? {
+                Some(heard) => ranges = heard,
+                None => return Ok(false),
+            }
+        }
         let others = || {
             let copies = column.copies.iter().enumerate();
             let is_other = |target| ![own, TargetId::NONE].contains(&target);

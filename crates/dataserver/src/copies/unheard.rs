@@ -1,8 +1,14 @@
-//! A target that has lost its gap log while no other copy of a column was online: no online copy
-//! knows what it lacked and others had. All of the column counts as lacking, with the bytes known
-//! to be elsewhere ([`ELSEWHERE`]), until the other copies have reported their notes ([`UNHEARD`]).
-//! Gaps in their notes stay on both sides: those bytes may have been changed here since, and
-//! nothing says which are newer. An administrator has to accept the bytes here.
+//! A target has lost its gap log, and with it what it knew that it lacked. The other copies are
+//! asked what they had noted of it ([`UNHEARD`]).
+//!
+//! If another copy of a column is online, this one is in doubt about all of it, and is brought what
+//! that one has. What that one lacks itself may be on a third copy which is not online, and this
+//! one may have been told that it lacks it: so what it has does not count there until all others
+//! have said that they had noted nothing of it.
+//!
+//! If none is online, nobody who is there knows what it lacked. All of the column counts as
+//! lacking, known to be elsewhere ([`ELSEWHERE`]), until the others have said. What they noted stays lacking, here and there: it may have been changed here
+//! since, and which of the two is newer nobody knows. An administrator accepts what is here.
 //!
 //! Invariants
 //! - Until all others were heard no bytes of the object are sent to them, and none are taken from
@@ -30,8 +36,8 @@ impl Resync {
         let knows = |target: &TargetId| standings.is_online(*target);
         let waits = column.is_some_and(|c| standings.comes_later(self.own(), &c.copies));
         match others.is_empty() || others.iter().any(knows) || waits {
-            // Another copy has all that counts, and brings it.
-            true => vec![note(self.own())],
+            // Another copy brings what it has.
+            true => vec![note(self.own()), note(UNHEARD)],
             false => vec![note(ELSEWHERE), note(UNHEARD)],
         }
     }
@@ -44,11 +50,25 @@ impl Resync {
     /// Asks the other copies for their notes. Returns whether to wait for that.
     pub(super) fn hear(&self, gap: &Gap, column: &Column, here: usize) -> Result<bool> {
         let (gaps, standings) = (self.disk.store.gaps(), &self.shared.copies.standings);
+        let all = 0..u64::MAX;
+        let in_doubt = gaps.of(gap.object, self.own()).is_some();
+        let is_elsewhere = gaps.of(gap.object, ELSEWHERE).is_some_and(|set| set.covers(&WHOLE));
+        if !is_elsewhere && !in_doubt {
+            // It has been brought all, or others have said what it lacks.
+            gaps.clear(gap.object, UNHEARD, &all)?;
+            return Ok(false);
+        }
         if standings.who_orders(&column.copies).is_some_and(|orders| orders != self.own()) {
-            gaps.note(gap.object, self.own(), gap.copy, &WHOLE)?;
-            gaps.clear(gap.object, ELSEWHERE, &(0..u64::MAX))?;
-            gaps.clear(gap.object, UNHEARD, &(0..u64::MAX))?;
+            if is_elsewhere && !in_doubt {
+                gaps.note(gap.object, self.own(), gap.copy, &WHOLE)?;
+                gaps.clear(gap.object, ELSEWHERE, &all)?;
+            }
             return Ok(true);
+        }
+        if in_doubt {
+            // It orders now: what it has does not count for that.
+            gaps.note(gap.object, ELSEWHERE, gap.copy, &WHOLE)?;
+            gaps.clear(gap.object, self.own(), &all)?;
         }
         let others: Vec<(usize, TargetId)> = self.others(column).collect();
         if others.iter().any(|(_, target)| standings.is_away(*target)) {
@@ -94,7 +114,39 @@ impl Resync {
         Ok(false)
     }
 
-    /// The other whole copies of a column, each with its position.
+    /// Of ranges that this copy is in doubt about, and the one that orders lacks, those of which no
+    /// other had noted that this one lacks them; the rest is noted as elsewhere. `None`: not all
+    /// others can be asked.
+    pub(super) fn heard_of(
+        &self,
+        object: ObjectId,
+        ranges: &[Range<u64>],
+        column: &Column,
+    ) -> Result<Option<Vec<Range<u64>>>> {
+        let (gaps, standings) = (self.disk.store.gaps(), &self.shared.copies.standings);
+        let others: Vec<(usize, TargetId)> = self.others(column).collect();
+        let is_there = |target| standings.is_known(target) && !standings.is_away(target);
+        if !others.iter().all(|(_, target)| is_there(*target)) {
+            return Ok(None);
+        }
+        let (own, here) = (self.own(), usize::from(object.copy.0));
+        let mut left = RangeSet::default();
+        ranges.iter().for_each(|range| left.insert(range.clone()));
+        for (_, target) in others {
+            let said = self.note_there(target, object, (own, here), column, ranges, true)?;
+            for range in said.refused.iter().chain(&said.left) {
+                gaps.note(object, ELSEWHERE, object.copy, range)?;
+                gaps.clear(object, own, range)?;
+                left.remove(range);
+            }
+        }
+        if gaps.of(object, own).is_none() {
+            gaps.clear(object, UNHEARD, &(0..u64::MAX))?;
+        }
+        Ok(Some(left.iter().collect()))
+    }
+
+    /// The other copies of a column that are whole, each with its place.
     fn others<'a>(&self, column: &'a Column) -> impl Iterator<Item = (usize, TargetId)> + use<'a> {
         let own = self.own();
         let is_other =
