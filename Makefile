@@ -12,7 +12,7 @@ PJD := $(TARGET_DIR)/tools/pjdfstest
 # Tests of real processes wait more than they work: four at a time keep two cores busy.
 RUST_TEST_THREADS ?= $(shell n=$$(nproc); echo $$(( n < 4 ? 4 : n )))
 
-.PHONY: help deps build deb quickstart java test test-java package-test upgrade-test soak verify fix bench figures figures-scale clean
+.PHONY: help deps wheel test-python bench-python build deb quickstart java test test-java package-test upgrade-test soak verify fix bench figures figures-scale clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -29,6 +29,9 @@ deb: build $(DEB) ## Make a Debian package in target/debian, of the release bina
 java: ## Build the jar for Hadoop and Spark (Maven): target/java/maven
 	@CARGO="$(CARGO)" scripts/java.sh package
 
+wheel: ## Make the Python package in target/wheels (docs/python.md)
+	@CARGO="$(CARGO)" scripts/python.sh wheel
+
 quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 	@scripts/quickstart.sh
 
@@ -37,6 +40,12 @@ test: deps $(PJD) $(DEB) ## Unit, property, fuzz and end-to-end tests
 
 test-java: ## Hadoop's own tests of file systems, on a cluster (Maven downloads Hadoop once)
 	@CARGO="$(CARGO)" scripts/java.sh test
+
+test-python: ## The Python package with pandas, pyarrow, dask, zarr and the tests of fsspec (PyPI, once)
+	@CARGO="$(CARGO)" scripts/python.sh test
+
+bench-python: ## The Python package beside the library
+	@CARGO="$(CARGO)" scripts/python.sh bench
 
 package-test: deb ## Boot a Debian with systemd in a container, and use the package there (root)
 	@scripts/package-test.sh "$$(ls -t $(TARGET_DIR)/debian/weir_*.deb | head -n 1)"
