@@ -12,7 +12,7 @@ PJD := $(TARGET_DIR)/tools/pjdfstest
 # Tests of real processes wait more than they work: four at a time keep two cores busy.
 RUST_TEST_THREADS ?= $(shell n=$$(nproc); echo $$(( n < 4 ? 4 : n )))
 
-.PHONY: help deps wheel test-python bench-python build deb quickstart java test test-java package-test upgrade-test soak verify fix bench figures figures-scale clean
+.PHONY: help deps test-spark wheel test-python bench-python build deb quickstart java test test-java package-test upgrade-test soak verify fix bench figures figures-scale clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -46,6 +46,9 @@ test-python: ## The Python package with pandas, pyarrow, dask, zarr and the test
 
 bench-python: ## The Python package beside the library
 	@CARGO="$(CARGO)" scripts/python.sh bench
+
+test-spark: ## Spark reads and writes weir://, alone and with workers (PyPI's pyspark, 320 MB once)
+	@CARGO="$(CARGO)" scripts/java.sh spark
 
 package-test: deb ## Boot a Debian with systemd in a container, and use the package there (root)
 	@scripts/package-test.sh "$$(ls -t $(TARGET_DIR)/debian/weir_*.deb | head -n 1)"

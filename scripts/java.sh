@@ -4,8 +4,10 @@
 #
 #   scripts/java.sh package             target/java/maven/weir-hadoop-VERSION.jar
 #   scripts/java.sh test [-Dtest=...]   all tests; what follows goes to Maven
+#   scripts/java.sh spark               Spark of PyPI: local, and with workers of its own
 #   scripts/java.sh short               some, with what Maven has kept; exit 77: that is missing
 #
+#   SPARK_VERSION  of PyPI's pyspark                (3.5.5)
 #   WEIR_PROFILE   what to build: debug or release  (release)
 #   WEIR_PROGRAM   a `weir` that is built; else it is built here
 #   WEIR_LIBRARY   a libweir_jni.so that is built; else it is built here
@@ -13,10 +15,11 @@ set -Eeuo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 die() { printf '%s\n' "$*" >&2; exit "${code:-1}"; }
 
+spark=${SPARK_VERSION:-3.5.5}
 what=${1:-}
 shift || true
-[[ $what == package || $what == test || $what == short ]] ||
-  die "usage: $0 package | short | test [MAVEN ARGUMENT...]"
+[[ $what == package || $what == test || $what == spark || $what == short ]] ||
+  die "usage: $0 package | spark | short | test [MAVEN ARGUMENT...]"
 [[ $what != short ]] || code=77
 for tool in mvn javac strip python3; do
   command -v "$tool" >/dev/null ||
@@ -36,6 +39,7 @@ library=${WEIR_LIBRARY:-$target/$profile/libweir_jni.so}
 # The library stands in the jar under the hash of its contents; the index says which is for what.
 native=$target/java/native
 rm -rf "$native"
+rm -rf "$target/java/maven/classes/weir/native"
 mkdir -p "$native/weir/native"
 strip --strip-unneeded -o "$native/libweir_jni.so" "$library"
 hash=$(sha256sum "$native/libweir_jni.so" | cut -d ' ' -f 1)
@@ -51,10 +55,11 @@ printf 'version=%s\n%s-%s=%s\n' "$version" "$(uname -s)" "$machine" "$hash" \
 
 maven=(mvn -B -q -f bindings/java/pom.xml "-Dnative.dir=$native" "-Dbuild.dir=$target/java/maven"
   "-Drevision=$version")
-if [[ $what == package ]]; then
+jar=$target/java/maven/weir-hadoop-$version.jar
+if [[ $what == package || $what == spark ]]; then
   "${maven[@]}" package -DskipTests
-  ls "$target/java/maven/weir-hadoop-$version.jar"
-  exit
+  ls "$jar"
+  [[ $what == spark ]] || exit 0
 fi
 if [[ $what == short ]]; then
   maven+=(-o)
@@ -64,7 +69,7 @@ if [[ $what == short ]]; then
   set -- -Dtest=WeirTest
 fi
 
-weir=${WEIR_PROGRAM:-$target/$profile/weir}
+weir=$(realpath "${WEIR_PROGRAM:-$target/$profile/weir}")
 place=$(mktemp -d "${TMPDIR:-/tmp}/weir-java.XXXXXX")
 export XDG_STATE_HOME=$place XDG_RUNTIME_DIR=$place
 cleanup() {
@@ -72,10 +77,36 @@ cleanup() {
   rm -rf "$place"
 }
 trap cleanup EXIT
-"$weir" up --name java-test --targets 4 >"$place/up" 2>&1 || { cat "$place/up" >&2; exit 1; }
+"$weir" up --name java-test --targets 4 --targets-per-server 1 >"$place/up" 2>&1 ||
+  { cat "$place/up" >&2; exit 1; }
+# Each data server gets a machine's name of its own, as far as this user may give any.
+if unshare --uts true 2>/dev/null; then
+  for server in 1 2 3 4; do
+    read -r pid _ <"$place/weir/java-test/run/data-$server.pid"
+    kill "$pid"
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+    unshare --uts bash -c 'hostname "$1" && "$2" up --name java-test' _ "node$server" "$weir" \
+      >>"$place/up" 2>&1 || { cat "$place/up" >&2; exit 1; }
+  done
+fi
 rm -rf "$target/java/maven/surefire-reports"
+if [[ $what == spark ]]; then
+  python=$target/java/spark-$spark/bin/python
+  [[ -x $python ]] || {
+    python3 -m venv "$target/java/spark-$spark"
+    "$python" -m pip install -q --disable-pip-version-check "pyspark==$spark"
+  }
+  cd "$place"
+  export SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON=$python
+  test=$OLDPWD/scripts/spark-test.py
+  "$python" "$test" "$jar" weir://java-test/local/ 'local[2]' 2>"$place/said" || { cat "$place/said"; exit 1; }
+  # A master and workers as processes of their own.
+  "$python" "$test" "$jar" weir://java-test/workers/ 'local-cluster[2,1,1024]' 2>"$place/said" ||
+    { cat "$place/said"; exit 1; }
+  exit
+fi
 failed=0
-"${maven[@]}" test "-Dweir.test.uri=weir://java-test/" "$@" || failed=1
+"${maven[@]}" test "-Dweir.test.uri=weir://java-test/" "-Dweir.test.program=$weir" "$@" || failed=1
 # What each class of tests has run.
 python3 - "$target/java/maven/surefire-reports" <<'PY'
 import glob, sys

@@ -3,6 +3,7 @@
 use crate::session::Session;
 use std::sync::Arc;
 use weir_client::File;
+use weir_layout::RegionList;
 use weir_types::Result;
 
 /// An open file, and the session that it lives in.
@@ -22,6 +23,11 @@ impl OpenFile {
     /// Reads until the buffer is full or the file ends.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         self.file.read_at(&self.session.context, offset, buffer)
+    }
+
+    /// Reads ranges within the file, one after another into the buffer.
+    pub fn read_ranges(&self, ranges: &RegionList, buffer: &mut [u8]) -> Result<()> {
+        self.file.read_regions(&self.session.context, ranges, buffer)
     }
 
     /// Writes all of the data.

@@ -15,17 +15,18 @@ mod users;
 use file::OpenFile;
 use handles::{FILES, SESSIONS};
 use jni::JNIEnv;
-use jni::objects::{JByteArray, JByteBuffer, JClass, JString};
+use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JString};
 use jni::sys::{jboolean, jint, jlong};
 use session::{Change, Session};
 use throw::{Fault, guard};
 use weir_connect::Choice;
+use weir_layout::{Region, RegionList};
 use weir_types::{Error, ErrorKind, FileId};
 use weir_wire::Rights;
 use weir_wire::meta::XattrMode;
 
 /// Grows when a call changes its meaning. The jar has the same number, or the two do not fit.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 
 type Done<T> = Result<T, Fault>;
 
@@ -304,6 +305,25 @@ natives! {
         // this call returns; it gives the buffer to one call at a time.
         let dest = unsafe { std::slice::from_raw_parts_mut(place, len) };
         Ok(file.read(unsigned(offset)?, dest)? as jint)
+    }
+
+    /// Reads ranges (offset and length in turn) one after another into a direct buffer, with one
+    /// request to each data server that has any of them; returns the bytes of all.
+    fn readRanges(env, file: jlong, places: JLongArray<'l>, buffer: JByteBuffer<'l>) -> jint {
+        let file = FILES.get(file)?;
+        let count = env.get_array_length(&places)?;
+        let mut numbers = vec![0; usize::try_from(count).unwrap_or(0)];
+        env.get_long_array_region(&places, 0, &mut numbers)?;
+        let ranges = numbers
+            .chunks_exact(2)
+            .map(|pair| Ok(Region::contiguous(unsigned(pair[0])?, unsigned(pair[1])?)));
+        let ranges = RegionList::new(ranges.collect::<Done<Vec<Region>>>()?)?;
+        let bytes = jint::try_from(ranges.total_bytes()).map_err(|_| ErrorKind::InvalidArgument)?;
+        let (place, len) = part(env, &buffer, 0, bytes)?;
+        // SAFETY: as for `read`.
+        let dest = unsafe { std::slice::from_raw_parts_mut(place, len) };
+        file.read_ranges(&ranges, dest)?;
+        Ok(bytes)
     }
 
     /// Writes a part of a direct buffer.

@@ -5,6 +5,7 @@
 
 use crate::session::Session;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use weir_client::Location;
 use weir_types::{ErrorKind, Result};
 use weir_wire::Rights;
@@ -39,32 +40,47 @@ pub fn blocks(
     if block_bytes == 0 {
         return Err(ErrorKind::InvalidArgument.into());
     }
-    let (file, _) = session.open_file(path, Rights::READ)?;
-    let size = session.client.getattr(&session.context, file.id())?.size;
-    let end = start.saturating_add(len).min(size);
-    let mut found = Vec::new();
-    let mut at = start;
-    while at < end {
-        let block_end = (at / block_bytes + 1).saturating_mul(block_bytes).min(end);
-        let mut shares = Vec::new();
-        let mut from = at;
-        // One call returns so many locations at the most.
-        while from < block_end {
-            let part = session.client.locations(&session.context, &file, from, block_end - from)?;
-            let Some(last) = part.last() else { break };
-            from = last.offset + last.len;
-            gather(&mut shares, &part);
-        }
-        found.push(Block { offset: at, len: block_end - at, hosts: in_order(shares) });
-        at = block_end;
+    let (file, attr) = session.open_file(path, Rights::READ)?;
+    let end = start.saturating_add(len).min(attr.size.max(file.size()));
+    let mut blocks = Blocks::new(start..end, block_bytes);
+    let mut from = start;
+    // One call returns so many locations at the most.
+    while from < end {
+        let part = session.client.locations(&session.context, &file, from, end - from)?;
+        let Some(last) = part.last() else { break };
+        from = last.offset + last.len;
+        part.iter().for_each(|location| blocks.add(location));
     }
     file.close(&session.context)?;
-    Ok(found)
+    Ok(blocks.end())
 }
 
-/// Adds what hosts have of these locations.
-fn gather(shares: &mut Vec<Share>, locations: &[Location]) {
-    for location in locations {
+/// The blocks of a range, and what hosts have of them so far.
+struct Blocks {
+    range: Range<u64>,
+    block_bytes: u64,
+    shares: Vec<Vec<Share>>,
+}
+
+impl Blocks {
+    fn new(range: Range<u64>, block_bytes: u64) -> Self {
+        let count = match range.is_empty() {
+            true => 0,
+            false => (range.end - 1) / block_bytes - range.start / block_bytes + 1,
+        };
+        let shares = (0..count).map(|_| Vec::new()).collect();
+        Self { range, block_bytes, shares }
+    }
+
+    /// The bytes of the range that are in a block.
+    fn bytes(&self, block: usize) -> Range<u64> {
+        let first = (self.range.start / self.block_bytes + block as u64) * self.block_bytes;
+        let end = first.saturating_add(self.block_bytes).min(self.range.end);
+        first.max(self.range.start)..end
+    }
+
+    /// Adds what hosts have of a location, to each block that has any of it.
+    fn add(&mut self, location: &Location) {
         // A host that has two copies has these bytes once.
         let mut hosts: BTreeMap<&str, (Option<u64>, bool)> = BTreeMap::new();
         for copy in &location.copies {
@@ -73,22 +89,40 @@ fn gather(shares: &mut Vec<Share>, locations: &[Location]) {
                 hosts.entry(&place.host).or_insert((place.bytes_per_s, place.slow));
             }
         }
-        for (host, (bytes_per_s, slow)) in hosts {
-            match shares.iter_mut().find(|share| share.host == host) {
-                Some(share) => {
-                    share.bytes += location.len;
-                    share.slow |= slow;
-                    share.bytes_per_s = match (share.bytes_per_s, bytes_per_s) {
-                        (Some(a), Some(b)) => Some(a.min(b)),
-                        (a, b) => a.or(b),
-                    };
-                }
-                None => {
-                    let (host, bytes) = (host.to_owned(), location.len);
-                    shares.push(Share { host, bytes, bytes_per_s, slow });
-                }
+        let (mut at, end) = (location.offset, location.offset + location.len);
+        while at < end {
+            let block = (at / self.block_bytes - self.range.start / self.block_bytes) as usize;
+            let until = self.bytes(block).end.min(end);
+            let Some(shares) = self.shares.get_mut(block).filter(|_| until > at) else { return };
+            for (host, (bytes_per_s, slow)) in &hosts {
+                gather(shares, host, until - at, (*bytes_per_s, *slow));
             }
+            at = until;
         }
+    }
+
+    fn end(mut self) -> Vec<Block> {
+        let all = std::mem::take(&mut self.shares).into_iter().enumerate();
+        all.map(|(block, shares)| {
+            let bytes = self.bytes(block);
+            Block { offset: bytes.start, len: bytes.end - bytes.start, hosts: in_order(shares) }
+        })
+        .collect()
+    }
+}
+
+/// Adds bytes to what a host has.
+fn gather(shares: &mut Vec<Share>, host: &str, bytes: u64, (rate, slow): (Option<u64>, bool)) {
+    match shares.iter_mut().find(|share| share.host == host) {
+        Some(share) => {
+            share.bytes += bytes;
+            share.slow |= slow;
+            share.bytes_per_s = match (share.bytes_per_s, rate) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        None => shares.push(Share { host: host.to_owned(), bytes, bytes_per_s: rate, slow }),
     }
 }
 
@@ -104,6 +138,48 @@ fn in_order(mut shares: Vec<Share>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use weir_client::{LocatedCopy, TargetPlace};
+    use weir_types::{CopyIndex, TargetId};
+    use weir_wire::map::TargetState;
+
+    fn location(offset: u64, len: u64, hosts: &[&str]) -> Location {
+        let copy = |(copy, host): (usize, &&str)| LocatedCopy {
+            copy: CopyIndex(copy as u8),
+            is_filling: false,
+            place: Arc::new(TargetPlace {
+                target: TargetId(copy as u32),
+                server: None,
+                host: (*host).to_owned(),
+                address: String::new(),
+                domain: String::new(),
+                state: TargetState::Online,
+                slow: false,
+                bytes_per_s: None,
+                in_flight: 0,
+            }),
+        };
+        let copies = hosts.iter().enumerate().map(copy).collect();
+        Location { offset, len, object_offset: 0, copies }
+    }
+
+    #[test]
+    fn a_location_counts_for_each_block_that_has_any_of_it() {
+        let mut blocks = Blocks::new(50..250, 100);
+        // Before the first block's part, over a border, and within the last block.
+        blocks.add(&location(50, 70, &["a", "a"]));
+        blocks.add(&location(120, 30, &["b"]));
+        blocks.add(&location(150, 100, &["c", "b"]));
+        let block = |offset, len, hosts: &[&str]| Block {
+            offset,
+            len,
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+        };
+        let want =
+            [block(50, 50, &["a"]), block(100, 100, &["b", "c", "a"]), block(200, 50, &["b", "c"])];
+        assert_eq!(blocks.end(), want);
+        assert!(Blocks::new(7..7, 100).end().is_empty());
+    }
 
     #[test]
     fn hosts_stand_by_what_they_have_and_then_by_what_their_disks_give() {

@@ -57,15 +57,22 @@ impl Session {
 
     /// Opens a file that exists.
     pub fn open_file(&self, path: &str, rights: Rights) -> Result<(File, Attr)> {
-        let attr = self.attr(path, true)?;
-        match attr.kind {
-            FileKind::File => self.client.open(&self.context, attr.file, rights),
-            FileKind::Directory => Err(Error::new(
-                ErrorKind::NotFound,
-                format!("{path} is not a file but a directory"),
-            )),
-            _ => {
-                Err(Error::new(ErrorKind::InvalidArgument, format!("{path} is not a regular file")))
+        let mut tries = 0;
+        loop {
+            let attr = self.attr(path, true)?;
+            let named = |kind, what: &str| Err(Error::new(kind, format!("{path} is {what}")));
+            match attr.kind {
+                FileKind::File => {}
+                FileKind::Directory => {
+                    return named(ErrorKind::NotFound, "not a file but a directory");
+                }
+                _ => return named(ErrorKind::InvalidArgument, "not a regular file"),
+            }
+            tries += 1;
+            match self.client.open(&self.context, attr.file, rights) {
+                // Another one may have taken its name meanwhile.
+                Err(error) if is_gone(&error) && tries < MAX_TRIES => {}
+                opened => return opened,
             }
         }
     }
@@ -220,6 +227,14 @@ impl Session {
         let file = self.attr(path, true)?.file;
         self.client.statfs(&self.context, file)
     }
+}
+
+/// A file that somebody replaces again and again is looked for so often.
+const MAX_TRIES: usize = 16;
+
+/// There is no such file any more.
+fn is_gone(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::NotFound | ErrorKind::Stale)
 }
 
 /// What is gone already need not be removed.

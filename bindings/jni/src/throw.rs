@@ -41,7 +41,8 @@ impl From<jni::errors::Error> for Fault {
 fn class_of(kind: ErrorKind) -> &'static str {
     use ErrorKind as K;
     match kind {
-        K::NotFound => "java/io/FileNotFoundException",
+        // Something on the way was removed meanwhile.
+        K::NotFound | K::Stale => "java/io/FileNotFoundException",
         K::Exists => "org/apache/hadoop/fs/FileAlreadyExistsException",
         K::NotDirectory => "org/apache/hadoop/fs/ParentNotDirectoryException",
         K::NotEmpty => "org/apache/hadoop/fs/PathIsNotEmptyDirectoryException",
@@ -66,7 +67,6 @@ fn class_of(kind: ErrorKind) -> &'static str {
         | K::TooBig
         | K::FileTooLarge
         | K::SymlinkLoop
-        | K::Stale
         | K::VersionMismatch
         | K::Protocol
         | K::Corrupt

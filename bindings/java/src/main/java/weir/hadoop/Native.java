@@ -9,7 +9,7 @@ import java.nio.ByteBuffer;
  */
 final class Native {
   /** Grows when a call changes its meaning; bindings/jni/src/lib.rs has the same number. */
-  static final int INTERFACE = 1;
+  static final int INTERFACE = 2;
 
   private Native() {
   }
@@ -72,6 +72,8 @@ final class Native {
 
   static native int read(long file, long offset, ByteBuffer buffer, int at, int len)
       throws IOException;
+
+  static native int readRanges(long file, long[] places, ByteBuffer buffer) throws IOException;
 
   static native void write(long file, long offset, ByteBuffer buffer, int at, int len)
       throws IOException;

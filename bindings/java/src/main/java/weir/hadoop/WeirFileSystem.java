@@ -150,7 +150,7 @@ public class WeirFileSystem extends FileSystem {
   public FSDataInputStream open(Path path, int bufferSize) throws IOException {
     statistics.incrementReadOps(1);
     long file = Native.open(session(), inside(path));
-    return new FSDataInputStream(new WeirInputStream(file, statistics));
+    return new FSDataInputStream(WeirInputStream.of(file, statistics));
   }
 
   // Writing

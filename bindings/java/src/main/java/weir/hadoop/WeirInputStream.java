@@ -15,10 +15,12 @@ import org.apache.hadoop.fs.StreamCapabilities;
  * An open file that is read. Reads one after another go through a direct buffer, which fills in
  * growing steps; reads at a position may come from any thread.
  */
-final class WeirInputStream extends FSInputStream
+class WeirInputStream extends FSInputStream
     implements ByteBufferReadable, ByteBufferPositionedReadable, CanUnbuffer, StreamCapabilities {
   /** Bytes that a read after a seek fetches at the least. */
   private static final int FIRST_BYTES = 64 << 10;
+
+  private static final boolean VECTORED = hasRanges();
 
   private final long file;
   private final FileSystem.Statistics statistics;
@@ -34,7 +36,7 @@ final class WeirInputStream extends FSInputStream
     this.statistics = statistics;
   }
 
-  private void checkOpen() throws IOException {
+  void checkOpen() throws IOException {
     if (closed) {
       throw new IOException(FSExceptionMessages.STREAM_IS_CLOSED);
     }
@@ -142,6 +144,37 @@ final class WeirInputStream extends FSInputStream
       return all;
     } finally {
       DirectBuffers.give(between);
+    }
+  }
+
+  long size() throws IOException {
+    return Native.size(file);
+  }
+
+  /** Reads ranges, as offsets and lengths in turn, one after another into a direct buffer. */
+  void readRanges(long[] places, ByteBuffer into) throws IOException {
+    int bytes = Native.readRanges(file, places, into);
+    statistics.incrementBytesRead(bytes);
+  }
+
+  /** A stream for this version of Hadoop. */
+  static WeirInputStream of(long file, FileSystem.Statistics statistics) {
+    return VECTORED ? Vectored.of(file, statistics) : new WeirInputStream(file, statistics);
+  }
+
+  private static boolean hasRanges() {
+    try {
+      Class.forName("org.apache.hadoop.fs.FileRange", false, FileSystem.class.getClassLoader());
+      return true;
+    } catch (ClassNotFoundException e) {
+      return false;
+    }
+  }
+
+  /** Loaded, and {@link VectoredInputStream} with it, only where Hadoop has ranges. */
+  private static final class Vectored {
+    static WeirInputStream of(long file, FileSystem.Statistics statistics) {
+      return new VectoredInputStream(file, statistics);
     }
   }
 

@@ -13,12 +13,18 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.security.PrivilegedExceptionAction;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Random;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.commons.io.IOUtils;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -37,6 +43,7 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.security.AccessControlException;
 import org.apache.hadoop.security.UserGroupInformation;
 import org.junit.After;
+import org.junit.Assume;
 import org.junit.Before;
 import org.junit.Test;
 
@@ -134,6 +141,44 @@ public class WeirTest {
     assertTrue(said, said.contains("weirhost=schedulerhost"));
   }
 
+  private static String weir(String... arguments) throws Exception {
+    List<String> command = new ArrayList<>();
+    command.add(System.getProperty("weir.test.program"));
+    command.addAll(Arrays.asList(arguments));
+    command.addAll(Arrays.asList("--name", TestCluster.ADDRESS.getAuthority()));
+    Process weir = new ProcessBuilder(command).start();
+    weir.getOutputStream().close();
+    String said = IOUtils.toString(weir.getInputStream(), StandardCharsets.UTF_8);
+    assertEquals(IOUtils.toString(weir.getErrorStream(), StandardCharsets.UTF_8), 0,
+        weir.waitFor());
+    return said;
+  }
+
+  @Test
+  public void blocksOfChunkedFilesAreWhereTheirCopiesAre() throws Exception {
+    weir("setlayout", "--layout", "chunked", "--chunk", "1M", "--copies", "2", "weir:" + DIR);
+    Configuration conf = TestCluster.conf();
+    conf.set("fs.weir.block.size", "1m");
+    Path path = write("data", bytes(8 << 20));
+    // Each segment has its index before its objects.
+    String[] segments = weir("layout", "--json", "weir:" + path).split("\"index\":");
+    FileSystem other = FileSystem.newInstance(TestCluster.ADDRESS, conf);
+    BlockLocation[] blocks = other.getFileBlockLocations(path, 0, 8 << 20);
+    assertEquals(8, blocks.length);
+    Set<String> all = new HashSet<>();
+    for (int i = 0; i < blocks.length; i++) {
+      Set<String> want = new HashSet<>();
+      Matcher host = Pattern.compile("\"host\": *\"([^\"]+)\"").matcher(segments[i + 1]);
+      while (host.find()) {
+        want.add(host.group(1));
+      }
+      assertEquals(want, new HashSet<>(Arrays.asList(blocks[i].getHosts())));
+      all.addAll(want);
+    }
+    Assume.assumeTrue("needs machines with names of their own (root)", all.size() > 1);
+    other.close();
+  }
+
   @Test
   public void whatIsFlushedIsSeenByOthers() throws Exception {
     FileSystem other = FileSystem.newInstance(TestCluster.ADDRESS, TestCluster.conf());
@@ -189,7 +234,7 @@ public class WeirTest {
       }
     });
     reader.start();
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 300; i++) {
       Path fresh = write("fresh", bytes(10));
       context.rename(fresh, path, Options.Rename.OVERWRITE);
     }
@@ -328,8 +373,7 @@ public class WeirTest {
         "-D" + NativeLibrary.PATH_PROPERTY + "=" + library,
         "-Dweir.test.uri=" + TestCluster.ADDRESS, "-cp", System.getProperty("java.class.path"),
         WeirTest.class.getName()).redirectErrorStream(true).start();
-    String said = new String(org.apache.commons.io.IOUtils.toByteArray(java.getInputStream()),
-        StandardCharsets.UTF_8);
+    String said = IOUtils.toString(java.getInputStream(), StandardCharsets.UTF_8);
     java.waitFor();
     return said;
   }
