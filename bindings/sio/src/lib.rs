@@ -12,5 +12,6 @@ pub mod library;
 mod plain;
 mod tasks;
 mod transfer;
+mod weir;
 
 pub use c::*;

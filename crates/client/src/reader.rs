@@ -5,7 +5,7 @@
 use crate::buffer::Buffer;
 use crate::config::{Consistency, ReadPolicy};
 use crate::core::plan::{Part, Plan};
-use crate::core::stream::Streams;
+use crate::core::stream::{MIN_AHEAD_BYTES, Streams};
 use crate::counters::add;
 use crate::drive::Call;
 use crate::file::CUT_BYTES;
@@ -153,7 +153,40 @@ impl Reader {
         let window = call.inner.config.read_ahead_bytes;
         let mut ahead = std::mem::take(&mut self.ahead);
         self.streams.on_read(range, size, window, &mut ahead);
-        for range in ahead.drain(..) {
+        self.ask(call, ahead.drain(..), leased, any_copy);
+        self.ahead = ahead;
+    }
+
+    /// Asks for a range that a program is going to read, as far as the lease goes and no more
+    /// than the window of a stream.
+    pub(crate) fn fetch(call: Call<'_>, consistency: Consistency, range: Range<u64>) {
+        let any_copy = may_read_any_copy(call, consistency);
+        let (limit, leased) = match consistency {
+            Consistency::Strict => (call.file.lease().reach(range.start), true),
+            Consistency::Relaxed => (u64::MAX, false),
+            Consistency::None => (0, false),
+        };
+        let mut reader = call.file.reader();
+        let window = range.start.saturating_add(call.inner.config.read_ahead_bytes);
+        let end = range.end.min(window).min(call.file.size()).min(limit);
+        if range.start >= end || call.file.dirty.load(Ordering::Acquire) {
+            return;
+        }
+        let is_there = |at: &u64| reader.pieces.iter().any(|piece| piece.range.contains(at));
+        let starts = (range.start..end).step_by(MIN_AHEAD_BYTES as usize);
+        let new: Vec<u64> = starts.filter(|at| !is_there(at)).collect();
+        let pieces = new.into_iter().map(|at| at..end.min(at + MIN_AHEAD_BYTES));
+        reader.ask(call, pieces, leased, any_copy);
+    }
+
+    fn ask(
+        &mut self,
+        call: Call<'_>,
+        ranges: impl Iterator<Item = Range<u64>>,
+        leased: bool,
+        any_copy: bool,
+    ) {
+        for range in ranges {
             let len = range.end - range.start;
             // What the layout does not cover is a hole: nothing to fetch.
             let Ok(plan) = call.file.plan(range.start, len) else { continue };
@@ -169,7 +202,6 @@ impl Reader {
                 leased,
             });
         }
-        self.ahead = ahead;
     }
 }
 

@@ -1,5 +1,5 @@
 //! One function for each decoder of bytes that nobody vouches for: from the
-//! wire, from a disk, from the kernel. Fuzzers of any kind call them.
+//! wire, from a disk, from the kernel, from a C program. Fuzzers of any kind call them.
 //!
 //! A target panics if a promise is broken: decoders never panic, never
 //! allocate much more than they were given, and what decodes encodes to the
@@ -16,6 +16,7 @@ mod layouts;
 pub mod random;
 mod records;
 pub mod sample;
+mod sio;
 pub mod targets;
 
 pub use random::Gen;

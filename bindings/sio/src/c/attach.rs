@@ -6,6 +6,7 @@ use crate::backend::Backend;
 use crate::core::codes::{Code, Failure, Result};
 use crate::library::Library;
 use crate::plain::Plain;
+use crate::weir::Weir;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -42,10 +43,11 @@ fn backend_of(files: &[u8]) -> Result<Box<dyn Backend>> {
     let at = files.iter().position(|byte| *byte == b':').unwrap_or(files.len());
     let place = OsStr::from_bytes(files.get(at + 1..).unwrap_or_default());
     match &files[..at] {
+        b"weir" if at < files.len() => Ok(Box::new(Weir::new(place)?)),
         b"plain" if !place.is_empty() => Ok(Box::new(Plain::new(Path::new(place))?)),
         _ => {
             let shown = String::from_utf8_lossy(files);
-            let what = format!("{shown:?} is not plain:DIRECTORY");
+            let what = format!("{shown:?} is neither plain:DIRECTORY nor weir:CLUSTER");
             Err(Failure::new(Code::InvalidArgument, what))
         }
     }

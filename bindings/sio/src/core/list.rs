@@ -129,6 +129,22 @@ pub fn overlap(spans: impl Iterator<Item = Span>) -> bool {
     sorted.windows(2).any(|pair| pair[0].end() > pair[1].start)
 }
 
+/// The spans before the first byte that lies at `end` or behind it, and how many bytes they have.
+pub fn before(spans: &[Span], end: u64) -> (Vec<Span>, u64) {
+    let (mut kept, mut total) = (Vec::new(), 0);
+    for span in spans {
+        let len = span.len.min(end.saturating_sub(span.start));
+        if len > 0 {
+            kept.push(Span { len, ..*span });
+        }
+        total += len;
+        if len < span.len {
+            break;
+        }
+    }
+    (kept, total)
+}
+
 /// Pairs the spans of both lists, in their order. What a call changes is named once: memory if it
 /// reads, the file if it writes.
 ///
@@ -256,6 +272,15 @@ mod tests {
         assert_eq!(write.code, Code::InvalidFileList);
         let unequal = pieces(&once, &[], Direction::Read).unwrap_err();
         assert_eq!(unequal.code, Code::UnequalLists);
+    }
+
+    #[test]
+    fn a_list_ends_at_the_first_byte_behind_the_end() {
+        let spans = [Span { start: 8, len: 4 }, Span { start: 0, len: 2 }];
+        assert_eq!(before(&spans, 20), (spans.to_vec(), 6));
+        assert_eq!(before(&spans, 12), (spans.to_vec(), 6));
+        assert_eq!(before(&spans, 10), (vec![Span { start: 8, len: 2 }], 2));
+        assert_eq!(before(&spans, 5), (vec![], 0));
     }
 
     /// The offsets of all bytes, one by one.

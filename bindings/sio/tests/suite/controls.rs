@@ -180,7 +180,7 @@ fn caching_modes_are_set_at_open(_: Over) {
     assert_eq!(unlink("caching"), Code::Success);
 }
 
-/// Two descriptors of one process; `sio_weir` and the C program do it with two clients.
+/// Two descriptors of one process; `sio_over_weir` does it with two clients.
 fn weak_writes_are_seen(_: Over) {
     let (mut one, mut two) = (CACHING_WEAK, CACHING_WEAK);
     let writer = opened("weak", CREATE, &mut [mandatory(op(CTL_SET_CACHING_MODE, &mut one))]);
