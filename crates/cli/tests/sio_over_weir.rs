@@ -256,7 +256,7 @@ fn a_fast_copy_is_made_by_the_servers(servers: &Client) {
     write(fd, 0, &data);
     assert_eq!(control(fd, &mut bare(CTL_SYNC)), Code::Success);
     let copies = counted(servers, "op.copy");
-    let sent = counted(servers, "op.read");
+    let writes = counted(servers, "op.write");
     let (mut whole, mut layout) = (
         sio::sio_fast_copy_t { source: fd, source_offset: 0, offset: 0, size: 4 << 20, copied: 0 },
         sio_layout_t {
@@ -273,7 +273,7 @@ fn a_fast_copy_is_made_by_the_servers(servers: &Client) {
     );
     assert_eq!(whole.copied, 4 << 20);
     assert!(since(servers, "op.copy", &copies).iter().sum::<u64>() > 0);
-    assert_eq!(since(servers, "op.read", &sent), [0; 4], "no byte came here");
+    assert_eq!(since(servers, "op.write", &writes), [0; 4], "no byte came from here");
     assert!(read(to, 0, 5 << 20) == data);
     drop_file(fd, "source");
     drop_file(to, "copied");
