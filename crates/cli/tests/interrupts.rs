@@ -1,10 +1,7 @@
 //! Calls that a signal interrupts.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
-mod harness;
-mod library;
-
-use harness::Place;
+use crate::harness::Place;
+use crate::library;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::AsRawFd;
 use weir_client::{Context, CreateOptions};

@@ -1,17 +1,13 @@
 //! The SIO low-level interface over a cluster of real processes (`docs/sio.md`): the suite that
 //! plain files pass too, and what only a cluster can show.
 
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
-
 #[path = "../../../bindings/sio/tests/c_program/mod.rs"]
 mod c_program;
-mod harness;
-mod library;
 #[path = "../../../bindings/sio/tests/suite/mod.rs"]
 mod suite;
 
-use harness::{Cluster, Place};
-use library::client;
+use crate::harness::{Cluster, Place};
+use crate::library::client;
 use sio::constants::*;
 use sio::core::codes::Code;
 use sio::{sio_control_t, sio_layout_t};

@@ -129,15 +129,8 @@ fn what_was_only_held_before_a_restart_stays_and_gives_no_right_to_write() {
     let mut writes = |file| {
         let generation = c.getattr(me, file).unwrap().generation;
         let (written, ranges, sparse) = (vec![], vec![], false);
-        let size = CommitSizeRequest {
-            file,
-            size: 10,
-            generation,
-            mtime: None,
-            written,
-            ranges,
-            sparse,
-        };
+        let size =
+            CommitSizeRequest { file, size: 10, generation, mtime: None, written, ranges, sparse };
         c.make(somebody, &size).map(drop)
     };
     writes(open).unwrap();

@@ -181,7 +181,10 @@ impl Program {
         });
     }
 
-    fn lists(&mut self, words: &mut Words<'_>) -> (Vec<sio_file_io_list_t>, Vec<sio_mem_io_list_t>) {
+    fn lists(
+        &mut self,
+        words: &mut Words<'_>,
+    ) -> (Vec<sio_file_io_list_t>, Vec<sio_mem_io_list_t>) {
         let mut file: Vec<_> = (0..words.byte() % 6).map(|_| file_entry(words)).collect();
         let mut memory: Vec<_> =
             (0..words.byte() % 6).map(|_| memory_entry(words, &mut self.memory)).collect();
@@ -249,7 +252,8 @@ impl Program {
 
     fn hint(&mut self, words: &mut Words<'_>) {
         let mut list: Vec<_> = (0..words.byte() % 4).map(|_| file_entry(words)).collect();
-        let (flags, class) = (1 << (words.byte() % 12) | 1 << (words.byte() % 12), words.byte() % 4);
+        let (flags, class) =
+            (1 << (words.byte() % 12) | 1 << (words.byte() % 12), words.byte() % 4);
         let (list_len, io_list) = (list.len() as u32, list.as_mut_ptr());
         let (arg, arg_len) = (null_mut(), u64::from(words.byte() % 2));
         let hints = [sio_hint_t { flags, io_list, list_len, arg, arg_len }; 2];
@@ -282,9 +286,7 @@ impl Program {
         let ((file, memory), who) = (self.lists(words), u32::from(words.byte() % 4));
         let (n, m) = (file.len() as u32, memory.len() as u32);
         // SAFETY: as in `transfer`.
-        code(unsafe {
-            sio_coll_join(all, who, file.as_ptr(), n, memory.as_ptr(), m, &mut handle)
-        });
+        code(unsafe { sio_coll_join(all, who, file.as_ptr(), n, memory.as_ptr(), m, &mut handle) });
         self.joined.extend((!handle.is_null()).then_some(handle));
     }
 
@@ -298,7 +300,9 @@ impl Program {
                 assert_eq!(code(unsafe { sio_async_cancel_all(pointer, len) }), Code::Success);
                 let told = code(
                     // SAFETY: as above.
-                    unsafe { sio_async_status_any(pointer, len, &mut at, &mut status, ASYNC_BLOCKING) },
+                    unsafe {
+                        sio_async_status_any(pointer, len, &mut at, &mut status, ASYNC_BLOCKING)
+                    },
                 );
                 assert_eq!(told, Code::Success);
                 code(status.status);
