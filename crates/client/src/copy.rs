@@ -248,7 +248,12 @@ impl File {
             let mut done = 0;
             while done < len {
                 let dest = &mut buffer[done..len];
-                done += Reader::read(from, self.consistency(), at + done as u64, dest)?;
+                done += Reader::read(
+                    from,
+                    (self.consistency(), self.pattern()),
+                    at + done as u64,
+                    dest,
+                )?;
             }
             add(&to.inner.counters.copied_by_hand_bytes, len as u64);
             Writer::write(to, to_offset + (at - source.start), &buffer[..len], Returns::Taken)?;

@@ -39,6 +39,8 @@ pub struct File {
     pub(crate) state: Arc<OpenState>,
     pub(crate) inner: Arc<Inner>,
     consistency: AtomicU8,
+    /// How it is read: see [`crate::Hint`].
+    pub(crate) pattern: AtomicU8,
     closed: bool,
 }
 
@@ -46,7 +48,7 @@ impl File {
     pub(crate) fn new(state: Arc<OpenState>, inner: Arc<Inner>) -> Self {
         let consistency = inner.config.consistency.with_hint(state.hint);
         let consistency = AtomicU8::new(consistency as u8);
-        Self { state, inner, consistency, closed: false }
+        Self { state, inner, consistency, pattern: AtomicU8::default(), closed: false }
     }
 
     /// Id of the file.
@@ -87,6 +89,21 @@ impl File {
     /// changes the file (`Read`) or uses it at all (`Write`).
     pub fn lease_on_whole(&self) -> Option<LeaseMode> {
         self.state.lease().on_whole()
+    }
+
+    /// Takes a lease on the whole file to read: from its return on nobody else writes the file or
+    /// moves its bytes until the lease is wanted back, which a layer above is told of
+    /// ([`crate::UpperCache::drop_pages`]).
+    ///
+    /// # Errors
+    /// `InvalidArgument` if this handle does without leases; `TimedOut` if others do not give
+    /// theirs up.
+    pub fn hold_still(&self, ctx: &Context) -> Result<()> {
+        if self.consistency() != Consistency::Strict {
+            let text = "a file that is open without strict consistency has no leases";
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        self.enter(ctx, 0..TO_THE_END, CallKind::Read).map(drop)
     }
 
     pub(crate) fn call<'a>(&'a self, ctx: &'a Context) -> Call<'a> {
@@ -233,7 +250,8 @@ impl File {
             let n = (len - done).min(MAX_CALL_BYTES);
             let consistency = self.consistency();
             let dest = &mut buffer[done..done + n];
-            done += Reader::read(call, consistency, offset + done as u64, dest)?;
+            let how = (consistency, self.pattern());
+            done += Reader::read(call, how, offset + done as u64, dest)?;
         }
         Ok(len)
     }

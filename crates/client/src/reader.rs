@@ -5,7 +5,7 @@
 use crate::buffer::Buffer;
 use crate::config::{Consistency, ReadPolicy};
 use crate::core::plan::{Part, Plan};
-use crate::core::stream::{MIN_AHEAD_BYTES, Streams};
+use crate::core::stream::{MAX_AHEAD_BYTES, Pattern, Streams};
 use crate::counters::add;
 use crate::drive::Call;
 use crate::file::CUT_BYTES;
@@ -84,7 +84,7 @@ impl Reader {
     /// Reads at least one byte, at most all of `dest`, which lies within the file.
     pub(crate) fn read(
         call: Call<'_>,
-        consistency: Consistency,
+        (consistency, pattern): (Consistency, Pattern),
         offset: u64,
         dest: &mut [u8],
     ) -> Result<usize> {
@@ -106,7 +106,10 @@ impl Reader {
                 Consistency::None => 0,
             };
             let leased = consistency == Consistency::Strict;
-            reader.fetch_ahead(call, range, (limit, leased), any_copy);
+            // What is read in no order is not fetched ahead.
+            if pattern == Pattern::Usual {
+                reader.fetch_ahead(call, range, (limit, leased), any_copy);
+            }
             (taken, reader.version)
         };
         let read = match taken {
@@ -153,55 +156,53 @@ impl Reader {
         let window = call.inner.config.read_ahead_bytes;
         let mut ahead = std::mem::take(&mut self.ahead);
         self.streams.on_read(range, size, window, &mut ahead);
-        self.ask(call, ahead.drain(..), leased, any_copy);
+        ahead.drain(..).for_each(|range| self.fetch(call, range, leased, any_copy));
         self.ahead = ahead;
     }
 
-    /// Asks for a range that a program is going to read, as far as the lease goes and no more
-    /// than the window of a stream.
-    pub(crate) fn fetch(call: Call<'_>, consistency: Consistency, range: Range<u64>) {
-        let any_copy = may_read_any_copy(call, consistency);
-        let (limit, leased) = match consistency {
-            Consistency::Strict => (call.file.lease().reach(range.start), true),
-            Consistency::Relaxed => (u64::MAX, false),
-            Consistency::None => (0, false),
-        };
-        let mut reader = call.file.reader();
-        let window = range.start.saturating_add(call.inner.config.read_ahead_bytes);
-        let end = range.end.min(window).min(call.file.size()).min(limit);
-        if range.start >= end || call.file.dirty.load(Ordering::Acquire) {
-            return;
+    fn fetch(&mut self, call: Call<'_>, range: Range<u64>, leased: bool, any_copy: bool) {
+        let len = range.end - range.start;
+        // What the layout does not cover is a hole: nothing to fetch.
+        let Ok(plan) = call.file.plan(range.start, len) else { return };
+        if self.pieces.len() >= MAX_PIECES {
+            self.pieces.remove(0);
         }
-        let is_there = |at: &u64| reader.pieces.iter().any(|piece| piece.range.contains(at));
-        let starts = (range.start..end).step_by(MIN_AHEAD_BYTES as usize);
-        let new: Vec<u64> = starts.filter(|at| !is_there(at)).collect();
-        let pieces = new.into_iter().map(|at| at..end.min(at + MIN_AHEAD_BYTES));
-        reader.ask(call, pieces, leased, any_copy);
+        add(&call.inner.counters.ahead_fetched, 1);
+        let op = ReadOp::start(call, plan, len as usize, (any_copy, true));
+        let data = Data::Asked(Box::new(op));
+        self.pieces.push(Piece { range, data, since: clock::now(), leased });
     }
 
-    fn ask(
+    /// Asks for a range that somebody will read, but what is on its way or held already.
+    pub(crate) fn will_need(
         &mut self,
         call: Call<'_>,
-        ranges: impl Iterator<Item = Range<u64>>,
-        leased: bool,
+        range: Range<u64>,
+        (limit, leased): (u64, bool),
         any_copy: bool,
     ) {
-        for range in ranges {
-            let len = range.end - range.start;
-            // What the layout does not cover is a hole: nothing to fetch.
-            let Ok(plan) = call.file.plan(range.start, len) else { continue };
-            if self.pieces.len() >= MAX_PIECES {
-                self.pieces.remove(0);
-            }
-            add(&call.inner.counters.ahead_fetched, 1);
-            let op = ReadOp::start(call, plan, len as usize, (any_copy, true));
-            self.pieces.push(Piece {
-                range,
-                data: Data::Asked(Box::new(op)),
-                since: clock::now(),
-                leased,
-            });
+        if call.file.dirty.load(Ordering::Acquire) {
+            // It would be out of date when it is used.
+            return;
         }
+        let window = call.inner.config.read_ahead_bytes;
+        let most = range.start.saturating_add(window);
+        let end = range.end.min(call.file.size()).min(limit).min(most);
+        let mut at = range.start;
+        while at < end {
+            if let Some(piece) = self.pieces.iter().find(|piece| piece.range.contains(&at)) {
+                at = piece.range.end;
+                continue;
+            }
+            let to = end.min(at + MAX_AHEAD_BYTES).min(at.saturating_add(self.gap(at)));
+            self.fetch(call, at..to, leased, any_copy);
+            at = to;
+        }
+    }
+
+    /// Gives up what was fetched of a range.
+    pub(crate) fn done_with(&mut self, range: &Range<u64>) {
+        self.pieces.retain(|p| p.range.start < range.start || p.range.end > range.end);
     }
 }
 

@@ -13,6 +13,17 @@ pub const MAX_AHEAD_BYTES: u64 = 4 << 20;
 /// A first read of this size at the start of a file counts as a stream.
 const EAGER_BYTES: u64 = 128 << 10;
 
+/// How a handle is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Pattern {
+    /// As it turns out: what is read in order is fetched ahead.
+    #[default]
+    Usual,
+    /// In no order, or each byte once: nothing is fetched ahead, and nothing is kept.
+    Random,
+}
+
 #[derive(Debug)]
 struct Stream {
     /// Offset at which the next read is expected.
