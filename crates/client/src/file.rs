@@ -256,31 +256,15 @@ impl File {
         Ok(len)
     }
 
-    /// A program is going to read this range: as much of it as a stream is read ahead is asked
-    /// for now. Nothing of it is waited for.
-    pub fn will_read(&self, ctx: &Context, offset: u64, len: u64) -> Result<()> {
-        let range = offset..offset.saturating_add(len);
-        let (asked, end) = (range.clone(), range.end);
-        let _entered = self.enter_reading(ctx, (asked, end), CallKind::Look, &|_| ())?;
-        Reader::fetch(self.call(ctx), self.consistency(), range);
-        Ok(())
-    }
-
-    /// Drops what was fetched ahead and not read.
-    pub fn drop_ahead(&self) {
-        self.state.reader().clear();
-    }
-
-    /// Drops what was fetched ahead, and learns the size: what is read now is as others have
-    /// flushed it, also without [`Consistency::Strict`].
+    /// Drops read-ahead and asks for the size. Later reads see what others have flushed, also
+    /// without [`Consistency::Strict`].
     pub fn refresh(&self, ctx: &Context) -> Result<()> {
-        self.drop_ahead();
+        self.state.reader().clear();
         self.inner.getattr(ctx, self.id()).map(drop)
     }
 
-    /// Reads strided regions into `buffer`, one after another, with one
-    /// request to each server (up to 4 MiB in all). Bytes beyond the end of
-    /// the file read as zeros.
+    /// Reads strided regions into `buffer`, one after another, with one request to each server (up
+    /// to 4 MiB in all). Bytes beyond the end of the file read as zeros.
     pub fn read_regions(
         &self,
         ctx: &Context,
