@@ -18,6 +18,14 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         .enumerate()
         .map(|(place, path)| (path.rsplit('/').next().unwrap_or(path), place))
         .collect();
+    // A package may have another name than its folder, as `weir-capi` in `bindings/c`.
+    let folders: BTreeMap<String, &str> = tree
+        .crate_folders()
+        .into_iter()
+        .map(|folder| {
+            (package(&tree.files[&format!("{folder}/Cargo.toml")], folder), short(folder))
+        })
+        .collect();
     for folder in tree.crate_folders() {
         let path = format!("{folder}/Cargo.toml");
         let mut add = |what: String| {
@@ -38,7 +46,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         let dependencies = manifest.get("dependencies").and_then(|all| all.as_table());
         for dependency in dependencies.into_iter().flat_map(|all| all.keys()) {
             let Some(other) = dependency.strip_prefix("weir-") else { continue };
-            match places.get(other) {
+            match places.get(folders.get(other).copied().unwrap_or(other)) {
                 Some(&above) if above < place => {}
                 _ => add(format!("depends on `{other}`, which does not stand above it in {MAP}")),
             }
@@ -51,6 +59,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// The name of a package, as others name it after `weir-`.
+fn package(manifest: &str, folder: &str) -> String {
+    let named =
+        manifest.lines().find_map(|line| line.strip_prefix("name = \"weir-")?.split('"').next());
+    named.unwrap_or(short(folder)).to_owned()
 }
 
 /// `crates/types` is `types`.

@@ -1,0 +1,101 @@
+/* A child of fork uses the same handles, by a session of its own. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "example.h"
+
+extern char **environ;
+
+static weir_fs_t fs;
+static weir_file_t file;
+static volatile int stop;
+
+/* Keeps the library busy while the process forks. */
+static void *reads(void *unused) {
+  char byte;
+  while (!stop) check(weir_pread(file, &byte, 1, 0), "weir_pread");
+  return unused;
+}
+
+static void wait_for(pid_t child) {
+  int status;
+  assert(waitpid(child, &status, 0) == child);
+  assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(int argc, char **argv) {
+  if (argc > 2 && strcmp(argv[2], "spawned") == 0) {
+    fs = connect_to(argc, argv);
+    check(weir_open(fs, "/fork", O_RDONLY, 0, &file), "weir_open");
+    char byte;
+    assert(check(weir_pread(file, &byte, 1, 4), "weir_pread") == 1 && byte == 4);
+    return 0;
+  }
+  fs = connect_to(argc, argv);
+  check(weir_open(fs, "/fork", O_RDWR | O_CREAT | O_TRUNC, 0600, &file), "weir_open");
+  /* Not sent yet when the children come. */
+  check(weir_pwrite(file, "parent", 6, 100), "weir_pwrite");
+  weir_queue_t queue;
+  check(weir_queue_open(4, &queue), "weir_queue_open");
+  uint64_t session;
+  check(weir_session(fs, &session), "weir_session");
+  pthread_t threads[2];
+  for (int i = 0; i < 2; i++) assert(pthread_create(&threads[i], NULL, reads, NULL) == 0);
+
+  pid_t children[4];
+  for (int i = 0; i < 4; i++) {
+    children[i] = fork();
+    assert(children[i] >= 0);
+    if (children[i] == 0) {
+      uint64_t own;
+      check(weir_session(fs, &own), "weir_session");
+      assert(own != session);
+      char text[6], byte = (char)(i + 1);
+      assert(check(weir_pread(file, text, 6, 100), "weir_pread") == 6);
+      assert(memcmp(text, "parent", 6) == 0);
+      check(weir_pwrite(file, &byte, 1, i + 1), "weir_pwrite");
+      check(weir_fsync(file), "weir_fsync");
+      /* A queue has threads, which fork does not copy. */
+      assert(weir_queue_fd(queue) == -EBADF);
+      assert(strstr(weir_errmsg(), "forked") != NULL);
+      /* A grandchild has a session of its own as well. */
+      pid_t grandchild = fork();
+      if (grandchild == 0) {
+        uint64_t third;
+        check(weir_session(fs, &third), "weir_session");
+        _exit(third == own || third == session);
+      }
+      wait_for(grandchild);
+      check(weir_close(file), "weir_close");
+      check(weir_disconnect(fs), "weir_disconnect");
+      _exit(0);
+    }
+  }
+  for (int i = 0; i < 4; i++) wait_for(children[i]);
+  stop = 1;
+  for (int i = 0; i < 2; i++) assert(pthread_join(threads[i], NULL) == 0);
+
+  uint64_t after;
+  check(weir_session(fs, &after), "weir_session");
+  assert(after == session);
+  char bytes[5];
+  assert(check(weir_pread(file, bytes, 5, 0), "weir_pread") == 5);
+  for (int i = 1; i < 5; i++) assert(bytes[i] == i);
+
+  pid_t spawned;
+  char *arguments[] = {argv[0], argv[1], "spawned", NULL};
+  assert(posix_spawn(&spawned, argv[0], NULL, NULL, arguments, environ) == 0);
+  wait_for(spawned);
+
+  check(weir_queue_close(queue), "weir_queue_close");
+  check(weir_close(file), "weir_close");
+  check(weir_unlink(fs, "/fork"), "weir_unlink");
+  check(weir_disconnect(fs), "weir_disconnect");
+  puts("fork: ok");
+  return 0;
+}

@@ -1,0 +1,65 @@
+/* Hints, and what they do: counted, not timed. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include "example.h"
+
+enum { MIB = 1 << 20, RECORD = 838 };
+
+static char data[8 * MIB];
+
+static uint64_t count(weir_fs_t fs, const char *name) {
+  uint64_t value;
+  check(weir_counter(fs, name, &value), "weir_counter");
+  return value;
+}
+
+/* Reads small records that follow each other, and then jumps, as a program that looks things up;
+   bytes that came for each that was asked for. */
+static double waste(weir_fs_t fs, weir_file_t file) {
+  uint64_t before = count(fs, "read_wire_bytes"), asked = 0;
+  for (uint64_t at = 0; at + MIB <= sizeof data; at += MIB)
+    for (int i = 0; i < 3; i++)
+      asked += check(weir_pread(file, data, RECORD, at + (uint64_t)i * RECORD), "weir_pread");
+  return (double)(count(fs, "read_wire_bytes") - before) / asked;
+}
+
+int main(int argc, char **argv) {
+  weir_fs_t fs = connect_to(argc, argv);
+  weir_file_t file;
+  check(weir_open(fs, "/hints", O_RDWR | O_CREAT | O_TRUNC, 0600, &file), "weir_open");
+  check(weir_pwrite(file, data, sizeof data, 0), "weir_pwrite");
+  check(weir_fsync(file), "weir_fsync");
+
+  check(weir_hint(file, WEIR_HINT_READ_ONCE, 0, 0), "weir_hint");
+  double once = waste(fs, file);
+  check(weir_hint(file, WEIR_HINT_NORMAL, 0, 0), "weir_hint");
+  double usual = waste(fs, file);
+  printf("bytes that came for each that was read: %.2f usually, %.2f read once\n", usual, once);
+  assert(once == 1.0 && usual > 10);
+
+  /* What will be needed is there when it is read. */
+  check(weir_hint(file, WEIR_HINT_DONE_WITH, 0, sizeof data), "weir_hint");
+  uint64_t fetched = count(fs, "ahead_fetched"), used = count(fs, "ahead_used");
+  check(weir_hint(file, WEIR_HINT_WILL_NEED, 5 * MIB, MIB), "weir_hint");
+  assert(count(fs, "ahead_fetched") == fetched + 1);
+  assert(check(weir_pread(file, data, MIB, 5 * MIB), "weir_pread") == MIB);
+  assert(count(fs, "ahead_used") == used + 1);
+
+  /* What is done with is given up. */
+  check(weir_hint(file, WEIR_HINT_RANDOM, 0, 0), "weir_hint");
+  check(weir_hint(file, WEIR_HINT_WILL_NEED, 2 * MIB, MIB), "weir_hint");
+  check(weir_hint(file, WEIR_HINT_DONE_WITH, 2 * MIB, MIB), "weir_hint");
+  used = count(fs, "ahead_used");
+  check(weir_pread(file, data, MIB, 2 * MIB), "weir_pread");
+  assert(count(fs, "ahead_used") == used);
+
+  assert(weir_hint(file, 77, 0, 0) == -EINVAL);
+  assert(weir_hint(file, WEIR_HINT_WILL_NEED, UINT64_MAX, 2) == -EFBIG);
+  check(weir_close(file), "weir_close");
+  assert(weir_hint(file, WEIR_HINT_NORMAL, 0, 0) == -EBADF);
+  check(weir_unlink(fs, "/hints"), "weir_unlink");
+  check(weir_disconnect(fs), "weir_disconnect");
+  puts("hints: ok");
+  return 0;
+}

@@ -1,0 +1,133 @@
+//! Directories, entry by entry, with attributes.
+
+use crate::args::{check_place, put};
+use crate::error::{guard, status};
+use crate::handles::{self, Handled, weir_dir_t, weir_fs_t};
+use crate::names::{stat_of, weir_stat_t, with_path};
+use crate::session::Connection;
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_int};
+use std::sync::{Arc, Mutex, PoisonError};
+use weir_types::{ErrorKind, FileId, FileKind, Result};
+use weir_wire::meta::DirEntry;
+
+/// Entries asked for at once.
+const PAGE: u32 = 1024;
+/// Room for a name and its end.
+pub const WEIR_NAME_BYTES: usize = 256;
+
+/// One entry of a directory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct weir_dirent_t {
+    /// The name, which ends with a zero byte.
+    pub name: [c_char; WEIR_NAME_BYTES],
+    /// 1: `stat` is known. It is not of a file that was removed meanwhile; then it has `ino` and the
+    /// kind alone.
+    pub has_stat: u32,
+    /// Attributes, of a link itself.
+    pub stat: weir_stat_t,
+}
+
+pub(crate) struct Directory {
+    connection: Arc<Connection>,
+    file: FileId,
+    // Held while a page is asked for: of one handle one thread reads at a time. A child of
+    // `fork` has no use of it, so this needs no gate.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    cookie: u64,
+    last: u64,
+    ended: bool,
+    entries: VecDeque<DirEntry>,
+}
+
+impl Handled for Directory {
+    const KIND: u64 = 3;
+    const NAME: &'static str = "directory";
+    const SURVIVES_FORK: bool = false;
+}
+
+/// Opens a directory to be listed. A child of `fork` has to open its own.
+///
+/// # Safety
+/// The pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_opendir(
+    fs: weir_fs_t,
+    path: *const c_char,
+    dir: *mut weir_dir_t,
+) -> c_int {
+    status(|| {
+        check_place(dir, "dir")?;
+        // SAFETY: by the contract of this function.
+        let attr = unsafe { with_path(fs, path, |named| named.attr(true)) }?;
+        if attr.kind != FileKind::Directory {
+            return Err(ErrorKind::NotDirectory.into());
+        }
+        let connection = handles::get::<Connection>(fs)?;
+        let state = Mutex::default();
+        let handle = handles::add(Arc::new(Directory { connection, file: attr.file, state }))?;
+        // SAFETY: by the contract of this function.
+        unsafe { put(dir, handle, "dir") }
+    })
+}
+
+/// The next entry but `.` and `..`: 1, or 0 at the end.
+///
+/// # Safety
+/// `entry` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_readdir(dir: weir_dir_t, entry: *mut weir_dirent_t) -> c_int {
+    guard(|| {
+        check_place(entry, "entry")?;
+        let dir = handles::get::<Directory>(dir)?;
+        let Some(next) = dir.next()? else { return Ok(0) };
+        // SAFETY: by the contract of this function.
+        unsafe { put(entry, shown(&next), "entry") }.map(|()| 1)
+    }) as c_int
+}
+
+/// Closes a directory.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_closedir(dir: weir_dir_t) -> c_int {
+    status(|| handles::remove::<Directory>(dir).map(drop))
+}
+
+impl Directory {
+    fn next(&self) -> Result<Option<DirEntry>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(entry) = state.entries.pop_front() {
+                if &*entry.name != b"." && &*entry.name != b".." {
+                    return Ok(Some(entry));
+                }
+                continue;
+            }
+            if state.ended {
+                return Ok(None);
+            }
+            let session = self.connection.session()?;
+            let (ctx, place) = (&self.connection.context, (state.cookie, state.last));
+            let page = session.client.readdir(ctx, self.file, place, PAGE, true)?;
+            state.last = page.last;
+            state.cookie = page.entries.last().map_or(state.cookie, |entry| entry.cookie);
+            state.ended = page.end || page.entries.is_empty();
+            state.entries.extend(page.entries);
+        }
+    }
+}
+
+fn shown(entry: &DirEntry) -> weir_dirent_t {
+    let mut name = [0; WEIR_NAME_BYTES];
+    for (to, from) in name[..WEIR_NAME_BYTES - 1].iter_mut().zip(entry.name.iter()) {
+        *to = *from as c_char;
+    }
+    let kind_only =
+        weir_stat_t { ino: entry.file.0, mode: entry.kind.mode_bits(), ..Default::default() };
+    let stat = entry.attr.as_ref().map_or(kind_only, stat_of);
+    weir_dirent_t { name, has_stat: entry.attr.is_some().into(), stat }
+}

@@ -1,0 +1,146 @@
+//! Connections to clusters.
+
+use crate::args::{check_place, put, text};
+use crate::error::{invalid, status};
+use crate::find;
+use crate::handles::{self, Handled, weir_fs_t};
+use crate::process::watch_forks;
+use crate::session::Connection;
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+use weir_types::{Caller, Consistency};
+
+impl Handled for Connection {
+    const KIND: u64 = 1;
+    const NAME: &'static str = "file system";
+    const SURVIVES_FORK: bool = true;
+}
+
+/// How to connect. Zero all of it first: a zero means the default.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct weir_options_t {
+    /// Milliseconds within which the first connection has to stand; 0: 5000.
+    pub connect_timeout_ms: u64,
+    /// Milliseconds within which each call ends; 0: 30000.
+    pub request_timeout_ms: u64,
+    /// Bytes fetched ahead of each sequential reader; 0: 4 MiB; UINT64_MAX: none.
+    pub read_ahead_bytes: u64,
+    /// Bytes of a file written and not yet confirmed; 0: 8 MiB; UINT64_MAX: none, so that each
+    /// write waits for its confirmation.
+    pub write_behind_bytes: u64,
+    /// 1: act as user `uid` and group `gid`; 0: as the user and the groups of this process.
+    pub has_caller: u32,
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// How far changes of other clients are seen: 0 at once, 1 relaxed, 2 without any cache.
+    pub consistency: u32,
+}
+
+/// Connects to a cluster. `where` is the path of a credential file or of a state directory if
+/// it contains a `/`, and the name of a cluster of this machine otherwise. NULL: the cluster that the
+/// program `weir` uses, by WEIR_CREDENTIAL, WEIR_DIR, WEIR_CLUSTER, the configuration file, or the
+/// cluster `default`. `options` may be NULL. A child of `fork` uses the same handle; its first
+/// call connects anew.
+///
+/// # Safety
+/// The pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_connect(
+    r#where: *const c_char,
+    options: *const weir_options_t,
+    fs: *mut weir_fs_t,
+) -> c_int {
+    status(|| {
+        check_place(fs, "fs")?;
+        let named = match r#where.is_null() {
+            true => None,
+            // SAFETY: by the contract of this function.
+            false => Some(unsafe { text(r#where, "where") }?),
+        };
+        let options = match options.is_null() {
+            true => weir_options_t::default(),
+            // SAFETY: not NULL, and by the contract of this function.
+            false => unsafe { options.read_unaligned() },
+        };
+        let mut config = find::cluster(named, &program())?;
+        let or = |given: u64, usual: u64| match given {
+            0 => usual,
+            u64::MAX => 0,
+            given => given,
+        };
+        config.connect_timeout_ms = or(options.connect_timeout_ms, config.connect_timeout_ms);
+        config.request_timeout_ms = or(options.request_timeout_ms, config.request_timeout_ms);
+        config.read_ahead_bytes = or(options.read_ahead_bytes, config.read_ahead_bytes);
+        let behind = or(options.write_behind_bytes, config.write_behind_bytes as u64);
+        config.write_behind_bytes =
+            usize::try_from(behind).map_err(|_| invalid("write_behind_bytes is too large"))?;
+        config.consistency = match options.consistency {
+            0 => Consistency::Strict,
+            1 => Consistency::Relaxed,
+            2 => Consistency::None,
+            other => return Err(invalid(format!("consistency: {other} is not 0, 1 or 2"))),
+        };
+        let caller = match options.has_caller {
+            0 => weir_connect::caller(),
+            _ => Caller { uid: options.uid, gid: options.gid, groups: Vec::new() },
+        };
+        watch_forks();
+        let handle = handles::add(Arc::new(Connection::new(config, caller)?))?;
+        // SAFETY: by the contract of this function.
+        unsafe { put(fs, handle, "fs") }
+    })
+}
+
+/// Ends a connection. Files and queues that are still open keep its session until they are closed.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_disconnect(fs: weir_fs_t) -> c_int {
+    status(|| handles::remove::<Connection>(fs).map(drop))
+}
+
+/// The number of the session of this process, which `weir status` shows. Two processes never have the
+/// same one.
+///
+/// # Safety
+/// `session` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_session(fs: weir_fs_t, session: *mut u64) -> c_int {
+    status(|| {
+        let connection = handles::get::<Connection>(fs)?;
+        let number = connection.session()?.client.session().0;
+        // SAFETY: by the contract of this function.
+        unsafe { put(session, number, "session") }
+    })
+}
+
+/// The value of a counter of this process's session (`data_requests`, `meta_requests`,
+/// `read_wire_bytes`, ...); `-ENODATA` if there is none of that name.
+///
+/// # Safety
+/// The pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_counter(
+    fs: weir_fs_t,
+    name: *const c_char,
+    value: *mut u64,
+) -> c_int {
+    status(|| {
+        // SAFETY: by the contract of this function.
+        let name = unsafe { text(name, "name") }?;
+        let session = handles::get::<Connection>(fs)?.session()?;
+        let all = session.client.counters();
+        let found = all.iter().find(|(found, _)| found.as_bytes() == name);
+        let (_, count) = found.ok_or(weir_types::ErrorKind::NoAttribute)?;
+        // SAFETY: by the contract of this function.
+        unsafe { put(value, *count, "value") }
+    })
+}
+
+/// The name of this program, for `weir status`.
+fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(std::path::Path::file_name);
+    name.map_or("libweir".into(), |name| name.to_string_lossy().into_owned())
+}

@@ -1,0 +1,146 @@
+//! Handles: numbers that C programs keep. One that was closed, or never was, is found out.
+//!
+//! A handle is kind (4 bits), generation (28 bits), place (32 bits). A place that is used again
+//! has another generation.
+
+use crate::process::{gate, this};
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError};
+use weir_types::{Error, ErrorKind, Result};
+
+/// A cluster that is connected to. 0 is none.
+pub type weir_fs_t = u64;
+/// An open file. 0 is none.
+pub type weir_file_t = u64;
+/// An open directory. 0 is none.
+pub type weir_dir_t = u64;
+/// A queue of asynchronous calls. 0 is none.
+pub type weir_queue_t = u64;
+/// A layout lease. 0 is none.
+pub type weir_lease_t = u64;
+/// A process of a job. 0 is none.
+pub type weir_job_t = u64;
+
+/// Handles that a process may have.
+const MAX_HANDLES: usize = 1 << 20;
+/// Generations of a place.
+const GENERATIONS: u64 = 1 << 28;
+
+/// What a handle stands for.
+pub(crate) trait Handled: Any + Send + Sync {
+    /// Its number among the kinds; never 0, so that no handle is 0.
+    const KIND: u64;
+    /// What it is, for messages.
+    const NAME: &'static str;
+    /// Whether a child of `fork` may use it.
+    const SURVIVES_FORK: bool;
+}
+
+struct Place {
+    generation: u64,
+    process: u64,
+    value: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+struct Table {
+    places: Vec<Place>,
+    free: Vec<usize>,
+}
+
+static TABLE: Mutex<Table> = Mutex::new(Table { places: Vec::new(), free: Vec::new() });
+
+fn with<T>(run: impl FnOnce(&mut Table) -> T) -> T {
+    let _gate = gate();
+    run(&mut TABLE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Gives out a handle.
+pub(crate) fn add<T: Handled>(value: Arc<T>) -> Result<u64> {
+    with(|table| {
+        let at = match table.free.pop() {
+            Some(at) => at,
+            None if table.places.len() < MAX_HANDLES => {
+                table.places.push(Place { generation: 0, process: 0, value: None });
+                table.places.len() - 1
+            }
+            None => {
+                let text = format!("{MAX_HANDLES} handles are open: close some");
+                return Err(Error::new(ErrorKind::TooManyOpen, text));
+            }
+        };
+        let place = &mut table.places[at];
+        place.generation = (place.generation + 1) % GENERATIONS;
+        place.process = this();
+        place.value = Some(value);
+        Ok(T::KIND << 60 | place.generation << 32 | at as u64)
+    })
+}
+
+fn bad<T: Handled>(what: &str) -> Error {
+    Error::new(ErrorKind::BadHandle, format!("{}: {what}", T::NAME))
+}
+
+/// What a handle stands for.
+pub(crate) fn get<T: Handled>(handle: u64) -> Result<Arc<T>> {
+    with(|table| look::<T>(table, handle).map(|(_, value)| value))
+}
+
+/// Closes a handle; what it stood for.
+pub(crate) fn remove<T: Handled>(handle: u64) -> Result<Arc<T>> {
+    with(|table| {
+        let (at, value) = look::<T>(table, handle)?;
+        table.places[at].value = None;
+        table.free.push(at);
+        Ok(value)
+    })
+}
+
+fn look<T: Handled>(table: &Table, handle: u64) -> Result<(usize, Arc<T>)> {
+    let at = (handle & 0xffff_ffff) as usize;
+    let generation = handle >> 32 & (GENERATIONS - 1);
+    if handle >> 60 != T::KIND {
+        return Err(bad::<T>("the handle is 0, or that of something else"));
+    }
+    let closed = || bad::<T>("the handle is closed, or was never opened");
+    let place = table.places.get(at).filter(|place| place.generation == generation);
+    let place = place.ok_or_else(closed)?;
+    let value = place.value.clone().ok_or_else(closed)?;
+    if !T::SURVIVES_FORK && place.process != this() {
+        std::mem::forget(value);
+        return Err(bad::<T>("it belongs to the process that has forked: make a new one"));
+    }
+    value.downcast().map(|value| (at, value)).map_err(|_| closed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct One;
+    impl Handled for One {
+        const KIND: u64 = 14;
+        const NAME: &'static str = "one";
+        const SURVIVES_FORK: bool = true;
+    }
+    struct Other;
+    impl Handled for Other {
+        const KIND: u64 = 15;
+        const NAME: &'static str = "other";
+        const SURVIVES_FORK: bool = true;
+    }
+
+    #[test]
+    fn closed_foreign_and_invented_handles_are_found_out() {
+        let handle = add(Arc::new(One)).unwrap();
+        assert!(get::<One>(handle).is_ok());
+        assert_eq!(get::<Other>(handle).err().unwrap().kind, ErrorKind::BadHandle);
+        assert!(remove::<One>(handle).is_ok());
+        assert!(remove::<One>(handle).is_err() && get::<One>(handle).is_err());
+        let again = add(Arc::new(One)).unwrap();
+        assert!(get::<One>(handle).is_err() && again != handle);
+        for invented in [0, u64::MAX, again + 1, again ^ 1 << 40, One::KIND << 60] {
+            assert!(get::<One>(invented).is_err(), "{invented:x}");
+        }
+        assert!(remove::<One>(again).is_ok());
+    }
+}

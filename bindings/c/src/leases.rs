@@ -1,0 +1,106 @@
+//! Layout leases: as long as a program holds one, nobody changes the file or moves its bytes; when
+//! somebody is about to, the program is told and has a while to give it back (pNFS's layouts, 3.11).
+//!
+//! A layout lease is a lease on the whole file, by which the metadata server keeps everybody else
+//! from writing it and from changing where its bytes are (`docs/leases.md`).
+
+use crate::args::{check_place, put};
+use crate::error::status;
+use crate::handles::{self, Handled, weir_file_t, weir_lease_t, weir_queue_t};
+use crate::queue::Queue;
+use crate::session::{OpenFile, Session};
+use std::ffi::c_int;
+use std::sync::Arc;
+use weir_types::{Error, ErrorKind, Result};
+
+pub(crate) struct Lease {
+    number: u64,
+    session: Arc<Session>,
+}
+
+impl Handled for Lease {
+    const KIND: u64 = 5;
+    const NAME: &'static str = "lease";
+    const SURVIVES_FORK: bool = false;
+}
+
+/// Takes a layout lease on an open file: what `weir_locations` says of the file stays true as long as
+/// it is held. When somebody wants to change or move the file a completion of kind WEIR_DONE_RECALL
+/// comes to `queue`, whose `tag` is the lease; the program has three seconds to end what it does and to
+/// call `weir_lease_return`. Reads by this process wait meanwhile.
+///
+/// # Safety
+/// `lease` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_layout_lease(
+    file: weir_file_t,
+    queue: weir_queue_t,
+    lease: *mut weir_lease_t,
+) -> c_int {
+    status(|| {
+        check_place(lease, "lease")?;
+        let (queue, handle) = (handles::get::<Queue>(queue)?, handles::get::<OpenFile>(file)?);
+        let open = handle.open()?;
+        let (session, id) = (open.session.clone(), handle.id);
+        // Known before it is had: a recall that follows at once finds it.
+        let number = session.recalls.add(id, queue);
+        let taken = take(&session, &handle, &open.file, number);
+        match taken {
+            // SAFETY: by the contract of this function.
+            Ok(given) => unsafe { put(lease, given, "lease") },
+            Err(error) => {
+                session.recalls.give_back(number);
+                Err(error)
+            }
+        }
+    })
+}
+
+fn take(
+    session: &Arc<Session>,
+    handle: &OpenFile,
+    file: &weir_client::File,
+    number: u64,
+) -> Result<u64> {
+    file.hold_still(&handle.connection.context)?;
+    let lease = Arc::new(Lease { number, session: session.clone() });
+    let given = handles::add(lease)?;
+    if session.recalls.named(number, given) {
+        return Ok(given);
+    }
+    handles::remove::<Lease>(given)?;
+    Err(Error::new(ErrorKind::Busy, "somebody else changes the file just now: try again"))
+}
+
+/// Gives a layout lease back. `-ESTALE` if it was gone before.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_lease_return(lease: weir_lease_t) -> c_int {
+    status(|| {
+        let lease = handles::remove::<Lease>(lease)?;
+        let was_held = lease.is_held();
+        lease.session.recalls.give_back(lease.number);
+        match was_held {
+            true => Ok(()),
+            false => Err(gone()),
+        }
+    })
+}
+
+/// 0 as long as a layout lease is held, `-ESTALE` when it is not any more.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_lease_check(lease: weir_lease_t) -> c_int {
+    status(|| match handles::get::<Lease>(lease)?.is_held() {
+        true => Ok(()),
+        false => Err(gone()),
+    })
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Stale, "the lease was taken away: ask for the locations anew")
+}
+
+impl Lease {
+    fn is_held(&self) -> bool {
+        self.session.recalls.holds(self.number)
+    }
+}

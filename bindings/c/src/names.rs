@@ -1,0 +1,439 @@
+//! Names and attributes, by path.
+
+use crate::args::{bytes_mut, check_place, put, range, text};
+use crate::error::{guard, invalid, status};
+use crate::handles::{self, weir_fs_t};
+use crate::session::Connection;
+use std::ffi::{c_char, c_int, c_void};
+use weir_client::{Client, set_nothing};
+use weir_types::{Attr, Error, ErrorKind, FileId, Result, Timestamp};
+use weir_wire::capability::Rights;
+use weir_wire::meta::{RenameRequest, SetAttrRequest, SetTime};
+
+/// Attributes of a file.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct weir_stat_t {
+    /// The inode number.
+    pub ino: u64,
+    /// Kind and permission bits, as `st_mode`.
+    pub mode: u32,
+    /// Names that point here.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Last access, nanoseconds since 1970.
+    pub atime_ns: i64,
+    /// Last change of the contents.
+    pub mtime_ns: i64,
+    /// Last change of anything.
+    pub ctime_ns: i64,
+    /// Grows at each change of the file or directory.
+    pub change: u64,
+    /// Preferred size of calls, bytes: one whole stripe where it is known.
+    pub preferred_io_bytes: u32,
+    /// Device number of device files.
+    pub rdev: u32,
+}
+
+pub(crate) fn stat_of(attr: &Attr) -> weir_stat_t {
+    weir_stat_t {
+        ino: attr.file.0,
+        mode: attr.kind.mode_bits() | u32::from(attr.mode),
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        size: attr.size,
+        atime_ns: attr.atime.0,
+        mtime_ns: attr.mtime.0,
+        ctime_ns: attr.ctime.0,
+        change: attr.change,
+        preferred_io_bytes: attr.preferred_io_bytes,
+        rdev: attr.rdev,
+    }
+}
+
+/// A path in a cluster that is connected to.
+pub(crate) struct Named<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) client: &'a Client,
+    pub(crate) path: &'a [u8],
+}
+
+impl<'a> Named<'a> {
+    pub(crate) fn attr(&self, follow: bool) -> Result<Attr> {
+        self.client.resolve(&self.connection.context, self.path, follow)
+    }
+
+    /// The directory of the last part of the path, and that part.
+    pub(crate) fn parent(&self) -> Result<(FileId, &'a [u8])> {
+        let end = self.path.iter().rposition(|b| *b != b'/').map_or(0, |last| last + 1);
+        let begin = self.path[..end].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+        let (dir, name) = (&self.path[..begin], &self.path[begin..end]);
+        if name.is_empty() || name == b"." || name == b".." {
+            return Err(invalid("the path has no name at its end"));
+        }
+        Ok((self.client.resolve(&self.connection.context, dir, true)?.file, name))
+    }
+
+    /// Names the path in an error.
+    pub(crate) fn about<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|e| e.context(String::from_utf8_lossy(self.path)))
+    }
+}
+
+/// Runs something with a path.
+///
+/// # Safety
+/// `path` is NULL or a text of C.
+pub(crate) unsafe fn with_path<T>(
+    fs: weir_fs_t,
+    path: *const c_char,
+    run: impl FnOnce(&Named<'_>) -> Result<T>,
+) -> Result<T> {
+    // SAFETY: by the contract of this function.
+    let path = unsafe { text(path, "path") }?;
+    let connection = handles::get::<Connection>(fs)?;
+    let session = connection.session()?;
+    let named = Named { connection: &connection, client: &session.client, path };
+    named.about(run(&named))
+}
+
+/// Attributes of what a path leads to, links followed.
+///
+/// # Safety
+/// The pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_stat(
+    fs: weir_fs_t,
+    path: *const c_char,
+    stat: *mut weir_stat_t,
+) -> c_int {
+    // SAFETY: by the contract of this function.
+    status(|| unsafe { stat_path(fs, path, true, stat) })
+}
+
+/// As `weir_stat`, of a link itself.
+///
+/// # Safety
+/// The pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_lstat(
+    fs: weir_fs_t,
+    path: *const c_char,
+    stat: *mut weir_stat_t,
+) -> c_int {
+    // SAFETY: by the contract of this function.
+    status(|| unsafe { stat_path(fs, path, false, stat) })
+}
+
+unsafe fn stat_path(
+    fs: weir_fs_t,
+    path: *const c_char,
+    follow: bool,
+    stat: *mut weir_stat_t,
+) -> Result<()> {
+    // SAFETY: by the contract of the caller.
+    let attr = unsafe { with_path(fs, path, |named| named.attr(follow)) }?;
+    // SAFETY: as above.
+    unsafe { put(stat, stat_of(&attr), "stat") }
+}
+
+/// Cuts or extends a file.
+///
+/// # Safety
+/// `path` is NULL or a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_truncate(fs: weir_fs_t, path: *const c_char, size: u64) -> c_int {
+    let run = |named: &Named<'_>| {
+        range(0, size)?;
+        let ctx = &named.connection.context;
+        let (file, _) = named.client.open(ctx, named.attr(true)?.file, Rights::WRITE)?;
+        file.truncate(ctx, size)?;
+        file.close(ctx)
+    };
+    // SAFETY: by the contract of this function.
+    status(|| unsafe { with_path(fs, path, run) })
+}
+
+/// Makes a directory. No umask is taken from `mode`.
+///
+/// # Safety
+/// `path` is NULL or a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_mkdir(fs: weir_fs_t, path: *const c_char, mode: u32) -> c_int {
+    let run = |named: &Named<'_>| {
+        let (dir, name) = named.parent()?;
+        named.client.mkdir(&named.connection.context, dir, name, bits(mode)?).map(drop)
+    };
+    // SAFETY: by the contract of this function.
+    status(|| unsafe { with_path(fs, path, run) })
+}
+
+fn bits(mode: u32) -> Result<u16> {
+    match mode <= 0o7777 {
+        true => Ok(mode as u16),
+        false => Err(invalid(format!("mode {mode:#o} has more than permission bits"))),
+    }
+}
+
+/// Removes an empty directory.
+///
+/// # Safety
+/// `path` is NULL or a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_rmdir(fs: weir_fs_t, path: *const c_char) -> c_int {
+    let run = |named: &Named<'_>| {
+        let (dir, name) = named.parent()?;
+        named.client.rmdir(&named.connection.context, dir, name)
+    };
+    // SAFETY: by the contract of this function.
+    status(|| unsafe { with_path(fs, path, run) })
+}
+
+/// Removes a name that is not a directory's.
+///
+/// # Safety
+/// `path` is NULL or a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_unlink(fs: weir_fs_t, path: *const c_char) -> c_int {
+    let run = |named: &Named<'_>| {
+        let (dir, name) = named.parent()?;
+        named.client.unlink(&named.connection.context, dir, name).map(drop)
+    };
+    // SAFETY: by the contract of this function.
+    status(|| unsafe { with_path(fs, path, run) })
+}
+
+/// Moves a name, in place of one that is there. `flags`: 0, RENAME_NOREPLACE or RENAME_EXCHANGE.
+///
+/// # Safety
+/// The paths are NULL or texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_rename(
+    fs: weir_fs_t,
+    from: *const c_char,
+    to: *const c_char,
+    flags: u32,
+) -> c_int {
+    status(|| {
+        if ![0, libc::RENAME_NOREPLACE, libc::RENAME_EXCHANGE].contains(&flags) {
+            return Err(invalid(format!("rename: flags {flags:#x} are not known")));
+        }
+        // SAFETY: by the contract of this function.
+        let to = unsafe { text(to, "to") }?;
+        let run = |from: &Named<'_>| {
+            let to = Named { path: to, ..*from };
+            let ((parent, name), (new_parent, new_name)) = (from.parent()?, to.parent()?);
+            let request = RenameRequest {
+                parent,
+                name: name.into(),
+                new_parent,
+                new_name: new_name.into(),
+                no_replace: flags == libc::RENAME_NOREPLACE,
+                exchange: flags == libc::RENAME_EXCHANGE,
+                whiteout: false,
+                hold: false,
+            };
+            from.client.rename(&from.connection.context, &request)
+        };
+        // SAFETY: by the contract of this function.
+        unsafe { with_path(fs, from, run) }
+    })
+}
+
+/// Gives a file another name.
+///
+/// # Safety
+/// The paths are NULL or texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_link(
+    fs: weir_fs_t,
+    path: *const c_char,
+    name: *const c_char,
+) -> c_int {
+    status(|| {
+        // SAFETY: by the contract of this function.
+        let path = unsafe { text(path, "path") }?;
+        let run = |new: &Named<'_>| {
+            let old = Named { path, ..*new };
+            let (dir, name) = new.parent()?;
+            let file = old.attr(false)?.file;
+            new.client.link(&new.connection.context, file, dir, name).map(drop)
+        };
+        // SAFETY: by the contract of this function.
+        unsafe { with_path(fs, name, run) }
+    })
+}
+
+/// Makes a symbolic link.
+///
+/// # Safety
+/// The texts are NULL or texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_symlink(
+    fs: weir_fs_t,
+    target: *const c_char,
+    path: *const c_char,
+) -> c_int {
+    status(|| {
+        // SAFETY: by the contract of this function.
+        let target = unsafe { text(target, "target") }?;
+        let run = |named: &Named<'_>| {
+            let (dir, name) = named.parent()?;
+            named.client.symlink(&named.connection.context, dir, name, target).map(drop)
+        };
+        // SAFETY: by the contract of this function.
+        unsafe { with_path(fs, path, run) }
+    })
+}
+
+/// What a symbolic link says; its length, and no zero byte behind it. `-ERANGE` if it does
+/// not fit.
+///
+/// # Safety
+/// The pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_readlink(
+    fs: weir_fs_t,
+    path: *const c_char,
+    buffer: *mut c_char,
+    len: usize,
+) -> i64 {
+    let run = |named: &Named<'_>| {
+        let file = named.attr(false)?.file;
+        named.client.readlink(&named.connection.context, file)
+    };
+    guard(|| {
+        // SAFETY: by the contract of this function.
+        let said = unsafe { with_path(fs, path, run) }?;
+        // SAFETY: as above.
+        fill(&said, unsafe { bytes_mut(buffer.cast::<c_void>(), len, "buffer") }?)
+    })
+}
+
+/// Copies a value that has to fit, but into no room at all; its length.
+pub(crate) fn fill(value: &[u8], room: &mut [u8]) -> Result<i64> {
+    let size = room.len();
+    if let Some(room) = room.get_mut(..value.len()) {
+        room.copy_from_slice(value);
+    } else if size > 0 {
+        let text = format!("{} bytes do not fit into {size}", value.len());
+        return Err(Error::new(ErrorKind::AttributeRange, text));
+    }
+    Ok(value.len() as i64)
+}
+
+/// Sets permission bits.
+///
+/// # Safety
+/// `path` is NULL or a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_chmod(fs: weir_fs_t, path: *const c_char, mode: u32) -> c_int {
+    let change = |none| Ok(SetAttrRequest { mode: Some(bits(mode)?), ..none });
+    // SAFETY: by the contract of this function.
+    status(|| unsafe { set(fs, path, change) })
+}
+
+/// Sets owner and group; UINT32_MAX leaves one as it is.
+///
+/// # Safety
+/// `path` is NULL or a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_chown(
+    fs: weir_fs_t,
+    path: *const c_char,
+    uid: u32,
+    gid: u32,
+) -> c_int {
+    let given = |id: u32| (id != u32::MAX).then_some(id);
+    let change = |none| Ok(SetAttrRequest { uid: given(uid), gid: given(gid), ..none });
+    // SAFETY: by the contract of this function.
+    status(|| unsafe { set(fs, path, change) })
+}
+
+/// Sets the times of access and of change, nanoseconds since 1970.
+///
+/// # Safety
+/// `path` is NULL or a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_utime(
+    fs: weir_fs_t,
+    path: *const c_char,
+    atime_ns: i64,
+    mtime_ns: i64,
+) -> c_int {
+    let at = |ns| Some(SetTime::At(Timestamp(ns)));
+    let change = |none| Ok(SetAttrRequest { atime: at(atime_ns), mtime: at(mtime_ns), ..none });
+    // SAFETY: by the contract of this function.
+    status(|| unsafe { set(fs, path, change) })
+}
+
+unsafe fn set(
+    fs: weir_fs_t,
+    path: *const c_char,
+    change: impl FnOnce(SetAttrRequest) -> Result<SetAttrRequest>,
+) -> Result<()> {
+    let run = |named: &Named<'_>| {
+        let request = change(set_nothing(named.attr(true)?.file))?;
+        named.client.setattr(&named.connection.context, &request).map(drop)
+    };
+    // SAFETY: by the contract of the caller.
+    unsafe { with_path(fs, path, run) }
+}
+
+/// Space of a file system.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct weir_space_t {
+    /// Bytes in all.
+    pub total_bytes: u64,
+    /// Bytes that are free.
+    pub free_bytes: u64,
+    /// Files that could exist.
+    pub total_files: u64,
+    /// Files that could still be made.
+    pub free_files: u64,
+}
+
+/// Space of the file system, or what the quotas of directories leave at a path.
+///
+/// # Safety
+/// The pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_statfs(
+    fs: weir_fs_t,
+    path: *const c_char,
+    space: *mut weir_space_t,
+) -> c_int {
+    let run = |named: &Named<'_>| {
+        let file = named.attr(true)?.file;
+        named.client.statfs(&named.connection.context, file)
+    };
+    status(|| {
+        check_place(space, "space")?;
+        // SAFETY: by the contract of this function.
+        let of = unsafe { with_path(fs, path, run) }?;
+        let found = weir_space_t {
+            total_bytes: of.total_bytes,
+            free_bytes: of.free_bytes,
+            total_files: of.total_files,
+            free_files: of.free_files,
+        };
+        // SAFETY: by the contract of this function.
+        unsafe { put(space, found, "space") }
+    })
+}
+
+/// Makes all names and attributes that this process has changed durable.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_sync_names(fs: weir_fs_t) -> c_int {
+    status(|| {
+        let connection = handles::get::<Connection>(fs)?;
+        connection.session()?.client.sync_metadata(&connection.context)
+    })
+}

@@ -1,0 +1,141 @@
+//! What of a process a `fork` leaves to the child: nothing that talks to a server.
+//!
+//! Invariants: whoever holds the gate does no I/O; a lock of this crate that a child may need is
+//! taken with the gate held, so `fork`, which waits for the gate, finds it free.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use weir_types::Result;
+
+/// How many forks lie between the process that loaded the library and this one.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+static GATE: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// The gate, while this thread forks.
+    static FORKING: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// Which process this is, of those that `fork` made of one.
+pub fn this() -> u64 {
+    FORKS.load(Ordering::Acquire)
+}
+
+/// Keeps `fork` waiting; for a few instructions.
+pub(crate) fn gate() -> MutexGuard<'static, ()> {
+    GATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has `fork` tell the child.
+pub(crate) fn watch_forks() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the three functions take no argument, live as long as the library, and take
+        // one lock of this crate.
+        unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    });
+}
+
+unsafe extern "C" fn prepare() {
+    let held = gate();
+    // A thread that ends has no place for it, and goes on without.
+    let _ = FORKING.try_with(|slot| *slot.borrow_mut() = Some(held));
+}
+
+unsafe extern "C" fn parent() {
+    let _ = FORKING.try_with(|slot| slot.borrow_mut().take());
+}
+
+unsafe extern "C" fn child() {
+    FORKS.fetch_add(1, Ordering::AcqRel);
+    let _ = FORKING.try_with(|slot| slot.borrow_mut().take());
+}
+
+/// A value of which each process has its own. What a parent had is never used nor dropped in the
+/// child: its threads are not there, and its sockets are the parent's.
+#[derive(Debug)]
+pub(crate) struct PerProcess<T>(Mutex<Option<(u64, Arc<T>)>>);
+
+impl<T> PerProcess<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Mutex::new(Some((this(), Arc::new(value)))))
+    }
+
+    /// The value of this process, which `make` makes if there is none.
+    pub(crate) fn get(&self, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+        if let Some(value) = self.look() {
+            return Ok(value);
+        }
+        let fresh = Arc::new(make()?);
+        let _gate = gate();
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match slot.replace((this(), fresh.clone())) {
+            // Another thread was faster.
+            Some((process, value)) if process == this() => {
+                *slot = Some((process, value.clone()));
+                Ok(value)
+            }
+            old => {
+                std::mem::forget(old);
+                Ok(fresh)
+            }
+        }
+    }
+
+    fn look(&self) -> Option<Arc<T>> {
+        let _gate = gate();
+        let slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().filter(|(process, _)| *process == this()).map(|(_, value)| value.clone())
+    }
+
+    /// Takes the value of this process out.
+    pub(crate) fn take(&self) -> Option<Arc<T>> {
+        let _gate = gate();
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match taken {
+            Some((process, value)) if process == this() => Some(value),
+            old => {
+                std::mem::forget(old);
+                None
+            }
+        }
+    }
+}
+
+impl<T> Drop for PerProcess<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_makes_its_own_value_and_leaves_that_of_its_parent_alone() {
+        struct Loud(u32);
+        impl Drop for Loud {
+            fn drop(&mut self) {
+                assert_ne!(self.0, 1, "the child drops what is its parent's");
+            }
+        }
+        watch_forks();
+        let value = std::mem::ManuallyDrop::new(PerProcess::new(Loud(1)));
+        assert_eq!(value.get(|| Ok(Loud(2))).unwrap().0, 1);
+        // SAFETY: the child only calls what allocates and locks with the gate held, and leaves.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let own = value.get(|| Ok(Loud(2))).map(|value| value.0).unwrap_or(0);
+            let same = value.get(|| Ok(Loud(3))).map(|value| value.0).unwrap_or(0);
+            // SAFETY: ends the process without running what is the parent's.
+            unsafe { libc::_exit(if own == 2 && same == 2 { 0 } else { 1 }) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for that child.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!(status, 0);
+        assert_eq!(value.get(|| Ok(Loud(4))).unwrap().0, 1);
+    }
+}

@@ -1,0 +1,90 @@
+//! A cluster of real processes for a test, gone when the test ends.
+#![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part; a panic fails it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// The directory of the build: where the program and the library are.
+pub fn built() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(Path::parent).unwrap().to_owned()
+}
+
+/// The program `weir`: that of this build, which is made if it is missing.
+fn program() -> PathBuf {
+    let program = built().join("weir");
+    if !program.is_file() {
+        let mut cargo = Command::new(env!("CARGO"));
+        assert!(cargo.args(["build", "-p", "weir"]).status().unwrap().success());
+    }
+    program
+}
+
+pub struct Cluster {
+    dir: TempDir,
+}
+
+impl Cluster {
+    /// Four targets, on two servers.
+    pub fn up() -> Self {
+        // Short, because the paths of Unix sockets have to be.
+        let dir = tempfile::Builder::new().prefix("weir-c").tempdir_in("/tmp").unwrap();
+        let cluster = Self { dir };
+        let [_, a, b, c] = std::process::id().to_be_bytes();
+        let listen = format!("127.{}.{}.{}", a.max(1), b, c.clamp(1, 254));
+        cluster.weir(&["up", "--targets", "4", "--targets-per-server", "1", "--listen", &listen]);
+        cluster
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Its credential file.
+    pub fn credential(&self) -> PathBuf {
+        self.path("state/weir/c/client.toml")
+    }
+
+    /// Gives a command an environment of its own, in which this is the usual cluster.
+    pub fn prepare(&self, command: &mut Command) {
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("WEIR_") && name != "WEIR_LOG" {
+                command.env_remove(name);
+            }
+        }
+        command
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null())
+            .env("HOME", self.dir.path())
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("WEIR_CLUSTER", "c");
+    }
+
+    /// Runs the program to its end.
+    pub fn weir(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(program());
+        command.args(arguments);
+        self.prepare(&mut command);
+        said(command.output().unwrap(), arguments)
+    }
+}
+
+/// What a program said, which has to have ended well.
+pub fn said(output: Output, what: impl std::fmt::Debug) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{what:?}: {}\n{out}{err}", output.status);
+    out + &err
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let mut command = Command::new(program());
+        command.args(["down", "--force", "--purge", "--yes"]);
+        self.prepare(&mut command);
+        // Whatever comes of it: the test has failed, or is done.
+        drop(command.output());
+    }
+}

@@ -1,0 +1,79 @@
+//! The examples in C are compiled against the header and the library, and run on a real cluster;
+//! once more with the address sanitizer.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod cluster;
+
+use cluster::{Cluster, built, said};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const EXAMPLES: [&str; 8] = ["hello", "async", "list", "fork", "locations", "job", "hints", "bad"];
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The shared library of this build.
+fn library() -> PathBuf {
+    let file = built().join("deps/libweir.so");
+    assert!(file.is_file(), "{} was not built", file.display());
+    file
+}
+
+/// Compiles an example; `None` if that cannot be done here.
+fn compile(cluster: &Cluster, lib: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    let program = cluster.path(&format!("{name}{}", flags.len()));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-pthread"])
+        .args(flags)
+        .arg("-I")
+        .arg(format!("{HERE}/include"))
+        .arg(format!("{HERE}/examples/{name}.c"))
+        .arg("-L")
+        .arg(lib)
+        .args(["-lweir", "-o"])
+        .arg(&program);
+    said(cc.output().unwrap(), name);
+    program
+}
+
+fn run_all(flags: &[&str]) {
+    if Command::new("cc").arg("--version").output().is_err() {
+        println!("skipped: needs cc");
+        return;
+    }
+    let cluster = Cluster::up();
+    let lib = cluster.path("lib");
+    std::fs::create_dir(&lib).unwrap();
+    for name in ["libweir.so", "libweir.so.0"] {
+        symlink(library(), lib.join(name)).unwrap();
+    }
+    let foreign = cluster.path("foreign.toml");
+    let text = std::fs::read_to_string(cluster.credential()).unwrap();
+    let key = text.lines().find(|line| line.starts_with("key")).unwrap();
+    let other = format!("key = \"{}\"", "5a".repeat(32));
+    std::fs::write(&foreign, text.replace(key, &other)).unwrap();
+    std::fs::set_permissions(&foreign, std::fs::Permissions::from_mode(0o600)).unwrap();
+    for name in EXAMPLES {
+        let mut command = Command::new(compile(&cluster, &lib, name, flags));
+        cluster.prepare(&mut command);
+        command.env("LD_LIBRARY_PATH", &lib).arg(cluster.credential());
+        // The library keeps what a fork has left of its parent's.
+        command.env("ASAN_OPTIONS", "detect_leaks=0");
+        if name == "bad" {
+            command.arg(&foreign);
+        }
+        let text = said(command.output().unwrap(), name);
+        assert!(text.ends_with(&format!("{name}: ok\n")), "{text}");
+    }
+}
+
+#[test]
+fn the_examples_run_on_a_cluster() {
+    run_all(&[]);
+}
+
+#[test]
+fn the_examples_run_with_the_address_sanitizer() {
+    run_all(&["-fsanitize=address"]);
+}

@@ -1,0 +1,31 @@
+//! The header in the tree is what the source says.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+use std::path::Path;
+
+#[test]
+fn the_header_is_that_of_the_source() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = cbindgen::Config::from_file(here.join("cbindgen.toml")).unwrap();
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    let mut sources: Vec<_> =
+        std::fs::read_dir(here.join("src")).unwrap().map(|file| file.unwrap().path()).collect();
+    sources.sort();
+    for source in sources {
+        builder = builder.with_src(source);
+    }
+    let mut made = Vec::new();
+    builder.generate().unwrap().write(&mut made);
+    let made = String::from_utf8(made).unwrap();
+    let file = here.join("include/weir.h");
+    if std::env::var_os("WEIR_WRITE_HEADER").is_some() {
+        std::fs::write(&file, &made).unwrap();
+    }
+    let kept = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        kept == made,
+        "bindings/c/include/weir.h is not what the source says: run \
+         WEIR_WRITE_HEADER=1 cargo test -p weir-capi --test header"
+    );
+}
