@@ -20,7 +20,13 @@ fn library() -> PathBuf {
     file
 }
 
-/// Compiles an example; `None` if that cannot be done here.
+/// The first of these programs that is not here.
+fn missing<'a>(programs: &[&'a str]) -> Option<&'a str> {
+    let is_there = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
+    programs.iter().find(|name| !is_there(name)).copied()
+}
+
+/// Compiles an example.
 fn compile(cluster: &Cluster, lib: &Path, name: &str, flags: &[&str]) -> PathBuf {
     let program = cluster.path(&format!("{name}{}", flags.len()));
     let mut cc = Command::new("cc");
@@ -37,9 +43,55 @@ fn compile(cluster: &Cluster, lib: &Path, name: &str, flags: &[&str]) -> PathBuf
     program
 }
 
+/// Installs the library as `scripts/libweir.sh` does.
+fn install(cluster: &Cluster) -> PathBuf {
+    let built = cluster.path("built/release");
+    std::fs::create_dir_all(&built).unwrap();
+    for name in ["libweir.so", "libweir.a"] {
+        symlink(library().with_file_name(name), built.join(name)).unwrap();
+    }
+    let prefix = cluster.path("prefix");
+    let mut script = Command::new(format!("{HERE}/../../scripts/libweir.sh"));
+    script.env("CARGO_TARGET_DIR", cluster.path("built")).arg("").arg(&prefix);
+    said(script.output().unwrap(), "libweir.sh");
+    prefix
+}
+
+#[test]
+fn an_installed_library_is_found_by_pkg_config() {
+    if let Some(missing) = missing(&["cc", "pkg-config"]) {
+        println!("skipped: needs {missing}");
+        return;
+    }
+    let cluster = Cluster::up();
+    let prefix = install(&cluster);
+    let asked = |of: &[&str]| {
+        let mut ask = Command::new("pkg-config");
+        ask.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(of).arg("weir");
+        said(ask.output().unwrap(), "pkg-config")
+    };
+    let shared = asked(&["--cflags", "--libs"]);
+    // The same with the static library in place of the shared one.
+    let archive = prefix.join("lib/libweir.a").display().to_string();
+    let fixed = asked(&["--static", "--cflags", "--libs"]).replace("-lweir", &archive);
+    for flags in [shared, fixed] {
+        let program = cluster.path("installed");
+        let mut cc = Command::new("cc");
+        cc.arg("-D_GNU_SOURCE").arg(format!("{HERE}/examples/hello.c"));
+        cc.args(flags.split_whitespace()).arg("-o").arg(&program);
+        said(cc.output().unwrap(), "hello");
+        let mut command = Command::new(&program);
+        cluster.prepare(&mut command);
+        // By the name of the cluster, of the environment.
+        command.env("LD_LIBRARY_PATH", prefix.join("lib"));
+        let text = said(command.output().unwrap(), "hello");
+        assert!(text.ends_with("hello: ok\n"), "{text}");
+    }
+}
+
 fn run_all(flags: &[&str]) {
-    if Command::new("cc").arg("--version").output().is_err() {
-        println!("skipped: needs cc");
+    if let Some(missing) = missing(&["cc"]) {
+        println!("skipped: needs {missing}");
         return;
     }
     let cluster = Cluster::up();
