@@ -43,7 +43,7 @@ pub use testbed::{
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
-/// Weir: a parallel file system that keeps its pace
+/// Weir: a parallel file system
 #[derive(Parser)]
 #[command(name = "weir", version = crate::version::LINE, propagate_version = true)]
 #[command(after_help = "Start with: weir up --mount /tmp/weir")]
@@ -54,7 +54,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Start a cluster on this machine, or what of it does not run
+    /// Start a cluster on this machine: make it, or start the daemons that are not running
     Up(Up),
     /// Stop the cluster of `weir up`
     Down(Down),
@@ -62,39 +62,39 @@ pub enum Command {
     Invite(Invite),
     /// Join a cluster whose metadata server is on another machine, with disks of this one
     Join(Join),
-    /// Show servers, targets, space, and what is wrong
+    /// Show servers, targets, space and problems
     Status(Status),
-    /// Show what the daemons and mounts of this machine have logged
+    /// Show the logs of the daemons and mounts on this machine
     Log(Log),
-    /// Even out the space that targets use, by moving copies
+    /// Move copies so that targets use space evenly
     Rebalance(Rebalance),
     /// Run a data server in the foreground
     Data(Daemon),
-    /// Run a metadata server in the foreground; save and restore what it keeps
+    /// Run a metadata server in the foreground; save and restore its metadata
     Meta(Meta),
     /// Mount the file system
     Mount(Mount),
-    /// Unmount it
+    /// Unmount the file system
     #[command(alias = "unmount")]
     Umount(Umount),
     /// Copy files into, out of, or within the cluster
     Cp(Cp),
     /// Print files
     Cat(Cat),
-    /// Write records whose order does not matter to whichever disks take them
+    /// Write records, in any order, to those disks that accept them first
     Spread(Spread),
-    /// Print what nobody else of the job has printed, until all files are read
+    /// Print those parts of files that no other process of the job prints
     Take(Take),
     /// List directories
     #[command(disable_help_flag = true)]
     Ls(Ls),
-    /// Show what is known of files
+    /// Show the attributes of files
     Stat(Stat),
     /// Remove files
     Rm(Rm),
     /// Make directories
     Mkdir(Mkdir),
-    /// Show where the bytes of a file lie
+    /// Show where the bytes of a file are
     Layout(Layout),
     /// Show the space of each target
     #[command(disable_help_flag = true)]
@@ -105,19 +105,19 @@ pub enum Command {
     Setlayout(SetLayout),
     /// Name the stripe unit and the number of targets that fit how a file is read
     Advise(Advise),
-    /// Run a program as a job: its processes are to finish together
+    /// Run a program as a job, whose processes should finish at the same time
     Run(Run),
-    /// Show how far the processes of jobs are, and which disk holds them up
+    /// Show the progress of the processes of jobs, and which disk delays them
     Explain(Explain),
     /// Verify all data and metadata against their checksums
     Scrub(Scrub),
     /// Check that names, files and objects belong together
     Fsck(Fsck),
-    /// Go on with what is left of files of which the last current copy is lost for good
+    /// Make files usable again whose last current copy is lost for good, with what is left of them
     AcceptLoss(AcceptLoss),
-    /// Run whole clusters on simulated machines, and make go wrong what can
+    /// Run whole clusters on simulated machines with random faults
     Sim(Sim),
-    /// Machines with disks and links of a set speed, on this one, for experiments
+    /// Emulate machines with disks and links of a set speed on this one, for experiments
     #[command(subcommand)]
     Testbed(Testbed),
     /// Compute how long data lasts, for layouts, codes, protocols and rebuild speeds
@@ -125,13 +125,13 @@ pub enum Command {
     /// Make keys for clients and servers
     #[command(subcommand)]
     Key(Key),
-    /// Show and set how much users, groups and directories may have
+    /// Show and set the quotas of users, groups and directories
     Quota(Quota),
-    /// Show the targets: their states, and what they lack
+    /// Show the targets with their states and what they lack
     Targets(Targets),
-    /// Show what each disk does now, and which of them holds the others up
+    /// Show what each disk does now, and which disk delays the others
     Top(Top),
-    /// Show the mounts and programs that are connected
+    /// Show the connected mounts and programs
     Clients(Clients),
     /// Show who holds, or waits for, which locks and leases on which files
     Locks(Locks),
@@ -156,7 +156,7 @@ pub struct ClusterChoice {
     #[arg(long = "name", visible_alias = "cluster", env = "WEIR_CLUSTER", value_name = "NAME")]
     #[arg(help_heading = "Which cluster")]
     pub name: Option<String>,
-    /// Its state directory [default: /var/lib/weir/NAME, or ~/.local/state/weir/NAME]
+    /// The cluster's state directory [default: /var/lib/weir/NAME, or ~/.local/state/weir/NAME]
     #[arg(long, env = "WEIR_DIR", value_name = "DIR", help_heading = "Which cluster")]
     pub dir: Option<PathBuf>,
     /// Configuration file [default: ~/.config/weir/config.toml, then /etc/weir/config.toml]
@@ -164,7 +164,7 @@ pub struct ClusterChoice {
     pub config: Option<PathBuf>,
 }
 
-/// Which cluster, for clients: by name, directory or credential.
+/// The flags that choose a cluster for clients: by name, directory or credential.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ClientChoice {
     #[command(flatten)]

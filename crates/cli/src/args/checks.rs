@@ -1,4 +1,4 @@
-//! Commands that look for what is wrong.
+//! Command lines of the commands that look for problems.
 
 use super::ClientChoice;
 use crate::output::{ByteSize, parse_size};
@@ -19,7 +19,7 @@ pub struct Scrub {
     pub client: ClientChoice,
     /// Targets to verify, by number [default: all, and the metadata]
     pub targets: Vec<u32>,
-    /// Verify at most so many bytes of each target in a second
+    /// Verify at most this many bytes of each target in a second
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     pub limit: Option<ByteSize>,
     /// Print JSON
@@ -49,7 +49,7 @@ pub struct Fsck {
     pub quiet: bool,
 }
 
-/// Go on with what is left of files of which the last current copy is lost for good
+/// Make files usable again whose last current copy is lost for good, with what is left of them
 #[derive(Args)]
 #[command(
     after_help = "Shows what is lost and what is left, older bytes or zeros, and asks. While \
@@ -72,19 +72,19 @@ pub struct AcceptLoss {
     pub json: bool,
 }
 
-/// Run whole clusters on simulated machines, and make go wrong what can
+/// Run whole clusters on simulated machines with random faults
 #[derive(Args)]
 pub struct Sim {
-    /// The (first) seed [default: a random one, which is shown]
+    /// The first seed [default: a random one, which is shown]
     #[arg(long, env = "WEIR_SEED")]
     pub seed: Option<u64>,
-    /// Run so many seeds, one after the other, in processes of their own
+    /// Run this many seeds, one after the other, each in a process of its own
     #[arg(long, value_name = "N")]
     pub seeds: Option<u64>,
-    /// How long things go wrong in each run, simulated: 20s, 500ms, 2m
+    /// How long faults occur in each run, in simulated time: 20s, 500ms, 2m
     #[arg(long, default_value = "20s", value_parser = crate::sim::parse_duration)]
     pub duration: std::time::Duration,
-    /// Run each seed twice: both must do the same
+    /// Run each seed twice and check that both runs are equal
     #[arg(long)]
     pub verify_determinism: bool,
     /// Plant a bug (in builds with debug assertions)
@@ -96,13 +96,13 @@ pub struct Sim {
     /// Run the plan in this file, as a failing run has written it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds"])]
     pub plan: Option<PathBuf>,
-    /// Show a failure as it is, without making it smaller
+    /// Show a failure as it is, without shrinking its plan
     #[arg(long)]
     pub no_shrink: bool,
     /// Go on with the other seeds after a failure
     #[arg(long)]
     pub keep_going: bool,
-    /// Processes at a time
+    /// Number of processes at a time
     #[arg(long, default_value_t = 2, value_name = "N")]
     pub jobs: usize,
     /// Print JSON

@@ -1,4 +1,4 @@
-//! Commands for the cluster of this machine.
+//! Command lines of the commands for the cluster of this machine.
 
 use super::{ClientChoice, ClusterChoice};
 use crate::output::{ByteSize, parse_domain, parse_size};
@@ -6,7 +6,7 @@ use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Start a cluster on this machine, or what of it does not run
+/// Start a cluster on this machine: make it, or start the daemons that are not running
 #[derive(Args)]
 pub struct Up {
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub struct Up {
     /// are started anew with it, one after the other
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1")]
     pub metrics: Option<IpAddr>,
-    /// What fails as one with this machine and others, such as their rack
+    /// Failure domain of this machine: what fails together with others, such as their rack
     #[arg(long, value_parser = parse_domain, value_name = "NAME")]
     pub domain: Option<String>,
     /// Default stripe unit of new files [default: 64K]
@@ -68,24 +68,24 @@ pub struct Down {
     pub force: bool,
 }
 
-/// Even out the space that targets use, by moving copies
+/// Move copies so that targets use space evenly
 #[derive(Args)]
 pub struct Rebalance {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// Until no target is further from the mean than so many percent of its space
+    /// Move until no target's use differs from the mean by more than this, in percent of its space
     #[arg(long, value_name = "PERCENT", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=100))]
     pub within: u8,
-    /// End it
+    /// Stop moving copies
     #[arg(long)]
     pub stop: bool,
-    /// Wait until it has ended, and show how far it is
+    /// Wait until it has ended, and show the progress
     #[arg(long, conflicts_with = "stop")]
     pub wait: bool,
 }
 
-/// Show servers, targets, space, and what is wrong
+/// Show servers, targets, space and problems
 #[derive(Args)]
 pub struct Status {
     #[command(flatten)]

@@ -16,7 +16,7 @@ pub struct Daemon {
     pub detach: Detach,
 }
 
-/// Run a metadata server in the foreground; save and restore what it keeps
+/// Run a metadata server in the foreground; save and restore its metadata
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Meta {
@@ -45,7 +45,7 @@ pub enum MetaCommand {
 pub struct MetaExport {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// Where to; `-`: standard output
+    /// The file to write; `-`: standard output
     #[arg(default_value = "-")]
     pub file: PathBuf,
 }
@@ -69,10 +69,10 @@ pub struct Detach {
     /// standard output
     #[arg(long, hide = true)]
     pub detached: bool,
-    /// Log to this file, and not to standard error; it is renamed FILE.1 when it is long
+    /// Log to this file instead of standard error; it is renamed FILE.1 when it is long
     #[arg(long, value_name = "FILE", help_heading = "Log")]
     pub log: Option<PathBuf>,
-    /// What that file and FILE.1 may take together
+    /// The most bytes of the log file and FILE.1 together
     #[arg(long, help_heading = "Log", env = "WEIR_LOG_LIMIT", value_name = "SIZE")]
     #[arg(value_parser = parse_size, default_value = "256M")]
     pub log_limit: ByteSize,

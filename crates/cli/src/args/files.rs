@@ -1,4 +1,4 @@
-//! Commands for files, named as those of every Unix.
+//! Command lines of the commands for files, named as on every Unix.
 
 use super::ClientChoice;
 use crate::output::{ByteSize, parse_size};
@@ -7,18 +7,18 @@ use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What cp keeps of a file beside its bytes
+/// What cp keeps of a file besides its bytes
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kept {
     /// All mode bits
     Mode,
-    /// Owner and group, as root
+    /// Owner and group, if run as root
     Ownership,
-    /// Times of access and change
+    /// Times of last access and last change
     Timestamps,
-    /// Names of one file stay names of one file
+    /// Hard links among the copied files
     Links,
-    /// Extended attributes and access control lists, where both ends have them
+    /// Extended attributes and access control lists, if both file systems support them
     Xattr,
     /// All of these
     All,
@@ -35,38 +35,38 @@ pub enum Kept {
 pub struct Cp {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// What to copy, and last where to
+    /// The sources, and last the destination
     #[arg(required = true, num_args = 2.., value_name = "SOURCE... DESTINATION")]
     pub paths: Vec<OsString>,
-    /// Copy directories with all that is in them
+    /// Copy directories with their contents
     #[arg(long, short, visible_short_alias = 'R')]
     pub recursive: bool,
-    /// Keep these; -p, and without a list: mode, ownership and timestamps
+    /// Keep these attributes; -p, or without a list: mode, ownership and timestamps
     #[arg(long, short, num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     #[arg(default_missing_value = "mode,ownership,timestamps", value_name = "LIST")]
     pub preserve: Vec<Kept>,
-    /// As -r --preserve=all
+    /// The same as -r --preserve=all
     #[arg(long, short)]
     pub archive: bool,
-    /// Go on with a copy that came to no end: leave out files that are there with the same size
-    /// and time, and compare what is there of others; sets times, so that the next run can, too
+    /// Continue an interrupted copy: skip files that exist with the same size and time, and compare
+    /// the existing bytes of others; sets times, so that the next run can continue too
     #[arg(long, visible_alias = "continue")]
     pub resume: bool,
-    /// The destination is what the source becomes, also if it is a directory that exists
+    /// Make the destination a copy of the source even if it is an existing directory
     #[arg(long, short = 'T')]
     pub no_target_directory: bool,
-    /// Make each file durable before it has its name, and in the end everything
+    /// Make each file durable before it gets its name, and everything at the end
     #[arg(long)]
     pub fsync: bool,
-    /// Files copied at the same time
+    /// Number of files copied at the same time
     #[arg(long, short, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub jobs: u16,
-    /// No progress bar, and nothing said of what --resume found
+    /// Show no progress bar, and do not report what --resume found
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// Write records whose order does not matter to whichever disks take them
+/// Write records, in any order, to those disks that accept them first
 #[derive(Args)]
 #[command(
     after_help = "The output is a directory of plain files, fragments, of one disk each. Every disk \
@@ -78,34 +78,34 @@ pub struct Cp {
     mpirun -n 8 sh -c './simulate | weir spread --record 64 weir:/states'"
 )]
 pub struct Spread {
-    /// Where fragments are made; made itself if it is missing
+    /// Directory for the fragments; it is made if it is missing
     pub directory: OsString,
-    /// What to write; `-`, or nothing: standard input
+    /// Files to write; `-`, or none: standard input
     pub files: Vec<PathBuf>,
-    /// Records of so many bytes each [default: lines]
+    /// Bytes of each record [default: records are lines]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub record: Option<ByteSize>,
-    /// What its fragments are called: part-NAME-0000 and so on [default: the rank, or 0]
+    /// NAME in the names of its fragments, part-NAME-0000 and so on [default: the rank, or 0]
     #[arg(long, value_name = "NAME")]
     pub writer: Option<String>,
-    /// Batches under way to each disk
+    /// Number of batches being written to each disk
     #[arg(long, default_value_t = 2, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=16))]
     pub credits: u32,
-    /// Bytes of a batch, which is durable when it counts as written
+    /// Bytes of a batch; a batch counts as written when it is durable
     #[arg(long, default_value = "1M", value_name = "SIZE", value_parser = parse_size)]
     pub batch: ByteSize,
     /// No progress bar
     #[arg(long, short)]
     pub quiet: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
     pub client: ClientChoice,
 }
 
-/// Print what nobody else of the job has printed, until all files are read
+/// Print those parts of files that no other process of the job prints
 #[derive(Args)]
 #[command(
     after_help = "The processes of a job read the files together: each block is printed by one of them, \
@@ -117,22 +117,22 @@ pub struct Spread {
     mpirun -n 8 sh -c 'weir take --record 64 weir:/states | ./train'"
 )]
 pub struct Take {
-    /// What to read: files, and directories of files
+    /// Files to read, and directories of files
     #[arg(required = true)]
     pub files: Vec<OsString>,
-    /// A name for what is read together, where one job reads several times [default: the job]
+    /// A name for this reading, if a job reads several times [default: the job]
     #[arg(long, short, value_name = "NAME")]
     pub job: Option<String>,
-    /// Bytes that are taken at once, rounded to where records begin
+    /// Bytes that a process takes at a time, rounded to beginnings of records
     #[arg(long, default_value = "4M", value_name = "SIZE", value_parser = parse_size)]
     pub block: ByteSize,
-    /// Records of so many bytes each [default: lines]
+    /// Bytes of each record [default: records are lines]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub record: Option<ByteSize>,
-    /// The directory for what is taken [default: that of the first file]
+    /// Directory for the record of what is taken [default: that of the first file]
     #[arg(long, value_name = "DIR")]
     pub state: Option<OsString>,
-    /// In the end say on standard error what was taken, as JSON
+    /// At the end, print on standard error what was taken, as JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -154,22 +154,22 @@ pub struct Cat {
 pub struct Ls {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// What to list
+    /// Files and directories to list
     #[arg(default_value = "/")]
     pub paths: Vec<OsString>,
-    /// Kind, mode, links, owner, size and time of each
+    /// Show kind, mode, links, owner, size and time of each file
     #[arg(short)]
     pub long: bool,
-    /// Also names that begin with a dot
+    /// Also show names that begin with a dot
     #[arg(short, long)]
     pub all: bool,
-    /// Also what is in the directories below
+    /// Also list subdirectories
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Directories themselves instead of what is in them
+    /// List directories themselves instead of their contents
     #[arg(short, long)]
     pub directory: bool,
-    /// Sizes as 1.5K, 20M, 3G
+    /// Show sizes as 1.5K, 20M, 3G
     #[arg(short = 'h', long)]
     pub human_readable: bool,
     /// Print JSON
@@ -180,7 +180,7 @@ pub struct Ls {
     pub help: (),
 }
 
-/// Show what is known of files
+/// Show the attributes of files
 #[derive(Args)]
 pub struct Stat {
     #[command(flatten)]
@@ -198,13 +198,13 @@ pub struct Stat {
 pub struct Rm {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// What to remove
+    /// Files to remove
     #[arg(required = true)]
     pub paths: Vec<OsString>,
-    /// Remove directories with all that is in them
+    /// Remove directories with their contents
     #[arg(long, short, visible_short_alias = 'R')]
     pub recursive: bool,
-    /// Do not complain about what does not exist
+    /// Ignore files that do not exist
     #[arg(long, short)]
     pub force: bool,
 }
@@ -217,7 +217,7 @@ pub struct Mkdir {
     /// The directories
     #[arg(required = true)]
     pub paths: Vec<OsString>,
-    /// Make those above it too; no complaint if it exists
+    /// Also make missing parents; no error if a directory exists
     #[arg(long, short)]
     pub parents: bool,
     /// Permissions, octal

@@ -1,21 +1,21 @@
-//! Who is connected, and who holds what.
+//! Command lines of the commands that show connections and locks.
 
 use super::ClientChoice;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 
-/// What a client is good for
+/// The state of a client's session
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StandingChoice {
-    /// It was heard of within the lease time
+    /// The client was heard from within the lease time
     Live,
-    /// It was not: what it holds is taken from it when somebody needs it
+    /// It was not heard from; what it holds is revoked when another client needs it
     Silent,
-    /// Something was taken from it, and it does not know yet
+    /// Something it held was revoked, and it does not know yet
     CutOff,
 }
 
-/// Show the mounts and programs that are connected
+/// Show the connected mounts and programs
 #[derive(Args)]
 #[command(
     after_help = "One line for each mount and each command that runs. One that is killed is \
@@ -25,19 +25,19 @@ pub enum StandingChoice {
 pub struct Clients {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// On this machine only
+    /// Only those on this machine
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// With this number or name of the key only, as `weir key list` shows them
+    /// Only those with this number or name of the key, as `weir key list` shows them
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
-    /// Of which the program has this in its name, as `mount`, or a mountpoint
+    /// Only programs with this text in their name, such as `mount` or a mountpoint
     #[arg(long, value_name = "TEXT")]
     pub program: Option<String>,
-    /// Of this standing only
+    /// Only those in this state
     #[arg(long, value_name = "STANDING")]
     pub standing: Option<StandingChoice>,
-    /// At most so many
+    /// Show at most this many
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     pub limit: usize,
     /// Print JSON
@@ -45,14 +45,14 @@ pub struct Clients {
     pub json: bool,
 }
 
-/// What is held of a file
+/// What is held on a file
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum HoldChoice {
     /// A lock of fcntl(2)
     Posix,
     /// A lock of flock(2)
     Flock,
-    /// What a client may keep of the file, or write later
+    /// A lease: the right to cache the file or to write it later
     Lease,
 }
 
@@ -65,21 +65,21 @@ pub enum HoldChoice {
 pub struct Locks {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// On these files only
+    /// Only on these files
     pub paths: Vec<OsString>,
-    /// Of this kind only
+    /// Only of this kind
     #[arg(long, value_name = "KIND")]
     pub kind: Option<HoldChoice>,
-    /// What is waited for only
+    /// Only those that are waited for
     #[arg(long)]
     pub waiting: bool,
-    /// Of clients on this machine only
+    /// Only those of clients on this machine
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// Of this client only: its session, as `weir clients` shows it
+    /// Only those of this session, as `weir clients` shows it
     #[arg(long, value_name = "NUMBER")]
     pub session: Option<u64>,
-    /// At most so many
+    /// Show at most this many
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     pub limit: usize,
     /// Print JSON

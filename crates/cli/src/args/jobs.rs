@@ -6,7 +6,7 @@ use clap::Args;
 use std::ffi::OsString;
 use weir_client::job::Partition;
 
-/// Run a program as a job: its processes are to finish together
+/// Run a program as a job, whose processes should finish at the same time
 #[derive(Args)]
 #[command(
     after_help = "What mpirun, srun and torchrun start is known to be a job, and which process \
@@ -17,24 +17,25 @@ use weir_client::job::Partition;
     mpirun -n 8 weir run --job train --shared -- ./train /mnt/weir/all.bin"
 )]
 pub struct Run {
-    /// Its name, the same on every node [default: one of its own with -n, else what the launcher calls it]
+    /// Name of the job, the same on every node [default: a new one with -n, else that of the
+    /// launcher]
     #[arg(long, value_name = "NAME")]
     pub job: Option<String>,
-    /// Start so many processes, and wait for all of them
+    /// Start this many processes and wait for all of them
     #[arg(long, short = 'n', value_name = "N", conflicts_with = "rank",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub processes: Option<u32>,
-    /// Which process of the job this is, where no launcher says it
+    /// Rank of this process, if no launcher gives it
     #[arg(long, value_name = "RANK", requires_all = ["ranks", "job"])]
     pub rank: Option<u32>,
-    /// Of how many
+    /// Number of processes of the job
     #[arg(long, value_name = "N", requires = "rank",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
-    /// Each process reads its share of a file, and not all of one
+    /// Each process reads only its share of a file
     #[arg(long)]
     pub shared: bool,
-    /// This process reads these ranges of a file, as offset+length, and not all of one
+    /// This process reads only these ranges of a file, as offset+length
     #[arg(long, value_name = "0+64M,1G+64M", conflicts_with_all = ["shared", "processes"])]
     pub ranges: Option<Partition>,
     /// The program and its arguments
@@ -47,7 +48,7 @@ pub struct Run {
     pub command: Vec<OsString>,
 }
 
-/// Show how far the processes of jobs are, and which disk holds them up
+/// Show the progress of the processes of jobs, and which disk delays them
 #[derive(Args)]
 #[command(
     after_help = "Of each process: how much of its work it has done, what it reads now, how \
@@ -57,13 +58,13 @@ pub struct Run {
     weir explain sort --json"
 )]
 pub struct Explain {
-    /// Its name (of `weir run --job`, in the name of who asks), or its number
+    /// Name of the job (of `weir run --job`, started by the same user), or its number
     #[arg(value_name = "JOB")]
     pub job: Option<String>,
-    /// Seconds between the two looks that paces are computed from
+    /// Seconds between the two samples from which speeds are computed
     #[arg(long, short = 'd', default_value_t = 1.0, value_name = "SECONDS", value_parser = interval)]
     pub interval: f64,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

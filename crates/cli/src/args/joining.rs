@@ -1,4 +1,4 @@
-//! Clusters of several machines.
+//! Command lines of the commands for clusters of several machines.
 
 use super::ClusterChoice;
 use crate::output::parse_domain;
@@ -17,20 +17,20 @@ use std::path::PathBuf;
 pub struct Invite {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// How many targets (disks) the machine has; 0: it only mounts
+    /// Number of targets (disks) of the machine; 0: it only mounts
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=256))]
     pub targets: u32,
-    /// A target in place of this one, of a machine that has joined: its disk has failed
+    /// Replace this target of a machine that has joined, because its disk has failed
     #[arg(long, value_name = "TARGET", conflicts_with = "targets")]
     pub replace: Option<u32>,
-    /// With --replace: do not ask, though files may lose their last bytes with the target
+    /// With --replace: do not ask, although files may lose their last bytes with the target
     #[arg(long, short, requires = "replace")]
     pub yes: bool,
-    /// By which address the machine reaches this one [default: the one of `weir up --listen`, if
+    /// Address by which the machine reaches this one [default: the one of `weir up --listen`, if
     /// that is not a loopback address]
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
-    /// Write it to this file (mode 0600) [default: standard output]
+    /// Write the invitation to this file (mode 0600) [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -57,7 +57,7 @@ pub struct Join {
     /// that is taken]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-    /// What fails as one with this machine and others, such as their rack
+    /// Failure domain of this machine: what fails together with others, such as their rack
     #[arg(long, value_parser = parse_domain, value_name = "NAME")]
     pub domain: Option<String>,
     /// Serve metrics for Prometheus at this address of this machine [default if given without

@@ -1,4 +1,4 @@
-//! Keys of clients and servers.
+//! Command lines of the commands for keys of clients and servers.
 
 use super::ClusterChoice;
 use crate::output::parse_domain;
@@ -31,10 +31,10 @@ pub struct KeyServer {
     /// Numbers of its targets, as in 5,6
     #[arg(long, required = true, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub targets: Vec<u32>,
-    /// Where it will listen
+    /// Address on which it will listen
     #[arg(long, default_value = "0.0.0.0:7701", value_name = "ADDRESS:PORT")]
     pub listen: String,
-    /// What fails as one with it and others, such as their rack
+    /// Failure domain of the server: what fails together with others, such as their rack
     #[arg(long, value_parser = parse_domain, value_name = "NAME")]
     pub domain: Option<String>,
     /// Directory to write to; it is made
@@ -46,16 +46,16 @@ pub struct KeyServer {
 pub struct KeyNew {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// Its name, by which `list` shows it and `revoke` finds it
+    /// Name of the key, for `list` and `revoke`
     #[arg(value_name = "NAME")]
     pub key_name: Option<String>,
-    /// It may change nothing
+    /// Permit no changes
     #[arg(long)]
     pub read_only: bool,
-    /// Directory of the cluster that is its root; it can reach nothing else
+    /// Directory of the cluster that is the root for this key; nothing else can be reached
     #[arg(long, value_name = "PATH")]
     pub subtree: Option<String>,
-    /// Whose users count as the anonymous one: root's, or all
+    /// Users that are mapped to the anonymous user: root, or all
     #[arg(long, value_enum)]
     pub squash: Option<SquashChoice>,
     /// The anonymous user [default: 65534]
@@ -64,15 +64,15 @@ pub struct KeyNew {
     /// The anonymous group [default: 65534]
     #[arg(long, value_name = "GID", requires = "squash")]
     pub anon_gid: Option<u32>,
-    /// Where to write it (mode 0600) [default: clients/NAME.toml in the state directory]
+    /// File to write (mode 0600) [default: clients/NAME.toml in the state directory]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// What it is for, for people
+    /// Purpose of the key, for people
     #[arg(long, default_value = "")]
     pub note: String,
 }
 
-/// Which callers are squashed.
+/// The users that are mapped to the anonymous user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SquashChoice {
     /// The superuser
@@ -85,7 +85,7 @@ pub enum SquashChoice {
 pub struct KeyRevoke {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// Its name, or the number of its client
+    /// Name of the key, or number of its client
     pub key: String,
 }
 

@@ -1,4 +1,4 @@
-//! Where bytes lie, and where they are to lie.
+//! Command lines of the commands for layouts.
 
 use super::ClientChoice;
 use crate::output::{ByteSize, parse_size};
@@ -7,7 +7,7 @@ use clap::builder::ArgAction;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 
-/// Show where the bytes of a file lie
+/// Show where the bytes of a file are
 #[derive(Args)]
 pub struct Layout {
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub struct Layout {
 pub struct Df {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// Sizes as 1.5K, 20M, 3G
+    /// Show sizes as 1.5K, 20M, 3G
     #[arg(short = 'h', long)]
     pub human_readable: bool,
     /// Print JSON
@@ -47,7 +47,7 @@ pub enum Family {
     Chunked,
 }
 
-/// A layout, as flags.
+/// The flags that describe a layout.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Layout")]
 pub struct LayoutFlags {
@@ -83,29 +83,29 @@ pub struct LayoutFlags {
 /// Where the copies of a file go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Places {
-    /// On the servers that follow that of the first copy (chained declustering)
+    /// On the servers after that of the first copy (chained declustering)
     Chained,
     /// Two copies, on two groups of servers: one mirrors the other (CEFT-PVFS)
     Groups,
     /// On random servers (HDFS)
     Random,
-    /// Each chunk of a chunked file where it is written first; further copies on the servers that
-    /// follow (graduated writing)
+    /// Each chunk of a chunked file on the server that writes it first; further copies on the
+    /// servers after it (graduated writing)
     Graduated,
 }
 
 /// Who writes the copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
-    /// The first copy's server; acknowledged when all copies have it
+    /// The first copy's server writes the others; acknowledged when all copies are written
     ServerSync,
-    /// The first copy's server; acknowledged before the other copies have it
+    /// The first copy's server writes the others; acknowledged before they are written
     ServerAsync,
-    /// The client, to all at once; acknowledged when all copies have it
+    /// The client writes all copies at once; acknowledged when all are written
     ClientSync,
-    /// The client, to all at once; acknowledged when the first copy has it
+    /// The client writes all copies at once; acknowledged when the first is written
     ClientAsync,
-    /// server-sync while a group has more servers than the file has writers, else client-async
+    /// server-sync if a group has more servers than the file has writers, else client-async
     Hybrid,
 }
 
@@ -126,12 +126,12 @@ pub struct MkFile {
 pub struct SetLayout {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// Directories or files; of a file with data --copies, --duplication and --placement
+    /// Directories or files; a file with data accepts only --copies, --duplication and --placement
     #[arg(required = true)]
     pub paths: Vec<OsString>,
     #[command(flatten)]
     pub layout: LayoutFlags,
-    /// Back to what the directory above says
+    /// Use the default layout of the parent directory again
     #[arg(long)]
     pub inherit: bool,
     /// Print JSON

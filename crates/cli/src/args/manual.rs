@@ -1,4 +1,4 @@
-//! What shells and `man` are given to know of this command line.
+//! Command lines of the commands that write completions and manual pages.
 
 use clap::{Args, ValueHint};
 use clap_complete::Shell;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
     fish: weir completions fish > ~/.config/fish/completions/weir.fish"
 )]
 pub struct Completions {
-    /// For which shell
+    /// The shell
     pub shell: Shell,
 }
 
@@ -20,7 +20,7 @@ pub struct Completions {
 #[derive(Args)]
 #[command(after_help = "weir man ~/.local/share/man makes them known: man weir, man weir-mount")]
 pub struct Man {
-    /// The directory of manuals, above man1 and man8; it is made if it is missing
+    /// Directory of the manual pages, which contains man1 and man8; it is made if it is missing
     #[arg(value_hint = ValueHint::DirPath)]
     pub dir: PathBuf,
 }

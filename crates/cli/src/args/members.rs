@@ -1,10 +1,10 @@
-//! Data servers and targets: what the cluster consists of.
+//! Command lines of the commands for data servers and targets.
 
 use super::{ClientChoice, ClusterChoice};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Add data servers, drain them, and take them out of the cluster
+/// Add, drain and remove data servers
 #[derive(Subcommand)]
 pub enum Server {
     /// Show the data servers with their targets
@@ -36,10 +36,10 @@ pub struct ServerList {
 pub struct ServerAdd {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// Directory of a target of it, as often as there are to be targets; made if it is missing
+    /// Directory of one of its targets, once for each; made if it is missing
     #[arg(long = "target-dir", value_name = "DIR", conflicts_with = "targets")]
     pub target_dirs: Vec<PathBuf>,
-    /// So many targets in the state directory [default: 1]
+    /// Number of targets in the state directory [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub targets: Option<u32>,
     /// Listen on this TCP port [default: a free one; the next one in a cluster that listens for other
@@ -60,7 +60,7 @@ pub struct ServerChoice {
 pub struct ServerDrain {
     #[command(flatten)]
     pub choice: ServerChoice,
-    /// Wait until no file has a copy there, and show how far it is
+    /// Wait until no file has a copy there, and show the progress
     #[arg(long)]
     pub wait: bool,
 }
@@ -69,8 +69,7 @@ pub struct ServerDrain {
 pub struct ServerRemove {
     #[command(flatten)]
     pub choice: ServerChoice,
-    /// Though files have copies there, which are lost: `weir fsck` lists what is
-    /// lost with them
+    /// Remove it although files have copies there, which are lost: `weir fsck` lists the losses
     #[arg(long)]
     pub force: bool,
     /// Do not ask
@@ -78,7 +77,7 @@ pub struct ServerRemove {
     pub yes: bool,
 }
 
-/// Show targets, make and drain them, and take them out of the cluster
+/// Show, make, add, drain, remove and replace targets
 #[derive(Subcommand)]
 pub enum Target {
     /// Show the targets, as `weir targets` does
@@ -95,7 +94,7 @@ pub enum Target {
     /// Take a target out of the cluster for good
     #[command(visible_alias = "rm")]
     Remove(TargetRemove),
-    /// Put a new target in the place of one whose disk has failed
+    /// Replace a target whose disk has failed by a new one
     Replace(TargetReplace),
 }
 
@@ -115,7 +114,7 @@ pub struct TargetAdd {
     /// state directory]
     #[arg(long = "target-dir", value_name = "DIR")]
     pub target_dirs: Vec<PathBuf>,
-    /// Where to write keys for a server of another machine; it is made
+    /// Directory to write keys for a server of another machine to; it is made
     #[arg(long, short, value_name = "DIR")]
     pub output: Option<PathBuf>,
 }
@@ -124,7 +123,7 @@ pub struct TargetAdd {
 pub struct TargetDrain {
     #[command(flatten)]
     pub choice: TargetChoice,
-    /// Wait until no file has a copy there, and show how far it is
+    /// Wait until no file has a copy there, and show the progress
     #[arg(long)]
     pub wait: bool,
 }
@@ -158,8 +157,7 @@ pub struct TargetChoice {
 pub struct TargetRemove {
     #[command(flatten)]
     pub choice: TargetChoice,
-    /// Though files have copies there, which are lost: `weir fsck` lists what is
-    /// lost with them
+    /// Remove it although files have copies there, which are lost: `weir fsck` lists the losses
     #[arg(long)]
     pub force: bool,
     /// Do not ask
@@ -167,7 +165,7 @@ pub struct TargetRemove {
     pub yes: bool,
 }
 
-/// Show what each disk does now, and which of them holds the others up
+/// Show what each disk does now, and which disk delays the others
 #[derive(Args)]
 #[command(
     after_help = "READ/S and WRITE/S: bytes for clients in a second; QUEUE: requests that wait for the \
@@ -178,18 +176,18 @@ pub struct TargetRemove {
 pub struct Top {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// Seconds between two looks
+    /// Seconds between two samples
     #[arg(long, short = 'd', default_value_t = 1.0, value_name = "SECONDS", value_parser = interval)]
     pub interval: f64,
-    /// End after so many looks [default: go on until Ctrl-C]
+    /// End after this many samples [default: continue until Ctrl-C]
     #[arg(long, short = 'n', value_name = "N")]
     pub count: Option<u32>,
-    /// Print JSON, an array for each look
+    /// Print JSON, an array for each sample
     #[arg(long)]
     pub json: bool,
 }
 
-/// Between two looks.
+/// The time between two samples.
 pub(super) fn interval(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
@@ -197,7 +195,7 @@ pub(super) fn interval(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Show the targets: their states, and what they lack
+/// Show the targets with their states and what they lack
 #[derive(Args)]
 pub struct Targets {
     #[command(flatten)]

@@ -1,9 +1,10 @@
-//! What mount(8) says to the helper of a type (see "External helpers" there).
+//! The arguments that mount(8) gives to the helper of a file system type (see "External helpers"
+//! there).
 
 use clap::{Parser, ValueHint};
 use std::path::PathBuf;
 
-/// Mount a Weir, as mount(8) and /etc/fstab say
+/// Mount a Weir for mount(8) and /etc/fstab
 #[derive(Parser)]
 #[command(name = "mount.fuse.weir", version = crate::version::LINE)]
 #[command(after_help = "mount -t fuse.weir SOURCE DIR -o OPTIONS calls it, and so does a line in \
@@ -21,22 +22,22 @@ pub struct MountHelper {
     /// Mount options, separated by commas
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
-    /// Leave out options that are not known
+    /// Ignore unknown options
     #[arg(short = 's')]
     pub sloppy: bool,
     /// Do everything but mount
     #[arg(short = 'f')]
     pub fake: bool,
-    /// Say what is mounted
+    /// Print what is mounted
     #[arg(short = 'v')]
     pub verbose: bool,
     /// Mount in this mount namespace
     #[arg(short = 'N', value_name = "FILE")]
     pub namespace: Option<PathBuf>,
-    /// Taken as mount(8) gives it: there is no /etc/mtab to be left alone any more
+    /// Accepted because mount(8) gives it; has no effect, since there is no /etc/mtab any more
     #[arg(short = 'n')]
     _no_mtab: bool,
-    /// Taken as mount(8) gives it: there is one type only
+    /// Accepted because mount(8) gives it; has no effect, since there is only one type
     #[arg(short = 't', value_name = "TYPE")]
     _kind: Option<String>,
 }

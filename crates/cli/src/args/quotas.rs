@@ -1,4 +1,4 @@
-//! How much users, groups and directories may have.
+//! Command lines of `weir quota`.
 
 use super::ClientChoice;
 use crate::output::{ByteSize, parse_size};
@@ -6,7 +6,7 @@ use crate::quota::{SubjectName, parse_subject};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Show and set how much users, groups and directories may have
+/// Show and set the quotas of users, groups and directories
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(
@@ -23,31 +23,31 @@ pub struct Quota {
     pub list: QuotaList,
 }
 
-/// What there is to do with quotas.
+/// The subcommands of `weir quota`.
 #[derive(Subcommand)]
 pub enum QuotaCommand {
-    /// Say how much there may be
+    /// Set a quota
     Set(QuotaSet),
-    /// Have no limit any more, and count no longer
+    /// Remove a quota and stop counting
     #[command(visible_alias = "remove")]
     Rm(QuotaRemove),
-    /// Show all quotas, and what is used
+    /// Show all quotas and their usage
     #[command(visible_alias = "ls")]
     List(QuotaList),
 }
 
 #[derive(Args)]
 pub struct QuotaSet {
-    /// Whose: user:NAME, group:NAME (or numbers), or dir:/PATH
+    /// Subject: user:NAME, group:NAME (or numbers), or dir:/PATH
     #[arg(value_parser = parse_subject)]
     pub subject: SubjectName,
-    /// The most bytes, as the sizes of files; `none`: as many as there is space for
+    /// The most bytes, as the sum of file sizes; `none`: no limit
     #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
     pub bytes: Option<Limit>,
-    /// The most files, directories too; `none`: any number
+    /// The most files and directories; `none`: no limit
     #[arg(long, value_parser = parse_files, value_name = "N")]
     pub files: Option<Limit>,
-    /// Wait until the files that are there have been counted
+    /// Wait until the existing files have been counted
     #[arg(long)]
     pub wait: bool,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub struct QuotaSet {
 
 #[derive(Args)]
 pub struct QuotaRemove {
-    /// Whose: user:NAME, group:NAME (or numbers), or dir:/PATH
+    /// Subject: user:NAME, group:NAME (or numbers), or dir:/PATH
     #[arg(value_parser = parse_subject)]
     pub subject: SubjectName,
     #[command(flatten)]

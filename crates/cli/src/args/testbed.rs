@@ -1,4 +1,4 @@
-//! Machines with disks and links of a set speed, on this one.
+//! Command lines of `weir testbed`.
 
 use super::Detach;
 use crate::output::{ByteSize, parse_size};
@@ -6,12 +6,12 @@ use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Machines with disks and links of a set speed, on this one, for experiments
+/// Emulate machines with disks and links of a set speed on this one, for experiments
 #[derive(Subcommand)]
 #[command(after_help = "Each node is a network namespace behind a link, with a disk and a data \
     server; docs/testbed.md says more. It needs root.")]
 pub enum Testbed {
-    /// List what machines there can be
+    /// List the profiles of machines
     Profiles {
         /// Print JSON
         #[arg(long)]
@@ -19,22 +19,22 @@ pub enum Testbed {
     },
     /// Make the machines, and start a cluster on them
     Up(TestbedUp),
-    /// Show nodes, disks and links, and what the kernel has counted of them
+    /// Show nodes, disks and links with the kernel's counters
     Status(TestbedStatus),
     /// Run a command in the network of a node
     Run(TestbedRun),
-    /// Take a part of what a disk or a link gives, and say how much that was
+    /// Use a share of a disk or link, and report how much that was
     Perturb(TestbedPerturb),
-    /// Drop what is in memory of files, and prove it
+    /// Drop cached file contents, and verify that they are gone
     Cold(TestbedCold),
-    /// Take all of it away
+    /// Remove the testbed
     Down(TestbedChoice),
     /// Serve a disk with a head
     #[command(hide = true)]
     Disk(TestbedDisk),
 }
 
-/// Which testbed.
+/// The flags that choose a testbed.
 #[derive(Args, Clone, Debug)]
 pub struct TestbedChoice {
     /// The directory of the testbed [default: /var/lib/weir/.testbed]
@@ -45,7 +45,7 @@ pub struct TestbedChoice {
 /// Make the machines, and start a cluster on them
 #[derive(Args)]
 pub struct TestbedUp {
-    /// `weir testbed profiles` lists them
+    /// Name of the profile, as listed by `weir testbed profiles`
     #[arg(default_value = "act")]
     pub profile: String,
     #[command(flatten)]
@@ -53,16 +53,17 @@ pub struct TestbedUp {
     /// Nodes with a disk and a data server [default: those of the profile]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=128))]
     pub nodes: Option<u32>,
-    /// Nodes besides that have neither, for clients; they come after the others
+    /// Number of further nodes, for clients, without disk and data server; they come after the
+    /// others
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub clients: u32,
-    /// What each disk gives in a second [default: that of the profile]
+    /// Speed of each disk, in bytes a second [default: that of the profile]
     #[arg(long, value_parser = rate, value_name = "SIZE")]
     pub disk_rate: Option<ByteSize>,
-    /// What each link carries in a second, each way [default: that of the profile]
+    /// Speed of each link in each direction, in bytes a second [default: that of the profile]
     #[arg(long, value_parser = rate, value_name = "SIZE")]
     pub link_rate: Option<ByteSize>,
-    /// Room on each disk
+    /// Size of each disk
     #[arg(long, value_parser = parse_size, value_name = "SIZE", default_value = "1G")]
     pub disk_size: ByteSize,
     /// What the kernel reads ahead of a disk; the default is that of Linux for disks
@@ -70,7 +71,7 @@ pub struct TestbedUp {
     pub read_ahead_kib: u64,
 }
 
-/// Show nodes, disks and links, and what the kernel has counted of them
+/// Show nodes, disks and links with the kernel's counters
 #[derive(Args)]
 pub struct TestbedStatus {
     #[command(flatten)]
@@ -87,14 +88,14 @@ pub struct TestbedStatus {
 pub struct TestbedRun {
     #[command(flatten)]
     pub choice: TestbedChoice,
-    /// Its number, from 1
+    /// Number of the node, from 1
     pub node: u32,
     /// The program and its arguments
     #[arg(required = true, last = true)]
     pub command: Vec<OsString>,
 }
 
-/// Take a part of what a disk or a link gives, and say how much that was
+/// Use a share of a disk or link, and report how much that was
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("of").required(true).args(["disk", "link"])))]
 pub struct TestbedPerturb {
@@ -106,22 +107,22 @@ pub struct TestbedPerturb {
     /// Send from this node through its link
     #[arg(long, value_name = "NODE")]
     pub link: Option<u32>,
-    /// So much of its rate
+    /// Share of the rate to use
     #[arg(long, value_parser = share, default_value = "50%")]
     pub share: u64,
-    /// For so long
+    /// Duration in seconds
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
 }
 
-/// Drop what is in memory of files, and prove it
+/// Drop cached file contents, and verify that they are gone
 #[derive(Args)]
 #[command(after_help = "A file is read once from end to end in the network of a node, past \
     the page cache, and the disks have to give as much as it holds; then it is cold again.")]
 pub struct TestbedCold {
     #[command(flatten)]
     pub choice: TestbedChoice,
-    /// Files of the cluster, as weir:/path, or `all`: all that the disks hold
+    /// Files of the cluster, as weir:/path, or `all`: everything on the disks
     #[arg(required = true)]
     pub files: Vec<String>,
     /// The node that reads them

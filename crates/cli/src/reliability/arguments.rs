@@ -56,31 +56,31 @@ pub struct Reliability {
     /// When a write with copies is acknowledged [default: server-sync]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub protocol: Vec<Protocol>,
-    /// Mean time until a disk loses what is on it
+    /// Mean time until a disk loses its data
     #[arg(long, value_parser = parse_hours, value_name = "TIME", conflicts_with = "afr")]
     pub mttf: Option<f64>,
-    /// The part of the disks that fails in a year
+    /// The fraction of disks that fail in a year
     #[arg(long, value_parser = parse_annual_rate, value_name = "PERCENT", default_value = "4%")]
     pub afr: f64,
-    /// Mean time until a node stops (its disks keep what is on them)
+    /// Mean time until a node stops (its disks keep their data)
     #[arg(long, value_parser = parse_hours, value_name = "TIME", default_value = "180d")]
     pub node_mttf: f64,
-    /// Mean time until it is back
+    /// Mean time until a stopped node is back
     #[arg(long, value_parser = parse_hours, value_name = "TIME", default_value = "1h")]
     pub node_repair: f64,
-    /// What is on each disk and has to be rebuilt
+    /// Data on each disk that has to be rebuilt
     #[arg(long, value_parser = parse_size, value_name = "SIZE", default_value = "4TB")]
     pub capacity: ByteSize,
-    /// What each disk reads or writes in a rebuild, as in 100MB/s
+    /// Speed at which a disk reads or writes in a rebuild, as in 100MB/s
     #[arg(long, value_delimiter = ',', value_parser = parse_speed, value_name = "SPEED", default_value = "100MB/s")]
     pub rebuild: Vec<ByteSize>,
-    /// From a failure to the start of the rebuild
+    /// Time from a failure to the start of the rebuild
     #[arg(long, value_parser = parse_hours, value_name = "TIME", default_value = "5s")]
     pub detect: f64,
     /// What a random layout places as one: each copy or fragment of a segment
     #[arg(long, value_parser = parse_size, value_name = "SIZE", default_value = "64M")]
     pub segment: ByteSize,
-    /// Probability that a bit that a rebuild needs cannot be read, as in 1e-15
+    /// Probability that a bit needed for a rebuild cannot be read, as in 1e-15
     #[arg(long, value_parser = parse_probability, value_name = "P", default_value = "0")]
     pub unreadable: f64,
     /// Asynchronous protocols: mean time between two writes to a primary disk
