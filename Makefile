@@ -9,10 +9,8 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DENY := $(TARGET_DIR)/tools/cargo-deny
 DEB := $(TARGET_DIR)/tools/cargo-deb
 PJD := $(TARGET_DIR)/tools/pjdfstest
-# Tests of real processes wait more than they work: four at a time keep two cores busy.
-RUST_TEST_THREADS ?= $(shell n=$$(nproc); echo $$(( n < 4 ? 4 : n )))
-
-.PHONY: help deps test-spark wheel test-python bench-python build deb quickstart java test test-java package-test upgrade-test soak verify fix bench figures figures-scale clean
+.PHONY: help deps build deb java wheel quickstart test check test-java test-spark test-python bench-python \
+	package-test upgrade-test soak verify fix bench figures figures-scale clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -35,8 +33,13 @@ wheel: ## Make the Python package in target/wheels (docs/python.md)
 quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 	@scripts/quickstart.sh
 
-test: deps $(PJD) $(DEB) ## Unit, property, fuzz and end-to-end tests
-	@RUST_TEST_THREADS=$(RUST_TEST_THREADS) CARGO="$(CARGO)" scripts/test.sh
+test: deps $(PJD) $(DEB) ## Unit, property, fuzz and end-to-end tests (TESTS="kills:: quota" for those alone)
+	@CARGO="$(CARGO)" scripts/test.py $(TESTS)
+
+check: ## Format, lints, unit and property tests, and some simulated seeds, in minutes
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@CARGO="$(CARGO)" scripts/test.py --quick
 
 test-java: ## Hadoop's own tests of file systems, on a cluster (Maven downloads Hadoop once)
 	@CARGO="$(CARGO)" scripts/java.sh test

@@ -1,7 +1,8 @@
 //! Two mounts behave as one machine: what one has done, the other sees at once.
 
 use crate::coherence_io::{
-    Block, Mapping, Two, next_data, next_hole, open, open_direct, punch, read_all, two,
+    Block, LONG, Mapping, Two, next_data, next_hole, open, open_direct, punch, read_all, two,
+    two_patient,
 };
 use crate::harness::{Place, noise, root};
 use std::collections::BTreeSet;
@@ -371,10 +372,6 @@ fn a_listing_is_whole_while_another_mount_changes_the_directory() {
     });
 }
 
-/// A call that has waited so long has waited for a lease to lapse (10 s) or a call to
-/// time out (30 s), and not for one of two busy cores.
-const LONG: Duration = Duration::from_secs(8);
-
 /// For 4 s; on a busy machine until more than `least` is done, within a minute.
 fn goes_on(begin: Instant, done: &AtomicUsize, least: usize) -> bool {
     let passed = begin.elapsed();
@@ -388,7 +385,7 @@ fn small_records_in_the_same_blocks_are_never_lost_nor_old() {
         return;
     }
     let place = Place::new();
-    let Two { cluster: _cluster, a, b } = two(&place, "slots", "");
+    let Two { cluster: _cluster, a, b } = two_patient(&place, "slots");
     // None of them over the border of pages: reads of two pages are not atomic anywhere.
     const SLOTS: usize = 40;
     fs::write(a.join("f"), vec![0; 4 * SLOTS * 128]).unwrap();
@@ -452,7 +449,7 @@ fn o_direct_that_comes_and_goes_stalls_nobody_and_shows_nothing_old() {
         return;
     }
     let place = Place::new();
-    let Two { cluster: _cluster, a, b } = two(&place, "switched", "");
+    let Two { cluster: _cluster, a, b } = two_patient(&place, "switched");
     const SLOT: usize = 512;
     const SLOTS: usize = 3 * 8;
     fs::write(a.join("f"), vec![0; SLOTS * SLOT]).unwrap();
@@ -569,7 +566,7 @@ fn streams_and_scattered_writes_on_two_mounts_do_not_block_each_other() {
         return;
     }
     let place = Place::new();
-    let Two { cluster: _cluster, a, b } = two(&place, "streams", "");
+    let Two { cluster: _cluster, a, b } = two_patient(&place, "streams");
     const REGION: usize = 300_000;
     const REGIONS: usize = 12;
     fs::write(a.join("f"), vec![0; REGION * REGIONS]).unwrap();
@@ -626,7 +623,7 @@ fn what_is_stored_into_a_mapping_is_kept_when_another_mount_writes_beside_it() {
         return;
     }
     let place = Place::new();
-    let Two { cluster: _cluster, a, b } = two(&place, "beside", "");
+    let Two { cluster: _cluster, a, b } = two_patient(&place, "beside");
     fs::write(a.join("f"), vec![0; 8192]).unwrap();
     let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
     let (map_a, map_b) = (Mapping::new(&file_a, 8192), Mapping::new(&file_b, 8192));

@@ -2,7 +2,7 @@
 //! asked for less.
 
 use crate::coherence_io::{Two, open, two};
-use crate::harness::{Place, noise, root};
+use crate::harness::{Place, SOON, noise, root};
 use crate::library;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, Permissions};
@@ -100,7 +100,7 @@ fn relaxed_mounts_see_a_file_that_was_closed_when_they_open_it() {
     fs::write(a.join("new"), "x").unwrap();
     let seen = Instant::now();
     while !b.join("new").exists() {
-        assert!(seen.elapsed() < Duration::from_secs(3));
+        assert!(seen.elapsed() < SOON);
         std::thread::sleep(Duration::from_millis(20));
     }
     // And no leases.

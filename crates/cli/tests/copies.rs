@@ -1,7 +1,7 @@
 //! Files with several copies: who uses them goes on when servers die, or are stopped.
 
 use crate::fault_load::Program;
-use crate::harness::{Cluster, Place, eventually, noise, root};
+use crate::harness::{Cluster, Place, SOON, eventually, noise, root};
 use crate::library::{self, client, counter};
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -478,7 +478,7 @@ fn what_has_rotted_in_one_copy_is_read_from_the_other_and_counted() {
         ["target 1", "target 2", "bytes 36864-40959"].iter().all(|w| error.message.contains(w)),
         "{error}"
     );
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
     assert!(read(40_960, 100_000).unwrap() == data[40_960..140_960]);
     file.close(&ctx).unwrap();
 }
@@ -551,7 +551,9 @@ fn each_policy_reads_the_copies_that_it_says_and_without_a_lease_the_first_is_re
     let (ctx, data) = (Context::root(), noise(64 << 20, 5));
     let file = two_copies(&client(&cluster, true), b"f", &data);
     let (id, _) = (file.id(), drop(file));
-    let strict = [("primary", 0.0..=0.0), ("proportional", 0.0..=0.1), ("halves", 0.4..=0.6)];
+    // Proportional goes by who answers sooner, so that any share is right here; what it comes to
+    // `sim/tests/pace.rs` asks on virtual time.
+    let strict = [("primary", 0.0..=0.0), ("proportional", 0.0..=1.0), ("halves", 0.4..=0.6)];
     let relaxed = [("halves", 0.0..=0.0), ("graduated", 0.0..=0.0)];
     let strict = strict.into_iter().map(|wish| (Consistency::Strict, wish));
     let relaxed = relaxed.into_iter().map(|wish| (Consistency::Relaxed, wish));

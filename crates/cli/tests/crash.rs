@@ -1,7 +1,7 @@
 //! `kill -9` of each daemon while files are being written: what was synced is
 //! there afterwards, whole, and the work goes on once the daemon is back.
 
-use crate::harness::{Cluster, Place, again, eventually, eventually_within, noise, root};
+use crate::harness::{Cluster, Place, SOON, again, eventually, eventually_within, noise, root};
 use crate::library;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -327,7 +327,7 @@ fn a_server_that_stays_away_gives_an_error_that_names_it() {
     cluster.kill("data-2");
     let begin = Instant::now();
     let error = file.read_at(&ctx, 0, &mut [0; 100]).unwrap_err();
-    assert!(begin.elapsed() < Duration::from_secs(10), "the wait is bounded");
+    assert!(begin.elapsed() < SOON, "the wait is bounded");
     assert!(error.message.contains("target 2 on server 2"), "{error}");
     // What write-behind could not deliver is told by the next sync.
     file.write_at(&ctx, 0, b"lost").unwrap();

@@ -3,7 +3,7 @@
 //! program on the mount. Every acknowledged operation is checked, by the loads
 //! as they go and from the servers in the end.
 //!
-//! `WEIR_CYCLES` says how many (20), of two clusters side by side: each waits much.
+//! `WEIR_CYCLES` says how many (12), of two clusters side by side: each waits much.
 //! `WEIR_SEED` brings a run's choices back.
 
 use crate::cycle_load::{self, LibraryLoad, MountLoad};
@@ -99,7 +99,7 @@ fn half_of_the_cycles(name: &str) {
     if !root() {
         return;
     }
-    let cycles: u64 = std::env::var("WEIR_CYCLES").map_or(20, |text| text.parse().unwrap());
+    let cycles: u64 = std::env::var("WEIR_CYCLES").map_or(12, |text| text.parse().unwrap());
     let cycles = cycles.div_ceil(2);
     let seed = Random::seed_of_run();
     let mut random = Random::new(seed);

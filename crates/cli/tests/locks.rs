@@ -2,7 +2,7 @@
 //! open files) and `flock`.
 
 use crate::coherence_io::{Block, open_direct};
-use crate::harness::{self, Cluster, Place, again, eventually, kill_and_wait, root};
+use crate::harness::{self, Cluster, Place, SOON, again, eventually, kill_and_wait, root};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -124,7 +124,7 @@ fn who_waits_for_a_lock_gets_it_when_the_other_mount_unlocks() {
     lock(&a, UNLOCK, 0, 0).unwrap();
     let (result, at) = waits.recv_timeout(LONG).unwrap();
     result.unwrap();
-    assert!(at - unlocked < Duration::from_secs(5), "{:?}", at - unlocked);
+    assert!(at - unlocked < Duration::from_secs(8), "{:?}", at - unlocked);
     drop(other);
 }
 
@@ -365,7 +365,7 @@ fn the_locks_of_a_mount_that_was_killed_are_free_after_its_lease() {
     kill_and_wait(cluster.mount_pid(&place.path("a")));
     let begin = Instant::now();
     lock_wait(&b, EXCLUSIVE, 0, 0).unwrap();
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -535,5 +535,5 @@ fn closing_process() {
     flock(&holder, libc::LOCK_EX).unwrap();
     let begin = Instant::now();
     assert_eq!(errno(flock(&other, libc::LOCK_EX | libc::LOCK_NB)), Some(libc::EAGAIN));
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
 }

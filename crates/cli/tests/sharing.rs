@@ -1,7 +1,7 @@
 //! Several clients of one file system see it as the programs of one machine
 //! would (`docs/leases.md`).
 
-use crate::harness::{self, Cluster, Place, again, eventually, noise};
+use crate::harness::{self, Cluster, Place, SOON, again, eventually, noise};
 use crate::library::{self, client, counter};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -43,14 +43,7 @@ fn quick<'a>(place: &'a Place, name: &str) -> Cluster<'a> {
 /// A cluster whose metadata server has these settings.
 fn set<'a>(place: &'a Place, name: &str, values: &[(&str, u64)]) -> Cluster<'a> {
     let cluster = place.up(name, &[]);
-    let path = cluster.dir().join("meta.toml");
-    let mut settings: toml::Table = std::fs::read_to_string(&path).unwrap().parse().unwrap();
-    for (name, value) in values {
-        settings.insert((*name).into(), toml::Value::Integer(*value as i64));
-    }
-    std::fs::write(&path, settings.to_string()).unwrap();
-    cluster.kill("meta");
-    up_again(&cluster);
+    cluster.set_meta(values);
     cluster
 }
 
@@ -156,7 +149,7 @@ fn readers_at_the_end_of_a_file_and_somebody_who_appends_do_not_wait_for_each_ot
         }
         stopped.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    assert!(slowest < Duration::from_secs(10), "an append of {appended} took {slowest:?}");
+    assert!(slowest < SOON, "an append of {appended} took {slowest:?}");
     assert!(appended > 10, "{appended}");
 }
 
@@ -309,7 +302,7 @@ fn leases_outlive_a_restart_of_the_metadata_server() {
 #[test]
 fn after_a_restart_who_has_not_come_back_is_waited_for_as_grace_ms_says() {
     let place = Place::new();
-    let cluster = set(&place, "grace", &[("lease_ms", 1000), ("grace_ms", 3000)]);
+    let cluster = set(&place, "grace", &[("lease_ms", 1000), ("grace_ms", 14_000)]);
     // It soon gives up to say that it goes.
     let soon = ClientConfig { request_timeout_ms: 2000, ..library::config(&cluster) };
     let a = Client::connect(soon).unwrap();
@@ -325,7 +318,7 @@ fn after_a_restart_who_has_not_come_back_is_waited_for_as_grace_ms_says() {
     open(&b, b"f").write_at(&ctx, 0, b"after").unwrap();
     let took = begin.elapsed();
     // 10 s, if nothing is said.
-    assert!((Duration::from_secs(3)..Duration::from_secs(9)).contains(&took), "{took:?}");
+    assert!(took >= Duration::from_secs(14), "{took:?}");
 }
 
 /// Remembers what it was told.
@@ -435,7 +428,7 @@ fn a_client_that_was_stopped_changes_nothing_any_more_and_is_told() {
     file.write_at(&ctx, 0, b"the others").unwrap();
     file.sync(&ctx).unwrap();
     let waited = begin.elapsed();
-    assert!(waited < Duration::from_millis(6 * LEASE_MS), "{waited:?}");
+    assert!(waited < SOON, "{waited:?}");
     process.signal("-CONT");
     std::fs::write(cluster.dir().join("go"), "").unwrap();
     assert!(process.0.wait().unwrap().success(), "it was told that its writes were lost");
@@ -483,7 +476,7 @@ fn a_read_at_the_known_end_does_not_wait_for_itself_when_another_writer_is_dead(
     std::thread::sleep(Duration::from_millis(2 * LEASE_MS));
     let begin = Instant::now();
     let found = read(&file, 4000, 8192);
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
     assert_eq!(found[..1000], [b'a'; 1000]);
     assert!(found[1000..].iter().all(|byte| *byte == 0));
 }
@@ -498,7 +491,7 @@ fn what_a_killed_client_had_written_is_seen_by_others_with_its_size() {
     let begin = Instant::now();
     let file = open(&other, b"f");
     let found = read(&file, 0, 1 << 20);
-    assert!(begin.elapsed() < Duration::from_millis(6 * LEASE_MS));
+    assert!(begin.elapsed() < SOON);
     assert!(found.len() >= 100_000 && found[..100_000] == [b'a'; 100_000], "what was synced");
     assert!(found[100_000..].iter().all(|byte| [0, b'b'].contains(byte)));
     assert!(found.len() > 500_000, "what was sent is there: {}", found.len());
@@ -518,7 +511,7 @@ fn a_client_uses_more_files_than_it_may_hold_leases_on() {
         for (n, file) in files.iter().enumerate() {
             let begin = Instant::now();
             file.write_at(&ctx, 0, format!("{round} in {n}").as_bytes()).unwrap();
-            assert!(begin.elapsed() < Duration::from_secs(10), "{n}: {:?}", begin.elapsed());
+            assert!(begin.elapsed() < SOON, "{n}: {:?}", begin.elapsed());
         }
     }
     let recalls = counter(&a, "recalls");

@@ -141,7 +141,6 @@ fn a_gigabyte_goes_through_daemons_that_have_a_quarter_of_it() {
     assert!(from_disk >= FILE_BYTES, "{from_disk} bytes came from the disks");
     assert_eq!(group.killed(), 0);
     assert!(group.most_bytes() <= MEMORY_BYTES);
-    assert!(begin.elapsed() < Duration::from_secs(120), "{:?}", begin.elapsed());
     drop(file);
     cluster.weir(&["status"]).ok();
     cluster.weir(&["down"]).ok();

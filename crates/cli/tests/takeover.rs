@@ -2,7 +2,7 @@
 //! what to do, and the next `weir mount` takes the place over.
 
 use crate::fault_load::Program;
-use crate::harness::{Cluster, Place, Said, eventually, kernel_is, noise, root};
+use crate::harness::{Cluster, Place, SOON, Said, eventually, kernel_is, noise, root};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -28,7 +28,7 @@ fn users(place: &Place, at: &Path) -> [Program; 2] {
 fn quickly(command: impl FnOnce() -> Said) -> Said {
     let begin = Instant::now();
     let said = command();
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}: {said:?}", begin.elapsed());
+    assert!(begin.elapsed() < SOON, "{:?}: {said:?}", begin.elapsed());
     said
 }
 

@@ -9,10 +9,9 @@ use Failure::{Kill, Loss, PowerCut};
 use Protocol::{ClientAsync, ClientSync, Hybrid, ServerAsync, ServerSync};
 use Victim::{All, Client, Follower, Last, Primary};
 
-/// Moments of a write that are tried, and as many right after it.
-const MOMENTS: u32 = 10;
-/// The same of files with three copies, which take longer.
-const MOMENTS_OF_THREE: u32 = 6;
+/// Moments of a write that are tried, and as many right after it; `WEIR_SIM_MOMENTS` sets another
+/// number. Of files with three copies, which take longer, two thirds.
+const MOMENTS: u32 = 6;
 /// What was put off has got everywhere so long after a write.
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -52,7 +51,8 @@ impl Moment {
 /// online in the end, nobody lacks anything, and all copies are the same.
 fn at_all_moments(layout: Layout, sync: bool, victim: Victim, failure: Failure) -> Vec<Moment> {
     let usual = usual(layout, sync);
-    let moments = if layout.copies > 2 { MOMENTS_OF_THREE } else { MOMENTS };
+    let asked = std::env::var("WEIR_SIM_MOMENTS").map_or(MOMENTS, |text| text.parse().unwrap());
+    let moments = if layout.copies > 2 { asked * 2 / 3 } else { asked };
     let during = (0..2 * moments).map(|n| (usual * n / moments, false));
     let moments = during.chain([(usual + WINDOW, true)]);
     let seen = moments.map(|(after, late)| {

@@ -147,7 +147,10 @@ fn the_first_copies_alone_are_as_slow_as_the_slowest_disk() {
 
 #[test]
 fn two_copies_give_what_their_disks_do() {
-    for (readers, file_mib, least) in [(1, 16, 1.65), (1, 64, 1.9), (8, 16, 1.85), (8, 64, 1.95)] {
+    // Of a file over four disks each has 16 or 64 pieces of 256 KiB, and with two copies of it
+    // half as many; one more, which nobody else can take from it at the end, makes 16 to 9, or 64
+    // to 33: 1.78 and 1.94. A single reader has to connect to twice as many servers, too.
+    for (readers, file_mib, least) in [(1, 16, 1.65), (1, 64, 1.9), (8, 16, 1.75), (8, 64, 1.92)] {
         let of = |copies| (1..=3).map(|seed| mean_s(seed, readers, file_mib, copies)).sum::<f64>();
         let times = of(1) / of(2);
         assert!(times > least, "{readers} readers of {file_mib} MiB: {times:.2} times as fast");

@@ -1,8 +1,8 @@
 //! Seeds: whole clusters attacked, each bug that can be planted found, equal
 //! seeds equal histories, failures made small.
 //!
-//! `WEIR_SIM_SEEDS` sets how many seeds are run, `WEIR_SEED` where they begin
-//! (with `WEIR_SIM_SEEDS=1` it reruns one).
+//! `WEIR_SIM_SEEDS` sets how many seeds of each kind are run, `WEIR_SEED` where they begin (with
+//! `WEIR_SIM_SEEDS=1` it reruns one). `make soak` runs all that are known to be clean.
 
 use std::ops::Range;
 use std::process::Command;
@@ -71,43 +71,39 @@ fn describe(line: &Line) -> String {
 
 #[test]
 fn clusters_keep_their_promises_whatever_goes_wrong() {
-    keep_their_promises(number("WEIR_SEED", 1), number("WEIR_SIM_SEEDS", 2000));
+    keep_their_promises(number("WEIR_SEED", 1), 500, 2000);
 }
 
-/// `WEIR_SIM_MIRRORED` sets how many, and `WEIR_SEED` which, counted from
-/// [`MIRRORED`].
+/// `WEIR_SEED` is counted from [`MIRRORED`].
 #[test]
 fn clusters_that_keep_several_copies_keep_their_promises_whatever_goes_wrong() {
     let first = MIRRORED + number("WEIR_SEED", 1);
-    keep_their_promises(first, number("WEIR_SIM_MIRRORED", CLEAN_MIRRORED));
+    keep_their_promises(first, 100, CLEAN_MIRRORED);
 }
 
 /// So many seeds from the first on are clean.
 const CLEAN_MIRRORED: u64 = 365;
 
-/// `WEIR_SIM_CHANGING` sets how many, and `WEIR_SEED` which, counted from
-/// [`CHANGING`].
+/// `WEIR_SEED` is counted from [`CHANGING`].
 #[test]
 fn clusters_that_change_keep_their_promises_whatever_goes_wrong() {
     let first = CHANGING + number("WEIR_SEED", 1);
-    keep_their_promises(first, number("WEIR_SIM_CHANGING", CLEAN_CHANGING));
+    keep_their_promises(first, 80, CLEAN_CHANGING);
 }
 
-/// `WEIR_SIM_HANGING` sets how many, and `WEIR_SEED` which, counted from
-/// [`HANGING`].
+/// `WEIR_SEED` is counted from [`HANGING`].
 #[test]
 fn clusters_whose_disks_hang_keep_their_promises_whatever_goes_wrong() {
     let first = HANGING + number("WEIR_SEED", 1);
-    keep_their_promises(first, number("WEIR_SIM_HANGING", 100));
+    keep_their_promises(first, 40, CLEAN_HANGING);
 }
 
-/// `WEIR_SIM_RESETTING` sets how many of each kind, and `WEIR_SEED` which, counted from
-/// [`RESETTING`].
+/// `WEIR_SEED` is counted from [`RESETTING`], or that and [`MIRRORED`].
 #[test]
 fn clusters_whose_disks_are_mounted_anew_keep_their_promises_whatever_goes_wrong() {
     for kind in [0, MIRRORED] {
         let first = RESETTING + kind + number("WEIR_SEED", 1);
-        keep_their_promises(first, number("WEIR_SIM_RESETTING", CLEAN_RESETTING));
+        keep_their_promises(first, 30, CLEAN_RESETTING);
     }
 }
 
@@ -117,7 +113,12 @@ const CLEAN_RESETTING: u64 = 100;
 /// So many seeds of clusters that change are clean.
 const CLEAN_CHANGING: u64 = 300;
 
-fn keep_their_promises(first: u64, count: u64) {
+/// So many seeds of clusters whose disks hang are clean.
+const CLEAN_HANGING: u64 = 100;
+
+/// Runs `few` seeds, or as many as are asked for, of the `clean` ones.
+fn keep_their_promises(first: u64, few: u64, clean: u64) {
+    let count = number("WEIR_SIM_SEEDS", few).min(clean);
     let (mut runs, mut simulated_ms, mut cpu_ms, mut undecided) = (0, 0, 0, 0);
     let mut failure = None;
     let ran = batch::run_in_children(
@@ -149,9 +150,6 @@ fn keep_their_promises(first: u64, count: u64) {
         simulated_ms / cpu_ms.max(1)
     );
     assert!(undecided * 100 <= runs, "the oracles give up too often");
-    if cfg!(debug_assertions) && count >= 100 {
-        assert!(simulated_ms / cpu_ms.max(1) >= 100, "100 simulated seconds per CPU second");
-    }
 }
 
 /// Seeds that have once shown what was wrong, and for how many seconds things go
@@ -274,7 +272,9 @@ fn is_clean(seed: u64, report: &Report) {
 fn equal_seeds_make_equal_histories() {
     let first = number("WEIR_SEED", 1);
     let mut failure = None;
-    for seeds in [first..first + 100, MIRRORED + first..MIRRORED + first + 50] {
+    let count = number("WEIR_SIM_SEEDS", 30);
+    let (plain, mirrored) = (count.min(100), count.div_ceil(2).min(50));
+    for seeds in [first..first + plain, MIRRORED + first..MIRRORED + first + mirrored] {
         batch::run_in_children(
             seeds,
             JOBS,
@@ -334,6 +334,49 @@ const FOUND_ELSEWHERE: &[Bug] = &[
 const OF_COPIES: &[Bug] =
     &[Bug::AckBeforePartner, Bug::ClearGapEarly, Bug::SkipGapNote, Bug::OnlineTooEarly];
 
+/// The seed that has found each, counted from its kind's first. It is tried first; all seeds are
+/// searched when it finds nothing any more, because something else has changed.
+const HAVE_FOUND: &[(Bug, u64)] = &[
+    (Bug::SkipIntentMark, 117),
+    (Bug::AckBeforeAppend, 62),
+    (Bug::ReuseIds, 4),
+    (Bug::AcceptOldSequence, 63),
+    (Bug::DropStoredResult, 6),
+    (Bug::HalfRename, 51),
+    (Bug::SkipObjectSync, 4),
+    (Bug::SkipRecovery, 4),
+    (Bug::DropRetriedWrite, 53),
+    (Bug::SkipReassert, 4),
+    (Bug::AckBeforePartner, 1),
+    (Bug::SkipRecall, 51),
+    (Bug::GrantInGrace, 47),
+    (Bug::SkipFence, 69),
+    (Bug::KeepBelief, 1),
+    (Bug::AnswerBeforeFlush, 1),
+    (Bug::KeepPages, 2),
+    (Bug::KeepAfterEvent, 51),
+    (Bug::IgnoreLeaseClock, 12),
+    (Bug::SkipReassertLeases, 4),
+    (Bug::ForgetOwnChange, 1),
+    (Bug::SkipGapNote, 51),
+    (Bug::ClearGapEarly, 51),
+    (Bug::ForgetMount, 54),
+    (Bug::OnlineTooEarly, 1),
+];
+
+/// Runs seeds with a bug until one shows it, or its process dies.
+fn search(bug: &str, seeds: Range<u64>, lines: &mut Vec<Line>) -> std::io::Result<()> {
+    batch::run_in_children(
+        seeds,
+        JOBS,
+        |range| child(range, Some(bug), false),
+        |line| {
+            lines.push(line);
+            lines.last().is_some_and(|line| line.violations.is_empty())
+        },
+    )
+}
+
 #[test]
 fn every_bug_that_can_be_planted_is_found() {
     if !plant::plant(None) || !cfg!(debug_assertions) {
@@ -352,16 +395,12 @@ fn every_bug_that_can_be_planted_is_found() {
             _ => (0, MAX_SEEDS),
         };
         let first = base + number("WEIR_SEED", 1);
+        let known = HAVE_FOUND.iter().find(|(found, _)| found == bug).map(|(_, seed)| base + seed);
         let mut lines: Vec<Line> = Vec::new();
-        let ran = batch::run_in_children(
-            first..first + seeds,
-            JOBS,
-            |range| child(range, Some(name), false),
-            |line| {
-                lines.push(line);
-                lines.last().is_some_and(|line| line.violations.is_empty())
-            },
-        );
+        let mut ran = known.map_or(Ok(()), |seed| search(name, seed..seed + 1, &mut lines));
+        if ran.is_ok() && lines.iter().all(|line| line.violations.is_empty()) {
+            ran = search(name, first..first + seeds, &mut lines);
+        }
         let found = lines.iter().find(|line| !line.violations.is_empty());
         match (found, ran) {
             (Some(line), _) => {

@@ -6,6 +6,7 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Two mounts of one cluster.
 pub struct Two<'a> {
@@ -21,6 +22,19 @@ pub fn two<'a>(place: &'a Place, name: &str, options: &str) -> Two<'a> {
     let b = cluster.mount("b", options);
     Two { cluster, a, b }
 }
+
+/// The same, where a lease lapses after 40 s, and a call that is not answered ends after 60 s: what
+/// takes less than [`LONG`] has waited for neither, however busy the machine is.
+pub fn two_patient<'a>(place: &'a Place, name: &str) -> Two<'a> {
+    let cluster = place.up(name, &["--targets", "2"]);
+    cluster.set_meta(&[("session_timeout_ms", 60_000), ("lease_ms", 40_000), ("grace_ms", 40_000)]);
+    let a = cluster.mount("a", "timeout=60");
+    let b = cluster.mount("b", "timeout=60");
+    Two { cluster, a, b }
+}
+
+/// See [`two_patient`].
+pub const LONG: Duration = Duration::from_secs(35);
 
 /// Opens for reading and writing; makes the file if need be.
 pub fn open(path: &Path) -> File {

@@ -130,6 +130,18 @@ impl Cluster<'_> {
         std::fs::write(path, text.to_string()).unwrap();
     }
 
+    /// Gives its metadata server other settings, and starts it anew.
+    pub fn set_meta(&self, values: &[(&str, u64)]) {
+        let path = self.dir().join("meta.toml");
+        let mut settings: toml::Table = std::fs::read_to_string(&path).unwrap().parse().unwrap();
+        for (name, value) in values {
+            settings.insert((*name).into(), toml::Value::Integer(*value as i64));
+        }
+        std::fs::write(&path, settings.to_string()).unwrap();
+        self.kill("meta");
+        self.place.weir(&["up", "--name", &self.name]).ok();
+    }
+
     /// Mounts it (once more), with options.
     pub fn mount(&self, name: &str, options: &str) -> PathBuf {
         let at = self.place.path(name);
@@ -272,9 +284,13 @@ pub fn kill_and_wait(pid: i32) {
     eventually("the process is gone", || !is_ours(pid));
 }
 
+/// Less than a call waits for a server that does not answer (30 s): what has taken less has waited
+/// for none, however busy the machine is.
+pub const SOON: Duration = Duration::from_secs(25);
+
 /// Waits, not for ever, until something is so.
 pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
-    eventually_within(Duration::from_secs(30), what, is_so);
+    eventually_within(Duration::from_secs(60), what, is_so);
 }
 
 /// As [`eventually`], for what takes longer.
