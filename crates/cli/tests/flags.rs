@@ -419,6 +419,9 @@ fn a_disk_is_read_for_its_speed_unless_probe_disks_says_no() {
 fn a_data_server_belongs_to_the_metadata_server_that_metadata_names() {
     let place = Place::new();
     let cluster = place.up("belongs", &["--targets", "1"]);
+    let log = || cluster.weir(&["log", "data-1"]).ok();
+    let registered = || log().matches("registered with metadata server").count();
+    eventually("it has found its own", || registered() == 1);
     let path = cluster.dir().join("data-1.toml");
     let right = fs::read_to_string(&path).unwrap();
     let mut settings: toml::Table = right.parse().unwrap();
@@ -426,14 +429,12 @@ fn a_data_server_belongs_to_the_metadata_server_that_metadata_names() {
     fs::write(&path, settings.to_string()).unwrap();
     cluster.kill("data-1");
     cluster.weir(&["up"]).ok();
-    let log = || cluster.weir(&["log", "data-1"]).ok();
     eventually("it asks there", || log().contains("127.0.0.1:1: cannot connect"));
-    let registered = || log().matches("registered with metadata server").count();
     assert_eq!(registered(), 1, "{}", log());
     fs::write(&path, right).unwrap();
     cluster.kill("data-1");
     cluster.weir(&["up"]).ok();
-    eventually("it has found its own", || registered() == 2);
+    eventually("it has found its own again", || registered() == 2);
 }
 
 #[test]
