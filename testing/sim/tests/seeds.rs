@@ -149,7 +149,7 @@ fn keep_their_promises(first: u64, few: u64, clean: u64) {
         cpu_ms / 1000,
         simulated_ms / cpu_ms.max(1)
     );
-    assert!(undecided * 100 <= runs, "the oracles give up too often");
+    assert!(undecided <= (runs / 100).max(1), "the oracles give up too often");
 }
 
 /// Seeds that have once shown what was wrong, and for how many seconds things go
