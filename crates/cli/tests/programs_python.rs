@@ -24,7 +24,7 @@ const MODULES: &str = "bufio dbm_dumb fcntl file fileio filecmp fileinput generi
 /// What came of the tests with their files in a directory, and all that was said of it.
 fn outcome(files: &Path) -> (Vec<String>, String) {
     let run = format!(
-        "timeout -k 10 240 env TMPDIR={} PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -c '{RUN}' \
+        "timeout -k 10 400 env TMPDIR={} PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -c '{RUN}' \
          {MODULES} 2>/dev/null",
         files.display()
     );
