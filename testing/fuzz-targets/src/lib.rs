@@ -9,6 +9,7 @@
 //! A new decoder gets a line in [`targets`]; operations are checked to be
 //! complete.
 
+mod c;
 mod disk;
 mod frames;
 mod fuse;

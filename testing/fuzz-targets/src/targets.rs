@@ -3,7 +3,7 @@
 
 use crate::random::Gen;
 use crate::sample::Sample;
-use crate::{disk, frames, fuse, layouts, records, sio};
+use crate::{c, disk, frames, fuse, layouts, records, sio};
 use weir_types::codec::Bytes;
 use weir_types::{Attr, Decode, Encode, Error, FileLayout};
 use weir_wire::Request;
@@ -268,6 +268,7 @@ targets! {
         metadata_export: disk::metadata_export, disk::metadata_export_example;
         metadata_record: records::record, records::record_example;
         metadata_key: records::record_key, records::record_key_example;
+        c_boundary: c::boundary, c::calls;
         fuse_request: fuse::request, fuse::request_example;
         sio_calls: sio::calls, sio::calls_example;
     }
