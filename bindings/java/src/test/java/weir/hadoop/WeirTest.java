@@ -7,6 +7,7 @@ import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
 
 import java.io.File;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
 import java.nio.ByteBuffer;
@@ -291,6 +292,29 @@ public class WeirTest {
         .doAs((PrivilegedExceptionAction<String>) () -> failureOf(TestCluster.conf(),
             TestCluster.ADDRESS));
     assertTrue(said, said.contains("'no-such-user'") && said.contains("fs.weir.unknown.user"));
+  }
+
+  @Test
+  public void aRestrictedKeyIsHeldToWhatItAllows() throws Exception {
+    Path path = write("data", bytes(10));
+    File credential = Files.createTempFile("reader", ".toml").toFile();
+    assertTrue(credential.delete());
+    weir("key", "new", "reader", "--read-only", "--subtree", DIR.toString(), "-o",
+        credential.getPath());
+    Configuration conf = TestCluster.conf();
+    conf.set("fs.weir." + TestCluster.ADDRESS.getAuthority() + ".credential",
+        credential.getPath());
+    FileSystem reader = FileSystem.newInstance(TestCluster.ADDRESS, conf);
+    // Its root is the directory.
+    assertArrayEquals(bytes(10), readAll(reader, new Path("/data")));
+    assertThrows(FileNotFoundException.class, () -> reader.open(path));
+    assertThrows(AccessControlException.class, () -> reader.create(new Path("/new")).close());
+    assertThrows(AccessControlException.class, () -> reader.delete(new Path("/data"), false));
+    reader.close();
+    weir("key", "revoke", "reader");
+    String said = failureOf(conf, TestCluster.ADDRESS);
+    assertTrue(said, said.contains("key"));
+    assertTrue(credential.delete());
   }
 
   @Test
