@@ -42,8 +42,9 @@ fn no_cluster_at_all() {
         place.weir(arguments).fails(&["there is no cluster in", "weir up"]);
     }
     // Commands that change a cluster make nothing where there is none.
+    let add_target = ["target", "add", "--server", "1"];
     for arguments in
-        [&["server", "add"][..], &["target", "add", "1"], &["target", "replace", "1"], &["invite"]]
+        [&["server", "add"][..], &add_target, &["target", "replace", "1"], &["invite"]]
     {
         let said = place.weir(&[arguments, &["--name", "mistyped"]].concat());
         said.fails(&["there is no cluster in", "mistyped"]);

@@ -119,9 +119,8 @@ impl OpenState {
     pub(crate) fn reaches(&self, end: u64) {
         let mut extent = self.extent();
         let Some((written, time)) = extent.uncommitted else { return };
-        let left = written.min(end.max(extent.told));
-        extent.uncommitted = Some((left, time));
-        extent.size = extent.told.max(left);
+        // How long the file is says the answer to what is told.
+        extent.uncommitted = Some((written.min(end), time));
     }
 
     /// Whether the file is longer than the metadata server knows.

@@ -226,9 +226,7 @@ impl Writer {
 /// make the file longer than what is left.
 fn look_for_cuts(call: Call<'_>) -> Result<()> {
     let file = call.file;
-    if !file.has_leases(call.inner)
-        && file.uncommitted().is_some_and(|(end, _)| end > file.told_size())
-    {
+    if !file.has_leases(call.inner) && file.uncommitted().is_some() {
         file.reaches(file.reach(call)?);
     }
     Ok(())

@@ -7,8 +7,9 @@
 //! have said that they had noted nothing of it.
 //!
 //! If none is online, nobody who is there knows what it lacked. All of the column counts as
-//! lacking, known to be elsewhere ([`ELSEWHERE`]), until the others have said. What they noted stays lacking, here and there: it may have been changed here
-//! since, and which of the two is newer nobody knows. An administrator accepts what is here.
+//! lacking, known to be elsewhere ([`ELSEWHERE`]), until the others have said. What they noted
+//! stays lacking, here and there: it may have been changed here since, and which of the two is
+//! newer nobody knows. An administrator accepts what is here.
 //!
 //! Invariants
 //! - Until all others were heard no bytes of the object are sent to them, and none are taken from

@@ -119,3 +119,23 @@ impl<E> LoopHandle<E> {
         self.mailbox.wake();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{EventfdFlags, eventfd};
+
+    #[test]
+    fn a_loop_that_does_not_look_gets_so_many_connections_and_no_more() {
+        let mailbox = Mailbox::<()>::new(0).unwrap();
+        // Any descriptor will do.
+        let any = || eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let hand_over = || mailbox.hand_over(Accepted { socket: Socket::from(any()) });
+        assert!((0..MAX_HANDED_OVER).all(|_| hand_over().is_ok()));
+        assert!(hand_over().is_err());
+        let (mut events, mut accepted) = (Vec::new(), Vec::new());
+        mailbox.take(&mut events, &mut accepted);
+        assert_eq!(accepted.len(), MAX_HANDED_OVER);
+        assert!(hand_over().is_ok(), "it has looked");
+    }
+}
