@@ -103,6 +103,22 @@ def test_names_are_moved_copied_and_removed(fs, place):
     assert not fs.exists(place)
 
 
+def test_a_move_that_cannot_be_leaves_the_file(cluster, place):
+    fs = fsspec.filesystem("weir", cluster=cluster, auto_mkdir=False)
+    fs.pipe_file(f"{place}/f", b"abc")
+    with pytest.raises(FileNotFoundError):
+        fs.mv(f"{place}/f", f"{place}/none/f")
+    with pytest.raises(FileNotFoundError):
+        fs.mv(f"{place}/none", f"{place}/g")
+    with pytest.raises(FileNotFoundError):
+        fs.pipe_file(f"{place}/none/f", b"")
+    with pytest.raises(FileNotFoundError):
+        fs.open(f"{place}/none/f", "wb")
+    fs.mkdir(f"{place}/d")
+    fs.mv(f"{place}/f", f"{place}/d")
+    assert fs.cat(f"{place}/d/f") == b"abc"
+
+
 def test_ranges_that_fail_are_told(fs, place):
     fs.pipe_file(f"{place}/f", b"0123456789")
     paths = [f"{place}/f", f"{place}/f", f"{place}/none"]

@@ -1,0 +1,75 @@
+//! The Python package with nothing but what Debian has: client, files, processes, bad input, and
+//! the file system too where fsspec is installed. `make test-python` has it with the libraries that
+//! use it.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const PYTHON: &str = "/usr/bin/python3";
+const FILES: [&str; 4] = ["client", "bad_input", "processes", "fs"];
+
+/// What cargo has built beside this test, or above it.
+fn built(name: &str) -> Option<PathBuf> {
+    let test = std::env::current_exe().unwrap();
+    let here = test.parent()?;
+    [here.join(name), here.parent()?.join(name)].into_iter().find(|path| path.is_file())
+}
+
+/// The package as pip would install it.
+fn install(source: &Path, module: &Path, to: &Path) {
+    let package = to.join("weir");
+    let about = to.join("weir-0.dist-info");
+    for dir in [&package, &about] {
+        std::fs::create_dir_all(dir).unwrap();
+    }
+    for file in ["__init__.py", "fs.py"] {
+        std::fs::copy(source.join("python/weir").join(file), package.join(file)).unwrap();
+    }
+    std::fs::copy(module, package.join("_native.abi3.so")).unwrap();
+    let metadata = "Metadata-Version: 2.1\nName: weir\nVersion: 0\n";
+    std::fs::write(about.join("METADATA"), metadata).unwrap();
+    let entry = "[fsspec.specs]\nweir = weir.fs:WeirFileSystem\n";
+    std::fs::write(about.join("entry_points.txt"), entry).unwrap();
+}
+
+#[test]
+fn the_python_package_does_what_its_tests_say() {
+    let needs = "import sys, pytest; assert sys.version_info >= (3, 11)";
+    let has = Command::new(PYTHON).args(["-c", needs]).stderr(Stdio::null()).status();
+    if !has.is_ok_and(|status| status.success()) {
+        println!("skipped: needs Python 3.11 with pytest at {PYTHON} (python3-pytest)");
+        return;
+    }
+    let Some(weir) = built("weir") else {
+        println!("skipped: needs the program weir: cargo build -p weir");
+        return;
+    };
+    let module = built("libweir_native.so").expect("the module is built with this test");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // Short, because the paths of Unix sockets have to be.
+    let place = tempfile::Builder::new().prefix("weir-t").tempdir_in("/tmp").unwrap();
+    install(source, &module, &place.path().join("package"));
+    let mut tests = Command::new("timeout");
+    // An interrupt lets them end their cluster.
+    tests.args(["-s", "INT", "-k", "20", "240", PYTHON, "-m", "pytest", "-q", "-rs"]);
+    tests.args(["-p", "no:cacheprovider", "--basetemp"]).arg(place.path().join("t"));
+    tests.args(FILES.map(|name| source.join(format!("tests/test_{name}.py"))));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("WEIR_") && name != "WEIR_LOG" {
+            tests.env_remove(name);
+        }
+    }
+    tests
+        .current_dir(place.path())
+        .stdin(Stdio::null())
+        .env("HOME", place.path())
+        .env("PYTHONPATH", place.path().join("package"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("WEIR", weir);
+    let said = tests.output().unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    println!("{}", text(&said.stdout));
+    assert!(said.status.success(), "{}{}", text(&said.stdout), text(&said.stderr));
+}
