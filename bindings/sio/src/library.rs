@@ -389,6 +389,12 @@ impl Drop for Open {
     }
 }
 
+impl Drop for Library {
+    fn drop(&mut self) {
+        self.tasks.stop();
+    }
+}
+
 /// Nothing to bring back.
 fn done(result: Result<()>) -> Outcome {
     result.map(|()| Answer::Done)

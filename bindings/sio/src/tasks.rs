@@ -44,6 +44,8 @@ struct State {
     queue: VecDeque<Job>,
     workers: usize,
     idle: usize,
+    /// Threads with nothing to do end at once.
+    stopped: bool,
 }
 
 /// All operations of a process.
@@ -58,7 +60,7 @@ pub struct Tasks {
 impl Default for Tasks {
     fn default() -> Self {
         let tasks = Table::new(MAX_ASYNC_OUTSTANDING);
-        let state = State { tasks, queue: VecDeque::new(), workers: 0, idle: 0 };
+        let state = State { tasks, queue: VecDeque::new(), workers: 0, idle: 0, stopped: false };
         Self { state: Mutex::new(state), queued: Condvar::new(), done: Condvar::new() }
     }
 }
@@ -120,6 +122,10 @@ impl Tasks {
         let mut state = self.state();
         loop {
             let Some(job) = state.queue.pop_front() else {
+                if state.stopped {
+                    state.workers -= 1;
+                    return;
+                }
                 state.idle += 1;
                 let waited = self.queued.wait_timeout(state, IDLE);
                 let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -198,6 +204,12 @@ impl Tasks {
             task.cancel.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Nothing is queued any more.
+    pub fn stop(&self) {
+        self.state().stopped = true;
+        self.queued.notify_all();
     }
 
     /// Whether any handle is alive.

@@ -53,15 +53,23 @@ fn backend_of(files: &[u8]) -> Result<Box<dyn Backend>> {
     }
 }
 
-fn attach(files: &[u8]) -> Result<Arc<Library>> {
+/// Refuses to take away what a call, a file or a handle uses. The lock is held to write: no call
+/// begins meanwhile.
+fn check_unused(library: &Arc<Library>) -> Result<()> {
+    if Arc::strong_count(library) > 1 {
+        return Err(Failure::new(Code::FileOpen, "another thread is in a call"));
+    }
+    library.check_unused()
+}
+
+/// Attaches, in place of what was attached before.
+fn attach(files: &[u8]) -> Result<()> {
     let library = Arc::new(Library::new(backend_of(files)?));
     let mut attached = ATTACHED.write().unwrap_or_else(PoisonError::into_inner);
-    if let Some(before) = &*attached {
-        before.check_unused()?;
-    }
+    attached.as_ref().map_or(Ok(()), check_unused)?;
     OWNER.store(std::process::id(), Ordering::Release);
-    *attached = Some(library.clone());
-    Ok(library)
+    *attached = Some(library);
+    Ok(())
 }
 
 /// What is attached.
@@ -70,11 +78,17 @@ pub(super) fn library() -> Result<Arc<Library>> {
     let attached = ATTACHED.read().unwrap_or_else(PoisonError::into_inner).clone();
     match attached {
         Some(library) => Ok(library),
-        None => match std::env::var_os(VARIABLE) {
-            Some(files) => attach(files.as_bytes()),
-            None => Err(Code::NotAttached.into()),
-        },
+        None => from_environment(),
     }
+}
+
+/// Attaches what the environment says, unless another thread was sooner.
+fn from_environment() -> Result<Arc<Library>> {
+    let Some(files) = std::env::var_os(VARIABLE) else { return Err(Code::NotAttached.into()) };
+    let library = Arc::new(Library::new(backend_of(files.as_bytes())?));
+    let mut attached = ATTACHED.write().unwrap_or_else(PoisonError::into_inner);
+    OWNER.store(std::process::id(), Ordering::Release);
+    Ok(attached.get_or_insert(library).clone())
 }
 
 /// Runs a call: a failure is remembered for [`sio_last_error`], a panic is one.
@@ -107,7 +121,7 @@ pub unsafe extern "C" fn sio_attach(files: *const c_char) -> sio_return_t {
         // SAFETY: as the caller has promised.
         let files = unsafe { name(files) };
         let files = files.map_err(|f| Failure::new(Code::InvalidArgument, f.reason))?;
-        attach(files).map(drop)
+        attach(files)
     })
 }
 
@@ -119,7 +133,7 @@ pub extern "C" fn sio_detach() -> sio_return_t {
         let mut attached = ATTACHED.write().unwrap_or_else(PoisonError::into_inner);
         match &*attached {
             None => return Err(Code::NotAttached.into()),
-            Some(library) => library.check_unused()?,
+            Some(library) => check_unused(library)?,
         }
         let library = attached.take();
         OWNER.store(0, Ordering::Release);
