@@ -43,8 +43,7 @@ fn no_cluster_at_all() {
     }
     // Commands that change a cluster make nothing where there is none.
     let add_target = ["target", "add", "--server", "1"];
-    for arguments in
-        [&["server", "add"][..], &add_target, &["target", "replace", "1"], &["invite"]]
+    for arguments in [&["server", "add"][..], &add_target, &["target", "replace", "1"], &["invite"]]
     {
         let said = place.weir(&[arguments, &["--name", "mistyped"]].concat());
         said.fails(&["there is no cluster in", "mistyped"]);

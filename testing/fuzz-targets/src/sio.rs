@@ -218,7 +218,7 @@ impl Program {
             }
         });
         assert!(total <= MEMORY_BYTES as u64 * 6);
-        assert_eq!(handle.is_null() || moved == Code::Success, true);
+        assert!(handle.is_null() || moved == Code::Success, "a handle came with a failure");
         if !handle.is_null() {
             self.operations.push(handle);
         }
@@ -341,6 +341,7 @@ fn memory_entry(words: &mut Words<'_>, memory: &mut [u8]) -> sio_mem_io_list_t {
 }
 
 /// A list of controls and what their data points to.
+#[allow(clippy::vec_box)] // What is pointed to stays where it is.
 struct ControlData {
     list: Vec<sio_control_t>,
     _numbers: Vec<Box<u64>>,

@@ -12,9 +12,9 @@ use weir_fuzz_targets::{Gen, OPS, TARGETS, Target};
 use weir_wire::Op;
 
 const DEFAULT_ITERATIONS: u64 = 20_000;
-/// Targets that use files and threads,
+/// Targets that use files and threads run fewer inputs.
 const SLOW: [&str; 1] = ["sio_calls"];
-/// and so run one input for so many of others.
+/// Inputs of other targets for each input of a slow one.
 const SLOW_SHARE: u64 = 20;
 /// No input of this size may take longer, even on a busy machine.
 const MAX_RUN: Duration = Duration::from_secs(5);
