@@ -44,7 +44,7 @@ pub const DIRECTORIES: [Directory; 4] = [
 ];
 const BOARD_SLOTS: u64 = 8;
 /// Between two calls: two cores serve all of this.
-const PACE: Duration = Duration::from_millis(4);
+const PACE: Duration = Duration::from_millis(10);
 
 /// A running load, as the test sees it.
 pub struct MountLoad {
