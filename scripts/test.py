@@ -225,10 +225,14 @@ def main():
     return 1 if failed else 0
 
 
+def stop(number, _frame):
+    """Ends all programs, and this one."""
+    for each in list(RUNNING):
+        kill(each)
+    os._exit(128 + number)
+
+
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        for each in list(RUNNING):
-            kill(each)
-        sys.exit(130)
+    for ends in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ends, stop)
+    sys.exit(main())
