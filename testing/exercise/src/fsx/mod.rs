@@ -4,7 +4,7 @@
 //! every `fstat` the size, and times that never go back.
 
 mod file;
-mod model;
+pub mod model;
 
 use crate::Outcome;
 use file::{Done, OpenFile};

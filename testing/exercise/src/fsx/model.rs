@@ -5,6 +5,7 @@ use crate::Outcome;
 const PAGE: u64 = 4096;
 
 /// A call on the file. Offsets and lengths in bytes.
+#[allow(missing_docs)] // The fields are what the calls take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// `pwrite`.
