@@ -12,7 +12,7 @@ use std::any::Any;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
-use weir_client::{Client, Consistency, Context, CreateOptions, File, Hint};
+use weir_client::{Client, Consistency, Context, CreateOptions, File, Hint as ClientHint};
 use weir_connect::Choice;
 use weir_types::limits::{MAX_STRIPE_UNIT_BYTES, MIN_STRIPE_UNIT_BYTES};
 use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, LayoutKind, LayoutSpec};
@@ -364,13 +364,13 @@ impl OpenFile for WeirFile {
     fn advise(&self, hint: &Hint) {
         if hint.no_further_use {
             // A hint that comes to nothing is none: the read tells what is wrong.
-            let _ = self.file.hint(&self.context, Hint::DoneWith(0, u64::MAX));
+            let _ = self.file.hint(&self.context, ClientHint::DoneWith(0, u64::MAX));
         }
         if hint.will_use && !hint.write {
             let all = [Span { start: 0, len: self.file.size() }];
             let spans = if hint.spans.is_empty() { &all[..] } else { &hint.spans };
             for span in spans {
-                let will_need = Hint::WillNeed(span.start, span.len);
+                let will_need = ClientHint::WillNeed(span.start, span.len);
                 let _ = self.file.hint(&self.context, will_need);
             }
         }

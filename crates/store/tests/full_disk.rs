@@ -188,7 +188,7 @@ fn the_last_files_that_a_disk_can_take_are_not_for_objects() {
     Target::create(&path, IDENTITY).unwrap();
     let target = Target::open(&path).unwrap();
     let made = (1..1000).map_while(|file| target.object_or_create(object_id(file)).ok()).count();
-    let refused = target.object_or_create(object_id(1001)).unwrap_err();
+    let refused = target.object_or_create(object_id(1001)).err().unwrap();
     assert_eq!(refused.kind, ErrorKind::NoSpace, "{refused}");
     assert!(made > 100 && refused.message.contains("files"), "{made}: {refused}");
     assert_eq!(target.usage().unwrap().free_files, 0);

@@ -3,9 +3,9 @@
 //!
 //! The first of these ways that the kernel has and allows is used:
 //! 1. The new mount is put beneath the dead one (`MOVE_MOUNT_BENEATH`, Linux 6.5), which is then
-//!   detached. Nothing is left of it.
+//!    detached. Nothing is left of it.
 //! 2. The new mount is put over the dead one, which stays below it: an unmount of the new one shows
-//!   it again (`weir umount` removes it as well).
+//!    it again (`weir umount` removes it as well).
 //!
 //! An ordinary user only has `fusermount3`, which cannot mount over a dead mount: that is detached
 //! first, and the bare directory is visible for a moment.
