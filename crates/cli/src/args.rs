@@ -16,6 +16,7 @@ mod manual;
 mod members;
 mod mount_helper;
 mod quotas;
+mod reduce;
 mod testbed;
 
 pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
@@ -35,6 +36,7 @@ pub use members::{
 };
 pub use mount_helper::MountHelper;
 pub use quotas::{Quota, QuotaCommand, QuotaList, QuotaRemove, QuotaSet};
+pub use reduce::{Reduce, ReduceEncode, ReduceShow, ReduceWork};
 pub use testbed::{
     Testbed, TestbedChoice, TestbedCold, TestbedDisk, TestbedPerturb, TestbedRun, TestbedStatus,
     TestbedUp,
@@ -122,6 +124,9 @@ pub enum Command {
     Testbed(Testbed),
     /// Compute how long data lasts, for layouts, codes, protocols and rebuild speeds
     Reliability(Box<crate::reliability::arguments::Reliability>),
+    /// Keep plain directories of copied files as erasure codes instead
+    #[command(subcommand)]
+    Reduce(Reduce),
     /// Make keys for clients and servers
     #[command(subcommand)]
     Key(Key),

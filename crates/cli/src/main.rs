@@ -23,6 +23,7 @@ mod notify;
 mod output;
 mod progress;
 mod quota;
+mod reduce;
 mod reliability;
 mod remount;
 mod serve;
@@ -91,6 +92,7 @@ fn run(command: &Command) -> Done {
         Command::Sim(sim) => sim::run(sim),
         Command::Testbed(command) => testbed::run(command),
         Command::Reliability(asked) => reliability::run(asked),
+        Command::Reduce(command) => reduce::run(command),
         Command::Key(key) => keys::run(key),
         Command::Quota(quota) => quota::run(quota),
         Command::Targets(asked) => targets::list(asked),

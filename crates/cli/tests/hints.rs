@@ -202,17 +202,17 @@ fn a_writer_without_leases_does_not_undo_a_cut_of_somebody_else() {
         let name = format!("{how:?}");
         let options = weir_client::CreateOptions::default();
         let (file, _) = writer.create(&ctx, FileId::ROOT, name.as_bytes(), &options).unwrap();
-        file.write_at(&ctx, 0, &harness::noise(100_000, 3)).unwrap();
+        file.write_at(&ctx, 0, &crate::harness::noise(100_000, 3)).unwrap();
         file.sync(&ctx).unwrap();
         // The servers have it, and the metadata server does not know.
-        file.write_at(&ctx, 100_000, &harness::noise(100_000, 4)).unwrap();
+        file.write_at(&ctx, 100_000, &crate::harness::noise(100_000, 4)).unwrap();
         let (cut, _) = other.open(&ctx, file.id(), Rights::READ_WRITE).unwrap();
         cut.truncate(&ctx, 1_000).unwrap();
         file.sync(&ctx).unwrap();
         assert_eq!(other.getattr(&ctx, file.id()).unwrap().size, 1_000, "{how:?}");
         assert_eq!(file.size(), 1_000, "{how:?}");
         // What it writes after the cut is there.
-        file.write_at(&ctx, 70_000, &harness::noise(1_000, 5)).unwrap();
+        file.write_at(&ctx, 70_000, &crate::harness::noise(1_000, 5)).unwrap();
         file.sync(&ctx).unwrap();
         assert_eq!(other.getattr(&ctx, file.id()).unwrap().size, 71_000, "{how:?}");
     }

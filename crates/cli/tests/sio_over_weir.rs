@@ -198,7 +198,7 @@ fn hints_spare_and_prepare_requests(servers: &Client) {
     // What will be used is asked for before.
     let before = counted(servers, "op.read");
     let fd = hinted(HINT_READ | HINT_WILL_USE, &mut [in_file(4 << 20, 1 << 20, 0, 1)]);
-    harness::eventually("the servers are asked", || {
+    crate::harness::eventually("the servers are asked", || {
         since(servers, "op.read", &before).iter().sum::<u64>() == 4
     });
     assert!(read(fd, 4 << 20, 1 << 20) == data[4 << 20..5 << 20]);

@@ -7,9 +7,9 @@
 //!
 //! 1. Write `adding` to `cluster.toml`.
 //! 2. Make the link of `targets/N` to a directory elsewhere, the keys and the target. The
-//!   superblock is written last: a directory without one is no target.
+//!    superblock is written last: a directory without one is no target.
 //! 3. Write `data-N.toml`. From here on the change is not undone, since a server may serve the
-//!   target.
+//!    target.
 //! 4. Stop the server if it is running. Its next start serves the target.
 //! 5. Write `cluster.toml` with the target in the list of its server.
 

@@ -1,0 +1,132 @@
+//! `weir reduce`: erasure codes over plain directories. It needs no cluster.
+
+use crate::args::{Reduce, ReduceEncode, ReduceShow, ReduceWork};
+use crate::failure::{Done, Failure};
+use crate::output::{human_size, named, print, print_json};
+use crate::progress::Progress;
+use serde::Serialize;
+use serde_json::json;
+use weir_reduce::{Finding, Step, Tree, Trouble, Usage};
+
+/// Runs `weir reduce`.
+pub fn run(command: &Reduce) -> Done {
+    match command {
+        Reduce::Encode(asked) => encode(asked),
+        Reduce::Status(asked) => status(asked),
+        Reduce::Verify(asked) => verify(asked),
+        Reduce::Repair(asked) => repair(asked),
+    }
+}
+
+impl From<weir_reduce::Failure> for Failure {
+    fn from(failure: weir_reduce::Failure) -> Self {
+        Self::new(failure.to_string())
+    }
+}
+
+fn encode(asked: &ReduceEncode) -> Done {
+    let mut tree = Tree::open(&asked.work.show.dirs)?;
+    let forgotten = asked.forget.iter().cloned().collect();
+    let progress = Progress::start(asked.work.quiet, tree.usage().other_stored_bytes);
+    progress.say(|| format!("encoding with {}", asked.code));
+    let done = weir_reduce::encode(&mut tree, asked.code, &forgotten, &mut watch(&progress));
+    progress.finish();
+    let done = done?;
+    let summary = format!(
+        "encoded {} files in {} sets, removed {} copies ({})\n",
+        done.files,
+        done.sets,
+        done.removed_copies,
+        human_size(done.removed_bytes)
+    );
+    report(&asked.work.show, &done, &(summary + &usage_text(&done.usage)))?;
+    end(&done.left, "was left as it is")
+}
+
+fn status(asked: &ReduceShow) -> Done {
+    let usage = Tree::open(&asked.dirs)?.usage();
+    report(
+        asked,
+        &json!({ "usage": usage, "percent": usage.overhead_percent() }),
+        &usage_text(&usage),
+    )
+}
+
+fn verify(asked: &ReduceWork) -> Done {
+    let tree = Tree::open(&asked.show.dirs)?;
+    let progress = Progress::start(asked.quiet, tree.bytes_in_sets());
+    progress.say(|| "verifying".to_owned());
+    let done = weir_reduce::verify(&tree, &mut watch(&progress));
+    progress.finish();
+    let done = done?;
+    report(&asked.show, &done, &usage_text(&done.usage))?;
+    end(&done.findings, "is not as it was encoded: `weir reduce repair` makes it anew")
+}
+
+fn repair(asked: &ReduceWork) -> Done {
+    let mut tree = Tree::open(&asked.show.dirs)?;
+    let progress = Progress::start(asked.quiet, tree.bytes_in_sets());
+    progress.say(|| "looking for what is missing".to_owned());
+    let done = weir_reduce::repair(&mut tree, &mut watch(&progress));
+    progress.finish();
+    let done = done?;
+    let (copies, parities, records) = (done.copies, done.parities, done.records);
+    let text = format!("made anew: {copies} files, {parities} parities, {records} records\n");
+    report(&asked.show, &done, &text)?;
+    end(&done.left, "could not be repaired")
+}
+
+fn watch(progress: &Progress) -> impl FnMut(Step) -> weir_reduce::Done + '_ {
+    |step| {
+        if let Step::Read(bytes) = step {
+            progress.advance(bytes);
+        }
+        Ok(())
+    }
+}
+
+fn report(asked: &ReduceShow, value: &impl Serialize, text: &str) -> Done {
+    if asked.json { print_json(value) } else { print(text) }
+}
+
+fn usage_text(usage: &Usage) -> String {
+    let mut text = match usage.overhead_percent() {
+        None => "nothing is encoded\n".to_owned(),
+        Some(percent) => format!(
+            "{} sets of {} files: {} on disk for {}, overhead {percent:.1} %\n",
+            usage.sets,
+            usage.files,
+            human_size(usage.stored_bytes),
+            human_size(usage.logical_bytes)
+        ),
+    };
+    if usage.other_files > 0 {
+        let (stored, logical) = (usage.other_stored_bytes, usage.other_logical_bytes);
+        let (stored, logical) = (human_size(stored), human_size(logical));
+        text += &format!("{} files as copies: {stored} for {logical}\n", usage.other_files);
+    }
+    if usage.left_alone > 0 {
+        let why = "no regular files, or names that are not UTF-8";
+        text += &format!("{} left alone: {why}\n", usage.left_alone);
+    }
+    text
+}
+
+/// Says what is wrong, and fails if anything is.
+fn end(findings: &[Finding], what: &str) -> Done {
+    for finding in findings {
+        let trouble = match finding.trouble {
+            Trouble::Missing => "missing",
+            Trouble::Rotten => "rotten",
+            Trouble::Changed => "written since",
+            Trouble::Record => "record missing or rotten",
+            Trouble::Lost => "lost",
+        };
+        let on = finding.target.map_or(String::new(), |target| format!(" (target {target})"));
+        Failure::new(format!("{trouble}: {}{on}", named(finding.what.clone()))).say();
+    }
+    match findings.len() {
+        0 => Ok(()),
+        count => Err(Failure::new(format!("{count} {what}"))),
+    }
+}

@@ -1,0 +1,133 @@
+//! `weir reduce` over directories, with files lost and rotten, and killed while it works.
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod harness;
+
+use harness::Place;
+use serde_json::Value;
+use std::fs::{File, FileTimes};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const DIRS: usize = 10;
+
+/// Ten directories, and files with three copies each.
+fn directories(root: &Path, files: usize, len: usize) -> Vec<PathBuf> {
+    let dirs: Vec<PathBuf> = (0..DIRS).map(|i| root.join(format!("disk{i}"))).collect();
+    for dir in &dirs {
+        std::fs::create_dir_all(dir.join("data")).unwrap();
+    }
+    for file in 0..files {
+        for copy in 0..3 {
+            let path = dirs[(file + copy * (1 + file / DIRS)) % DIRS].join(name(file));
+            std::fs::write(path, bytes(file, len)).unwrap();
+        }
+    }
+    dirs
+}
+
+fn name(file: usize) -> String {
+    format!("data/file-{file}")
+}
+
+fn bytes(file: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * (2 * file + 1) + (at >> 9)) as u8).collect()
+}
+
+/// Every file has a copy, and each copy its bytes.
+fn check(dirs: &[PathBuf], files: usize, len: usize) {
+    for file in 0..files {
+        let copies = dirs.iter().map(|dir| dir.join(name(file))).filter(|path| path.exists());
+        let copies: Vec<Vec<u8>> = copies.map(|path| std::fs::read(path).unwrap()).collect();
+        assert!(!copies.is_empty(), "{} is gone", name(file));
+        assert!(copies.iter().all(|copy| *copy == bytes(file, len)), "{} differs", name(file));
+    }
+}
+
+fn reduce<'a>(words: &[&'a str], dirs: &'a [PathBuf]) -> Vec<&'a str> {
+    let dirs = dirs.iter().map(|dir| dir.to_str().unwrap());
+    ["reduce"].into_iter().chain(words.iter().copied()).chain(dirs).collect()
+}
+
+fn json(place: &Place, words: &[&str], dirs: &[PathBuf]) -> Value {
+    serde_json::from_str(&place.weir(&reduce(words, dirs)).ok()).unwrap()
+}
+
+#[test]
+fn copies_become_parities_and_lost_and_rotten_files_come_back() {
+    let place = Place::new();
+    let root = tempfile::tempdir().unwrap();
+    let dirs = directories(root.path(), 16, 300_000);
+    let done = json(&place, &["encode", "--code", "raid6:8", "--json", "--quiet"], &dirs);
+    assert_eq!((done["sets"].as_u64(), done["removed_copies"].as_u64()), (Some(2), Some(32)));
+    let status = json(&place, &["status", "--json"], &dirs);
+    assert_eq!(status["percent"].as_f64(), Some(25.0));
+    assert_eq!(json(&place, &["verify", "--json", "-q"], &dirs)["findings"], Value::Array(vec![]));
+    // One rots, one is removed, and a disk is replaced by an empty one.
+    let rotten = dirs.iter().map(|dir| dir.join(name(3))).find(|path| path.exists()).unwrap();
+    let file = File::options().write(true).open(&rotten).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(b"rot", 123_456).unwrap();
+    file.set_times(FileTimes::new().set_modified(modified)).unwrap();
+    std::fs::remove_dir_all(&dirs[6]).unwrap();
+    std::fs::create_dir(&dirs[6]).unwrap();
+    let said = ["rotten: data/file-3", "missing: data/file-", "weir reduce repair"];
+    place.weir(&reduce(&["verify"], &dirs)).fails(&said);
+    let repaired = json(&place, &["repair", "--json", "--quiet"], &dirs);
+    assert_eq!(repaired["left"], Value::Array(vec![]), "{repaired}");
+    check(&dirs, 16, 300_000);
+    place.weir(&reduce(&["verify", "--quiet"], &dirs)).ok();
+    // A file that somebody removes comes back unless it is said to be gone.
+    let gone = dirs.iter().map(|dir| dir.join(name(5))).find(|path| path.exists()).unwrap();
+    std::fs::remove_file(&gone).unwrap();
+    place.weir(&reduce(&["encode", "--forget", "data/file-5"], &dirs)).ok();
+    place.weir(&reduce(&["repair"], &dirs)).ok();
+    assert!(!gone.exists());
+    let few = ["at least 10 targets, there are 4"];
+    place.weir(&reduce(&["encode"], &dirs[..4])).fails(&few);
+}
+
+/// However far it has come: what is there is right, and it goes on.
+#[test]
+fn killed_at_any_moment_it_loses_nothing_and_goes_on() {
+    let root = tempfile::tempdir().unwrap();
+    let place = Place::new();
+    for (code, percent) in [("raid6", 25.0), ("raid5-mirror", 112.5)] {
+        let (files, len) = (16, 100_000);
+        let dirs = directories(&root.path().join(code), files, len);
+        for round in 0..12 {
+            let mut encoding = Command::new(env!("CARGO_BIN_EXE_weir"))
+                .args(reduce(&["encode", "--quiet", "--code", code], &dirs))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(Duration::from_millis(7 * round));
+            encoding.kill().unwrap();
+            encoding.wait().unwrap();
+            check(&dirs, files, len);
+        }
+        place.weir(&reduce(&["encode", "--quiet", "--code", code], &dirs)).ok();
+        std::fs::remove_dir_all(&dirs[2]).unwrap();
+        std::fs::create_dir(&dirs[2]).unwrap();
+        std::fs::remove_dir_all(&dirs[7]).unwrap();
+        std::fs::create_dir(&dirs[7]).unwrap();
+        for round in 0..6 {
+            let mut repairing = Command::new(env!("CARGO_BIN_EXE_weir"))
+                .args(reduce(&["repair", "--quiet"], &dirs))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(Duration::from_millis(9 * round));
+            repairing.kill().unwrap();
+            repairing.wait().unwrap();
+        }
+        place.weir(&reduce(&["repair", "--quiet"], &dirs)).ok();
+        check(&dirs, files, len);
+        let status = json(&place, &["status", "--json"], &dirs);
+        assert_eq!(status["percent"].as_f64(), Some(percent), "{status}");
+    }
+}

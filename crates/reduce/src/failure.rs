@@ -1,0 +1,35 @@
+//! Why something ended.
+
+use std::path::Path;
+use thiserror::Error;
+
+/// The usual result.
+pub type Done<T = ()> = Result<T, Failure>;
+
+/// What went wrong.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// A call of the operating system.
+    #[error("{path}: {source}")]
+    System {
+        /// The file or directory.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Anything else, with what to do about it.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Failure {
+    /// A failed call on a file.
+    pub fn file(path: &Path, source: impl Into<std::io::Error>) -> Self {
+        Self::System { path: path.display().to_string(), source: source.into() }
+    }
+
+    /// Anything else.
+    pub fn other(message: impl Into<String>) -> Self {
+        Self::Other(message.into())
+    }
+}

@@ -1,0 +1,35 @@
+//! Erasure codes over plain directories: `weir reduce`. Each directory is a target, and
+//! files of one relative path are copies of each other. Encoding joins files to sets,
+//! computes their parities and removes the copies that are no longer needed.
+//!
+//! ```text
+//! DIR/.weir-reduce/target     which tree this is, and which number the directory has
+//!                  lock       held while something works on it
+//!                  ID.set     the record of a set; ID is the hash of its bytes
+//!                  ID.p0 ..   its parities
+//!                  tmp-N      what is being written, under no name yet
+//! ```
+//!
+//! Invariants: every file appears under its name when it is complete and durable. A copy is
+//! removed after it was compared with what was encoded, when all parities are durable and
+//! the record is so on every target of the set (`tests/crashes.rs`, at every step). What is
+//! decoded gets its name only if its hash is the recorded one.
+
+mod blocks;
+mod durable;
+mod encode;
+mod failure;
+mod record;
+mod repair;
+mod scan;
+mod state;
+mod stream;
+mod targets;
+mod tree;
+
+pub use encode::{Encoded, encode};
+pub use failure::{Done, Failure};
+pub use repair::{Repaired, repair};
+pub use state::{Finding, Trouble, Usage, Verified, verify};
+pub use stream::{Step, Watch};
+pub use tree::Tree;

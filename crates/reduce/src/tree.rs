@@ -1,0 +1,153 @@
+//! A tree: its targets, its files and its sets.
+
+use crate::durable::{Unnamed, remove};
+use crate::failure::{Done, Failure};
+use crate::record::{Record, STATE, SetId};
+use crate::scan::Files;
+use crate::stream::Watch;
+use crate::targets::Targets;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use weir_layout::Home;
+use weir_layout::set::{Block, Site};
+use weir_types::{ServerId, TargetId};
+
+/// See the top of the file.
+pub struct Tree {
+    pub(crate) targets: Targets,
+    pub(crate) files: Files,
+    pub(crate) sets: BTreeMap<SetId, Record>,
+    /// Which targets have the record of a set.
+    pub(crate) recorded: BTreeMap<SetId, BTreeSet<TargetId>>,
+    /// Records that are not what they were.
+    pub(crate) rotten_records: Vec<PathBuf>,
+    /// Numbers of files without a name.
+    next: u64,
+}
+
+impl Tree {
+    /// Opens its directories. Nobody else can meanwhile.
+    pub fn open(dirs: &[PathBuf]) -> Done<Self> {
+        let mut tree = Self {
+            targets: Targets::open(dirs)?,
+            files: Files::default(),
+            sets: BTreeMap::new(),
+            recorded: BTreeMap::new(),
+            rotten_records: Vec::new(),
+            next: 0,
+        };
+        for (target, dir) in tree.targets.iter() {
+            tree.files.add(target, dir)?;
+            for name in names(&dir.join(STATE))? {
+                let path = dir.join(STATE).join(&name);
+                if !name.ends_with(".set") {
+                    continue;
+                }
+                match Record::read(&path)? {
+                    None => tree.rotten_records.push(path),
+                    Some(record) => {
+                        tree.recorded.entry(record.id).or_default().insert(target);
+                        tree.sets.insert(record.id, record);
+                    }
+                }
+            }
+        }
+        Ok(tree)
+    }
+
+    /// Looks at its files anew.
+    pub(crate) fn rescan(&mut self) -> Done {
+        self.files = Files::default();
+        for (target, dir) in self.targets.iter() {
+            self.files.add(target, dir)?;
+        }
+        Ok(())
+    }
+
+    /// Its targets, for the placement of blocks: each directory counts as a node.
+    pub(crate) fn sites(&self) -> Vec<Site> {
+        let site =
+            |(target, _): (TargetId, &Path)| Site { target, home: Home::alone(ServerId(target.0)) };
+        self.targets.iter().map(site).collect()
+    }
+
+    /// Where a block is, if its target was given.
+    pub(crate) fn path(&self, record: &Record, block: Block, target: TargetId) -> Option<PathBuf> {
+        let dir = self.targets.dir(target)?;
+        Some(match block {
+            Block::Member { member, .. } => dir.join(&record.set.members[member].what.path),
+            Block::Parity(row) => dir.join(STATE).join(record.parity_name(row)),
+        })
+    }
+
+    /// Begins a file in a target.
+    pub(crate) fn unnamed(&mut self, target: TargetId) -> Done<Unnamed> {
+        let dir = self.targets.dir(target).ok_or_else(|| missing(target))?;
+        self.next += 1;
+        Unnamed::begin(&dir.join(STATE), self.next)
+    }
+
+    /// Writes the record of a set to its targets that lack it.
+    pub(crate) fn complete(&mut self, record: &Record, watch: Watch<'_>) -> Done {
+        for target in record.targets() {
+            if self.recorded.get(&record.id).is_some_and(|there| there.contains(&target)) {
+                continue;
+            }
+            let dir = self.targets.dir(target).ok_or_else(|| missing(target))?.join(STATE);
+            let mut file = self.unnamed(target)?;
+            file.write(&record.bytes)?;
+            file.name(&dir.join(record.name()), watch)?;
+            self.recorded.entry(record.id).or_default().insert(target);
+        }
+        Ok(())
+    }
+
+    /// Removes a set: its records first, so that nothing asks for its parities.
+    pub(crate) fn dissolve(&mut self, id: SetId, watch: Watch<'_>) -> Done {
+        let (Some(record), Some(there)) = (self.sets.remove(&id), self.recorded.remove(&id)) else {
+            return Ok(());
+        };
+        for dir in there.iter().filter_map(|target| self.targets.dir(*target)) {
+            remove(&dir.join(STATE).join(record.name()), watch)?;
+        }
+        self.remove_orphans(watch)
+    }
+
+    /// Whether the name of a record is that of a known set.
+    pub(crate) fn is_known(&self, path: &Path) -> bool {
+        let id = path.file_stem().and_then(|stem| stem.to_str());
+        id.is_some_and(|id| SetId::parse(id).is_some_and(|id| self.sets.contains_key(&id)))
+    }
+
+    /// Removes parities of which no record is known any more.
+    pub(crate) fn remove_orphans(&self, watch: Watch<'_>) -> Done {
+        for (_, dir) in self.targets.iter() {
+            let state = dir.join(STATE);
+            for name in names(&state)? {
+                let Some((id, row)) = name.split_once(".p") else { continue };
+                let is_known = SetId::parse(id).is_some_and(|id| self.sets.contains_key(&id));
+                if !is_known && row.parse::<usize>().is_ok() {
+                    remove(&state.join(&name), watch)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A target of a set was not given.
+pub(crate) fn missing(target: TargetId) -> Failure {
+    Failure::other(format!(
+        "target {target} was not given: give its directory, or an empty one if it is lost"
+    ))
+}
+
+fn names(dir: &Path) -> Done<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(|e| Failure::file(dir, e))? {
+        let entry = entry.map_err(|e| Failure::file(dir, e))?;
+        names.extend(entry.file_name().into_string().ok());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
