@@ -83,6 +83,7 @@ mod programs_stress;
 mod promises;
 mod protocols;
 mod quota;
+mod reduce;
 mod reliability;
 mod repair;
 mod rot;

@@ -1,9 +1,6 @@
 //! `weir reduce` over directories, with files lost and rotten, and killed while it works.
-#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-mod harness;
-
-use harness::Place;
+use crate::harness::Place;
 use serde_json::Value;
 use std::fs::{File, FileTimes};
 use std::os::unix::fs::FileExt;
