@@ -2,7 +2,7 @@
 
 use crate::args::Advise;
 use crate::failure::{Done, Failure};
-use crate::layouts::trial::{Measured, Trial};
+use crate::layouts::trial::{self, Measured, Trial};
 use crate::layouts::whereabouts::{Finder, Found};
 use crate::output::{human_size, print, print_json};
 use serde_json::json;
@@ -47,10 +47,13 @@ pub fn run(asked: &Advise) -> Done {
         return Err(Failure::new(format!("--targets {targets}: the cluster has {online}")));
     }
     let trial = Trial::new(&found, attr.kind)?;
+    if asked.try_it {
+        trial::check(asked.readers, call_bytes, asked.size.0)?;
+    }
     let machines = machines(asked, &trial, targets)?;
     let order = if asked.random { Order::Random } else { Order::Sequential };
     let workload = Workload { call_bytes, readers: asked.readers, order };
-    let advice = advise(workload, machines, current(&found, &trial, targets)?);
+    let advice = advise(workload, machines, current(&found, &trial, online)?);
     let mut measured = Vec::new();
     if asked.try_it {
         let layouts = if advice.stripes == advice.current {
@@ -64,11 +67,11 @@ pub fn run(asked: &Advise) -> Done {
     }
     match asked.json {
         true => print_json(&as_json(&found, record, workload, machines, &advice, &measured)),
-        false => print(&as_text(&found, record, workload, machines, &advice, &measured)),
+        false => print(&as_text(asked, &found, record, workload, machines, &advice, &measured)),
     }
 }
 
-/// The stripes of what is made in the directory.
+/// The stripes of a new file in the directory of the path, in a cluster of so many targets.
 fn current(found: &Found, trial: &Trial, targets: u16) -> Done<Stripes> {
     let (client, context) = (&found.tree.client, &found.tree.context);
     let spec = client.default_layout(context, trial.directory());
@@ -160,7 +163,13 @@ fn exact(bytes: u64) -> String {
     }
 }
 
+/// A rate that was measured is that of servers that have the file in memory.
+fn measured_or_given(given: bool) -> &'static str {
+    if given { "" } else { " (from the memory of servers)" }
+}
+
 fn as_text(
+    asked: &Advise,
     found: &Found,
     record: u64,
     workload: Workload,
@@ -174,13 +183,15 @@ fn as_text(
     };
     let mut text = format!(
         "workload   {} readers, {} a call ({} records of {record} bytes), {order}\n\
-         machines   {} targets, link {}, disk {}, seek {:.1} ms, round trip {:.3} ms\n\
+         machines   {} targets, link{} {}, disk{} {}, seek {:.1} ms, round trip {:.3} ms\n\
          now        {:<24} {:>10}  {}\n",
         workload.readers,
         human_size(workload.call_bytes),
         workload.call_bytes / record,
         machines.targets,
+        measured_or_given(asked.link.is_some()),
         rate(machines.link_bytes_per_s),
+        measured_or_given(asked.disk.is_some()),
         rate(machines.disk_bytes_per_s),
         machines.seek_s * 1e3,
         machines.round_trip_s * 1e3,

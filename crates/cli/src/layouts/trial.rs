@@ -33,6 +33,26 @@ pub struct Measured {
     pub round_trip_s: f64,
 }
 
+/// Bytes of the buffers of all readers at most.
+const MAX_BUFFERS_BYTES: u64 = 1 << 30;
+
+/// Checks that a trial is possible.
+///
+/// # Errors
+/// Too many readers for one process, calls that need too much memory or do not fit in the file.
+pub fn check(readers: u32, call_bytes: u64, file_bytes: u64) -> Done {
+    if readers > MAX_READERS {
+        return Err(Failure::new(format!("--try runs at most {MAX_READERS} readers")));
+    }
+    if u64::from(readers) * call_bytes > MAX_BUFFERS_BYTES {
+        return Err(Failure::new("--try: the calls of all readers have at most 1 GiB together"));
+    }
+    if file_bytes < call_bytes {
+        return Err(Failure::new("--size: smaller than one call"));
+    }
+    Ok(())
+}
+
 /// Makes temporary files in one directory, and reads them.
 pub struct Trial<'a> {
     found: &'a Found,
@@ -156,9 +176,6 @@ impl<'a> Trial<'a> {
 
     /// Bytes per second of all readers of a workload, each with a session of its own, on a new file
     /// of this layout. The servers have the file in memory.
-    ///
-    /// # Errors
-    /// More readers than one process should be; what the cluster refuses.
     pub fn run(
         &self,
         workload: Workload,
@@ -166,12 +183,6 @@ impl<'a> Trial<'a> {
         bytes: u64,
         no_cache: bool,
     ) -> Done<f64> {
-        if workload.readers > MAX_READERS {
-            return Err(Failure::new(format!("--try runs at most {MAX_READERS} readers")));
-        }
-        if bytes < workload.call_bytes {
-            return Err(Failure::new("--size: smaller than one call"));
-        }
         let temporary = self.make(stripes, bytes)?;
         let barrier = Barrier::new(workload.readers as usize);
         let read = std::thread::scope(|scope| {
