@@ -1,7 +1,9 @@
 //! A cluster of several machines, set up as `docs/operating.md` says: three commands on each. A
 //! machine here has a network, a name and mounts of its own, and its servers listen there alone.
 
-use crate::harness::{self, Place, Running, Said, WEIR, eventually, noise, root, said};
+use crate::harness::{
+    self, Place, Running, Said, WEIR, eventually, kill_and_wait, noise, root, said,
+};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -178,7 +180,7 @@ fn three_machines_join_with_three_commands_each_and_one_may_fail() {
 
     // Its disk fails for good, and is replaced as `weir status` says.
     let server = third.weir(&["status", "--json"]).json()["daemons"][0]["pid"].to_string();
-    third.run("kill", &["-9", &server]);
+    kill_and_wait(server.parse().unwrap());
     third.run("rm", &["-r", third.path("disks/a").to_str().unwrap()]);
     third.weir(&["up"]).fails(&["is missing (is its disk mounted?)"]);
     let advice = "`weir invite --replace 3 | ssh node3 weir join --data DIRECTORY`";
