@@ -6,10 +6,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where Cargo has put the library and the programs.
+/// The directory of the programs that Cargo has built.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().parent().unwrap().join(name)
+}
+
+/// The library, which Cargo has built for this test.
+fn library() -> PathBuf {
+    built("deps/libweir_jni.so")
 }
 
 fn root() -> PathBuf {
@@ -34,9 +39,7 @@ fn each_call_that_java_declares_is_in_the_library_and_no_other() {
     };
     assert_eq!(interface(&text, "int INTERFACE = "), interface(&rust, "const INTERFACE: u32 = "));
 
-    let Ok(said) =
-        Command::new("nm").args(["-D", "--defined-only"]).arg(built("libweir_jni.so")).output()
-    else {
+    let Ok(said) = Command::new("nm").args(["-D", "--defined-only"]).arg(library()).output() else {
         println!("skipped: needs nm (binutils)");
         return;
     };
@@ -59,7 +62,7 @@ fn hadoop_reads_and_writes_a_cluster() {
     let run = Command::new(root().join("scripts/java.sh"))
         .args(["short"])
         .env("WEIR_PROGRAM", weir)
-        .env("WEIR_LIBRARY", built("libweir_jni.so"))
+        .env("WEIR_LIBRARY", library())
         .env("CARGO_TARGET_DIR", built(".."))
         .output()
         .unwrap();

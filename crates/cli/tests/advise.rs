@@ -3,7 +3,9 @@
 use crate::harness::{Cluster, Place};
 use serde_json::Value;
 
-const MACHINES: [&str; 6] = ["--link", "125MB/s", "--disk", "150MB/s", "--round-trip", "0.2"];
+fn machines() -> [&'static str; 6] {
+    ["--link", "125MB/s", "--disk", "150MB/s", "--round-trip", "0.2"]
+}
 
 fn advice(cluster: &Cluster<'_>, path: &str, more: &[&str]) -> Value {
     let mut arguments = vec!["advise", path, "--json"];
@@ -17,7 +19,7 @@ fn the_advice_follows_from_what_is_read_and_from_the_machines() {
     let cluster = place.up("advise", &["--targets", "4"]);
     cluster.weir(&["mkdir", "weir:/d"]).ok();
     cluster.weir(&["setlayout", "weir:/d", "--unit", "8K"]).ok();
-    let of = |more: &[&str]| advice(&cluster, "weir:/d", &[&MACHINES, more].concat());
+    let of = |more: &[&str]| advice(&cluster, "weir:/d", &[&machines(), more].concat());
 
     let long = of(&["--record", "838", "--records", "350", "--random", "--no-cache"]);
     assert_eq!(long["now"]["stripe_unit_bytes"], 8192);

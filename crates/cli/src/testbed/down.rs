@@ -13,7 +13,7 @@ use weir_testbed::{Disk, Network, Throttle, detach};
 pub fn run(choice: &TestbedChoice) -> Done {
     let place = Place::of(choice)?;
     let record = place.required()?;
-    let _lock = place.files().lock()?;
+    let _lock = place.files().lock_new()?;
     remove(&place, &record)?;
     print(&format!("Testbed {} is down, and nothing of it is left.\n", record.profile))
 }

@@ -77,7 +77,7 @@ impl Place {
     pub fn vacant(choice: &TestbedChoice) -> Done<(Self, StateLock)> {
         let place = Self::of(choice)?;
         place.require_vacant()?;
-        let lock = place.files().lock()?;
+        let lock = place.files().lock_new()?;
         // Links on the way to it can be resolved now that it is there: names of networks, and
         // what the kernel says of mounts and devices, follow from the result.
         let dir = place.dir.canonicalize().map_err(|e| Failure::file(&place.dir, e))?;
