@@ -59,7 +59,11 @@ impl Resync {
             gaps.clear(gap.object, UNHEARD, &all)?;
             return Ok(false);
         }
-        if standings.who_orders(&column.copies).is_some_and(|orders| orders != self.own()) {
+        // Who went later has all that this one had, and is not to be told otherwise. (In this
+        // order: it may order meanwhile.)
+        let waits = standings.comes_later(self.own(), &column.copies);
+        let orders = standings.who_orders(&column.copies);
+        if orders.map_or(waits, |orders| orders != self.own()) {
             if is_elsewhere && !in_doubt {
                 gaps.note(gap.object, self.own(), gap.copy, &WHOLE)?;
                 gaps.clear(gap.object, ELSEWHERE, &all)?;
@@ -67,7 +71,7 @@ impl Resync {
             return Ok(true);
         }
         if in_doubt {
-            // It orders now: what it has does not count for that.
+            // It orders now, or is to: what it has does not count for that.
             gaps.note(gap.object, ELSEWHERE, gap.copy, &WHOLE)?;
             gaps.clear(gap.object, self.own(), &all)?;
         }
