@@ -17,6 +17,7 @@
 //! - A gap is dropped only if all of them have said that there is none.
 
 use super::resync::Resync;
+use super::tell::Answers;
 use std::ops::Range;
 use weir_store::{ELSEWHERE, Gap, Note, RangeSet, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
@@ -130,15 +131,18 @@ impl Resync {
     ) -> Result<Option<Vec<Range<u64>>>> {
         let (gaps, standings) = (self.disk.store.gaps(), &self.shared.copies.standings);
         let others: Vec<(usize, TargetId)> = self.others(column).collect();
-        let is_there = |target| standings.is_known(target) && !standings.is_away(target);
-        if !others.iter().all(|(_, target)| is_there(*target)) {
+        if others.iter().any(|(_, target)| standings.is_away(*target)) {
             return Ok(None);
         }
         let (own, here) = (self.own(), usize::from(object.copy.0));
         let mut left = RangeSet::default();
         ranges.iter().for_each(|range| left.insert(range.clone()));
         for (_, target) in others {
-            let said = self.note_there(target, object, (own, here), column, ranges, true)?;
+            let said = match standings.is_known(target) {
+                true => self.note_there(target, object, (own, here), column, ranges, true)?,
+                // It has been removed, and what it knew with it.
+                false => Answers { refused: ranges.to_vec(), left: Vec::new() },
+            };
             for range in said.refused.iter().chain(&said.left) {
                 gaps.note(object, ELSEWHERE, object.copy, range)?;
                 gaps.clear(object, own, range)?;
