@@ -215,5 +215,12 @@ fn a_writer_without_leases_does_not_undo_a_cut_of_somebody_else() {
         file.write_at(&ctx, 70_000, &crate::harness::noise(1_000, 5)).unwrap();
         file.sync(&ctx).unwrap();
         assert_eq!(other.getattr(&ctx, file.id()).unwrap().size, 71_000, "{how:?}");
+        // Nor if it writes, and learns of the cut by that, before it tells of what was cut off.
+        file.write_at(&ctx, 100_000, &crate::harness::noise(100_000, 6)).unwrap();
+        cut.truncate(&ctx, 1_000).unwrap();
+        file.write_at(&ctx, 0, &crate::harness::noise(10, 7)).unwrap();
+        file.sync(&ctx).unwrap();
+        assert_eq!(other.getattr(&ctx, file.id()).unwrap().size, 1_000, "{how:?}");
+        assert_eq!(file.size(), 1_000, "{how:?}");
     }
 }

@@ -12,6 +12,8 @@ pub(super) struct Extent {
     pub(super) size: u64,
     /// End and time of writes that the metadata server does not know of.
     pub(super) uncommitted: Option<(u64, Timestamp)>,
+    /// The generation of the file under which all of that was there, as far as this client knows.
+    pub(super) under: Option<Generation>,
     /// End and time of writes that were reported while this client holds leases. After a power cut
     /// the metadata server may not remember them.
     pub(super) reported: Option<(u64, Timestamp)>,
@@ -87,7 +89,11 @@ impl OpenState {
     /// Records a write of this client from `start` to `end` at this time (the writer's lock is
     /// held).
     pub(crate) fn wrote(&self, start: u64, end: u64, time: Timestamp) {
+        let generation = self.generation();
         let mut extent = self.extent();
+        if extent.uncommitted.is_none() {
+            extent.under = Some(generation);
+        }
         extent.gap |= start > extent.size;
         extent.grown |= end > extent.size;
         extent.unsure = true;
@@ -115,12 +121,14 @@ impl OpenState {
     }
 
     /// Of writes that the metadata server does not know of nothing is left behind `end`: somebody
-    /// else has cut the file. (The writer's lock is held.)
-    pub(crate) fn reaches(&self, end: u64) {
+    /// else has cut the file. It was of this generation before that was asked. (The writer's lock
+    /// is held.)
+    pub(crate) fn reaches(&self, end: u64, generation: Generation) {
         let mut extent = self.extent();
         let Some((written, time)) = extent.uncommitted else { return };
         // How long the file is says the answer to what is told.
         extent.uncommitted = Some((written.min(end), time));
+        extent.under = Some(generation);
     }
 
     /// Whether the file is longer than the metadata server knows.
@@ -167,10 +175,26 @@ impl OpenState {
         }
     }
 
+    /// The generation under which unreported writes are to be reported. Without leases somebody
+    /// else may have cut off earlier ones, though later ones have succeeded: it is the one under
+    /// which all of them were there. `None`: that is not known. (The writer's lock is held.)
+    pub(crate) fn reported_under(&self, leases: bool) -> Option<Generation> {
+        let now = self.generation();
+        let extent = self.extent();
+        match extent.uncommitted {
+            Some(_) if !leases => extent.under,
+            _ => Some(now),
+        }
+    }
+
     /// Unreported writes, and the generation under which they were written, for callers without the
     /// writer's lock. (Meanwhile a lease may be given up, the file truncated, and the lease
     /// acquired again.)
-    pub(crate) fn unreported(&self) -> Option<((u64, Timestamp), Generation)> {
+    pub(crate) fn unreported(&self, leases: bool) -> Option<((u64, Timestamp), Generation)> {
+        if !leases {
+            let extent = self.extent();
+            return extent.uncommitted.zip(extent.under);
+        }
         loop {
             let generation = self.generation();
             let uncommitted = self.uncommitted()?;
@@ -201,6 +225,9 @@ impl OpenState {
         if forgets {
             self.server_runs.fetch_add(1, Ordering::AcqRel);
             (extent.grown, extent.unsure) = (true, true);
+            if extent.reported.is_some() {
+                extent.under = None;
+            }
             extent.uncommitted = later(extent.uncommitted, extent.reported.take());
         }
         let size = extent.size;

@@ -42,7 +42,10 @@ impl Writer {
     pub(crate) fn report(call: Call<'_>) -> Result<()> {
         let _reporting = call.file.reporting.lock();
         let runs = call.file.server_runs();
-        let Some((unreported, generation)) = call.file.unreported() else { return Ok(()) };
+        let Some((unreported, generation)) = call.file.unreported(call.file.has_leases(call.inner))
+        else {
+            return Ok(());
+        };
         // What the metadata server is told of a write that has not returned it may have forgotten
         // in a power cut by the time it does: then the write is to be told of again.
         let have_returned = call.file.writer.try_lock().is_some();
@@ -116,9 +119,12 @@ impl Writer {
             // They were reported before all of it was sent.
             None => (0, None),
         };
+        let leases = call.file.has_leases(call.inner);
         // Once, but for a file of very many segments, or one that is written in very many places.
         loop {
-            let generation = call.file.generation();
+            let Some(generation) = call.file.reported_under(leases) else {
+                return Err(ErrorKind::Stale.into());
+            };
             self.filled.is_full(call.file.full());
             let request = CommitSizeRequest {
                 file: call.file.id,
@@ -227,7 +233,8 @@ impl Writer {
 fn look_for_cuts(call: Call<'_>) -> Result<()> {
     let file = call.file;
     if !file.has_leases(call.inner) && file.uncommitted().is_some() {
-        file.reaches(file.reach(call)?);
+        let generation = file.generation();
+        file.reaches(file.reach(call)?, generation);
     }
     Ok(())
 }
