@@ -62,7 +62,10 @@ pub(super) fn mount(path: &Path, config: &Config) -> Result<(OwnedFd, Mounted), 
         None => {
             if is_dead {
                 // The helper mounts nothing where it is.
-                unmount(&mountpoint, true, false)?;
+                match unmount(&mountpoint, true, false) {
+                    Ok(()) | Err(MountError::NotMounted(_)) => {}
+                    Err(error) => return Err(error),
+                }
             }
             mount_with_helper(&mountpoint, config)?
         }
@@ -78,8 +81,11 @@ fn mount_direct(mountpoint: &Path, is_dead: bool, config: &Config) -> Result<Own
         errno => device_denied(&errno.to_string()),
     })?;
     if is_dead {
-        takeover::take_over(mountpoint, &device, config)?;
-        return Ok(device);
+        match takeover::take_over(mountpoint, &device, config) {
+            // Somebody has detached the dead one meanwhile.
+            Err(MountError::NotMounted(_)) => {}
+            result => return result.map(|()| device),
+        }
     }
     let (options, flags) = (config.direct_options(&device), config.direct_flags());
     let options = CString::new(options).map_err(|_| MountError::BadConfig("a NUL".into()))?;
