@@ -366,8 +366,8 @@ fn start_copy_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle>) -> Re
 /// reset, say.)
 pub(crate) fn runs(config: &DataServerConfig) -> Result<Vec<(TargetId, u64)>> {
     let run = |target: &TargetConfig| {
-        // One of which nothing is known is like one that is new.
-        let run = fs::Directory::open(&target.dir).map_or(Some(0), |dir| dir.memory_run());
+        // One of which nothing is known may have lost something.
+        let run = fs::Directory::open(&target.dir).ok().and_then(|dir| dir.memory_run());
         let run = match run {
             Some(run) => mixed(mixed(run as u64) ^ (run >> 64) as u64),
             None => u64::from_le_bytes(random_bytes()?),
