@@ -131,10 +131,12 @@ impl LogWriter {
         if end <= set_aside {
             return Ok(());
         }
+        if !self.home.reserve().has_room_for_log(end) {
+            return Err(self.home.error(&self.file.name, Errno::NOSPC));
+        }
         let allocate = |to: u64| self.file.file.allocate(set_aside, to - set_aside, true);
         let ahead = end + AHEAD_BYTES;
         let done = match allocate(ahead) {
-            _ if !self.home.reserve().has_room_for_log(end) => Err(Errno::NOSPC),
             Ok(()) => Ok(ahead),
             // No more from the reserve than is needed.
             Err(Errno::NOSPC | Errno::DQUOT) => {
