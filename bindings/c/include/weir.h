@@ -303,8 +303,9 @@ int weir_create(weir_fs_t fs,
                 const weir_layout_t *layout,
                 weir_file_t *file);
 
-// Sends what is gathered, waits for it, and closes. The handle is closed whatever is returned;
-// an error says that data was lost.
+// Waits for the calls by the file that are under way or queued, sends what is gathered, waits for
+// it, and closes. The handle is closed whatever is returned; an error says that data was lost, or
+// may be (`-ETIMEDOUT`: calls have not ended).
 int weir_close(weir_file_t file);
 
 // Makes data and metadata durable on all copies.
@@ -498,8 +499,9 @@ int weir_create(weir_fs_t fs,
                 const weir_layout_t *layout,
                 weir_file_t *file);
 
-// Sends what is gathered, waits for it, and closes. The handle is closed whatever is returned;
-// an error says that data was lost.
+// Waits for the calls by the file that are under way or queued, sends what is gathered, waits for
+// it, and closes. The handle is closed whatever is returned; an error says that data was lost, or
+// may be (`-ETIMEDOUT`: calls have not ended).
 int weir_close(weir_file_t file);
 
 // Makes data and metadata durable on all copies.

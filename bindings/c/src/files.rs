@@ -5,7 +5,7 @@ use crate::error::{guard, invalid, status};
 use crate::handles::{self, Handled, weir_file_t, weir_fs_t};
 use crate::layouts::weir_layout_t;
 use crate::names::{Named, stat_of, weir_stat_t};
-use crate::session::{Connection, Open, OpenFile};
+use crate::session::{Connection, OpenFile};
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 use weir_client::{CreateOptions, File};
@@ -162,23 +162,12 @@ impl How {
     }
 }
 
-/// Sends what is gathered, waits for it, and closes. The handle is closed whatever is returned;
-/// an error says that data was lost.
+/// Waits for the calls by the file that are under way or queued, sends what is gathered, waits for
+/// it, and closes. The handle is closed whatever is returned; an error says that data was lost, or
+/// may be (`-ETIMEDOUT`: calls have not ended).
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_close(file: weir_file_t) -> c_int {
-    status(|| {
-        let handle = handles::remove::<OpenFile>(file)?;
-        let Some(open) = handle.close() else { return Ok(()) };
-        match Arc::try_unwrap(open) {
-            Ok(Open { file, session }) => {
-                let closed = file.close(&handle.connection.context);
-                drop(session);
-                closed
-            }
-            // Another thread reads or writes by it just now: whoever ends last closes it.
-            Err(shared) => shared.file.flush(&handle.connection.context),
-        }
-    })
+    status(|| handles::remove::<OpenFile>(file)?.close())
 }
 
 fn with(file: weir_file_t, run: impl FnOnce(&OpenFile, &File) -> Result<()>) -> c_int {

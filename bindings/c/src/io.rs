@@ -4,7 +4,7 @@ use crate::args::{bytes, bytes_mut, check_place, put, range};
 use crate::error::{guard, status};
 use crate::files::{readable, writable};
 use crate::handles::{self, weir_file_t};
-use crate::session::OpenFile;
+use crate::session::{Open, OpenFile};
 use std::ffi::{c_int, c_void};
 use weir_client::Context;
 use weir_types::Result;
@@ -23,7 +23,8 @@ pub unsafe extern "C" fn weir_pread(
     guard(|| {
         // SAFETY: by the contract of this function.
         let buffer = unsafe { bytes_mut(buffer, len, "buffer") }?;
-        read(&*handles::get::<OpenFile>(file)?, offset, buffer)
+        let handle = handles::get::<OpenFile>(file)?;
+        read(&handle, &handle.open()?, offset, buffer)
     })
 }
 
@@ -43,7 +44,8 @@ pub unsafe extern "C" fn weir_pwrite(
     guard(|| {
         // SAFETY: by the contract of this function.
         let data = unsafe { bytes(data, len, "data") }?;
-        write(&*handles::get::<OpenFile>(file)?, offset, data)
+        let handle = handles::get::<OpenFile>(file)?;
+        write(&handle, &handle.open()?, offset, data)
     })
 }
 
@@ -82,10 +84,10 @@ pub(crate) fn context(handle: &OpenFile) -> Context {
     Context { reader, ..handle.connection.context.clone() }
 }
 
-pub(crate) fn read(handle: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<i64> {
+pub(crate) fn read(handle: &OpenFile, open: &Open, offset: u64, buffer: &mut [u8]) -> Result<i64> {
     range(offset, buffer.len() as u64)?;
     readable(handle)?;
-    let (open, ctx) = (handle.open()?, context(handle));
+    let ctx = context(handle);
     // Nothing above this library keeps pages that would have to be dropped first.
     let n = open.file.read_entering(&ctx, offset, buffer, &|_| ())?;
     if let Some(reader) = &ctx.reader {
@@ -94,10 +96,10 @@ pub(crate) fn read(handle: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<
     Ok(n as i64)
 }
 
-pub(crate) fn write(handle: &OpenFile, offset: u64, data: &[u8]) -> Result<i64> {
+pub(crate) fn write(handle: &OpenFile, open: &Open, offset: u64, data: &[u8]) -> Result<i64> {
     range(offset, data.len() as u64)?;
     writable(handle)?;
-    let (open, ctx) = (handle.open()?, context(handle));
+    let ctx = context(handle);
     match (data.is_empty(), handle.appends) {
         (true, _) => {}
         (false, true) => drop(open.file.append(&ctx, data)?),

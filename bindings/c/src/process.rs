@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
-use weir_types::Result;
+use weir_types::{Error, ErrorKind, Result};
 
 /// How many forks lie between the process that loaded the library and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
@@ -55,46 +55,62 @@ unsafe extern "C" fn child() {
 /// A value of which each process has its own. What a parent had is never used nor dropped in the
 /// child: its threads are not there, and its sockets are the parent's.
 #[derive(Debug)]
-pub(crate) struct PerProcess<T>(Mutex<Option<(u64, Arc<T>)>>);
+pub(crate) struct PerProcess<T>(Mutex<Slot<T>>);
+
+#[derive(Debug)]
+enum Slot<T> {
+    /// That of a process.
+    Of(u64, Arc<T>),
+    /// It was taken out, and no other is made.
+    Closed,
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::BadHandle, "it is closed")
+}
 
 impl<T> PerProcess<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(Mutex::new(Some((this(), Arc::new(value)))))
+        Self(Mutex::new(Slot::Of(this(), Arc::new(value))))
     }
 
     /// The value of this process, which `make` makes if there is none.
+    ///
+    /// # Errors
+    /// `BadHandle` after [`PerProcess::take`]; those of `make`.
     pub(crate) fn get(&self, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
-        if let Some(value) = self.look() {
+        if let Some(value) = self.look()? {
             return Ok(value);
         }
         let fresh = Arc::new(make()?);
         let _gate = gate();
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match slot.replace((this(), fresh.clone())) {
+        // What is returned early leaves `fresh` to be dropped after the guards.
+        match &*slot {
             // Another thread was faster.
-            Some((process, value)) if process == this() => {
-                *slot = Some((process, value.clone()));
-                Ok(value)
-            }
-            old => {
-                std::mem::forget(old);
-                Ok(fresh)
-            }
+            Slot::Of(process, value) if *process == this() => return Ok(value.clone()),
+            Slot::Closed => return Err(closed()),
+            Slot::Of(..) => {}
+        }
+        std::mem::forget(std::mem::replace(&mut *slot, Slot::Of(this(), fresh.clone())));
+        Ok(fresh)
+    }
+
+    fn look(&self) -> Result<Option<Arc<T>>> {
+        let _gate = gate();
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Slot::Of(process, value) if *process == this() => Ok(Some(value.clone())),
+            Slot::Of(..) => Ok(None),
+            Slot::Closed => Err(closed()),
         }
     }
 
-    fn look(&self) -> Option<Arc<T>> {
-        let _gate = gate();
-        let slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.as_ref().filter(|(process, _)| *process == this()).map(|(_, value)| value.clone())
-    }
-
-    /// Takes the value of this process out.
+    /// Takes the value of this process out. From now on there is none.
     pub(crate) fn take(&self) -> Option<Arc<T>> {
         let _gate = gate();
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match taken {
-            Some((process, value)) if process == this() => Some(value),
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *slot, Slot::Closed) {
+            Slot::Of(process, value) if process == this() => Some(value),
             old => {
                 std::mem::forget(old);
                 None
@@ -112,6 +128,20 @@ impl<T> Drop for PerProcess<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_taken_out_is_not_made_again() {
+        let value = PerProcess::new(1);
+        assert_eq!(*value.get(|| Ok(2)).unwrap(), 1);
+        assert_eq!(value.take().as_deref(), Some(&1));
+        assert_eq!(value.get(|| Ok(2)).unwrap_err().kind, ErrorKind::BadHandle);
+        assert!(value.take().is_none());
+        let late = PerProcess::new(3);
+        // It is closed while a child makes its own.
+        late.0.lock().map(|mut slot| *slot = Slot::Of(u64::MAX, Arc::new(4))).unwrap();
+        let made = late.get(|| Ok(late.take().map_or(5, |_| 6)));
+        assert_eq!(made.unwrap_err().kind, ErrorKind::BadHandle);
+    }
 
     #[test]
     fn a_child_makes_its_own_value_and_leaves_that_of_its_parent_alone() {

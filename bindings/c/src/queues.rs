@@ -78,10 +78,11 @@ pub unsafe extern "C" fn weir_submit_pread(
         // SAFETY: by the contract of this function.
         let room = unsafe { bytes_mut(buffer, len, "buffer") }?;
         let room = Buffer(room.as_mut_ptr(), room.len());
+        let open = file.open()?;
         let job = move || {
             let (at, len) = room.whole();
             // SAFETY: by the contract of `weir_submit_pread`; it is dangling only if it is empty.
-            read(&file, offset, unsafe { std::slice::from_raw_parts_mut(at, len) })
+            read(&file, &open, offset, unsafe { std::slice::from_raw_parts_mut(at, len) })
         };
         queue.submit(tag, Box::new(job))
     })
@@ -105,10 +106,11 @@ pub unsafe extern "C" fn weir_submit_pwrite(
         // SAFETY: by the contract of this function.
         let data = unsafe { bytes(data, len, "data") }?;
         let data = Buffer(data.as_ptr().cast_mut(), data.len());
+        let open = file.open()?;
         let job = move || {
             let (at, len) = data.whole();
             // SAFETY: by the contract of `weir_submit_pwrite`; it is dangling only if it is empty.
-            write(&file, offset, unsafe { std::slice::from_raw_parts(at, len) })
+            write(&file, &open, offset, unsafe { std::slice::from_raw_parts(at, len) })
         };
         queue.submit(tag, Box::new(job))
     })
@@ -119,7 +121,8 @@ pub unsafe extern "C" fn weir_submit_pwrite(
 pub extern "C" fn weir_submit_fsync(queue: weir_queue_t, file: weir_file_t, tag: u64) -> c_int {
     status(|| {
         let (queue, file) = both(queue, file)?;
-        let job = move || file.open()?.file.sync(&context(&file)).map(|()| 0);
+        let open = file.open()?;
+        let job = move || open.file.sync(&context(&file)).map(|()| 0);
         queue.submit(tag, Box::new(job))
     })
 }
