@@ -22,7 +22,7 @@ pub type weir_lease_t = u64;
 pub type weir_job_t = u64;
 
 /// Handles that a process may have.
-const MAX_HANDLES: usize = 1 << 20;
+const MAX_HANDLES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 /// Generations of a place.
 const GENERATIONS: u64 = 1 << 28;
 
@@ -56,6 +56,8 @@ fn with<T>(run: impl FnOnce(&mut Table) -> T) -> T {
 
 /// Gives out a handle.
 pub(crate) fn add<T: Handled>(value: Arc<T>) -> Result<u64> {
+    // What is not taken is dropped after the guards: its end may need them.
+    let mut value: Option<Arc<dyn Any + Send + Sync>> = Some(value);
     with(|table| {
         let at = match table.free.pop() {
             Some(at) => at,
@@ -71,7 +73,7 @@ pub(crate) fn add<T: Handled>(value: Arc<T>) -> Result<u64> {
         let place = &mut table.places[at];
         place.generation = (place.generation + 1) % GENERATIONS;
         place.process = this();
-        place.value = Some(value);
+        place.value = value.take();
         Ok(T::KIND << 60 | place.generation << 32 | at as u64)
     })
 }
@@ -129,8 +131,40 @@ mod tests {
         const SURVIVES_FORK: bool = true;
     }
 
+    /// Held by each test: they share the table.
+    static TURN: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn what_finds_the_table_full_may_use_it_as_it_is_dropped() {
+        struct Curious(std::sync::mpsc::Sender<bool>);
+        impl Handled for Curious {
+            const KIND: u64 = 13;
+            const NAME: &'static str = "curious";
+            const SURVIVES_FORK: bool = true;
+        }
+        impl Drop for Curious {
+            fn drop(&mut self) {
+                let _ = self.0.send(get::<One>(0).is_err());
+            }
+        }
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = Vec::new();
+        let error = loop {
+            match add(Arc::new(One)) {
+                Ok(handle) => handles.push(handle),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((error.kind, handles.len()), (ErrorKind::TooManyOpen, MAX_HANDLES));
+        let (sender, dropped) = std::sync::mpsc::channel();
+        std::thread::spawn(move || add(Arc::new(Curious(sender))).is_err());
+        assert_eq!(dropped.recv_timeout(std::time::Duration::from_secs(60)), Ok(true));
+        handles.into_iter().for_each(|handle| drop(remove::<One>(handle).unwrap()));
+    }
+
     #[test]
     fn closed_foreign_and_invented_handles_are_found_out() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let handle = add(Arc::new(One)).unwrap();
         assert!(get::<One>(handle).is_ok());
         assert_eq!(get::<Other>(handle).err().unwrap().kind, ErrorKind::BadHandle);
