@@ -8,14 +8,15 @@ use crate::args::{check_place, put};
 use crate::error::status;
 use crate::handles::{self, Handled, weir_file_t, weir_lease_t, weir_queue_t};
 use crate::queue::Queue;
-use crate::session::{OpenFile, Session};
+use crate::session::{Open, OpenFile};
 use std::ffi::c_int;
 use std::sync::Arc;
 use weir_types::{Error, ErrorKind, Result};
 
 pub(crate) struct Lease {
     number: u64,
-    session: Arc<Session>,
+    /// Held open: the lease of a file that this process has closed protects nothing.
+    open: Arc<Open>,
 }
 
 impl Handled for Lease {
@@ -41,31 +42,24 @@ pub unsafe extern "C" fn weir_layout_lease(
         check_place(lease, "lease")?;
         let (queue, handle) = (handles::get::<Queue>(queue)?, handles::get::<OpenFile>(file)?);
         let open = handle.open()?;
-        let (session, id) = (open.session.clone(), handle.id);
         // Known before it is had: a recall that follows at once finds it.
-        let number = session.recalls.add(id, queue);
-        let taken = take(&session, &handle, &open.file, number);
+        let number = open.session.recalls.add(handle.id, queue);
+        let taken = take(&handle, &open, number);
         match taken {
             // SAFETY: by the contract of this function.
             Ok(given) => unsafe { put(lease, given, "lease") },
             Err(error) => {
-                session.recalls.give_back(number);
+                open.session.recalls.give_back(number);
                 Err(error)
             }
         }
     })
 }
 
-fn take(
-    session: &Arc<Session>,
-    handle: &OpenFile,
-    file: &weir_client::File,
-    number: u64,
-) -> Result<u64> {
-    file.hold_still(&handle.connection.context)?;
-    let lease = Arc::new(Lease { number, session: session.clone() });
-    let given = handles::add(lease)?;
-    if session.recalls.named(number, given) {
+fn take(handle: &OpenFile, open: &Arc<Open>, number: u64) -> Result<u64> {
+    open.file.hold_still(&handle.connection.context)?;
+    let given = handles::add(Arc::new(Lease { number, open: open.clone() }))?;
+    if open.session.recalls.named(number, given) {
         return Ok(given);
     }
     handles::remove::<Lease>(given)?;
@@ -78,7 +72,7 @@ pub extern "C" fn weir_lease_return(lease: weir_lease_t) -> c_int {
     status(|| {
         let lease = handles::remove::<Lease>(lease)?;
         let was_held = lease.is_held();
-        lease.session.recalls.give_back(lease.number);
+        lease.open.session.recalls.give_back(lease.number);
         match was_held {
             true => Ok(()),
             false => Err(gone()),
@@ -101,6 +95,6 @@ fn gone() -> Error {
 
 impl Lease {
     fn is_held(&self) -> bool {
-        self.session.recalls.holds(self.number)
+        self.open.session.recalls.holds(self.number)
     }
 }
