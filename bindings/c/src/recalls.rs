@@ -76,6 +76,9 @@ impl Recalls {
 }
 
 impl UpperCache for Recalls {
+    /// There are no pages here, and its own write takes no lease from the program.
+    fn drop_before_own_write(&self, _file: FileId, _start: u64, _end: u64) {}
+
     fn drop_pages(&self, file: FileId, _start: u64, _end: u64) {
         let text = "somebody is about to change the file or to move its bytes: give the lease back";
         self.tell(|held| held == file, 0, text);

@@ -11,6 +11,8 @@ use std::ffi::CStr;
 use weir::files::{weir_close, weir_open};
 use weir::fs::{weir_disconnect, weir_options_t};
 use weir::handles::{weir_file_t, weir_fs_t};
+use weir::io::weir_pwrite;
+use weir::leases::{weir_layout_lease, weir_lease_check, weir_lease_return};
 use weir::names::weir_unlink;
 use weir::queue::weir_completion_t;
 use weir::queues::{weir_queue_close, weir_queue_open, weir_reap, weir_submit_pwrite};
@@ -72,4 +74,40 @@ fn a_close_waits_for_queued_writes_and_nothing_opens_the_file_again() {
     assert_eq!(late, -libc::EBADF);
     done(weir_queue_close(queue)).unwrap();
     done(weir_disconnect(fs)).unwrap();
+}
+
+#[test]
+fn a_layout_lease_outlasts_the_own_writes_of_its_holder_and_the_close_of_its_file() {
+    let cluster = Cluster::up();
+    let mine = connect(&cluster.credential(), &weir_options_t::default());
+    let other = connect(&cluster.credential(), &weir_options_t::default());
+    let (path, queue) = (c"/leased", queue(1));
+    let write = |file, at| {
+        // SAFETY: the data stays until it returns.
+        assert_eq!(unsafe { weir_pwrite(file, [7_u8; 8].as_ptr().cast(), 8, at) }, 8);
+    };
+    let file = open(mine, path);
+    let mut lease = 0;
+    // SAFETY: the pointer is of a value that lives until it returns.
+    done(unsafe { weir_layout_lease(file, queue, &mut lease) }).unwrap();
+    write(file, 0);
+    assert!(reap(queue).is_empty(), "its own write wants the lease back");
+    done(weir_lease_check(lease)).unwrap();
+    done(weir_close(file)).unwrap();
+    done(weir_lease_check(lease)).unwrap();
+    // The lease protects still: who writes has it asked back.
+    let writer = std::thread::spawn(move || {
+        let file = open(other, path);
+        // SAFETY: the data stays until it returns.
+        assert_eq!(unsafe { weir_pwrite(file, [8_u8; 8].as_ptr().cast(), 8, 0) }, 8);
+        done(weir_close(file)).unwrap();
+    });
+    let mut wanted = weir_completion_t { tag: 0, result: 0, kind: 0, message: [0; 256] };
+    // SAFETY: there is room for one.
+    assert_eq!(unsafe { weir_reap(queue, &mut wanted, 1, 60_000) }, 1);
+    assert_eq!((wanted.tag, wanted.result), (lease, 0));
+    done(weir_lease_return(lease)).unwrap();
+    writer.join().unwrap();
+    done(weir_queue_close(queue)).unwrap();
+    [mine, other].map(|fs| done(weir_disconnect(fs)).unwrap());
 }

@@ -37,6 +37,11 @@ pub trait UpperCache: Send + Sync {
     /// Drops cached pages with these bytes of the file. Returns when they are gone. Called without
     /// locks of the client.
     fn drop_pages(&self, file: FileId, start: u64, end: u64);
+    /// Called when this client's own write has made a lease to read one to write: as
+    /// [`UpperCache::drop_pages`], but nobody wants the lease back.
+    fn drop_before_own_write(&self, file: FileId, start: u64, end: u64) {
+        self.drop_pages(file, start, end);
+    }
     /// Drops all pages of all files, because leases were lost.
     fn drop_everything(&self);
     /// Called when another client changes attributes of a file, possibly its access control list.
@@ -163,7 +168,7 @@ pub(crate) fn enter<'a>(
 /// dropped.)
 fn drop_above(call: Call<'_>, range: Range<u64>) {
     if let Some(upper) = &call.inner.upper {
-        upper.drop_pages(call.file.id, range.start, range.end);
+        upper.drop_before_own_write(call.file.id, range.start, range.end);
     }
 }
 
