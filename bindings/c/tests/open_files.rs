@@ -13,11 +13,13 @@ use weir::fs::{weir_disconnect, weir_options_t};
 use weir::handles::{weir_file_t, weir_fs_t};
 use weir::io::weir_pwrite;
 use weir::leases::{weir_layout_lease, weir_lease_check, weir_lease_return};
-use weir::names::weir_unlink;
+use weir::names::{weir_stat, weir_stat_t};
 use weir::queue::weir_completion_t;
 use weir::queues::{weir_queue_close, weir_queue_open, weir_reap, weir_submit_pwrite};
 
 const CALLS: u64 = 256;
+/// Calls of a queue that are served at the same time.
+const THREADS: usize = 16;
 
 fn open(fs: weir_fs_t, path: &CStr) -> weir_file_t {
     let mut file = 0;
@@ -25,6 +27,13 @@ fn open(fs: weir_fs_t, path: &CStr) -> weir_file_t {
     done(unsafe { weir_open(fs, path.as_ptr(), libc::O_RDWR | libc::O_CREAT, 0o600, &mut file) })
         .unwrap();
     file
+}
+
+fn stat(fs: weir_fs_t, path: &CStr) -> weir_stat_t {
+    let mut stat = weir_stat_t::default();
+    // SAFETY: all pointers are of values that live until it returns.
+    done(unsafe { weir_stat(fs, path.as_ptr(), &mut stat) }).unwrap();
+    stat
 }
 
 fn queue(depth: u32) -> u64 {
@@ -58,12 +67,10 @@ fn a_close_waits_for_queued_writes_and_nothing_opens_the_file_again() {
         done(unsafe { weir_submit_pwrite(queue, file, data.as_ptr().cast(), len, at, tag) })
             .unwrap();
     }
-    // Who opens it again finds nothing.
-    // SAFETY: the path is a string.
-    done(unsafe { weir_unlink(fs, path.as_ptr()) }).unwrap();
     done(weir_close(file)).unwrap();
-    // The completion of a call may come a moment after its end.
-    let mut results = Vec::new();
+    // All have ended. The completion of a call may come a moment later: one of each thread.
+    let mut results: Vec<_> = reap(queue).iter().map(|done| done.result).collect();
+    assert!(results.len() >= CALLS as usize - THREADS, "{} have ended", results.len());
     while results.len() < CALLS as usize {
         results.extend(reap(queue).iter().map(|done| done.result));
         std::thread::yield_now();
@@ -72,6 +79,10 @@ fn a_close_waits_for_queued_writes_and_nothing_opens_the_file_again() {
     // SAFETY: as above.
     let late = unsafe { weir_submit_pwrite(queue, file, data.as_ptr().cast(), 1, 0, 0) };
     assert_eq!(late, -libc::EBADF);
+    // Another client sees what the close has told of.
+    let other = connect(&cluster.credential(), &weir_options_t::default());
+    assert_eq!(stat(other, path).size, CALLS * data.len() as u64);
+    done(weir_disconnect(other)).unwrap();
     done(weir_queue_close(queue)).unwrap();
     done(weir_disconnect(fs)).unwrap();
 }
