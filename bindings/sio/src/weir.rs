@@ -209,21 +209,6 @@ impl WeirFile {
         let read = self.file.read_at(&self.context, span.start, buffer);
         read.map(|bytes| bytes as u64).map_err(|error| self.say(error))
     }
-
-    /// One after another.
-    fn read_each(&self, spans: &[Span], mut buffer: &mut [u8]) -> Result<u64> {
-        let mut done = 0;
-        for span in spans {
-            let (here, rest) = buffer.split_at_mut(span.len as usize);
-            let bytes = self.read_one(*span, here)?;
-            done += bytes;
-            if bytes < span.len {
-                break;
-            }
-            buffer = rest;
-        }
-        Ok(done)
-    }
 }
 
 impl OpenFile for WeirFile {
@@ -243,15 +228,8 @@ impl OpenFile for WeirFile {
         let mut rest = &mut buffer[..total as usize];
         for list in regions::lists(&spans).map_err(|error| self.say(error))? {
             let (here, later) = rest.split_at_mut(list.total_bytes() as usize);
-            match self.file.read_regions(&self.context, &list, here) {
-                Ok(()) => {}
-                // Another client has made the file longer, or some of it was never written.
-                Err(error) if error.kind == ErrorKind::Stale => {
-                    let parts = list.ranges().map(|(start, len)| Span { start, len });
-                    self.read_each(&parts.collect::<Vec<_>>(), here)?;
-                }
-                Err(error) => return Err(self.say(error)),
-            }
+            let read = self.file.read_regions(&self.context, &list, here);
+            read.map_err(|error| self.say(error))?;
             rest = later;
         }
         Ok(total)

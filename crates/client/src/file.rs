@@ -269,9 +269,25 @@ impl File {
         &self,
         ctx: &Context,
         regions: &RegionList,
-        buffer: &mut [u8],
+        mut buffer: &mut [u8],
     ) -> Result<()> {
-        self.read_regions_from(ctx, regions, buffer, None).map(drop)
+        for is_last in [false, true] {
+            match self.read_regions_from(ctx, regions, buffer, None) {
+                Err(error) if error.kind == ErrorKind::Stale => {}
+                read => return read.map(drop),
+            }
+            // Another client has made the file longer, or some of it was never written.
+            if !is_last {
+                self.refresh_layout(ctx)?;
+            }
+        }
+        for (offset, len) in regions.ranges() {
+            let (here, rest) = buffer.split_at_mut(len as usize);
+            let read = self.read_at(ctx, offset, here)?;
+            here[read..].fill(0);
+            buffer = rest;
+        }
+        Ok(())
     }
 
     /// As [`File::read_regions`], preferring the copies on one target where any copy may be read.
