@@ -59,6 +59,8 @@ pub unsafe extern "C" fn weir_read_list(
         let call = unsafe { Call::new(file, (regions, region_count), (memory, memory_count)) }?;
         readable(&call.handle)?;
         let (open, ctx) = (call.handle.open()?, context(&call.handle));
+        let end = call.batches.iter().map(RegionList::end).max().unwrap_or(0);
+        let size = open.file.size_for(&ctx, end)?;
         let mut buffer = Vec::new();
         let mut done = 0;
         for batch in &call.batches {
@@ -80,7 +82,6 @@ pub unsafe extern "C" fn weir_read_list(
             }
             done += len;
         }
-        let size = open.file.size();
         let there = |(offset, len): (u64, u64)| size.saturating_sub(offset).min(len);
         Ok(call.batches.iter().flat_map(RegionList::ranges).map(there).sum::<u64>() as i64)
     })

@@ -195,16 +195,6 @@ impl WeirFile {
         failure(error, &self.name)
     }
 
-    /// The size, for a read that ends here: as a read of one range finds it.
-    fn size_for(&self, end: u64) -> Result<u64> {
-        let known = self.file.size();
-        match self.file.consistency() {
-            Consistency::Relaxed => Ok(known),
-            Consistency::Strict if end <= known => Ok(known),
-            _ => self.size(),
-        }
-    }
-
     fn read_one(&self, span: Span, buffer: &mut [u8]) -> Result<u64> {
         let read = self.file.read_at(&self.context, span.start, buffer);
         read.map(|bytes| bytes as u64).map_err(|error| self.say(error))
@@ -224,7 +214,8 @@ impl OpenFile for WeirFile {
             return self.read_one(*one, buffer);
         }
         let end = spans.iter().map(|span| span.end()).max().unwrap_or(0);
-        let (spans, total) = before(spans, self.size_for(end)?);
+        let size = self.file.size_for(&self.context, end).map_err(|error| self.say(error))?;
+        let (spans, total) = before(spans, size);
         let mut rest = &mut buffer[..total as usize];
         for list in regions::lists(&spans).map_err(|error| self.say(error))? {
             let (here, later) = rest.split_at_mut(list.total_bytes() as usize);

@@ -185,6 +185,12 @@ impl File {
         Ok(())
     }
 
+    /// The size, for a read of regions that ends here: as a read of one range finds it.
+    pub fn size_for(&self, ctx: &Context, end: u64) -> Result<u64> {
+        self.learn_size(self.call(ctx), end, self.inner.config.request_timeout_ms)?;
+        Ok(self.size())
+    }
+
     /// Sends buffered writes at once if the file is used without any cache.
     pub(crate) fn pass_on(&self, call: Call<'_>) -> Result<()> {
         if self.consistency() == Consistency::None {
