@@ -412,7 +412,8 @@ int weir_phase_begin(weir_job_t job,
                      size_t count);
 
 // The phase ends: this process reads no more in it, and waits until all the others have come as
-// far. `-ETIMEDOUT` after `timeout_ms`; the text names who is missing.
+// far. `-ETIMEDOUT` after `timeout_ms`; the text names who is missing, and the next call goes on
+// waiting for the same.
 int weir_phase_end(weir_job_t job, uint64_t timeout_ms);
 
 // Waits until all processes of a job have called this as often. See `weir_phase_end`.
@@ -608,7 +609,8 @@ int weir_phase_begin(weir_job_t job,
                      size_t count);
 
 // The phase ends: this process reads no more in it, and waits until all the others have come as
-// far. `-ETIMEDOUT` after `timeout_ms`; the text names who is missing.
+// far. `-ETIMEDOUT` after `timeout_ms`; the text names who is missing, and the next call goes on
+// waiting for the same.
 int weir_phase_end(weir_job_t job, uint64_t timeout_ms);
 
 // Waits until all processes of a job have called this as often. See `weir_phase_end`.

@@ -41,7 +41,10 @@ pub struct weir_range_t {
 
 #[derive(Default)]
 struct State {
+    /// Barriers that were passed.
     barriers: u64,
+    /// The last barrier at which this process has marked; 0: none.
+    marked: u64,
     files: Vec<Arc<OpenFile>>,
 }
 
@@ -161,7 +164,8 @@ pub unsafe extern "C" fn weir_phase_begin(
 }
 
 /// The phase ends: this process reads no more in it, and waits until all the others have come as
-/// far. `-ETIMEDOUT` after `timeout_ms`; the text names who is missing.
+/// far. `-ETIMEDOUT` after `timeout_ms`; the text names who is missing, and the next call goes on
+/// waiting for the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_phase_end(job: weir_job_t, timeout_ms: u64) -> c_int {
     status(|| {
@@ -199,21 +203,24 @@ impl Job {
     }
 
     fn barrier(&self, timeout_ms: u64) -> Result<()> {
-        let number = {
-            let mut state = self.lock();
-            state.barriers += 1;
-            state.barriers
-        };
         if self.member.ranks == 1 {
             return Ok(());
         }
+        let (number, marked) = {
+            let state = self.lock();
+            (state.barriers + 1, state.marked)
+        };
         let group = format!("{}.{number}.", self.name);
-        self.mark(&group)?;
+        if marked < number {
+            self.mark(&group)?;
+            self.lock().marked = number;
+        }
         self.wait(&group, timeout_ms)?;
         // All are here, so all have left the barrier before this one.
         if number > 1 {
             self.unmark(&format!("{}.{}.{}", self.name, number - 1, self.member.rank.0))?;
         }
+        self.lock().barriers = number;
         Ok(())
     }
 
