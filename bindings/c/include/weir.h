@@ -143,9 +143,9 @@ typedef struct {
 
 // How to connect. Zero all of it first: a zero means the default.
 typedef struct {
-  // Milliseconds within which the first connection has to stand; 0: 5000.
+  // Milliseconds within which the first connection has to stand; 0: 5000; a day at the most.
   uint64_t connect_timeout_ms;
-  // Milliseconds within which each call ends; 0: 30000.
+  // Milliseconds within which each request of a call ends; 0: 30000; a day at the most.
   uint64_t request_timeout_ms;
   // Bytes fetched ahead of each sequential reader; 0: 4 MiB; UINT64_MAX: none.
   uint64_t read_ahead_bytes;

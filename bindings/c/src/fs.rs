@@ -8,7 +8,10 @@ use crate::process::watch_forks;
 use crate::session::Connection;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
-use weir_types::{Caller, Consistency};
+use weir_types::{Caller, Consistency, Result};
+
+/// A day.
+const MAX_TIMEOUT_MS: u64 = 86_400_000;
 
 impl Handled for Connection {
     const KIND: u64 = 1;
@@ -20,9 +23,9 @@ impl Handled for Connection {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct weir_options_t {
-    /// Milliseconds within which the first connection has to stand; 0: 5000.
+    /// Milliseconds within which the first connection has to stand; 0: 5000; a day at the most.
     pub connect_timeout_ms: u64,
-    /// Milliseconds within which each call ends; 0: 30000.
+    /// Milliseconds within which each request of a call ends; 0: 30000; a day at the most.
     pub request_timeout_ms: u64,
     /// Bytes fetched ahead of each sequential reader; 0: 4 MiB; UINT64_MAX: none.
     pub read_ahead_bytes: u64,
@@ -71,8 +74,8 @@ pub unsafe extern "C" fn weir_connect(
             u64::MAX => 0,
             given => given,
         };
-        config.connect_timeout_ms = or(options.connect_timeout_ms, config.connect_timeout_ms);
-        config.request_timeout_ms = or(options.request_timeout_ms, config.request_timeout_ms);
+        config.connect_timeout_ms = time(options.connect_timeout_ms, config.connect_timeout_ms)?;
+        config.request_timeout_ms = time(options.request_timeout_ms, config.request_timeout_ms)?;
         config.read_ahead_bytes = or(options.read_ahead_bytes, config.read_ahead_bytes);
         let behind = or(options.write_behind_bytes, config.write_behind_bytes as u64);
         config.write_behind_bytes =
@@ -138,9 +141,33 @@ pub unsafe extern "C" fn weir_counter(
     })
 }
 
+/// A timeout in milliseconds; 0 is the usual one.
+fn time(given: u64, usual: u64) -> Result<u64> {
+    match given {
+        0 => Ok(usual),
+        1..=MAX_TIMEOUT_MS => Ok(given),
+        _ => Err(invalid(format!("a timeout of {given} ms: {MAX_TIMEOUT_MS} is the most"))),
+    }
+}
+
 /// The name of this program, for `weir status`.
 fn program() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(std::path::Path::file_name);
     name.map_or("libweir".into(), |name| name.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_the_usual_ones_or_those_given_up_to_a_day() {
+        assert_eq!(time(0, 5000).unwrap(), 5000);
+        assert_eq!(time(1, 5000).unwrap(), 1);
+        assert_eq!(time(MAX_TIMEOUT_MS, 5000).unwrap(), MAX_TIMEOUT_MS);
+        for far in [MAX_TIMEOUT_MS + 1, u64::MAX] {
+            assert_eq!(time(far, 5000).unwrap_err().kind, weir_types::ErrorKind::InvalidArgument);
+        }
+    }
 }
