@@ -185,7 +185,7 @@ impl Reader {
             // It would be out of date when it is used.
             return;
         }
-        let window = call.inner.config.read_ahead_bytes;
+        let window = call.inner.config.read_ahead_bytes.min(MAX_PIECES as u64 * MAX_AHEAD_BYTES);
         let most = range.start.saturating_add(window);
         let end = range.end.min(call.file.size()).min(limit).min(most);
         let mut at = range.start;
