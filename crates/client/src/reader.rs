@@ -256,7 +256,7 @@ fn is_cut(call: Call<'_>, plan: &Plan, any_copy: bool, len: u64) -> bool {
 
 fn direct(call: Call<'_>, offset: u64, dest: &mut [u8], any_copy: bool) -> Result<()> {
     let (file, len) = (call.file, dest.len() as u64);
-    let plan = match file.plan(offset, len) {
+    let (plan, dest) = match file.plan(offset, len) {
         Err(error) if error.kind == ErrorKind::Stale => {
             // Another client made the file longer.
             file.refresh(call.inner, call.ctx)?;
@@ -266,10 +266,11 @@ fn direct(call: Call<'_>, offset: u64, dest: &mut [u8], any_copy: bool) -> Resul
             if covered == 0 {
                 return Ok(());
             }
-            return direct(call, offset, &mut dest[..covered], any_copy);
+            (file.plan(offset, covered as u64)?, &mut dest[..covered])
         }
-        plan => plan?,
+        plan => (plan?, dest),
     };
+    let len = dest.len() as u64;
     // Meanwhile the layout may be another one: then it goes as it was to go.
     let cut = is_cut(call, &plan, any_copy, len).then(|| file.plan_cut(offset, len));
     let plan = cut.and_then(Result::ok).unwrap_or(plan);
