@@ -107,7 +107,9 @@ pub(super) fn enter(call: impl FnOnce() -> Result<()>) -> sio_return_t {
 /// For [`sio_last_error`].
 pub(super) fn remember(failure: &Failure) {
     let text: Vec<u8> = failure.to_string().bytes().filter(|byte| *byte != 0).collect();
-    LAST_ERROR.with_borrow_mut(|last| *last = CString::new(text).unwrap_or_default());
+    let text = CString::new(text).unwrap_or_default();
+    // A thread that ends has no text any more.
+    let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
 }
 
 /// See the header.
@@ -146,7 +148,7 @@ pub extern "C" fn sio_detach() -> sio_return_t {
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn sio_last_error() -> *const c_char {
-    LAST_ERROR.with_borrow(|last| last.as_ptr())
+    LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// See the header.
