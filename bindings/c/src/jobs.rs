@@ -13,7 +13,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weir_client::CreateOptions;
-use weir_client::job::{JobReader, Member, Partition, job_named};
+use weir_client::job::{JobReader, Member, Partition, job_named, parent_number};
 use weir_types::{Error, ErrorKind, FileId, FileKind, Rank, Result};
 
 /// Processes of a job.
@@ -107,7 +107,7 @@ fn from_environment(connection: &Connection) -> Result<Member> {
         .collect();
     let by_name: BTreeMap<&str, &str> =
         all.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u64);
+    let parent = parent_number(std::os::unix::process::parent_id().into());
     let member = Member::of(&by_name, connection.context.caller.uid, parent);
     member.ok_or_else(|| invalid("the environment names no job: give the job a name"))
 }

@@ -107,6 +107,13 @@ pub fn job_named(name: &str, uid: u32) -> JobId {
     number_of(&[name], uid, 0)
 }
 
+/// What the processes of a job on one machine have in common if they have the same parent process:
+/// a number from that and the boot.
+pub fn parent_number(pid: u64) -> u64 {
+    let boot = weir_host::boot_id().unwrap_or_default();
+    pid ^ (boot as u64).rotate_left(32)
+}
+
 /// Id of a job, computed from its names (FNV-1a).
 fn number_of(names: &[&str], uid: u32, parent: u64) -> JobId {
     let numbers = uid.to_le_bytes().into_iter().chain(parent.to_le_bytes());
