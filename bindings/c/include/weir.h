@@ -818,7 +818,8 @@ int weir_submit_pwrite(weir_queue_t queue,
                        uint64_t offset,
                        uint64_t tag);
 
-// `weir_fsync` that returns at once: of what was written before it was submitted.
+// `weir_fsync` that returns at once: of writes that have ended before it was submitted, and not of
+// those that are still queued.
 int weir_submit_fsync(weir_queue_t queue, weir_file_t file, uint64_t tag);
 
 // Takes completions out, `capacity` at the most; how many. Waits until there is one, for
@@ -1026,7 +1027,8 @@ int weir_submit_pwrite(weir_queue_t queue,
                        uint64_t offset,
                        uint64_t tag);
 
-// `weir_fsync` that returns at once: of what was written before it was submitted.
+// `weir_fsync` that returns at once: of writes that have ended before it was submitted, and not of
+// those that are still queued.
 int weir_submit_fsync(weir_queue_t queue, weir_file_t file, uint64_t tag);
 
 // Takes completions out, `capacity` at the most; how many. Waits until there is one, for

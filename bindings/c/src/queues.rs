@@ -116,7 +116,8 @@ pub unsafe extern "C" fn weir_submit_pwrite(
     })
 }
 
-/// `weir_fsync` that returns at once: of what was written before it was submitted.
+/// `weir_fsync` that returns at once: of writes that have ended before it was submitted, and not of
+/// those that are still queued.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_submit_fsync(queue: weir_queue_t, file: weir_file_t, tag: u64) -> c_int {
     status(|| {
