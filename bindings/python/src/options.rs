@@ -5,7 +5,7 @@ use pyo3::PyResult;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use weir_client::job::{Member, Partition, RANGES, job_named};
+use weir_client::job::{Member, Partition, RANGES, job_named, parent_number};
 use weir_client::{Consistency, ReadPolicy};
 use weir_connect::Choice;
 use weir_types::Rank;
@@ -120,8 +120,7 @@ impl Options {
 
 /// What the processes of a job on one machine have in common, as the mount has it.
 fn parent() -> u64 {
-    let boot = weir_host::boot_id().unwrap_or_default();
-    u64::from(std::os::unix::process::parent_id()) ^ (boot as u64).rotate_left(32)
+    parent_number(std::os::unix::process::parent_id().into())
 }
 
 /// Connects, with the errors of Python.

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use weir_client::job::{JobReader, Member, Partition, RANGES};
+use weir_client::job::{JobReader, Member, Partition, RANGES, parent_number};
 
 /// A result is valid for this long: a program opens many files, and is seldom replaced by another
 /// one.
@@ -96,9 +96,7 @@ fn environment(pid: u32) -> Option<Vec<u8>> {
 
 /// A number from its parent process and the boot, which it shares with others of its job.
 fn parent(pid: u32) -> u64 {
-    let parent = status(pid, "PPid:").unwrap_or_default();
-    let boot = weir_host::boot_id().unwrap_or_default();
-    parent ^ (boot as u64).rotate_left(32)
+    parent_number(status(pid, "PPid:").unwrap_or_default())
 }
 
 /// The process of a thread; `None` if it is invisible.
