@@ -5,6 +5,13 @@
 use std::path::Path;
 
 #[test]
+fn the_package_of_the_header_needs_the_library_of_its_version() {
+    let manifest = include_str!("../Cargo.toml");
+    let depends = format!("depends = \"libweir0 (= {})\"", env!("CARGO_PKG_VERSION"));
+    assert!(manifest.contains(&depends), "bindings/c/Cargo.toml: {depends}");
+}
+
+#[test]
 fn the_header_is_that_of_the_source() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(here.join("cbindgen.toml")).unwrap();
