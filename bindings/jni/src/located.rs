@@ -10,6 +10,11 @@ use weir_client::Location;
 use weir_types::{ErrorKind, Result};
 use weir_wire::Rights;
 
+/// So many blocks of a file at the most: those of a larger one are larger.
+const MAX_BLOCKS: u64 = 65_536;
+/// So many calls for locations at the most: blocks behind those that they name have no hosts.
+const MAX_CALLS: usize = 256;
+
 /// A block of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block {
@@ -30,7 +35,8 @@ struct Share {
     slow: bool,
 }
 
-/// The blocks of `block_bytes` that hold `range` (first byte and length) of a file.
+/// The blocks of `block_bytes` (more in a file of very many) that hold `range` (first byte and
+/// length) of a file.
 pub fn blocks(
     session: &Session,
     path: &str,
@@ -45,7 +51,10 @@ pub fn blocks(
     let mut blocks = Blocks::new(start..end, block_bytes);
     let mut from = start;
     // One call returns so many locations at the most.
-    while from < end {
+    for _ in 0..MAX_CALLS {
+        if from >= end {
+            break;
+        }
         let part = session.client.locations(&session.context, &file, from, end - from)?;
         let Some(last) = part.last() else { break };
         from = last.offset + last.len;
@@ -64,10 +73,13 @@ struct Blocks {
 
 impl Blocks {
     fn new(range: Range<u64>, block_bytes: u64) -> Self {
-        let count = match range.is_empty() {
+        let count = |block_bytes: u64| match range.is_empty() {
             true => 0,
             false => (range.end - 1) / block_bytes - range.start / block_bytes + 1,
         };
+        let block_bytes =
+            block_bytes.saturating_mul(count(block_bytes).div_ceil(MAX_BLOCKS).max(1));
+        let count = count(block_bytes);
         let shares = (0..count).map(|_| Vec::new()).collect();
         Self { range, block_bytes, shares }
     }
@@ -179,6 +191,22 @@ mod tests {
             [block(50, 50, &["a"]), block(100, 100, &["b", "c", "a"]), block(200, 50, &["b", "c"])];
         assert_eq!(blocks.end(), want);
         assert!(Blocks::new(7..7, 100).end().is_empty());
+    }
+
+    #[test]
+    fn a_file_of_very_many_blocks_has_larger_ones() {
+        let mut blocks = Blocks::new(5..1 << 62, 64 << 20);
+        blocks.add(&location(1 << 60, 100, &["a"]));
+        let all = blocks.end();
+        assert!(all.len() as u64 <= MAX_BLOCKS + 1, "{}", all.len());
+        let ends = all.iter().map(|block| block.offset + block.len);
+        let starts = all.iter().map(|block| block.offset).skip(1).chain([1 << 62]);
+        assert!(ends.eq(starts) && all[0].offset == 5);
+        assert!(all.iter().skip(1).all(|block| block.offset % (64 << 20) == 0));
+        let named: Vec<&Block> = all.iter().filter(|block| !block.hosts.is_empty()).collect();
+        assert!(matches!(&named[..], [one] if one.offset <= 1 << 60), "{named:?}");
+        assert_eq!(Blocks::new(0..1 << 62, 1).end().len() as u64, MAX_BLOCKS);
+        assert_eq!(Blocks::new(0..MAX_BLOCKS, 1).block_bytes, 1);
     }
 
     #[test]
