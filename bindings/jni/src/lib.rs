@@ -99,10 +99,7 @@ natives! {
             return Err(Error::new(ErrorKind::InvalidArgument, text).into());
         }
         let (user, other) = (text(env, &user)?, text(env, &other)?);
-        let caller = users::caller(&user).or_else(|unknown| match other.is_empty() {
-            true => Err(unknown),
-            false => users::caller(&other),
-        })?;
+        let caller = users::caller(&user, &other)?;
         let config = found.client_config("weir hadoop");
         let session = Session::open(config, caller).map_err(|e| found.not_connected(e))?;
         Ok(SESSIONS.add(session)?)

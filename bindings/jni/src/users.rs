@@ -6,24 +6,35 @@ use std::ptr;
 use weir_types::limits::MAX_GROUPS;
 use weir_types::{Caller, Error, ErrorKind, Result};
 
-/// The longest entry of a table that is understood.
+/// Bytes that are tried first for an entry of a table, and at the most.
 const ENTRY_BYTES: usize = 64 << 10;
+const MAX_ENTRY_BYTES: usize = 16 << 20;
 
 /// Asks a table for an entry: `ask` is one of the `_r` functions of libc, and `take` copies out
-/// of the entry what is wanted while the buffer lives.
+/// of the entry what is wanted while the buffer lives. `None`: the table has none.
 fn entry<E, T>(
-    ask: impl FnOnce(*mut E, *mut libc::c_char, usize, *mut *mut E) -> i32,
+    ask: impl Fn(*mut E, *mut libc::c_char, usize, *mut *mut E) -> i32,
     take: impl FnOnce(&E) -> T,
-) -> Option<T> {
+) -> Result<Option<T>> {
     let mut place = MaybeUninit::<E>::uninit();
     let mut buffer = vec![0; ENTRY_BYTES];
-    let mut found = ptr::null_mut();
-    let code = ask(place.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &raw mut found);
-    if code != 0 {
-        return None;
+    loop {
+        let mut found = ptr::null_mut();
+        match ask(place.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &raw mut found) {
+            // SAFETY: a successful call has filled `place`, and `found` points to it or is null.
+            0 => return Ok(unsafe { found.as_ref() }.map(take)),
+            libc::ERANGE if buffer.len() < MAX_ENTRY_BYTES => buffer = vec![0; buffer.len() * 4],
+            // ENOENT too: a service that is down, not a name that is missing.
+            code => {
+                let text = format!(
+                    "users and groups cannot be looked up on this machine ({}): see \
+                     /etc/nsswitch.conf, and whether the services that it names run",
+                    std::io::Error::from_raw_os_error(code)
+                );
+                return Err(Error::new(ErrorKind::Io, text));
+            }
+        }
     }
-    // SAFETY: a successful call has filled `place`, and `found` points to it or is null.
-    unsafe { found.as_ref() }.map(take)
 }
 
 /// A text of an entry.
@@ -42,7 +53,7 @@ pub fn user_name(uid: u32) -> String {
         |e, b, n, f| unsafe { libc::getpwuid_r(uid, e, b, n, f) },
         |e| text(e.pw_name),
     );
-    found.unwrap_or_else(|| uid.to_string())
+    found.ok().flatten().unwrap_or_else(|| uid.to_string())
 }
 
 /// The name of a group; its number where there is none.
@@ -52,7 +63,7 @@ pub fn group_name(gid: u32) -> String {
         |e, b, n, f| unsafe { libc::getgrgid_r(gid, e, b, n, f) },
         |e| text(e.gr_name),
     );
-    found.unwrap_or_else(|| gid.to_string())
+    found.ok().flatten().unwrap_or_else(|| gid.to_string())
 }
 
 fn c_name(name: &str) -> Result<CString> {
@@ -62,17 +73,16 @@ fn c_name(name: &str) -> Result<CString> {
 /// User and first group of a name.
 fn user(name: &str) -> Result<Option<(u32, u32)>> {
     let c_name = c_name(name)?;
-    Ok(entry::<libc::passwd, _>(
+    entry::<libc::passwd, _>(
         // SAFETY: as above; the name lives until the call returns.
         |e, b, n, f| unsafe { libc::getpwnam_r(c_name.as_ptr(), e, b, n, f) },
         |e| (e.pw_uid, e.pw_gid),
-    ))
+    )
 }
 
 /// The number of a user, given as a name or as a number.
 pub fn user_number(name: &str) -> Result<u32> {
-    let found = user(name)?.map(|(uid, _)| uid).or_else(|| name.parse().ok());
-    found.ok_or_else(|| unknown("user", name))
+    number(user(name).map(|found| found.map(|(uid, _)| uid)), "user", name)
 }
 
 /// The number of a group, given as a name or as a number.
@@ -83,7 +93,16 @@ pub fn group_number(name: &str) -> Result<u32> {
         |e, b, n, f| unsafe { libc::getgrnam_r(c_name.as_ptr(), e, b, n, f) },
         |e| e.gr_gid,
     );
-    found.or_else(|| name.parse().ok()).ok_or_else(|| unknown("group", name))
+    number(found, "group", name)
+}
+
+/// What was found of a name, else the number that it is.
+fn number(found: Result<Option<u32>>, what: &str, name: &str) -> Result<u32> {
+    match (found, name.parse()) {
+        (Ok(Some(number)), _) | (_, Ok(number)) => Ok(number),
+        (Ok(None), _) => Err(unknown(what, name)),
+        (Err(error), _) => Err(error),
+    }
 }
 
 fn unknown(what: &str, name: &str) -> Error {
@@ -95,9 +114,21 @@ fn unknown(what: &str, name: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
+/// In whose name a user acts: its own, or that of `other` (if that is not empty) if this machine
+/// knows no such user. A table that does not answer makes nobody act as another.
+pub fn caller(name: &str, other: &str) -> Result<Caller> {
+    if let Some(caller) = known(name)? {
+        return Ok(caller);
+    }
+    if other.is_empty() {
+        return Err(unknown("user", name));
+    }
+    known(other)?.ok_or_else(|| unknown("user", other))
+}
+
 /// The user of a name with all groups of it.
-pub fn caller(name: &str) -> Result<Caller> {
-    let Some((uid, gid)) = user(name)? else { return Err(unknown("user", name)) };
+fn known(name: &str) -> Result<Option<Caller>> {
+    let Some((uid, gid)) = user(name)? else { return Ok(None) };
     let c_name = c_name(name)?;
     let mut groups = vec![0; MAX_GROUPS];
     let mut count = groups.len() as libc::c_int;
@@ -109,7 +140,7 @@ pub fn caller(name: &str) -> Result<Caller> {
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
     groups.truncate(usize::try_from(count).unwrap_or(0));
-    Ok(Caller { uid, gid, groups })
+    Ok(Some(Caller { uid, gid, groups }))
 }
 
 #[cfg(test)]
@@ -123,7 +154,40 @@ mod tests {
         assert_eq!(user_name(3_999_999_999), "3999999999");
         assert_eq!(user_number("3999999999").unwrap(), 3_999_999_999);
         assert!(user_number("no such user").unwrap_err().message.contains("no such user"));
-        assert_eq!(caller("root").unwrap().uid, 0);
-        assert!(caller("no such user").is_err());
+        assert_eq!(caller("root", "").unwrap().uid, 0);
+        assert_eq!(caller("no such user", "root").unwrap().uid, 0);
+        assert!(caller("no such user", "").is_err());
+        assert!(caller("no such user", "nor this").unwrap_err().message.contains("nor this"));
+    }
+
+    #[test]
+    fn an_entry_gets_room_and_a_table_that_fails_is_not_one_without_the_name() {
+        let room = std::cell::Cell::new(0);
+        let needs = |bytes: usize| {
+            let room = &room;
+            entry::<u32, u32>(
+                move |place, _, len, found| {
+                    room.set(len);
+                    if len < bytes {
+                        return libc::ERANGE;
+                    }
+                    // SAFETY: both are memory of the caller.
+                    unsafe {
+                        place.write(7);
+                        found.write(place);
+                    }
+                    0
+                },
+                |value| *value,
+            )
+        };
+        assert_eq!(needs(ENTRY_BYTES + 1).unwrap(), Some(7));
+        assert_eq!(needs(usize::MAX).unwrap_err().kind, ErrorKind::Io);
+        assert_eq!(room.get(), MAX_ENTRY_BYTES);
+        assert_eq!(entry::<u32, u32>(|_, _, _, _| 0, |value| *value).unwrap(), None);
+        for code in [libc::EIO, libc::ENOENT, libc::ECONNREFUSED] {
+            let failed = entry::<u32, u32>(|_, _, _, _| code, |value| *value);
+            assert_eq!(failed.unwrap_err().kind, ErrorKind::Io);
+        }
     }
 }
