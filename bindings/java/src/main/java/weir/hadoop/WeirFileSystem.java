@@ -71,7 +71,7 @@ public class WeirFileSystem extends FileSystem {
     setConf(conf);
     NativeLibrary.load();
     String cluster = name.getAuthority() == null ? "" : name.getAuthority();
-    uri = URI.create(SCHEME + "://" + cluster);
+    uri = URI.create(SCHEME + "://" + (cluster.isEmpty() ? "/" : cluster));
     blockBytes = conf.getLongBytes(BLOCK_BYTES, DEFAULT_BLOCK_BYTES);
     if (blockBytes <= 0) {
       throw new IOException(BLOCK_BYTES + " is " + blockBytes + ": give a number of bytes above 0");

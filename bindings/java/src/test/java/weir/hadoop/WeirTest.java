@@ -356,6 +356,25 @@ public class WeirTest {
   }
 
   @Test
+  public void withoutANameTheClusterOfTheCredentialIsMeant() throws Exception {
+    Path path = write("data", bytes(10));
+    File credential = Files.createTempFile("nameless", ".toml").toFile();
+    assertTrue(credential.delete());
+    weir("key", "new", "nameless", "-o", credential.getPath());
+    Configuration conf = TestCluster.conf();
+    URI nameless = URI.create("weir:///");
+    conf.set("fs.defaultFS", nameless.toString());
+    conf.set("fs.weir.credential", credential.getPath());
+    FileSystem plain = FileSystem.newInstance(nameless, conf);
+    assertEquals(nameless, plain.getUri());
+    assertArrayEquals(bytes(10), readAll(plain, path));
+    assertEquals("weir:" + path, plain.getFileStatus(path).getPath().toString());
+    plain.close();
+    weir("key", "revoke", "nameless");
+    assertTrue(credential.delete());
+  }
+
+  @Test
   public void aClusterThatIsNotReachedSaysWhatToDo() throws Exception {
     Configuration conf = TestCluster.conf();
     String said = failureOf(conf, URI.create("weir://no-such-cluster/"));
