@@ -226,7 +226,17 @@ public class WeirFileSystem extends FileSystem {
       throws IOException {
     statistics.incrementWriteOps(1);
     long file = Native.append(session(), inside(path));
-    long size = Native.size(file);
+    long size;
+    try {
+      size = Native.size(file);
+    } catch (IOException | RuntimeException | Error e) {
+      try {
+        Native.close(file);
+      } catch (IOException | RuntimeException second) {
+        e.addSuppressed(second);
+      }
+      throw e;
+    }
     return new FSDataOutputStream(new WeirOutputStream(file, size, statistics), null, size);
   }
 

@@ -115,10 +115,10 @@ final class WeirOutputStream extends OutputStream implements Syncable, StreamCap
     try {
       checkOpen();
       drain();
-    } catch (IOException e) {
+    } catch (IOException | RuntimeException | Error e) {
       try {
         Native.close(file);
-      } catch (IOException second) {
+      } catch (IOException | RuntimeException second) {
         e.addSuppressed(second);
       }
       throw e;
