@@ -4,7 +4,9 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use weir_layout::set::{Arrangement, Block, Fault, Member, Parity, Set, SetCode, Site};
+use weir_layout::set::{
+    Arrangement, Block, Fault, Member, Parity, Set, SetCode, Site, Unrecoverable,
+};
 use weir_layout::{Domain, Home, Host};
 use weir_types::{ServerId, TargetId};
 
@@ -220,4 +222,15 @@ fn a_set_with_few_members_comes_back_as_well() {
         let set = set(SetCode::Raid6 { members: 8 }, &sites, &vec![vec![]; count], true);
         assert!(fatal(&set, &sites, 2, |site| site.home.server).is_empty());
     }
+}
+
+#[test]
+fn copies_come_back_from_copies_though_more_is_lost_than_the_code_bears() {
+    let sites = sites(10, 1, 1, 1);
+    let set = set(SetCode::Raid5Mirror { members: 8 }, &sites, &vec![vec![]; 8], true);
+    let block = |member, copy| Block::Member { member, copy };
+    let lost = [block(0, 0), block(0, 1), block(1, 0), block(1, 1), block(2, 0)];
+    let found = |block: Block| (!lost.contains(&block)).then(|| set.generation(block));
+    let Err(Unrecoverable::Lost { copied, .. }) = set.recover(found) else { panic!("no error") };
+    assert_eq!(copied, [(block(2, 0), block(2, 1))]);
 }

@@ -223,7 +223,13 @@ impl<M> Set<M> {
         if wanted.is_empty() {
             return Ok(Recovery { copied, decoded, repair: None });
         }
-        let repair = code.repair(&present, &wanted).map_err(Unrecoverable::Lost)?;
+        let repair = match code.repair(&present, &wanted) {
+            Ok(repair) => repair,
+            Err(why) => {
+                copied.retain(|(_, from)| is_there(*from));
+                return Err(Unrecoverable::Lost { why, copied });
+            }
+        };
         let source = |&index: &usize| match index.checked_sub(code.members()) {
             Some(row) => Some(Block::Parity(row)),
             None => read.get(index).map(|&copy| Block::Member { member: index, copy }),
@@ -239,14 +245,19 @@ pub enum Unrecoverable {
     /// The code on record is none.
     Code(NoSuchCode),
     /// More is lost than the code bears.
-    Lost(Lost),
+    Lost {
+        /// How much.
+        why: Lost,
+        /// What comes back all the same: lost copies, and the copy from which each is made.
+        copied: Vec<(Block, Block)>,
+    },
 }
 
 impl std::fmt::Display for Unrecoverable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Code(why) => why.fmt(f),
-            Self::Lost(why) => why.fmt(f),
+            Self::Lost { why, .. } => why.fmt(f),
         }
     }
 }
