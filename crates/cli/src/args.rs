@@ -124,7 +124,7 @@ pub enum Command {
     Testbed(Testbed),
     /// Compute how long data lasts, for layouts, codes, protocols and rebuild speeds
     Reliability(Box<crate::reliability::arguments::Reliability>),
-    /// Keep plain directories of copied files as erasure codes instead
+    /// Replace copies of files in plain directories by parity data
     #[command(subcommand)]
     Reduce(Reduce),
     /// Make keys for clients and servers

@@ -6,7 +6,7 @@ use crate::output::{human_size, named, print, print_json};
 use crate::progress::Progress;
 use serde::Serialize;
 use serde_json::json;
-use weir_reduce::{Finding, Step, Tree, Trouble, Usage};
+use weir_reduce::{Finding, Purpose, Step, Tree, Trouble, Usage};
 
 /// Runs `weir reduce`.
 pub fn run(command: &Reduce) -> Done {
@@ -25,7 +25,7 @@ impl From<weir_reduce::Failure> for Failure {
 }
 
 fn encode(asked: &ReduceEncode) -> Done {
-    let mut tree = Tree::open(&asked.work.show.dirs)?;
+    let mut tree = Tree::open(&asked.work.show.dirs, Purpose::Encode)?;
     let forgotten = asked.forget.iter().cloned().collect();
     let progress = Progress::start(asked.work.quiet, tree.usage().other_stored_bytes);
     progress.say(|| format!("encoding with {}", asked.code));
@@ -40,11 +40,11 @@ fn encode(asked: &ReduceEncode) -> Done {
         human_size(done.removed_bytes)
     );
     report(&asked.work.show, &done, &(summary + &usage_text(&done.usage)))?;
-    end(&done.left, "was left as it is")
+    end(&done.left, "what is named above was left as it is")
 }
 
 fn status(asked: &ReduceShow) -> Done {
-    let usage = Tree::open(&asked.dirs)?.usage();
+    let usage = Tree::open(&asked.dirs, Purpose::Look)?.usage();
     report(
         asked,
         &json!({ "usage": usage, "percent": usage.overhead_percent() }),
@@ -53,27 +53,34 @@ fn status(asked: &ReduceShow) -> Done {
 }
 
 fn verify(asked: &ReduceWork) -> Done {
-    let tree = Tree::open(&asked.show.dirs)?;
+    let tree = Tree::open(&asked.show.dirs, Purpose::Look)?;
     let progress = Progress::start(asked.quiet, tree.bytes_in_sets());
     progress.say(|| "verifying".to_owned());
     let done = weir_reduce::verify(&tree, &mut watch(&progress));
     progress.finish();
     let done = done?;
     report(&asked.show, &done, &usage_text(&done.usage))?;
-    end(&done.findings, "is not as it was encoded: `weir reduce repair` makes it anew")
+    let advice = "`weir reduce repair` mends missing and rotten ones, `weir reduce encode` takes in \
+                  changed ones";
+    end(&done.findings, advice)
 }
 
 fn repair(asked: &ReduceWork) -> Done {
-    let mut tree = Tree::open(&asked.show.dirs)?;
+    let mut tree = Tree::open(&asked.show.dirs, Purpose::Repair)?;
     let progress = Progress::start(asked.quiet, tree.bytes_in_sets());
     progress.say(|| "looking for what is missing".to_owned());
     let done = weir_reduce::repair(&mut tree, &mut watch(&progress));
     progress.finish();
     let done = done?;
     let (copies, parities, records) = (done.copies, done.parities, done.records);
+    let replaced = done.replaced.iter();
+    let replaced: String = replaced
+        .map(|(target, dir)| format!("{} takes the place of target {target}\n", named(dir.clone())))
+        .collect();
     let text = format!("made anew: {copies} files, {parities} parities, {records} records\n");
+    let text = replaced + &text;
     report(&asked.show, &done, &text)?;
-    end(&done.left, "could not be repaired")
+    end(&done.left, "they could not be repaired; `weir reduce encode` takes in changed files")
 }
 
 fn watch(progress: &Progress) -> impl FnMut(Step) -> weir_reduce::Done + '_ {
@@ -106,14 +113,14 @@ fn usage_text(usage: &Usage) -> String {
         text += &format!("{} files as copies: {stored} for {logical}\n", usage.other_files);
     }
     if usage.left_alone > 0 {
-        let why = "no regular files, or names that are not UTF-8";
+        let why = "no regular files, not readable, names not UTF-8, or on another file system";
         text += &format!("{} left alone: {why}\n", usage.left_alone);
     }
     text
 }
 
 /// Says what is wrong, and fails if anything is.
-fn end(findings: &[Finding], what: &str) -> Done {
+fn end(findings: &[Finding], advice: &str) -> Done {
     for finding in findings {
         let trouble = match finding.trouble {
             Trouble::Missing => "missing",
@@ -121,12 +128,16 @@ fn end(findings: &[Finding], what: &str) -> Done {
             Trouble::Changed => "written since",
             Trouble::Record => "record missing or rotten",
             Trouble::Lost => "lost",
+            Trouble::Failed => "could not be read or written",
+            Trouble::FewCopies => "too few copies for a place in a set",
+            Trouble::Differ => "left as copies",
         };
         let on = finding.target.map_or(String::new(), |target| format!(" (target {target})"));
         Failure::new(format!("{trouble}: {}{on}", named(finding.what.clone()))).say();
     }
     match findings.len() {
         0 => Ok(()),
-        count => Err(Failure::new(format!("{count} {what}"))),
+        1 => Err(Failure::new(format!("1 problem found: {advice}"))),
+        count => Err(Failure::new(format!("{count} problems found: {advice}"))),
     }
 }

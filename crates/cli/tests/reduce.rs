@@ -1,6 +1,6 @@
 //! `weir reduce` over directories, with files lost and rotten, and killed while it works.
 
-use crate::harness::Place;
+use crate::harness::{Place, WEIR};
 use serde_json::Value;
 use std::fs::{File, FileTimes};
 use std::os::unix::fs::FileExt;
@@ -72,6 +72,7 @@ fn copies_become_parities_and_lost_and_rotten_files_come_back() {
     std::fs::create_dir(&dirs[6]).unwrap();
     let said = ["rotten: data/file-3", "missing: data/file-", "weir reduce repair"];
     place.weir(&reduce(&["verify"], &dirs)).fails(&said);
+    place.weir(&reduce(&["encode"], &dirs)).fails(&["target 6 was not given"]);
     let repaired = json(&place, &["repair", "--json", "--quiet"], &dirs);
     assert_eq!(repaired["left"], Value::Array(vec![]), "{repaired}");
     check(&dirs, 16, 300_000);
@@ -79,11 +80,39 @@ fn copies_become_parities_and_lost_and_rotten_files_come_back() {
     // A file that somebody removes comes back unless it is said to be gone.
     let gone = dirs.iter().map(|dir| dir.join(name(5))).find(|path| path.exists()).unwrap();
     std::fs::remove_file(&gone).unwrap();
+    place.weir(&reduce(&["encode", "--forget", "./data/file-5"], &dirs)).fails(&["no set has"]);
     place.weir(&reduce(&["encode", "--forget", "data/file-5"], &dirs)).ok();
     place.weir(&reduce(&["repair"], &dirs)).ok();
     assert!(!gone.exists());
     let few = ["at least 10 targets, there are 4"];
     place.weir(&reduce(&["encode"], &dirs[..4])).fails(&few);
+}
+
+/// Whether a command draws on a terminal of its own; nothing if there is no `script`.
+fn is_drawn(place: &Place, words: &[&str], dirs: &[PathBuf]) -> Option<bool> {
+    Command::new("script").arg("--version").output().ok()?;
+    let command = format!("{WEIR} {}", reduce(words, dirs).join(" "));
+    let mut script = Command::new("script");
+    place.prepare(&mut script);
+    script.args(["-q", "-e", "-c", &command, "/dev/null"]).env("TERM", "xterm");
+    let shown = script.stdin(Stdio::null()).output().unwrap();
+    assert!(shown.status.success(), "{words:?}: {shown:?}");
+    Some(String::from_utf8_lossy(&shown.stdout).contains("\u{1b}["))
+}
+
+#[test]
+fn progress_is_shown_on_a_terminal_unless_it_is_to_be_quiet() {
+    let place = Place::new();
+    let root = tempfile::tempdir().unwrap();
+    let dirs = directories(root.path(), 8, 100_000);
+    if is_drawn(&place, &["status"], &dirs).is_none() {
+        println!("skipped: needs script, of bsdutils");
+        return;
+    }
+    for words in [["encode", "--quiet"], ["verify", "--quiet"], ["repair", "--quiet"]] {
+        assert_eq!(is_drawn(&place, &words, &dirs), Some(false), "{words:?}");
+        assert_eq!(is_drawn(&place, &words[..1], &dirs), Some(true), "{words:?}");
+    }
 }
 
 /// However far it has come: what is there is right, and it goes on.

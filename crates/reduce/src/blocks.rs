@@ -1,14 +1,14 @@
 //! What became of each block of a set.
 
-use crate::failure::{Done, Failure};
-use crate::record::Record;
-use crate::scan::Copy;
+use crate::copy::Copy;
+use crate::failure::{Done, Failure, is_absent, is_unreadable};
+use crate::place::Place;
+use crate::record::{FileFacts, Record};
 use crate::stream::{Watch, hash};
 use crate::tree::Tree;
+use blake3::Hash;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::ErrorKind;
-use weir_layout::set::Block;
+use weir_layout::set::{Block, Member};
 
 /// What there is of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,46 +18,92 @@ pub enum Found {
     /// Nothing.
     Missing,
     /// Other bytes, though nobody has written the file.
-    Rotten,
-    /// A file that was written since it was encoded.
+    Rotten(Copy),
+    /// A file that was written since it was encoded, here or on another target.
     Changed,
+    /// Something that cannot be read, or is no file.
+    Unreadable,
+}
+
+impl Found {
+    /// Whether it is somebody's, to be left alone.
+    pub fn is_kept(self) -> bool {
+        matches!(self, Self::Changed | Self::Unreadable)
+    }
 }
 
 /// Reads and judges all blocks of a set.
 pub fn look(tree: &Tree, record: &Record, watch: Watch<'_>) -> Done<BTreeMap<Block, Found>> {
     let mut all = BTreeMap::new();
     for (block, target) in record.set.blocks() {
-        let found = match tree.path(record, block, target) {
+        let found = match tree.place(record, block, target) {
             None => Found::Missing,
-            Some(path) => match File::open(&path) {
-                Err(error) if is_absent(&error) => Found::Missing,
-                Err(error) => return Err(Failure::file(&path, error)),
-                Ok(mut file) => match hash(&mut file, &path, watch) {
-                    // A disk that cannot read a sector has lost it.
-                    Err(Failure::System { source, .. }) if is_unreadable(&source) => Found::Rotten,
-                    Err(failure) => return Err(failure),
-                    Ok((hash, _)) => {
-                        let meta = file.metadata().map_err(|e| Failure::file(&path, e))?;
-                        judge(record, block, hash, Copy::of(&meta))
-                    }
-                },
-            },
+            Some(place) => look_at(record, block, &place, watch)?,
         };
         all.insert(block, found);
+    }
+    for (member, known) in record.set.members.iter().enumerate() {
+        let blocks = (0..known.targets.len()).map(|copy| Block::Member { member, copy });
+        let is_written = blocks.clone().any(|block| all.get(&block) == Some(&Found::Changed));
+        if is_written || is_replaced(tree, known, watch)? {
+            let others = blocks.filter(|block| all.get(block) != Some(&Found::Good));
+            others.collect::<Vec<_>>().into_iter().for_each(|block| {
+                all.insert(block, Found::Changed);
+            });
+        }
     }
     Ok(all)
 }
 
-fn judge(record: &Record, block: Block, hash: blake3::Hash, copy: Copy) -> Found {
+/// Whether a target that is not of the set has another version of a member.
+pub fn is_replaced(tree: &Tree, member: &Member<FileFacts>, watch: Watch<'_>) -> Done<bool> {
+    let Some(copies) = tree.files.files.get(&member.what.path) else { return Ok(false) };
+    for (target, copy) in copies.iter().filter(|(target, _)| !member.targets.contains(target)) {
+        // A copy of before, which may be rotten.
+        if copy.len == member.len && member.what.modified.contains(&copy.modified) {
+            continue;
+        }
+        let place = tree.file(&member.what.path, *target)?;
+        let read = place.open().map_err(|e| Failure::file(&place.path(), e));
+        match read.and_then(|mut file| hash(&mut file, &place.path(), watch)) {
+            Ok((hash, _)) if hash == member.what.hash => {}
+            Err(Failure::System { source, .. }) if is_absent(&source) => {}
+            Ok(_) | Err(Failure::System { .. }) => return Ok(true),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(false)
+}
+
+fn look_at(record: &Record, block: Block, place: &Place, watch: Watch<'_>) -> Done<Found> {
+    let mut file = match place.open() {
+        Ok(file) => file,
+        Err(error) if is_absent(&error) => return Ok(Found::Missing),
+        Err(_) => return Ok(Found::Unreadable),
+    };
+    let hash = match hash(&mut file, &place.path(), watch) {
+        Ok((hash, _)) => Some(hash),
+        Err(Failure::System { source, .. }) if is_unreadable(&source) => None,
+        Err(Failure::System { .. }) => return Ok(Found::Unreadable),
+        Err(failure) => return Err(failure),
+    };
+    Ok(match file.metadata() {
+        Ok(meta) => judge(record, block, hash, Copy::of(&meta)),
+        Err(_) => Found::Unreadable,
+    })
+}
+
+/// Judges a block by its hash; there is none if the disk could not read all of it.
+fn judge(record: &Record, block: Block, hash: Option<Hash>, copy: Copy) -> Found {
     match block {
-        Block::Parity(row) if record.parities[row] == hash => Found::Good,
-        Block::Parity(_) => Found::Rotten,
+        Block::Parity(row) if hash == Some(record.parities[row]) => Found::Good,
+        Block::Parity(_) => Found::Rotten(copy),
         Block::Member { member, copy: number } => {
             let known = &record.set.members[member];
             match () {
-                () if known.what.hash == hash => Found::Good,
+                () if hash == Some(known.what.hash) => Found::Good,
                 () if copy.len == known.len && copy.modified == known.what.modified[number] => {
-                    Found::Rotten
+                    Found::Rotten(copy)
                 }
                 () => Found::Changed,
             }
@@ -65,10 +111,34 @@ fn judge(record: &Record, block: Block, hash: blake3::Hash, copy: Copy) -> Found
     }
 }
 
-fn is_absent(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_layout::set::{Parity, Set};
+    use weir_types::TargetId;
 
-fn is_unreadable(error: &std::io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+    #[test]
+    fn a_bad_sector_in_a_file_that_was_written_since_is_no_rot_of_what_was_encoded() {
+        let hash = blake3::hash(b"old");
+        let what = FileFacts {
+            path: "file".to_owned(),
+            hash,
+            mode: 0,
+            owner: (0, 0),
+            modified: vec![(7, 7)],
+        };
+        let member = Member { what, generation: 0, len: 3, targets: vec![TargetId(0)] };
+        let parities = (1..3).map(|i| Parity { generation: 0, target: TargetId(i) }).collect();
+        let code = "raid6".parse().unwrap();
+        let set = Set { code, members: vec![member], parities };
+        let record = Record::new(set, vec![hash; 2]).unwrap();
+        let copy =
+            Copy { len: 3, modified: (7, 7), changed: (7, 7), id: (0, 0), mode: 0, owner: (0, 0) };
+        let block = Block::Member { member: 0, copy: 0 };
+        let judge = |hash, copy| judge(&record, block, hash, copy);
+        assert_eq!(judge(None, copy), Found::Rotten(copy));
+        assert_eq!(judge(None, Copy { modified: (8, 0), ..copy }), Found::Changed);
+        assert_eq!(judge(None, Copy { len: 4, ..copy }), Found::Changed);
+        assert_eq!(judge(Some(hash), Copy { modified: (8, 0), ..copy }), Found::Good);
+    }
 }

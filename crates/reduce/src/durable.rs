@@ -1,26 +1,41 @@
 //! Files that get their name when they are complete and durable.
 
+use crate::copy::Copy;
 use crate::failure::{Done, Failure};
+use crate::place::{Place, is_copy};
 use crate::stream::{Step, Watch};
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use rustix::fs::RenameFlags;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// How the files are called that have no name yet.
 pub const UNNAMED: &str = "tmp-";
 
-/// A file that is being written. One that is not named is left where it is: it is removed
-/// when the directory is opened the next time.
+/// What a file may take the name of.
+#[derive(Clone, Copy, Debug)]
+pub enum Instead {
+    /// Of whatever has it.
+    Anything,
+    /// Of nothing.
+    Nothing,
+    /// Of this one, if nobody has touched it.
+    Of(Copy),
+}
+
+/// A file that is being written. One that gets no name is removed: at once, or when the
+/// directory is opened the next time.
 pub struct Unnamed {
     path: PathBuf,
     file: File,
 }
 
 impl Unnamed {
-    /// Begins one in a directory.
+    /// Begins one in a directory, for nobody else to read.
     pub fn begin(dir: &Path, number: u64) -> Done<Self> {
         let path = dir.join(format!("{UNNAMED}{number}"));
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(|e| Failure::file(&path, e))?;
         Ok(Self { path, file })
     }
@@ -35,41 +50,41 @@ impl Unnamed {
         &self.file
     }
 
-    /// Makes the bytes durable, then the name, in place of whatever has it.
-    pub fn name(self, name: &Path, watch: Watch<'_>) -> Done {
+    /// Makes the bytes durable, then the name. Returns whether it has it: not if something
+    /// else has come there meanwhile.
+    pub fn name(self, place: &Place, instead: Instead, watch: Watch<'_>) -> Done<bool> {
         self.file.sync_all().map_err(|e| Failure::file(&self.path, e))?;
         watch(Step::Change)?;
-        std::fs::rename(&self.path, name).map_err(|e| Failure::file(name, e))?;
-        sync_parent(name)
+        let flags = match instead {
+            Instead::Nothing => RenameFlags::NOREPLACE,
+            Instead::Of(copy) if !is_copy(place, &copy) => return Ok(false),
+            Instead::Of(_) | Instead::Anything => RenameFlags::empty(),
+        };
+        match place.take(&self.path, flags) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(Failure::file(&place.path(), error)),
+        }
     }
+}
 
-    /// Gives it up.
-    pub fn remove(self) -> Done {
-        std::fs::remove_file(&self.path).map_err(|e| Failure::file(&self.path, e))
+impl Drop for Unnamed {
+    fn drop(&mut self) {
+        // It is not there if it has its name; what stays goes when the directory is opened.
+        drop(std::fs::remove_file(&self.path));
     }
 }
 
 /// Removes a name, durably.
-pub fn remove(path: &Path, watch: Watch<'_>) -> Done {
+pub fn remove(place: &Place, watch: Watch<'_>) -> Done {
     watch(Step::Change)?;
-    std::fs::remove_file(path).map_err(|e| Failure::file(path, e))?;
-    sync_parent(path)
+    place.remove().map_err(|e| Failure::file(&place.path(), e))
 }
 
-/// Makes a directory and those above it that are missing, durably.
-pub fn make_directories(path: &Path) -> Done {
-    if path.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = path.parent() {
-        make_directories(parent)?;
-    }
-    std::fs::create_dir(path).map_err(|e| Failure::file(path, e))?;
-    sync_parent(path)
-}
-
-fn sync_parent(path: &Path) -> Done {
+/// Makes a directory for nobody else to enter, durably.
+pub fn make_directory(path: &Path) -> Done {
+    let made = DirBuilder::new().mode(0o700).create(path);
+    made.map_err(|e| Failure::file(path, e))?;
     let Some(parent) = path.parent() else { return Ok(()) };
-    let synced = File::open(parent).and_then(|dir| dir.sync_all());
-    synced.map_err(|e| Failure::file(parent, e))
+    File::open(parent).and_then(|dir| dir.sync_all()).map_err(|e| Failure::file(parent, e))
 }

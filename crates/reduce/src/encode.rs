@@ -1,15 +1,18 @@
 //! Files are joined to sets, their parities computed, and copies removed.
 
-use crate::durable::{Unnamed, remove};
-use crate::failure::{Done, Failure};
+use crate::blocks::{Found, is_replaced, look};
+use crate::copy::Copy;
+use crate::durable::{Instead, Unnamed, remove};
+use crate::failure::{Done, Failure, is_absent};
+use crate::finding::{Finding, Trouble, note};
+use crate::place::{Place, is_copy};
 use crate::record::{FileFacts, Record, STATE, SetId, generation};
-use crate::scan::Copy;
-use crate::state::{Finding, Trouble, Usage, usage};
+use crate::state::{Usage, usage};
 use crate::stream::{PIECE_BYTES, Step, Watch, hash, read_piece};
 use crate::tree::{Tree, missing};
 use blake3::{Hash, Hasher};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
 use weir_layout::set::{Arrangement, Member, Parity, Set, SetCode};
@@ -17,6 +20,8 @@ use weir_types::TargetId;
 
 /// Files that are looked at for a place in a set.
 const LOOK_AHEAD: usize = 1000;
+/// Bytes that a record has about for each member beside its path, and for each parity.
+const RECORD_BYTES: u64 = 250;
 
 /// What encoding has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -47,7 +52,7 @@ struct Candidate {
 
 /// Encodes all files that are in no set yet. Sets with members that were written since, or
 /// that are `forgotten` since they were removed on purpose, are dissolved when their other
-/// members are in new ones.
+/// members are in new ones. What fails is left as it is, and the rest goes on.
 pub fn encode(
     tree: &mut Tree,
     code: SetCode,
@@ -57,13 +62,23 @@ pub fn encode(
     let sites = tree.sites();
     let arrange = || Arrangement::new(code, &sites).map_err(|e| Failure::other(e.to_string()));
     arrange()?;
+    check_forgotten(tree, forgotten)?;
     let mut done = Encoded::default();
+    // Then a record may be missing, and nothing is removed that it may need.
+    let mut is_torn = false;
     for record in tree.sets.values().cloned().collect::<Vec<_>>() {
-        tree.complete(&record, watch)?;
-        remove_extra(tree, &record, &mut done, watch)?;
+        let completed = tree.complete(&record, watch);
+        match note(completed, None, &mut done.left)? {
+            Some(()) => remove_extra(tree, &record, &mut done, watch)?,
+            None => is_torn = true,
+        }
     }
+    if done.removed_copies > 0 {
+        tree.rescan()?;
+    }
+    done.left.extend(tree.files.failed.iter().cloned());
     let stale = stale(tree, forgotten, &mut done, watch)?;
-    let mut waiting = candidates(tree, &stale, &mut done);
+    let mut waiting = VecDeque::from(candidates(tree, &stale, &mut done));
     while !waiting.is_empty() {
         let mut arrangement = arrange()?;
         let mut chosen = Vec::new();
@@ -79,47 +94,66 @@ pub fn encode(
         let parities = arrangement.parities();
         let members: Vec<(Candidate, Vec<TargetId>)> =
             chosen.iter().map(|(i, targets)| (waiting[*i].clone(), targets.clone())).collect();
-        if !arrangement.is_full() && !is_worth_it(code, &members) {
+        if !is_worth_it(code, &members) {
             // The first of them would not be in a better one: it has the fewest to be with.
             let first = chosen.first().map_or(0, |(i, _)| *i);
-            let alone = waiting.remove(first);
-            if alone.copies.len() <= code.bears() {
-                let what = format!("{}: too few copies for a place in a set", alone.path);
-                done.left.push(Finding { trouble: Trouble::Missing, what, target: None });
+            if let Some(alone) = waiting.remove(first)
+                && alone.copies.len() <= code.bears()
+            {
+                let (trouble, what) = (Trouble::FewCopies, alone.path);
+                done.left.push(Finding { trouble, what, target: None });
             }
             continue;
         }
-        match one_set(tree, code, &members, &parities, &mut done, watch)? {
-            None => {
-                let used: BTreeSet<usize> = chosen.iter().map(|(i, _)| *i).collect();
-                let mut at = 0..;
-                waiting.retain(|_| !at.next().is_some_and(|i| used.contains(&i)));
-            }
-            Some((bad, finding)) => {
+        let made = one_set(tree, code, &members, &parities, &mut done, watch);
+        match note(made, None, &mut done.left)? {
+            Some(Some((bad, finding))) => {
                 done.left.push(finding);
                 waiting.remove(chosen[bad].0);
             }
+            made => {
+                is_torn |= made.is_none();
+                // They are among the first: it costs little to take them out.
+                for (i, _) in chosen.iter().rev() {
+                    waiting.remove(*i);
+                }
+            }
         }
     }
-    for id in stale {
-        if is_covered(tree, id, forgotten) {
-            tree.dissolve(id, watch)?;
+    if !is_torn {
+        for id in covered(tree, &stale, forgotten) {
+            note(tree.dissolve(id, watch), None, &mut done.left)?;
         }
-    }
-    if tree.rotten_records.is_empty() {
-        tree.remove_orphans(watch)?;
+        note(tree.remove_orphans(watch), None, &mut done.left)?;
     }
     tree.rescan()?;
     done.usage = usage(tree);
     Ok(done)
 }
 
-/// Whether a set that is not full is better than the copies there are.
+/// A path that is in no set is a slip of the pen: the file would come back.
+fn check_forgotten(tree: &Tree, forgotten: &BTreeSet<String>) -> Done {
+    let members = tree.sets.values().flat_map(|record| &record.set.members);
+    let paths: BTreeSet<&str> = members.map(|member| member.what.path.as_str()).collect();
+    match forgotten.iter().find(|path| !paths.contains(path.as_str())) {
+        None => Ok(()),
+        Some(path) => Err(Failure::other(format!(
+            "no set has a file `{path}` to forget: give its path as `weir reduce verify` does, \
+             from the directories on and without `./`"
+        ))),
+    }
+}
+
+/// Whether a set is better than the copies there are, with its records.
 fn is_worth_it(code: SetCode, members: &[(Candidate, Vec<TargetId>)]) -> bool {
     let now: u64 = members.iter().map(|(file, _)| file.len * file.copies.len() as u64).sum();
     let then = code.stored_bytes(members.iter().map(|(file, _)| file.len));
+    let kept: BTreeSet<TargetId> = members.iter().flat_map(|(_, kept)| kept).copied().collect();
+    let parities = code.parities() as u64;
+    let paths: u64 = members.iter().map(|(file, _)| RECORD_BYTES + file.path.len() as u64).sum();
+    let records = (paths + parities * RECORD_BYTES) * (kept.len() as u64 + parities);
     let is_in_danger = |(file, _): &(Candidate, Vec<TargetId>)| file.copies.len() <= code.bears();
-    !members.is_empty() && (then < now || members.iter().any(is_in_danger))
+    !members.is_empty() && (then + records < now || members.iter().any(is_in_danger))
 }
 
 /// Sets of which a member was written since, or is forgotten.
@@ -132,23 +166,34 @@ fn stale(
     let mut stale = BTreeSet::new();
     for record in tree.sets.values() {
         for member in &record.set.members {
-            if forgotten.contains(&member.what.path) {
+            let path = &member.what.path;
+            if forgotten.contains(path) {
                 stale.insert(record.id);
             }
+            if is_replaced(tree, member, watch)? {
+                stale.insert(record.id);
+                continue;
+            }
             for (target, modified) in member.targets.iter().zip(&member.what.modified) {
-                let copy = tree.files.files.get(&member.what.path).and_then(|c| c.get(target));
-                let Some(copy) = copy else {
-                    if !forgotten.contains(&member.what.path) {
-                        let (what, target) = (member.what.path.clone(), Some(target.0));
+                let copy = tree.files.files.get(path).and_then(|copies| copies.get(target));
+                if copy.is_some_and(|copy| (copy.len, copy.modified) == (member.len, *modified)) {
+                    continue;
+                }
+                let place = tree.file(path, *target)?;
+                let hashed = place.open().map_err(|e| Failure::file(&place.path(), e));
+                let hashed = hashed.and_then(|mut file| hash(&mut file, &place.path(), watch));
+                if let Err(Failure::System { source, .. }) = &hashed
+                    && is_absent(source)
+                {
+                    if !forgotten.contains(path) {
+                        let (what, target) = (path.clone(), Some(target.0));
                         done.left.push(Finding { trouble: Trouble::Missing, what, target });
                     }
                     continue;
-                };
-                if (copy.len, copy.modified) == (member.len, *modified) {
-                    continue;
                 }
-                let (mut file, path) = open(tree, &member.what.path, *target)?;
-                if hash(&mut file, &path, watch)?.0 != member.what.hash {
+                if let Some((hash, _)) = note(hashed, Some(*target), &mut done.left)?
+                    && hash != member.what.hash
+                {
                     stale.insert(record.id);
                 }
             }
@@ -157,15 +202,18 @@ fn stale(
     Ok(stale)
 }
 
-/// Whether nothing of a set is needed any more: its members are in other ones, or forgotten.
-fn is_covered(tree: &Tree, id: SetId, forgotten: &BTreeSet<String>) -> bool {
-    let others = tree.sets.values().filter(|record| record.id != id);
+/// Sets of which nothing is needed any more: their members are in others, or forgotten.
+fn covered(tree: &Tree, stale: &BTreeSet<SetId>, forgotten: &BTreeSet<String>) -> Vec<SetId> {
+    let others = tree.sets.values().filter(|record| !stale.contains(&record.id));
     let others: BTreeSet<&str> =
         others.flat_map(|r| r.set.members.iter().map(|member| member.what.path.as_str())).collect();
-    tree.sets.get(&id).is_some_and(|record| {
-        let mut members = record.set.members.iter().map(|member| member.what.path.as_str());
-        members.all(|path| others.contains(path) || forgotten.contains(path))
-    })
+    let is_covered = |id: &&SetId| {
+        tree.sets.get(id).is_some_and(|record| {
+            let mut members = record.set.members.iter().map(|member| &member.what.path);
+            members.all(|path| others.contains(path.as_str()) || forgotten.contains(path))
+        })
+    };
+    stale.iter().filter(is_covered).copied().collect()
 }
 
 /// Files in no set that stays, the longest first, so that members are of similar length.
@@ -181,23 +229,27 @@ fn candidates(tree: &Tree, stale: &BTreeSet<SetId>, done: &mut Encoded) -> Vec<C
     }
     let mut all = Vec::new();
     for (path, copies) in &tree.files.files {
+        if encoded.contains(path.as_str()) {
+            continue;
+        }
         let lens: BTreeSet<u64> = copies.values().map(|copy| copy.len).collect();
-        let [len] = lens.iter().copied().collect::<Vec<_>>()[..] else {
-            if !encoded.contains(path.as_str()) {
-                let what = format!("{path}: its copies differ in length");
-                done.left.push(Finding { trouble: Trouble::Changed, what, target: None });
-            }
+        let files: BTreeSet<(u64, u64)> = copies.values().map(|copy| copy.id).collect();
+        let why = match () {
+            () if lens.len() > 1 => "its copies differ in length",
+            () if files.len() < copies.len() => "two of its copies are one file: a link or a mount",
+            () => "",
+        };
+        let Some(len) = lens.first().copied().filter(|_| why.is_empty()) else {
+            let (trouble, what) = (Trouble::Differ, format!("{path}: {why}"));
+            done.left.push(Finding { trouble, what, target: None });
             continue;
         };
-        if len == 0 || encoded.contains(path.as_str()) {
+        if len == 0 {
             continue;
         }
         let is_as_it_was = |member: &&&Member<FileFacts>| {
-            let known = member.targets.iter().zip(&member.what.modified);
-            let is_as_it_was = |(target, modified): (&TargetId, &(i64, u32))| {
-                copies.get(target).is_some_and(|copy: &Copy| copy.modified == *modified)
-            };
-            len == member.len && known.clone().all(is_as_it_was)
+            let mut times = copies.values().map(|copy| copy.modified);
+            len == member.len && times.all(|time| member.what.modified.contains(&time))
         };
         let expected = expected.get(path.as_str()).filter(is_as_it_was);
         all.push(Candidate {
@@ -225,38 +277,57 @@ fn one_set(
         let what = format!("{}: {what}", members[i].0.path);
         Ok(Some((i, Finding { trouble, what, target: Some(target.0) })))
     };
+    let failed = |i: usize, failure: Failure| match failure {
+        Failure::System { .. } => {
+            let (trouble, what) = (Trouble::Failed, failure.to_string());
+            Ok(Some((i, Finding { trouble, what, target: None })))
+        }
+        Failure::Other(_) => Err(failure),
+    };
     let mut inputs = Vec::new();
-    for (candidate, targets) in members {
-        inputs.push(open(tree, &candidate.path, targets[0])?);
+    for (i, (candidate, targets)) in members.iter().enumerate() {
+        match open(tree, &candidate.path, targets[0]) {
+            Ok(input) => inputs.push(input),
+            Err(failure) => return failed(i, failure),
+        }
     }
     let mut outputs = Vec::new();
     for target in parities {
         outputs.push((tree.unnamed(*target)?, Hasher::new()));
     }
-    let hashes = compute(code, members, &mut inputs, &mut outputs, watch)?;
+    let hashes = match compute(code, members, &mut inputs, &mut outputs, watch)? {
+        Ok(hashes) => hashes,
+        Err((i, failure)) => return failed(i, failure),
+    };
     for (i, (candidate, targets)) in members.iter().enumerate() {
-        let (file, path) = &inputs[i];
-        let meta = file.metadata().map_err(|e| Failure::file(path, e))?;
-        if Copy::of(&meta) != candidate.copies[&targets[0]] {
-            give_up(outputs)?;
-            return bad(i, Trouble::Changed, "was written while it was read", targets[0]);
+        // What stays must be on disk before anything else goes, and the same.
+        match keep(tree, candidate, targets[0], &inputs[i].0) {
+            Ok(true) => {}
+            Ok(false) => {
+                return bad(i, Trouble::Changed, "was written while it was read", targets[0]);
+            }
+            Err(failure) => return failed(i, failure),
         }
         if candidate.expected.is_some_and(|expected| expected != hashes[i]) {
-            give_up(outputs)?;
             let what = "is rotten: `weir reduce repair` first";
             return bad(i, Trouble::Rotten, what, targets[0]);
         }
-        // What stays must be on disk before anything else goes, and the same.
-        file.sync_all().map_err(|e| Failure::file(path, e))?;
         for target in candidate.copies.keys().filter(|target| **target != targets[0]) {
-            let (mut other, path) = open(tree, &candidate.path, *target)?;
-            if hash(&mut other, &path, watch)?.0 != hashes[i] {
-                give_up(outputs)?;
-                let what = format!("its copies on targets {} and {target} differ", targets[0]);
-                return bad(i, Trouble::Changed, &what, *target);
-            }
-            if targets.contains(target) {
-                other.sync_all().map_err(|e| Failure::file(&path, e))?;
+            let compared = open(tree, &candidate.path, *target).and_then(|(mut other, path)| {
+                let hash = hash(&mut other, &path, watch)?.0;
+                let goes = !targets.contains(target);
+                Ok((hash, goes || keep(tree, candidate, *target, &other)?))
+            });
+            match compared {
+                Ok((hash, true)) if hash == hashes[i] => {}
+                Ok((hash, false)) if hash == hashes[i] => {
+                    return bad(i, Trouble::Changed, "was written while it was read", *target);
+                }
+                Ok(_) => {
+                    let what = format!("its copies on targets {} and {target} differ", targets[0]);
+                    return bad(i, Trouble::Differ, &what, *target);
+                }
+                Err(failure) => return failed(i, failure),
             }
         }
     }
@@ -287,7 +358,8 @@ fn one_set(
     let record = Record::new(set, parity_hashes)?;
     for (row, (file, _)) in outputs.into_iter().enumerate() {
         let dir = tree.targets.dir(parities[row]).ok_or_else(|| missing(parities[row]))?;
-        file.name(&dir.join(STATE).join(record.parity_name(row)), watch)?;
+        let place = Place::new(dir, format!("{STATE}/{}", record.parity_name(row)));
+        file.name(&place, Instead::Anything, watch)?;
     }
     tree.complete(&record, watch)?;
     tree.sets.insert(record.id, record);
@@ -301,14 +373,24 @@ fn one_set(
     Ok(None)
 }
 
-/// Reads all members and writes their parities; returns the hashes of the members.
+/// Makes a copy durable; whether it is still what was looked at.
+fn keep(tree: &Tree, candidate: &Candidate, target: TargetId, file: &File) -> Done<bool> {
+    let place = tree.file(&candidate.path, target)?;
+    let synced = file.sync_all().and_then(|()| place.sync_name()).and_then(|()| file.metadata());
+    let meta = synced.map_err(|e| Failure::file(&place.path(), e))?;
+    let copy = candidate.copies[&target];
+    Ok(Copy::of(&meta) == copy && is_copy(&place, &copy))
+}
+
+/// Reads all members and writes their parities; returns the hashes of the members, or which
+/// one could not be read.
 fn compute(
     code: SetCode,
     members: &[(Candidate, Vec<TargetId>)],
     inputs: &mut [(File, PathBuf)],
     outputs: &mut [(Unnamed, Hasher)],
     watch: Watch<'_>,
-) -> Done<Vec<Hash>> {
+) -> Done<Result<Vec<Hash>, (usize, Failure)>> {
     let arithmetic = code.code().map_err(|e| Failure::other(e.to_string()))?;
     let longest = members.iter().map(|(candidate, _)| candidate.len).max().unwrap_or(0);
     let mut hashers = vec![Hasher::new(); members.len()];
@@ -318,9 +400,12 @@ fn compute(
     while at < longest {
         let len = PIECE_BYTES.min((longest - at) as usize);
         let mut slices: Vec<&[u8]> = Vec::with_capacity(arithmetic.members());
-        for ((piece, (file, path)), hasher) in pieces.iter_mut().zip(&mut *inputs).zip(&mut hashers)
-        {
-            let count = read_piece(file, path, &mut piece[..len])?;
+        let places = pieces.iter_mut().zip(&mut *inputs).zip(&mut hashers).enumerate();
+        for (i, ((piece, (file, path)), hasher)) in places {
+            let count = match read_piece(file, path, &mut piece[..len]) {
+                Ok(count) => count,
+                Err(failure) => return Ok(Err((i, failure))),
+            };
             hasher.update(&piece[..count]);
             slices.push(&piece[..count]);
             watch(Step::Read(count as u64))?;
@@ -335,45 +420,45 @@ fn compute(
         }
         at += len as u64;
     }
-    Ok(hashers.iter().map(Hasher::finalize).collect())
+    Ok(Ok(hashers.iter().map(Hasher::finalize).collect()))
 }
 
-fn give_up(outputs: Vec<(Unnamed, Hasher)>) -> Done {
-    outputs.into_iter().try_for_each(|(file, _)| file.remove())
-}
-
-/// Copies that a set does not keep: somebody was stopped before removing them.
+/// Copies that a set does not keep: somebody was stopped before removing them. They stay while
+/// anything of the set is not as it should be.
 fn remove_extra(tree: &Tree, record: &Record, done: &mut Encoded, watch: Watch<'_>) -> Done {
+    let mut extra = Vec::new();
     for member in &record.set.members {
         let Some(copies) = tree.files.files.get(&member.what.path) else { continue };
-        let extra = copies.iter().filter(|(target, _)| !member.targets.contains(target));
-        let extra: Vec<_> = extra.map(|(target, copy)| (*target, *copy)).collect();
-        if extra.is_empty() {
-            continue;
-        }
-        let mut same = |target: TargetId| -> Done<bool> {
-            if !copies.contains_key(&target) {
-                return Ok(false);
+        let others = copies.iter().filter(|(target, _)| !member.targets.contains(target));
+        extra.extend(others.map(|(target, copy)| (member, *target, *copy)));
+    }
+    if extra.is_empty() || !look(tree, record, watch)?.values().all(|found| *found == Found::Good) {
+        return Ok(());
+    }
+    for (member, target, copy) in extra {
+        let path = member.what.path.as_str();
+        let mut kept = BTreeSet::new();
+        for target in &member.targets {
+            let (place, copies) = (tree.file(path, *target)?, &tree.files.files[path]);
+            let synced = place.open().and_then(|file| {
+                file.sync_all()?;
+                place.sync_name()
+            });
+            let synced = synced.map_err(|e| Failure::file(&place.path(), e));
+            if note(synced, Some(*target), &mut done.left)?.is_some()
+                && let Some(copy) = copies.get(target).filter(|copy| is_copy(&place, copy))
+            {
+                kept.insert(copy.id);
             }
-            let (mut file, path) = open(tree, &member.what.path, target)?;
-            let same = hash(&mut file, &path, watch)?.0 == member.what.hash;
-            file.sync_all().map_err(|e| Failure::file(&path, e))?;
-            Ok(same)
-        };
-        let mut removed = Vec::new();
-        if member
-            .targets
-            .iter()
-            .try_fold(true, |all, target| -> Done<bool> { Ok(all && same(*target)?) })?
+        }
+        let hashed =
+            open(tree, path, target).and_then(|(mut file, at)| hash(&mut file, &at, watch));
+        let hashed = note(hashed, Some(target), &mut done.left)?;
+        if kept.len() == member.targets.len()
+            && !kept.contains(&copy.id)
+            && hashed.is_some_and(|(hash, _)| hash == member.what.hash)
         {
-            for (target, copy) in extra {
-                if same(target)? {
-                    removed.push((target, copy));
-                }
-            }
-        }
-        for copy in removed {
-            remove_copy(tree, &member.what.path, copy, done, watch)?;
+            remove_copy(tree, path, (target, copy), done, watch)?;
         }
     }
     Ok(())
@@ -387,21 +472,21 @@ fn remove_copy(
     done: &mut Encoded,
     watch: Watch<'_>,
 ) -> Done {
-    let path = tree.targets.dir(target).ok_or_else(|| missing(target))?.join(file);
-    let now = std::fs::symlink_metadata(&path).map_err(|e| Failure::file(&path, e))?;
-    if Copy::of(&now) != copy {
-        let what = format!("{file}: was written while it was read");
+    let place = tree.file(file, target)?;
+    if !is_copy(&place, &copy) {
+        let what = format!("{file}: was written or removed while it was read");
         done.left.push(Finding { trouble: Trouble::Changed, what, target: Some(target.0) });
         return Ok(());
     }
-    remove(&path, watch)?;
-    done.removed_copies += 1;
-    done.removed_bytes += copy.len;
+    if note(remove(&place, watch), Some(target), &mut done.left)?.is_some() {
+        done.removed_copies += 1;
+        done.removed_bytes += copy.len;
+    }
     Ok(())
 }
 
 fn open(tree: &Tree, file: &str, target: TargetId) -> Done<(File, PathBuf)> {
-    let path = tree.targets.dir(target).ok_or_else(|| missing(target))?.join(file);
-    let file = File::open(&path).map_err(|e| Failure::file(&path, e))?;
-    Ok((file, path))
+    let place = tree.file(file, target)?;
+    let file = place.open().map_err(|e| Failure::file(&place.path(), e))?;
+    Ok((file, place.path()))
 }

@@ -1,5 +1,6 @@
 //! Why something ended.
 
+use std::io::{Error as IoError, ErrorKind};
 use std::path::Path;
 use thiserror::Error;
 
@@ -32,4 +33,14 @@ impl Failure {
     pub fn other(message: impl Into<String>) -> Self {
         Self::Other(message.into())
     }
+}
+
+/// Whether an error says that there is no such file.
+pub fn is_absent(error: &IoError) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Whether an error says that the disk cannot read a sector: it has lost it.
+pub fn is_unreadable(error: &IoError) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! DIR/.weir-reduce/target     which tree this is, and which number the directory has
+//!                  target-copy
 //!                  lock       held while something works on it
 //!                  ID.set     the record of a set; ID is the hash of its bytes
 //!                  ID.p0 ..   its parities
@@ -16,9 +17,12 @@
 //! decoded gets its name only if its hash is the recorded one.
 
 mod blocks;
+mod copy;
 mod durable;
 mod encode;
 mod failure;
+mod finding;
+mod place;
 mod record;
 mod repair;
 mod scan;
@@ -29,7 +33,9 @@ mod tree;
 
 pub use encode::{Encoded, encode};
 pub use failure::{Done, Failure};
+pub use finding::{Finding, Trouble};
 pub use repair::{Repaired, repair};
-pub use state::{Finding, Trouble, Usage, Verified, verify};
+pub use state::{Usage, Verified, verify};
 pub use stream::{Step, Watch};
+pub use targets::Purpose;
 pub use tree::Tree;

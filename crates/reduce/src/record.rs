@@ -1,7 +1,7 @@
 //! Records of sets: JSON, under the name of its own hash, on every target of the set. So no
 //! record is ever half of one, and rot in it is noticed.
 
-use crate::failure::{Done, Failure};
+use crate::failure::{Done, Failure, is_unreadable};
 use blake3::Hash;
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path};
@@ -123,7 +123,11 @@ impl Record {
         if size > MAX_RECORD_BYTES {
             return Ok(None);
         }
-        let bytes = std::fs::read(path).map_err(|e| Failure::file(path, e))?;
+        let bytes = match std::fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if is_unreadable(&error) => return Ok(None),
+            Err(error) => return Err(Failure::file(path, error)),
+        };
         let id = SetId::of(&bytes);
         if path.file_stem() != Some(id.to_string().as_ref()) {
             return Ok(None);

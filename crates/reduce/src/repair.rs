@@ -1,10 +1,12 @@
 //! What is missing or rotten is made anew from what is left.
 
 use crate::blocks::{Found, look};
-use crate::durable::{Unnamed, make_directories};
+use crate::durable::{Instead, Unnamed};
 use crate::failure::{Done, Failure};
+use crate::finding::{Finding, Trouble, note};
+use crate::place::Place;
 use crate::record::{FileFacts, Record};
-use crate::state::{Finding, Trouble};
+use crate::state::lost;
 use crate::stream::{PIECE_BYTES, Step, Watch, read_piece};
 use crate::tree::{Tree, missing};
 use blake3::{Hash, Hasher};
@@ -14,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::PathBuf;
-use weir_layout::set::{Block, Recovery};
+use weir_layout::set::{Block, Recovery, Unrecoverable};
 use weir_types::TargetId;
 
 /// What a repair has done.
@@ -26,30 +28,48 @@ pub struct Repaired {
     pub parities: u64,
     /// Records that were written anew.
     pub records: u64,
+    /// Empty directories that took the place of a lost target, and which.
+    pub replaced: Vec<(u32, String)>,
     /// What could not be repaired.
     pub left: Vec<Finding>,
 }
 
-/// Repairs all sets. Files that were written since they were encoded are left as they are.
+/// Repairs all sets. Files that were written since they were encoded are left as they are, and
+/// so is what fails: the rest goes on.
 pub fn repair(tree: &mut Tree, watch: Watch<'_>) -> Done<Repaired> {
-    let mut done = Repaired::default();
+    let replaced = tree.replaced.iter().map(|(target, dir)| (target.0, dir.display().to_string()));
+    let mut done = Repaired { replaced: replaced.collect(), ..Repaired::default() };
+    done.left.clone_from(&tree.files.failed);
     let records: Vec<Record> = tree.sets.values().cloned().collect();
     for record in &records {
         let found = look(tree, record, watch)?;
-        let lacks =
-            record.targets().len() - tree.recorded.get(&record.id).map_or(0, |there| there.len());
-        tree.complete(record, watch)?;
-        done.records += lacks as u64;
+        let there = |tree: &Tree| tree.recorded.get(&record.id).map_or(0, |there| there.len());
+        let before = there(tree);
+        let completed = tree.complete(record, watch);
+        done.records += (there(tree) - before) as u64;
+        note(completed, None, &mut done.left)?;
         let is_good = |block: &Block| found.get(block) == Some(&Found::Good);
         let version = |block: Block| is_good(&block).then(|| record.set.generation(block));
-        match record.set.recover(version) {
-            Ok(recovery) => one_set(tree, record, (&found, &recovery), &mut done, watch)?,
-            Err(why) => done.left.push(Finding {
-                trouble: Trouble::Lost,
-                what: format!("{}: {why}", record.name()),
-                target: None,
-            }),
+        let recovery = record.set.recover(version).or_else(|why| {
+            done.left.extend(lost(record, &found, &why));
+            match why {
+                Unrecoverable::Lost { copied, .. } => {
+                    Ok(Recovery { copied, decoded: Vec::new(), repair: None })
+                }
+                Unrecoverable::Code(why) => Err(Failure::other(why.to_string())),
+            }
+        })?;
+        for (block, target) in record.set.blocks() {
+            let trouble = match found.get(&block) {
+                Some(Found::Changed) => Trouble::Changed,
+                Some(Found::Unreadable) => Trouble::Failed,
+                _ => continue,
+            };
+            let (what, target) = (describe(record, block), Some(target.0));
+            done.left.push(Finding { trouble, what, target });
         }
+        let repaired = one_set(tree, record, (&found, &recovery), &mut done, watch);
+        note(repaired, None, &mut done.left)?;
     }
     let mut unknown = Vec::new();
     for path in std::mem::take(&mut tree.rotten_records) {
@@ -62,10 +82,7 @@ pub fn repair(tree: &mut Tree, watch: Watch<'_>) -> Done<Repaired> {
         unknown.push(path);
     }
     tree.rotten_records = unknown;
-    // A parity of a set of which no record can be read may be needed yet.
-    if tree.rotten_records.is_empty() {
-        tree.remove_orphans(watch)?;
-    }
+    note(tree.remove_orphans(watch), None, &mut done.left)?;
     Ok(done)
 }
 
@@ -73,6 +90,7 @@ pub fn repair(tree: &mut Tree, watch: Watch<'_>) -> Done<Repaired> {
 struct Output {
     block: Block,
     target: TargetId,
+    instead: Instead,
     len: u64,
     hash: Hash,
     file: Unnamed,
@@ -88,15 +106,7 @@ fn one_set(
 ) -> Done {
     let targets: BTreeMap<Block, TargetId> = record.set.blocks().collect();
     // What somebody has written since is not overwritten.
-    let is_kept = |block: &Block| found.get(block) == Some(&Found::Changed);
-    let kept = recovery.decoded.iter().chain(recovery.copied.iter().map(|(to, _)| to));
-    for block in kept.filter(|&block| is_kept(block)) {
-        done.left.push(Finding {
-            trouble: Trouble::Changed,
-            what: describe(record, *block),
-            target: targets.get(block).map(|target| target.0),
-        });
-    }
+    let is_kept = |block: &Block| found.get(block).is_some_and(|found| found.is_kept());
     if let Some((repair, sources)) = &recovery.repair
         && recovery.decoded.iter().any(|block| !is_kept(block))
     {
@@ -111,7 +121,10 @@ fn one_set(
         for block in &recovery.decoded {
             outputs.push(match is_kept(block) {
                 true => None,
-                false => Some(begin(tree, record, *block, targets[block])?),
+                false => {
+                    let begun = begin(tree, record, (*block, targets[block]), found);
+                    note(begun, Some(targets[block]), &mut done.left)?
+                }
             });
         }
         let mut at = 0;
@@ -133,16 +146,21 @@ fn one_set(
             let mut slices: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
             let decoded = repair.run(&sources, &mut slices);
             decoded.map_err(|why| Failure::other(format!("{}: {why}", record.name())))?;
-            for (output, bytes) in outputs.iter_mut().zip(&made) {
-                let Some(output) = output else { continue };
+            for (to, bytes) in outputs.iter_mut().zip(&made) {
+                let Some(output) = to else { continue };
                 let left = output.len.saturating_sub(at).min(piece as u64) as usize;
-                output.file.write(&bytes[..left])?;
                 output.hasher.update(&bytes[..left]);
+                let (written, target) = (output.file.write(&bytes[..left]), output.target);
+                if note(written, Some(target), &mut done.left)?.is_none() {
+                    *to = None;
+                }
             }
             at += piece as u64;
         }
         for output in outputs.into_iter().flatten() {
-            finish(tree, record, output, done, watch)?;
+            let target = output.target;
+            let finished = finish(tree, record, output, done, watch);
+            note(finished, Some(target), &mut done.left)?;
         }
     }
     for (to, from) in recovery.copied.iter().filter(|(to, _)| !is_kept(to)) {
@@ -150,21 +168,33 @@ fn one_set(
         if is_kept(from) {
             continue;
         }
-        let (mut input, path) = open(tree, record, *from, targets[from])?;
-        let mut output = begin(tree, record, *to, targets[to])?;
-        let mut piece = vec![0; PIECE_BYTES];
-        loop {
-            let count = read_piece(&mut input, &path, &mut piece)?;
-            if count == 0 {
-                break;
-            }
-            watch(Step::Read(count as u64))?;
-            output.file.write(&piece[..count])?;
-            output.hasher.update(&piece[..count]);
-        }
-        finish(tree, record, output, done, watch)?;
+        let copied = copy(tree, record, (*to, *from), (found, &targets), done, watch);
+        note(copied, Some(targets[to]), &mut done.left)?;
     }
     Ok(())
+}
+
+/// Makes a copy from another.
+fn copy(
+    tree: &mut Tree,
+    record: &Record,
+    (to, from): (Block, Block),
+    (found, targets): (&BTreeMap<Block, Found>, &BTreeMap<Block, TargetId>),
+    done: &mut Repaired,
+    watch: Watch<'_>,
+) -> Done {
+    let (mut input, path) = open(tree, record, from, targets[&from])?;
+    let mut output = begin(tree, record, (to, targets[&to]), found)?;
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let count = read_piece(&mut input, &path, &mut piece)?;
+        if count == 0 {
+            return finish(tree, record, output, done, watch);
+        }
+        watch(Step::Read(count as u64))?;
+        output.file.write(&piece[..count])?;
+        output.hasher.update(&piece[..count]);
+    }
 }
 
 fn describe(record: &Record, block: Block) -> String {
@@ -175,12 +205,22 @@ fn describe(record: &Record, block: Block) -> String {
 }
 
 fn open(tree: &Tree, record: &Record, block: Block, target: TargetId) -> Done<(File, PathBuf)> {
-    let path = tree.path(record, block, target).ok_or_else(|| missing(target))?;
-    let file = File::open(&path).map_err(|e| Failure::file(&path, e))?;
-    Ok((file, path))
+    let place = tree.place(record, block, target).ok_or_else(|| missing(target))?;
+    let file = place.open().map_err(|e| Failure::file(&place.path(), e))?;
+    Ok((file, place.path()))
 }
 
-fn begin(tree: &mut Tree, record: &Record, block: Block, target: TargetId) -> Done<Output> {
+fn begin(
+    tree: &mut Tree,
+    record: &Record,
+    (block, target): (Block, TargetId),
+    found: &BTreeMap<Block, Found>,
+) -> Done<Output> {
+    let instead = match (block, found.get(&block)) {
+        (Block::Parity(_), _) => Instead::Anything,
+        (_, Some(Found::Rotten(copy))) => Instead::Of(*copy),
+        _ => Instead::Nothing,
+    };
     let (len, hash) = match block {
         Block::Member { member, .. } => {
             let member = &record.set.members[member];
@@ -189,7 +229,7 @@ fn begin(tree: &mut Tree, record: &Record, block: Block, target: TargetId) -> Do
         Block::Parity(row) => (record.set.parity_bytes(), record.parities[row]),
     };
     let file = tree.unnamed(target)?;
-    Ok(Output { block, target, len, hash, file, hasher: Hasher::new() })
+    Ok(Output { block, target, instead, len, hash, file, hasher: Hasher::new() })
 }
 
 /// Gives a block its name, if it is what it was.
@@ -200,9 +240,8 @@ fn finish(
     done: &mut Repaired,
     watch: Watch<'_>,
 ) -> Done {
-    let Output { block, target, hash, file, hasher, .. } = output;
+    let Output { block, target, instead, hash, file, hasher, .. } = output;
     if hasher.finalize() != hash {
-        file.remove()?;
         done.left.push(Finding {
             trouble: Trouble::Lost,
             what: format!("{}: what was read is not what was encoded", describe(record, block)),
@@ -210,17 +249,27 @@ fn finish(
         });
         return Ok(());
     }
-    let path = tree.path(record, block, target).ok_or_else(|| missing(target))?;
-    match block {
-        Block::Parity(_) => done.parities += 1,
-        Block::Member { member, copy } => {
-            done.copies += 1;
-            restore(file.file(), &record.set.members[member].what, copy)
-                .map_err(|e| Failure::file(&path, e))?;
-            path.parent().map_or(Ok(()), make_directories)?;
-        }
+    let place = tree.place(record, block, target).ok_or_else(|| missing(target))?;
+    let failed = |e| Failure::file(&place.path(), e);
+    if let Block::Member { member, copy } = block {
+        restore(file.file(), &record.set.members[member].what, copy).map_err(failed)?;
+        let others = |name: &str| {
+            let others = tree.targets.iter().filter(|(other, _)| *other != target);
+            let mut found = others.map(|(_, dir)| Place::new(dir, name).metadata());
+            found.find_map(|meta| meta.ok().filter(|meta| meta.is_dir()))
+        };
+        place.make_parents(others).map_err(failed)?;
     }
-    file.name(&path, watch)
+    match (file.name(&place, instead, watch)?, block) {
+        (true, Block::Parity(_)) => done.parities += 1,
+        (true, Block::Member { .. }) => done.copies += 1,
+        (false, _) => done.left.push(Finding {
+            trouble: Trouble::Changed,
+            what: describe(record, block),
+            target: Some(target.0),
+        }),
+    }
+    Ok(())
 }
 
 /// Owner, permissions and time of a file.

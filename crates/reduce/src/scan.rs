@@ -1,80 +1,124 @@
 //! Which files there are in a target.
 
-use crate::failure::{Done, Failure};
+use crate::copy::Copy;
+use crate::failure::{Done, Failure, is_absent};
+use crate::finding::{Finding, Trouble};
 use crate::record::STATE;
 use std::collections::BTreeMap;
-use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use weir_types::TargetId;
 
 /// Directories within each other, at the most.
 const MAX_DEPTH: usize = 256;
-
-/// A copy of a file, as it is in a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copy {
-    /// Bytes.
-    pub len: u64,
-    /// When it was changed last: seconds since 1970, and nanoseconds.
-    pub modified: (i64, u32),
-    /// Permissions.
-    pub mode: u32,
-    /// Owner and group.
-    pub owner: (u32, u32),
-}
-
-impl Copy {
-    /// Of a file.
-    pub fn of(meta: &Metadata) -> Self {
-        Self {
-            len: meta.len(),
-            modified: (meta.mtime(), u32::try_from(meta.mtime_nsec()).unwrap_or(0)),
-            mode: meta.mode() & 0o7777,
-            owner: (meta.uid(), meta.gid()),
-        }
-    }
-}
+/// Files with different paths, at the most: their names are in memory.
+const MAX_FILES: usize = 10_000_000;
 
 /// The copies of each file, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     /// Regular files.
     pub files: BTreeMap<String, BTreeMap<TargetId, Copy>>,
-    /// What is left alone: no regular file, or its name is not UTF-8.
+    /// What is left alone: no regular file, its name is not UTF-8, or another file system.
     pub left_alone: u64,
+    /// What could not be looked at.
+    pub failed: Vec<Finding>,
 }
 
 impl Files {
     /// Adds the files of a target.
     pub fn add(&mut self, target: TargetId, dir: &Path) -> Done {
-        self.walk(target, dir, "", 0)
+        let device = std::fs::metadata(dir).map_err(|e| Failure::file(dir, e))?.dev();
+        self.walk((target, device), dir, "", 0)
     }
 
-    fn walk(&mut self, target: TargetId, dir: &Path, prefix: &str, depth: usize) -> Done {
-        if depth > MAX_DEPTH {
-            let why = format!("more than {MAX_DEPTH} directories within each other");
-            return Err(Failure::other(format!("{}: {why}", dir.display())));
-        }
-        for entry in std::fs::read_dir(dir).map_err(|e| Failure::file(dir, e))? {
-            let path = entry.map_err(|e| Failure::file(dir, e))?.path();
-            let meta = std::fs::symlink_metadata(&path).map_err(|e| Failure::file(&path, e))?;
+    fn walk(&mut self, of: (TargetId, u64), dir: &Path, prefix: &str, depth: usize) -> Done {
+        let entries = match std::fs::read_dir(dir) {
+            _ if depth > MAX_DEPTH => {
+                let why = format!("more than {MAX_DEPTH} directories within each other");
+                self.fail(of.0, format!("{}: {why}", dir.display()));
+                return Ok(());
+            }
+            Ok(entries) => entries,
+            Err(error) => {
+                self.fail_with(of.0, dir, &error);
+                return Ok(());
+            }
+        };
+        for entry in entries {
+            let path = match entry {
+                Ok(entry) => entry.path(),
+                Err(error) => {
+                    self.fail_with(of.0, dir, &error);
+                    break;
+                }
+            };
+            let meta = match std::fs::symlink_metadata(&path) {
+                Ok(meta) => meta,
+                Err(error) => {
+                    self.fail_with(of.0, &path, &error);
+                    continue;
+                }
+            };
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
                 self.left_alone += 1;
                 continue;
             };
-            if depth == 0 && name == STATE {
+            // Wherever it is: a directory may hold what once was another target.
+            if name == STATE {
                 continue;
             }
             let name = format!("{prefix}{name}");
             match () {
-                () if meta.is_dir() => self.walk(target, &path, &format!("{name}/"), depth + 1)?,
+                () if meta.is_dir() && meta.dev() == of.1 => {
+                    self.walk(of, &path, &format!("{name}/"), depth + 1)?;
+                }
                 () if meta.is_file() => {
-                    self.files.entry(name).or_default().insert(target, Copy::of(&meta));
+                    self.files.entry(name).or_default().insert(of.0, Copy::of(&meta));
                 }
                 () => self.left_alone += 1,
             }
+            if self.files.len() > MAX_FILES {
+                let why = format!("more than {MAX_FILES} files: make several trees of them");
+                return Err(Failure::other(why));
+            }
         }
         Ok(())
+    }
+
+    /// What was removed meanwhile is not there.
+    fn fail_with(&mut self, target: TargetId, path: &Path, error: &std::io::Error) {
+        if !is_absent(error) {
+            self.fail(target, format!("{}: {error}", path.display()));
+        }
+    }
+
+    fn fail(&mut self, target: TargetId, what: String) {
+        self.failed.push(Finding { trouble: Trouble::Failed, what, target: Some(target.0) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+    #[test]
+    fn what_is_on_another_file_system_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(dir.path().join("file"), b"1").unwrap();
+        if mount("none", &inner, "tmpfs", MountFlags::empty(), None).is_err() {
+            eprintln!("skipped: needs root");
+            return;
+        }
+        let written = std::fs::write(inner.join("file"), b"2");
+        let mut files = Files::default();
+        let added = files.add(TargetId(0), dir.path());
+        unmount(&inner, UnmountFlags::DETACH).unwrap();
+        written.unwrap();
+        added.unwrap();
+        assert_eq!((files.files.len(), files.left_alone), (1, 1), "{files:?}");
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::blocks::{Found, look};
 use crate::failure::Done;
+use crate::finding::{Finding, Trouble};
+use crate::record::Record;
 use crate::stream::Watch;
 use crate::tree::Tree;
 use serde::Serialize;
-use std::collections::BTreeSet;
-use weir_layout::set::Block;
+use std::collections::{BTreeMap, BTreeSet};
+use weir_layout::set::{Block, Unrecoverable};
 
 /// How much there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -25,7 +27,8 @@ pub struct Usage {
     pub other_logical_bytes: u64,
     /// Bytes of all their copies.
     pub other_stored_bytes: u64,
-    /// What is neither file nor directory, or has no name in UTF-8.
+    /// What is neither file nor directory, has no name in UTF-8, is on another file system, or
+    /// cannot be looked at.
     pub left_alone: u64,
 }
 
@@ -35,33 +38,6 @@ impl Usage {
         let more = self.stored_bytes.saturating_sub(self.logical_bytes) as f64;
         (self.logical_bytes > 0).then(|| more * 100.0 / self.logical_bytes as f64)
     }
-}
-
-/// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Trouble {
-    /// A copy or a parity is not there.
-    Missing,
-    /// Its bytes are not those that were written.
-    Rotten,
-    /// The file was written since it was encoded.
-    Changed,
-    /// A record of a set is not there, or is rotten.
-    Record,
-    /// More is missing than the code bears.
-    Lost,
-}
-
-/// Something that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// What.
-    pub trouble: Trouble,
-    /// The file, parity or set.
-    pub what: String,
-    /// On which target, if it is about one.
-    pub target: Option<u32>,
 }
 
 /// What verification has found.
@@ -75,7 +51,8 @@ pub struct Verified {
 
 /// How much there is, from names and records alone.
 pub(crate) fn usage(tree: &Tree) -> Usage {
-    let mut usage = Usage { left_alone: tree.files.left_alone, ..Usage::default() };
+    let left_alone = tree.files.left_alone + tree.files.failed.len() as u64;
+    let mut usage = Usage { left_alone, ..Usage::default() };
     let mut encoded = BTreeSet::new();
     for record in tree.sets.values() {
         usage.sets += 1;
@@ -107,7 +84,7 @@ impl Tree {
 
 /// Reads everything in sets and compares it with what was encoded.
 pub fn verify(tree: &Tree, watch: Watch<'_>) -> Done<Verified> {
-    let mut findings = Vec::new();
+    let mut findings = tree.files.failed.clone();
     for path in &tree.rotten_records {
         let what = path.display().to_string();
         findings.push(Finding { trouble: Trouble::Record, what, target: None });
@@ -124,7 +101,8 @@ pub fn verify(tree: &Tree, watch: Watch<'_>) -> Done<Verified> {
         for (block, target) in record.set.blocks() {
             let trouble = match found.get(&block) {
                 Some(Found::Good) => continue,
-                Some(Found::Rotten) => Trouble::Rotten,
+                Some(Found::Rotten(_)) => Trouble::Rotten,
+                Some(Found::Unreadable) => Trouble::Failed,
                 Some(Found::Changed) => Trouble::Changed,
                 Some(Found::Missing) | None => Trouble::Missing,
             };
@@ -136,9 +114,25 @@ pub fn verify(tree: &Tree, watch: Watch<'_>) -> Done<Verified> {
         }
         let is_good = |block: &Block| found.get(block) == Some(&Found::Good);
         let version = |block: Block| is_good(&block).then(|| record.set.generation(block));
-        if record.set.recover(version).is_err() {
-            findings.push(Finding { trouble: Trouble::Lost, what: record.name(), target: None });
+        if let Err(why) = record.set.recover(version) {
+            findings.extend(lost(record, &found, &why));
         }
     }
     Ok(Verified { usage: usage(tree), findings })
+}
+
+/// The members of a set that do not come back.
+pub(crate) fn lost(
+    record: &Record,
+    found: &BTreeMap<Block, Found>,
+    why: &Unrecoverable,
+) -> Vec<Finding> {
+    let members = record.set.members.iter().enumerate().filter(|(member, known)| {
+        let mut copies =
+            (0..known.targets.len()).map(|copy| Block::Member { member: *member, copy });
+        // One that was written since is reported as that.
+        copies.all(|block| matches!(found.get(&block), Some(Found::Missing | Found::Rotten(_))))
+    });
+    let what = members.map(|(_, known)| format!("{}: {why}", known.what.path));
+    what.map(|what| Finding { trouble: Trouble::Lost, what, target: None }).collect()
 }

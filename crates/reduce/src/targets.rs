@@ -1,46 +1,71 @@
 //! The directories of a tree, each with a number that it keeps wherever it is mounted.
 
-use crate::durable::{UNNAMED, Unnamed, make_directories};
-use crate::failure::{Done, Failure};
+use crate::durable::{Instead, UNNAMED, Unnamed, make_directory};
+use crate::failure::{Done, Failure, is_absent, is_unreadable};
+use crate::place::Place;
 use crate::record::STATE;
 use rustix::fs::{FlockOperation, flock};
-use std::collections::BTreeMap;
-use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use weir_types::TargetId;
 
 /// Directories of a tree, at the most.
 const MAX_TARGETS: usize = 1000;
 const FIRST_LINE: &str = "weir-reduce 1";
+/// The number is in both, since nothing else says it.
+const NUMBERS: [&str; 2] = ["target", "target-copy"];
+
+/// What the directories are opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Nothing is written.
+    Look,
+    /// Directories without a number become new targets.
+    Encode,
+    /// Empty directories become the targets that are missing.
+    Repair,
+}
 
 /// The directories, by number. As long as this is there nobody else works on them.
 pub struct Targets {
     dirs: BTreeMap<TargetId, PathBuf>,
-    _locks: Vec<File>,
+    /// Those that have no number yet.
+    fresh: Vec<PathBuf>,
+    /// The name of the tree.
+    tree: Option<String>,
+    purpose: Purpose,
+    locks: Vec<File>,
 }
 
 impl Targets {
-    /// Opens directories. Those that have no number yet get those that are missing, in
-    /// their order, and then new ones.
-    pub fn open(given: &[PathBuf]) -> Done<Self> {
+    /// Opens directories.
+    pub fn open(given: &[PathBuf], purpose: Purpose) -> Done<Self> {
         if given.is_empty() || given.len() > MAX_TARGETS {
             return Err(Failure::other(format!("give 1 to {MAX_TARGETS} directories")));
         }
+        check_apart(given)?;
         let mut locks = Vec::new();
         let mut tree: Option<(String, &Path)> = None;
         let mut dirs: BTreeMap<TargetId, PathBuf> = BTreeMap::new();
         let mut fresh = Vec::new();
         for dir in given {
-            if !dir.is_dir() {
-                let why = "is no directory: give an empty one in place of one that is lost";
-                return Err(Failure::other(format!("{}: {why}", dir.display())));
-            }
             let state = dir.join(STATE);
-            make_directories(&state)?;
-            locks.push(lock(&state)?);
-            remove_unnamed(&state)?;
-            let Some((name, number)) = read_number(&state)? else {
-                fresh.push(dir);
+            let number = match is_state(&state)? {
+                false => None,
+                true => {
+                    locks.extend(lock(&state, purpose)?);
+                    read_number(dir, purpose)?
+                }
+            };
+            let Some((name, number)) = number else {
+                if purpose == Purpose::Repair && !is_empty(dir)? {
+                    let why = "is no directory of this tree, and not empty: only an empty one \
+                               takes the place of one that is lost";
+                    return Err(Failure::other(format!("{}: {why}", dir.display())));
+                }
+                fresh.push(dir.clone());
                 continue;
             };
             if let Some((first, of)) = &tree
@@ -53,22 +78,67 @@ impl Targets {
             tree.get_or_insert((name, dir.as_path()));
             if let Some(twice) = dirs.insert(number, dir.clone()) {
                 let (one, other) = (twice.display(), dir.display());
-                let why = "one is a copy of the other, leave it out";
-                return Err(Failure::other(format!("{one} and {other} are both {number}: {why}")));
+                let what = format!("both say that they are target {number}");
+                let why = "one is a copy of the other, or the same: leave it out";
+                return Err(Failure::other(format!("{one} and {other} {what}: {why}")));
             }
         }
-        let name = match &tree {
-            Some((name, _)) => name.clone(),
+        let tree = tree.map(|(name, _)| name);
+        Ok(Self { dirs, fresh, tree, purpose, locks })
+    }
+
+    /// Gives a number to those that have none, when it is known of which targets there are
+    /// records. Returns those that are in the place of lost ones.
+    pub fn number(&mut self, mut known: BTreeSet<TargetId>) -> Done<Vec<(TargetId, PathBuf)>> {
+        known.extend(self.dirs.keys());
+        let lost: Vec<TargetId> =
+            known.iter().copied().filter(|target| !self.dirs.contains_key(target)).collect();
+        if self.purpose == Purpose::Encode
+            && let ([first, ..], [dir, ..]) = (&lost[..], &self.fresh[..])
+        {
+            return Err(Failure::other(format!(
+                "target {first} was not given, and {} has no number: give the directory of the \
+                 target, or run `weir reduce repair` with an empty one if it is lost",
+                dir.display()
+            )));
+        }
+        let places = if self.purpose == Purpose::Repair { lost } else { Vec::new() };
+        let above = known.last().map_or(0, |last| last.0 + 1);
+        let numbers = places.iter().copied().chain((above..).map(TargetId));
+        let name = match &self.tree {
+            Some(name) => name.clone(),
             None => new_name()?,
         };
-        let mut numbers = (0..).map(TargetId);
-        for dir in fresh {
-            let number = numbers.find(|number| !dirs.contains_key(number));
-            let number = number.ok_or_else(|| Failure::other("there are no more numbers"))?;
-            write_number(&dir.join(STATE), &name, number)?;
-            dirs.insert(number, dir.clone());
+        let mut replaced = Vec::new();
+        for (dir, number) in std::mem::take(&mut self.fresh).into_iter().zip(numbers) {
+            if self.purpose != Purpose::Look {
+                let state = dir.join(STATE);
+                if !is_state(&state)? {
+                    make_directory(&state)?;
+                    self.locks.extend(lock(&state, self.purpose)?);
+                }
+                write_number(&dir, &name, number)?;
+            }
+            if places.contains(&number) {
+                replaced.push((number, dir.clone()));
+            }
+            self.dirs.insert(number, dir);
         }
-        Ok(Self { dirs, _locks: locks })
+        if self.purpose != Purpose::Look {
+            self.check_numbers()?;
+        }
+        Ok(replaced)
+    }
+
+    /// Two names of one directory, as of a mount of it elsewhere, show here.
+    fn check_numbers(&self) -> Done {
+        for (target, dir) in &self.dirs {
+            if read_number(dir, Purpose::Look)?.is_none_or(|(_, number)| number != *target) {
+                let why = "is another name of a directory that was given: leave it out";
+                return Err(Failure::other(format!("{}: {why}", dir.display())));
+            }
+        }
+        Ok(())
     }
 
     /// All of them.
@@ -82,59 +152,153 @@ impl Targets {
     }
 }
 
-fn lock(state: &Path) -> Done<File> {
-    let path = state.join("lock");
-    let file = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(|e| Failure::file(&path, e))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let why = "is given twice, or another `weir reduce` works on it: wait for its end";
-            Err(Failure::other(format!("{}: {why}", state.display())))
+/// All are directories, and none is inside another.
+fn check_apart(given: &[PathBuf]) -> Done {
+    let mut seen: BTreeMap<PathBuf, &Path> = BTreeMap::new();
+    for dir in given {
+        if !dir.is_dir() {
+            let why = "is no directory: give an empty one in place of one that is lost";
+            return Err(Failure::other(format!("{}: {why}", dir.display())));
         }
-        Err(error) => Err(Failure::file(&path, error)),
+        let whole = dir.canonicalize().map_err(|e| Failure::file(dir, e))?;
+        if seen.insert(whole, dir).is_some() {
+            return Err(Failure::other(format!("{} is given twice", dir.display())));
+        }
     }
-}
-
-fn remove_unnamed(state: &Path) -> Done {
-    for entry in std::fs::read_dir(state).map_err(|e| Failure::file(state, e))? {
-        let entry = entry.map_err(|e| Failure::file(state, e))?;
-        if entry.file_name().to_string_lossy().starts_with(UNNAMED) {
-            let path = entry.path();
-            std::fs::remove_file(&path).map_err(|e| Failure::file(&path, e))?;
+    for (whole, dir) in &seen {
+        if let Some(outer) = whole.ancestors().skip(1).find_map(|above| seen.get(above)) {
+            let (dir, outer) = (dir.display(), outer.display());
+            let why = "leave out one of the two";
+            return Err(Failure::other(format!("{dir} is inside {outer}: {why}")));
         }
     }
     Ok(())
 }
 
-fn read_number(state: &Path) -> Done<Option<(String, TargetId)>> {
-    let path = state.join("target");
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::file(&path, error)),
+/// Whether there is a state, made by this user and for nobody else to write.
+fn is_state(state: &Path) -> Done<bool> {
+    let meta = match std::fs::symlink_metadata(state) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(Failure::file(state, error)),
     };
-    let lines: Vec<&str> = text.lines().collect();
-    match lines[..] {
-        [FIRST_LINE, name, number] if number.parse::<u32>().is_ok_and(|n| n < 1 << 30) => {
-            Ok(Some((name.to_owned(), TargetId(number.parse().unwrap_or_default()))))
-        }
-        _ => Err(Failure::other(format!(
-            "{}: it does not say which target this is: remove the directory's {STATE} and give it \
-             as an empty one",
-            path.display()
-        ))),
+    let user = rustix::process::geteuid().as_raw();
+    if meta.is_dir() && meta.uid() == user && meta.mode() & 0o022 == 0 {
+        return Ok(true);
     }
+    let why = "it must be a directory of the user who runs this, in which nobody else can write";
+    Err(Failure::other(format!("{}: {why}", state.display())))
 }
 
-fn write_number(state: &Path, name: &str, number: TargetId) -> Done {
-    let mut file = Unnamed::begin(state, 0)?;
-    file.write(format!("{FIRST_LINE}\n{name}\n{number}\n").as_bytes())?;
-    file.name(&state.join("target"), &mut |_| Ok(()))
+/// Whether there is nothing in a directory but what a new file system and a stopped command
+/// leave there.
+fn is_empty(dir: &Path) -> Done<bool> {
+    let empty = |path: &Path| std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
+    for entry in std::fs::read_dir(dir).map_err(|e| Failure::file(dir, e))? {
+        let entry = entry.map_err(|e| Failure::file(dir, e))?;
+        let is_new = entry.file_name() == "lost+found" && empty(&entry.path());
+        if entry.file_name() != STATE && !is_new {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Locks a state; makes it private, and removes what a stopped command left.
+fn lock(state: &Path, purpose: Purpose) -> Done<Option<File>> {
+    let path = state.join("lock");
+    let (opened, how) = match purpose {
+        Purpose::Look => (File::open(&path), FlockOperation::NonBlockingLockShared),
+        Purpose::Encode | Purpose::Repair => {
+            let mut options = File::options();
+            let options = options.create(true).truncate(false).write(true).mode(0o600);
+            (options.open(&path), FlockOperation::NonBlockingLockExclusive)
+        }
+    };
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if purpose == Purpose::Look && is_absent(&error) => return Ok(None),
+        Err(error) => return Err(Failure::file(&path, error)),
+    };
+    match flock(&file, how) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let why = "is given twice, or another `weir reduce` works on it: wait for its end";
+            return Err(Failure::other(format!("{}: {why}", state.display())));
+        }
+        Err(error) => return Err(Failure::file(&path, error)),
+    }
+    if purpose != Purpose::Look {
+        let private = std::fs::set_permissions(state, Permissions::from_mode(0o700));
+        private.map_err(|e| Failure::file(state, e))?;
+        for name in names(state)?.into_iter().filter(|name| name.starts_with(UNNAMED)) {
+            let path = state.join(name);
+            std::fs::remove_file(&path).map_err(|e| Failure::file(&path, e))?;
+        }
+    }
+    Ok(Some(file))
+}
+
+/// What a directory says of itself; what only one of its files says any more is written anew.
+fn read_number(dir: &Path, purpose: Purpose) -> Done<Option<(String, TargetId)>> {
+    let state = dir.join(STATE);
+    let mut read = Vec::new();
+    for name in NUMBERS {
+        let path = state.join(name);
+        match std::fs::read(&path) {
+            Ok(bytes) => read.push(parse_number(&bytes)),
+            Err(error) if is_absent(&error) || is_unreadable(&error) => read.push(None),
+            Err(error) => return Err(Failure::file(&path, error)),
+        }
+    }
+    let known: BTreeSet<_> = read.iter().flatten().cloned().collect();
+    if let [(name, number)] = known.iter().collect::<Vec<_>>()[..] {
+        if purpose != Purpose::Look && read.iter().any(Option::is_none) {
+            write_number(dir, name, *number)?;
+        }
+        return Ok(Some((name.clone(), *number)));
+    }
+    if names(&state)?.iter().all(|name| name == "lock" || name.starts_with(UNNAMED)) {
+        return Ok(None);
+    }
+    let what = "does not say any more which target this is";
+    let why = format!(
+        "leave the directory out and give `repair` an empty one in its place; keep it until that \
+         has ended, its files and the parities in its {STATE} may be good"
+    );
+    Err(Failure::other(format!("{} {what}: {why}", state.display())))
+}
+
+fn parse_number(bytes: &[u8]) -> Option<(String, TargetId)> {
+    let lines: Vec<&str> = std::str::from_utf8(bytes).ok()?.lines().collect();
+    let [FIRST_LINE, name, number] = lines[..] else { return None };
+    let number = number.parse().ok().filter(|number: &u32| *number < 1 << 30)?;
+    Some((name.to_owned(), TargetId(number)))
+}
+
+fn write_number(dir: &Path, name: &str, number: TargetId) -> Done {
+    for (i, to) in (0..).zip(NUMBERS) {
+        let mut file = Unnamed::begin(&dir.join(STATE), i)?;
+        file.write(format!("{FIRST_LINE}\n{name}\n{number}\n").as_bytes())?;
+        let place = Place::new(dir, format!("{STATE}/{to}"));
+        file.name(&place, Instead::Anything, &mut |_| Ok(()))?;
+    }
+    Ok(())
 }
 
 fn new_name() -> Done<String> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|e| Failure::other(format!("no random bytes: {e}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The names in a directory, in order; those that are not UTF-8 are nobody's here.
+pub fn names(dir: &Path) -> Done<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(|e| Failure::file(dir, e))? {
+        let entry = entry.map_err(|e| Failure::file(dir, e))?;
+        names.extend(entry.file_name().into_string().ok());
+    }
+    names.sort_unstable();
+    Ok(names)
 }

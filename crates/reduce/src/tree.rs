@@ -1,11 +1,12 @@
 //! A tree: its targets, its files and its sets.
 
-use crate::durable::{Unnamed, remove};
+use crate::durable::{Instead, Unnamed, remove};
 use crate::failure::{Done, Failure};
+use crate::place::Place;
 use crate::record::{Record, STATE, SetId};
 use crate::scan::Files;
 use crate::stream::Watch;
-use crate::targets::Targets;
+use crate::targets::{Purpose, Targets, names};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use weir_layout::Home;
@@ -21,23 +22,25 @@ pub struct Tree {
     pub(crate) recorded: BTreeMap<SetId, BTreeSet<TargetId>>,
     /// Records that are not what they were.
     pub(crate) rotten_records: Vec<PathBuf>,
+    /// Directories that have the number of a lost one from now on.
+    pub(crate) replaced: Vec<(TargetId, PathBuf)>,
     /// Numbers of files without a name.
     next: u64,
 }
 
 impl Tree {
-    /// Opens its directories. Nobody else can meanwhile.
-    pub fn open(dirs: &[PathBuf]) -> Done<Self> {
+    /// Opens its directories. Nobody else can change anything meanwhile.
+    pub fn open(dirs: &[PathBuf], purpose: Purpose) -> Done<Self> {
         let mut tree = Self {
-            targets: Targets::open(dirs)?,
+            targets: Targets::open(dirs, purpose)?,
             files: Files::default(),
             sets: BTreeMap::new(),
             recorded: BTreeMap::new(),
             rotten_records: Vec::new(),
+            replaced: Vec::new(),
             next: 0,
         };
         for (target, dir) in tree.targets.iter() {
-            tree.files.add(target, dir)?;
             for name in names(&dir.join(STATE))? {
                 let path = dir.join(STATE).join(&name);
                 if !name.ends_with(".set") {
@@ -52,6 +55,9 @@ impl Tree {
                 }
             }
         }
+        let known = tree.sets.values().flat_map(Record::targets).collect();
+        tree.replaced = tree.targets.number(known)?;
+        tree.rescan()?;
         Ok(tree)
     }
 
@@ -72,12 +78,18 @@ impl Tree {
     }
 
     /// Where a block is, if its target was given.
-    pub(crate) fn path(&self, record: &Record, block: Block, target: TargetId) -> Option<PathBuf> {
+    pub(crate) fn place(&self, record: &Record, block: Block, target: TargetId) -> Option<Place> {
         let dir = self.targets.dir(target)?;
         Some(match block {
-            Block::Member { member, .. } => dir.join(&record.set.members[member].what.path),
-            Block::Parity(row) => dir.join(STATE).join(record.parity_name(row)),
+            Block::Member { member, .. } => Place::new(dir, &record.set.members[member].what.path),
+            Block::Parity(row) => Place::new(dir, state_name(&record.parity_name(row))),
         })
+    }
+
+    /// Where a copy of a file is.
+    pub(crate) fn file(&self, path: &str, target: TargetId) -> Done<Place> {
+        let dir = self.targets.dir(target).ok_or_else(|| missing(target))?;
+        Ok(Place::new(dir, path))
     }
 
     /// Begins a file in a target.
@@ -93,24 +105,26 @@ impl Tree {
             if self.recorded.get(&record.id).is_some_and(|there| there.contains(&target)) {
                 continue;
             }
-            let dir = self.targets.dir(target).ok_or_else(|| missing(target))?.join(STATE);
+            let dir = self.targets.dir(target).ok_or_else(|| missing(target))?;
+            let place = Place::new(dir, state_name(&record.name()));
             let mut file = self.unnamed(target)?;
             file.write(&record.bytes)?;
-            file.name(&dir.join(record.name()), watch)?;
+            file.name(&place, Instead::Anything, watch)?;
+            self.rotten_records.retain(|path| *path != place.path());
             self.recorded.entry(record.id).or_default().insert(target);
         }
         Ok(())
     }
 
-    /// Removes a set: its records first, so that nothing asks for its parities.
+    /// Removes the records of a set, so that nothing asks for its parities.
     pub(crate) fn dissolve(&mut self, id: SetId, watch: Watch<'_>) -> Done {
         let (Some(record), Some(there)) = (self.sets.remove(&id), self.recorded.remove(&id)) else {
             return Ok(());
         };
         for dir in there.iter().filter_map(|target| self.targets.dir(*target)) {
-            remove(&dir.join(STATE).join(record.name()), watch)?;
+            remove(&Place::new(dir, state_name(&record.name())), watch)?;
         }
-        self.remove_orphans(watch)
+        Ok(())
     }
 
     /// Whether the name of a record is that of a known set.
@@ -119,15 +133,19 @@ impl Tree {
         id.is_some_and(|id| SetId::parse(id).is_some_and(|id| self.sets.contains_key(&id)))
     }
 
-    /// Removes parities of which no record is known any more.
+    /// Removes parities of which no record is known any more; not while there is a record that
+    /// cannot be read, since it may be theirs.
     pub(crate) fn remove_orphans(&self, watch: Watch<'_>) -> Done {
+        if !self.rotten_records.is_empty() {
+            return Ok(());
+        }
         for (_, dir) in self.targets.iter() {
             let state = dir.join(STATE);
             for name in names(&state)? {
                 let Some((id, row)) = name.split_once(".p") else { continue };
                 let is_known = SetId::parse(id).is_some_and(|id| self.sets.contains_key(&id));
                 if !is_known && row.parse::<usize>().is_ok() {
-                    remove(&state.join(&name), watch)?;
+                    remove(&Place::new(dir, state_name(&name)), watch)?;
                 }
             }
         }
@@ -142,12 +160,6 @@ pub(crate) fn missing(target: TargetId) -> Failure {
     ))
 }
 
-fn names(dir: &Path) -> Done<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(|e| Failure::file(dir, e))? {
-        let entry = entry.map_err(|e| Failure::file(dir, e))?;
-        names.extend(entry.file_name().into_string().ok());
-    }
-    names.sort_unstable();
-    Ok(names)
+fn state_name(name: &str) -> String {
+    format!("{STATE}/{name}")
 }

@@ -5,7 +5,7 @@
 mod trees;
 
 use trees::Dirs;
-use weir_reduce::{Done, Failure, Step, Tree, encode, repair};
+use weir_reduce::{Done, Failure, Purpose, Step, encode, repair};
 
 /// Stops before the change number `at`. Nothing is cleaned up when work ends so.
 fn stop_at(at: usize) -> (impl FnMut(Step) -> Done, std::rc::Rc<std::cell::Cell<bool>>) {
@@ -41,11 +41,11 @@ fn check_losses(tree: &Dirs, seed: usize) {
 #[test]
 fn encoding_that_is_stopped_at_any_step_loses_nothing() {
     for (code, dirs) in [("raid6:4", 6), ("raid5-mirror:4", 5)] {
-        let whole = Dirs::new(dirs, 4, 3, |file| 2000 - 77 * file);
+        let whole = Dirs::new(dirs, 4, 3, |file| 20_000 - 770 * file);
         for at in 0.. {
             let tree = whole.duplicate();
             let (mut watch, stopped) = stop_at(at);
-            let mut open = Tree::open(&tree.dirs).unwrap();
+            let mut open = tree.open(Purpose::Encode);
             let done = encode(&mut open, code.parse().unwrap(), &Default::default(), &mut watch);
             drop(open);
             assert_eq!(done.is_err(), stopped.get(), "{code}, step {at}");
@@ -63,13 +63,13 @@ fn encoding_that_is_stopped_at_any_step_loses_nothing() {
 
 #[test]
 fn repair_that_is_stopped_at_any_step_goes_on() {
-    let whole = Dirs::new(6, 8, 3, |file| 2000 - 77 * file);
+    let whole = Dirs::new(6, 8, 3, |file| 20_000 - 770 * file);
     whole.encode("raid6:4");
     whole.lose(2);
     for at in 0.. {
         let tree = whole.duplicate();
         let (mut watch, stopped) = stop_at(at);
-        let mut open = Tree::open(&tree.dirs).unwrap();
+        let mut open = tree.open(Purpose::Repair);
         assert_eq!(repair(&mut open, &mut watch).is_err(), stopped.get());
         drop(open);
         // Another one is lost before it goes on.
@@ -85,7 +85,7 @@ fn repair_that_is_stopped_at_any_step_goes_on() {
 
 #[test]
 fn files_written_anew_are_encoded_again_whenever_that_is_stopped() {
-    let mut whole = Dirs::new(6, 8, 3, |file| 2000 - 77 * file);
+    let mut whole = Dirs::new(6, 8, 3, |file| 20_000 - 770 * file);
     whole.encode("raid6:4");
     let path = whole.files.keys().nth(3).unwrap().clone();
     std::fs::write(&whole.copies(&path)[0], [7; 900]).unwrap();
@@ -93,7 +93,7 @@ fn files_written_anew_are_encoded_again_whenever_that_is_stopped() {
     for at in 0.. {
         let tree = whole.duplicate();
         let (mut watch, stopped) = stop_at(at);
-        let mut open = Tree::open(&tree.dirs).unwrap();
+        let mut open = tree.open(Purpose::Encode);
         let code = "raid6:4".parse().unwrap();
         assert_eq!(
             encode(&mut open, code, &Default::default(), &mut watch).is_err(),

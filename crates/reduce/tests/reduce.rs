@@ -5,7 +5,7 @@ mod trees;
 
 use std::collections::BTreeSet;
 use trees::{Dirs, quiet, rot};
-use weir_reduce::{Tree, Trouble, encode, repair};
+use weir_reduce::{Purpose, Tree, Trouble, encode, repair};
 
 /// Longer than a piece, and of different lengths.
 fn uneven(file: usize) -> usize {
@@ -28,7 +28,7 @@ fn full_sets_cost_exactly_25_and_112_and_a_half_percent() {
 #[test]
 fn every_two_directories_may_be_lost() {
     for (code, dirs) in [("raid6:4", 6), ("raid5-mirror:4", 5)] {
-        let whole = Dirs::new(dirs, 8, 3, |file| 3000 - 77 * file);
+        let whole = Dirs::new(dirs, 8, 3, |file| 30_000 - 770 * file);
         assert_eq!(whole.encode(code).left, [], "{code}");
         for (one, other) in (0..dirs).flat_map(|i| (0..i).map(move |j| (j, i))) {
             let tree = whole.duplicate();
@@ -95,6 +95,7 @@ fn more_than_the_code_bears_is_said_and_nothing_is_invented() {
     assert!(tree.verify().findings.iter().any(|finding| finding.trouble == Trouble::Lost));
     let left = tree.repair().left;
     assert!(left[0].what.contains("3 members are lost and only 2 parities"), "{left:?}");
+    assert!(lost.iter().all(|path| left.iter().any(|f| f.what.contains(path))), "{left:?}");
     assert!(lost.iter().all(|path| tree.copies(path).is_empty()));
 }
 
@@ -127,7 +128,7 @@ fn a_file_that_was_removed_on_purpose_is_forgotten() {
     std::fs::remove_file(&tree.copies(&gone)[0]).unwrap();
     assert_eq!(tree.encode("raid6").left[0].trouble, Trouble::Missing);
     let forgotten = [gone.clone()].into_iter().collect();
-    let mut open = Tree::open(&tree.dirs).unwrap();
+    let mut open = tree.open(Purpose::Encode);
     let done = encode(&mut open, "raid6".parse().unwrap(), &forgotten, &mut quiet).unwrap();
     assert_eq!((done.usage.sets, done.usage.files, done.left.len()), (1, 7, 0), "{done:?}");
     repair(&mut open, &mut quiet).unwrap();
@@ -151,16 +152,17 @@ fn copies_that_differ_are_left_alone() {
 #[test]
 fn too_few_directories_and_strangers_are_refused() {
     let tree = Dirs::new(9, 8, 3, |_| 5000);
-    let open = || Tree::open(&tree.dirs).unwrap();
+    let open = || tree.open(Purpose::Encode);
     let error = encode(&mut open(), "raid6".parse().unwrap(), &Default::default(), &mut quiet);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("needs at least 10 targets, there are 9"), "{error}");
     let held = open();
-    let error = Tree::open(&tree.dirs).err().unwrap().to_string();
+    let error = Tree::open(&tree.dirs, Purpose::Encode).err().unwrap().to_string();
     assert!(error.contains("another `weir reduce` works on it"), "{error}");
     drop(held);
     let other = Dirs::new(2, 1, 1, |_| 10);
-    drop(Tree::open(&other.dirs).unwrap());
-    let error = Tree::open(&[tree.dirs[0].clone(), other.dirs[0].clone()]).err().unwrap();
+    drop(other.open(Purpose::Encode));
+    let both = [tree.dirs[0].clone(), other.dirs[0].clone()];
+    let error = Tree::open(&both, Purpose::Look).err().unwrap();
     assert!(error.to_string().contains("two trees"), "{error}");
 }

@@ -21,9 +21,9 @@ pub enum Reduce {
     Verify(ReduceWork),
     /// Make anew what is missing or rotten
     #[command(
-        after_help = "Give an empty directory in place of one that is lost. Files that were \
-        written since they were encoded are left as they are. Exit code: 0 nothing is wrong any \
-        more; 1 something is left."
+        after_help = "Give an empty directory in place of one that is lost: it takes the number of \
+        the lost one, so mount all disks before. Files that were written since they were encoded \
+        are left as they are. Exit code: 0 nothing is wrong any more; 1 something is left."
     )]
     Repair(ReduceWork),
 }
@@ -34,8 +34,8 @@ pub struct ReduceEncode {
     /// otherwise
     #[arg(long, value_name = "CODE", default_value = "raid6")]
     pub code: SetCode,
-    /// A file that was removed on purpose, by its path in the directories: it does not come
-    /// back (may be given several times)
+    /// A file of a set that was removed on purpose, by its path in the directories: it does not
+    /// come back (may be given several times)
     #[arg(long, value_name = "FILE")]
     pub forget: Vec<String>,
     #[command(flatten)]

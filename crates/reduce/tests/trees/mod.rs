@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, FileTimes};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use weir_reduce::{Done, Encoded, Step, Tree, Verified, encode, verify};
+use weir_reduce::{Done, Encoded, Purpose, Step, Tree, Verified, encode, verify};
 
 /// Directories with the same files.
 pub struct Dirs {
@@ -84,7 +84,7 @@ impl Dirs {
             let sizes = entries.map(|path| match path.is_dir() {
                 true => bytes(&path),
                 false if path.extension().is_some_and(|e| e == "set") => 0,
-                false if path.ends_with("target") || path.ends_with("lock") => 0,
+                false if ["target", "target-copy", "lock"].iter().any(|n| path.ends_with(n)) => 0,
                 false => path.metadata().unwrap().len(),
             });
             sizes.sum()
@@ -92,20 +92,25 @@ impl Dirs {
         self.dirs.iter().map(|dir| bytes(dir)).sum()
     }
 
+    /// Opens the tree.
+    pub fn open(&self, purpose: Purpose) -> Tree {
+        Tree::open(&self.dirs, purpose).unwrap()
+    }
+
     /// Encodes with a code, and goes on.
     pub fn encode(&self, code: &str) -> Encoded {
-        let mut tree = Tree::open(&self.dirs).unwrap();
+        let mut tree = self.open(Purpose::Encode);
         encode(&mut tree, code.parse().unwrap(), &Default::default(), &mut quiet).unwrap()
     }
 
     /// Verifies.
     pub fn verify(&self) -> Verified {
-        verify(&Tree::open(&self.dirs).unwrap(), &mut quiet).unwrap()
+        verify(&self.open(Purpose::Look), &mut quiet).unwrap()
     }
 
     /// Repairs, and returns what came of it.
     pub fn repair(&self) -> weir_reduce::Repaired {
-        weir_reduce::repair(&mut Tree::open(&self.dirs).unwrap(), &mut quiet).unwrap()
+        weir_reduce::repair(&mut self.open(Purpose::Repair), &mut quiet).unwrap()
     }
 }
 

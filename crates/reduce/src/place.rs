@@ -1,0 +1,101 @@
+//! A file below a directory of the tree. Its path is walked without links and within one
+//! file system: whoever can write there leads nothing elsewhere.
+
+use crate::copy::Copy;
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
+use std::fs::{File, Metadata, Permissions};
+use std::io::{Error, ErrorKind, Result};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// See the top of the file.
+#[derive(Clone, Debug)]
+pub struct Place {
+    dir: PathBuf,
+    name: String,
+}
+
+impl Place {
+    /// Of a path below a directory.
+    pub fn new(dir: &Path, name: impl Into<String>) -> Self {
+        Self { dir: dir.to_owned(), name: name.into() }
+    }
+
+    /// For messages.
+    pub fn path(&self) -> PathBuf {
+        self.dir.join(&self.name)
+    }
+
+    /// Opens a regular file for reading.
+    pub fn open(&self) -> Result<File> {
+        let file = self.beneath(&self.name, OFlags::RDONLY | OFlags::NONBLOCK)?;
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(Error::new(ErrorKind::InvalidInput, "is no regular file")),
+        }
+    }
+
+    /// What is there.
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.beneath(&self.name, OFlags::PATH | OFlags::NOFOLLOW)?.metadata()
+    }
+
+    /// Makes the name durable.
+    pub fn sync_name(&self) -> Result<()> {
+        self.parent()?.0.sync_all()
+    }
+
+    /// Gives the place to a file; fails if another has it and must not be replaced.
+    pub fn take(&self, file: &Path, flags: RenameFlags) -> Result<()> {
+        let (parent, name) = self.parent()?;
+        rustix::fs::renameat_with(rustix::fs::CWD, file, &parent, name, flags)?;
+        parent.sync_all()
+    }
+
+    /// Removes the file, durably.
+    pub fn remove(&self) -> Result<()> {
+        let (parent, name) = self.parent()?;
+        rustix::fs::unlinkat(&parent, name, AtFlags::empty())?;
+        parent.sync_all()
+    }
+
+    /// Makes the directories above that are missing, durably, with the owner and permissions
+    /// that `like` finds for them; nobody else can enter one for which it finds none.
+    pub fn make_parents(&self, like: impl Fn(&str) -> Option<Metadata>) -> Result<()> {
+        for (end, _) in self.name.match_indices('/') {
+            let above = Self { dir: self.dir.clone(), name: self.name[..end].to_owned() };
+            match above.metadata() {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+                Ok(_) => continue,
+            }
+            let (parent, name) = above.parent()?;
+            rustix::fs::mkdirat(&parent, name, Mode::RWXU)?;
+            let made = above.beneath(&above.name, OFlags::RDONLY | OFlags::DIRECTORY)?;
+            if let Some(meta) = like(&above.name) {
+                fchown(&made, Some(meta.uid()), Some(meta.gid()))?;
+                made.set_permissions(Permissions::from_mode(meta.mode() & 0o7777))?;
+            }
+            made.sync_all()?;
+            parent.sync_all()?;
+        }
+        Ok(())
+    }
+
+    fn parent(&self) -> Result<(File, &str)> {
+        let (above, name) = self.name.rsplit_once('/').unwrap_or((".", &self.name));
+        Ok((self.beneath(above, OFlags::RDONLY | OFlags::DIRECTORY)?, name))
+    }
+
+    fn beneath(&self, name: &str, flags: OFlags) -> Result<File> {
+        let dir = File::open(&self.dir)?;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let flags = flags | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat2(&dir, name, flags, Mode::empty(), resolve)?.into())
+    }
+}
+
+/// Whether a file is that copy, untouched.
+pub fn is_copy(place: &Place, copy: &Copy) -> bool {
+    place.metadata().is_ok_and(|meta| meta.is_file() && Copy::of(&meta) == *copy)
+}
