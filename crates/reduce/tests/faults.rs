@@ -4,6 +4,7 @@
 
 mod trees;
 
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::fs::{create_dir_all, metadata, read, remove_file, set_permissions, write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -166,11 +167,13 @@ fn a_state_that_others_can_write_and_a_path_over_a_link_are_refused() {
     set_permissions(&state, PermissionsExt::from_mode(0o700)).unwrap();
     // The directory of a lost file is a link to elsewhere.
     let at = tree.copies(&path_of(&tree, 0)).remove(0);
-    let (above, elsewhere) = (at.parent().unwrap(), tempfile::tempdir().unwrap());
+    let above = at.parent().unwrap();
+    let elsewhere = above.parent().unwrap().with_file_name("elsewhere");
     std::fs::remove_dir_all(above).unwrap();
-    symlink(elsewhere.path(), above).unwrap();
+    create_dir_all(&elsewhere).unwrap();
+    symlink("../elsewhere", above).unwrap();
     assert!(tree.repair().left.iter().any(|f| f.trouble == Trouble::Failed));
-    assert!(elsewhere.path().read_dir().unwrap().next().is_none());
+    assert!(elsewhere.read_dir().unwrap().next().is_none());
 }
 
 #[test]
@@ -216,6 +219,22 @@ fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
     assert!(done.left.iter().all(|f| f.trouble == Trouble::Failed), "{done:?}");
     assert!(lost.exists() && copy.join("inside").exists());
     assert!(state_files(&tree, "").iter().all(|path| !is_unnamed(path)));
+}
+
+#[test]
+fn a_full_disk_is_reported_and_keeps_nothing_of_what_was_begun() {
+    let tree = Dirs::new(10, 16, 3, |_| 300_000);
+    let full = &tree.dirs[9];
+    if mount("none", full, "tmpfs", MountFlags::empty(), Some(c"size=128k")).is_err() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let done = tree.encode("raid6");
+    let unnamed = state_files(&tree, "").iter().filter(|path| is_unnamed(path)).count();
+    unmount(full, UnmountFlags::DETACH).unwrap();
+    assert_eq!((done.sets, done.removed_copies, unnamed), (0, 0, 0), "{done:?}");
+    assert!(done.left.iter().all(|f| f.trouble == Trouble::Failed) && !done.left.is_empty());
+    tree.check().unwrap();
 }
 
 fn is_unnamed(path: &Path) -> bool {
@@ -265,12 +284,15 @@ fn parities_without_a_record_stay_while_a_record_is_rotten() {
     let parities = state_files(&tree, ".p0");
     let of_rotten = parities.iter().find(|path| path.file_stem() == Path::new(&rotten).file_stem());
     let of_rotten = of_rotten.unwrap().clone();
-    let known = std::fs::read(state_files(&tree, ".set").last().unwrap()).unwrap();
+    // A file in each set is new: the set that was is not simply made again.
+    let known = read(state_files(&tree, ".set").last().unwrap()).unwrap();
     let known = String::from_utf8_lossy(&known).into_owned();
-    let path =
-        tree.files.keys().find(|path| known.contains(&format!("\"{path}\""))).unwrap().clone();
-    write(tree.copies(&path).remove(0), b"new").unwrap();
-    tree.files.insert(path, b"new".to_vec());
+    let is_known = |path: &&String| known.contains(&format!("\"{path}\""));
+    let (known, others): (Vec<_>, Vec<_>) = tree.files.keys().partition(is_known);
+    for path in [known[0].clone(), others[0].clone()] {
+        write(tree.copies(&path).remove(0), [3; 4000]).unwrap();
+        tree.files.insert(path, vec![3; 4000]);
+    }
     tree.encode("raid6");
     assert!(of_rotten.exists());
     tree.check().unwrap();
