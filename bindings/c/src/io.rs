@@ -24,7 +24,8 @@ pub unsafe extern "C" fn weir_pread(
         // SAFETY: by the contract of this function.
         let buffer = unsafe { bytes_mut(buffer, len, "buffer") }?;
         let handle = handles::get::<OpenFile>(file)?;
-        read(&handle, &handle.open()?, offset, buffer)
+        let open = handle.open()?;
+        read(&handle, &open, offset, buffer)
     })
 }
 
@@ -45,7 +46,8 @@ pub unsafe extern "C" fn weir_pwrite(
         // SAFETY: by the contract of this function.
         let data = unsafe { bytes(data, len, "data") }?;
         let handle = handles::get::<OpenFile>(file)?;
-        write(&handle, &handle.open()?, offset, data)
+        let open = handle.open()?;
+        write(&handle, &open, offset, data)
     })
 }
 
