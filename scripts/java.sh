@@ -81,7 +81,11 @@ if unshare --uts true 2>/dev/null; then
   for server in 1 2 3 4; do
     read -r pid _ <"$place/weir/java-test/run/data-$server.pid"
     kill "$pid"
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+    for ((tries = 300; tries > 0; tries--)); do
+      kill -0 "$pid" 2>/dev/null || break
+      sleep 0.1
+    done
+    ((tries > 0)) || die "data server $server (process $pid) has not ended within 30 s"
     unshare --uts bash -c 'hostname "$1" && "$2" up --name java-test' _ "node$server" "$weir" \
       >>"$place/up" 2>&1 || { cat "$place/up" >&2; exit 1; }
   done
