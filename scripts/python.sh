@@ -13,10 +13,10 @@ base=$target/python
 venv=$base/venv
 source=bindings/python
 
-# The file of the versions is copied when all of it is installed.
+# Installs what a file names. The file is copied when all of it is there.
 environment() {
-  local found=
-  cmp -s $source/requirements.txt "$venv/requirements.txt" && return
+  local wanted=$1 found=
+  cmp -s "$wanted" "$venv/requirements.txt" && return
   for found in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3; do
     "$found" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
     found=
@@ -25,11 +25,11 @@ environment() {
     echo "needs Python 3.11 or newer with venv: apt-get install python3-venv" >&2
     exit 1
   fi
-  echo "installing the packages of $source/requirements.txt in $venv"
+  echo "installing the packages of $wanted in $venv"
   "$found" -m venv --clear "$venv"
   timeout 900 "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 3 --timeout 60 \
-    --requirement $source/requirements.txt
-  cp $source/requirements.txt "$venv/requirements.txt"
+    --requirement "$wanted"
+  cp "$wanted" "$venv/requirements.txt"
 }
 
 build() {
@@ -47,18 +47,22 @@ install() {
 
 case $what in
 wheel)
-  environment
+  # Of the packages this needs only maturin.
+  venv=$base/maturin
+  mkdir -p "$base"
+  grep '^maturin==' $source/requirements.txt >"$base/maturin.txt"
+  environment "$base/maturin.txt"
   build --release --out "$target/wheels"
   ls -1 "$target/wheels"/weir-*.whl
   ;;
 test)
-  environment
+  environment $source/requirements.txt
   install --profile dev
   "$cargo" build --quiet --locked --package weir
   WEIR=$target/debug/weir "$venv/bin/python" -m pytest -q -p no:cacheprovider $source/tests "$@"
   ;;
 bench)
-  environment
+  environment $source/requirements.txt
   install --release
   "$cargo" build --release --quiet --locked --package weir
   "$cargo" build --release --quiet --locked --package weir-connect --example ranges
