@@ -267,6 +267,7 @@ impl File {
     /// Cuts or extends the file.
     fn truncate(&self, py: Python<'_>, size: i64) -> PyResult<()> {
         let size = checked(size, "size")?;
+        self.require(Rights::WRITE)?;
         self.run(py, |handle| handle.file.truncate(&handle.ctx, size).map(drop))
     }
 
