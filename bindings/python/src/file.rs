@@ -238,7 +238,7 @@ impl File {
     }
 
     /// Writes several pieces, each at an offset of its own; small ones go out together, one
-    /// request to each server. Returns the bytes written.
+    /// request to each server. Returns the bytes written. Nothing is written if two overlap.
     fn writev(&self, py: Python<'_>, ranges: Vec<(i64, Bound<'_, PyAny>)>) -> PyResult<usize> {
         let mut buffers = Vec::with_capacity(ranges.len());
         for (offset, data) in &ranges {
@@ -247,8 +247,9 @@ impl File {
         let slices: Vec<(u64, &[u8])> =
             buffers.iter().map(|(offset, data)| (*offset, data.slice())).collect();
         self.require(Rights::WRITE)?;
-        self.run(py, |handle| ranges::write(&handle.ctx, &handle.file, &slices))?;
-        Ok(slices.iter().map(|(_, data)| data.len()).sum())
+        let bytes = slices.iter().map(|(_, data)| data.len()).sum();
+        self.run(py, |handle| ranges::write(&handle.ctx, &handle.file, slices))?;
+        Ok(bytes)
     }
 
     /// Writes at the end of the file, whoever else appends; returns where that was.

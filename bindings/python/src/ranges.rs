@@ -4,8 +4,8 @@
 use crate::parallel::in_parallel;
 use weir_client::{Context, File};
 use weir_layout::{Region, RegionList};
-use weir_types::limits::{MAX_PAYLOAD_BYTES, MAX_REGIONS};
-use weir_types::{Error, Result};
+use weir_types::limits::{MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_REGIONS};
+use weir_types::{Error, ErrorKind, Result};
 
 /// Ranges of no more than this go out together with others.
 const SMALL_BYTES: usize = 64 << 10;
@@ -103,9 +103,22 @@ fn together(ctx: &Context, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Writes ranges that do not overlap, small ones together.
-pub(crate) fn write(ctx: &Context, file: &File, ranges: &[(u64, &[u8])]) -> Result<()> {
-    let mut rest = ranges;
+/// Writes ranges in any order, small ones together. If two overlap, or one is beyond the largest
+/// file, nothing is written.
+pub(crate) fn write(ctx: &Context, file: &File, mut ranges: Vec<(u64, &[u8])>) -> Result<()> {
+    ranges.retain(|(_, data)| !data.is_empty());
+    ranges.sort_unstable_by_key(|(offset, _)| *offset);
+    let end = |(offset, data): &(u64, &[u8])| offset.saturating_add(data.len() as u64);
+    if let Some(pair) = ranges.windows(2).find(|pair| end(&pair[0]) > pair[1].0) {
+        let text =
+            format!("the pieces at {} and {} overlap: write one of them", pair[0].0, pair[1].0);
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
+    if ranges.last().is_some_and(|last| end(last) > MAX_FILE_BYTES) {
+        let text = format!("a piece ends beyond the largest file ({MAX_FILE_BYTES} bytes)");
+        return Err(Error::new(ErrorKind::FileTooLarge, text));
+    }
+    let mut rest = &ranges[..];
     while let Some(((offset, data), behind)) = rest.split_first() {
         if data.len() > SMALL_BYTES {
             file.write_at(ctx, *offset, data)?;
@@ -120,13 +133,9 @@ pub(crate) fn write(ctx: &Context, file: &File, ranges: &[(u64, &[u8])]) -> Resu
         let count = rest.iter().take(MAX_REGIONS).take_while(fits).count();
         let (now, later) = rest.split_at(count);
         rest = later;
-        let there = || now.iter().filter(|(_, data)| !data.is_empty());
         let region = |(offset, data): &(u64, &[u8])| Region::contiguous(*offset, data.len() as u64);
-        let regions: Vec<Region> = there().map(region).collect();
-        if regions.is_empty() {
-            continue;
-        }
-        let data: Vec<u8> = there().flat_map(|(_, data)| data.iter().copied()).collect();
+        let regions: Vec<Region> = now.iter().map(region).collect();
+        let data: Vec<u8> = now.iter().flat_map(|(_, data)| data.iter().copied()).collect();
         file.write_regions(ctx, &RegionList::new(regions)?, &data)?;
     }
     Ok(())

@@ -1,5 +1,6 @@
 """What a program can do with a client and its files."""
 
+import errno
 import pickle
 import threading
 
@@ -44,6 +45,22 @@ def test_pieces_are_written_together(client, place):
         assert file.pread(5, 29_900_000) == b"00299"
         assert file.pread(10, 2_999_999) == b"x" * 6 + b"\0" * 4
         assert file.size() == 40_000_004
+
+
+def test_pieces_are_written_in_any_order_or_none_of_them(client, place):
+    with client.open(f"{place}/f", "w+") as file:
+        pieces = [(i * 7_000, b"%05d" % i) for i in range(300)]
+        large = [(3_000_000, b"x" * 100_000)]
+        assert file.writev(pieces[:150:-1] + large + pieces[150::-1]) == 101_500
+        assert [file.pread(5, offset) for offset, _ in pieces] == [data for _, data in pieces]
+        for second in ((3, b"y" * 100_000), (100, b"y" * 200_000), (4, b"y")):
+            with pytest.raises(OSError, match="overlap") as refused:
+                file.writev([(200, b"y"), second, (0, b"yyyyy")])
+            assert refused.value.errno == errno.EINVAL
+        with pytest.raises(OSError) as refused:
+            file.writev([(0, b"y"), (1 << 62, b"y")])
+        assert refused.value.errno == errno.EFBIG
+        assert file.pread(5, 0) == b"00000"
 
 
 def test_a_read_beyond_the_end_is_short_also_among_many(client, place):
