@@ -5,9 +5,11 @@ use crate::problem::{about, value};
 use crate::ranges::{self, Want};
 use crate::session::{Owned, Registry, Session};
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyResourceWarning, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::ffi::CString;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_client::Context;
@@ -149,6 +151,62 @@ impl File {
     ) -> PyResult<R> {
         let handle = self.handle(py)?;
         py.detach(|| work(&handle)).map_err(about(&self.path))
+    }
+}
+
+/// Python forgets a file that was not closed: as with its own files, a warning says so, and an
+/// error that nobody can catch any more is shown.
+impl Drop for File {
+    fn drop(&mut self) {
+        let State::Open(handle) = std::mem::replace(&mut *self.state(), State::Closed) else {
+            return;
+        };
+        if !handle.is_ours() {
+            return;
+        }
+        Python::attach(|py| {
+            // An exception may be on its way up meanwhile; it is none of this.
+            let on_its_way = OnItsWay::put_aside(py);
+            let text = CString::new(format!("unclosed file {}", self.__repr__()));
+            let kind = py.get_type::<PyResourceWarning>();
+            if let Err(error) = PyErr::warn(py, &kind, &text.unwrap_or_default(), 1) {
+                error.write_unraisable(py, None);
+            }
+            if let Err(error) = send_and_drop(py, handle) {
+                about(&self.path)(error).write_unraisable(py, None);
+            }
+            drop(on_its_way);
+        });
+    }
+}
+
+/// Sends what is gathered. The last who uses the handle closes it.
+fn send_and_drop(py: Python<'_>, handle: Arc<Owned<Handle>>) -> Result<()> {
+    py.detach(|| {
+        let flushed = handle.file.flush(&handle.ctx);
+        drop(handle);
+        flushed
+    })
+}
+
+/// The exception that was pending, which is so again when this is dropped.
+struct OnItsWay<'py>(Python<'py>, [*mut ffi::PyObject; 3]);
+
+impl<'py> OnItsWay<'py> {
+    fn put_aside(py: Python<'py>) -> Self {
+        let [mut kind, mut value, mut trace] = [std::ptr::null_mut(); 3];
+        // SAFETY: this thread is attached; the call gives away what it puts there.
+        unsafe { ffi::PyErr_Fetch(&raw mut kind, &raw mut value, &raw mut trace) };
+        Self(py, [kind, value, trace])
+    }
+}
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        let [kind, value, trace] = self.1;
+        // SAFETY: this thread is attached, as `Python` proves; the call takes back what
+        // `put_aside` has got.
+        unsafe { ffi::PyErr_Restore(kind, value, trace) };
     }
 }
 
@@ -313,13 +371,7 @@ impl File {
         if !handle.is_ours() {
             return Ok(());
         }
-        let flushed = py.detach(|| {
-            let flushed = handle.file.flush(&handle.ctx);
-            // The last who uses the handle closes it.
-            drop(handle);
-            flushed
-        });
-        flushed.map_err(about(&self.path))
+        send_and_drop(py, handle).map_err(about(&self.path))
     }
 
     /// Whether it was closed.

@@ -2,7 +2,9 @@
 
 import errno
 import pickle
+import sys
 import threading
+import warnings
 
 import pytest
 import weir
@@ -61,6 +63,25 @@ def test_pieces_are_written_in_any_order_or_none_of_them(client, place):
             file.writev([(0, b"y"), (1 << 62, b"y")])
         assert refused.value.errno == errno.EFBIG
         assert file.pread(5, 0) == b"00000"
+
+
+def test_a_file_that_was_not_closed_is_written_and_warned_of(client, place, monkeypatch):
+    def forget(path):
+        client.open(path, "w").pwrite(b"forgotten", 0)
+
+    with pytest.warns(ResourceWarning, match=f"{place}/f"):
+        forget(f"{place}/f")
+    assert client.cat_file(f"{place}/f") == b"forgotten"
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda one: shown.append(one.exc_value))
+    with warnings.catch_warnings(), pytest.raises(ZeroDivisionError):
+        warnings.simplefilter("error")
+        [client.open(f"{place}/g", "w"), 1 // 0]
+    assert [type(one) for one in shown] == [ResourceWarning]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        client.open(f"{place}/f").close()
+    assert len(shown) == 1
 
 
 def test_a_read_beyond_the_end_is_short_also_among_many(client, place):
