@@ -5,23 +5,42 @@
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::process;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use weir_client::Context;
+
+/// How many forks lie between the process that made the first session and this one.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "C" fn forked() {
+    FORKS.fetch_add(1, Ordering::AcqRel);
+}
+
+/// Which process this is. Its number alone does not say it: parent and child can both be the
+/// first one of a namespace.
+fn this_process() -> (u32, u64) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function takes no argument, lives as long as the library, and only counts.
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
+    (process::id(), FORKS.load(Ordering::Acquire))
+}
 
 /// Something that only the process that made it uses, and drops.
 pub(crate) struct Owned<T> {
-    pid: u32,
+    process: (u32, u64),
     value: ManuallyDrop<T>,
 }
 
 impl<T> Owned<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { pid: process::id(), value: ManuallyDrop::new(value) }
+        Self { process: this_process(), value: ManuallyDrop::new(value) }
     }
 
     /// Whether this process may use it.
     pub(crate) fn is_ours(&self) -> bool {
-        self.pid == process::id()
+        self.process == this_process()
     }
 }
 
