@@ -3,6 +3,7 @@
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 
@@ -159,3 +160,27 @@ file.pwrite(b"!", 10)
 def test_what_was_not_closed_is_there_when_the_program_has_ended(client, cluster, place):
     subprocess.run([sys.executable, "-c", PROGRAM, cluster, f"{place}/f"], check=True, timeout=60)
     assert client.cat_file(f"{place}/f") == b"Not closed!"
+
+
+FIRST_OF_A_NAMESPACE = """
+import ctypes, os, sys, weir
+from weir._native import end
+client = weir.Client(sys.argv[1])
+parent = client.session_id
+NEW_PIDS = 0x20000000
+assert os.getpid() == 1 and ctypes.CDLL(None).unshare(NEW_PIDS) == 0
+pid = os.fork()
+if pid == 0:
+    own = client.session_id
+    end()
+    os._exit(0 if os.getpid() == 1 and own != parent else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_child_that_has_its_parents_number_in_another_namespace_connects_too(cluster):
+    unshare = ["unshare", "--pid", "--fork"]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode:
+        pytest.skip("needs unshare --pid (root)")
+    command = [*unshare, sys.executable, "-c", FIRST_OF_A_NAMESPACE, cluster]
+    subprocess.run(command, check=True, timeout=60)
