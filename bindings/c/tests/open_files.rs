@@ -120,5 +120,7 @@ fn a_layout_lease_outlasts_the_own_writes_of_its_holder_and_the_close_of_its_fil
     done(weir_lease_return(lease)).unwrap();
     writer.join().unwrap();
     done(weir_queue_close(queue)).unwrap();
-    [mine, other].map(|fs| done(weir_disconnect(fs)).unwrap());
+    for fs in [mine, other] {
+        done(weir_disconnect(fs)).unwrap();
+    }
 }
