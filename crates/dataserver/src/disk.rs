@@ -286,15 +286,8 @@ impl Disk {
     }
 
     /// See [`Target::pledge`].
-    pub(crate) fn pledge(&self, change: &Change) -> Result<Pledge> {
-        let object = change.access.object;
-        self.at_work.on(|| {
-            if matches!(change.work, Work::Write { .. } | Work::Allocate { .. }) {
-                // For data not all files are to be had.
-                self.store.object_or_create(object)?;
-            }
-            self.store.pledge(object, &change.pieces())
-        })
+    pub(crate) fn pledge(&self, object: ObjectId, pieces: &[(u64, u64)]) -> Result<Pledge> {
+        self.at_work.on(|| self.store.pledge(object, pieces))
     }
 
     /// Asks for the free space, however long the disk takes.
@@ -518,7 +511,7 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
             Ok(Outcome::Synced)
         }
         Work::Truncate { object, len, generation } => {
-            let object = store.object_or_create_without_data(object)?;
+            let object = store.object_or_create(object)?;
             let object_len = object.cut(len, generation)?;
             // The metadata server is told that it has been done, and forgets it.
             object.sync()?;
@@ -549,7 +542,7 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
             Ok(found)
         }
         Work::Fence { object, generation } => {
-            let object = store.object_or_create_without_data(object)?;
+            let object = store.object_or_create(object)?;
             let (len, generation) = object.fence(generation)?;
             // Whoever asked goes on as if no older write could come any more.
             object.sync()?;

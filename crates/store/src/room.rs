@@ -30,14 +30,6 @@ impl Room {
     }
 }
 
-/// What an object is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum New {
-    ForData,
-    /// Something that was begun elsewhere is to be ended. A part of the kept files is for that.
-    WithoutData,
-}
-
 /// Reserved bytes of a disk.
 pub(crate) fn kept(space: &Space) -> u64 {
     KEPT_FROM_DATA.of(space.total_bytes)
@@ -61,7 +53,7 @@ pub(crate) fn usage(space: &Space) -> FsUsage {
 impl Backing {
     /// Refuses to make an object where the disk can take no more files than are kept. One that is
     /// there already is not made.
-    pub(crate) fn check_room_for(&self, id: ObjectId, new: New) -> Result<()> {
+    pub(crate) fn check_room_for(&self, id: ObjectId) -> Result<()> {
         if self.files.take(1) {
             return Ok(());
         }
@@ -74,8 +66,7 @@ impl Backing {
             self.files.0.store(step.min(MAX_STEP_FILES), Ordering::Relaxed);
             return Ok(());
         }
-        let may_take_kept = new == New::WithoutData && space.free_files > kept_files(&space) / 4;
-        if may_take_kept || self.directories.open(id, false)?.is_some() {
+        if self.directories.open(id, false)?.is_some() {
             return Ok(());
         }
         let what = format!(

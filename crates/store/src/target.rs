@@ -12,7 +12,7 @@ use crate::piece::check_pieces;
 use crate::pledge::Pledge;
 use crate::recovery::{self, Recover, RecoveryReport};
 use crate::recovery_progress::{Cursor, RecoveryProgress};
-use crate::room::{self, New};
+use crate::room;
 use crate::scrub::{self, ScrubCursor, ScrubStep};
 use crate::site::{Site, check_syncs, os_error};
 use crate::superblock::{self, SUPERBLOCK, Superblock, TargetIdentity};
@@ -249,19 +249,9 @@ impl Target {
     /// The object. An empty object is made if there is none. Errors as for [`Target::object`], and
     /// `NoSpace`, `ReadOnly`.
     pub fn object_or_create(&self, id: ObjectId) -> Result<Arc<Object>> {
-        self.or_create(id, New::ForData)
-    }
-
-    /// As [`Target::object_or_create`], for a change that brings no data and ends what was begun
-    /// elsewhere, as a truncation or a fence: it is made also of files that are kept from data.
-    pub fn object_or_create_without_data(&self, id: ObjectId) -> Result<Arc<Object>> {
-        self.or_create(id, New::WithoutData)
-    }
-
-    fn or_create(&self, id: ObjectId, new: New) -> Result<Arc<Object>> {
         let create = || {
             self.backing.site.in_service()?;
-            self.backing.check_room_for(id, new)?;
+            self.backing.check_room_for(id)?;
             Object::open(&self.backing, id, true)
         };
         self.open_files.get_or_open(id, create)?.ok_or_else(|| {
@@ -281,14 +271,14 @@ impl Target {
     /// When this returns, the pieces are durably marked as suspect: after an unclean stop the next
     /// opening notes them as a gap of this target, even if the change has not begun here. That
     /// holds while the pledge exists, whatever checkpoints happen meanwhile. The object is made if
-    /// there is none, as by [`Target::object_or_create_without_data`].
+    /// there is none.
     ///
     /// Errors: `InvalidArgument` for pieces that are out of range, `Overloaded` if very many
     /// changes are under way, and those of [`Target::object_or_create`].
     pub fn pledge(&self, object: ObjectId, pieces: &[(u64, u64)]) -> Result<Pledge> {
         check_pieces(pieces)?;
         self.gaps.keep()?;
-        self.object_or_create_without_data(object)?.pledge(pieces)
+        self.object_or_create(object)?.pledge(pieces)
     }
 
     /// Removes the object; no error if there is none. Durable after [`Target::sync_removals`].

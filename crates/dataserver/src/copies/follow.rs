@@ -43,7 +43,7 @@ pub(super) fn follow(
     let mut under_way = copies.begun.begin(own, copies.standings.acting());
     under_way.go_on(may()?);
     let pledge = match change.range() {
-        Some(_) => Some(disk.pledge(change)?),
+        Some(_) => Some(disk.pledge(change.access.object, &change.pieces())?),
         None => None,
     };
     let wait = copies.lines.wait(FOLLOW_MS);

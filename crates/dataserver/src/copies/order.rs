@@ -134,7 +134,7 @@ fn order_once(
         require_all(disk, change)?;
     }
     let pledge = match range {
-        Some(_) => Some(disk.pledge(change)?),
+        Some(_) => Some(disk.pledge(change.access.object, &change.pieces())?),
         None => None,
     };
     let since = clock::now();
