@@ -11,6 +11,14 @@
 
 extern char **environ;
 
+/* GCC 12's address sanitizer does not hold its allocator's locks while a process forks: a child of
+   a process whose other threads allocate can wait for one for ever, whatever library is used. */
+#ifdef __SANITIZE_ADDRESS__
+enum { THREADS = 0 };
+#else
+enum { THREADS = 2 };
+#endif
+
 static weir_fs_t fs;
 static weir_file_t file;
 static volatile int stop;
@@ -45,7 +53,7 @@ int main(int argc, char **argv) {
   uint64_t session;
   check(weir_session(fs, &session), "weir_session");
   pthread_t threads[2];
-  for (int i = 0; i < 2; i++) assert(pthread_create(&threads[i], NULL, reads, NULL) == 0);
+  for (int i = 0; i < THREADS; i++) assert(pthread_create(&threads[i], NULL, reads, NULL) == 0);
 
   pid_t children[4];
   for (int i = 0; i < 4; i++) {
@@ -78,7 +86,7 @@ int main(int argc, char **argv) {
   }
   for (int i = 0; i < 4; i++) wait_for(children[i]);
   stop = 1;
-  for (int i = 0; i < 2; i++) assert(pthread_join(threads[i], NULL) == 0);
+  for (int i = 0; i < THREADS; i++) assert(pthread_join(threads[i], NULL) == 0);
 
   uint64_t after;
   check(weir_session(fs, &after), "weir_session");
