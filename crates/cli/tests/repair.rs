@@ -1,7 +1,7 @@
 //! What rots in one of several copies, on a cluster of real processes: whoever reads
 //! gets what was written, and the copy is made good from the other one.
 
-use crate::harness::{Cluster, Place, eventually, noise};
+use crate::harness::{Cluster, Place, eventually, eventually_ok, noise};
 use crate::library::client;
 use serde_json::{Value, json};
 use std::fs;
@@ -112,8 +112,10 @@ fn findings(found: &Value) -> Vec<(u64, Value, Value, Value)> {
 /// All is as it was written, and both copies are the same, and known to be: while one is
 /// noted as lacking something, what rots in the other cannot be made good.
 fn is_sound(cluster: &Cluster<'_>, file: &File, data: &[u8]) {
-    let nothing = || scrub(cluster).0 == 0 && findings(&scrub(cluster).1).is_empty();
-    eventually("nothing is wrong", nothing);
+    eventually_ok("nothing is wrong", || {
+        let (code, found) = scrub(cluster);
+        if code == 0 && findings(&found).is_empty() { Ok(()) } else { Err((code, found)) }
+    });
     eventually("both copies are equal", || are_equal(cluster, file));
     let noted = || counter(cluster, "gaps.own") + counter(cluster, "gaps.of_others");
     eventually("neither is noted as lacking anything", || noted() == 0);

@@ -302,6 +302,16 @@ pub fn eventually_within(patience: Duration, what: &str, mut is_so: impl FnMut()
     }
 }
 
+/// As [`eventually`], for what says why it is not so yet.
+pub fn eventually_ok<E: std::fmt::Debug>(what: &str, mut is_so: impl FnMut() -> Result<(), E>) {
+    let begin = Instant::now();
+    while let Err(why) = is_so() {
+        let patience = Duration::from_secs(60);
+        assert!(begin.elapsed() < patience, "not within {patience:?}: {what}: {why:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// This program once more, for one of its tests: a process of its own.
 pub fn again(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
