@@ -41,7 +41,17 @@ fn the_papers_rows_are_printed_beside_ours() {
 fn without_arguments_layouts_are_compared() {
     let place = Place::new();
     let text = place.weir(&["reliability"]).ok();
-    for said in ["12 nodes", "striped", "mirrored", "chained", "random", "8+2", "--help"] {
+    for said in [
+        "12 nodes",
+        "striped",
+        "mirrored",
+        "chained",
+        "random",
+        "8+2",
+        "raid5-mirror:8",
+        "112.5%",
+        "--help",
+    ] {
         assert!(text.contains(said), "{text}");
     }
     let few = place.weir(&["reliability", "--nodes", "4"]).ok();
@@ -75,6 +85,7 @@ fn what_cannot_be_computed_is_refused_with_a_way_out() {
         ("--layout striped --protocol server-async", ["--protocol", "--copies 2"]),
         ("--layout random --code 20+2", ["22 nodes", "--nodes 22"]),
         ("--copies 2 --protocol server-async --duplicate-in 2s", ["duplicated", "--write-every"]),
+        ("--layout striped --code raid5-mirror --nodes 5", ["6 nodes", "--nodes 6"]),
         ("--nodes 0", ["number of nodes", "from 1"]),
     ] {
         let arguments: Vec<&str> =

@@ -18,6 +18,7 @@ mod duplicate;
 mod many;
 mod model;
 mod odds;
+mod pairs;
 pub mod paper;
 mod scheme;
 

@@ -4,6 +4,7 @@
 use crate::chain::Chain;
 use crate::cluster::Cluster;
 use crate::odds;
+use crate::pairs::Pairs;
 use crate::scheme::{Layout, Misfit, Redundancy, Scheme};
 
 /// Failed disks beyond those that a random layout bears that are followed up
@@ -33,7 +34,14 @@ pub fn model(cluster: &Cluster, scheme: &Scheme) -> Result<Model, Misfit> {
     Ok(match scheme.in_effect(cluster) {
         Layout::Random => random(cluster, scheme.redundancy, pending),
         Layout::Striped | Layout::Mirrored => {
-            let read = cluster.disk_bytes * f64::from(scheme.redundancy.needed());
+            let read = match scheme.redundancy {
+                Redundancy::Raid5Mirror { data } => {
+                    let parts = width / f64::from(scheme.redundancy.parts());
+                    let pairs = Pairs::new(data, scheme.redundancy.width(), 1);
+                    cluster.disk_bytes * parts * pairs.critical_parts()
+                }
+                other => cluster.disk_bytes * f64::from(other.data()),
+            };
             fixed(cluster, scheme.redundancy, pending, (disks / width, read))
         }
         // Each run of neighbours is a group; the groups overlap. As their losses
@@ -112,14 +120,17 @@ fn random(cluster: &Cluster, redundancy: Redundancy, pending: f64) -> Model {
 }
 
 /// Hours in which the disks that are left make anew what was on one of several
-/// that failed: for each byte they read `needed` and write one. They can write
+/// that failed: for each byte they read `read_for_one` and write one. They can write
 /// only where the segment has no part yet, at least on the replacement.
 fn moving_hours(cluster: &Cluster, redundancy: Redundancy, failed: u32) -> f64 {
     let left = f64::max(cluster.disks() - f64::from(failed), 1.0);
-    let other_nodes = f64::from(cluster.nodes - redundancy.width());
+    let other_nodes = match pairs(cluster, redundancy) {
+        None => f64::from(cluster.nodes - redundancy.width()),
+        Some(pairs) => pairs.nodes_for_a_copy(),
+    };
     let own_node = f64::from(cluster.disks_per_node - 1);
     let writers = f64::max(other_nodes * f64::from(cluster.disks_per_node) + own_node, 1.0);
-    let moved = cluster.disk_bytes * f64::from(redundancy.needed() + 1);
+    let moved = cluster.disk_bytes * (redundancy.read_for_one() + 1.0);
     let all = cluster.hours_to_move(moved, left);
     f64::max(all, cluster.hours_to_move(cluster.disk_bytes, f64::min(writers, left)))
 }
@@ -132,6 +143,9 @@ struct Shared {
     hold: f64,
     /// Probability that so many disks are on distinct nodes.
     distinct: f64,
+    /// Probability that `spare + 2` disks hold one that is lost with them, and not with
+    /// fewer.
+    with_one_more: f64,
 }
 
 impl Shared {
@@ -139,27 +153,51 @@ impl Shared {
         let spare = redundancy.spare();
         let segments = cluster.disks() * cluster.disk_bytes
             / cluster.segment_bytes
-            / f64::from(redundancy.width());
+            / f64::from(redundancy.parts());
+        let (hold, with_one_more) = match pairs(cluster, redundancy) {
+            None => (on_these(cluster, redundancy, spare + 1), 0.0),
+            Some(pairs) => {
+                let on_four = odds::any(pairs.lost_with_four(), segments);
+                let on_three = odds::any(pairs.lost_with_four_on_three(), segments);
+                let four = distinct_nodes(cluster, 4) * on_four;
+                (pairs.lost_with_three(), four + two_on_one_of_four(cluster) * on_three)
+            }
+        };
         Self {
             spare,
-            hold: odds::any(on_these(cluster, redundancy, spare + 1), segments),
+            hold: odds::any(hold, segments),
             distinct: distinct_nodes(cluster, spare + 1),
+            with_one_more,
         }
     }
 
     /// Probability that the next failure loses something when so many have
     /// failed and nothing is lost.
     fn fatal(&self, failed: u32) -> f64 {
-        let sets = odds::choose(f64::from(failed), self.spare);
-        odds::any(self.hold * self.distinct, sets)
+        let sets = |of: u32| odds::choose(f64::from(failed), of);
+        let usual = odds::any(self.hold * self.distinct, sets(self.spare));
+        usual + (1.0 - usual) * odds::any(self.with_one_more, sets(self.spare + 1))
     }
 
     /// Mean bytes that are read to rebuild what has lost as many disks as it
     /// bears, when so many have failed.
     fn critical_bytes(&self, cluster: &Cluster, redundancy: Redundancy) -> f64 {
-        let part = on_these(cluster, redundancy, self.spare) * distinct_nodes(cluster, self.spare);
-        let each = cluster.disks() * cluster.disk_bytes / f64::from(redundancy.width());
-        part * each * f64::from(redundancy.needed())
+        let parts = match pairs(cluster, redundancy) {
+            None => on_these(cluster, redundancy, self.spare) * f64::from(redundancy.data()),
+            Some(pairs) => pairs.critical_parts(),
+        };
+        let each = cluster.disks() * cluster.disk_bytes / f64::from(redundancy.parts());
+        parts * distinct_nodes(cluster, self.spare) * each
+    }
+}
+
+/// Where the sets of RAID 5 and mirror are.
+fn pairs(cluster: &Cluster, redundancy: Redundancy) -> Option<Pairs> {
+    match redundancy {
+        Redundancy::Raid5Mirror { data } => {
+            Some(Pairs::new(data, cluster.nodes, cluster.disks_per_node))
+        }
+        Redundancy::Copies(_) | Redundancy::Code { .. } => None,
     }
 }
 
@@ -171,6 +209,17 @@ fn on_these(cluster: &Cluster, redundancy: Redundancy, count: u32) -> f64 {
         nodes / f64::from(cluster.disks_per_node)
     };
     (0..count).map(each).product()
+}
+
+/// Probability that of four disks two are on one node, and the others on two more.
+fn two_on_one_of_four(cluster: &Cluster) -> f64 {
+    let (disks, per_node) = (cluster.disks(), f64::from(cluster.disks_per_node));
+    let same = (per_node - 1.0).max(0.0) / (disks - 1.0).max(1.0);
+    let others = (2..4).map(f64::from).map(|i| {
+        let there = (i - 1.0) * per_node;
+        (disks - there).max(0.0) / (disks - i).max(1.0)
+    });
+    odds::choose(4.0, 2) * same * others.product::<f64>()
 }
 
 /// Probability that `count` of all disks are on distinct nodes.

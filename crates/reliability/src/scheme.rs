@@ -2,6 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::duplicate::Duplication;
+use crate::pairs::nodes_of_set;
 use std::fmt;
 use thiserror::Error;
 
@@ -49,33 +50,66 @@ pub enum Redundancy {
         /// Fragments that may be lost.
         parity: u32,
     },
+    /// Two copies of each of so many members of a set, no two of them on the same pair of
+    /// nodes, and their parity on a node of no pair. Any two disks may be lost.
+    Raid5Mirror {
+        /// Members of a set.
+        data: u32,
+    },
 }
 
 impl Redundancy {
-    /// Disks that hold a part of a segment.
+    /// Nodes that the parts of a segment are on; of RAID 5 and mirror the fewest.
     pub fn width(self) -> u32 {
-        self.needed() + self.spare()
-    }
-
-    /// Disks of these that a reader needs.
-    pub fn needed(self) -> u32 {
         match self {
-            Self::Copies(_) => 1,
-            Self::Code { data, .. } => data,
+            Self::Copies(_) | Self::Code { .. } => self.parts(),
+            Self::Raid5Mirror { data } => nodes_of_set(data),
         }
     }
 
-    /// Disks of these that may be lost.
+    /// Parts of a segment, or of a set.
+    pub fn parts(self) -> u32 {
+        match self {
+            Self::Copies(copies) => copies,
+            Self::Code { data, parity } => data + parity,
+            Self::Raid5Mirror { data } => 2 * data + 1,
+        }
+    }
+
+    /// Parts that hold different data.
+    pub fn data(self) -> u32 {
+        match self {
+            Self::Copies(_) => 1,
+            Self::Code { data, .. } | Self::Raid5Mirror { data } => data,
+        }
+    }
+
+    /// Bytes that are read to make a lost one anew, on average: of RAID 5 and mirror a
+    /// copy for a copy, and all members for the parity.
+    pub fn read_for_one(self) -> f64 {
+        match self {
+            Self::Copies(_) | Self::Code { .. } => f64::from(self.data()),
+            Self::Raid5Mirror { data } => f64::from(3 * data) / f64::from(self.parts()),
+        }
+    }
+
+    /// Disks that may be lost, whichever they are.
     pub fn spare(self) -> u32 {
         match self {
             Self::Copies(copies) => copies.saturating_sub(1),
             Self::Code { parity, .. } => parity,
+            Self::Raid5Mirror { .. } => 2,
         }
+    }
+
+    /// Bytes beside the data, for each byte of data.
+    pub fn overhead(self) -> f64 {
+        f64::from(self.parts() - self.data()) / f64::from(self.data())
     }
 
     /// The part of the disks that data fills.
     pub fn usable(self) -> f64 {
-        f64::from(self.needed()) / f64::from(self.width())
+        f64::from(self.data()) / f64::from(self.parts())
     }
 }
 
@@ -85,6 +119,7 @@ impl fmt::Display for Redundancy {
             Self::Copies(1) => f.write_str("1 copy"),
             Self::Copies(copies) => write!(f, "{copies} copies"),
             Self::Code { data, parity } => write!(f, "{data}+{parity}"),
+            Self::Raid5Mirror { data } => write!(f, "raid5-mirror:{data}"),
         }
     }
 }
@@ -135,18 +170,24 @@ impl Scheme {
             (_, Redundancy::Code { data: 0, .. } | Redundancy::Code { parity: 0, .. }) => {
                 return wrong("a code has data and parity");
             }
+            (_, Redundancy::Raid5Mirror { data: 0 | 1 }) => {
+                return wrong("a set has at least two members");
+            }
             (Layout::Striped, Redundancy::Copies(2..)) => {
                 return wrong("copies are mirrored, chained or random");
             }
             (Layout::Mirrored | Layout::Chained, Redundancy::Copies(1)) => {
                 return wrong("it has two copies or more");
             }
-            (Layout::Mirrored | Layout::Chained, Redundancy::Code { .. }) => {
+            (
+                Layout::Mirrored | Layout::Chained,
+                Redundancy::Code { .. } | Redundancy::Raid5Mirror { .. },
+            ) => {
                 return wrong("codes are striped or random");
             }
             _ => {}
         }
-        if self.redundancy.spare() > MAX_LOSSES || self.redundancy.needed() > MAX_DATA {
+        if self.redundancy.spare() > MAX_LOSSES || self.redundancy.data() > MAX_DATA {
             return wrong("at most 9 copies, 64 data fragments and 8 parities");
         }
         let width = self.redundancy.width();
@@ -154,7 +195,7 @@ impl Scheme {
             return Err(Misfit::Nodes(self.layout, self.redundancy, width));
         }
         if matches!(self.duplication, Duplication::Asynchronous { .. }) {
-            if matches!(self.redundancy, Redundancy::Code { .. }) {
+            if !matches!(self.redundancy, Redundancy::Copies(_)) {
                 return wrong("codes are not duplicated asynchronously");
             }
             self.duplication.pending()?;

@@ -28,6 +28,42 @@ fn scheme(layout: Layout, redundancy: Redundancy) -> Scheme {
 struct Sets {
     sets: Vec<Vec<usize>>,
     spare: usize,
+    mirrored: Vec<MirroredSet>,
+}
+
+/// RAID 5 and mirror: the disks of each member, and that of the parity.
+struct MirroredSet {
+    members: Vec<[usize; 2]>,
+    parity: usize,
+}
+
+impl MirroredSet {
+    /// On these nodes, of each of which it uses one disk: the same, or any.
+    fn draw(
+        members: usize,
+        (nodes, per_node): (&[usize], usize),
+        any_disk: bool,
+        rng: &mut Rng,
+    ) -> Self {
+        let one = rng.usize(0..per_node);
+        let mut nodes = nodes.to_vec();
+        let parity = nodes.swap_remove(rng.usize(0..nodes.len()));
+        let pairs: Vec<[usize; 2]> = (0..nodes.len())
+            .flat_map(|a| (a + 1..nodes.len()).map(move |b| [a, b]))
+            .map(|pair| pair.map(|node| nodes[node]))
+            .collect();
+        let pairs = rng.choose_multiple(pairs, members);
+        let mut disk =
+            |node: usize| node * per_node + if any_disk { rng.usize(0..per_node) } else { one };
+        let members = pairs.into_iter().map(|pair| pair.map(&mut disk)).collect();
+        Self { members, parity: disk(parity) }
+    }
+
+    fn lost(&self, down: &[bool]) -> bool {
+        let gone = |pair: &&[usize; 2]| pair.iter().all(|disk| down[*disk]);
+        self.members.iter().filter(gone).count() + usize::from(down[self.parity]) > 1
+            && self.members.iter().any(|pair| gone(&pair))
+    }
 }
 
 impl Sets {
@@ -43,7 +79,21 @@ impl Sets {
         let run = |start: usize, disk: usize| {
             (start..start + width).map(|n| n % nodes * per_node + disk).collect()
         };
-        let sets = if scheme.layout == Layout::Random {
+        let mirrored = match scheme.redundancy {
+            Redundancy::Raid5Mirror { data } => {
+                let all: Vec<usize> = (0..nodes).collect();
+                let is_random = scheme.layout == Layout::Random;
+                let group = if is_random { nodes } else { width };
+                let groups = all.chunks_exact(group).cycle().take(segments);
+                let mut draw =
+                    |of| MirroredSet::draw(data as usize, (of, per_node), is_random, rng);
+                groups.map(&mut draw).collect()
+            }
+            _ => Vec::new(),
+        };
+        let sets = if !mirrored.is_empty() {
+            Vec::new()
+        } else if scheme.layout == Layout::Random {
             let mut drawn = || {
                 let nodes = rng.choose_multiple(0..nodes, width);
                 nodes.into_iter().map(|n| n * per_node + rng.usize(0..per_node)).collect()
@@ -52,11 +102,12 @@ impl Sets {
         } else {
             (0..per_node).flat_map(|d| starts.iter().map(move |s| run(*s, d))).collect()
         };
-        Self { sets, spare }
+        Self { sets, spare, mirrored }
     }
 
     fn lost(&self, down: &[bool]) -> bool {
         self.sets.iter().any(|set| set.iter().filter(|disk| down[**disk]).count() > self.spare)
+            || self.mirrored.iter().any(|set| set.lost(down))
     }
 
     /// Sets that have lost all that they bear, this disk among them.
@@ -115,7 +166,7 @@ fn mean(samples: &[f64]) -> (f64, f64) {
 fn simulated(cluster: &Cluster, scheme: &Scheme, unreadable: f64, runs: usize) -> Vec<f64> {
     let mut rng = Rng::with_seed(7);
     let rebuild = cluster.detect_hours + cluster.disk_bytes / cluster.rebuild_bytes_per_s / 3600.0;
-    let sets = Sets::of(cluster, scheme, 0, &mut rng);
+    let sets = Sets::of(cluster, scheme, 100, &mut rng);
     let repairs = |failed: f64| failed / rebuild;
     (0..runs).map(|_| until_loss(cluster, &sets, &repairs, unreadable, &mut rng)).collect()
 }
@@ -128,6 +179,7 @@ fn fixed_groups_last_as_long_as_simulated_ones() {
         (6, 2, Layout::Mirrored, Redundancy::Copies(3)),
         (12, 1, Layout::Striped, Redundancy::Code { data: 4, parity: 2 }),
         (5, 3, Layout::Striped, Redundancy::Code { data: 4, parity: 1 }),
+        (12, 1, Layout::Striped, Redundancy::Raid5Mirror { data: 8 }),
     ] {
         let (cluster, scheme) = (cluster(nodes, disks), scheme(layout, redundancy));
         let times = simulated(&cluster, &scheme, 0.0, 3000);
@@ -150,7 +202,7 @@ fn sectors_that_cannot_be_read_end_a_rebuild_as_in_the_simulation() {
     for redundancy in [Redundancy::Copies(2), Redundancy::Code { data: 2, parity: 2 }] {
         let layout =
             if redundancy == Redundancy::Copies(2) { Layout::Mirrored } else { Layout::Striped };
-        let bits = 8.0 * cluster.disk_bytes * f64::from(redundancy.needed());
+        let bits = 8.0 * cluster.disk_bytes * redundancy.read_for_one();
         cluster.unreadable_per_bit = -f64::ln_1p(-0.2) / bits;
         let scheme = scheme(layout, redundancy);
         let (seen, error) = mean(&simulated(&cluster, &scheme, 0.2, 3000));
@@ -180,9 +232,9 @@ fn random_layout(
 ) -> (f64, f64, f64) {
     let scheme = scheme(Layout::Random, redundancy);
     let disks = cluster.disks();
-    let width = f64::from(redundancy.width());
-    cluster.segment_bytes = disks * cluster.disk_bytes / width / segments as f64;
-    let moved = cluster.disk_bytes * f64::from(redundancy.needed() + 1);
+    let parts = f64::from(redundancy.parts());
+    cluster.segment_bytes = disks * cluster.disk_bytes / parts / segments as f64;
+    let moved = cluster.disk_bytes * (redundancy.read_for_one() + 1.0);
     let cluster = *cluster;
     let repairs = |failed: f64| {
         let speed = cluster.rebuild_bytes_per_s * (disks - failed) * 3600.0;
@@ -202,7 +254,11 @@ fn random_layout(
 #[test]
 fn random_layouts_last_as_long_as_simulated_ones() {
     // So many segments that any disks on distinct nodes have one in common.
-    for redundancy in [Redundancy::Copies(2), Redundancy::Code { data: 2, parity: 2 }] {
+    for redundancy in [
+        Redundancy::Copies(2),
+        Redundancy::Code { data: 2, parity: 2 },
+        Redundancy::Raid5Mirror { data: 8 },
+    ] {
         let (seen, error, expected) = random_layout(300, &mut cluster(8, 1), redundancy);
         assert!((seen - expected).abs() < 4.0 * error, "{redundancy}: {seen} {expected}");
     }
@@ -219,6 +275,18 @@ fn few_random_segments_last_longer_than_many() {
     assert!((few - expected).abs() < 4.0 * error + 0.05 * expected, "{few} {expected}");
 }
 
+/// Most threes of disks lose nothing of so few sets, and some fours do.
+#[test]
+fn few_sets_of_raid5_and_mirror_last_as_long_as_simulated_ones() {
+    let redundancy = Redundancy::Raid5Mirror { data: 3 };
+    for (nodes, disks, segments) in [(8, 1, 4), (6, 2, 20)] {
+        let (seen, error, expected) =
+            random_layout(segments, &mut cluster(nodes, disks), redundancy);
+        let near = 4.0 * error + 0.05 * expected;
+        assert!((seen - expected).abs() < near, "{nodes} {disks}: {seen} {expected}");
+    }
+}
+
 /// Snapshots of disks and nodes that are up or down as often as in the model.
 #[test]
 fn everything_can_be_read_as_often_as_in_snapshots() {
@@ -229,12 +297,17 @@ fn everything_can_be_read_as_often_as_in_snapshots() {
         (12, 2, Layout::Striped, Redundancy::Code { data: 4, parity: 2 }, true),
         (7, 2, Layout::Random, Redundancy::Copies(3), true),
         (8, 2, Layout::Chained, Redundancy::Copies(2), false),
+        (12, 2, Layout::Striped, Redundancy::Raid5Mirror { data: 8 }, true),
+        (8, 2, Layout::Random, Redundancy::Raid5Mirror { data: 8 }, true),
     ] {
         let (cluster, scheme) = (cluster(nodes, disks), scheme(layout, redundancy));
         let assessed = assess(&cluster, &scheme, 1.0).unwrap();
         let disk_down = assessed.rebuild_hours / (assessed.rebuild_hours + cluster.disk_mttf_hours);
         let node_down = 5.0 / 105.0;
-        let sets = Sets::of(&cluster, &scheme, 3000, &mut rng);
+        // Any three disks have one of so many sets in common.
+        let is_mirrored = matches!(redundancy, Redundancy::Raid5Mirror { .. });
+        let segments = if is_mirrored { 300 } else { 3000 };
+        let sets = Sets::of(&cluster, &scheme, segments, &mut rng);
         let runs = 20_000;
         let mut unreadable = 0.0;
         for _ in 0..runs {

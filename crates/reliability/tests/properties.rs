@@ -43,7 +43,9 @@ fn redundant() -> impl Strategy<Value = Scheme> {
 
 fn schemes() -> impl Strategy<Value = Scheme> {
     let striped = scheme((Layout::Striped, Redundancy::Copies(1)));
-    prop_oneof![1 => Just(striped), 5 => redundant()]
+    let layouts = prop_oneof![Just(Layout::Striped), Just(Layout::Random)];
+    let raid5 = (2u32..16).prop_map(|data| Redundancy::Raid5Mirror { data });
+    prop_oneof![1 => Just(striped), 5 => redundant(), 2 => (layouts, raid5).prop_map(scheme)]
 }
 
 fn of(cluster: &Cluster, scheme: &Scheme) -> Assessment {
@@ -63,6 +65,7 @@ fn with_one_more(scheme: &Scheme) -> Scheme {
     let redundancy = match scheme.redundancy {
         Redundancy::Copies(copies) => Redundancy::Copies(copies + 1),
         Redundancy::Code { data, parity } => Redundancy::Code { data, parity: parity + 1 },
+        other => other,
     };
     Scheme { redundancy, ..*scheme }
 }
@@ -176,7 +179,11 @@ proptest! {
             unreadable_per_bit: unreadable,
         };
         for layout in [Layout::Striped, Layout::Mirrored, Layout::Chained, Layout::Random] {
-            for redundancy in [Redundancy::Copies(copies), Redundancy::Code { data, parity }] {
+            for redundancy in [
+                Redundancy::Copies(copies),
+                Redundancy::Code { data, parity },
+                Redundancy::Raid5Mirror { data },
+            ] {
                 let scheme = Scheme { layout, redundancy, duplication: Duplication::Synchronous };
                 if let Ok(figures) = assess(&cluster, &scheme, mission) {
                     prop_assert!(figures.mttdl_hours > 0.0, "{figures:?}");
@@ -209,12 +216,18 @@ fn what_does_not_go_together_is_refused() {
         (Layout::Random, Redundancy::Copies(0)),
         (Layout::Random, Redundancy::Copies(10)),
         (Layout::Random, Redundancy::Code { data: 65, parity: 1 }),
+        (Layout::Mirrored, Redundancy::Raid5Mirror { data: 8 }),
+        (Layout::Random, Redundancy::Raid5Mirror { data: 1 }),
+        (Layout::Random, Redundancy::Raid5Mirror { data: 65 }),
     ] {
         let refused = assess(&cluster, &Scheme { layout, redundancy, duplication }, 1.0);
         assert!(matches!(refused, Err(Misfit::Layout(..))), "{layout} {redundancy} {refused:?}");
     }
     let wide = Scheme { layout: Layout::Random, redundancy: code, duplication };
     assert_eq!(assess(&cluster, &wide, 1.0), Err(Misfit::Nodes(Layout::Random, code, 10)));
+    let pairs = Redundancy::Raid5Mirror { data: 8 };
+    let refused = assess(&cluster, &Scheme { redundancy: pairs, ..wide }, 1.0);
+    assert_eq!(refused, Err(Misfit::Nodes(Layout::Random, pairs, 6)));
     let backlog = Duplication::Asynchronous {
         write_every_hours: 1.0,
         duplicate_hours: 1.0,
@@ -229,4 +242,27 @@ fn what_does_not_go_together_is_refused() {
         assess(&two, &scheme, 1.0).expect("it fits")
     };
     assert_eq!(of(Layout::Chained), of(Layout::Mirrored));
+}
+
+#[test]
+fn raid5_and_mirror_costs_more_than_raid6_and_less_than_three_copies() {
+    let cluster = Cluster {
+        nodes: 12,
+        disks_per_node: 4,
+        disk_mttf_hours: 2e5,
+        node_mttf_hours: 4e3,
+        node_repair_hours: 1.0,
+        disk_bytes: 4e12,
+        rebuild_bytes_per_s: 1e8,
+        detect_hours: 0.0,
+        segment_bytes: 6.4e7,
+        unreadable_per_bit: 0.0,
+    };
+    let (raid5, raid6) =
+        (Redundancy::Raid5Mirror { data: 8 }, Redundancy::Code { data: 8, parity: 2 });
+    let overheads = [Redundancy::Copies(3), raid5, raid6].map(Redundancy::overhead);
+    assert_eq!(overheads, [2.0, 1.125, 0.25]);
+    let last = |redundancy| of(&cluster, &scheme((Layout::Random, redundancy))).mttdl_hours;
+    // Both bear two failures; a lost copy is made of one, and not of eight.
+    assert!(last(raid5) > last(raid6) && last(raid6) > last(Redundancy::Copies(2)));
 }

@@ -50,8 +50,9 @@ pub struct Reliability {
     /// Copies, the first included, of mirrored, chained and random layouts
     #[arg(long, value_delimiter = ',', value_name = "R")]
     pub copies: Vec<u32>,
-    /// Codes of striped and random layouts: data and parity fragments, as in 8+2
-    #[arg(long, value_delimiter = ',', value_name = "K+M", value_parser = parse_code)]
+    /// Codes of striped and random layouts: data and parity fragments, as in 8+2, or a code of
+    /// `weir reduce`, as raid6, raid5-mirror or rs:8+3
+    #[arg(long, value_delimiter = ',', value_name = "CODE", value_parser = parse_code)]
     pub code: Vec<Redundancy>,
     /// When a write with copies is acknowledged [default: server-sync]
     #[arg(long, value_enum, value_delimiter = ',')]

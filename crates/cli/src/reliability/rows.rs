@@ -9,7 +9,7 @@ use weir_reliability::{Assessment, Duplication, Layout, Misfit, Redundancy, Sche
 const MAX_ROWS: usize = 500;
 
 /// The schemes that are compared without arguments.
-const COMPARISON: [(Layout, Redundancy); 8] = [
+const COMPARISON: [(Layout, Redundancy); 9] = [
     (Layout::Striped, Redundancy::Copies(1)),
     (Layout::Mirrored, Redundancy::Copies(2)),
     (Layout::Chained, Redundancy::Copies(2)),
@@ -18,6 +18,7 @@ const COMPARISON: [(Layout, Redundancy); 8] = [
     (Layout::Random, Redundancy::Copies(3)),
     (Layout::Striped, Redundancy::Code { data: 8, parity: 2 }),
     (Layout::Random, Redundancy::Code { data: 8, parity: 2 }),
+    (Layout::Random, Redundancy::Raid5Mirror { data: 8 }),
 ];
 
 /// A row of the answer.

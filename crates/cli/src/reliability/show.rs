@@ -93,7 +93,14 @@ fn table(asked: &Reliability, rows: &[Row]) -> Table {
     let mut titles = vec!["LAYOUT", "KEPT AS"];
     titles.extend(protocols.then_some("PROTOCOL"));
     titles.extend(speeds.then_some(">SPEED"));
-    titles.extend([">USABLE", ">REBUILT IN", ">MTTDL", ">LOSS IN MISSION", ">AVAILABLE"]);
+    titles.extend([
+        ">OVERHEAD",
+        ">USABLE",
+        ">REBUILT IN",
+        ">MTTDL",
+        ">LOSS IN MISSION",
+        ">AVAILABLE",
+    ]);
     titles.extend(pending.then_some(">AT RISK"));
     let mut table = Table::new(&titles);
     for row in rows {
@@ -107,6 +114,7 @@ fn table(asked: &Reliability, rows: &[Row]) -> Table {
             _ => duration(figures.rebuild_hours),
         };
         cells.extend([
+            format!("{}%", (row.scheme.redundancy.overhead() * 1000.0).round() / 10.0),
             format!("{:.0}%", figures.usable * 100.0),
             rebuilt,
             lifetime(figures.mttdl_hours),
@@ -144,6 +152,7 @@ fn as_json(asked: &Reliability, answer: &Rows) -> serde_json::Value {
             "may_lose": row.scheme.redundancy.spare(),
             "protocol": row.protocol.map(Protocol::name),
             "rebuild_bytes_per_s": row.rebuild.0,
+            "overhead": row.scheme.redundancy.overhead(),
             "usable": figures.usable,
             "rebuild_hours": figures.rebuild_hours,
             "mttdl_hours": figures.mttdl_hours,

@@ -1,6 +1,7 @@
 //! Parses and writes durations, rates and probabilities as people do.
 
 use crate::output::{ByteSize, human_duration, parse_size};
+use weir_layout::set::SetCode;
 use weir_reliability::{HOURS_PER_YEAR, Redundancy};
 
 /// Parses a duration into hours: 40ms, 5s, 10m, 2h, 3d, 1y.
@@ -49,11 +50,21 @@ pub fn parse_speed(text: &str) -> Result<ByteSize, String> {
     }
 }
 
-/// Parses a code: 8+2.
+/// Parses a code: 8+2, or as `weir reduce` has them: raid6, raid5-mirror:16, rs:8+3.
 pub fn parse_code(text: &str) -> Result<Redundancy, String> {
+    if text.trim().starts_with('r') {
+        return match text.trim().parse::<SetCode>().map_err(|e| e.to_string())? {
+            SetCode::Raid5Mirror { members } => {
+                Ok(Redundancy::Raid5Mirror { data: members as u32 })
+            }
+            code => {
+                Ok(Redundancy::Code { data: code.members() as u32, parity: code.parities() as u32 })
+            }
+        };
+    }
     let parts = text.trim().split_once('+');
     let numbers = parts.and_then(|(data, parity)| Some((data.parse().ok()?, parity.parse().ok()?)));
-    let (data, parity) = numbers.ok_or("not a code: try 8+2")?;
+    let (data, parity) = numbers.ok_or("not a code: try 8+2, raid6 or raid5-mirror")?;
     Ok(Redundancy::Code { data, parity })
 }
 
@@ -125,6 +136,10 @@ mod tests {
         assert_eq!(parse_speed("100MB/s"), Ok(ByteSize(100_000_000)));
         assert!(parse_speed("0").is_err() && parse_speed("fast").is_err());
         assert_eq!(parse_code("8+2"), Ok(Redundancy::Code { data: 8, parity: 2 }));
+        assert_eq!(parse_code("raid6"), parse_code("8+2"));
+        assert_eq!(parse_code("rs:16+3"), parse_code("16+3"));
+        assert_eq!(parse_code("raid5-mirror:16"), Ok(Redundancy::Raid5Mirror { data: 16 }));
+        assert!(parse_code("raid7").is_err());
         assert!(parse_code("8").is_err() && parse_code("8+x").is_err());
         assert!(parse_probability("1e-15").is_ok() && parse_probability("1").is_err());
     }
