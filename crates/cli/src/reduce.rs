@@ -6,7 +6,7 @@ use crate::output::{human_size, named, print, print_json};
 use crate::progress::Progress;
 use serde::Serialize;
 use serde_json::json;
-use weir_reduce::{Finding, Purpose, Step, Tree, Trouble, Usage};
+use weir_reduce::{Finding, Purpose, Step, Tree, Trouble, Usage, Wishes};
 
 /// Runs `weir reduce`.
 pub fn run(command: &Reduce) -> Done {
@@ -27,18 +27,23 @@ impl From<weir_reduce::Failure> for Failure {
 fn encode(asked: &ReduceEncode) -> Done {
     let mut tree = Tree::open(&asked.work.show.dirs, Purpose::Encode)?;
     let forgotten = asked.forget.iter().cloned().collect();
+    let wishes = Wishes { forgotten, after: asked.after, low_percent: asked.low };
     let progress = Progress::start(asked.work.quiet, tree.usage().other_stored_bytes);
     progress.say(|| format!("encoding with {}", asked.code));
-    let done = weir_reduce::encode(&mut tree, asked.code, &forgotten, &mut watch(&progress));
+    let done = weir_reduce::encode(&mut tree, asked.code, &wishes, &mut watch(&progress));
     progress.finish();
     let done = done?;
-    let summary = format!(
+    let mut summary = format!(
         "encoded {} files in {} sets, removed {} copies ({})\n",
         done.files,
         done.sets,
         done.removed_copies,
         human_size(done.removed_bytes)
     );
+    if done.waiting > 0 {
+        let bytes = human_size(done.waiting_bytes);
+        summary += &format!("{} files wait until they are older: {bytes}\n", done.waiting);
+    }
     report(&asked.work.show, &done, &(summary + &usage_text(&done.usage)))?;
     end(&done.left, "what is named above was left as it is")
 }

@@ -88,6 +88,26 @@ fn copies_become_parities_and_lost_and_rotten_files_come_back() {
     place.weir(&reduce(&["encode"], &dirs[..4])).fails(&few);
 }
 
+#[test]
+fn new_files_wait_until_they_are_old_or_room_is_short() {
+    let place = Place::new();
+    let root = tempfile::tempdir().unwrap();
+    let dirs = directories(root.path(), 8, 100_000);
+    let encode = |more: &[&str]| {
+        let done = json(&place, &[&["encode", "--json", "-q"], more].concat(), &dirs);
+        (done["waiting"].as_u64(), done["sets"].as_u64())
+    };
+    for (wrong, said) in [(["--low", "5%"], "--after"), (["--after", "soon"], "unknown unit")] {
+        let refused = place.weir(&reduce(&[&["encode"], &wrong[..]].concat(), &dirs));
+        assert!(refused.code == Some(2) && refused.err.contains(said), "{}", refused.err);
+    }
+    let said = place.weir(&reduce(&["encode", "--after", "1h", "--low", "0%"], &dirs)).ok();
+    assert!(said.contains("8 files wait until they are older"), "{said}");
+    assert_eq!(encode(&["--after", "1h", "--low", "0%"]), (Some(8), Some(0)));
+    assert_eq!(encode(&["--after", "1h", "--low", "100%"]), (Some(0), Some(1)));
+    check(&dirs, 8, 100_000);
+}
+
 /// Whether a command draws on a terminal of its own; nothing if there is no `script`.
 fn is_drawn(place: &Place, words: &[&str], dirs: &[PathBuf]) -> Option<bool> {
     Command::new("script").arg("--version").output().ok()?;

@@ -45,6 +45,11 @@ impl Unnamed {
         self.file.write_all(bytes).map_err(|e| Failure::file(&self.path, e))
     }
 
+    /// Makes the bytes durable.
+    pub fn sync(&self) -> Done {
+        self.file.sync_all().map_err(|e| Failure::file(&self.path, e))
+    }
+
     /// The file, for its attributes.
     pub fn file(&self) -> &File {
         &self.file
@@ -53,7 +58,7 @@ impl Unnamed {
     /// Makes the bytes durable, then the name. Returns whether it has it: not if something
     /// else has come there meanwhile.
     pub fn name(self, place: &Place, instead: Instead, watch: Watch<'_>) -> Done<bool> {
-        self.file.sync_all().map_err(|e| Failure::file(&self.path, e))?;
+        self.sync()?;
         watch(Step::Change)?;
         let flags = match instead {
             Instead::Nothing => RenameFlags::NOREPLACE,

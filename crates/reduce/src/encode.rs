@@ -1,20 +1,21 @@
 //! Files are joined to sets, their parities computed, and copies removed.
 
 use crate::blocks::{Found, is_replaced, look};
+use crate::candidate::Candidate;
 use crate::copy::Copy;
-use crate::durable::{Instead, Unnamed, remove};
+use crate::durable::{Instead, remove};
 use crate::failure::{Done, Failure, is_absent};
 use crate::finding::{Finding, Trouble, note};
+use crate::making::{Made, make, open};
 use crate::place::{Place, is_copy};
 use crate::record::{FileFacts, Record, STATE, SetId, generation};
 use crate::state::{Usage, usage};
-use crate::stream::{PIECE_BYTES, Step, Watch, hash, read_piece};
+use crate::stream::{Watch, hash};
 use crate::tree::{Tree, missing};
+use crate::wishes::{Waits, Wishes};
 use blake3::{Hash, Hasher};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::File;
-use std::path::PathBuf;
 use weir_layout::set::{Arrangement, Member, Parity, Set, SetCode};
 use weir_types::TargetId;
 
@@ -34,31 +35,22 @@ pub struct Encoded {
     pub removed_copies: u64,
     /// Bytes of these.
     pub removed_bytes: u64,
+    /// Files that stay as copies until they are older.
+    pub waiting: u64,
+    /// Bytes of all copies of these.
+    pub waiting_bytes: u64,
     /// How much there is now.
     pub usage: Usage,
     /// What was not encoded, since something is wrong with it.
     pub left: Vec<Finding>,
 }
 
-/// A file that may become a member.
-#[derive(Clone)]
-struct Candidate {
-    path: String,
-    copies: BTreeMap<TargetId, Copy>,
-    len: u64,
-    /// What it was when it was encoded the last time.
-    expected: Option<Hash>,
-}
-
-/// Encodes all files that are in no set yet. Sets with members that were written since, or
-/// that are `forgotten` since they were removed on purpose, are dissolved when their other
+/// Encodes the files that are in no set yet, as far as it is wished. Sets with members that were written since, or
+/// that are forgotten since they were removed on purpose, are dissolved when their other
 /// members are in new ones. What fails is left as it is, and the rest goes on.
-pub fn encode(
-    tree: &mut Tree,
-    code: SetCode,
-    forgotten: &BTreeSet<String>,
-    watch: Watch<'_>,
-) -> Done<Encoded> {
+pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>) -> Done<Encoded> {
+    let forgotten = &wishes.forgotten;
+    let waits = Waits::new(tree, wishes)?;
     let sites = tree.sites();
     let arrange = || Arrangement::new(code, &sites).map_err(|e| Failure::other(e.to_string()));
     arrange()?;
@@ -78,7 +70,8 @@ pub fn encode(
     }
     done.left.extend(tree.files.failed.iter().cloned());
     let stale = stale(tree, forgotten, &mut done, watch)?;
-    let mut waiting = VecDeque::from(candidates(tree, &stale, &mut done));
+    let mut waiting =
+        VecDeque::from(candidates(tree, &stale, |copies| waits.wait(code, copies), &mut done));
     while !waiting.is_empty() {
         let mut arrangement = arrange()?;
         let mut chosen = Vec::new();
@@ -217,7 +210,12 @@ fn covered(tree: &Tree, stale: &BTreeSet<SetId>, forgotten: &BTreeSet<String>) -
 }
 
 /// Files in no set that stays, the longest first, so that members are of similar length.
-fn candidates(tree: &Tree, stale: &BTreeSet<SetId>, done: &mut Encoded) -> Vec<Candidate> {
+fn candidates(
+    tree: &Tree,
+    stale: &BTreeSet<SetId>,
+    waits: impl Fn(&BTreeMap<TargetId, Copy>) -> bool,
+    done: &mut Encoded,
+) -> Vec<Candidate> {
     let (mut encoded, mut expected) = (BTreeSet::new(), BTreeMap::new());
     for record in tree.sets.values() {
         for member in &record.set.members {
@@ -245,6 +243,11 @@ fn candidates(tree: &Tree, stale: &BTreeSet<SetId>, done: &mut Encoded) -> Vec<C
             continue;
         };
         if len == 0 {
+            continue;
+        }
+        if waits(copies) {
+            done.waiting += 1;
+            done.waiting_bytes += len * copies.len() as u64;
             continue;
         }
         let is_as_it_was = |member: &&&Member<FileFacts>| {
@@ -295,39 +298,28 @@ fn one_set(
     for target in parities {
         outputs.push((tree.unnamed(*target)?, Hasher::new()));
     }
-    let hashes = match compute(code, members, &mut inputs, &mut outputs, watch)? {
-        Ok(hashes) => hashes,
+    let Made { hashes, mut seen } = match make(tree, code, members, (&inputs, &mut outputs), watch)?
+    {
+        Ok(made) => made,
         Err((i, failure)) => return failed(i, failure),
     };
     for (i, (candidate, targets)) in members.iter().enumerate() {
-        // What stays must be on disk before anything else goes, and the same.
-        match keep(tree, candidate, targets[0], &inputs[i].0) {
-            Ok(true) => {}
-            Ok(false) => {
-                return bad(i, Trouble::Changed, "was written while it was read", targets[0]);
-            }
-            Err(failure) => return failed(i, failure),
-        }
-        if candidate.expected.is_some_and(|expected| expected != hashes[i]) {
-            let what = "is rotten: `weir reduce repair` first";
-            return bad(i, Trouble::Rotten, what, targets[0]);
-        }
-        for target in candidate.copies.keys().filter(|target| **target != targets[0]) {
-            let compared = open(tree, &candidate.path, *target).and_then(|(mut other, path)| {
-                let hash = hash(&mut other, &path, watch)?.0;
-                let goes = !targets.contains(target);
-                Ok((hash, goes || keep(tree, candidate, *target, &other)?))
-            });
-            match compared {
-                Ok((hash, true)) if hash == hashes[i] => {}
-                Ok((hash, false)) if hash == hashes[i] => {
-                    return bad(i, Trouble::Changed, "was written while it was read", *target);
-                }
-                Ok(_) => {
+        let others = candidate.copies.keys().filter(|target| **target != targets[0]);
+        for target in std::iter::once(&targets[0]).chain(others) {
+            match seen.remove(&(i, *target)) {
+                Some(Err(failure)) => return failed(i, failure),
+                Some(Ok(seen)) if seen.hash.is_some_and(|hash| hash != hashes[i]) => {
                     let what = format!("its copies on targets {} and {target} differ", targets[0]);
                     return bad(i, Trouble::Differ, &what, *target);
                 }
-                Err(failure) => return failed(i, failure),
+                Some(Ok(seen)) if seen.is_kept => {}
+                Some(Ok(_)) | None => {
+                    return bad(i, Trouble::Changed, "was written while it was read", *target);
+                }
+            }
+            if candidate.expected.is_some_and(|expected| expected != hashes[i]) {
+                let what = "is rotten: `weir reduce repair` first";
+                return bad(i, Trouble::Rotten, what, targets[0]);
             }
         }
     }
@@ -371,56 +363,6 @@ fn one_set(
         }
     }
     Ok(None)
-}
-
-/// Makes a copy durable; whether it is still what was looked at.
-fn keep(tree: &Tree, candidate: &Candidate, target: TargetId, file: &File) -> Done<bool> {
-    let place = tree.file(&candidate.path, target)?;
-    let synced = file.sync_all().and_then(|()| place.sync_name()).and_then(|()| file.metadata());
-    let meta = synced.map_err(|e| Failure::file(&place.path(), e))?;
-    let copy = candidate.copies[&target];
-    Ok(Copy::of(&meta) == copy && is_copy(&place, &copy))
-}
-
-/// Reads all members and writes their parities; returns the hashes of the members, or which
-/// one could not be read.
-fn compute(
-    code: SetCode,
-    members: &[(Candidate, Vec<TargetId>)],
-    inputs: &mut [(File, PathBuf)],
-    outputs: &mut [(Unnamed, Hasher)],
-    watch: Watch<'_>,
-) -> Done<Result<Vec<Hash>, (usize, Failure)>> {
-    let arithmetic = code.code().map_err(|e| Failure::other(e.to_string()))?;
-    let longest = members.iter().map(|(candidate, _)| candidate.len).max().unwrap_or(0);
-    let mut hashers = vec![Hasher::new(); members.len()];
-    let mut pieces = vec![vec![0; PIECE_BYTES]; members.len()];
-    let mut made = vec![vec![0; PIECE_BYTES]; outputs.len()];
-    let mut at = 0;
-    while at < longest {
-        let len = PIECE_BYTES.min((longest - at) as usize);
-        let mut slices: Vec<&[u8]> = Vec::with_capacity(arithmetic.members());
-        let places = pieces.iter_mut().zip(&mut *inputs).zip(&mut hashers).enumerate();
-        for (i, ((piece, (file, path)), hasher)) in places {
-            let count = match read_piece(file, path, &mut piece[..len]) {
-                Ok(count) => count,
-                Err(failure) => return Ok(Err((i, failure))),
-            };
-            hasher.update(&piece[..count]);
-            slices.push(&piece[..count]);
-            watch(Step::Read(count as u64))?;
-        }
-        slices.resize(arithmetic.members(), &[]);
-        let mut parities: Vec<&mut [u8]> = made.iter_mut().map(|piece| &mut piece[..len]).collect();
-        let encoded = arithmetic.encode(&slices, &mut parities);
-        encoded.map_err(|e| Failure::other(e.to_string()))?;
-        for ((file, hasher), piece) in outputs.iter_mut().zip(&made) {
-            file.write(&piece[..len])?;
-            hasher.update(&piece[..len]);
-        }
-        at += len as u64;
-    }
-    Ok(Ok(hashers.iter().map(Hasher::finalize).collect()))
 }
 
 /// Copies that a set does not keep: somebody was stopped before removing them. They stay while
@@ -483,10 +425,4 @@ fn remove_copy(
         done.removed_bytes += copy.len;
     }
     Ok(())
-}
-
-fn open(tree: &Tree, file: &str, target: TargetId) -> Done<(File, PathBuf)> {
-    let place = tree.file(file, target)?;
-    let file = place.open().map_err(|e| Failure::file(&place.path(), e))?;
-    Ok((file, place.path()))
 }

@@ -17,12 +17,15 @@
 //! decoded gets its name only if its hash is the recorded one.
 
 mod blocks;
+mod candidate;
 mod copy;
 mod durable;
 mod encode;
 mod failure;
 mod finding;
+mod making;
 mod place;
+mod reading;
 mod record;
 mod repair;
 mod scan;
@@ -30,6 +33,7 @@ mod state;
 mod stream;
 mod targets;
 mod tree;
+mod wishes;
 
 pub use encode::{Encoded, encode};
 pub use failure::{Done, Failure};
@@ -39,3 +43,4 @@ pub use state::{Usage, Verified, verify};
 pub use stream::{Step, Watch};
 pub use targets::Purpose;
 pub use tree::Tree;
+pub use wishes::Wishes;

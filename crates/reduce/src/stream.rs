@@ -22,7 +22,7 @@ pub enum Step {
 pub type Watch<'a> = &'a mut dyn FnMut(Step) -> Done;
 
 /// Fills the piece as far as there are bytes; returns how many.
-pub fn read_piece(file: &mut File, path: &Path, piece: &mut [u8]) -> Done<usize> {
+pub fn read_piece(mut file: impl Read, path: &Path, piece: &mut [u8]) -> Done<usize> {
     let mut filled = 0;
     while filled < piece.len() {
         match file.read(&mut piece[filled..]) {
@@ -40,7 +40,7 @@ pub fn hash(file: &mut File, path: &Path, watch: Watch<'_>) -> Done<(Hash, u64)>
     let (mut hasher, mut len) = (Hasher::new(), 0);
     let mut piece = vec![0; PIECE_BYTES];
     loop {
-        let count = read_piece(file, path, &mut piece)?;
+        let count = read_piece(&*file, path, &mut piece)?;
         if count == 0 {
             return Ok((hasher.finalize(), len));
         }

@@ -9,7 +9,7 @@ use std::fs::{create_dir_all, metadata, read, remove_file, set_permissions, writ
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use trees::{Dirs, quiet, rot};
-use weir_reduce::{Purpose, Step, Tree, Trouble, encode, repair};
+use weir_reduce::{Purpose, Step, Tree, Trouble, Wishes, encode, repair};
 
 const STATE: &str = ".weir-reduce";
 
@@ -319,7 +319,8 @@ fn a_path_of_no_set_is_not_forgotten() {
     for path in ["./a0/b/file-0", "/a0/b/file-0", "nonsense"] {
         let forgotten = [path.to_owned()].into_iter().collect();
         let mut open = tree.open(Purpose::Encode);
-        let error = encode(&mut open, "raid6".parse().unwrap(), &forgotten, &mut quiet);
+        let wishes = Wishes { forgotten, ..Wishes::default() };
+        let error = encode(&mut open, "raid6".parse().unwrap(), &wishes, &mut quiet);
         assert!(error.unwrap_err().to_string().contains("no set has a file"), "{path}");
     }
 }

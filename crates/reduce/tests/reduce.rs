@@ -4,8 +4,9 @@
 mod trees;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 use trees::{Dirs, quiet, rot};
-use weir_reduce::{Purpose, Tree, Trouble, encode, repair};
+use weir_reduce::{Purpose, Tree, Trouble, Wishes, encode, repair};
 
 /// Longer than a piece, and of different lengths.
 fn uneven(file: usize) -> usize {
@@ -129,12 +130,37 @@ fn a_file_that_was_removed_on_purpose_is_forgotten() {
     assert_eq!(tree.encode("raid6").left[0].trouble, Trouble::Missing);
     let forgotten = [gone.clone()].into_iter().collect();
     let mut open = tree.open(Purpose::Encode);
-    let done = encode(&mut open, "raid6".parse().unwrap(), &forgotten, &mut quiet).unwrap();
+    let wishes = Wishes { forgotten, ..Wishes::default() };
+    let done = encode(&mut open, "raid6".parse().unwrap(), &wishes, &mut quiet).unwrap();
     assert_eq!((done.usage.sets, done.usage.files, done.left.len()), (1, 7, 0), "{done:?}");
     repair(&mut open, &mut quiet).unwrap();
     drop(open);
     tree.files.remove(&gone);
     assert!(tree.copies(&gone).is_empty());
+    tree.check().unwrap();
+    assert_eq!(tree.verify().findings, []);
+}
+
+#[test]
+fn new_files_stay_as_copies_until_they_are_old_or_room_is_short() {
+    let mut tree = Dirs::new(10, 16, 3, |_| 5000);
+    let encode = |tree: &Dirs, after, low_percent| {
+        let wishes = Wishes { after: Duration::from_secs(after), low_percent, ..Wishes::default() };
+        let mut open = tree.open(Purpose::Encode);
+        encode(&mut open, "raid6".parse().unwrap(), &wishes, &mut quiet).unwrap()
+    };
+    let done = encode(&tree, 3600, 0);
+    assert_eq!((done.sets, done.waiting, done.waiting_bytes), (0, 16, 16 * 3 * 5000), "{done:?}");
+    assert_eq!((done.usage.other_files, done.left.len()), (16, 0), "{done:?}");
+    // Some of every file system is used.
+    let done = encode(&tree, 3600, 100);
+    assert_eq!((done.sets, done.waiting, done.removed_copies), (2, 0, 32), "{done:?}");
+    // One that is written anew has one copy: it is in a set again at once.
+    let path = tree.files.keys().next().unwrap().clone();
+    std::fs::write(&tree.copies(&path)[0], [1; 5000]).unwrap();
+    tree.files.insert(path, vec![1; 5000]);
+    let done = encode(&tree, 3600, 0);
+    assert_eq!((done.waiting, done.usage.files, done.left.len()), (0, 16, 0), "{done:?}");
     tree.check().unwrap();
     assert_eq!(tree.verify().findings, []);
 }

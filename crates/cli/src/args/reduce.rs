@@ -1,7 +1,9 @@
 //! Erasure codes over plain directories.
 
+use crate::reliability::units::parse_hours;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 use weir_layout::set::SetCode;
 
 /// What there is to do with directories of copied files.
@@ -12,7 +14,8 @@ pub enum Reduce {
         other. raid6 and rs keep one copy of each file, raid5-mirror two; each needs as many \
         copies before. A set with files that were written since is made anew. It may be stopped \
         at any time, and goes on when it is run again.\n\n  \
-        weir reduce encode --code raid6 /disk0 /disk1 .. /disk9")]
+        weir reduce encode --code raid6 /disk0 /disk1 .. /disk9\n  \
+        weir reduce encode --after 1d /disk0 /disk1 .. /disk9    (each hour, from a timer)")]
     Encode(ReduceEncode),
     /// Show how much there is, without reading it
     Status(ReduceShow),
@@ -38,6 +41,14 @@ pub struct ReduceEncode {
     /// come back (may be given several times)
     #[arg(long, value_name = "FILE")]
     pub forget: Vec<String>,
+    /// Leave files as copies that were changed within this time, as 30m, 12h or 7d: new files are
+    /// read most. Those with too few copies to bear what the code does are encoded all the same
+    #[arg(long, value_parser = parse_after, value_name = "TIME", default_value = "0s")]
+    pub after: Duration,
+    /// With --after: but encode those that have a copy on a file system with less than this free
+    #[arg(long, value_parser = parse_percent, value_name = "PERCENT", default_value = "10%",
+          requires = "after")]
+    pub low: u8,
     #[command(flatten)]
     pub work: ReduceWork,
 }
@@ -59,4 +70,15 @@ pub struct ReduceShow {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+fn parse_after(text: &str) -> Result<Duration, String> {
+    let seconds = parse_hours(text)? * 3600.0;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "too long: try 7d".to_owned())
+}
+
+fn parse_percent(text: &str) -> Result<u8, String> {
+    let number =
+        text.trim().trim_end_matches('%').parse::<u8>().ok().filter(|number| *number <= 100);
+    number.ok_or_else(|| "not a percentage from 0% to 100%: try 10%".to_owned())
 }
