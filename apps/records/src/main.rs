@@ -1,16 +1,16 @@
-//! `weir-records`: makes files of fixed 838-byte records (the data set of
-//! paper 0) that prove themselves, and verifies them.
-
-mod record;
+//! `weir-records`: makes files of fixed 838-byte records (the data set of paper 0) that prove
+//! themselves, verifies them, and reads them as the paper does.
 
 use clap::{Parser, Subcommand};
-use record::{FileSpec, RECORD_BYTES};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use weir_records::record::{self, FileSpec, RECORD_BYTES};
+use weir_records::size::parse_size;
+use weir_records::workload::{self, Read, Reader};
 
-/// Make and verify files of fixed 838-byte records
+/// Make, read and verify files of fixed 838-byte records
 #[derive(Parser)]
 #[command(name = "weir-records", version)]
 struct Arguments {
@@ -36,6 +36,13 @@ enum Command {
         /// The file to check
         file: PathBuf,
     },
+    /// Read a file of records with several readers at once, and print how fast they were
+    #[command(after_help = "Examples:\n  \
+        weir-records read /mnt/weir/records --readers 7 --records 150\n  \
+        weir-records read /mnt/weir/records --workload random --chunks 1000 --via 'ssh a' --via 'ssh b'")]
+    Read(Read),
+    /// One of the readers, which speaks through standard input and output
+    Reader(Reader),
 }
 
 /// Records read or written by one call: about 1 MiB.
@@ -45,6 +52,8 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Generate { file, size, seed } => generate(&file, size, seed),
         Command::Verify { file } => verify(&file),
+        Command::Read(asked) => workload::read(&asked),
+        Command::Reader(asked) => workload::serve(&asked),
     };
     match done {
         Ok(message) => {
@@ -129,25 +138,4 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(filled)
-}
-
-/// Bytes, with an optional unit: k, M, G, T or KiB, MiB.. (powers of 1024), or
-/// kB, MB, GB, TB (powers of 1000).
-fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: u64 = match unit.trim() {
-        "" | "B" => 1,
-        "k" | "K" | "KiB" => 1 << 10,
-        "M" | "MiB" => 1 << 20,
-        "G" | "GiB" => 1 << 30,
-        "T" | "TiB" => 1 << 40,
-        "kB" | "KB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        "TB" => 1_000_000_000_000,
-        other => return Err(format!("unknown unit '{other}': use KiB, MiB, GiB, kB, MB, GB")),
-    };
-    let number: u64 = number.parse().map_err(|_| "not a size: try 1GiB".to_owned())?;
-    number.checked_mul(factor).ok_or_else(|| "too large".to_owned())
 }

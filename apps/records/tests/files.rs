@@ -1,5 +1,4 @@
-//! The program on real files.
-#![allow(clippy::unwrap_used)] // A failed helper fails the test.
+//! Files are made and verified.
 
 use std::path::Path;
 use std::process::{Command, Output};

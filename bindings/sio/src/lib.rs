@@ -2,6 +2,7 @@
 //!
 //! `core` has what is the same over every file system, without I/O. `library` carries calls out
 //! over a [`backend::Backend`]. `c` is the boundary: it checks pointers, and lets no panic out.
+//! `safe` is the same for programs in Rust.
 //!
 //! Invariant: nothing but `c` and `transfer` follows a pointer of the program.
 
@@ -10,6 +11,7 @@ pub mod c;
 pub mod core;
 pub mod library;
 mod plain;
+pub mod safe;
 mod tasks;
 mod transfer;
 mod weir;

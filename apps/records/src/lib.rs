@@ -1,0 +1,8 @@
+//! What the applications share: records of 838 bytes and how they are read, sizes, progress, and
+//! processes that work together.
+
+pub mod progress;
+pub mod record;
+pub mod size;
+pub mod team;
+pub mod workload;
