@@ -9,6 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DENY := $(TARGET_DIR)/tools/cargo-deny
 DEB := $(TARGET_DIR)/tools/cargo-deb
 PJD := $(TARGET_DIR)/tools/pjdfstest
+BASKETS := $(TARGET_DIR)/tools/supermarket.arff
 .PHONY: help deps build deb java wheel quickstart test check test-java test-spark test-python bench-python \
 	package-test upgrade-test soak verify fix bench figures figures-scale clean
 
@@ -19,7 +20,7 @@ deps: ## Install the Debian packages that are missing (root or sudo)
 	@scripts/deps.sh
 
 build: ## Build the release binaries
-	$(CARGO) build --release --locked -p weir -p weir-records -p weir-figures -p weir-capi
+	$(CARGO) build --release --locked -p weir -p weir-records -p weir-mining -p weir-figures -p weir-capi
 
 deb: build $(DEB) ## Make a Debian package in target/debian, of the release binary
 	@CARGO_TARGET_DIR="$(TARGET_DIR)" CARGO="$(CARGO)" scripts/deb.sh $(TARGET_DIR)/debian
@@ -33,7 +34,7 @@ wheel: ## Make the Python package in target/wheels (docs/python.md)
 quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 	@scripts/quickstart.sh
 
-test: deps $(PJD) $(DEB) ## Unit, property, fuzz and end-to-end tests (TESTS="kills:: quota" for those alone)
+test: deps $(PJD) $(DEB) $(BASKETS) ## Unit, property, fuzz and end-to-end tests (TESTS="kills:: quota" for those alone)
 	@CARGO="$(CARGO)" scripts/test.py $(TESTS)
 
 check: ## Format, lints, unit and property tests, and some simulated seeds, in minutes
@@ -94,3 +95,7 @@ $(DEB):
 # Without it, its test says that it is skipped.
 $(PJD):
 	@scripts/pjdfstest.sh $@
+
+# As above.
+$(BASKETS):
+	@scripts/market-basket.sh $@

@@ -1,0 +1,236 @@
+//! The master: says what is counted in each pass, counts a part itself as client 0, and adds up
+//! what all clients have counted.
+
+use crate::apriori::{Sets, candidates};
+use crate::client::Client;
+use crate::messages::{Counted, Message, Task};
+use crate::rules::Frequent;
+use std::time::Instant;
+use weir_records::progress::Progress;
+use weir_records::team::Member;
+
+/// When an itemset is frequent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Support {
+    /// In so many transactions.
+    Count(u64),
+    /// In such a part of all transactions, in per cent.
+    Percent(f64),
+}
+
+impl Support {
+    /// In how many of all transactions an itemset is at least, to be frequent.
+    #[must_use]
+    pub fn least(self, transactions: u64) -> u64 {
+        match self {
+            Support::Count(count) => count,
+            // What is a whole number but for rounding is that number.
+            Support::Percent(part) => (part / 100.0 * transactions as f64 - 1e-6).ceil() as u64,
+        }
+        .max(1)
+    }
+}
+
+/// A pass over the file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pass {
+    /// Items of what is counted.
+    pub size: usize,
+    /// Itemsets that were counted.
+    pub candidates: usize,
+    /// Those that are frequent.
+    pub frequent: usize,
+    /// Bytes that all clients have read.
+    pub bytes: u64,
+    /// From the word of the master to the counts of the last client.
+    pub seconds: f64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// Transactions of the file.
+    pub transactions: u64,
+    /// The least number of transactions of a frequent itemset.
+    pub least: u64,
+    /// The passes that were needed.
+    pub passes: Vec<Pass>,
+    /// The frequent itemsets.
+    pub frequent: Frequent,
+}
+
+/// The clients of a run, of which the master is one.
+pub struct Team {
+    own: Client,
+    others: Vec<Member>,
+    size: u64,
+}
+
+impl Team {
+    /// Starts one client by each of these commands; `task` is that of the master itself.
+    ///
+    /// # Errors
+    /// A client cannot be started, or the file cannot be opened.
+    pub fn start(task: &Task, vias: &[String]) -> Result<Self, String> {
+        let own = Client::new(task)?;
+        let mut others = Vec::with_capacity(vias.len());
+        for (n, via) in vias.iter().enumerate() {
+            let rank = n as u64 + 1;
+            let mut member = Member::start(format!("client {rank}"), via, &["client"])?;
+            say(&mut member, &Message::Task(Task { rank, ..task.clone() }))?;
+            others.push(member);
+        }
+        Ok(Self { own, others, size: task.size })
+    }
+
+    /// Looks for all itemsets of up to so many items.
+    ///
+    /// # Errors
+    /// A client cannot go on, or there are too many candidates.
+    pub fn find(
+        &mut self,
+        support: Support,
+        most_items: usize,
+        progress: &mut Progress,
+    ) -> Result<Found, String> {
+        let mut found = Found::default();
+        let (items, seconds) = self.count(&Sets::default(), progress)?;
+        found.transactions = items.transactions;
+        found.least = support.least(items.transactions);
+        let numbers = Sets { size: 1, items: (0..items.counts.len() as u32).collect() };
+        let mut frequent = keep(&mut found, &numbers, &items, seconds);
+        while !frequent.is_empty() && frequent.size < most_items {
+            let next = candidates(&frequent).map_err(|e| e.to_string())?;
+            if next.is_empty() {
+                break;
+            }
+            let (counted, seconds) = self.count(&frequent, progress)?;
+            if counted.transactions != found.transactions {
+                return Err("the file has changed between two passes".into());
+            }
+            frequent = keep(&mut found, &next, &counted, seconds);
+        }
+        Ok(found)
+    }
+
+    /// A pass.
+    fn count(
+        &mut self,
+        frequent: &Sets,
+        progress: &mut Progress,
+    ) -> Result<(Counted, f64), String> {
+        let begin = Instant::now();
+        let message = Message::Count(frequent.clone());
+        for member in &mut self.others {
+            say(member, &message)?;
+        }
+        let clients = self.others.len() as u64 + 1;
+        progress.name(format!("pass {}", frequent.size + 1));
+        let size = self.size;
+        // Others are as far, on the whole.
+        let own = self.own.count(frequent, |bytes| progress.at(bytes * clients, size));
+        let mut sum = match own {
+            Ok(own) => own,
+            Err(why) => return Err(format!("client 0: {why}")),
+        };
+        for member in &mut self.others {
+            add(&mut sum, hear(member)?, frequent.size == 0)
+                .map_err(|why| format!("{}: {why}", member.name))?;
+        }
+        progress.end();
+        if sum.bytes != self.size {
+            let (read, size) = (sum.bytes, self.size);
+            return Err(format!("the clients have read {read} bytes of {size}"));
+        }
+        Ok((sum, begin.elapsed().as_secs_f64()))
+    }
+
+    /// Lets the clients end.
+    ///
+    /// # Errors
+    /// One has ended badly.
+    pub fn end(self) -> Result<(), String> {
+        self.others.into_iter().try_for_each(Member::end)
+    }
+}
+
+fn say(member: &mut Member, message: &Message) -> Result<(), String> {
+    let said = match &mut member.input {
+        Some(input) => message.write(input),
+        None => return Err(format!("{} was told to end", member.name)),
+    };
+    said.or_else(|error| match Message::read(&mut member.output) {
+        // It has said why it does not listen.
+        Ok(Some(Message::Failed(why))) => Err(format!("{}: {why}", member.name)),
+        _ => Err(member.lost(&error)),
+    })
+}
+
+fn hear(member: &mut Member) -> Result<Counted, String> {
+    match Message::read(&mut member.output) {
+        Ok(Some(Message::Counted(counted))) => Ok(counted),
+        Ok(Some(Message::Failed(why))) => Err(format!("{}: {why}", member.name)),
+        Ok(Some(_)) => Err(format!("{} says something else than its counts", member.name)),
+        Ok(None) => Err(member.lost(&std::io::ErrorKind::UnexpectedEof.into())),
+        Err(error) => Err(member.lost(&error)),
+    }
+}
+
+/// Adds up counts. Those of items go as far as the greatest item that a client has seen.
+fn add(sum: &mut Counted, other: Counted, are_items: bool) -> Result<(), String> {
+    sum.transactions += other.transactions;
+    sum.bytes += other.bytes;
+    if sum.counts.len() < other.counts.len() && are_items {
+        sum.counts.resize(other.counts.len(), 0);
+    }
+    if other.counts.len() > sum.counts.len()
+        || (!are_items && other.counts.len() < sum.counts.len())
+    {
+        return Err("it has counted other candidates".into());
+    }
+    sum.counts.iter_mut().zip(other.counts).for_each(|(sum, count)| *sum += count);
+    Ok(())
+}
+
+/// Notes which of the candidates are frequent.
+fn keep(found: &mut Found, candidates: &Sets, counted: &Counted, seconds: f64) -> Sets {
+    let mut kept = Sets { size: candidates.size, items: Vec::new() };
+    for (set, count) in candidates.iter().zip(&counted.counts) {
+        if *count >= found.least {
+            kept.items.extend_from_slice(set);
+            found.frequent.insert(set.to_vec(), *count);
+        }
+    }
+    found.passes.push(Pass {
+        size: candidates.size,
+        candidates: candidates.len(),
+        frequent: kept.len(),
+        bytes: counted.bytes,
+        seconds,
+    });
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_count_is_rounded_up() {
+        assert_eq!(Support::Percent(30.0).least(4627), 1389);
+        assert_eq!(Support::Percent(10.0).least(50), 5);
+        assert_eq!(Support::Percent(0.0).least(50), 1);
+        assert_eq!(Support::Count(0).least(50), 1);
+    }
+
+    #[test]
+    fn counts_of_other_candidates_are_refused() {
+        let of = |counts: &[u64]| Counted { transactions: 1, bytes: 2, counts: counts.to_vec() };
+        let mut sum = of(&[1]);
+        add(&mut sum, of(&[1, 2, 3]), true).unwrap();
+        add(&mut sum, of(&[]), true).unwrap();
+        assert_eq!(sum, Counted { transactions: 3, bytes: 6, counts: vec![2, 2, 3] });
+        assert!(add(&mut sum, of(&[1]), false).is_err());
+        assert!(add(&mut sum, of(&[1; 4]), false).is_err());
+    }
+}

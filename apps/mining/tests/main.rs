@@ -1,0 +1,6 @@
+//! The program on real files.
+#![allow(clippy::unwrap_used)] // A failed helper fails the test.
+
+mod cluster;
+mod market_basket;
+mod plain;
