@@ -1,0 +1,225 @@
+//! Looks the records of the first file up in the second. Each reader takes an equal part of the
+//! first file, from front to back, and reads the records of the second one that it may mean:
+//! wherever they are.
+//!
+//! A plain reader reads one record of the second file at a time. A hinted one says that it reads
+//! at random, and asks for all that the next 350 records may mean by one list.
+
+use crate::fields::{Field, Record};
+use crate::index::{Index, RECORDS_PER_CALL, read_in_order};
+use crate::likeness::{LEAST_SCORE, household, keys, score};
+use crate::profiles::Profiles;
+use sio::constants::{HINT_RANDOM_PARTIAL, HINT_READ};
+use sio::safe::{File, Range};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::{self, Thread};
+use std::time::Duration;
+use weir_records::record::RECORD_BYTES;
+
+/// Ranges of a list: what the file system is asked for at once.
+const LIST_RANGES: usize = 2048;
+
+/// So often it is told how far readers are.
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
+/// What a reader says that ends because another one has failed.
+const GIVEN_UP: &str = "given up";
+
+/// The end of a reader, also by a panic.
+struct End<'a> {
+    left: &'a AtomicU64,
+    is_over: &'a AtomicBool,
+    caller: &'a Thread,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.is_over.fetch_or(thread::panicking(), Relaxed);
+        self.left.fetch_sub(1, Relaxed);
+        self.caller.unpark();
+    }
+}
+
+/// What a record of the first file was found to mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The record of the second file, if any is like it.
+    pub customer: Option<u32>,
+    /// How much they are alike.
+    pub score: u32,
+}
+
+impl Link {
+    /// Nobody is like it yet.
+    pub const NONE: Self = Self { customer: None, score: 0 };
+
+    /// Takes this one if it is more alike; of those who are equally alike the first one stays.
+    pub fn consider(&mut self, customer: u32, score: u32) {
+        if score >= LEAST_SCORE && score > self.score {
+            *self = Self { customer: Some(customer), score };
+        }
+    }
+}
+
+/// What the readers have found and done.
+#[derive(Default)]
+pub struct Linked {
+    /// Of each record of the first file.
+    pub links: Vec<Link>,
+    /// Of the customers that were found.
+    pub profiles: Profiles,
+    /// Records of the second file that were read.
+    pub looked_up: u64,
+    /// Calls that have read them.
+    pub calls: u64,
+    /// Records that were linked as the generator had it in mind, and all about which it says
+    /// something.
+    pub right: u64,
+    pub told: u64,
+}
+
+/// Both files, and what is in the second.
+pub struct Matching<'a> {
+    pub first: &'a str,
+    pub first_records: u64,
+    pub second: &'a str,
+    pub index: &'a Index,
+    pub is_hinted: bool,
+}
+
+impl Matching<'_> {
+    /// Links all records, with so many readers. `seen` is told now and then how many are done.
+    ///
+    /// # Errors
+    /// That of the first reader that cannot go on.
+    pub fn link(&self, readers: u64, mut seen: impl FnMut(u64)) -> Result<Linked, String> {
+        let (done, left) = (AtomicU64::new(0), AtomicU64::new(readers));
+        let (is_over, caller) = (AtomicBool::new(false), thread::current());
+        let parts: Vec<Result<Linked, String>> = thread::scope(|scope| {
+            let all: Vec<_> = (0..readers)
+                .map(|reader| {
+                    let (done, left, is_over, caller) = (&done, &left, &is_over, &caller);
+                    scope.spawn(move || {
+                        let _end = End { left, is_over, caller };
+                        let at = |reader| self.first_records * reader / readers;
+                        let found = self.read(at(reader)..at(reader + 1), done, is_over);
+                        is_over.fetch_or(found.is_err(), Relaxed);
+                        found
+                    })
+                })
+                .collect();
+            while left.load(Relaxed) > 0 {
+                seen(done.load(Relaxed));
+                thread::park_timeout(SHOWN_EVERY);
+            }
+            let ended = all.into_iter().map(|reader| reader.join());
+            ended.map(|end| end.unwrap_or_else(|_| Err("internal error: a panic".into()))).collect()
+        });
+        let is_cause = |part: &&Result<Linked, String>| part.as_ref().is_err_and(|e| e != GIVEN_UP);
+        if let Some(Err(why)) = parts.iter().find(is_cause) {
+            return Err(why.clone());
+        }
+        let mut sum = Linked::default();
+        for part in parts {
+            let part = part?;
+            sum.links.extend(part.links);
+            sum.profiles.add(part.profiles);
+            sum.looked_up += part.looked_up;
+            sum.calls += part.calls;
+            sum.right += part.right;
+            sum.told += part.told;
+        }
+        Ok(sum)
+    }
+
+    /// What one reader does.
+    fn read(
+        &self,
+        part: std::ops::Range<u64>,
+        done: &AtomicU64,
+        is_over: &AtomicBool,
+    ) -> Result<Linked, String> {
+        let open = |name| File::open(name).map_err(|e| e.to_string());
+        let (first, second) = (open(self.first)?, open(self.second)?);
+        if self.is_hinted {
+            // A hint that is not taken is none.
+            let _ = second.hint(HINT_READ | HINT_RANDOM_PARTIAL, &[]);
+        }
+        let mut found = Linked::default();
+        let mut batch: Vec<([u8; RECORD_BYTES], Vec<u32>)> = Vec::new();
+        let batch_records = if self.is_hinted { RECORDS_PER_CALL as usize } else { 1 };
+        let end = part.end;
+        let mut bytes = [0; RECORD_BYTES];
+        read_in_order(&first, self.first, part, |number, record| {
+            bytes.copy_from_slice(record.bytes());
+            batch.push((bytes, self.index.candidates(record)));
+            if batch.len() == batch_records || number + 1 == end {
+                self.decide(&second, &batch, &mut found)?;
+                done.fetch_add(batch.len() as u64, Relaxed);
+                batch.clear();
+            }
+            // Another reader has failed.
+            if is_over.load(Relaxed) { Err(GIVEN_UP.into()) } else { Ok(()) }
+        })?;
+        Ok(found)
+    }
+
+    /// Reads what these records may mean, and decides.
+    fn decide(
+        &self,
+        second: &File,
+        batch: &[([u8; RECORD_BYTES], Vec<u32>)],
+        found: &mut Linked,
+    ) -> Result<(), String> {
+        let mut wanted: Vec<u32> = batch.iter().flat_map(|(_, of)| of.iter().copied()).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut customers: BTreeMap<u32, [u8; RECORD_BYTES]> = BTreeMap::new();
+        let at_once = if self.is_hinted { LIST_RANGES } else { 1 };
+        let mut buffer = vec![0; at_once.min(wanted.len()) * RECORD_BYTES];
+        for list in wanted.chunks(at_once) {
+            let len = RECORD_BYTES as u64;
+            let range = |number: &u32| Range { offset: u64::from(*number) * len, len };
+            let ranges: Vec<Range> = list.iter().map(range).collect();
+            let bytes = &mut buffer[..list.len() * RECORD_BYTES];
+            let read = second.read_list(&ranges, bytes).map_err(|e| e.to_string())?;
+            if read < bytes.len() {
+                return Err(format!("{} has become shorter", self.second));
+            }
+            found.calls += 1;
+            found.looked_up += list.len() as u64;
+            customers.extend(list.iter().copied().zip(bytes.as_chunks().0.iter().copied()));
+        }
+        for (bytes, candidates) in batch {
+            let record = Record::new(bytes).map_err(str::to_owned)?;
+            let own = keys(&record);
+            let mut link = Link::NONE;
+            for number in candidates {
+                let Some(customer) = customers.get(number) else { continue };
+                let customer = self.customer(*number, customer)?;
+                // Keys with equal hashes may be others.
+                let shares = keys(&customer).iter().zip(&own).any(|(a, b)| a.is_some() && a == b);
+                if shares {
+                    link.consider(*number, score(&record, &customer));
+                }
+            }
+            if let Some((number, customer)) =
+                link.customer.and_then(|n| Some((n, customers.get(&n)?)))
+            {
+                let customer = self.customer(number, customer)?;
+                let amount = record.digits(Field::Amount).unwrap_or_default();
+                found.profiles.count(number, &household(&customer), amount);
+            }
+            if let Some(truth) = record.digits(Field::Truth) {
+                found.told += 1;
+                found.right += u64::from(link.customer.map(u64::from) == Some(truth));
+            }
+            found.links.push(link);
+        }
+        Ok(())
+    }
+
+    fn customer<'b>(&self, number: u32, bytes: &'b [u8]) -> Result<Record<'b>, String> {
+        Record::new(bytes).map_err(|why| format!("{}: record {number} {why}", self.second))
+    }
+}
