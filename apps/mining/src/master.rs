@@ -159,10 +159,10 @@ fn say(member: &mut Member, message: &Message) -> Result<(), String> {
         Some(input) => message.write(input),
         None => return Err(format!("{} was told to end", member.name)),
     };
-    said.or_else(|error| match Message::read(&mut member.output) {
+    said.map_err(|error| match Message::read(&mut member.output) {
         // It has said why it does not listen.
-        Ok(Some(Message::Failed(why))) => Err(format!("{}: {why}", member.name)),
-        _ => Err(member.lost(&error)),
+        Ok(Some(Message::Failed(why))) => format!("{}: {why}", member.name),
+        _ => member.lost(&error),
     })
 }
 
