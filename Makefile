@@ -11,7 +11,7 @@ DEB := $(TARGET_DIR)/tools/cargo-deb
 PJD := $(TARGET_DIR)/tools/pjdfstest
 BASKETS := $(TARGET_DIR)/tools/supermarket.arff
 .PHONY: help deps build deb java wheel quickstart test check test-java test-spark test-python bench-python \
-	package-test upgrade-test soak verify fix bench figures figures-scale clean
+	package-test upgrade-test soak verify fix bench figures figures-scale matrix clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -80,6 +80,10 @@ figures: deps build ## Experiments on disks of a set speed, as root (FIGURES="ev
 
 figures-scale: ## The policies in a simulation of 16 to 10,000 nodes (SCALE=--quick)
 	$(CARGO) run --release --locked -p weir-scale -- --out $(TARGET_DIR)/figures/scale $(SCALE)
+
+matrix: ## grep, word count and sort on every layout: docs/matrix.md (MATRIX="--size 256MiB")
+	$(CARGO) build --release --locked -p weir -p weir-parallel
+	$(TARGET_DIR)/release/weir-matrix --out docs/matrix.md $(MATRIX)
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -1,0 +1,141 @@
+//! What all programs can be told.
+
+use crate::invalid;
+use crate::job::{self, Job};
+use crate::reading::{Inputs, Way};
+use crate::tree::{Name, Place, Tree, join, split};
+use clap::Args;
+use std::ffi::OsString;
+use std::time::Duration;
+use weir_client::Record;
+use weir_types::{FileKind, Result};
+
+/// Options of every program.
+#[derive(Args, Clone, Debug)]
+pub struct Common {
+    /// Where the result goes: a file beside the inputs, in the same cluster or on this machine
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<OsString>,
+    /// How the inputs are read [default: take from a cluster, shares from this machine]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub read: Option<Way>,
+    /// Bytes of a block, the part of the inputs that one process reads at a time
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
+    pub block: u64,
+    /// Memory for what is being sorted or counted
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
+    pub memory: u64,
+    /// Name of the job, the same for all its processes [default: that of mpirun, srun or weir run]
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
+    /// Directory for what the processes tell each other [default: that of the output]
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<OsString>,
+    /// Seconds that a process waits for another one
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+          value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    pub timeout: u64,
+    /// Print what each process has done, as a line of JSON on standard error
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The least `--memory`: a buffer for each of some hundred processes.
+const MIN_MEMORY: u64 = 1 << 20;
+
+/// A run that has begun.
+pub struct Run {
+    /// Where inputs and output are.
+    pub tree: Tree,
+    /// The inputs.
+    pub inputs: Inputs,
+    /// The path of the output.
+    pub output: Option<String>,
+    /// The job, also of a process that is alone.
+    pub job: Job,
+    /// Bytes of `--memory`.
+    pub memory_bytes: usize,
+}
+
+impl Common {
+    /// Opens the place of the files, and joins the job.
+    ///
+    /// # Errors
+    /// Options that do not fit together, and those of the files.
+    pub fn begin(&self, program: &str, inputs: &[OsString], record: Record) -> Result<Run> {
+        if self.memory < MIN_MEMORY {
+            return Err(invalid("--memory: 1 MiB or more"));
+        }
+        let names = inputs.iter().map(|text| Name::parse(text)).collect::<Result<Vec<_>>>()?;
+        let first = names.first().ok_or_else(|| invalid("no input"))?;
+        let place = first.place.clone();
+        let path = |text: &Option<OsString>| match text {
+            Some(text) => in_place(Name::parse(text)?, &place).map(Some),
+            None => Ok(None),
+        };
+        let (output, work) = (path(&self.output)?, path(&self.work)?);
+        let paths = names.iter().map(|name| in_place(name.clone(), &place));
+        let paths = paths.collect::<Result<Vec<_>>>()?;
+        let tree = Tree::open(&place, program)?;
+        let work = match (&work, &output) {
+            (Some(dir), _) => dir.clone(),
+            (None, Some(output)) => split(output).0.to_owned(),
+            (None, None) => match tree.stat(&first.path)? {
+                Some((FileKind::Directory, _)) => first.path.clone(),
+                _ => split(&first.path).0.to_owned(),
+            },
+        };
+        let who = job::Who::find(self.job.as_deref())?;
+        let dir = join(&work, &format!("{}{:016x}", job::PREFIX, who.id.0));
+        let timeout = Duration::from_secs(self.timeout);
+        let way = self.read.unwrap_or(match place {
+            Place::Local => Way::Shares,
+            Place::Cluster(_) => Way::Take,
+        });
+        if place == Place::Local && way != Way::Shares {
+            let what = "--read: files of this machine are read by shares; name files of a cluster \
+                        weir:/PATH";
+            return Err(invalid(what));
+        }
+        let inputs = Inputs::find(&tree, &paths, (record, way, self.block))?;
+        if let Some(output) = &output
+            && let Some(input) = inputs.same_as(output)?
+        {
+            return Err(invalid(format!("{output}: the output is an input too: {input}")));
+        }
+        let job = Job::join(&tree, who, dir, timeout)?;
+        Ok(Run { tree, inputs, output, job, memory_bytes: self.memory as usize })
+    }
+}
+
+/// The path of a name that has to be where the first input is.
+fn in_place(name: Name, place: &Place) -> Result<String> {
+    match name.place == *place {
+        true => Ok(name.path),
+        false => Err(invalid(format!(
+            "{}: inputs, output and --work have to be in one cluster, or all on this machine",
+            name.path
+        ))),
+    }
+}
+
+/// Bytes, with an optional unit: k, M, G, KiB, MiB, GiB (powers of 1024), kB, MB, GB (of 1000).
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_size(text: &str) -> std::result::Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit {
+        "" | "B" => 1,
+        "k" | "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        other => return Err(format!("unknown unit '{other}': use KiB, MiB, GiB, kB, MB, GB")),
+    };
+    let number: u64 = number.parse().map_err(|_| "not a size: try 4MiB".to_owned())?;
+    number.checked_mul(factor).ok_or_else(|| "too large".to_owned())
+}

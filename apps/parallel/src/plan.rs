@@ -1,0 +1,100 @@
+//! Which process reads which block, if that is decided before: by equal shares, or by where the
+//! blocks are.
+
+/// The bytes of a block on a machine, and what its disk gives now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The name of the machine.
+    pub host: String,
+    /// Bytes of the block there.
+    pub bytes: u64,
+    /// What the disk gives, bytes per second; 0: not known.
+    pub bytes_per_s: u64,
+}
+
+/// Equal shares, in order: the process of each of `blocks` blocks.
+pub fn shares(blocks: usize, ranks: usize) -> Vec<usize> {
+    (0..blocks).map(|block| block * ranks / blocks.max(1)).collect()
+}
+
+/// The process of each block, by where the blocks are and on which machine each process runs. A
+/// block goes to a process that has most of its bytes on its own machine, of two copies to that
+/// of the faster disk. Nobody gets more than an equal share of the blocks: what is left over goes
+/// to those that have least.
+pub fn by_places(blocks: &[Vec<Place>], hosts: &[String]) -> Vec<usize> {
+    let limit = blocks.len().div_ceil(hosts.len().max(1));
+    let mut load = vec![0; hosts.len()];
+    let mut of: Vec<Option<usize>> = vec![None; blocks.len()];
+    for (block, places) in blocks.iter().enumerate() {
+        let mut best: Vec<&Place> = places.iter().filter(|place| place.bytes > 0).collect();
+        best.sort_by_key(|place| std::cmp::Reverse((place.bytes, place.bytes_per_s)));
+        let near = best.iter().find_map(|place| {
+            let here = (0..hosts.len()).filter(|rank| hosts[*rank] == place.host);
+            here.filter(|rank| load[*rank] < limit).min_by_key(|rank| load[*rank])
+        });
+        if let Some(rank) = near {
+            load[rank] += 1;
+            of[block] = Some(rank);
+        }
+    }
+    let mut least = |of: Option<usize>| {
+        of.unwrap_or_else(|| {
+            let rank = (0..hosts.len()).min_by_key(|rank| load[*rank]).unwrap_or(0);
+            load[rank] += 1;
+            rank
+        })
+    };
+    of.into_iter().map(&mut least).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(places: &[(&str, u64, u64)]) -> Vec<Place> {
+        let place = |&(host, bytes, bytes_per_s): &(&str, u64, u64)| Place {
+            host: host.to_owned(),
+            bytes,
+            bytes_per_s,
+        };
+        places.iter().map(place).collect()
+    }
+
+    fn hosts(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn shares_are_in_order_and_differ_by_one_block() {
+        assert_eq!(shares(7, 3), [0, 0, 0, 1, 1, 2, 2]);
+        assert_eq!(shares(2, 5), [0, 2]);
+        assert!(shares(0, 3).is_empty());
+    }
+
+    #[test]
+    fn a_block_is_read_where_most_of_it_is() {
+        let blocks = [at(&[("a", 1, 0), ("b", 3, 0)]), at(&[("a", 4, 0)])];
+        assert_eq!(by_places(&blocks, &hosts(&["a", "b"])), [1, 0]);
+    }
+
+    #[test]
+    fn of_two_copies_the_one_on_the_faster_disk_is_read() {
+        let two = at(&[("slow", 4, 10), ("fast", 4, 40)]);
+        assert_eq!(by_places(&[two], &hosts(&["slow", "fast"])), [1]);
+    }
+
+    #[test]
+    fn what_one_machine_has_too_much_of_is_read_by_others() {
+        let blocks = vec![at(&[("a", 4, 0)]); 8];
+        let of = by_places(&blocks, &hosts(&["a", "b", "c", "d"]));
+        let counts = [0, 1, 2, 3].map(|rank| of.iter().filter(|of| **of == rank).count());
+        assert_eq!(counts, [2; 4]);
+    }
+
+    #[test]
+    fn processes_of_one_machine_share_its_blocks() {
+        let blocks = [vec![at(&[("a", 4, 0)]); 4], vec![at(&[("b", 4, 0)]); 2]].concat();
+        let of = by_places(&blocks, &hosts(&["a", "a", "b"]));
+        assert_eq!(of, [0, 1, 0, 1, 2, 2]);
+    }
+}

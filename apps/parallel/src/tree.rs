@@ -1,0 +1,451 @@
+//! Files by path, of this machine or of a cluster.
+
+use crate::invalid;
+use std::ffi::OsStr;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+use weir_client::job::JobReader;
+use weir_client::{Client, Context, CreateOptions, File, Location};
+use weir_connect::{Choice, Problem, caller, program_name};
+use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, Result};
+use weir_wire::Rights;
+use weir_wire::meta::RenameRequest;
+
+/// Names asked for at once.
+const PAGE: u32 = 1024;
+
+/// Where a file is, and its path there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// Where.
+    pub place: Place,
+    /// The path. In a cluster it begins with `/`.
+    pub path: String,
+}
+
+/// Where files are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On this machine.
+    Local,
+    /// In a cluster: this one, or that of the environment.
+    Cluster(Option<String>),
+}
+
+impl Name {
+    /// Parses `weir:/path`, `weir://CLUSTER/path` or the path of a local file.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the name is empty or not UTF-8.
+    pub fn parse(text: &OsStr) -> Result<Self> {
+        let text = text.to_str().ok_or_else(|| invalid("a file name is not UTF-8"))?;
+        if text.is_empty() {
+            return Err(invalid("an empty file name"));
+        }
+        let Some(rest) = text.strip_prefix("weir:") else {
+            return Ok(Self { place: Place::Local, path: text.to_owned() });
+        };
+        let (cluster, path) = match rest.strip_prefix("//") {
+            Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
+            None => ("", rest),
+        };
+        let cluster = (!cluster.is_empty()).then(|| cluster.to_owned());
+        let path = format!("/{}", path.trim_matches('/'));
+        Ok(Self { place: Place::Cluster(cluster), path })
+    }
+}
+
+/// The directory and the last part of a path.
+pub fn split(path: &str) -> (&str, &str) {
+    match path.rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some((dir, name)) => (dir, name),
+        None => (".", path),
+    }
+}
+
+/// The path of a name in a directory.
+pub fn join(dir: &str, name: &str) -> String {
+    format!("{}/{name}", dir.trim_end_matches('/'))
+}
+
+/// All files of one place.
+#[derive(Clone)]
+pub enum Tree {
+    /// Those of this machine.
+    Local,
+    /// Those of a cluster.
+    Weir(Arc<Cluster>),
+}
+
+/// A session with a cluster.
+pub struct Cluster {
+    /// The client.
+    pub client: Client,
+    /// The user of this process.
+    pub context: Context,
+}
+
+/// An open file.
+pub enum Open {
+    /// On this machine.
+    Local(std::fs::File),
+    /// In a cluster, and in whose name it is read.
+    Weir(Box<(Arc<Cluster>, File, Context)>),
+}
+
+impl Tree {
+    /// The files of a place. Connects to a cluster.
+    ///
+    /// # Errors
+    /// Those of connecting, with what to do.
+    pub fn open(place: &Place, program: &str) -> Result<Self> {
+        let Place::Cluster(name) = place else { return Ok(Self::Local) };
+        let connected = Choice::of_cluster(name.as_deref()).connect(&program_name(program));
+        let client = connected.map_err(|problem| {
+            let Problem { kind, message, hint } = problem;
+            Error::new(kind, hint.into_iter().fold(message, |text, hint| format!("{text}; {hint}")))
+        })?;
+        Ok(Self::Weir(Arc::new(Cluster { client, context: Context::of(caller()) })))
+    }
+
+    /// Opens a file to read.
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn read(&self, path: &str) -> Result<Open> {
+        let opened = match self {
+            Self::Local => std::fs::File::open(path).map(Open::Local).map_err(Error::from),
+            Self::Weir(cluster) => cluster.open(path, Rights::READ),
+        };
+        opened.map_err(|e| e.context(path))
+    }
+
+    /// Opens a file that exists, to write.
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn write(&self, path: &str) -> Result<Open> {
+        let opened = match self {
+            Self::Local => {
+                let opened = std::fs::File::options().write(true).open(path);
+                opened.map(Open::Local).map_err(Error::from)
+            }
+            Self::Weir(cluster) => cluster.open(path, Rights::READ_WRITE),
+        };
+        opened.map_err(|e| e.context(path))
+    }
+
+    /// Makes an empty file, or empties one.
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn create(&self, path: &str) -> Result<Open> {
+        let opened = match self {
+            Self::Local => std::fs::File::create(path).map(Open::Local).map_err(Error::from),
+            Self::Weir(cluster) => cluster.create(path),
+        };
+        opened.map_err(|e| e.context(path))
+    }
+
+    /// Writes a small file whole: other processes see all of it, or nothing.
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn put(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        let (dir, name) = split(path);
+        let hidden = join(dir, &format!(".{name}"));
+        let file = self.create(&hidden)?;
+        file.write_at(0, bytes).and_then(|()| file.finish()).map_err(|e| e.context(path))?;
+        let renamed = match self {
+            Self::Local => std::fs::rename(&hidden, path).map_err(Error::from),
+            Self::Weir(cluster) => cluster.rename(dir, split(&hidden).1, name),
+        };
+        renamed.map_err(|e| e.context(path))
+    }
+
+    /// The contents of a small file.
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn get(&self, path: &str) -> Result<Vec<u8>> {
+        let file = self.read(path)?;
+        let mut bytes = vec![0; file.size().map_err(|e| e.context(path))? as usize];
+        let read = file.read_at(0, &mut bytes).map_err(|e| e.context(path))?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// The kind and the size of what a path names, symbolic links followed; `None`: nothing.
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn stat(&self, path: &str) -> Result<Option<(FileKind, u64)>> {
+        let found = match self {
+            Self::Local => std::fs::metadata(path).map_err(Error::from).map(|found| {
+                let kind = if found.is_dir() { FileKind::Directory } else { FileKind::File };
+                (kind, found.len())
+            }),
+            Self::Weir(cluster) => cluster.attr(path).map(|attr| (attr.kind, attr.size)),
+        };
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.context(path)),
+        }
+    }
+
+    /// Numbers that this file has and no other; `None`: there is no such file.
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn id(&self, path: &str) -> Result<Option<(u64, u64)>> {
+        let found = match self {
+            Self::Local => std::fs::metadata(path).map(|m| (m.dev(), m.ino())).map_err(Error::from),
+            Self::Weir(cluster) => cluster.attr(path).map(|attr| (0, attr.file.0)),
+        };
+        match found {
+            Ok(id) => Ok(Some(id)),
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.context(path)),
+        }
+    }
+
+    /// The names in a directory, sorted.
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn names(&self, dir: &str) -> Result<Vec<String>> {
+        let mut names = match self {
+            Self::Local => local_names(dir),
+            Self::Weir(cluster) => cluster.names(dir),
+        }
+        .map_err(|e| e.context(dir))?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Makes a directory; `false`: it was there.
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn make_dir(&self, path: &str) -> Result<bool> {
+        let made = match self {
+            Self::Local => std::fs::create_dir(path).map_err(Error::from),
+            Self::Weir(cluster) => cluster.parent(path).and_then(|(dir, name)| {
+                let made = cluster.client.mkdir(&cluster.context, dir, name.as_bytes(), 0o700);
+                made.map(drop)
+            }),
+        };
+        match made {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind == ErrorKind::Exists => Ok(false),
+            Err(error) => Err(error.context(path)),
+        }
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn remove(&self, path: &str) -> Result<()> {
+        let removed = match self {
+            Self::Local => std::fs::remove_file(path).map_err(Error::from),
+            Self::Weir(cluster) => cluster.parent(path).and_then(|(dir, name)| {
+                cluster.client.unlink(&cluster.context, dir, name.as_bytes()).map(drop)
+            }),
+        };
+        removed.map_err(|e| e.context(path))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn remove_dir(&self, path: &str) -> Result<()> {
+        let removed = match self {
+            Self::Local => std::fs::remove_dir(path).map_err(Error::from),
+            Self::Weir(cluster) => cluster.parent(path).and_then(|(dir, name)| {
+                cluster.client.rmdir(&cluster.context, dir, name.as_bytes())
+            }),
+        };
+        removed.map_err(|e| e.context(path))
+    }
+}
+
+fn local_names(dir: &str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        names.push(entry?.file_name().into_string().map_err(|_| invalid("a name is not UTF-8"))?);
+    }
+    Ok(names)
+}
+
+impl Cluster {
+    /// The attributes of a file.
+    ///
+    /// # Errors
+    /// `NotFound`, and others of the metadata server.
+    pub fn attr(&self, path: &str) -> Result<Attr> {
+        self.client.resolve(&self.context, path.as_bytes(), true)
+    }
+
+    /// Where the bytes of a file are.
+    ///
+    /// # Errors
+    /// Those of the metadata server.
+    pub fn locations(&self, path: &str, offset: u64, len: u64) -> Result<Vec<Location>> {
+        self.client
+            .locations_of(&self.context, path.as_bytes(), offset, len)
+            .map_err(|e| e.context(path))
+    }
+
+    fn parent<'a>(&self, path: &'a str) -> Result<(FileId, &'a str)> {
+        let (dir, name) = split(path);
+        Ok((self.attr(dir)?.file, name))
+    }
+
+    fn open(self: &Arc<Self>, path: &str, rights: Rights) -> Result<Open> {
+        let (file, _) = self.client.open(&self.context, self.attr(path)?.file, rights)?;
+        Ok(Open::Weir(Box::new((self.clone(), file, self.context.clone()))))
+    }
+
+    fn create(self: &Arc<Self>, path: &str) -> Result<Open> {
+        let (dir, name) = self.parent(path)?;
+        let options = CreateOptions { truncate: true, ..CreateOptions::default() };
+        let (file, _) = self.client.create(&self.context, dir, name.as_bytes(), &options)?;
+        Ok(Open::Weir(Box::new((self.clone(), file, self.context.clone()))))
+    }
+
+    fn rename(&self, dir: &str, from: &str, to: &str) -> Result<()> {
+        let dir = self.attr(dir)?.file;
+        let request = RenameRequest {
+            parent: dir,
+            name: from.as_bytes().into(),
+            new_parent: dir,
+            new_name: to.as_bytes().into(),
+            no_replace: false,
+            exchange: false,
+            whiteout: false,
+            hold: false,
+        };
+        self.client.rename(&self.context, &request)
+    }
+
+    fn names(&self, dir: &str) -> Result<Vec<String>> {
+        let dir = self.attr(dir)?.file;
+        let (mut names, mut place) = (Vec::new(), (0, 0));
+        loop {
+            let page = self.client.readdir(&self.context, dir, place, PAGE, false)?;
+            let Some(last) = page.entries.last() else { return Ok(names) };
+            place = (last.cookie, page.last);
+            for entry in &page.entries {
+                let name = String::from_utf8(entry.name.to_vec());
+                names.push(name.map_err(|_| invalid("a name is not UTF-8"))?);
+            }
+            if page.end {
+                return Ok(names);
+            }
+        }
+    }
+}
+
+impl Open {
+    /// Counts what is read of it for a process of a job.
+    pub fn read_for(&mut self, reader: JobReader) {
+        if let Self::Weir(of) = self {
+            reader.reads(of.1.size());
+            of.2.reader = Some(Arc::new(reader));
+        }
+    }
+
+    /// Its size, bytes.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn size(&self) -> Result<u64> {
+        match self {
+            Self::Local(file) => Ok(file.metadata()?.len()),
+            Self::Weir(of) => Ok(of.0.client.getattr(&of.2, of.1.id())?.size),
+        }
+    }
+
+    /// Reads until `buffer` is full or the file ends; how many bytes.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let file = match self {
+            Self::Weir(of) => return of.1.read_at(&of.2, offset, buffer),
+            Self::Local(file) => file,
+        };
+        let mut done = 0;
+        while done < buffer.len() {
+            match file.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Local(file) => Ok(file.write_all_at(bytes, offset)?),
+            Self::Weir(of) => of.1.write_at(&of.2, offset, bytes),
+        }
+    }
+
+    /// Sends what was written, so that other processes see it, and closes the file.
+    ///
+    /// # Errors
+    /// Those of earlier writes.
+    pub fn finish(self) -> Result<()> {
+        match self {
+            Self::Local(_) => Ok(()),
+            Self::Weir(of) => {
+                let (_, file, context) = *of;
+                file.close(&context)
+            }
+        }
+    }
+
+    /// As [`Open::finish`], and what was written is durable.
+    ///
+    /// # Errors
+    /// Those of earlier writes.
+    pub fn finish_durably(self) -> Result<()> {
+        match &self {
+            Self::Local(file) => file.sync_all()?,
+            Self::Weir(of) => of.1.sync(&of.2)?,
+        }
+        self.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_the_place_and_the_path() {
+        let parse = |text: &str| {
+            let name = Name::parse(OsStr::new(text)).unwrap();
+            (name.place, name.path)
+        };
+        let cluster = |name: Option<&str>| Place::Cluster(name.map(str::to_owned));
+        assert_eq!(parse("a/b"), (Place::Local, "a/b".into()));
+        assert_eq!(parse("weir:/a/b/"), (cluster(None), "/a/b".into()));
+        assert_eq!(parse("weir:a"), (cluster(None), "/a".into()));
+        assert_eq!(parse("weir://two/a"), (cluster(Some("two")), "/a".into()));
+        assert_eq!(parse("weir:///a"), (cluster(None), "/a".into()));
+        assert_eq!(parse("weir://two"), (cluster(Some("two")), "/".into()));
+        assert_eq!([split("/a"), split("a"), split("a/b")], [("/", "a"), (".", "a"), ("a", "b")]);
+    }
+}
