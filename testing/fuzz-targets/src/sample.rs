@@ -50,7 +50,7 @@ use weir_wire::meta::{
 };
 use weir_wire::peer::{
     Copies, CopyPage, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply, HeartbeatRequest,
-    ListCopiesRequest, Peer, RegisterRequest, TargetReport,
+    ListCopiesRequest, Peer, RegisterRequest, Revocation, Revocations, TargetReport,
 };
 use weir_wire::quota::{
     ListQuotasRequest, QuotaChange, QuotaInfo, QuotaLimits, QuotaPage, QuotaSubject, Room,
