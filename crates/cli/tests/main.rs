@@ -42,6 +42,7 @@ mod hung_disks;
 mod interrupts;
 mod jobs;
 mod joining;
+mod kernel_attributes;
 mod kill_lab;
 mod kill_load;
 mod kills;

@@ -297,6 +297,9 @@ impl Inner {
     /// Drops what is cached of a file that a change has concerned without naming it.
     pub(crate) fn forget(&self, file: FileId) {
         self.holdings.kept.lock().changed(file);
+        if let Some(upper) = &self.upper {
+            upper.attributes_change(file);
+        }
     }
 
     /// Reports size and time of writes.
