@@ -13,6 +13,7 @@ mod coherence;
 mod coherence_appends;
 mod coherence_io;
 mod coherence_modes;
+mod complete_directories;
 mod conformance;
 mod copies;
 mod copying;

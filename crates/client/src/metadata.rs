@@ -149,6 +149,10 @@ impl Inner {
                         kept.keep_attr((asked, found), attr, end);
                     }
                 }
+                let next = page.entries.last().filter(|_| !page.end).map(|entry| entry.cookie);
+                if self.config.consistency == Consistency::Strict && (page.end || next.is_some()) {
+                    kept.keep_page((asked, found), request.dir, (request.cookie, next));
+                }
             });
         }
         for entry in &mut page.entries {
@@ -291,6 +295,15 @@ impl Inner {
         kept.keep_attr(news, attr, end);
         if let Some(name) = name {
             kept.keep_name(news, name, Some(attr.file), end);
+        }
+    }
+
+    /// Caches that a directory which this client has made is empty.
+    pub(crate) fn keep_empty(&self, changed: Changed, dir: FileId) {
+        if let Some(asked) = changed.asked
+            && self.config.consistency == Consistency::Strict
+        {
+            self.holdings.kept.lock().keep_empty((asked, changed.found), dir);
         }
     }
 

@@ -240,6 +240,7 @@ impl Client {
         let (attr, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
         let attr = attr?;
         self.inner.keep_changed(changed, &attr, Some((parent, name)));
+        self.inner.keep_empty(changed, attr.file);
         Ok(attr)
     }
 
