@@ -249,7 +249,8 @@ fn a_target_that_cannot_be_opened_is_reported_and_the_others_are_served() {
     metadata.0.lock().unwrap().remove.extend(gone);
     let server = Running::start(config);
     assert_eq!(server.ready.targets, TARGETS[..1]);
-    metadata.until("told of both", |h| h.registered.len() == 1 && h.heartbeats > 3);
+    let told = |h: &Heard| h.registered.len() == 1 && h.heartbeats > 3 && h.remove.len() < 2;
+    metadata.until("told of both, and one is removed", told);
     let heard = metadata.0.lock().unwrap();
     let troubles: Vec<_> = heard.registered[0].targets.iter().map(|t| &t.trouble).collect();
     assert!(troubles[0].is_empty() && troubles[1].contains("nowhere"), "{troubles:?}");

@@ -39,7 +39,11 @@ fn a_target_that_comes_and_goes_is_kept_waiting_though_a_disk_is_dead_that_has_n
 fn a_target_that_comes_and_goes_is_not_kept_waiting_while_one_is_away_that_may_have_had_the_other_copy()
  {
     let mut s = Servers::new(4);
-    s.create("f", 2);
+    // Wherever the columns begin: some are on targets 1 and 4.
+    for base in 0..4 {
+        let spec = LayoutSpec { copies: 2, count: 2, base: Some(base), ..LayoutSpec::default() };
+        s.create_of(&format!("f{base}"), spec);
+    }
     s.idle = true;
     s.dead.insert(4);
     s.pass(5 + REBUILD_AFTER_MS / 1000 + 10);

@@ -250,6 +250,8 @@ mod tests {
                 assert!(!waits.is_finished());
             }
             table.interrupt(6);
+            // It is at work until the other one has ended: who joins waits.
+            while !waits.is_finished() {}
             assert!(!waits.join().unwrap());
             let waits = scope.spawn(|| arrivals.take_turn((7, 6), true, &interrupt));
             assert!(waits.join().unwrap(), "nothing can be unknown");
