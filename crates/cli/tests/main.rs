@@ -88,7 +88,6 @@ mod quota;
 mod reduce;
 mod reliability;
 mod repair;
-mod revoked;
 mod rot;
 mod semantics_doc;
 mod service;

@@ -43,7 +43,6 @@ pub mod queue;
 mod readers;
 mod register;
 mod reserve;
-mod revoked;
 mod run;
 mod service;
 

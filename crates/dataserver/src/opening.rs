@@ -4,7 +4,7 @@
 use crate::config::{DataServerConfig, TargetConfig, read_key};
 use crate::disk::{Disk, Unopened};
 use crate::herald::{AtWork, Herald};
-use crate::machine::ServedTarget;
+use crate::machine::{Load, ServedTarget};
 use crate::metrics::Observer;
 use crate::run::{Listening, is_raised, listen, runs, spawn};
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ impl Opener<'_> {
         let mut fails = |id: TargetId, key: Key, dir: PathBuf, error: Error| {
             tracing::error!("not served: {error}");
             let why = format!("out of service: {error}");
-            let served = ServedTarget::new(id, key, Some(why));
+            let served = ServedTarget { id, key, load: Load::default(), unopened: Some(why) };
             unopened.push(Unopened { served: Arc::new(served), dir });
             failure.get_or_insert(error);
         };
@@ -97,7 +97,7 @@ impl Opener<'_> {
         for ((id, key, dir), result) in kept.into_iter().zip(ended) {
             match result {
                 Ok(store) => {
-                    let served = ServedTarget::new(id, key, None);
+                    let served = ServedTarget { id, key, load: Load::default(), unopened: None };
                     let (limit, probes) = (self.config.queue_limit, self.config.probe_disks);
                     disks.push(Arc::new(Disk::new(store, Arc::new(served), limit, probes)));
                 }

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 use weir_net::server::ServerCounters;
 use weir_net::{
     Address, BufferPool, ConnId, Frame, Listener, Outbox, Server, ServerConfig, Service,
@@ -22,7 +21,7 @@ use weir_wire::data::{
 };
 use weir_wire::handshake::{Attempt, Hello, Identity, Welcome};
 use weir_wire::map::ServerEntry;
-use weir_wire::peer::{FindPeerRequest, HeartbeatReply, Peer, Revocations};
+use weir_wire::peer::{FindPeerRequest, HeartbeatReply, Peer};
 use weir_wire::ticket::{OF_SERVERS, SealedTicket, Ticket};
 use weir_wire::{Capability, Header, Key, Op, Rights};
 
@@ -101,8 +100,6 @@ impl Service for Metadata {
                 distrust: Vec::new(),
                 give_up: Vec::new(),
                 busy_percent: 100,
-                oldest_keys: Vec::new(),
-                revoked: Revocations { list: Vec::new(), upto: 0, more: false },
                 interval_ms: 1000,
             };
             return out.reply(conn, Header::reply_to(header, None), &reply, &[], None);
@@ -139,7 +136,6 @@ impl World {
             config.metadata = vec![address.clone()];
             let running = Running::start(config);
             metadata.serves(&running);
-            serves_clients(&running, targets[0]);
             running
         };
         let near = start("near", SERVER, &TARGETS);
@@ -153,17 +149,6 @@ impl World {
             true => Client::connect_to(self.far.as_ref().unwrap()),
             false => self.near.connect(),
         }
-    }
-}
-
-/// Waits until the server has heard from the metadata server: before that it refuses clients.
-fn serves_clients(server: &Running, target: TargetId) {
-    let end = Instant::now() + Duration::from_secs(60);
-    let mut client = Client::connect_to(server);
-    let stat = StatObjectRequest { access: on(target, 1) };
-    while client.ask(&stat).is_err_and(|error| error.kind == ErrorKind::NotCurrent) {
-        assert!(Instant::now() < end, "it does not hear from the metadata server");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

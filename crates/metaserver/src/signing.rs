@@ -1,23 +1,21 @@
 //! Signs capabilities and tickets.
 
-use crate::keys::KEYS_IN_FILES;
 use std::collections::BTreeMap;
 use weir_types::{FileId, KeyGeneration, Segment, ServerId, SessionId, TargetId};
 use weir_wire::key::MasterKey;
 use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Capability, Key, Mac, Rights, SignedCapability};
 
-/// Holds the master key, and the present working keys of targets.
+/// The generation of all keys; keys are not rotated yet.
+pub const KEY_GENERATION: KeyGeneration = KeyGeneration(1);
+
+/// Holds the master key, and derived keys of targets.
 #[derive(Debug)]
 pub struct Signer {
     master: MasterKey,
-    /// Generation of the working keys.
-    generation: KeyGeneration,
     targets: BTreeMap<TargetId, Key>,
     /// Validity of capabilities, milliseconds.
     capability_ms: u64,
-    /// Number of the last revocation.
-    version: u64,
 }
 
 /// The contents of a capability.
@@ -25,6 +23,8 @@ pub struct Signer {
 pub struct Grant {
     /// The file whose objects may be used.
     pub file: FileId,
+    /// The version of the file's capabilities.
+    pub version: u64,
     /// The session that may use it.
     pub session: SessionId,
     /// The granted rights.
@@ -35,37 +35,16 @@ pub struct Grant {
 
 impl Signer {
     /// Signs with keys derived from the master key.
-    pub fn new(master: MasterKey, generation: KeyGeneration, capability_ms: u64) -> Self {
-        Self { master, generation, targets: BTreeMap::new(), capability_ms, version: 0 }
-    }
-
-    /// The number of the last revocation. Capabilities that are made from now on have it.
-    pub fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// Records a revocation. Numbers ascend.
-    pub fn revoked(&mut self, number: u64) {
-        self.version = self.version.max(number);
+    pub fn new(master: MasterKey, capability_ms: u64) -> Self {
+        Self { master, targets: BTreeMap::new(), capability_ms }
     }
 
     /// Derives the keys of these targets in advance.
     pub fn prepare(&mut self, targets: impl Iterator<Item = TargetId>) {
         for target in targets {
-            if !self.targets.contains_key(&target) {
-                self.targets.insert(target, self.working(target));
-            }
+            let key = || self.master.target(target, KEY_GENERATION);
+            self.targets.entry(target).or_insert_with(key);
         }
-    }
-
-    /// Signs with the working keys of a later generation from now on.
-    pub fn rotate(&mut self, generation: KeyGeneration) {
-        self.generation = generation;
-        self.targets.clear();
-    }
-
-    fn working(&self, target: TargetId) -> Key {
-        self.master.target(target, KEYS_IN_FILES).working(self.generation)
     }
 
     /// The master key.
@@ -75,7 +54,7 @@ impl Signer {
 
     /// The key of a data server.
     pub fn server_key(&self, server: ServerId) -> Key {
-        self.master.server(server, KEYS_IN_FILES)
+        self.master.server(server, KEY_GENERATION)
     }
 
     /// A capability with a signature for each target of the segments.
@@ -98,8 +77,7 @@ impl Signer {
         targets: impl Iterator<Item = TargetId>,
     ) -> SignedCapability {
         let expires_unix_ms = now_unix_ms.saturating_add(self.capability_ms);
-        let capability =
-            Capability::of_administrator(session, self.version, self.generation, expires_unix_ms);
+        let capability = Capability::of_administrator(session, KEY_GENERATION, expires_unix_ms);
         let mut targets: Vec<TargetId> = targets.collect();
         targets.sort_unstable();
         let macs = targets.into_iter().map(|t| (t, self.code(&capability, t))).collect();
@@ -116,8 +94,8 @@ impl Signer {
             file: grant.file,
             session: grant.session,
             rights: grant.rights,
-            version: self.version,
-            key_generation: self.generation,
+            version: grant.version,
+            key_generation: KEY_GENERATION,
             expires_unix_ms: grant.now_unix_ms.saturating_add(self.capability_ms),
         }
     }
@@ -125,8 +103,8 @@ impl Signer {
     /// The signature of a capability for one target.
     pub fn code(&self, capability: &Capability, target: TargetId) -> Mac {
         match self.targets.get(&target) {
-            Some(working) => capability.sign_with(target, working),
-            None => capability.sign_with(target, &self.working(target)),
+            Some(key) => capability.sign(target, key),
+            None => capability.sign(target, &self.master.target(target, KEY_GENERATION)),
         }
     }
 }

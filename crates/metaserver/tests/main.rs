@@ -33,7 +33,6 @@ mod quota_random;
 mod readdir;
 mod rename;
 mod restrictions;
-mod revoked;
 mod server;
 mod settings;
 mod standings;

@@ -71,6 +71,7 @@ impl<E: Engine> MetaMachine<E> {
         let has_one = targets.iter().any(|target| self.cluster.serves(asking, *target));
         let capability = self.signer.for_servers(Grant {
             file: object.file,
+            version: placed.inode.capability_version,
             session: OF_SERVERS,
             rights: if has_one { Rights::READ_WRITE } else { Rights::NONE },
             now_unix_ms: now.unix_ms(),

@@ -90,7 +90,7 @@ impl<E: Engine> MetaMachine<E> {
             self.cluster.acts(server, &request.targets, self.cluster.epoch);
         }
         self.cluster.heard(server, &request.targets, request.first, now.monotonic_ms);
-        self.report(server, &request.targets, (Epoch(0), 0), now)
+        self.report(server, &request.targets, Epoch(0), now)
     }
 
     fn heartbeat(
@@ -108,7 +108,7 @@ impl<E: Engine> MetaMachine<E> {
         self.cluster.acts(server, &request.targets, request.acting);
         self.cluster.machines.insert(server, request.machine);
         self.cluster.heard(server, &request.targets, false, now.monotonic_ms);
-        self.report(server, &request.targets, (request.acting, request.revoked), now)
+        self.report(server, &request.targets, request.acting, now)
     }
 
     /// Address of a target's server, for a server that copies from it.
@@ -143,7 +143,7 @@ impl<E: Engine> MetaMachine<E> {
         &mut self,
         server: ServerId,
         reports: &[TargetReport],
-        (acting, known): (Epoch, u64),
+        acting: Epoch,
         now: Moment,
     ) -> Result<Reply> {
         self.take_distrusted(server, reports)?;
@@ -186,14 +186,6 @@ impl<E: Engine> MetaMachine<E> {
             true => interval_ms,
             false => BUSY_HEARTBEAT_MS.min(interval_ms),
         };
-        let served = reports.iter().map(|report| report.target);
-        let served = served.filter(|target| self.cluster.serves(server, *target));
-        let oldest_keys = self.keys.oldest(served, now.unix_ms());
-        let revoked = self.revoked.tell(server, known, self.signer.version());
-        let interval_ms = match revoked.list.is_empty() {
-            true => interval_ms,
-            false => BUSY_HEARTBEAT_MS.min(interval_ms),
-        };
         let is_source = |target| self.mover.is_only_source(target);
         let give_up = self.cluster.who_hangs(reports, is_source);
         let serve_ms = serve_ms(self.times.target_timeout_ms);
@@ -207,8 +199,6 @@ impl<E: Engine> MetaMachine<E> {
             distrust,
             give_up,
             busy_percent: self.mover.busy_percent(),
-            oldest_keys,
-            revoked,
             interval_ms,
         }))
     }
