@@ -23,9 +23,10 @@ impl KernelCache {
     }
 
     /// Handles a read of a file by this thread, for which the kernel asks for the access time again
-    /// by itself. But it believes replies under way.
+    /// by itself. But it believes replies under way. A read that the mount makes on its own, as
+    /// to copy, it does not know (`by` is 0).
     pub(crate) fn is_read(&self, file: FileId, by: u32) {
-        if !self.lifetimes.has_handled_all(file, by, Instant::now()) {
+        if by == 0 || !self.lifetimes.has_handled_all(file, by, Instant::now()) {
             self.end_lifetime(file);
         }
     }
