@@ -3,8 +3,8 @@
 
 Builds every program of tests, and runs each as a process of its own; one that is called `all` has
 a module for each scenario, and each module is a process. Several run at once, since those of real
-processes wait more than they work. Those that only compute form a second lane, one after the
-other and with a lower priority, so that the processors are never idle. Says at the end what each
+processes wait more than they work. Those that only compute form a second lane, one for each
+processor and with a lower priority, so that the processors are never idle. Says at the end what each
 cost and what came of all.
 
 A program that crashes, or that does not end in time, is a failure like others. What each has said
@@ -32,13 +32,13 @@ LOGS = TARGET / "test-logs"
 COMPUTES = {"sim", "simhost", "scale", "policy", "store", "metastore", "reliability"}
 # So many programs of real processes at once, each with so many tests at once: most tests of these
 # wait for servers, clocks or disks.
-AT_ONCE = int(os.environ.get("WEIR_TEST_PROGRAMS", 4))
+AT_ONCE = int(os.environ.get("WEIR_TEST_PROGRAMS", 3))
 THREADS = os.environ.get("RUST_TEST_THREADS", "3")
 # No program may take longer. The longest take a quarter of it where nothing else runs.
-LIMIT_S = int(os.environ.get("WEIR_TEST_LIMIT", 900))
+LIMIT_S = int(os.environ.get("WEIR_TEST_LIMIT", 1500))
 # They begin first, because they take longest.
-LONG = ["kills", "crash", "losses", "moving", "cycles", "seeds", "copies", "crash_points", "cp",
-        "programs_python", "moves", "large_directory", "programs_git", "members", "health", "pace"]
+LONG = ["programs_python", "kills", "crash", "losses", "moving", "cycles", "seeds", "copies",
+        "crash_points", "cp", "moves", "large_directory", "programs_git", "members", "health", "pace"]
 # They measure what the machine can do, or set limits to all of it: after all others, alone.
 ALONE = {"slow_disks", "small_memory", "many_descriptors"}
 
@@ -165,7 +165,7 @@ def run_all(jobs):
     alone = [job for job in jobs if job.name in ALONE]
     computes = [job for job in jobs if job.computes]
     real = [job for job in jobs if not job.computes and job.name not in ALONE]
-    with concurrent.futures.ThreadPoolExecutor(1) as second:
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as second:
         others = [second.submit(lambda job: tell(run(job)), job) for job in computes]
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as first:
             results = list(first.map(lambda job: tell(run(job)), real))

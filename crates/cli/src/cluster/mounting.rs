@@ -17,8 +17,9 @@ use std::process::Command;
 use std::time::Duration;
 use weir_types::checksum::crc32c;
 
-/// The longest that the process of a mount may take to end after the unmount.
-const END_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest that the process of a mount may take to end after the unmount: its last calls wait
+/// 30 s for a server that does not answer, and what they leave is written after them.
+const END_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The most dead mounts below another one that an unmount removes.
 const MOST_DEAD: usize = 64;
