@@ -225,3 +225,45 @@ fn a_writer_without_leases_does_not_undo_a_cut_of_somebody_else() {
     assert_eq!(other.getattr(&ctx, file.id()).unwrap().size, 1_000);
     assert_eq!(file.size(), 1_000);
 }
+
+#[test]
+fn the_layout_of_an_empty_file_and_of_a_directory_can_be_set_on_a_mount() {
+    if !root() {
+        return;
+    }
+    const LAYOUT: &str = "user.weir.layout";
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "layout", "");
+    let shown = |path: &Path| {
+        let mut value = [0; 128];
+        let n = getxattr(path, LAYOUT, &mut value[..]).unwrap();
+        String::from_utf8(value[..n].to_vec()).unwrap()
+    };
+    let set =
+        |path: &Path, text: &str| setxattr(path, LAYOUT, text.as_bytes(), XattrFlags::empty());
+    fs::create_dir(a.join("d")).unwrap();
+    set(&a.join("d"), "unit=131072,count=1").unwrap();
+    fs::write(b.join("d/f"), "").unwrap();
+    assert_eq!(shown(&b.join("d/f")), "unit=131072,count=1,copies=1");
+    // Of a file that is open, and written afterwards.
+    let file = open(&a.join("d/f"));
+    set(&b.join("d/f"), "unit=4096,count=2").unwrap();
+    let data = crate::harness::noise(300_000, 1);
+    file.write_all_at(&data, 0).unwrap();
+    assert!(fs::read(b.join("d/f")).unwrap() == data);
+    assert_eq!(shown(&a.join("d/f")), "unit=4096,count=2,copies=1");
+    let told = cluster.weir(&["layout", "--json", "/d/f"]).json();
+    assert!(told.to_string().contains("\"stripe_unit_bytes\":4096"), "{told}");
+    // It has data now; and what is no layout is refused.
+    let invalid = Err(rustix::io::Errno::INVAL);
+    assert_eq!(set(&a.join("d/f"), "unit=8192"), invalid);
+    for bad in ["", "unit=1", "unit=4096,width=2", "count=0"] {
+        assert_eq!(set(&a.join("d"), bad), invalid, "{bad:?}");
+    }
+    set(&a.join("d"), "chunk=1048576").unwrap();
+    assert_eq!(shown(&b.join("d")), "chunk=1048576,copies=1");
+    removexattr(a.join("d"), LAYOUT).unwrap();
+    assert_eq!(shown(&b.join("d")), shown(&b));
+    let mut names = [0; 256];
+    assert_eq!(listxattr(a.join("d"), &mut names[..]).unwrap(), 0, "it is not listed");
+}

@@ -74,6 +74,7 @@ mod programs_git;
 mod programs_h5py;
 mod programs_make;
 mod programs_mpi;
+mod programs_mpi_layout;
 mod programs_pjdfstest;
 mod programs_postgres;
 mod programs_python;

@@ -17,6 +17,7 @@ mod kernel_acls;
 mod kernel_cache;
 mod kernel_files;
 mod kernel_size;
+mod layouts;
 mod listing;
 mod lock_kind;
 mod locks;

@@ -16,6 +16,7 @@ use crate::hints::Hint;
 use crate::jobs::Jobs;
 use crate::kernel_cache::{KernelCache, Passed, Question, ROOT_TTL};
 use crate::kernel_size::Answer;
+use crate::layouts::is_layout;
 use crate::locks::HandleLocks;
 use crate::nodes::Nodes;
 use crate::pins::Pins;
@@ -676,6 +677,9 @@ impl Filesystem for WeirFs {
         if let Some(hint) = Hint::named(name) {
             return self.hint(ctx, (node, hint), Some(value));
         }
+        if is_layout(name) {
+            return self.set_layout(ctx, node, Some(value));
+        }
         let mode = match flags as i32 {
             libc::XATTR_CREATE => XattrMode::Create,
             libc::XATTR_REPLACE => XattrMode::Replace,
@@ -701,6 +705,9 @@ impl Filesystem for WeirFs {
         }
         if let Some(hint) = Hint::named(name) {
             return self.hinted(ctx, (node, hint));
+        }
+        if is_layout(name) {
+            return self.shown_layout(ctx, node);
         }
         if is_quota(name) {
             return self.quotas(ctx, node);
@@ -728,6 +735,9 @@ impl Filesystem for WeirFs {
         }
         if let Some(hint) = Hint::named(name) {
             return self.hint(ctx, (node, hint), None);
+        }
+        if is_layout(name) {
+            return self.set_layout(ctx, node, None);
         }
         let file = self.file(node)?;
         self.of_node(file, self.client.remove_xattr(&context(ctx), file, name))
