@@ -4,7 +4,7 @@ mod machines;
 mod readers;
 mod writers;
 
-pub use machines::{CallSize, HotClients, HotNetwork, MirroredHot};
+pub use machines::{Advice, CallSize, HotClients, HotNetwork, MirroredHot};
 pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
 pub use writers::{DistributedQueue, GraduatedWrite, WriteSize};
 
@@ -44,6 +44,8 @@ pub enum Experiment {
     CallSize(CallSize),
     /// Clients of what is in the servers' memory, while the link of one server is loaded
     HotNetwork(HotNetwork),
+    /// Readers of records, on stripes of 8 KiB and on what `weir advise` says
+    Advice(Advice),
     /// Four processes read, and one of four disks becomes slow: for `make quickstart`
     SlowDisk(SlowDisk),
     /// A reader or a perturber
@@ -220,6 +222,7 @@ pub fn all() -> Vec<Experiment> {
         "write-size",
         "call-size",
         "hot-network",
+        "advice",
     ];
     names.iter().filter_map(|name| small(name)).collect()
 }
@@ -253,6 +256,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 11);
+        assert_eq!(all().len(), 12);
     }
 }

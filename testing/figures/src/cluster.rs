@@ -54,6 +54,18 @@ impl Cluster {
         crate::bed::status(&self.weir, bed.guard.dir())
     }
 
+    /// What the link of its first machine carries each way in a second.
+    pub fn link_rate(&self) -> Result<u64> {
+        let status = self.bed_status()?;
+        let rate = status["nodes"][0]["link"]["bytes_per_s"].as_u64();
+        rate.ok_or_else(|| Error::other(format!("weir testbed status: {status}")))
+    }
+
+    /// The credential file of its administrator.
+    pub fn credential(&self) -> PathBuf {
+        self.state.join("client.toml")
+    }
+
     /// Runs the program for this cluster; returns what it prints.
     pub fn weir(&self, arguments: &[&str]) -> Result<String> {
         self.weir_from(0, arguments)

@@ -16,6 +16,7 @@
 //!   └─ writing   writers on disks of which some are slow
 //! call_size      all read a file of their own on disks with a head, in calls of several sizes
 //! hot_network    clients of what is in memory, the link of one server is loaded
+//! advice         readers of records, on what `weir advise` says
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
 //!   │  cluster   the program `weir`;  bed: machines of a profile
@@ -28,6 +29,7 @@
 //! Ctrl-C.
 
 mod adjacent;
+mod advice;
 mod args;
 mod bed;
 mod call_size;
@@ -93,7 +95,10 @@ fn main() -> ExitCode {
 
 fn needs_machines(experiment: &Experiment) -> bool {
     match experiment {
-        Experiment::CallSize(_) | Experiment::HotNetwork(_) | Experiment::MirroredHot(_) => true,
+        Experiment::CallSize(_)
+        | Experiment::HotNetwork(_)
+        | Experiment::MirroredHot(_)
+        | Experiment::Advice(_) => true,
         Experiment::EvenReads(plan) => plan.profile.is_some(),
         _ => false,
     }
@@ -127,6 +132,7 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::WriteSize(plan) => write_size::run(plan),
         Experiment::CallSize(plan) => call_size::run(plan),
         Experiment::HotNetwork(plan) => hot_network::run(plan),
+        Experiment::Advice(plan) => advice::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),
         Experiment::Worker(work) => worker::run(work),
     }

@@ -81,3 +81,38 @@ pub struct HotNetwork {
     #[arg(long, default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub share: u64,
 }
+
+#[derive(Args, Clone)]
+pub struct Advice {
+    #[command(flatten)]
+    pub common: Common,
+    /// The machines (`weir testbed profiles`)
+    #[arg(long, default_value = "act")]
+    pub profile: String,
+    /// Nodes with a disk; all but the first read
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub disks: u32,
+    /// Bytes of the file of records
+    #[arg(long, value_parser = size, default_value = "32MiB")]
+    pub file: u64,
+    /// Records of a call [default: 1,10,50,150,350, with --quick 10,150,350]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=350))]
+    pub records: Vec<u64>,
+    /// Calls of each reader at random (paper: 100,000)
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    pub chunks: u64,
+}
+
+impl Advice {
+    pub fn records(&self) -> Vec<u64> {
+        match (&*self.records, self.common.quick) {
+            ([], true) => vec![10, 150, 350],
+            ([], false) => vec![1, 10, 50, 150, 350],
+            (records, _) => records.to_vec(),
+        }
+    }
+
+    pub fn readers(&self) -> u32 {
+        self.disks - 1
+    }
+}
