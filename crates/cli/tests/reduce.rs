@@ -177,3 +177,33 @@ fn killed_at_any_moment_it_loses_nothing_and_goes_on() {
         assert_eq!(status["percent"].as_f64(), Some(percent), "{status}");
     }
 }
+
+/// A layer above Weir: each directory of a mount has its files on one target.
+#[test]
+fn directories_of_a_mount_with_a_target_each_bear_the_loss_of_two() {
+    let place = Place::new();
+    let at = place.path("m");
+    let cluster = place.up("sets", &["--targets", "6", "--mount", at.to_str().unwrap()]);
+    let dirs: Vec<PathBuf> = (0..6).map(|target| at.join(format!("t{target}"))).collect();
+    for (target, dir) in dirs.iter().enumerate() {
+        std::fs::create_dir(dir).unwrap();
+        let (dir, base) = (dir.to_str().unwrap(), target.to_string());
+        cluster.weir(&["setlayout", dir, "--count", "1", "--base", &base, "--copies", "1"]).ok();
+    }
+    let (files, len) = (4, 300_000);
+    for (file, copy) in (0..files).flat_map(|file| (0..3).map(move |copy| (file, copy))) {
+        let path = dirs[(file + copy) % 4].join(name(file));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes(file, len)).unwrap();
+    }
+    let done = json(&place, &["encode", "--code", "raid6:2", "--json", "-q"], &dirs[..4]);
+    assert_eq!((done["sets"].as_u64(), done["removed_copies"].as_u64()), (Some(2), Some(8)));
+    check(&dirs[..4], files, len);
+    cluster.kill("data-1");
+    cluster.kill("data-2");
+    // Directories on other targets take the place of those on the dead ones.
+    let repaired = json(&place, &["repair", "--json", "--quiet"], &dirs[2..]);
+    assert_eq!(repaired["left"], Value::Array(vec![]), "{repaired}");
+    check(&dirs[2..], files, len);
+    place.weir(&reduce(&["verify", "--quiet"], &dirs[2..])).ok();
+}

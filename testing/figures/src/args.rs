@@ -2,10 +2,12 @@
 
 mod machines;
 mod readers;
+mod sets;
 mod writers;
 
 pub use machines::{Advice, CallSize, HotClients, HotNetwork, MirroredHot};
 pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
+pub use sets::Reduce;
 pub use writers::{DistributedQueue, GraduatedWrite, WriteSize};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -46,6 +48,8 @@ pub enum Experiment {
     HotNetwork(HotNetwork),
     /// Readers of records, on stripes of 8 KiB and on what `weir advise` says
     Advice(Advice),
+    /// Nodes write files in three copies, which become sets: bytes on disk over time
+    Reduce(Reduce),
     /// Four processes read, and one of four disks becomes slow: for `make quickstart`
     SlowDisk(SlowDisk),
     /// A reader or a perturber
@@ -223,6 +227,7 @@ pub fn all() -> Vec<Experiment> {
         "call-size",
         "hot-network",
         "advice",
+        "reduce",
     ];
     names.iter().filter_map(|name| small(name)).collect()
 }

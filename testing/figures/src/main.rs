@@ -51,6 +51,7 @@ mod plot;
 mod points;
 mod proof;
 mod records;
+mod reduce;
 mod report;
 mod round;
 mod slow_disk;
@@ -133,6 +134,7 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::CallSize(plan) => call_size::run(plan),
         Experiment::HotNetwork(plan) => hot_network::run(plan),
         Experiment::Advice(plan) => advice::run(plan),
+        Experiment::Reduce(plan) => reduce::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),
         Experiment::Worker(work) => worker::run(work),
     }
