@@ -10,6 +10,7 @@ mod circles;
 mod crates;
 mod links;
 mod modules;
+mod papers;
 mod programs;
 mod text;
 mod tree;
@@ -36,7 +37,7 @@ pub enum Rule {
     Direction,
     /// A document that no index links, or a link that leads nowhere.
     Link,
-    /// A file of tests that no program has.
+    /// A file of tests that no program has, or a test that is named and does not exist.
     Test,
 }
 
@@ -86,6 +87,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     found.extend(circles::check(tree));
     found.extend(crates::check(tree));
     found.extend(links::check(tree));
+    found.extend(papers::check(tree));
     found.extend(programs::check(tree));
     found.sort();
     found
