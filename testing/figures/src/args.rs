@@ -261,6 +261,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 12);
+        assert_eq!(all().len(), 13);
     }
 }
