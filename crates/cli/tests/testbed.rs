@@ -195,7 +195,7 @@ fn what_is_half_gone_goes_whole() {
 
 #[test]
 fn plain_disks_are_limited_and_what_cannot_be_made_leaves_nothing() {
-    let small = ["act", "--nodes", "3", "--disk-size", "64M", "--read-ahead-kib", "96"];
+    let small = ["arkansas", "--nodes", "3", "--disk-size", "64M", "--read-ahead-kib", "96"];
     let Some(testbed) = Testbed::up(&small) else { return };
     let disk = std::fs::metadata(testbed.dir.join("disks/1")).unwrap().dev();
     let queue =

@@ -46,7 +46,7 @@ pub struct TestbedChoice {
 #[derive(Args)]
 pub struct TestbedUp {
     /// Name of the profile, as listed by `weir testbed profiles`
-    #[arg(default_value = "act")]
+    #[arg(default_value = "arkansas")]
     pub profile: String,
     #[command(flatten)]
     pub choice: TestbedChoice,

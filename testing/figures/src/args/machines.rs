@@ -87,7 +87,7 @@ pub struct Advice {
     #[command(flatten)]
     pub common: Common,
     /// The machines (`weir testbed profiles`)
-    #[arg(long, default_value = "act")]
+    #[arg(long, default_value = "arkansas")]
     pub profile: String,
     /// Nodes with a disk; all but the first read
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
