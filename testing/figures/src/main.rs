@@ -17,6 +17,7 @@
 //! call_size      all read a file of their own on disks with a head, in calls of several sizes
 //! hot_network    clients of what is in memory, the link of one server is loaded
 //! advice         readers of records, on what `weir advise` says
+//! reduce         disks that encode their copies: what is stored, over time
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
 //!   │  cluster   the program `weir`;  bed: machines of a profile
