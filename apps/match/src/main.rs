@@ -24,9 +24,9 @@ use people::Spec;
 use serde_json::json;
 use sio::safe::{self, File};
 use std::fmt::Write as _;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Instant;
+use weir_records::end::end;
 use weir_records::progress::Progress;
 use weir_records::record::RECORD_BYTES;
 use weir_records::size::megabytes_per_second;
@@ -123,18 +123,7 @@ fn main() -> ExitCode {
         Command::Generate(asked) => generate(&asked),
         Command::Run(asked) => run(&asked),
     };
-    let done = done.and_then(|text| match io::stdout().write_all(text.as_bytes()) {
-        // Who reads has heard enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(|error| format!("standard output: {error}")),
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("weir-match: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    end("weir-match", done)
 }
 
 fn told(error: safe::Error) -> String {

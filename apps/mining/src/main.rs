@@ -35,8 +35,9 @@ use quest::{Quest, Spec};
 use report::Report;
 use rules::Rule;
 use sio::safe::{self, File};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
+use weir_records::end::end;
 use weir_records::progress::Progress;
 
 /// The longest file that is compared with the oracle, which has it in memory.
@@ -60,18 +61,7 @@ fn main() -> ExitCode {
             };
         }
     };
-    let done = done.and_then(|text| match io::stdout().write_all(text.as_bytes()) {
-        // Who reads has heard enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(|error| format!("standard output: {error}")),
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("weir-mining: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    end("weir-mining", done)
 }
 
 fn told(error: safe::Error) -> String {

@@ -8,6 +8,7 @@ use clap::Args;
 use std::ffi::OsString;
 use std::time::Duration;
 use weir_client::Record;
+use weir_types::size::parse_size;
 use weir_types::{FileKind, Result};
 
 /// Options of every program.
@@ -117,25 +118,4 @@ fn in_place(name: Name, place: &Place) -> Result<String> {
             name.path
         ))),
     }
-}
-
-/// Bytes, with an optional unit: k, M, G, KiB, MiB, GiB (powers of 1024), kB, MB, GB (of 1000).
-///
-/// # Errors
-/// What is wrong with the text.
-pub fn parse_size(text: &str) -> std::result::Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: u64 = match unit {
-        "" | "B" => 1,
-        "k" | "K" | "KiB" => 1 << 10,
-        "M" | "MiB" => 1 << 20,
-        "G" | "GiB" => 1 << 30,
-        "kB" | "KB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        other => return Err(format!("unknown unit '{other}': use KiB, MiB, GiB, kB, MB, GB")),
-    };
-    let number: u64 = number.parse().map_err(|_| "not a size: try 4MiB".to_owned())?;
-    number.checked_mul(factor).ok_or_else(|| "too large".to_owned())
 }

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use weir_records::end::end;
 use weir_records::record::{self, FileSpec, RECORD_BYTES};
 use weir_records::size::parse_size;
 use weir_records::workload::{self, Read, Reader};
@@ -55,16 +56,7 @@ fn main() -> ExitCode {
         Command::Read(asked) => workload::read(&asked),
         Command::Reader(asked) => workload::serve(&asked),
     };
-    match done {
-        Ok(message) => {
-            println!("{message}");
-            ExitCode::SUCCESS
-        }
-        Err(message) => {
-            eprintln!("weir-records: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    end("weir-records", done.map(|message| message + "\n"))
 }
 
 fn generate(path: &Path, size_bytes: u64, seed: u64) -> Result<String, String> {

@@ -16,26 +16,9 @@ pub fn parse_domain(text: &str) -> Result<String, String> {
     weir_types::check_domain(text).map(|()| text.to_owned()).map_err(|error| error.message)
 }
 
-/// Parses a size: bytes, or with K, M, G, T (or KiB and so on) powers of 1024, or with kB, MB, GB,
-/// TB powers of 1000.
+/// Parses a size as people write it.
 pub fn parse_size(text: &str) -> Result<ByteSize, String> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: u64 = match unit.trim() {
-        "" | "B" => 1,
-        "k" | "K" | "KiB" => 1 << 10,
-        "m" | "M" | "MiB" => 1 << 20,
-        "g" | "G" | "GiB" => 1 << 30,
-        "t" | "T" | "TiB" => 1 << 40,
-        "kB" | "KB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        "TB" => 1_000_000_000_000,
-        other => return Err(format!("unknown unit '{other}': use K, M, G, T or kB, MB, GB, TB")),
-    };
-    let number: u64 = number.parse().map_err(|_| "not a size: try 64K or 1G".to_owned())?;
-    number.checked_mul(factor).map(ByteSize).ok_or_else(|| "too large".to_owned())
+    weir_types::size::parse_size(text).map(ByteSize)
 }
 
 /// Asks whether to continue, unless `yes` is set.
@@ -238,8 +221,6 @@ mod tests {
     fn sizes_are_read_and_written_as_people_do() {
         assert_eq!(parse_size("64K"), Ok(ByteSize(65536)));
         assert_eq!(parse_size("1GB"), Ok(ByteSize(1_000_000_000)));
-        assert!(parse_size("12 parsecs").is_err());
-        assert!(parse_size("99999999999T").is_err());
         assert_eq!(human_size(1023), "1023");
         assert_eq!(human_size(1536), "1.5K");
         assert_eq!(human_size(20 << 20), "20M");

@@ -13,6 +13,7 @@ pub mod layout;
 pub mod limits;
 pub mod restrictions;
 pub mod room;
+pub mod size;
 
 pub use attr::{
     ACL_ACCESS, ACL_DEFAULT, Attr, Caller, Extras, FileKind, FsUsage, Timestamp, access_is_due,

@@ -171,25 +171,13 @@ impl Arguments {
     }
 }
 
+/// A size that a benchmark can have.
 fn parse_size(text: &str) -> Result<u64, String> {
-    let bytes = parse_bytes(text)?;
+    let bytes = weir_types::size::parse_size(text)?;
     match (16 << 20..=1 << 40).contains(&bytes) {
         true => Ok(bytes),
         false => Err("must be 16MiB to 1TiB".to_owned()),
     }
-}
-
-fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].trim_end_matches("iB").trim_end_matches('B') {
-        "" => 1,
-        "K" | "k" => 1 << 10,
-        "M" | "m" => 1 << 20,
-        "G" | "g" => 1 << 30,
-        other => return Err(format!("unknown unit {other}")),
-    };
-    let number: u64 = digits.parse().map_err(|_| "not a number: try 2GiB".to_owned())?;
-    number.checked_mul(unit).ok_or_else(|| "too much".to_owned())
 }
 
 #[cfg(test)]

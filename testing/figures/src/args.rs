@@ -232,19 +232,12 @@ pub fn all() -> Vec<Experiment> {
     names.iter().filter_map(|name| small(name)).collect()
 }
 
-/// `48MiB`, `64K`, `4096`.
+/// `48MiB`, `64K`, `4096`; not nothing.
 fn size(text: &str) -> std::result::Result<u64, String> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim_end_matches("iB") {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        _ => return Err(format!("{text} is no size such as 64KiB")),
-    };
-    let number: u64 = number.parse().map_err(|e| format!("{text}: {e}"))?;
-    number.checked_shl(shift).filter(|n| *n > 0).ok_or_else(|| format!("{text} is out of range"))
+    match weir_types::size::parse_size(text)? {
+        0 => Err("must not be 0".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
-use weir_parallel::options::parse_size;
 use weir_parallel::sort;
 use weir_parallel::tree::Tree;
+use weir_types::size::parse_size;
 
 /// Run each program on each layout, compare the outputs, and write a table
 #[derive(Parser)]

@@ -5,10 +5,11 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 use weir_client::Record;
 use weir_parallel::invalid;
-use weir_parallel::options::{Common, parse_size};
+use weir_parallel::options::Common;
 use weir_parallel::report::{Report, finish};
 use weir_parallel::sort::{self, RECORD_BYTES};
 use weir_parallel::tree::{Name, Tree};
+use weir_types::size::parse_size;
 use weir_types::{Error, ErrorKind, Result};
 
 /// Sort records of 100 bytes by their bytes
