@@ -33,6 +33,9 @@
 // The range will not be read again: what was fetched of it is given up.
 #define WEIR_HINT_DONE_WITH 4
 
+// The handle will be read from its end to its beginning: what is before a read is fetched ahead.
+#define WEIR_HINT_REVERSE 5
+
 // Stripe units are dealt to the targets in turn.
 #define WEIR_LAYOUT_STRIPED 0
 

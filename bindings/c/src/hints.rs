@@ -19,6 +19,8 @@ pub const WEIR_HINT_READ_ONCE: u32 = 2;
 pub const WEIR_HINT_WILL_NEED: u32 = 3;
 /// The range will not be read again: what was fetched of it is given up.
 pub const WEIR_HINT_DONE_WITH: u32 = 4;
+/// The handle will be read from its end to its beginning: what is before a read is fetched ahead.
+pub const WEIR_HINT_REVERSE: u32 = 5;
 
 /// Says how an open file will be read. `hint`: one of WEIR_HINT_*; `offset` and `len` count for
 /// WEIR_HINT_WILL_NEED and WEIR_HINT_DONE_WITH alone. A hint holds for this handle, in this process.
@@ -31,6 +33,7 @@ pub extern "C" fn weir_hint(file: weir_file_t, hint: u32, offset: u64, len: u64)
             WEIR_HINT_READ_ONCE => Hint::ReadOnce,
             WEIR_HINT_WILL_NEED => Hint::WillNeed(offset, len),
             WEIR_HINT_DONE_WITH => Hint::DoneWith(offset, len),
+            WEIR_HINT_REVERSE => Hint::Reverse,
             other => return Err(invalid(format!("hint {other} is not known"))),
         };
         range(offset, len)?;

@@ -207,10 +207,13 @@ impl OpenFile for WeirFile {
     }
 
     fn read(&self, spans: &[Span], buffer: &mut [u8], pattern: Pattern) -> Result<u64> {
-        let forward = matches!(pattern, Pattern::Unknown | Pattern::Sequential);
-        if let [one] = spans
-            && forward
-        {
+        let hint = match pattern {
+            Pattern::Unknown | Pattern::Sequential => Some(ClientHint::Normal),
+            Pattern::Reverse => Some(ClientHint::Reverse),
+            Pattern::RandomPartial | Pattern::RandomComplete => None,
+        };
+        if let ([one], Some(hint)) = (spans, hint) {
+            self.file.hint(&self.context, hint).map_err(|error| self.say(error))?;
             return self.read_one(*one, buffer);
         }
         let end = spans.iter().map(|span| span.end()).max().unwrap_or(0);

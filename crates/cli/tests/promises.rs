@@ -207,6 +207,30 @@ fn read_ahead_serves_a_sequential_reader_and_fetches_no_byte_twice() {
 }
 
 #[test]
+fn read_ahead_serves_a_backward_reader_that_says_so_and_fetches_no_byte_twice() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let (ctx, size) = (Context::root(), (16 << 20) + 77);
+    let writer = client(&cluster, true);
+    striped(&writer, b"f", size).close(&ctx).unwrap();
+    let reader = client(&cluster, true);
+    let attr = reader.resolve(&ctx, b"f", true).unwrap();
+    let (file, _) = reader.open(&ctx, attr.file, weir_wire::Rights::READ).unwrap();
+    file.hint(&ctx, weir_client::Hint::Reverse).unwrap();
+    let (data, call) = (noise(size, 5), 100_000);
+    let mut end = size;
+    while end > 0 {
+        let start = end.saturating_sub(call);
+        let mut buffer = vec![0; end - start];
+        assert_eq!(file.read_at(&ctx, start as u64, &mut buffer).unwrap(), buffer.len());
+        assert!(buffer == data[start..end], "{start}");
+        end = start;
+    }
+    assert_eq!(counter(&reader, "read_wire_bytes"), size as u64);
+    assert!(counter(&reader, "ahead_used") >= 14);
+}
+
+#[test]
 fn objects_are_named_by_the_id_that_the_metadata_server_gave() {
     let place = Place::new();
     let cluster = four(&place);

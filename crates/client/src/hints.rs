@@ -17,6 +17,8 @@ pub enum Hint {
     Random,
     /// Each byte will be read once by this handle, and in small pieces (`read_once`).
     ReadOnce,
+    /// This handle will be read from its end to its beginning (`reverse`).
+    Reverse,
     /// These bytes will be read soon: offset and length (`will_need`). As many as are fetched ahead
     /// of a sequential reader are asked for now.
     WillNeed(u64, u64),
@@ -34,6 +36,7 @@ impl File {
         match hint {
             Hint::Normal => self.pattern.store(Pattern::Usual as u8, Relaxed),
             Hint::Random | Hint::ReadOnce => self.pattern.store(Pattern::Random as u8, Relaxed),
+            Hint::Reverse => self.pattern.store(Pattern::Reverse as u8, Relaxed),
             Hint::WillNeed(offset, len) => return self.will_need(ctx, offset, len),
             Hint::DoneWith(offset, len) => {
                 self.state.reader().done_with(&(offset..offset.saturating_add(len)));
@@ -43,10 +46,9 @@ impl File {
     }
 
     pub(crate) fn pattern(&self) -> Pattern {
-        match self.pattern.load(Relaxed) == Pattern::Random as u8 {
-            true => Pattern::Random,
-            false => Pattern::Usual,
-        }
+        let pattern = self.pattern.load(Relaxed);
+        let is = |known: &Pattern| pattern == *known as u8;
+        [Pattern::Random, Pattern::Reverse].into_iter().find(is).unwrap_or_default()
     }
 
     fn will_need(&self, ctx: &Context, offset: u64, len: u64) -> Result<()> {

@@ -106,16 +106,17 @@ impl Reader {
                 Consistency::None => 0,
             };
             let leased = consistency == Consistency::Strict;
-            // What is read in no order is not fetched ahead.
-            if pattern == Pattern::Usual {
-                reader.fetch_ahead(call, range, (limit, leased), any_copy);
+            match pattern {
+                Pattern::Usual => reader.fetch_ahead(call, range, (limit, leased), any_copy),
+                Pattern::Reverse => reader.fetch_behind(call, range, consistency, any_copy),
+                Pattern::Random => {}
             }
             (taken, reader.version)
         };
         let read = match taken {
             Some(piece) => {
                 add(&call.inner.counters.ahead_used, 1);
-                from_piece(call, piece, offset, dest, version)
+                from_piece(call, (piece, pattern), offset, dest, version)
             }
             None => {
                 // Up to the next range that is already on its way.
@@ -156,6 +157,27 @@ impl Reader {
         let window = call.inner.config.read_ahead_bytes;
         let mut ahead = std::mem::take(&mut self.ahead);
         self.streams.on_read(range, size, window, &mut ahead);
+        ahead.drain(..).for_each(|range| self.fetch(call, range, leased, any_copy));
+        self.ahead = ahead;
+    }
+
+    /// For a reader that goes to the beginning of the file.
+    fn fetch_behind(
+        &mut self,
+        call: Call<'_>,
+        range: Range<u64>,
+        consistency: Consistency,
+        any_copy: bool,
+    ) {
+        if consistency == Consistency::None || call.file.dirty.load(Ordering::Acquire) {
+            return;
+        }
+        let leased = consistency == Consistency::Strict;
+        let window = call.inner.config.read_ahead_bytes;
+        let mut ahead = std::mem::take(&mut self.ahead);
+        self.streams.on_read_backward(range, window, &mut ahead);
+        // Before the lease, others may write before it is read.
+        ahead.retain(|range| !leased || call.file.lease().reach(range.start) >= range.end);
         ahead.drain(..).for_each(|range| self.fetch(call, range, leased, any_copy));
         self.ahead = ahead;
     }
@@ -209,7 +231,7 @@ impl Reader {
 /// Serves a read from a range that was fetched ahead. The unread rest of the range is kept.
 fn from_piece(
     call: Call<'_>,
-    piece: Piece,
+    (piece, pattern): (Piece, Pattern),
     offset: u64,
     dest: &mut [u8],
     version: u64,
@@ -230,7 +252,11 @@ fn from_piece(
     let start = (offset - piece.range.start) as usize;
     let n = dest.len().min(len - start);
     dest[..n].copy_from_slice(&held[start..start + n]);
-    if start + n < len {
+    let is_left = match pattern {
+        Pattern::Reverse => start > 0,
+        Pattern::Usual | Pattern::Random => start + n < len,
+    };
+    if is_left {
         let mut reader = call.file.reader();
         // Memory beyond the pool is not kept.
         let keep = held.is_pooled() && reader.pieces.len() < MAX_PIECES;

@@ -22,6 +22,8 @@ pub enum Pattern {
     Usual,
     /// In no order, or each byte once: nothing is fetched ahead, and nothing is kept.
     Random,
+    /// From its end to its beginning: what is before a read is fetched.
+    Reverse,
 }
 
 #[derive(Debug)]
@@ -35,11 +37,23 @@ struct Stream {
     last_used: u64,
 }
 
+/// A stream from the end of a file to its beginning.
+#[derive(Debug)]
+struct Backward {
+    /// The last call. The next one ends where it starts.
+    last: Range<u64>,
+    /// Start of the bytes that were read or fetched ahead.
+    fetched: u64,
+    /// As that of [`Stream`].
+    window_bytes: u64,
+}
+
 /// The streams of one file.
 #[derive(Debug, Default)]
 pub struct Streams {
     streams: Vec<Stream>,
     uses: u64,
+    backward: Option<Backward>,
 }
 
 impl Streams {
@@ -90,9 +104,53 @@ impl Streams {
         }
     }
 
+    /// As [`Self::on_read`], for a reader that has said that it reads backwards.
+    pub fn on_read_backward(
+        &mut self,
+        range: Range<u64>,
+        max_window_bytes: u64,
+        ahead: &mut Vec<Range<u64>>,
+    ) {
+        ahead.clear();
+        if max_window_bytes == 0 || range.is_empty() {
+            return;
+        }
+        let len = range.end - range.start;
+        let mut stream = match self.backward.take() {
+            // The rest of a call, of which a part came from what was fetched.
+            Some(stream) if range.start > stream.last.start && range.start <= stream.last.end => {
+                let last = stream.last.start..stream.last.end.max(range.end);
+                self.backward = Some(Backward { last, ..stream });
+                return;
+            }
+            Some(stream) if range.start <= stream.last.start && range.end >= stream.fetched => {
+                stream
+            }
+            _ => Backward { last: range.clone(), fetched: range.start, window_bytes: 0 },
+        };
+        stream.fetched = stream.fetched.min(range.start);
+        stream.window_bytes = (stream.window_bytes * 2).max(2 * len).min(max_window_bytes);
+        stream.last = range;
+        stream.fetch(len, ahead);
+        self.backward = Some(stream);
+    }
+
     /// Forgets what was fetched (after a write or truncation).
     pub fn clear(&mut self) {
         self.streams.clear();
+        self.backward = None;
+    }
+}
+
+impl Backward {
+    fn fetch(&mut self, call_bytes: u64, ahead: &mut Vec<Range<u64>>) {
+        let piece = call_bytes.clamp(MIN_AHEAD_BYTES, MAX_AHEAD_BYTES);
+        let limit = self.last.start.saturating_sub(self.window_bytes.max(piece));
+        while self.fetched > limit && (self.fetched - limit >= piece || limit == 0) {
+            let start = self.fetched.saturating_sub(piece);
+            ahead.push(start..self.fetched);
+            self.fetched = start;
+        }
     }
 }
 
@@ -175,6 +233,48 @@ mod tests {
         let fetched = reads(&calls, 2 << 30, 4 * MIB);
         assert!(fetched.iter().any(|r| r.start >= 6 * MIB && r.start < base));
         assert!(fetched.iter().any(|r| r.start >= base + 6 * MIB));
+    }
+
+    /// The last calls first, each in two parts where it crosses the start of what was fetched.
+    fn reads_backward(size: u64, len: u64, window: u64) -> Vec<Range<u64>> {
+        let (mut streams, mut all, mut ahead) = (Streams::default(), Vec::new(), Vec::new());
+        let mut end = size;
+        while end > 0 {
+            let start = end.saturating_sub(len);
+            streams.on_read_backward(start..end, window, &mut ahead);
+            let lowest = ahead.last().map_or(start, |range| range.start);
+            assert!(
+                lowest + window.max(len.max(MIN_AHEAD_BYTES)) >= start,
+                "the window is a bound"
+            );
+            all.append(&mut ahead);
+            streams.on_read_backward(start + (end - start) / 2..end, window, &mut ahead);
+            assert!(start + 1 == end || ahead.is_empty(), "the rest of a call fetches nothing");
+            end = start;
+        }
+        all
+    }
+
+    #[test]
+    fn a_backward_reader_gets_every_earlier_byte_fetched_once() {
+        for (size, len) in [(20 * MIB + 5, MIB), (9 * MIB, 838), (5 * MIB, 3 * MIB), (100, 7)] {
+            let fetched = reads_backward(size, len, 4 * MIB);
+            assert_eq!(fetched.first().map(|r| r.end), Some(size - len), "{size} {len}");
+            assert!(fetched.windows(2).all(|w| w[0].start == w[1].end), "{size} {len}");
+            assert_eq!(fetched.last().map(|r| r.start), Some(0), "{size} {len}");
+        }
+    }
+
+    #[test]
+    fn a_jump_begins_a_backward_stream_anew() {
+        let (mut streams, mut ahead) = (Streams::default(), Vec::new());
+        streams.on_read_backward(9 * MIB..10 * MIB, 4 * MIB, &mut ahead);
+        streams.on_read_backward(29 * MIB..30 * MIB, 4 * MIB, &mut ahead);
+        assert_eq!(ahead.first().map(|r| r.end), Some(29 * MIB));
+        streams.on_read_backward(MIB..2 * MIB, 4 * MIB, &mut ahead);
+        assert_eq!(ahead, [0..MIB]);
+        streams.on_read_backward(0..MIB, 4 * MIB, &mut ahead);
+        assert!(ahead.is_empty());
     }
 
     #[test]
