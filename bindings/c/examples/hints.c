@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include "example.h"
 
 enum { MIB = 1 << 20, RECORD = 838 };
@@ -24,6 +25,15 @@ static double waste(weir_fs_t fs, weir_file_t file) {
   return (double)(count(fs, "read_wire_bytes") - before) / asked;
 }
 
+/* Reads the file from its end in pieces; requests to the servers. */
+static uint64_t backward(weir_fs_t fs, weir_file_t file) {
+  enum { PIECE = 64 << 10 };
+  uint64_t before = count(fs, "data_requests");
+  for (uint64_t at = sizeof data; at >= PIECE; at -= PIECE)
+    assert(check(weir_pread(file, data, PIECE, at - PIECE), "weir_pread") == PIECE);
+  return count(fs, "data_requests") - before;
+}
+
 int main(int argc, char **argv) {
   weir_fs_t fs = connect_to(argc, argv);
   weir_file_t file;
@@ -38,7 +48,18 @@ int main(int argc, char **argv) {
   printf("bytes that came for each that was read: %.2f usually, %.2f read once\n", usual, once);
   assert(once == 1.0 && usual > 10);
 
+  /* Who reads backwards is served from larger pieces, too. */
+  check(weir_hint(file, WEIR_HINT_DONE_WITH, 0, sizeof data), "weir_hint");
+  uint64_t plain = backward(fs, file);
+  check(weir_hint(file, WEIR_HINT_DONE_WITH, 0, sizeof data), "weir_hint");
+  check(weir_hint(file, WEIR_HINT_REVERSE, 0, 0), "weir_hint");
+  uint64_t reverse = backward(fs, file);
+  printf("requests for 8 MiB from the end: %" PRIu64 " usually, %" PRIu64 " in reverse\n", plain,
+         reverse);
+  assert(reverse * 2 <= plain);
+
   /* What will be needed is there when it is read. */
+  check(weir_hint(file, WEIR_HINT_NORMAL, 0, 0), "weir_hint");
   check(weir_hint(file, WEIR_HINT_DONE_WITH, 0, sizeof data), "weir_hint");
   uint64_t fetched = count(fs, "ahead_fetched"), used = count(fs, "ahead_used");
   check(weir_hint(file, WEIR_HINT_WILL_NEED, 5 * MIB, MIB), "weir_hint");
