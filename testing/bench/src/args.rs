@@ -82,7 +82,7 @@ pub enum Other {
 #[derive(Args)]
 pub struct Redundancy {
     /// Bytes of big files; 0: none
-    #[arg(long, value_parser = parse_bytes, default_value = "10GiB")]
+    #[arg(long, value_parser = weir_types::size::parse_size, default_value = "10GiB")]
     pub size: u64,
     /// Small files
     #[arg(long, default_value_t = 100_000)]

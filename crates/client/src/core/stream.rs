@@ -272,7 +272,7 @@ mod tests {
         streams.on_read_backward(29 * MIB..30 * MIB, 4 * MIB, &mut ahead);
         assert_eq!(ahead.first().map(|r| r.end), Some(29 * MIB));
         streams.on_read_backward(MIB..2 * MIB, 4 * MIB, &mut ahead);
-        assert_eq!(ahead, [0..MIB]);
+        assert_eq!((ahead.len(), ahead[0].clone()), (1, 0..MIB));
         streams.on_read_backward(0..MIB, 4 * MIB, &mut ahead);
         assert!(ahead.is_empty());
     }
