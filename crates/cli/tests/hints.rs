@@ -256,6 +256,14 @@ fn the_layout_of_an_empty_file_and_of_a_directory_can_be_set_on_a_mount() {
     assert!(told.to_string().contains("\"stripe_unit_bytes\":4096"), "{told}");
     // It has data now; and what is no layout is refused.
     let invalid = Err(rustix::io::Errno::INVAL);
+    // The same where it is open: what was written counts, also before others are told of it.
+    let file = open(&a.join("d/g"));
+    set(&a.join("d/g"), "unit=4096,count=2").unwrap();
+    file.write_all_at(&data, 0).unwrap();
+    assert_eq!(set(&a.join("d/g"), "unit=8192"), invalid);
+    file.sync_all().unwrap();
+    assert!(fs::read(b.join("d/g")).unwrap() == data);
+    assert_eq!(shown(&b.join("d/g")), "unit=4096,count=2,copies=1");
     assert_eq!(set(&a.join("d/f"), "unit=8192"), invalid);
     for bad in ["", "unit=1", "unit=4096,width=2", "count=0"] {
         assert_eq!(set(&a.join("d"), bad), invalid, "{bad:?}");

@@ -3,7 +3,9 @@
 use crate::client::Client;
 use crate::context::Context;
 use crate::core::news::Found;
+use crate::drive::Call;
 use crate::file::File;
+use crate::writer::Writer;
 use std::time::Duration;
 use weir_host::clock::since_boot;
 use weir_types::codec::Bytes;
@@ -383,7 +385,28 @@ impl Client {
         file: FileId,
         layout: Option<LayoutSpec>,
     ) -> Result<()> {
-        self.inner.alter(ctx, &SetLayoutRequest { file, layout }, &[file], &[]).0
+        let state = self.inner.open_state(file);
+        if let Some(state) = &state {
+            // The file is not empty if this client has written to it.
+            Writer::flush_and_keep_error(Call { inner: &self.inner, file: state, ctx })?;
+        }
+        let before = state.as_ref().map(|state| state.generation());
+        let request = SetLayoutRequest { file, layout };
+        let (done, _) = self.inner.alter(ctx, &request, &[file], &[]);
+        let Some((state, before)) = state.zip(before) else { return done };
+        if done.is_err() {
+            // It may have been done all the same: the next call asks for its lease again, and
+            // learns of that.
+            state.lease().lose();
+            return done;
+        }
+        // An empty file has other objects now.
+        state.refresh(&self.inner, ctx)?;
+        if state.is_fenced_off(&self.inner, before) {
+            // What was written meanwhile is not in them.
+            state.lose_leases();
+        }
+        Ok(())
     }
 
     /// The default layout of new files in a directory.

@@ -248,6 +248,7 @@ impl OpenState {
             granted.layout.epoch = page.layout.epoch;
             granted.layout.duplication = page.layout.duplication;
             granted.layout.acting = page.layout.acting;
+            granted.layout.placement = page.layout.placement;
             granted.layout.segments.retain(|s| s.start < from);
             granted.layout.segments.extend(page.layout.segments.iter().cloned());
         });
