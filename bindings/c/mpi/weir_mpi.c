@@ -33,10 +33,12 @@ static unsigned long number(MPI_Info info, const char *key) {
   return errno || end == text || *end || text[0] == '-' ? 0 : value;
 }
 
-/* ROMIO and others take the kind of the file system in front of the name, as in "ufs:/mnt/a". */
+/* ROMIO and others take the kind of the file system in front of the name, as in "ufs:/mnt/a". Which
+ * file another name with a colon means depends on the library: NULL. */
 static const char *path_of(const char *name) {
-  const char *colon = strchr(name, ':'), *slash = strchr(name, '/');
-  return colon && colon > name + 1 && (!slash || colon < slash) ? colon + 1 : name;
+  if (!strncmp(name, "ufs:", 4) || !strncmp(name, "nfs:", 4))
+    name += 4;
+  return strchr(name, ':') ? NULL : name;
 }
 
 static void tell(const char *path, const char *what) {
@@ -82,8 +84,9 @@ int MPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info,
         at += sprintf(at, "unit=%lu", unit);
       if (count)
         sprintf(at, "%scount=%lu", unit ? "," : "", count);
-      if (unit || count)
-        made = lay_out(path_of(filename), amode, layout);
+      const char *path = path_of(filename);
+      if (path && (unit || count))
+        made = lay_out(path, amode, layout);
     }
     PMPI_Bcast(&made, 1, MPI_INT, 0, comm);
     if (made)
