@@ -252,7 +252,7 @@ fn the_layout_of_an_empty_file_and_of_a_directory_can_be_set_on_a_mount() {
     file.write_all_at(&data, 0).unwrap();
     assert!(fs::read(b.join("d/f")).unwrap() == data);
     assert_eq!(shown(&a.join("d/f")), "unit=4096,count=2,copies=1");
-    let told = cluster.weir(&["layout", "--json", "/d/f"]).json();
+    let told = cluster.weir(&["layout", "--json", "weir:/d/f"]).json();
     assert!(told.to_string().contains("\"stripe_unit_bytes\":4096"), "{told}");
     // It has data now; and what is no layout is refused.
     let invalid = Err(rustix::io::Errno::INVAL);
