@@ -58,6 +58,8 @@ pub enum Other {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+    /// Small pieces of a large file: a call each beside lists, data sieving and hints; TCP, Unix
+    Pieces(Pieces),
     /// A load generator
     #[command(hide = true)]
     Worker,
@@ -100,6 +102,20 @@ pub struct Redundancy {
     /// The share of the time that servers work on it while clients ask [default: theirs]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub busy_percent: Option<u8>,
+    /// Also write what was measured as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Of which file pieces are read.
+#[derive(Args)]
+pub struct Pieces {
+    /// Bytes of the file
+    #[arg(long, value_parser = parse_size, default_value = "256MiB")]
+    pub size: u64,
+    /// Measured rounds of each way
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99), default_value_t = 5)]
+    pub rounds: u32,
     /// Also write what was measured as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

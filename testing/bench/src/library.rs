@@ -30,13 +30,18 @@ struct Credential {
 impl Library {
     /// Opens a session; everything goes over TCP.
     pub fn connect(credential: &Path, verify: bool) -> Done<Self> {
+        Self::connect_by(credential, verify, Transport::Tcp)
+    }
+
+    /// Opens a session.
+    pub fn connect_by(credential: &Path, verify: bool, transport: Transport) -> Done<Self> {
         let text = std::fs::read_to_string(credential).map_err(|e| Failure::file(credential, e))?;
         // The parser's own message would quote the key.
         let found: Credential = toml::from_str(&text)
             .map_err(|_| Failure::other(format!("{}: not a credential", credential.display())))?;
         let key = Key::from_hex(&found.key).ok_or_else(|| Failure::other("not a key"))?;
-        let is_tcp = |address: &String| !address.starts_with('/');
-        let metadata: Vec<String> = found.metadata.into_iter().filter(is_tcp).collect();
+        let is_asked = |address: &String| transport == Transport::Auto || !address.starts_with('/');
+        let metadata: Vec<String> = found.metadata.into_iter().filter(is_asked).collect();
         let first = metadata
             .first()
             .ok_or_else(|| Failure::other("the credential has no TCP address"))?
@@ -45,11 +50,16 @@ impl Library {
             cluster: found.cluster,
             metadata,
             name: "weir-bench".into(),
-            transport: Transport::Tcp,
+            transport,
             verify,
             ..ClientConfig::new(first, ClientId(found.client), key)
         };
         Ok(Self { client: Arc::new(Client::connect(config)?), context: Context::root() })
+    }
+
+    /// The client and who asks by it.
+    pub fn session(&self) -> (&Client, &Context) {
+        (&self.client, &self.context)
     }
 
     fn find(&self, path: &str) -> Done<FileId> {

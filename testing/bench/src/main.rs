@@ -24,6 +24,7 @@ mod library;
 mod machine;
 mod memory;
 mod order;
+mod pieces;
 mod posix;
 mod raw;
 mod redundancy;
@@ -35,7 +36,7 @@ mod ways;
 mod worker;
 mod worker_process;
 
-use args::{Arguments, Other, Redundancy};
+use args::{Arguments, Other, Pieces, Redundancy};
 use clap::Parser;
 use failure::Done;
 use std::path::Path;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Some(Other::InGroup { group, command }) => accounting::exec_in_group(group, command),
         Some(Other::Redundancy(redundancy)) => lose_a_server(&arguments, redundancy),
         Some(Other::Coding { json }) => code(json.as_deref()),
+        Some(Other::Pieces(pieces)) => read_pieces(&arguments, pieces),
         None => bench(&arguments),
     };
     match done {
@@ -66,6 +68,14 @@ fn lose_a_server(arguments: &Arguments, redundancy: &Redundancy) -> Done {
     let _alone = machine::alone()?;
     println!("{}", machine::Machine::look(&dir));
     redundancy::run(redundancy, &weir, &dir)
+}
+
+fn read_pieces(arguments: &Arguments, pieces: &Pieces) -> Done {
+    stop::catch_signals();
+    let (weir, dir) = arguments.places()?;
+    let _alone = machine::alone()?;
+    println!("{}", machine::Machine::look(&dir));
+    pieces::run(pieces, &weir, &dir)
 }
 
 fn code(json: Option<&Path>) -> Done {
