@@ -81,8 +81,8 @@ figures: deps build ## Experiments on disks of a set speed, as root (FIGURES="ev
 figures-scale: ## The policies in a simulation of 16 to 10,000 nodes (SCALE=--quick)
 	$(CARGO) run --release --locked -p weir-scale -- --out $(TARGET_DIR)/figures/scale $(SCALE)
 
-matrix: ## grep, word count and sort on every layout: docs/matrix.md (MATRIX="--size 256MiB")
-	$(CARGO) build --release --locked -p weir -p weir-parallel
+matrix: ## grep, word count, sort, match and mining on every layout: docs/matrix.md (MATRIX="--size 256MiB")
+	$(CARGO) build --release --locked -p weir -p weir-parallel -p weir-match -p weir-mining
 	$(TARGET_DIR)/release/weir-matrix --out docs/matrix.md $(MATRIX)
 
 clean: ## Remove what was built

@@ -1,5 +1,6 @@
 //! `weir-matrix`: runs each program on each layout, in each way of reading, alone and as a job, and
-//! writes what came of it as a page of Markdown. Fails if any output differs.
+//! writes what came of it as a page of Markdown. Matching and mining, which read over the SIO
+//! interface, run once on each layout. Fails if any output differs.
 
 use clap::Parser;
 use std::fmt::Write;
@@ -31,11 +32,19 @@ struct Arguments {
 }
 
 /// Name, and flags of `weir setlayout`.
-const LAYOUTS: [(&str, &[&str]); 6] = [
+const LAYOUTS: [(&str, &[&str]); 8] = [
     ("one target", &["--layout", "striped", "--count", "1"]),
     ("striped, unit 64 KiB", &["--layout", "striped", "--unit", "64K"]),
     ("striped, unit 1 MiB", &["--layout", "striped", "--unit", "1M"]),
-    ("striped, two copies", &["--layout", "striped", "--copies", "2"]),
+    ("striped, two copies, random", &["--layout", "striped", "--copies", "2"]),
+    (
+        "striped, two copies, chained",
+        &["--layout", "striped", "--copies", "2", "--placement", "chained"],
+    ),
+    (
+        "striped, two copies, mirrored halves",
+        &["--layout", "striped", "--copies", "2", "--placement", "groups"],
+    ),
     ("chunks of 4 MiB, two copies", &["--layout", "chunked", "--chunk", "4M", "--copies", "2"]),
     (
         "chunks where written first",
@@ -43,6 +52,8 @@ const LAYOUTS: [(&str, &[&str]); 6] = [
     ),
 ];
 const WAYS: [&str; 3] = ["take", "locations", "shares"];
+/// Programs that read over the SIO interface.
+const OVER_SIO: [&str; 2] = ["weir-match", "weir-mining"];
 /// The text that grep looks for: one line in 20,000.
 const NEEDLE: &str = "needle";
 
@@ -86,7 +97,8 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     let lab = Lab { dir, weir, runs: 0.into() };
     lab.make_inputs(arguments.size)?;
     let programs = ["weir-grep", "weir-wordcount", "weir-sort"];
-    let mut rows = Vec::new();
+    let (mut rows, mut sio_rows) = (Vec::new(), Vec::new());
+    sio_rows.push(("local files", OVER_SIO.map(|program| lab.over_sio(program, false))));
     for ranks in [1, arguments.processes] {
         let cells = programs.map(|program| lab.cell(program, None, "shares", ranks));
         rows.push(("local files", "shares", ranks, cells));
@@ -99,6 +111,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
             let cells = programs.map(|program| lab.cell(program, Some("weir:/d"), way, ranks));
             rows.push((name, way, ranks, cells));
         }
+        sio_rows.push((name, OVER_SIO.map(|program| lab.over_sio(program, true))));
         lab.weir(&["rm", "-r", "weir:/d"])?;
     }
     let mut table = String::new();
@@ -113,13 +126,23 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         }
         table.push('\n');
     }
-    let page = page(arguments, &table);
+    let mut sio_table = String::new();
+    for (name, cells) in sio_rows {
+        _ = write!(sio_table, "| {name} |");
+        for cell in cells {
+            let (seconds, equal) = cell?;
+            all_equal &= equal;
+            _ = write!(sio_table, " {seconds:.2} s{} |", if equal { "" } else { " **differs**" });
+        }
+        sio_table.push('\n');
+    }
+    let page = page(arguments, &table, &sio_table);
     std::fs::write(&arguments.out, page)
         .map_err(|e| format!("{}: {e}", arguments.out.display()))?;
     Ok(all_equal)
 }
 
-fn page(arguments: &Arguments, table: &str) -> String {
+fn page(arguments: &Arguments, table: &str, sio_table: &str) -> String {
     let size = arguments.size >> 20;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let build = if cfg!(debug_assertions) { "the build of tests" } else { "a release build" };
@@ -140,8 +163,23 @@ layout in each row, and compares the outputs byte by byte. It fails if any outpu
 
 | layout | read by | processes | grep | word count | sort |
 | --- | --- | --- | --- | --- | --- |
-{table}"
+{table}
+## Over the SIO interface
+
+`weir-match` ({customers} customers and as many records, four readers, hinted) and `weir-mining` ({size} MiB of
+transactions, four clients) read by themselves; [applications](applications.md) says how. Links, itemsets and rules are
+compared.
+
+| layout | match | mining |
+| --- | --- | --- |
+{sio_table}",
+        customers = customers(arguments.size)
     )
+}
+
+/// Customers of the match for inputs of so many bytes.
+fn customers(size: u64) -> u64 {
+    (size / (16 * 838)).max(100)
 }
 
 impl Lab {
@@ -202,14 +240,68 @@ impl Lab {
         let records = self.path("records");
         let records = records.to_str().ok_or("the temporary directory is not UTF-8")?;
         let count = bytes / sort::RECORD_BYTES as u64;
-        sort::generate(&Tree::Local, records, count, 1).map_err(|e| e.to_string())
+        sort::generate(&Tree::Local, records, count, 1).map_err(|e| e.to_string())?;
+        let (count, size) = (customers(bytes).to_string(), bytes.to_string());
+        self.said("weir-match", &["generate", "customers", "people", "--count", &count])?;
+        self.said("weir-mining", &["generate", "sales", "--size", &size]).map(drop)
     }
 
     /// A directory of a layout, with the inputs.
     fn prepare(&self, layout: &[&str]) -> Result<(), String> {
         self.weir(&["mkdir", "weir:/d"])?;
         self.weir(&[&["setlayout"], layout, &["weir:/d"]].concat())?;
-        self.weir(&["cp", "--quiet", "text", "records", "weir:/d"])
+        let inputs = ["text", "records", "customers", "people", "sales"];
+        self.weir(&[&["cp", "--quiet"], &inputs[..], &["weir:/d"]].concat())
+    }
+
+    /// Runs a program that is beside this one; what it printed.
+    fn said(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
+        let own = std::env::current_exe().map_err(|e| e.to_string())?;
+        let done = self.command(&own.with_file_name(program)).args(arguments).output();
+        let done = done.map_err(|e| format!("{program}: {e}"))?;
+        match done.status.success() {
+            true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
+            false => Err(format!("{program}: {}", String::from_utf8_lossy(&done.stderr))),
+        }
+    }
+
+    /// Runs a program over the SIO interface, on a directory of the cluster or on local files;
+    /// its seconds, and whether it found what it found on local files.
+    fn over_sio(&self, program: &str, in_cluster: bool) -> Result<(f64, bool), String> {
+        let dir = if in_cluster { "d/" } else { "" };
+        let [people, customers, result, sales] =
+            ["people", "customers", "result", "sales"].map(|name| format!("{dir}{name}"));
+        let mut arguments = match program {
+            "weir-match" => {
+                let run = ["run", &people, &customers, "--readers", "4", "--hinted"];
+                [&run[..], &["--out", &result, "--json"]].concat()
+            }
+            _ => vec!["run", &sales, "--clients", "4", "--json"],
+        };
+        if in_cluster {
+            arguments.extend(["--files", "weir:matrix"]);
+        }
+        let begun = Instant::now();
+        let said = self.said(program, &arguments)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let told: serde_json::Value =
+            serde_json::from_str(&said).map_err(|e| format!("{program}: {said}: {e}"))?;
+        let found = match program {
+            "weir-match" => {
+                let links = self.path("result.links");
+                if in_cluster {
+                    self.weir(&["cp", "--quiet", "weir:/d/result.links", "result.links"])?;
+                }
+                std::fs::read(&links).map_err(|e| format!("{}: {e}", links.display()))?
+            }
+            _ => format!("{} {}", told["itemsets"], told["rules"]).into_bytes(),
+        };
+        let first = self.path(&format!("first.{program}"));
+        if !in_cluster {
+            std::fs::write(&first, &found).map_err(|e| format!("{}: {e}", first.display()))?;
+        }
+        let first = std::fs::read(&first).map_err(|e| format!("{}: {e}", first.display()))?;
+        Ok((seconds, !first.is_empty() && found == first))
     }
 
     /// Runs a program, in a directory of the cluster or on local files, and compares what comes of
