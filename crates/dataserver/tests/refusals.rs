@@ -187,6 +187,16 @@ fn a_recorded_connection_cannot_be_replayed() {
     assert_eq!(server.counter("op.write"), 2);
 }
 
+/// All of the next frame, however many pieces it comes in; `None`: the connection has ended.
+fn next_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut frame = vec![0; HEADER_BYTES];
+    stream.read_exact(&mut frame).ok()?;
+    let header = Header::parse(frame.first_chunk()?).unwrap();
+    frame.resize(HEADER_BYTES + header.meta_len() + header.payload_len as usize, 0);
+    stream.read_exact(&mut frame[HEADER_BYTES..]).ok()?;
+    Some(frame)
+}
+
 /// Passes a connection on, and sends the last frame of the client twice.
 #[test]
 fn a_repeated_request_ends_the_connection() {
@@ -200,13 +210,12 @@ fn a_repeated_request_ends_the_connection() {
         let mut server = TcpStream::connect(upstream).unwrap();
         let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
         std::thread::spawn(move || std::io::copy(&mut from, &mut to));
-        let mut buffer = [0; 65_536];
         let mut frames = 0;
-        while let Ok(n @ 1..) = client.read(&mut buffer) {
-            server.write_all(&buffer[..n]).unwrap();
+        while let Some(frame) = next_frame(&mut client) {
+            server.write_all(&frame).unwrap();
             frames += 1;
             // Hello, proof, write.
-            if frames == 3 && server.write_all(&buffer[..n]).is_err() {
+            if frames == 3 && server.write_all(&frame).is_err() {
                 break;
             }
         }
