@@ -36,7 +36,7 @@ mod ways;
 mod worker;
 mod worker_process;
 
-use args::{Arguments, Other, Pieces, Redundancy};
+use args::{Arguments, Other};
 use clap::Parser;
 use failure::Done;
 use std::path::Path;
@@ -48,9 +48,13 @@ fn main() -> ExitCode {
         Some(Other::Worker) => worker::run(),
         Some(Other::FuseLimit { mountpoint }) => fuse_limit::serve(mountpoint),
         Some(Other::InGroup { group, command }) => accounting::exec_in_group(group, command),
-        Some(Other::Redundancy(redundancy)) => lose_a_server(&arguments, redundancy),
+        Some(Other::Redundancy(redundancy)) => {
+            measure(&arguments, |weir, dir| redundancy::run(redundancy, weir, dir))
+        }
         Some(Other::Coding { json }) => code(json.as_deref()),
-        Some(Other::Pieces(pieces)) => read_pieces(&arguments, pieces),
+        Some(Other::Pieces(pieces)) => {
+            measure(&arguments, |weir, dir| pieces::run(pieces, weir, dir))
+        }
         None => bench(&arguments),
     };
     match done {
@@ -62,20 +66,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn lose_a_server(arguments: &Arguments, redundancy: &Redundancy) -> Done {
+/// Runs a measurement of its own, of the `weir` program and in the directory that were asked for.
+fn measure(arguments: &Arguments, run: impl FnOnce(&Path, &Path) -> Done) -> Done {
     stop::catch_signals();
     let (weir, dir) = arguments.places()?;
     let _alone = machine::alone()?;
     println!("{}", machine::Machine::look(&dir));
-    redundancy::run(redundancy, &weir, &dir)
-}
-
-fn read_pieces(arguments: &Arguments, pieces: &Pieces) -> Done {
-    stop::catch_signals();
-    let (weir, dir) = arguments.places()?;
-    let _alone = machine::alone()?;
-    println!("{}", machine::Machine::look(&dir));
-    pieces::run(pieces, &weir, &dir)
+    run(&weir, &dir)
 }
 
 fn code(json: Option<&Path>) -> Done {

@@ -138,7 +138,7 @@ pub fn perturbed_file(disk: &Disk) -> PathBuf {
 }
 
 /// Bytes without a pattern, on the disk when it returns.
-fn write_noise(path: &Path, bytes: u64, seed: u64) -> Result<()> {
+pub fn write_noise(path: &Path, bytes: u64, seed: u64) -> Result<()> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut block = vec![0; 1 << 20];
     // One that Weir has made is there, with its layout.

@@ -2,15 +2,16 @@
 //! that are encoded, over time (DiskReduce, figure 3).
 
 use crate::args::Reduce;
+use crate::lab::write_noise;
 use crate::plot::{self, Labels, Series};
 use crate::report::{Report, Table};
 use crate::statistics::Spread;
 use crate::stop;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Error, Result, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -172,30 +173,11 @@ fn fill((node, bytes, dirs): (usize, u64, &Vec<PathBuf>)) -> Result<()> {
             let away = if copy == 0 { 0 } else { step + copy - 1 };
             let dir = dirs[(node + away) % dirs.len()].join(format!("node{node}"));
             fs::create_dir_all(&dir)?;
-            noise(&dir.join(format!("file{file}")), bytes, (node * FILES + file) as u64)?;
+            let seed = (node * FILES + file) as u64 + 1;
+            write_noise(&dir.join(format!("file{file}")), bytes, seed)?;
         }
     }
     Ok(())
-}
-
-/// Bytes without a pattern, on the disk when it returns.
-fn noise(path: &Path, bytes: u64, seed: u64) -> Result<()> {
-    let mut file = File::create(path)?;
-    let mut state = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut block = vec![0; 1 << 20];
-    let mut left = bytes;
-    while left > 0 {
-        for word in block.chunks_exact_mut(8) {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            word.copy_from_slice(&state.to_le_bytes());
-        }
-        let part = left.min(block.len() as u64);
-        file.write_all(&block[..part as usize])?;
-        left -= part;
-    }
-    file.sync_all()
 }
 
 /// Bytes of all copies and parities, and of the files of which there are no more copies than a set
