@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use weir_client::{Client, Context, CreateOptions, File};
 use weir_types::{ErrorKind, FileId, LayoutSpec};
 
@@ -16,19 +17,42 @@ const BLOCK: u64 = 4096;
 const DATA: u64 = 32 * BLOCK;
 const SLOTS: u64 = 512;
 const HEADER: u64 = 20;
+/// What a data server notes in its log when it has registered.
+const REGISTERED: &str = "registered with metadata server";
 
 /// Two data servers, both of which serve.
 fn up<'a>(place: &'a Place, name: &str) -> Cluster<'a> {
     let cluster = place.up(name, &["--targets", "2"]);
     all_online(&cluster);
-    // Both take part in changes, so that nothing has to be brought over later.
-    let client = client(&cluster, false);
-    let mut n = 0;
-    eventually("both take changes", || {
-        n += 1;
-        are_equal(&cluster, &write(&client, &format!("probe-{n}"), &[1; 5000]))
-    });
+    // So that nothing has to be brought over later.
+    both_take_changes(&cluster, &client(&cluster, false));
     cluster
+}
+
+/// Waits until both targets are online and take part in changes.
+fn both_take_changes(cluster: &Cluster<'_>, client: &Client) {
+    all_online(cluster);
+    static PROBES: AtomicU32 = AtomicU32::new(0);
+    eventually("both take changes", || {
+        let name = format!("probe-{}", PROBES.fetch_add(1, Ordering::Relaxed));
+        are_equal(cluster, &write(client, &name, &[1; 5000]))
+    });
+}
+
+/// Starts the killed server of a target, and waits until that is online. Until the server has
+/// registered the state of the target is that of before.
+fn start(cluster: &Cluster<'_>, target: u32) {
+    let log = cluster.dir().join(format!("log/data-{target}.log"));
+    let registered = || fs::read_to_string(&log).unwrap().matches(REGISTERED).count();
+    let before = registered();
+    cluster.weir(&["up"]).ok();
+    eventually("it has registered anew", || registered() > before);
+    all_online(cluster);
+}
+
+/// Removes the gap log of a target, whose server does not run.
+fn lose_log(cluster: &Cluster<'_>, target: u32) {
+    fs::remove_file(cluster.dir().join(format!("targets/{target}/gaps"))).unwrap();
 }
 
 fn all_online(cluster: &Cluster<'_>) {
@@ -214,8 +238,7 @@ fn a_scrub_repairs_what_nobody_reads_in_either_copy() {
 fn while_away(cluster: &Cluster<'_>, target: u32, work: impl FnOnce()) {
     cluster.kill(&format!("data-{target}"));
     work();
-    cluster.weir(&["up"]).ok();
-    all_online(cluster);
+    start(cluster, target);
 }
 
 #[test]
@@ -395,15 +418,14 @@ fn a_target_that_has_lost_its_gap_log_is_brought_up_to_date_anew() {
     let files: Vec<File> =
         (0..5).map(|n| put(&cluster, &client, &format!("f{n}"), &data)).collect();
     for target in [1, 2] {
+        // Of two that do not know what they have none would have it: the other one is online, and
+        // everybody knows that, as it takes part in changes.
+        both_take_changes(&cluster, &client);
         cluster.kill(&format!("data-{target}"));
         // What it has is not what it should have, and it says nothing of that.
-        let log = cluster.dir().join(format!("targets/{target}/gaps"));
-        assert!(log.exists());
-        fs::remove_file(&log).unwrap();
+        lose_log(&cluster, target);
         fs::remove_file(object_file(&cluster, target, &files[3]).unwrap()).unwrap();
-        cluster.weir(&["up"]).ok();
-        // Of two that do not know what they have none would have it.
-        all_online(&cluster);
+        start(&cluster, target);
         for file in &files {
             is_as_written(file, &data);
         }
@@ -412,4 +434,30 @@ fn a_target_that_has_lost_its_gap_log_is_brought_up_to_date_anew() {
         }
     }
     files.into_iter().for_each(|file| file.close(&ctx).unwrap());
+}
+
+#[test]
+fn a_target_that_has_lost_object_and_gap_log_takes_what_one_has_that_was_away() {
+    let place = Place::new();
+    let cluster = up(&place, "gone");
+    let client = client(&cluster, false);
+    let ctx = Context::root();
+    let data = noise(3_000_000, 5);
+    let file = put(&cluster, &client, "f", &data);
+    let empty = write(&client, "empty", &[]);
+    cluster.kill("data-1");
+    eventually("target 1 is away", || {
+        status(&cluster, &["status", "--json"])["targets"][0]["state"] == "offline"
+    });
+    cluster.kill("data-2");
+    lose_log(&cluster, 2);
+    fs::remove_file(object_file(&cluster, 2, &file).unwrap()).unwrap();
+    cluster.weir(&["up"]).ok();
+    both_take_changes(&cluster, &client);
+    is_as_written(&file, &data);
+    is_sound(&cluster, &file, &data);
+    empty.write_at(&ctx, 0, &data).unwrap();
+    is_sound(&cluster, &empty, &data);
+    file.close(&ctx).unwrap();
+    empty.close(&ctx).unwrap();
 }

@@ -342,7 +342,10 @@ impl Resync {
                 Ok(behind == own && self.shared.copies.standings.comes_later(own, &column.copies))
             }
             Some(orders) if orders == own && behind == own => {
-                self.give_to_others(gap, column, here)?;
+                // What this one lacks is to be known first.
+                if !self.is_unheard(gap.object) {
+                    self.give_to_others(gap, column, here)?;
+                }
                 Ok(false)
             }
             // One behind it may have it; else another should order, which has it. One that is

@@ -11,18 +11,24 @@
 //! stays lacking, here and there: it may have been changed here since, and which of the two is
 //! newer nobody knows. An administrator accepts what is here.
 //!
+//! If the object has gone with the log (a disk that was restored by half), what is here is no copy.
+//! All of it stays elsewhere, and is taken from another copy that has an object.
+//!
 //! Invariants
 //! - Until all others were heard no bytes of the object are sent to them, and none are taken from
 //!   them.
 //! - A gap is dropped only if all of them have said that there is none.
+//! - A missing object never counts as an empty one while another copy has bytes.
 
+use super::mend::Mender;
 use super::resync::Resync;
 use super::tell::Answers;
+use crate::pull::Pull;
 use std::ops::Range;
 use weir_store::{ELSEWHERE, Gap, Note, RangeSet, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{ObjectId, Result, TargetId};
-use weir_wire::data::CopyAccess;
+use weir_types::{ErrorKind, ObjectId, Result, TargetId};
+use weir_wire::data::{Access, CopyAccess};
 use weir_wire::peer::Copies as Column;
 
 /// All of an object.
@@ -79,6 +85,16 @@ impl Resync {
         let others: Vec<(usize, TargetId)> = self.others(column).collect();
         if others.iter().any(|(_, target)| standings.is_away(*target)) {
             return Ok(false);
+        }
+        if self.is_gone(gap.object, &others, column)? {
+            gaps.clear(gap.object, UNHEARD, &all)?;
+            tracing::error!(
+                "{}: object {} is gone, and the gap log with it: what another copy has is taken, \
+                 which may lack the last changes",
+                self.disk.store.name(),
+                gap.object
+            );
+            return Ok(true);
         }
         let mut noted = RangeSet::default();
         for (_, target) in &others {
@@ -153,6 +169,34 @@ impl Resync {
             gaps.clear(object, UNHEARD, &(0..u64::MAX))?;
         }
         Ok(Some(left.iter().collect()))
+    }
+
+    /// Whether there is no object here while another copy has bytes.
+    fn is_gone(
+        &self,
+        object: ObjectId,
+        others: &[(usize, TargetId)],
+        column: &Column,
+    ) -> Result<bool> {
+        match self.disk.store.object(object) {
+            Ok(None) => {}
+            // One whose header is damaged is there.
+            Err(error) if error.kind != ErrorKind::Corrupt => return Err(error),
+            Ok(Some(_)) | Err(_) => return Ok(false),
+        }
+        let (shared, standings) = (&*self.shared, &self.shared.copies.standings);
+        let mender = Mender { shared, disk: &self.disk, object };
+        for (_, target) in others.iter().filter(|(_, target)| standings.is_known(*target)) {
+            // Without other copies: it need not be current to say what it has.
+            let access = Access { copies: Vec::new(), ..mender.access(column, *target)? };
+            let mut pull = Pull::new(shared.copies.lines.peers(), &access);
+            match pull.stat() {
+                Ok(stat) if stat.len == 0 => pull.end(),
+                Err(error) if error.kind != ErrorKind::Corrupt => return Err(error),
+                _ => return Ok(true),
+            }
+        }
+        Ok(false)
     }
 
     /// The other copies of a column that are whole, each with its place.
