@@ -4,7 +4,7 @@ use crate::args::{check_place, put};
 use crate::error::{guard, status};
 use crate::handles::{self, Handled, weir_dir_t, weir_fs_t};
 use crate::names::{stat_of, weir_stat_t, with_path};
-use crate::session::Connection;
+use crate::session::{Connection, Hold};
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,8 +69,11 @@ pub unsafe extern "C" fn weir_opendir(
             return Err(ErrorKind::NotDirectory.into());
         }
         let connection = handles::get::<Connection>(fs)?;
-        let state = Mutex::default();
-        let handle = handles::add(Arc::new(Directory { connection, file: attr.file, state }))?;
+        connection.hold(Hold::Own);
+        let (state, file) = (Mutex::default(), attr.file);
+        let opened = Arc::new(Directory { connection: connection.clone(), file, state });
+        let failed = |_: &_| connection.release(Hold::Own);
+        let handle = handles::add(opened).inspect_err(failed)?;
         // SAFETY: by the contract of this function.
         unsafe { put(dir, handle, "dir") }
     })
@@ -94,7 +97,7 @@ pub unsafe extern "C" fn weir_readdir(dir: weir_dir_t, entry: *mut weir_dirent_t
 /// Closes a directory.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_closedir(dir: weir_dir_t) -> c_int {
-    status(|| handles::remove::<Directory>(dir).map(drop))
+    status(|| handles::remove::<Directory>(dir).map(|dir| dir.connection.release(Hold::Own)))
 }
 
 impl Directory {

@@ -5,7 +5,7 @@ use crate::error::{guard, invalid, status};
 use crate::handles::{self, Handled, weir_file_t, weir_fs_t};
 use crate::layouts::weir_layout_t;
 use crate::names::{Named, stat_of, weir_stat_t};
-use crate::session::{Connection, OpenFile};
+use crate::session::{Connection, Hold, OpenFile};
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 use weir_client::{CreateOptions, File};
@@ -75,7 +75,8 @@ unsafe fn open(
     let opened = named.about(how.open(&named, layout))?;
     let open =
         OpenFile::new(connection.clone(), session.clone(), (opened, how.rights, how.appends));
-    let handle = handles::add(Arc::new(open))?;
+    let failed = |_: &_| connection.release(Hold::Shared);
+    let handle = handles::add(Arc::new(open)).inspect_err(failed)?;
     // SAFETY: by the contract of the caller.
     unsafe { put(file, handle, "file") }
 }

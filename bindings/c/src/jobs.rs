@@ -7,7 +7,7 @@ use crate::args::{check_place, list, put, range, text};
 use crate::error::{invalid, status};
 use crate::handles::{self, Handled, weir_file_t, weir_fs_t, weir_job_t};
 use crate::names::Named;
-use crate::session::{Connection, OpenFile};
+use crate::session::{Connection, Hold, OpenFile};
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,8 +94,11 @@ pub unsafe extern "C" fn weir_job_begin(
             false => Some(directory(&connection, unsafe { text(dir, "dir") }?)?),
         };
         let name = format!(".job-{:016x}", member.job.0);
-        let made = Job { connection, member, dir, name, state: Mutex::default() };
-        let handle = handles::add(Arc::new(made))?;
+        connection.hold(Hold::Own);
+        let of = connection.clone();
+        let made = Job { connection: of, member, dir, name, state: Mutex::default() };
+        let failed = |_: &_| connection.release(Hold::Own);
+        let handle = handles::add(Arc::new(made)).inspect_err(failed)?;
         // SAFETY: by the contract of this function.
         unsafe { put(job, handle, "job") }
     })
@@ -188,7 +191,9 @@ pub extern "C" fn weir_job_end(job: weir_job_t, timeout_ms: u64) -> c_int {
     status(|| {
         let job = handles::remove::<Job>(job)?;
         job.forget_files();
-        job.leave(timeout_ms)
+        let left = job.leave(timeout_ms);
+        job.connection.release(Hold::Own);
+        left
     })
 }
 

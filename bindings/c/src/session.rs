@@ -1,6 +1,6 @@
 //! A session of this process with a cluster, and what it holds open.
 
-use crate::process::{PerProcess, gate};
+use crate::process::{PerProcess, gate, this};
 use crate::recalls::Recalls;
 use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,12 +32,85 @@ pub(crate) struct Connection {
     config: ClientConfig,
     pub(crate) context: Context,
     session: PerProcess<Session>,
+    /// Locked with the gate held.
+    holds: Mutex<Holds>,
+}
+
+/// Handles that need a connection. Counted, since what a thread of the parent used as it forked is
+/// never dropped in the child.
+#[derive(Default)]
+struct Holds {
+    /// Whose `own` they are.
+    process: u64,
+    /// Handles that a child of `fork` has, too.
+    shared: usize,
+    /// Those that it does not have.
+    own: usize,
+    disconnected: bool,
+}
+
+/// Whether a child of `fork` has a handle, too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    Shared,
+    Own,
+}
+
+impl Holds {
+    fn of(&mut self, process: u64) -> &mut Self {
+        if std::mem::replace(&mut self.process, process) != process {
+            self.own = 0;
+        }
+        self
+    }
+
+    fn count(&mut self, hold: Hold) -> &mut usize {
+        match hold {
+            Hold::Shared => &mut self.shared,
+            Hold::Own => &mut self.own,
+        }
+    }
+
+    /// Whether nothing needs the connection any more.
+    fn is_over(&self) -> bool {
+        self.disconnected && self.shared == 0 && self.own == 0
+    }
 }
 
 impl Connection {
     pub(crate) fn new(config: ClientConfig, caller: Caller) -> Result<Self> {
         let session = PerProcess::new(Session::open(&config)?);
-        Ok(Self { config, context: Context::of(caller), session })
+        Ok(Self { config, context: Context::of(caller), session, holds: Mutex::default() })
+    }
+
+    /// A handle of this process needs it from now on.
+    pub(crate) fn hold(&self, hold: Hold) {
+        self.held(|holds| *holds.count(hold) += 1);
+    }
+
+    /// A handle needs it no more.
+    pub(crate) fn release(&self, hold: Hold) {
+        self.held(|holds| {
+            let count = holds.count(hold);
+            *count = count.saturating_sub(1);
+        });
+    }
+
+    /// Nobody opens anything by it any more: its session ends with the last handle that needs it.
+    pub(crate) fn disconnect(&self) {
+        self.held(|holds| holds.disconnected = true);
+    }
+
+    fn held(&self, change: impl FnOnce(&mut Holds)) {
+        let is_over = {
+            let _gate = gate();
+            let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+            change(holds.of(this()));
+            holds.is_over()
+        };
+        if is_over {
+            drop(self.session.take());
+        }
     }
 
     /// The session of this process: a child of `fork` gets one of its own.
@@ -141,6 +214,7 @@ impl OpenFile {
         (file, rights, appends): (File, Rights, bool),
     ) -> Self {
         let id = file.id();
+        connection.hold(Hold::Shared);
         let open = PerProcess::new(Open::new(file, session));
         Self { connection, id, rights, appends, open, reader: Mutex::default() }
     }
@@ -169,6 +243,12 @@ impl OpenFile {
 
     /// Closes what this process has open, when all calls by it have ended.
     pub(crate) fn close(&self) -> Result<()> {
+        let closed = self.close_own();
+        self.connection.release(Hold::Shared);
+        closed
+    }
+
+    fn close_own(&self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let patience = self.connection.config.request_timeout_ms.saturating_mul(CALL_TIMEOUTS);
         open.end_calls(Duration::from_millis(patience))?;
@@ -181,5 +261,25 @@ impl OpenFile {
             // Something holds it still: what ends last closes it.
             Err(shared) => shared.file.flush(&self.connection.context),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_ends_with_the_last_handle_that_its_process_has() {
+        let mut holds = Holds::default();
+        *holds.of(0).count(Hold::Shared) += 1;
+        *holds.of(0).count(Hold::Own) += 1;
+        holds.of(0).disconnected = true;
+        assert!(!holds.is_over());
+        *holds.of(0).count(Hold::Shared) -= 1;
+        assert!(!holds.is_over(), "the parent still lists a directory");
+        holds.of(1);
+        assert!(holds.is_over(), "which a child of it does not");
+        *holds.of(1).count(Hold::Own) += 1;
+        assert!(!holds.is_over());
     }
 }

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const EXAMPLES: [&str; 8] = ["hello", "async", "list", "fork", "locations", "job", "hints", "bad"];
+/// GCC 12's address sanitizer does not hold its allocator's locks while a process forks: a child of a
+/// process whose other threads allocate, as those of any library may, can wait for one for ever.
+const NOT_SANITIZED: &str = "fork";
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The shared library of this build.
@@ -106,7 +109,7 @@ fn run_all(flags: &[&str]) {
     let other = format!("key = \"{}\"", "5a".repeat(32));
     std::fs::write(&foreign, text.replace(key, &other)).unwrap();
     std::fs::set_permissions(&foreign, std::fs::Permissions::from_mode(0o600)).unwrap();
-    for name in EXAMPLES {
+    for name in EXAMPLES.into_iter().filter(|name| flags.is_empty() || *name != NOT_SANITIZED) {
         let mut command = Command::new(compile(&cluster, &lib, name, flags));
         cluster.prepare(&mut command);
         command.env("LD_LIBRARY_PATH", &lib).arg(cluster.credential());
