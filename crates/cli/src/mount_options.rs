@@ -33,9 +33,12 @@ pub struct MountOptions {
 pub const KNOWN: &str = "ro, rw, allow_other, allow_root_only, default_permissions, suid, nosuid, \
     dev, nodev, exec, noexec, relatime, norelatime, atime, noatime, strictatime, nostrictatime, \
     diratime, nodiratime, remount, nocache, direct_io, tcp, consistency=strict|relaxed|none, \
-    read_policy=POLICY, ttl=SECONDS, timeout=SECONDS, max_io=SIZE, metrics=ADDRESS:PORT";
+    read_policy=POLICY, ttl=SECONDS, timeout=SECONDS, max_io=SIZE, read_ahead=SIZE, \
+    metrics=ADDRESS:PORT";
 /// How long a step of a call may wait for a server, in seconds.
 const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=3600;
+/// The most that the kernel may be told to read ahead.
+const MAX_READ_AHEAD_BYTES: u64 = 1 << 30;
 
 impl MountOptions {
     /// Parses options. Each text may have several, separated by commas.
@@ -140,6 +143,13 @@ impl MountOptions {
                 let size = parse_size(value).map_err(|e| bad(&e))?;
                 self.fuse.max_io_bytes = usize::try_from(size.0).map_err(|_| bad("too large"))?;
             }
+            "read_ahead" => {
+                let size = parse_size(value).map_err(|e| bad(&e))?.0;
+                if size > MAX_READ_AHEAD_BYTES {
+                    return Err(bad("at most 1G is allowed"));
+                }
+                self.fuse.read_ahead_kib = (size >> 10) as u32;
+            }
             "atime" | "relatime" | "norelatime" | "nostrictatime" => {
                 self.access_times(AccessTimes::Relative, MountFlags::RELATIME);
             }
@@ -207,6 +217,8 @@ mod tests {
         let unknown = parse(&["turbo"]).err().unwrap().to_string();
         assert!(unknown.contains("turbo") && unknown.contains("nocache"), "{unknown}");
         assert!(parse(&["ttl=-1"]).is_err());
+        assert_eq!(parse(&["read_ahead=16M"]).unwrap().fuse.read_ahead_kib, 16 << 10);
+        assert!(parse(&["read_ahead=2G"]).err().unwrap().to_string().contains("at most 1G"));
         assert_eq!(parse(&["timeout=7"]).unwrap().timeout_ms, Some(7000));
         let metrics = parse(&["metrics=127.0.0.1:7810"]).unwrap().metrics;
         assert_eq!(metrics, Some("127.0.0.1:7810".parse().unwrap()));
