@@ -34,6 +34,15 @@ static uint64_t backward(weir_fs_t fs, weir_file_t file) {
   return count(fs, "data_requests") - before;
 }
 
+/* Reads three fields of a record at each of 8 places; requests to the servers. */
+static uint64_t fields(weir_fs_t fs, weir_file_t file) {
+  uint64_t before = count(fs, "data_requests");
+  for (uint64_t place = 1; place <= 8; place++)
+    for (int field = 2; field >= 0; field--)
+      assert(check(weir_pread(file, data, 20, place * 1000 * RECORD + (uint64_t)field * 100), "weir_pread") == 20);
+  return count(fs, "data_requests") - before;
+}
+
 int main(int argc, char **argv) {
   weir_fs_t fs = connect_to(argc, argv);
   weir_file_t file;
@@ -57,6 +66,17 @@ int main(int argc, char **argv) {
   printf("requests for 8 MiB from the end: %" PRIu64 " usually, %" PRIu64 " in reverse\n", plain,
          reverse);
   assert(reverse * 2 <= plain);
+
+  /* A record comes whole with its first field. */
+  check(weir_hint(file, WEIR_HINT_DONE_WITH, 0, sizeof data), "weir_hint");
+  check(weir_hint(file, WEIR_HINT_RANDOM, 0, 0), "weir_hint");
+  uint64_t alone = fields(fs, file);
+  check(weir_hint(file, WEIR_HINT_RECORDS, 0, RECORD), "weir_hint");
+  uint64_t whole = fields(fs, file);
+  printf("requests for three fields of 8 records: %" PRIu64 " at random, %" PRIu64 " by records\n", alone,
+         whole);
+  assert(alone == 24 && whole == 8);
+  assert(weir_hint(file, WEIR_HINT_RECORDS, 0, 0) == -EINVAL);
 
   /* What will be needed is there when it is read. */
   check(weir_hint(file, WEIR_HINT_NORMAL, 0, 0), "weir_hint");

@@ -40,6 +40,8 @@ int main(int argc, char **argv) {
     children[rank] = fork();
     if (children[rank] == 0) {
       work(fs, file, (uint32_t)rank);
+      /* Who ends with a file open keeps others waiting for its lease. */
+      check(weir_close(file), "weir_close");
       check(weir_disconnect(fs), "weir_disconnect");
       _exit(0);
     }

@@ -36,6 +36,10 @@
 // The handle will be read from its end to its beginning: what is before a read is fetched ahead.
 #define WEIR_HINT_REVERSE 5
 
+// The handle will be read in no order, a part of a record of `len` bytes at a time: the whole record
+// comes with its first part. Records follow each other from the beginning of the file.
+#define WEIR_HINT_RECORDS 6
+
 // Stripe units are dealt to the targets in turn.
 #define WEIR_LAYOUT_STRIPED 0
 
@@ -366,7 +370,8 @@ int weir_session(weir_fs_t fs,
 int weir_counter(weir_fs_t fs, const char *name, uint64_t *value);
 
 // Says how an open file will be read. `hint`: one of WEIR_HINT_*; `offset` and `len` count for
-// WEIR_HINT_WILL_NEED and WEIR_HINT_DONE_WITH alone. A hint holds for this handle, in this process.
+// WEIR_HINT_WILL_NEED and WEIR_HINT_DONE_WITH alone, and `len` for WEIR_HINT_RECORDS. A hint holds
+// for this handle, in this process.
 int weir_hint(weir_file_t file, uint32_t hint, uint64_t offset, uint64_t len);
 
 // Reads at an offset until the buffer is full or the file ends; the bytes read.
@@ -563,7 +568,8 @@ int weir_session(weir_fs_t fs,
 int weir_counter(weir_fs_t fs, const char *name, uint64_t *value);
 
 // Says how an open file will be read. `hint`: one of WEIR_HINT_*; `offset` and `len` count for
-// WEIR_HINT_WILL_NEED and WEIR_HINT_DONE_WITH alone. A hint holds for this handle, in this process.
+// WEIR_HINT_WILL_NEED and WEIR_HINT_DONE_WITH alone, and `len` for WEIR_HINT_RECORDS. A hint holds
+// for this handle, in this process.
 int weir_hint(weir_file_t file, uint32_t hint, uint64_t offset, uint64_t len);
 
 // Reads at an offset until the buffer is full or the file ends; the bytes read.

@@ -68,7 +68,8 @@ pub unsafe extern "C" fn weir_connect(
             // SAFETY: not NULL, and by the contract of this function.
             false => unsafe { options.read_unaligned() },
         };
-        let mut config = find::cluster(named, &program())?;
+        let program = program();
+        let mut config = find::cluster(named, &program)?;
         let or = |given: u64, usual: u64| match given {
             0 => usual,
             u64::MAX => 0,
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn weir_connect(
             _ => Caller { uid: options.uid, gid: options.gid, groups: Vec::new() },
         };
         watch_forks();
-        let handle = handles::add(Arc::new(Connection::new(config, caller)?))?;
+        let handle = handles::add(Arc::new(Connection::new(config, program, caller)?))?;
         // SAFETY: by the contract of this function.
         unsafe { put(fs, handle, "fs") }
     })

@@ -21,9 +21,13 @@ pub const WEIR_HINT_WILL_NEED: u32 = 3;
 pub const WEIR_HINT_DONE_WITH: u32 = 4;
 /// The handle will be read from its end to its beginning: what is before a read is fetched ahead.
 pub const WEIR_HINT_REVERSE: u32 = 5;
+/// The handle will be read in no order, a part of a record of `len` bytes at a time: the whole record
+/// comes with its first part. Records follow each other from the beginning of the file.
+pub const WEIR_HINT_RECORDS: u32 = 6;
 
 /// Says how an open file will be read. `hint`: one of WEIR_HINT_*; `offset` and `len` count for
-/// WEIR_HINT_WILL_NEED and WEIR_HINT_DONE_WITH alone. A hint holds for this handle, in this process.
+/// WEIR_HINT_WILL_NEED and WEIR_HINT_DONE_WITH alone, and `len` for WEIR_HINT_RECORDS. A hint holds
+/// for this handle, in this process.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_hint(file: weir_file_t, hint: u32, offset: u64, len: u64) -> c_int {
     status(|| {
@@ -34,6 +38,7 @@ pub extern "C" fn weir_hint(file: weir_file_t, hint: u32, offset: u64, len: u64)
             WEIR_HINT_WILL_NEED => Hint::WillNeed(offset, len),
             WEIR_HINT_DONE_WITH => Hint::DoneWith(offset, len),
             WEIR_HINT_REVERSE => Hint::Reverse,
+            WEIR_HINT_RECORDS => Hint::Records(len),
             other => return Err(invalid(format!("hint {other} is not known"))),
         };
         range(offset, len)?;

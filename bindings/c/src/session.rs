@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weir_client::job::JobReader;
 use weir_client::{Client, ClientConfig, Context, File};
+use weir_connect::program_name;
 use weir_types::{Caller, Error, ErrorKind, FileId, Result};
 use weir_wire::capability::Rights;
 
@@ -20,9 +21,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    fn open(config: &ClientConfig) -> Result<Self> {
+    /// The name has the number of this process.
+    fn open(config: &ClientConfig, program: &str) -> Result<Self> {
         let recalls = Arc::new(Recalls::default());
-        let client = Client::connect_with(config.clone(), recalls.clone())?;
+        let config = ClientConfig { name: program_name(program), ..config.clone() };
+        let client = Client::connect_with(config, recalls.clone())?;
         Ok(Self { client, recalls })
     }
 }
@@ -30,6 +33,7 @@ impl Session {
 /// A cluster that is connected to.
 pub(crate) struct Connection {
     config: ClientConfig,
+    program: String,
     pub(crate) context: Context,
     session: PerProcess<Session>,
     /// Locked with the gate held.
@@ -78,9 +82,10 @@ impl Holds {
 }
 
 impl Connection {
-    pub(crate) fn new(config: ClientConfig, caller: Caller) -> Result<Self> {
-        let session = PerProcess::new(Session::open(&config)?);
-        Ok(Self { config, context: Context::of(caller), session, holds: Mutex::default() })
+    pub(crate) fn new(config: ClientConfig, program: String, caller: Caller) -> Result<Self> {
+        let session = PerProcess::new(Session::open(&config, &program)?);
+        let (context, holds) = (Context::of(caller), Mutex::default());
+        Ok(Self { config, program, context, session, holds })
     }
 
     /// A handle of this process needs it from now on.
@@ -115,7 +120,7 @@ impl Connection {
 
     /// The session of this process: a child of `fork` gets one of its own.
     pub(crate) fn session(&self) -> Result<Arc<Session>> {
-        self.session.get(|| Session::open(&self.config))
+        self.session.get(|| Session::open(&self.config, &self.program))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::reader::Reader;
 use crate::writer::{Returns, Writer};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use weir_layout::RegionList;
 use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Result, TargetId};
 use weir_wire::lease::{LeaseMode, TO_THE_END};
@@ -40,7 +40,7 @@ pub struct File {
     pub(crate) inner: Arc<Inner>,
     consistency: AtomicU8,
     /// How it is read: see [`crate::Hint`].
-    pub(crate) pattern: AtomicU8,
+    pub(crate) pattern: AtomicU64,
     closed: bool,
 }
 
@@ -48,7 +48,7 @@ impl File {
     pub(crate) fn new(state: Arc<OpenState>, inner: Arc<Inner>) -> Self {
         let consistency = inner.config.consistency.with_hint(state.hint);
         let consistency = AtomicU8::new(consistency as u8);
-        Self { state, inner, consistency, pattern: AtomicU8::default(), closed: false }
+        Self { state, inner, consistency, pattern: AtomicU64::default(), closed: false }
     }
 
     /// Id of the file.

@@ -2,11 +2,11 @@
 
 use crate::context::Context;
 use crate::core::lease::CallKind;
-use crate::core::stream::Pattern;
+use crate::core::stream::{MAX_AHEAD_BYTES, Pattern};
 use crate::file::File;
 use crate::read::may_read_any_copy;
 use std::sync::atomic::Ordering::Relaxed;
-use weir_types::{Consistency, Result};
+use weir_types::{Consistency, Error, ErrorKind, Result};
 
 /// What a program says of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub enum Hint {
     ReadOnce,
     /// This handle will be read from its end to its beginning (`reverse`).
     Reverse,
+    /// This handle will be read in no order, a part of a record of so many bytes at a time
+    /// (`records`): the whole record comes with its first part. Records follow each other from the
+    /// beginning of the file.
+    Records(u64),
     /// These bytes will be read soon: offset and length (`will_need`). As many as are fetched ahead
     /// of a sequential reader are asked for now.
     WillNeed(u64, u64),
@@ -31,12 +35,20 @@ impl File {
     /// Takes a hint.
     ///
     /// # Errors
-    /// Those of a lease that [`Hint::WillNeed`] cannot get.
+    /// `InvalidArgument`: a record of [`Hint::Records`] is empty, or larger than 4 MiB. Those of a lease
+    /// that [`Hint::WillNeed`] cannot get.
     pub fn hint(&self, ctx: &Context, hint: Hint) -> Result<()> {
         match hint {
-            Hint::Normal => self.pattern.store(Pattern::Usual as u8, Relaxed),
-            Hint::Random | Hint::ReadOnce => self.pattern.store(Pattern::Random as u8, Relaxed),
-            Hint::Reverse => self.pattern.store(Pattern::Reverse as u8, Relaxed),
+            Hint::Normal => self.set_pattern(Pattern::Usual),
+            Hint::Random | Hint::ReadOnce => self.set_pattern(Pattern::Random),
+            Hint::Reverse => self.set_pattern(Pattern::Reverse),
+            Hint::Records(bytes) if (1..=MAX_AHEAD_BYTES).contains(&bytes) => {
+                self.set_pattern(Pattern::Records(bytes));
+            }
+            Hint::Records(_) => {
+                let text = format!("hint: a record has 1 to {MAX_AHEAD_BYTES} bytes");
+                return Err(Error::new(ErrorKind::InvalidArgument, text));
+            }
             Hint::WillNeed(offset, len) => return self.will_need(ctx, offset, len),
             Hint::DoneWith(offset, len) => {
                 self.state.reader().done_with(&(offset..offset.saturating_add(len)));
@@ -45,10 +57,12 @@ impl File {
         Ok(())
     }
 
+    fn set_pattern(&self, pattern: Pattern) {
+        self.pattern.store(pattern.code(), Relaxed);
+    }
+
     pub(crate) fn pattern(&self) -> Pattern {
-        let pattern = self.pattern.load(Relaxed);
-        let is = |known: &Pattern| pattern == *known as u8;
-        [Pattern::Random, Pattern::Reverse].into_iter().find(is).unwrap_or_default()
+        Pattern::of(self.pattern.load(Relaxed))
     }
 
     fn will_need(&self, ctx: &Context, offset: u64, len: u64) -> Result<()> {

@@ -5,7 +5,7 @@
 use crate::buffer::Buffer;
 use crate::config::{Consistency, ReadPolicy};
 use crate::core::plan::{Part, Plan};
-use crate::core::stream::{MAX_AHEAD_BYTES, Pattern, Streams};
+use crate::core::stream::{MAX_AHEAD_BYTES, Pattern, Streams, records_of};
 use crate::counters::add;
 use crate::drive::Call;
 use crate::file::CUT_BYTES;
@@ -98,7 +98,7 @@ impl Reader {
                 reader.clear();
             }
             reader.reading += 1;
-            let taken = reader.take(offset, consistency);
+            let mut taken = reader.take(offset, consistency);
             // Ahead of the lease, others may write before it is read.
             let limit = match consistency {
                 Consistency::Strict => file.lease().reach(offset),
@@ -109,7 +109,11 @@ impl Reader {
             match pattern {
                 Pattern::Usual => reader.fetch_ahead(call, range, (limit, leased), any_copy),
                 Pattern::Reverse => reader.fetch_behind(call, range, consistency, any_copy),
-                Pattern::Random => {}
+                Pattern::Records(bytes) if taken.is_none() => {
+                    reader.fetch_records(call, (&range, bytes), consistency, any_copy);
+                    taken = reader.take(offset, consistency);
+                }
+                Pattern::Random | Pattern::Records(_) => {}
             }
             (taken, reader.version)
         };
@@ -180,6 +184,27 @@ impl Reader {
         ahead.retain(|range| !leased || call.file.lease().reach(range.start) >= range.end);
         ahead.drain(..).for_each(|range| self.fetch(call, range, leased, any_copy));
         self.ahead = ahead;
+    }
+
+    /// Asks for the whole records of a range that has only parts of some.
+    fn fetch_records(
+        &mut self,
+        call: Call<'_>,
+        (range, bytes): (&Range<u64>, u64),
+        consistency: Consistency,
+        any_copy: bool,
+    ) {
+        if consistency == Consistency::None || call.file.dirty.load(Ordering::Acquire) {
+            return;
+        }
+        let Some(whole) = records_of(range, bytes, call.file.size()) else { return };
+        let leased = consistency == Consistency::Strict;
+        // Beyond the lease, others may write before it is read.
+        let may = !leased || call.file.lease().reach(whole.start) >= whole.end;
+        let overlaps = |p: &Piece| p.range.start < whole.end && whole.start < p.range.end;
+        if may && !self.pieces.iter().any(overlaps) {
+            self.fetch(call, whole, leased, any_copy);
+        }
     }
 
     fn fetch(&mut self, call: Call<'_>, range: Range<u64>, leased: bool, any_copy: bool) {
@@ -255,6 +280,8 @@ fn from_piece(
     let is_left = match pattern {
         Pattern::Reverse => start > 0,
         Pattern::Usual | Pattern::Random => start + n < len,
+        // Its parts are read in any order.
+        Pattern::Records(_) => true,
     };
     if is_left {
         let mut reader = call.file.reader();

@@ -60,6 +60,8 @@ pub enum Other {
     },
     /// Small pieces of a large file: a call each beside lists, data sieving and hints; TCP, Unix
     Pieces(Pieces),
+    /// Calls of one record one after the other, and a file that is read again
+    Small(Small),
     /// A load generator
     #[command(hide = true)]
     Worker,
@@ -112,6 +114,20 @@ pub struct Redundancy {
 pub struct Pieces {
     /// Bytes of the file
     #[arg(long, value_parser = parse_size, default_value = "256MiB")]
+    pub size: u64,
+    /// Measured rounds of each way
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99), default_value_t = 5)]
+    pub rounds: u32,
+    /// Also write what was measured as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Which file is read in small calls, and again.
+#[derive(Args)]
+pub struct Small {
+    /// Bytes of the file, in whole MiB
+    #[arg(long, value_parser = parse_size, default_value = "64MiB")]
     pub size: u64,
     /// Measured rounds of each way
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99), default_value_t = 5)]

@@ -35,25 +35,15 @@ impl Library {
 
     /// Opens a session.
     pub fn connect_by(credential: &Path, verify: bool, transport: Transport) -> Done<Self> {
-        let text = std::fs::read_to_string(credential).map_err(|e| Failure::file(credential, e))?;
-        // The parser's own message would quote the key.
-        let found: Credential = toml::from_str(&text)
-            .map_err(|_| Failure::other(format!("{}: not a credential", credential.display())))?;
-        let key = Key::from_hex(&found.key).ok_or_else(|| Failure::other("not a key"))?;
-        let is_asked = |address: &String| transport == Transport::Auto || !address.starts_with('/');
-        let metadata: Vec<String> = found.metadata.into_iter().filter(is_asked).collect();
-        let first = metadata
-            .first()
-            .ok_or_else(|| Failure::other("the credential has no TCP address"))?
-            .clone();
-        let config = ClientConfig {
-            cluster: found.cluster,
-            metadata,
-            name: "weir-bench".into(),
-            transport,
-            verify,
-            ..ClientConfig::new(first, ClientId(found.client), key)
-        };
+        Self::session_of(config(credential, verify, transport)?)
+    }
+
+    /// Opens a session without read-ahead and write-behind.
+    pub fn connect_without_cache(credential: &Path) -> Done<Self> {
+        Self::session_of(config(credential, true, Transport::Tcp)?.without_cache())
+    }
+
+    fn session_of(config: ClientConfig) -> Done<Self> {
         Ok(Self { client: Arc::new(Client::connect(config)?), context: Context::root() })
     }
 
@@ -82,6 +72,29 @@ impl Library {
             None => Ok((FileId::ROOT, path)),
         }
     }
+}
+
+/// What a session is opened by.
+fn config(credential: &Path, verify: bool, transport: Transport) -> Done<ClientConfig> {
+    let text = std::fs::read_to_string(credential).map_err(|e| Failure::file(credential, e))?;
+    // The parser's own message would quote the key.
+    let found: Credential = toml::from_str(&text)
+        .map_err(|_| Failure::other(format!("{}: not a credential", credential.display())))?;
+    let key = Key::from_hex(&found.key).ok_or_else(|| Failure::other("not a key"))?;
+    let is_asked = |address: &String| transport == Transport::Auto || !address.starts_with('/');
+    let metadata: Vec<String> = found.metadata.into_iter().filter(is_asked).collect();
+    let first = metadata
+        .first()
+        .ok_or_else(|| Failure::other("the credential has no TCP address"))?
+        .clone();
+    Ok(ClientConfig {
+        cluster: found.cluster,
+        metadata,
+        name: "weir-bench".into(),
+        transport,
+        verify,
+        ..ClientConfig::new(first, ClientId(found.client), key)
+    })
 }
 
 impl Files for Library {

@@ -31,6 +31,7 @@ mod redundancy;
 mod report;
 mod rows;
 mod sample;
+mod small;
 mod stop;
 mod ways;
 mod worker;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Some(Other::Pieces(pieces)) => {
             measure(&arguments, |weir, dir| pieces::run(pieces, weir, dir))
         }
+        Some(Other::Small(small)) => measure(&arguments, |weir, dir| small::run(small, weir, dir)),
         None => bench(&arguments),
     };
     match done {

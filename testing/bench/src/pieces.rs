@@ -89,7 +89,7 @@ pub fn run(arguments: &Pieces, weir: &Path, dir: &Path) -> Done {
     let cluster = Cluster::start(weir, place.path(), 4, &mut accounting)?;
     let known = Known::new();
     let writer = Library::connect(&cluster.credential(), true)?;
-    writer.write_file(NAME, &known.0[..MIB as usize], arguments.size)?;
+    writer.write_file(NAME, known.first(), arguments.size)?;
     let mut lines = Vec::new();
     for (name, transport) in [("TCP", Transport::Tcp), ("Unix", Transport::Auto)] {
         let library = Library::connect_by(&cluster.credential(), true, transport)?;
@@ -144,16 +144,21 @@ fn text(lines: &[Line]) -> String {
 }
 
 /// What is in the file: the same MiB again and again, here twice.
-struct Known(Vec<u8>);
+pub struct Known(Vec<u8>);
 
 impl Known {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let byte = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
         Self((0..2 * MIB).map(|at| byte(at % MIB)).collect())
     }
 
+    /// What is written again and again.
+    pub fn first(&self) -> &[u8] {
+        &self.0[..MIB as usize]
+    }
+
     /// Refuses bytes of the file that are not what was written there.
-    fn check(&self, offset: u64, bytes: &[u8]) -> Done {
+    pub fn check(&self, offset: u64, bytes: &[u8]) -> Done {
         let start = (offset % MIB) as usize;
         match self.0[start..start + bytes.len()] == *bytes {
             true => Ok(()),
@@ -217,7 +222,7 @@ struct Round {
 }
 
 /// The median of what is taken from each round.
-fn median(rounds: &[Round], of: impl Fn(&Round) -> f64) -> f64 {
+pub fn median<T>(rounds: &[T], of: impl Fn(&T) -> f64) -> f64 {
     let mut all: Vec<f64> = rounds.iter().map(of).collect();
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied().unwrap_or(f64::NAN)

@@ -5,7 +5,7 @@ mod readers;
 mod sets;
 mod writers;
 
-pub use machines::{Advice, CallSize, HotClients, HotNetwork, MirroredHot};
+pub use machines::{Advice, CallSize, Delay, HotClients, HotNetwork, MirroredHot};
 pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
 pub use sets::Reduce;
 pub use writers::{DistributedQueue, GraduatedWrite, WriteSize};
@@ -46,6 +46,8 @@ pub enum Experiment {
     CallSize(CallSize),
     /// Clients of what is in the servers' memory, while the link of one server is loaded
     HotNetwork(HotNetwork),
+    /// One client behind a link on which all takes a while
+    Delay(Delay),
     /// Readers of records, on stripes of 8 KiB and on what `weir advise` says
     Advice(Advice),
     /// Nodes write files in three copies, which become sets: bytes on disk over time
@@ -226,6 +228,7 @@ pub fn all() -> Vec<Experiment> {
         "write-size",
         "call-size",
         "hot-network",
+        "delay",
         "advice",
         "reduce",
     ];
@@ -254,6 +257,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 13);
+        assert_eq!(all().len(), 14);
     }
 }

@@ -16,6 +16,7 @@
 //!   └─ writing   writers on disks of which some are slow
 //! call_size      all read a file of their own on disks with a head, in calls of several sizes
 //! hot_network    clients of what is in memory, the link of one server is loaded
+//! delay          a client behind a link on which all takes a while
 //! advice         readers of records, on what `weir advise` says
 //! reduce         disks that encode their copies: what is stored, over time
 //! slow_disk      the demonstration of the quick start
@@ -37,6 +38,7 @@ mod call_size;
 mod cluster;
 mod compare;
 mod course;
+mod delay;
 mod distributed_queue;
 mod even_reads;
 mod files;
@@ -100,6 +102,7 @@ fn needs_machines(experiment: &Experiment) -> bool {
         Experiment::CallSize(_)
         | Experiment::HotNetwork(_)
         | Experiment::MirroredHot(_)
+        | Experiment::Delay(_)
         | Experiment::Advice(_) => true,
         Experiment::EvenReads(plan) => plan.profile.is_some(),
         _ => false,
@@ -134,6 +137,7 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::WriteSize(plan) => write_size::run(plan),
         Experiment::CallSize(plan) => call_size::run(plan),
         Experiment::HotNetwork(plan) => hot_network::run(plan),
+        Experiment::Delay(plan) => delay::run(plan),
         Experiment::Advice(plan) => advice::run(plan),
         Experiment::Reduce(plan) => reduce::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),

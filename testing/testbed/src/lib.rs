@@ -6,6 +6,7 @@
 //!   ├ device   the kernel's counts of it
 //!   └ model    disks with a head: seeks, and reads ahead that are lost
 //! network    a network namespace for each node, joined by links
+//!   └ delay    a link on which frames take a time
 //! profile    the machines of the papers, and a newer one
 //! throttle   who uses a disk through this group gets no more than so many bytes a second
 //! cold       nothing is left in memory of what a directory has on its disk
@@ -19,6 +20,7 @@
 //! unless it is left, for another process to find.
 
 mod cold;
+mod delay;
 mod device;
 mod disk;
 mod model;
@@ -31,6 +33,7 @@ mod throttle;
 mod worker;
 
 pub use cold::{forget, forget_whole, in_memory, remember};
+pub use delay::Delayed;
 pub use device::{Counts, Device};
 pub use disk::{Disk, Frozen, detach, make_image};
 pub use model::{Drive, Model};

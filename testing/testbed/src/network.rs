@@ -19,7 +19,7 @@ use std::thread::scope;
 /// Where the system keeps namespaces by name.
 const NAMESPACES: &str = "/run/netns";
 /// The name of each link's end in its node.
-const CABLE: &str = "cable";
+pub(crate) const CABLE: &str = "cable";
 /// A bucket holds this much, which is more than the largest packet that the kernel hands down in
 /// one piece (64 KiB), or as much as passes in this part of a second.
 const BURST_BYTES: u64 = 128 << 10;
@@ -153,7 +153,7 @@ impl Network {
     }
 
     /// The link of a node carries so much each way, and so much waits before it.
-    fn limit(&self, node: u32, bytes_per_s: u64, queue_bytes: u64) -> Result<()> {
+    pub(crate) fn limit(&self, node: u32, bytes_per_s: u64, queue_bytes: u64) -> Result<()> {
         let burst = BURST_BYTES.max(bytes_per_s / BURSTS_PER_S);
         let words =
             format!("tbf rate {bytes_per_s}bps burst {burst} limit {}", queue_bytes.max(burst));
@@ -196,6 +196,12 @@ impl Network {
         run("ip", &["netns", "add", &self.namespace(node)])?;
         self.ip(node, &format!("link add {CABLE} type veth peer name {port} netns {switch}"))?;
         self.limit(node, rate, queue_bytes)?;
+        self.join(node)
+    }
+
+    /// The two ends of a node's link are brought into use.
+    pub(crate) fn join(&self, node: u32) -> Result<()> {
+        let port = port(node);
         self.ip(0, &format!("link set dev {port} master bridge"))?;
         self.ip(0, &format!("link set dev {port} up"))?;
         self.ip(node, &format!("addr add {}/24 dev {CABLE}", self.address(node)))?;
@@ -204,6 +210,11 @@ impl Network {
         let all = format!("{a}.{b}.{c}.0/24");
         self.ip(node, &format!("route change {all} dev {CABLE} congctl {CONGESTION}"))?;
         self.ip(node, "link set dev lo up")
+    }
+
+    /// Takes the link of a node away.
+    pub(crate) fn cut(&self, node: u32) -> Result<()> {
+        self.ip(node, &format!("link del {CABLE}"))
     }
 
     fn ip(&self, node: u32, words: &str) -> Result<()> {
@@ -240,7 +251,7 @@ pub fn enter(entrance: &Path, program: &OsStr) -> Command {
 }
 
 /// The name of a link's end in the switch.
-fn port(node: u32) -> String {
+pub(crate) fn port(node: u32) -> String {
     format!("node{node}")
 }
 

@@ -136,3 +136,48 @@ fn links_of_myrinet_lose_nothing_that_those_of_ethernet_lose() {
     assert!(lost("e", ETHERNET_QUEUE / 8) > 0);
     assert_eq!(lost("m", MYRINET_QUEUE), 0);
 }
+
+#[test]
+fn what_passes_a_link_with_a_delay_takes_it_each_way_and_comes_whole() {
+    if let Some(what) = missing_for_networks() {
+        println!("skipped: needs {what}");
+        return;
+    }
+    let name = format!("weir-d{}", std::process::id());
+    let network = Network::make(&name, &[100 * RATE; 2], ETHERNET_QUEUE).unwrap();
+    let link = network.delay(1, 100 * RATE, ETHERNET_QUEUE).unwrap();
+    let listener = network.within(2, || TcpListener::bind((network.address(2), 0))).unwrap();
+    let listener = listener.unwrap();
+    let at = listener.local_addr().unwrap();
+    let mut near = network.within(1, || TcpStream::connect(at)).unwrap().unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    near.set_nodelay(true).unwrap();
+    far.set_nodelay(true).unwrap();
+    let mut byte = [0];
+    let mut there_and_back = || {
+        let begin = Instant::now();
+        near.write_all(&[7]).unwrap();
+        far.read_exact(&mut byte).unwrap();
+        far.write_all(&byte).unwrap();
+        near.read_exact(&mut byte).unwrap();
+        begin.elapsed()
+    };
+    let both = Duration::from_millis(60);
+    link.set(both / 2);
+    assert!(there_and_back() >= both);
+    link.set(Duration::ZERO);
+    // What a machine with much else to do adds is not the link's.
+    assert!((0..TRIES).any(|_| there_and_back() < both));
+
+    link.set(both / 2);
+    let sent: Vec<u8> =
+        (0..BYTES as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let came = scope(|scope| {
+        scope.spawn(|| near.write_all(&sent).unwrap());
+        let mut came = vec![0; sent.len()];
+        far.read_exact(&mut came).unwrap();
+        came
+    });
+    assert!(came == sent);
+    assert!(network.counts(1).unwrap().out_bytes >= BYTES);
+}

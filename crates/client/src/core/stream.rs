@@ -15,7 +15,6 @@ const EAGER_BYTES: u64 = 128 << 10;
 
 /// How a handle is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Pattern {
     /// As it turns out: what is read in order is fetched ahead.
     #[default]
@@ -24,6 +23,39 @@ pub enum Pattern {
     Random,
     /// From its end to its beginning: what is before a read is fetched.
     Reverse,
+    /// In no order, by parts of records of so many bytes: the whole record is fetched.
+    Records(u64),
+}
+
+impl Pattern {
+    /// The pattern as a number, so that it can be changed while others read.
+    pub fn code(self) -> u64 {
+        match self {
+            Self::Usual => 0,
+            Self::Random => 1,
+            Self::Reverse => 2,
+            Self::Records(bytes) => bytes << 2 | 3,
+        }
+    }
+
+    /// The pattern with this number.
+    pub fn of(code: u64) -> Self {
+        match code & 3 {
+            0 => Self::Usual,
+            1 => Self::Random,
+            2 => Self::Reverse,
+            _ => Self::Records(code >> 2),
+        }
+    }
+}
+
+/// The whole records of a range of a file of `size` bytes, if that has only parts of some, and if they
+/// are not too large to be fetched ahead.
+pub fn records_of(range: &Range<u64>, bytes: u64, size: u64) -> Option<Range<u64>> {
+    let start = range.start - range.start.checked_rem(bytes)?;
+    let end = range.end.checked_next_multiple_of(bytes)?.min(size);
+    let whole = start..end;
+    (whole != *range && end.checked_sub(start)? <= MAX_AHEAD_BYTES).then_some(whole)
 }
 
 #[derive(Debug)]
@@ -178,6 +210,25 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn patterns_have_numbers() {
+        let all =
+            [Pattern::Usual, Pattern::Random, Pattern::Reverse, Pattern::Records(MAX_AHEAD_BYTES)];
+        all.into_iter().for_each(|pattern| assert_eq!(Pattern::of(pattern.code()), pattern));
+    }
+
+    #[test]
+    fn parts_of_records_are_extended_to_whole_ones_within_the_file() {
+        assert_eq!(records_of(&(100..120), 838, 10_000), Some(0..838));
+        assert_eq!(records_of(&(1670..1680), 838, 10_000), Some(838..2514), "of two");
+        assert_eq!(records_of(&(9_300..9_400), 838, 9_500), Some(9_218..9_500), "the last one");
+        assert_eq!(records_of(&(838..1676), 838, 10_000), None, "it is whole");
+        assert_eq!(records_of(&(9_218..9_500), 838, 9_500), None);
+        assert_eq!(records_of(&(0..10), 5 * MIB, 100 * MIB), None, "too much");
+        assert_eq!(records_of(&(0..10), 0, 100), None);
+        assert_eq!(records_of(&(u64::MAX - 1..u64::MAX), 838, u64::MAX), None);
+    }
 
     fn reads(calls: &[Range<u64>], size: u64, window: u64) -> Vec<Range<u64>> {
         let (mut streams, mut all, mut ahead) = (Streams::default(), Vec::new(), Vec::new());

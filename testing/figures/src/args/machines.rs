@@ -82,6 +82,28 @@ pub struct HotNetwork {
     pub share: u64,
 }
 
+/// A client behind a link with a delay.
+#[derive(Args, Clone)]
+pub struct Delay {
+    #[command(flatten)]
+    pub common: Common,
+    /// Nodes with a disk
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub disks: u32,
+    /// What a link carries each way in a second; the default is 1 Gbit/s
+    #[arg(long, value_parser = size, default_value = "125000000")]
+    pub link_rate: u64,
+    /// Bytes of the file
+    #[arg(long, value_parser = size, default_value = "512MiB")]
+    pub file: u64,
+    /// Milliseconds there and back [default: 0,1,10,50,100, with --quick 0,50]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(..=1000))]
+    pub round_trips: Vec<u64>,
+    /// What the kernel reads ahead
+    #[arg(long, value_parser = size, value_delimiter = ',', default_value = "4MiB,8MiB,16MiB")]
+    pub windows: Vec<u64>,
+}
+
 #[derive(Args, Clone)]
 pub struct Advice {
     #[command(flatten)]
