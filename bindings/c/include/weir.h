@@ -351,7 +351,8 @@ int weir_connect(const char *where,
                  const weir_options_t *options,
                  weir_fs_t *fs);
 
-// Ends a connection. Files and queues that are still open keep its session until they are closed.
+// Ends a connection. Files, directories and jobs that are still open keep its session until they are
+// closed.
 int weir_disconnect(weir_fs_t fs);
 
 // The number of the session of this process, which `weir status` shows. Two processes never have the
@@ -549,7 +550,8 @@ int weir_connect(const char *where,
                  const weir_options_t *options,
                  weir_fs_t *fs);
 
-// Ends a connection. Files and queues that are still open keep its session until they are closed.
+// Ends a connection. Files, directories and jobs that are still open keep its session until they are
+// closed.
 int weir_disconnect(weir_fs_t fs);
 
 // The number of the session of this process, which `weir status` shows. Two processes never have the

@@ -98,7 +98,8 @@ pub unsafe extern "C" fn weir_connect(
     })
 }
 
-/// Ends a connection. Files and queues that are still open keep its session until they are closed.
+/// Ends a connection. Files, directories and jobs that are still open keep its session until they are
+/// closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_disconnect(fs: weir_fs_t) -> c_int {
     status(|| handles::remove::<Connection>(fs).map(|connection| connection.disconnect()))

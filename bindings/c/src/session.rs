@@ -248,9 +248,9 @@ impl OpenFile {
 
     /// Closes what this process has open, when all calls by it have ended.
     pub(crate) fn close(&self) -> Result<()> {
-        let closed = self.close_own();
+        // First: a child that is forked meanwhile has no handle any more. What is open keeps the session.
         self.connection.release(Hold::Shared);
-        closed
+        self.close_own()
     }
 
     fn close_own(&self) -> Result<()> {

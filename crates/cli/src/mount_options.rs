@@ -148,7 +148,7 @@ impl MountOptions {
                 if size > MAX_READ_AHEAD_BYTES {
                     return Err(bad("at most 1G is allowed"));
                 }
-                self.fuse.read_ahead_kib = (size >> 10) as u32;
+                self.fuse.read_ahead_kib = size.div_ceil(1024) as u32;
             }
             "atime" | "relatime" | "norelatime" | "nostrictatime" => {
                 self.access_times(AccessTimes::Relative, MountFlags::RELATIME);
@@ -218,6 +218,7 @@ mod tests {
         assert!(unknown.contains("turbo") && unknown.contains("nocache"), "{unknown}");
         assert!(parse(&["ttl=-1"]).is_err());
         assert_eq!(parse(&["read_ahead=16M"]).unwrap().fuse.read_ahead_kib, 16 << 10);
+        assert_eq!(parse(&["read_ahead=512"]).unwrap().fuse.read_ahead_kib, 1);
         assert!(parse(&["read_ahead=2G"]).err().unwrap().to_string().contains("at most 1G"));
         assert_eq!(parse(&["timeout=7"]).unwrap().timeout_ms, Some(7000));
         let metrics = parse(&["metrics=127.0.0.1:7810"]).unwrap().metrics;

@@ -194,7 +194,8 @@ impl Reader {
         consistency: Consistency,
         any_copy: bool,
     ) {
-        if consistency == Consistency::None || call.file.dirty.load(Ordering::Acquire) {
+        let is_off = call.inner.config.read_ahead_bytes == 0;
+        if is_off || consistency == Consistency::None || call.file.dirty.load(Ordering::Acquire) {
             return;
         }
         let Some(whole) = records_of(range, bytes, call.file.size()) else { return };
@@ -281,7 +282,7 @@ fn from_piece(
         Pattern::Reverse => start > 0,
         Pattern::Usual | Pattern::Random => start + n < len,
         // Its parts are read in any order.
-        Pattern::Records(_) => true,
+        Pattern::Records(_) => n < len,
     };
     if is_left {
         let mut reader = call.file.reader();

@@ -126,8 +126,8 @@ pub struct Pieces {
 /// Which file is read in small calls, and again.
 #[derive(Args)]
 pub struct Small {
-    /// Bytes of the file, in whole MiB
-    #[arg(long, value_parser = parse_size, default_value = "64MiB")]
+    /// Bytes of the file, in whole MiB up to 4 GiB
+    #[arg(long, value_parser = whole_mib, default_value = "64MiB")]
     pub size: u64,
     /// Measured rounds of each way
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99), default_value_t = 5)]
@@ -203,6 +203,14 @@ impl Arguments {
     }
 }
 
+/// A size in whole MiB, up to 4 GiB, which fits in memory.
+fn whole_mib(text: &str) -> Result<u64, String> {
+    match weir_types::size::parse_size(text)? {
+        bytes if bytes % (1 << 20) == 0 && (1..=4 << 30).contains(&bytes) => Ok(bytes),
+        _ => Err("a size in whole MiB, up to 4 GiB, is needed".into()),
+    }
+}
+
 /// A size that a benchmark can have.
 fn parse_size(text: &str) -> Result<u64, String> {
     let bytes = weir_types::size::parse_size(text)?;
@@ -222,6 +230,8 @@ mod tests {
         assert_eq!(parse_size("512M"), Ok(512 << 20));
         assert!(parse_size("2TB").is_err());
         assert!(parse_size("1").is_err());
+        assert_eq!(whole_mib("64M"), Ok(64 << 20));
+        assert!(whole_mib("1000").is_err() && whole_mib("8G").is_err());
         assert!(parse_size("").is_err());
     }
 

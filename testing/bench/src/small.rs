@@ -131,7 +131,7 @@ impl Via {
         }
     }
 
-    /// The trivial server's file is of no known bytes.
+    /// Whether it is known what is read.
     fn is_known(self) -> bool {
         self != Self::Fuse
     }
@@ -241,7 +241,7 @@ impl Bench<'_> {
             for n in 0..calls {
                 let offset = n * call as u64;
                 read(offset, &mut buffer)?;
-                // As many bytes of each way are looked at.
+                // Of the trivial server nobody knows what it gives.
                 if via.is_known() && n % 64 == 0 {
                     self.known.check(offset, &buffer)?;
                 }

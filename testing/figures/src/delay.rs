@@ -48,11 +48,12 @@ pub fn run(plan: &Delay) -> Result<()> {
     let mut table = report
         .table("delay.csv", "trial,round_trip_ms,read_ahead,read_mib_s,written_mib_s,make_ms")?;
     let (mut points, mut wide) = (Points::default(), Points::default());
-    let widest = plan.windows.iter().copied().max().unwrap_or_default();
+    let windows = named(&plan.windows);
+    let widest = windows.last().map(|(window, _)| *window).unwrap_or_default();
     for trial in 1..=plan.common.trials() {
         for round_trip_ms in plan.round_trips() {
             link.set(Duration::from_micros(round_trip_ms * 500));
-            for &window in &plan.windows {
+            for &(window, name) in &windows {
                 let case = Case { round_trip_ms, window };
                 let read = read(&mut lab, plan, &case)?;
                 // What is written does not depend on what is read ahead.
@@ -64,12 +65,12 @@ pub fn run(plan: &Delay) -> Result<()> {
                 let key = [trial.into(), round_trip_ms, window].map(|n: u64| n.to_string());
                 let values = [Some(read), written, made].map(number);
                 table.row(&[&key[..], &values[..]].concat())?;
-                println!("trial {trial}, {}", text(&case, read, written.zip(made)));
+                println!("trial {trial}, {}", text(&case, name, read, written.zip(made)));
                 if window == widest {
                     wide.add(READ, round_trip_ms, read);
                     written.iter().for_each(|rate| wide.add(WRITTEN, round_trip_ms, *rate));
                 }
-                points.add(name(window), round_trip_ms, read);
+                points.add(name, round_trip_ms, read);
             }
         }
     }
@@ -84,7 +85,7 @@ pub fn run(plan: &Delay) -> Result<()> {
         x: "round trip, ms",
         y: "MiB/s, by what the kernel reads ahead",
     };
-    let lines: Vec<&str> = plan.windows.iter().map(|window| name(*window)).collect();
+    let lines: Vec<&str> = windows.iter().map(|(_, name)| *name).collect();
     plot::lines(&report.path("delay.svg"), &labels, &points.series(&lines, 1.0))?;
     report.finish()
 }
@@ -128,22 +129,20 @@ fn make(at: &Path) -> Result<f64> {
     Ok(made)
 }
 
-fn text(case: &Case, read: f64, wrote: Option<(f64, f64)>) -> String {
-    let (after, window) = (case.round_trip_ms, name(case.window));
+fn text(case: &Case, window: &str, read: f64, wrote: Option<(f64, f64)>) -> String {
+    let after = case.round_trip_ms;
     let wrote = wrote
         .map(|(rate, made)| format!("; written at {rate:.1} MiB/s, a file made in {made:.1} ms"));
     format!("{after:3} ms, {window} read ahead: {read:.1} MiB/s{}", wrote.unwrap_or_default())
 }
 
-/// The name of a line: there are few windows, and each is named as long as the program runs.
-fn name(window: u64) -> &'static str {
-    match window >> 20 {
-        0..=4 => "4 MiB or less",
-        5..=8 => "8 MiB",
-        9..=16 => "16 MiB",
-        17..=32 => "32 MiB",
-        _ => "more than 32 MiB",
-    }
+/// Each window with the name of its line, which it has as long as the program runs.
+fn named(windows: &[u64]) -> Vec<(u64, &'static str)> {
+    let name = |window: u64| &*Box::leak(format!("{} KiB", window >> 10).into_boxed_str());
+    let mut all = windows.to_vec();
+    all.sort_unstable();
+    all.dedup();
+    all.into_iter().map(|window| (window, name(window))).collect()
 }
 
 fn judge(report: &mut Report, plan: &Delay, wide: &Points) {

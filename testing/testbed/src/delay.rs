@@ -11,13 +11,15 @@ use crate::network::{CABLE, Network, port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{Error, Read, Result, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
+/// Where links are made whose frames a process passes on.
+pub(crate) const TUN: &str = "/dev/net/tun";
 /// The largest frame with its headers.
 const FRAME_BYTES: usize = (64 << 10) + 512;
 /// So often the relay looks whether it is to end.
@@ -120,7 +122,15 @@ fn take(mut from: File, way: &Way, shared: &Shared) {
         if !matches!(poll(&mut fds, Some(&timeout)), Ok(1)) {
             continue;
         }
-        let Ok(len) = from.read(&mut frame) else { continue };
+        let len = match from.read(&mut frame) {
+            Ok(len) => len,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            // The link is gone, or down.
+            Err(_) => {
+                sleep(LOOK);
+                continue;
+            }
+        };
         let due = Instant::now() + Duration::from_micros(shared.delay_us.load(Relaxed));
         let mut frames = way.frames.lock().unwrap_or_else(PoisonError::into_inner);
         if frames.bytes + len > MAX_QUEUED_BYTES {
@@ -153,7 +163,7 @@ fn pass(mut to: File, way: &Way, shared: &Shared) {
 
 /// One end of a link, of this name, in the network of this thread; it lives as long as the file.
 fn tap(name: &str) -> Result<File> {
-    let file = File::options().read(true).write(true).open("/dev/net/tun")?;
+    let file = File::options().read(true).write(true).open(TUN)?;
     // SAFETY: all bytes zero is a request: it has numbers and addresses alone.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.len() >= request.ifr_name.len() {
@@ -163,12 +173,15 @@ fn tap(name: &str) -> Result<File> {
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as _;
     // SAFETY: the kernel reads a request of this type, which outlives the call.
     let made = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw const request) };
+    if made != 0 {
+        return Err(Error::last_os_error());
+    }
     let large = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
     // SAFETY: the kernel reads the number itself.
     let uncut = unsafe {
         libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(large))
     };
-    if made != 0 || uncut != 0 {
+    if uncut != 0 {
         return Err(Error::last_os_error());
     }
     // A frame that has gone in the meantime is not waited for.

@@ -16,7 +16,7 @@
 //! ```
 //! Needs root, loop devices, ext4 and a cgroup controller for block devices; models need FUSE
 //! besides, networks namespaces, veth and token buckets. Who lacks any is told so by [`missing`],
-//! [`missing_for_models`], [`missing_for_networks`], [`missing_for_cold`]. What is made here goes when it is dropped,
+//! [`missing_for_models`], [`missing_for_networks`], [`missing_for_delays`], [`missing_for_cold`]. What is made here goes when it is dropped,
 //! unless it is left, for another process to find.
 
 mod cold;
@@ -73,6 +73,11 @@ pub fn missing_for_cold() -> Option<&'static str> {
 /// What it lacks for disks with a head, besides.
 pub fn missing_for_models() -> Option<&'static str> {
     missing().or((!Path::new("/dev/fuse").exists()).then_some("FUSE (/dev/fuse)"))
+}
+
+/// What it lacks for links with a delay.
+pub fn missing_for_delays() -> Option<&'static str> {
+    missing_for_networks().or((!Path::new(delay::TUN).exists()).then_some("/dev/net/tun"))
 }
 
 /// What it lacks for networks.

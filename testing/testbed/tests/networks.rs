@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use weir_testbed::{ETHERNET_QUEUE, MYRINET_QUEUE, Network, missing_for_networks, send_through};
+use weir_testbed::{
+    ETHERNET_QUEUE, MYRINET_QUEUE, Network, missing_for_delays, missing_for_networks, send_through,
+};
 
 /// So little that a machine with much else to do carries it.
 const RATE: u64 = 2_500_000;
@@ -139,7 +141,7 @@ fn links_of_myrinet_lose_nothing_that_those_of_ethernet_lose() {
 
 #[test]
 fn what_passes_a_link_with_a_delay_takes_it_each_way_and_comes_whole() {
-    if let Some(what) = missing_for_networks() {
+    if let Some(what) = missing_for_delays() {
         println!("skipped: needs {what}");
         return;
     }

@@ -105,7 +105,10 @@ impl Streams {
         }
         self.uses += 1;
         let len = range.end - range.start;
-        let Some(stream) = self.streams.iter_mut().find(|s| s.continues_with(&range)) else {
+        // One that has read there before, and fetches nothing there any more, comes second.
+        let next = self.streams.iter().position(|stream| stream.next == range.start);
+        let found = next.or_else(|| self.streams.iter().position(|s| s.continues_with(&range)));
+        let Some(stream) = found.and_then(|at| self.streams.get_mut(at)) else {
             return self.begin(range, size, max_window_bytes, ahead);
         };
         stream.last_used = self.uses;
@@ -187,10 +190,13 @@ impl Backward {
 }
 
 impl Stream {
-    /// Whether a read continues this stream. Reads may come out of order within the fetched bytes.
+    /// Whether a read belongs to this stream though it is not the next one: reads may come out of order
+    /// within the fetched bytes.
     fn continues_with(&self, range: &Range<u64>) -> bool {
-        range.start == self.next
-            || (range.start < self.fetched && range.start + self.window_bytes >= self.next)
+        // One that has read all that was fetched is at its end: who reads before begins anew.
+        self.next < self.fetched
+            && range.start < self.fetched
+            && range.start + self.window_bytes >= self.next
     }
 
     fn fetch(&mut self, call_bytes: u64, size: u64, ahead: &mut Vec<Range<u64>>) {
@@ -247,6 +253,22 @@ mod tests {
         assert_eq!(fetched.first().map(|r| r.start), Some(MIB));
         assert!(fetched.windows(2).all(|w| w[0].end == w[1].start));
         assert_eq!(fetched.last().map(|r| r.end), Some(size));
+    }
+
+    #[test]
+    fn who_reads_a_file_again_gets_it_fetched_ahead_again() {
+        let call = 64 << 10;
+        for size in [MIB, 2 * MIB, 4 * MIB, 5 * MIB, 16 * MIB] {
+            let (mut streams, mut ahead) = (Streams::default(), Vec::new());
+            for pass in 0..2 * MAX_STREAMS {
+                let mut fetched = 0;
+                for n in 0..size / call {
+                    streams.on_read(n * call..(n + 1) * call, size, 4 * MIB, &mut ahead);
+                    fetched += ahead.iter().map(|range| range.end - range.start).sum::<u64>();
+                }
+                assert!(fetched >= size - 2 * call, "pass {pass}: {fetched} of {size} bytes");
+            }
+        }
     }
 
     #[test]

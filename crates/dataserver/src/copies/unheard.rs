@@ -11,8 +11,8 @@
 //! stays lacking, here and there: it may have been changed here since, and which of the two is
 //! newer nobody knows. An administrator accepts what is here.
 //!
-//! If the object has gone with the log (a disk that was restored by half), what is here is no copy.
-//! All of it stays elsewhere, and is taken from another copy that has an object.
+//! If the object is gone too (a disk that was restored by half), nothing here can count: all of it stays
+//! elsewhere, and is taken from another copy that has an object.
 //!
 //! Invariants
 //! - Until all others were heard no bytes of the object are sent to them, and none are taken from
@@ -153,10 +153,11 @@ impl Resync {
         let (own, here) = (self.own(), usize::from(object.copy.0));
         let mut left = RangeSet::default();
         ranges.iter().for_each(|range| left.insert(range.clone()));
+        let is_gone = self.is_gone(object, &others, column)?;
         for (_, target) in others {
-            let said = match standings.is_known(target) {
+            let said = match standings.is_known(target) && !is_gone {
                 true => self.note_there(target, object, (own, here), column, ranges, true)?,
-                // It has been removed, and what it knew with it.
+                // It has been removed, and what it knew with it; or nothing is here that could count.
                 false => Answers { refused: ranges.to_vec(), left: Vec::new() },
             };
             for range in said.refused.iter().chain(&said.left) {
@@ -180,7 +181,6 @@ impl Resync {
     ) -> Result<bool> {
         match self.disk.store.object(object) {
             Ok(None) => {}
-            // One whose header is damaged is there.
             Err(error) if error.kind != ErrorKind::Corrupt => return Err(error),
             Ok(Some(_)) | Err(_) => return Ok(false),
         }
@@ -191,9 +191,15 @@ impl Resync {
             let access = Access { copies: Vec::new(), ..mender.access(column, *target)? };
             let mut pull = Pull::new(shared.copies.lines.peers(), &access);
             match pull.stat() {
-                Ok(stat) if stat.len == 0 => pull.end(),
-                Err(error) if error.kind != ErrorKind::Corrupt => return Err(error),
-                _ => return Ok(true),
+                Ok(stat) => {
+                    pull.end();
+                    if stat.len > 0 {
+                        return Ok(true);
+                    }
+                }
+                // One whose header is damaged is there.
+                Err(error) if error.kind == ErrorKind::Corrupt => return Ok(true),
+                Err(error) => return Err(error),
             }
         }
         Ok(false)
