@@ -17,6 +17,7 @@
 //! call_size      all read a file of their own on disks with a head, in calls of several sizes
 //! hot_network    clients of what is in memory, the link of one server is loaded
 //! advice         readers of records, on what `weir advise` says
+//! nfs        readers of records, of an NFS server and of Weir
 //! reduce         disks that encode their copies: what is stored, over time
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
@@ -46,6 +47,7 @@ mod hot_spot;
 mod lab;
 mod mirrored;
 mod mirrored_hot;
+mod nfs;
 mod outcome;
 mod partitions;
 mod plot;
@@ -100,13 +102,17 @@ fn needs_machines(experiment: &Experiment) -> bool {
         Experiment::CallSize(_)
         | Experiment::HotNetwork(_)
         | Experiment::MirroredHot(_)
-        | Experiment::Advice(_) => true,
+        | Experiment::Advice(_)
+        | Experiment::Nfs(_) => true,
         Experiment::EvenReads(plan) => plan.profile.is_some(),
         _ => false,
     }
 }
 
 fn lacks(experiment: &Experiment) -> Option<&'static str> {
+    if let (Experiment::Nfs(_), Some(what)) = (experiment, weir_testbed::missing_for_nfs()) {
+        return Some(what);
+    }
     match needs_machines(experiment) {
         true => weir_testbed::missing_for_models().or_else(weir_testbed::missing_for_networks),
         false => weir_testbed::missing(),
@@ -135,6 +141,7 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::CallSize(plan) => call_size::run(plan),
         Experiment::HotNetwork(plan) => hot_network::run(plan),
         Experiment::Advice(plan) => advice::run(plan),
+        Experiment::Nfs(plan) => nfs::run(plan),
         Experiment::Reduce(plan) => reduce::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),
         Experiment::Worker(work) => worker::run(work),

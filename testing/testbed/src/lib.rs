@@ -5,6 +5,8 @@
 //! disk       a file as a disk: loop device, ext4
 //!   ├ device   the kernel's counts of it
 //!   └ model    disks with a head: seeks, and reads ahead that are lost
+//! nfs        the comparator: an NFS server (nfs-ganesha), and a client that the kernel caches for
+//! served     a file system of this process
 //! network    a network namespace for each node, joined by links
 //! profile    the machines of the papers, and a newer one
 //! throttle   who uses a disk through this group gets no more than so many bytes a second
@@ -23,9 +25,11 @@ mod device;
 mod disk;
 mod model;
 mod network;
+mod nfs;
 mod perturb;
 pub mod profile;
 mod samples;
+mod served;
 mod stream;
 mod throttle;
 mod worker;
@@ -35,11 +39,12 @@ pub use device::{Counts, Device};
 pub use disk::{Disk, Frozen, detach, make_image};
 pub use model::{Drive, Model};
 pub use network::{ETHERNET_QUEUE, LinkCounts, MYRINET_QUEUE, Network, enter};
+pub use nfs::{NfsClient, NfsServer, missing_for_nfs};
 pub use perturb::{Reads, read_around, write_again};
 pub use samples::{Sample, Sampler};
 pub use stream::send_through;
 pub use throttle::Throttle;
-pub use worker::{Worker, wait_for_end, wait_for_go};
+pub use worker::{Worker, say_ready, wait_for_end, wait_for_go};
 
 use std::io::{Error, Result};
 use std::path::Path;

@@ -1,0 +1,55 @@
+//! The read workloads of paper 0 on NFS, on Weir as PVFS was, and on Weir as it is: figures 1 to 11.
+//!
+//! ```text
+//! cells      who reads what how: one grid, from which all figures are cut
+//! machines   the cluster, and the NFS server beside it
+//! measure    one cell
+//! grid       what was measured, cell by cell
+//! verdicts   what the paper says of each figure;  aims: what Weir is to reach
+//! ```
+
+mod aims;
+mod cells;
+mod grid;
+mod machines;
+mod measure;
+mod verdicts;
+
+use crate::args::Nfs;
+use crate::report::Report;
+use cells::{Cell, System, of_figure};
+use grid::Grid;
+use machines::Lab;
+use std::collections::BTreeSet;
+use std::io::Result;
+
+pub fn run(plan: &Nfs) -> Result<()> {
+    let mut report = Report::new(&plan.common.out, "nfs")?;
+    let figures = plan.figures();
+    let cells: BTreeSet<Cell> =
+        figures.iter().flat_map(|figure| of_figure(plan, *figure)).collect();
+    let most = |is_nfs: bool| {
+        let own = cells.iter().filter(|cell| cell.system.is_nfs() == is_nfs);
+        own.map(|cell| cell.file_bytes(plan.share)).max().unwrap_or(1 << 20)
+    };
+    let lab = Lab::new(plan, most(true), most(false))?;
+    let link = lab.cluster.link_rate()?;
+    let mut grid = Grid::new(&report, link)?;
+    for trial in 1..=plan.trials() {
+        for cell in &cells {
+            let measured = measure::measure(&lab, plan, cell)?;
+            println!("trial {trial}: {cell}: {:.2} MB/s", measured.rate());
+            grid.add(trial, *cell, measured)?;
+        }
+    }
+    drop(lab);
+    for figure in figures {
+        grid.plot(&report, plan, figure)?;
+        verdicts::judge(&mut report, plan, &grid, figure);
+    }
+    aims::judge(&mut report, plan, &grid);
+    report.finish()
+}
+
+/// The systems that a figure of the best of each compares.
+const COMPARED: [System; 3] = [System::Nfs, System::Pvfs, System::Weir];
