@@ -6,7 +6,7 @@ mod readers;
 mod sets;
 mod writers;
 
-pub use machines::{Advice, CallSize, HotClients, HotNetwork, MirroredHot};
+pub use machines::{Advice, CallSize, Hdfs, HotClients, HotNetwork, MirroredHot};
 pub use nfs::Nfs;
 pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
 pub use sets::Reduce;
@@ -53,6 +53,8 @@ pub enum Experiment {
     Advice(Advice),
     /// Readers of records, of NFS and of Weir: figures 1 to 11 of the paper on PVFS and NFS
     Nfs(Nfs),
+    /// A search on HDFS, and on Weir whose layout is hidden or exposed (needs java and mvn)
+    Hdfs(Hdfs),
     /// Nodes write files in three copies, which become sets: bytes on disk over time
     Reduce(Reduce),
     /// Four processes read, and one of four disks becomes slow: for `make quickstart`
@@ -242,6 +244,7 @@ pub fn all() -> Vec<Experiment> {
         "advice",
         "nfs",
         "reduce",
+        "hdfs",
     ];
     names.iter().filter_map(|name| small(name)).collect()
 }
@@ -268,6 +271,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 14);
+        assert_eq!(all().len(), 15);
     }
 }

@@ -18,6 +18,7 @@
 //! hot_network    clients of what is in memory, the link of one server is loaded
 //! advice         readers of records, on what `weir advise` says
 //! nfs        readers of records, of an NFS server and of Weir
+//! hdfs           a search on HDFS, and on Weir with its layout hidden and exposed
 //! reduce         disks that encode their copies: what is stored, over time
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
@@ -42,6 +43,7 @@ mod distributed_queue;
 mod even_reads;
 mod files;
 mod graduated_write;
+mod hdfs;
 mod hot_network;
 mod hot_spot;
 mod lab;
@@ -103,7 +105,8 @@ fn needs_machines(experiment: &Experiment) -> bool {
         | Experiment::HotNetwork(_)
         | Experiment::MirroredHot(_)
         | Experiment::Advice(_)
-        | Experiment::Nfs(_) => true,
+        | Experiment::Nfs(_)
+        | Experiment::Hdfs(_) => true,
         Experiment::EvenReads(plan) => plan.profile.is_some(),
         _ => false,
     }
@@ -142,6 +145,7 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::HotNetwork(plan) => hot_network::run(plan),
         Experiment::Advice(plan) => advice::run(plan),
         Experiment::Nfs(plan) => nfs::run(plan),
+        Experiment::Hdfs(plan) => hdfs::run(plan),
         Experiment::Reduce(plan) => reduce::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),
         Experiment::Worker(work) => worker::run(work),

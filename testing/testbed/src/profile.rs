@@ -52,7 +52,7 @@ const ARKANSAS_HEAD: Mechanics =
     Mechanics { positioning_us: 8_000, overhead_us: 300, streams: 8, prefetch_bytes: 256 << 10 };
 
 /// All of them.
-pub const ALL: [Profile; 6] = [
+pub const ALL: [Profile; 7] = [
     Profile {
         name: "arkansas",
         about: "8 Pentium III and II, IDE and SCSI disks, switched Fast Ethernet",
@@ -115,6 +115,17 @@ pub const ALL: [Profile; 6] = [
         scale: 4,
     },
     Profile {
+        name: "disc",
+        about: "DISC: 8 of 63 nodes, four SATA disks each, 10 Gb/s; a 35th of all rates",
+        source: "where DiskReduce was measured; Seagate's data sheet: 105 MB/s (ES.2, 1 TB)",
+        nodes: 8,
+        disk_rates: &[12 * MB],
+        head: None,
+        link_rate: 35_714 * KB,
+        link_queue: ETHERNET_QUEUE,
+        scale: 35,
+    },
+    Profile {
         name: "modern",
         about: "4 nodes, an NVMe disk each, 10 Gb/s; a sixteenth of all rates",
         source: "data sheets: 3 GB/s in any order and 80 us, 1.25 GB/s each way",
@@ -159,7 +170,7 @@ pub struct Plan {
 impl Profile {
     /// The one of this name.
     pub fn of(name: &str) -> Option<&'static Self> {
-        static PROFILES: [Profile; 6] = ALL;
+        static PROFILES: [Profile; 7] = ALL;
         PROFILES.iter().find(|profile| profile.name == name)
     }
 
@@ -210,6 +221,9 @@ mod tests {
         let fire = plan("prairiefire");
         let ratio = fire.link_rate as f64 / fire.disk_rates[0] as f64;
         assert!((4.8..4.95).contains(&ratio), "{ratio}");
+        let disc = plan("disc");
+        let ratio = disc.link_rate as f64 / disc.disk_rates[0] as f64;
+        assert!((2.97..2.98).contains(&ratio), "1250 MB/s of links, 420 of disks: {ratio}");
         let now = plan("now").drive(15).unwrap();
         assert_eq!((now.bytes_per_s, now.positioning_us, now.streams), (5_450_000, 12_000, 1));
         assert!(Profile::of("pdp11").is_none());
