@@ -11,6 +11,7 @@
 //! profile    the machines of the papers, and a newer one
 //! throttle   who uses a disk through this group gets no more than so many bytes a second
 //! cold       nothing is left in memory of what a directory has on its disk
+//! memory     what processes may have of this machine's memory, with what is read for them
 //! samples    the kernel's counts of several disks, again and again
 //! worker     processes that begin at a word, so that many do at once
 //! perturb    what a process does that disturbs a disk;  stream: one that loads a link
@@ -23,6 +24,7 @@
 mod cold;
 mod device;
 mod disk;
+mod memory;
 mod model;
 mod network;
 mod nfs;
@@ -37,6 +39,7 @@ mod worker;
 pub use cold::{forget, forget_whole, in_memory, remember};
 pub use device::{Counts, Device};
 pub use disk::{Disk, Frozen, detach, make_image};
+pub use memory::Memory;
 pub use model::{Drive, Model};
 pub use network::{ETHERNET_QUEUE, LinkCounts, MYRINET_QUEUE, Network, enter};
 pub use nfs::{NfsClient, NfsServer, missing_for_nfs};

@@ -54,7 +54,7 @@ fn a_client_of_nfs_reads_each_byte_once_and_sees_what_was_written_before_it_open
     File::open(at.join("none")).unwrap_err();
 
     fs::write(export.join("file"), b"something else").unwrap();
-    assert_eq!(whole(), b"something else");
+    assert!(whole() == b"something else", "it shows what was there before");
     drop(client);
 
     // Without pages, a record costs its own bytes.
@@ -69,5 +69,5 @@ fn a_client_of_nfs_reads_each_byte_once_and_sees_what_was_written_before_it_open
     drop(client);
     let client = mount(true);
     let in_pages = bytes_between(&network, || record(&at));
-    assert!(in_pages >= alone + 4096 - 838, "{in_pages} with pages, {alone} without");
+    assert!(in_pages >= alone + 3_000, "{in_pages} with pages, {alone} without");
 }

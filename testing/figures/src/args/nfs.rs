@@ -20,7 +20,7 @@ pub struct Nfs {
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=350))]
     pub records: Vec<u64>,
     /// Bytes that each reader of NFS reads in order; readers of Weir read twice as much
-    #[arg(long, value_parser = size, default_value = "12MiB")]
+    #[arg(long, value_parser = size, default_value = "10MiB")]
     pub share: u64,
     /// What a link carries each way in a second [default: that of the machines]
     #[arg(long, value_parser = size)]

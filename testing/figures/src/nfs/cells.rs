@@ -1,6 +1,7 @@
 //! The grid: who reads what how, and how much.
 
 use crate::args::Nfs;
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 pub const RECORD: u64 = 838;
@@ -10,8 +11,11 @@ const RANDOM_BYTES: u64 = 8 << 20;
 const PAPER_CHUNKS: u64 = 100_000;
 /// in a file of so many bytes.
 const PAPER_BYTES: u64 = 1_000_000_000;
-/// Here no reader reads more than so many times the file.
+/// Here no reader that keeps anything reads more than so many times the file: it would have all of
+/// it.
 const MOST_TIMES: u64 = 2;
+/// And no other one more than so many times.
+const MOST_TIMES_UNCACHED: u64 = 6;
 
 /// Who serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,16 +98,44 @@ impl Cell {
         }
     }
 
+    /// Where that is: what is read whole ends where its file ends, so that nobody reads ahead
+    /// beyond it.
+    pub fn file(&self) -> &'static str {
+        match (self.system, self.workload) {
+            (System::Pvfs, Workload::Whole) => "stripes-whole",
+            (System::Pvfs, Workload::Part) => "stripes-parts",
+            (System::Pvfs, Workload::Random) => "stripes-random",
+            (_, Workload::Whole) => "whole",
+            (_, Workload::Part) => "parts",
+            (_, Workload::Random) => "random",
+        }
+    }
+
     /// Records of that part.
     pub fn file_records(&self, share: u64) -> u64 {
         self.file_bytes(share) / RECORD
     }
 
-    /// Calls of a reader that reads at random: as many for each byte of the file as in the paper.
+    /// Calls of a reader that reads at random: as many for each byte of the file as in the paper, or
+    /// what is enough.
     pub fn chunks(&self) -> u64 {
         let paper = PAPER_CHUNKS * RANDOM_BYTES / PAPER_BYTES;
-        paper.min(MOST_TIMES * RANDOM_BYTES / (self.records * RECORD)).max(1)
+        let most = if self.system == System::Pvfs { MOST_TIMES_UNCACHED } else { MOST_TIMES };
+        paper.min(most * RANDOM_BYTES / (self.records * RECORD)).max(1)
     }
+}
+
+/// The files that are needed, with their bytes.
+pub fn files<'a>(
+    cells: impl Iterator<Item = &'a Cell>,
+    share: u64,
+) -> BTreeMap<&'static str, (System, u64)> {
+    let mut files: BTreeMap<&'static str, (System, u64)> = BTreeMap::new();
+    for cell in cells {
+        let bytes = &mut files.entry(cell.file()).or_insert((cell.system, 0)).1;
+        *bytes = cell.file_bytes(share).max(*bytes);
+    }
+    files
 }
 
 /// What a figure of the paper shows, and Weir beside it.

@@ -1,24 +1,27 @@
 //! The machines of the paper: a cluster on eight nodes, and an NFS server on the first of them with
 //! a disk of its own.
 
-use super::cells::{Cell, RECORD, System};
+use super::cells::{Cell, RECORD, System, files};
 use crate::args::{Nfs, WorkKind};
 use crate::bed::{Bed, Found};
 use crate::cluster::{Cluster, Machines, Mount, said};
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 use weir_testbed::profile::{NFS_RATE, Profile, Wishes};
 use weir_testbed::{Disk, Drive, NfsServer, Throttle, Worker, forget_whole};
 
-/// The name of every file that is read.
-pub const FILE: &str = "records";
-const PVFS_FILE: &str = "stripes";
+/// Files by their names.
+type Files = BTreeMap<&'static str, (System, u64)>;
+/// The stripes of the paper.
+const PVFS_UNIT: &str = "8K";
 /// Each has a disk, and a part of a striped file.
 pub const NODES: u32 = 8;
 /// The first node serves NFS, and does not read.
@@ -30,42 +33,63 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Goes in the order in which it stands here.
 pub struct Lab {
-    _server: NfsServer,
+    server: NfsServer,
     pub cluster: Cluster,
     pub found: Found,
     /// Of a disk without a head.
     _nfs_group: Option<Throttle>,
     nfs_disk: Disk,
+    /// Of mounts that are read through.
+    options: String,
     dir: TempDir,
 }
 
 impl Lab {
-    /// With files of so many bytes.
-    pub fn new(plan: &Nfs, nfs_bytes: u64, weir_bytes: u64) -> Result<Self> {
+    /// With the files of these cells.
+    pub fn new(plan: &Nfs, cells: &BTreeSet<Cell>) -> Result<Self> {
         let common = &plan.common;
+        let of = |is_nfs: bool| {
+            files(cells.iter().filter(|cell| cell.system.is_nfs() == is_nfs), plan.share)
+        };
+        let (of_nfs, of_weir) = (of(true), of(false));
+        let bytes = |files: &Files| files.values().map(|(_, bytes)| bytes).sum::<u64>();
         let dir = tempfile::Builder::new().prefix("weir-fig").tempdir_in(&common.scratch)?;
         let mut bed = Bed::new(&plan.profile, NODES);
         bed.link_rate = plan.link_rate;
-        let room = 3 * weir_bytes / u64::from(NODES) + SPARE_BYTES;
+        let room = 2 * bytes(&of_weir) / u64::from(NODES) + SPARE_BYTES;
         let cluster = bed.up(common, dir.path().with_extension("bed"), room)?;
         let found = bed.found(&cluster)?;
-        let (nfs_disk, nfs_group) = nfs_disk(plan, dir.path(), nfs_bytes + SPARE_BYTES)?;
+        let (nfs_disk, nfs_group) = nfs_disk(plan, dir.path(), bytes(&of_nfs) + SPARE_BYTES)?;
         nfs_disk.device().read_ahead(common.read_ahead_kib)?;
-        let (export, own) = (nfs_disk.path().join("export"), dir.path().join("ganesha"));
+        let (export, own) = (nfs_disk.path().join("export"), dir.path().join("own"));
         [&export, &own].into_iter().try_for_each(fs::create_dir)?;
-        generate(&export.join(FILE), nfs_bytes)?;
+        of_nfs.iter().try_for_each(|(name, (_, bytes))| generate(&export.join(name), *bytes))?;
         let network = &machines(&cluster)?.network;
         let server = NfsServer::start(network, SERVER, &export, &own)?;
         nfs_group.iter().try_for_each(|group| group.add(server.pid()))?;
-        let lab = Self { _server: server, cluster, found, _nfs_group: nfs_group, nfs_disk, dir };
-        lab.cluster.make_file(PVFS_FILE, &["--unit", "8K"])?;
-        lab.cluster.make_file(FILE, &[])?;
-        let mount = lab.cluster.mount(0, lab.place("w"), "rw")?;
-        [PVFS_FILE, FILE]
-            .iter()
-            .try_for_each(|name| generate(&mount.path().join(name), weir_bytes))?;
-        drop(mount);
+        let options = crate::lab::options(common);
+        let lab = Self { server, cluster, found, _nfs_group: nfs_group, nfs_disk, options, dir };
+        for (name, (system, _)) in &of_weir {
+            let as_pvfs: &[&str] = &["--unit", PVFS_UNIT];
+            lab.cluster.make_file(name, if *system == System::Pvfs { as_pvfs } else { &[] })?;
+        }
+        lab.write(&of_weir)?;
         Ok(lab)
+    }
+
+    /// Each file from a node of its own: links are what takes time.
+    fn write(&self, files: &Files) -> Result<()> {
+        let write = |(n, (name, (_, bytes))): (usize, (&&str, &(System, u64)))| {
+            let mount =
+                self.cluster.mount(n % NODES as usize, self.place(&format!("w{n}")), "rw")?;
+            generate(&mount.path().join(name), *bytes)
+        };
+        let failed = |_| Error::other("who writes a file has panicked");
+        thread::scope(|scope| {
+            let writers: Vec<_> =
+                files.iter().enumerate().map(|file| scope.spawn(move || write(file))).collect();
+            writers.into_iter().try_for_each(|writer| writer.join().map_err(failed)?)
+        })
     }
 
     pub fn machines(&self) -> Result<&Machines> {
@@ -74,6 +98,13 @@ impl Lab {
 
     pub fn place(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// Numbers of all servers' processes.
+    pub fn server_pids(&self) -> Result<Vec<i32>> {
+        let mut pids = self.cluster.data_pids(NODES as usize)?;
+        pids.push(self.server.pid());
+        Ok(pids)
     }
 
     /// Where nodes of a number of readers are: those after the server.
@@ -115,7 +146,7 @@ impl Lab {
                 }
                 System::Weir => {
                     let reader = (node - SERVER) as usize;
-                    clients.mounts.push(self.cluster.mount(reader, at(node), "ro")?);
+                    clients.mounts.push(self.cluster.mount(reader, at(node), &self.options)?);
                 }
                 System::Nfs | System::NfsUncached => {
                     fs::create_dir_all(at(node))?;
@@ -124,13 +155,9 @@ impl Lab {
             }
             clients.vias.push(format!("env -C {}", at(node).display()));
         }
-        match cell.system {
-            System::Pvfs => {
-                let files = format!("weir:{}", self.cluster.credential().display());
-                clients.words = ["--uncached", "--files", &files].map(str::to_owned).to_vec();
-                clients.file = PVFS_FILE;
-            }
-            _ => clients.file = FILE,
+        if cell.system == System::Pvfs {
+            let files = format!("weir:{}", self.cluster.credential().display());
+            clients.words = ["--uncached", "--files", &files].map(str::to_owned).to_vec();
         }
         Ok(clients)
     }
@@ -154,7 +181,6 @@ pub struct Clients {
     pub vias: Vec<String>,
     /// Words for `weir-records`.
     pub words: Vec<String>,
-    pub file: &'static str,
     mounts: Vec<Mount>,
     workers: Vec<Worker>,
 }

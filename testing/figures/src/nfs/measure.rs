@@ -7,6 +7,10 @@ use crate::cluster::said;
 use crate::stop;
 use serde_json::Value;
 use std::io::{Error, Result};
+use weir_testbed::{Memory, in_memory};
+
+/// Files as large as memory that are read until nothing else is left.
+const MOST_LOADS: usize = 10;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,7 +20,7 @@ pub struct Measured {
     pub seconds: f64,
     /// What disks gave.
     pub disk_bytes: u64,
-    /// What came to the readers' nodes, with all headers.
+    /// What came to the readers' nodes, as the kernel counts it.
     pub link_bytes: u64,
 }
 
@@ -32,13 +36,25 @@ impl Measured {
     }
 }
 
-pub fn measure(lab: &Lab, plan: &Nfs, cell: &Cell) -> Result<Measured> {
+/// How it comes that servers have nothing in memory; clients are always mounted anew.
+#[derive(Clone, Copy)]
+pub enum Cold<'a> {
+    /// The kernel is told to drop it.
+    Dropped,
+    /// A file as large as their memory takes its place.
+    Loaded(&'a Memory),
+}
+
+pub fn measure(lab: &Lab, plan: &Nfs, cell: &Cell, cold: Cold<'_>) -> Result<Measured> {
     stop::check()?;
     let clients = lab.clients(cell)?;
-    lab.forget(cell.system)?;
+    match cold {
+        Cold::Dropped => lab.forget(cell.system)?,
+        Cold::Loaded(memory) => load(lab, cell, memory)?,
+    }
     let before = counts(lab, cell)?;
     let mut command = records()?;
-    command.args(["read", clients.file, "--json", "--workload", cell.workload.word()]);
+    command.args(["read", cell.file(), "--json", "--workload", cell.workload.word()]);
     let mut number = |flag: &str, value: u64| _ = command.arg(flag).arg(value.to_string());
     number("--records", cell.records);
     number("--first", cell.file_records(plan.share));
@@ -58,6 +74,18 @@ pub fn measure(lab: &Lab, plan: &Nfs, cell: &Cell) -> Result<Measured> {
     };
     require_cold(cell, plan, &measured)?;
     Ok(measured)
+}
+
+/// What was read more than once stays for longer than what is read once.
+fn load(lab: &Lab, cell: &Cell, memory: &Memory) -> Result<()> {
+    for _ in 0..MOST_LOADS {
+        memory.fill(&lab.place("own"))?;
+        let disks = lab.disks(cell.system).into_iter();
+        if disks.map(|disk| in_memory(disk.path())).sum::<Result<u64>>()? == 0 {
+            return Ok(());
+        }
+    }
+    Err(Error::other(format!("{cell}: files stay in memory, however much else is read")))
 }
 
 /// What disks have given, and what has come to the readers' nodes.

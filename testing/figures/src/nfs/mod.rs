@@ -4,6 +4,7 @@
 //! cells      who reads what how: one grid, from which all figures are cut
 //! machines   the cluster, and the NFS server beside it
 //! measure    one cell
+//! loaded     the paper's other way to cold caches
 //! grid       what was measured, cell by cell
 //! verdicts   what the paper says of each figure;  aims: what Weir is to reach
 //! ```
@@ -11,15 +12,17 @@
 mod aims;
 mod cells;
 mod grid;
+mod loaded;
 mod machines;
 mod measure;
 mod verdicts;
 
 use crate::args::Nfs;
 use crate::report::Report;
-use cells::{Cell, System, of_figure};
+use cells::{Cell, System, Workload, of_figure};
 use grid::Grid;
 use machines::Lab;
+use measure::{Cold, measure};
 use std::collections::BTreeSet;
 use std::io::Result;
 
@@ -28,19 +31,20 @@ pub fn run(plan: &Nfs) -> Result<()> {
     let figures = plan.figures();
     let cells: BTreeSet<Cell> =
         figures.iter().flat_map(|figure| of_figure(plan, *figure)).collect();
-    let most = |is_nfs: bool| {
-        let own = cells.iter().filter(|cell| cell.system.is_nfs() == is_nfs);
-        own.map(|cell| cell.file_bytes(plan.share)).max().unwrap_or(1 << 20)
-    };
-    let lab = Lab::new(plan, most(true), most(false))?;
+    let lab = Lab::new(plan, &cells)?;
     let link = lab.cluster.link_rate()?;
     let mut grid = Grid::new(&report, link)?;
     for trial in 1..=plan.trials() {
         for cell in &cells {
-            let measured = measure::measure(&lab, plan, cell)?;
+            let measured = measure(&lab, plan, cell, Cold::Dropped)?;
             println!("trial {trial}: {cell}: {:.2} MB/s", measured.rate());
             grid.add(trial, *cell, measured)?;
         }
+    }
+    let reads_whole =
+        |system| cells.iter().any(|cell| cell.workload == Workload::Whole && cell.system == system);
+    if reads_whole(System::Nfs) && reads_whole(System::Pvfs) {
+        loaded::judge(&mut report, plan, &lab)?;
     }
     drop(lab);
     for figure in figures {

@@ -9,6 +9,8 @@ use Workload::{Part, Random, Whole};
 
 /// Lines that the paper calls insensitive lie within this of each other.
 const LITTLE: f64 = 1.10;
+/// And where it calls them relatively so, within this: those of PVFS differ by several times.
+const RELATIVELY: f64 = 1.25;
 /// What varies from run to run.
 const NOISE: f64 = 0.97;
 /// Records of a call from which on a line of PVFS is flat.
@@ -90,7 +92,7 @@ impl Lines<'_> {
         let spread = self.spread(NFS, Part);
         vec![
             (
-                spread < LITTLE,
+                spread < RELATIVELY,
                 format!("NFS varies by {:.1} % with the size of calls", pc(spread - 1.0)),
             ),
             (all < one * 0.95, format!("NFS goes from {one:.2} to {all:.2} MB/s (paper 9.09)")),

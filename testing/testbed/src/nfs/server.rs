@@ -109,6 +109,7 @@ impl Drop for NfsServer {
     }
 }
 
+/// Attributes are those of the file at each request, as of NFS servers in a kernel.
 fn configuration(export: &str, own: &str) -> String {
     format!(
         "NFS_CORE_PARAM {{ NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT}; Protocols = 3; \
@@ -117,7 +118,8 @@ fn configuration(export: &str, own: &str) -> String {
          NFS_KRB5 {{ Active_krb5 = false; }}\n\
          EXPORT {{ Export_Id = 1; Path = \"{export}\"; Pseudo = \"/x\"; Access_Type = RO; \
          Squash = No_Root_Squash; Protocols = 3; Transports = TCP; SecType = sys; \
-         MaxRead = 1048576; PrefRead = 1048576; FSAL {{ Name = VFS; }} }}\n\
+         MaxRead = 1048576; PrefRead = 1048576; Attr_Expiration_Time = 0; \
+         FSAL {{ Name = VFS; }} }}\n\
          LOG {{ Default_Log_Level = WARN; }}\n"
     )
 }
