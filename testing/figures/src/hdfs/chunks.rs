@@ -40,7 +40,8 @@ pub fn run(
     all: &mut Machines<'_>,
     (sizes, lines): (&[(String, u64)], u64),
 ) -> Result<()> {
-    let mut points = Points::default();
+    let head = "trial,chunks_of_a_node,line,seconds,percent_of_disks";
+    let (mut points, mut table) = (Points::default(), report.table("chunks.csv", head)?);
     // What disks give if all work to the end.
     let most = all.lab.rate as f64 * all.lab.disks.len() as f64 / MB;
     for trial in 1..=plan.trials() {
@@ -51,6 +52,9 @@ pub fn run(
                 check(&scanned, (bytes(plan), lines))?;
                 let part = rate(&scanned) / most * 100.0;
                 points.add(line, *chunks, part);
+                let numbers = [scanned.seconds, part].map(|number| format!("{number:.3}"));
+                let key = [trial.to_string(), chunks.to_string(), line.to_owned()];
+                table.row(&[&key[..], &numbers].concat())?;
                 println!(
                     "trial {trial}, {chunks:2} chunks of a node, {line:9}: {:.1} s, {part:.0} %",
                     scanned.seconds
@@ -58,7 +62,6 @@ pub fn run(
             }
         }
     }
-    points.write(report, "chunks.csv", "chunks_of_a_node")?;
     for (line, _) in LINES {
         let ends = plan.sweep.first().zip(plan.sweep.last());
         let Some((few, many)) = ends else { continue };

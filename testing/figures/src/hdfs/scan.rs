@@ -22,6 +22,8 @@ use weir_testbed::{Counts, Disk, LinkCounts, forget};
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
 /// The disks have nothing to do any more when they have done nothing for so long.
 const RESTED: Duration = Duration::from_millis(1_200);
+/// Searches that are not measured.
+const WARM_UPS: usize = 3;
 /// Each is a job of its own.
 static SCANS: AtomicU32 = AtomicU32::new(0);
 
@@ -104,12 +106,15 @@ impl Machines<'_> {
         Ok(scanned)
     }
 
-    /// Has the JVMs search a file, before any of them is measured.
+    /// Has the JVMs search a file, before any of them is measured: afterwards their code is compiled.
     pub fn warm_up(&mut self, file: &str) -> Result<()> {
-        let work = self.lab.place("warm");
-        fs::create_dir(&work)?;
-        self.readers.search(file, &work, ENDS_WITHIN)?;
-        fs::remove_dir_all(&work)
+        for _ in 0..WARM_UPS {
+            let work = self.lab.place("warm");
+            fs::create_dir(&work)?;
+            self.readers.search(file, &work, ENDS_WITHIN)?;
+            fs::remove_dir_all(&work)?;
+        }
+        Ok(())
     }
 
     fn weir_grep(&self, node: u32, number: u32, file: &OsStr, block_bytes: u64) -> Result<Command> {
