@@ -30,6 +30,9 @@ pub enum System {
     Weir,
 }
 
+/// The systems that a figure of the best of each compares.
+pub const COMPARED: [System; 3] = [System::Nfs, System::Pvfs, System::Weir];
+
 /// In the order of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Workload {

@@ -1,7 +1,6 @@
 //! What was measured, cell by cell: a table, and a plot for each figure.
 
-use super::COMPARED;
-use super::cells::{Cell, System, Workload, of_figure};
+use super::cells::{COMPARED, Cell, System, Workload, of_figure};
 use super::measure::Measured;
 use crate::args::Nfs;
 use crate::plot::{self, Labels, Series};

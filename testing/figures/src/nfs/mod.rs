@@ -54,6 +54,3 @@ pub fn run(plan: &Nfs) -> Result<()> {
     aims::judge(&mut report, plan, &grid);
     report.finish()
 }
-
-/// The systems that a figure of the best of each compares.
-const COMPARED: [System; 3] = [System::Nfs, System::Pvfs, System::Weir];

@@ -72,6 +72,7 @@ const NAME: &CStr = c"libnfs.so.13";
 
 impl Library {
     /// None if it is not installed.
+    #[expect(clippy::missing_transmute_annotations, reason = "the fields above have the types")]
     pub fn load() -> Option<Self> {
         // SAFETY: the name is a C string; the library has no initialisers that ask for more.
         let library = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW) };
