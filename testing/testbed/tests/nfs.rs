@@ -36,7 +36,7 @@ fn a_client_of_nfs_reads_each_byte_once_and_sees_what_was_written_before_it_open
 
     let name = format!("weir-nfs{}", std::process::id());
     let network = Network::make(&name, &[LINK, LINK], ETHERNET_QUEUE).unwrap();
-    let server = NfsServer::start(&network, 1, &export, &own).unwrap();
+    let _server = NfsServer::start(&network, 1, &export, &own).unwrap();
     let mount = |keeps: bool| {
         let client = || NfsClient::mount(network.address(1), &export, &at, keeps);
         network.within(2, client).unwrap().unwrap()
@@ -67,7 +67,7 @@ fn a_client_of_nfs_reads_each_byte_once_and_sees_what_was_written_before_it_open
     let client = mount(false);
     let alone = bytes_between(&network, || record(&at));
     drop(client);
-    let client = mount(true);
+    let _client = mount(true);
     let in_pages = bytes_between(&network, || record(&at));
     assert!(in_pages >= alone + 3_000, "{in_pages} with pages, {alone} without");
 }
