@@ -20,7 +20,7 @@ deps: ## Install the Debian packages that are missing (root or sudo)
 	@scripts/deps.sh
 
 build: ## Build the release binaries
-	$(CARGO) build --release --locked -p weir -p weir-records -p weir-match -p weir-mining -p weir-figures -p weir-capi
+	$(CARGO) build --release --locked -p weir -p weir-records -p weir-match -p weir-mining -p weir-parallel -p weir-figures -p weir-capi
 
 deb: build $(DEB) ## Make a Debian package in target/debian, of the release binary
 	@CARGO_TARGET_DIR="$(TARGET_DIR)" CARGO="$(CARGO)" scripts/deb.sh $(TARGET_DIR)/debian

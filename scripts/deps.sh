@@ -10,12 +10,14 @@ needed=(
   fincore:util-linux-extra
   fio:fio
   fusermount3:fuse3
+  ganesha.nfsd:nfs-ganesha
   git:git
   ip:iproute2
   iptables:iptables
   mkfs.ext4:e2fsprogs
   mpirun:openmpi-bin
   python3:python3
+  rpcbind:rpcbind
   rsvg-convert:librsvg2-bin
   rsync:rsync
   setfacl:acl
@@ -33,6 +35,9 @@ done
 compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || missing+=(postgresql)
 # The library that parities are compared with.
 compgen -G '/usr/lib/*/libisal.so.2' >/dev/null || missing+=(libisal2)
+# What the NFS server reads files by, and the client's library.
+compgen -G '/usr/lib/*/ganesha/libfsalvfs.so' >/dev/null || missing+=(nfs-ganesha-vfs)
+compgen -G '/usr/lib/*/libnfs.so.13' >/dev/null || missing+=(libnfs13)
 # Python's own tests are a package of its version.
 compgen -G '/usr/lib/python3.*/test/test_os.py' >/dev/null ||
   missing+=("libpython3.$(/usr/bin/python3 -c 'import sys; print(sys.version_info[1])' 2>/dev/null || echo 11)-testsuite")

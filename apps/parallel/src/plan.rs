@@ -18,20 +18,28 @@ pub fn shares(blocks: usize, ranks: usize) -> Vec<usize> {
 }
 
 /// The process of each block, by where the blocks are and on which machine each process runs. A
-/// block goes to a process that has most of its bytes on its own machine, of two copies to that
-/// of the faster disk. Nobody gets more than an equal share of the blocks: what is left over goes
-/// to those that have least.
+/// block goes to a process that has most of its bytes on its own machine, of several such to the
+/// one that ends first, by what its disk gives and the blocks that it has already. Nobody gets
+/// more than an equal share of the blocks: what is left over goes to those that have least.
 pub fn by_places(blocks: &[Vec<Place>], hosts: &[String]) -> Vec<usize> {
     let limit = blocks.len().div_ceil(hosts.len().max(1));
     let mut load = vec![0; hosts.len()];
     let mut of: Vec<Option<usize>> = vec![None; blocks.len()];
     for (block, places) in blocks.iter().enumerate() {
-        let mut best: Vec<&Place> = places.iter().filter(|place| place.bytes > 0).collect();
-        best.sort_by_key(|place| std::cmp::Reverse((place.bytes, place.bytes_per_s)));
-        let near = best.iter().find_map(|place| {
+        // While it is not known of all what they give, all count as equal.
+        let known = places.iter().all(|place| place.bytes_per_s > 0);
+        let ends = |rank: usize, place: &Place| {
+            let pace = if known { place.bytes_per_s as f64 } else { 1.0 };
+            (load[rank] + 1) as f64 / pace
+        };
+        let near = places.iter().filter(|place| place.bytes > 0).flat_map(|place| {
             let here = (0..hosts.len()).filter(|rank| hosts[*rank] == place.host);
-            here.filter(|rank| load[*rank] < limit).min_by_key(|rank| load[*rank])
+            here.filter(|rank| load[*rank] < limit).map(move |rank| (rank, place))
         });
+        let near = near.min_by(|(a, at), (b, bt)| {
+            bt.bytes.cmp(&at.bytes).then_with(|| ends(*a, at).total_cmp(&ends(*b, bt)))
+        });
+        let near = near.map(|(rank, _)| rank);
         if let Some(rank) = near {
             load[rank] += 1;
             of[block] = Some(rank);
@@ -81,6 +89,13 @@ mod tests {
     fn of_two_copies_the_one_on_the_faster_disk_is_read() {
         let two = at(&[("slow", 4, 10), ("fast", 4, 40)]);
         assert_eq!(by_places(&[two], &hosts(&["slow", "fast"])), [1]);
+    }
+
+    #[test]
+    fn a_machine_keeps_room_for_what_no_other_has() {
+        let both = at(&[("a", 4, 40), ("b", 4, 41)]);
+        let blocks = [vec![both; 4], vec![at(&[("b", 4, 41)])]].concat();
+        assert_eq!(by_places(&blocks, &hosts(&["a", "b"])), [1, 0, 1, 0, 1]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::ops::Range;
 use weir_client::core::blocks::MAX_FILES;
 use weir_client::job::{JobReader, Partition};
 use weir_client::{Input, MAX_LOCATIONS, Record, Take, TakeOptions};
-use weir_types::{Error, FileKind, Result};
+use weir_types::{Error, FileKind, Result, TargetId};
 
 /// Block sizes, bytes.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 4096..=64 << 20;
@@ -154,13 +154,14 @@ impl Inputs {
             (Tree::Weir(cluster), Way::Take) => self.take(cluster, job, each),
             (Tree::Weir(cluster), Way::Locations) => {
                 let own = self.by_locations(cluster, job)?;
-                self.read_blocks(own, job, each)
+                self.read_blocks(own, (job, Some(cluster)), each)
             }
             _ => {
                 let blocks = self.blocks();
                 let of = plan::shares(blocks.len(), job.ranks);
                 let own = blocks.into_iter().zip(of).filter(|(_, rank)| *rank == job.rank);
-                self.read_blocks(own.map(|((file, at), _)| (file, at, 0)).collect(), job, each)
+                let own = own.map(|((file, at), _)| (file, at, 0)).collect();
+                self.read_blocks(own, (job, None), each)
             }
         }
     }
@@ -238,10 +239,12 @@ impl Inputs {
         Ok(all.into_iter().map(|places| places.into_values().collect()).collect())
     }
 
+    /// Reads these blocks; in a cluster, if it is named, from disks of this machine as far as those
+    /// have them.
     fn read_blocks(
         &self,
         own: Vec<(usize, Range<u64>, u64)>,
-        job: &Job,
+        (job, near): (&Job, Option<&Cluster>),
         each: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<Totals> {
         let mut totals = Totals::default();
@@ -252,6 +255,9 @@ impl Inputs {
             if let Some(member) = job.who.member {
                 let ranges = Partition::new(blocks.iter().map(|(_, at, _)| at.clone()));
                 file.read_for(JobReader::of_ranges(member, Some(ranges.into())));
+            }
+            if let Some(cluster) = near {
+                file.read_near(near_bytes(cluster, path, *size)?);
             }
             for (_, at, local_bytes) in blocks {
                 let bytes = self.block(&file, *size, at).map_err(about)?;
@@ -295,6 +301,23 @@ impl Inputs {
         let summary = blocks.summary();
         Ok(Totals { bytes: summary.bytes, local_bytes: summary.near_bytes })
     }
+}
+
+/// The bytes of a file of which this machine has a copy, and its target.
+fn near_bytes(cluster: &Cluster, path: &str, size: u64) -> Result<Vec<(Range<u64>, TargetId)>> {
+    let host = weir_host::host_name();
+    let (mut near, mut at) = (Vec::new(), 0);
+    while at < size {
+        let found = cluster.locations(path, at, size - at)?;
+        for piece in &found {
+            let here = piece.copies.iter().find(|c| !c.is_filling && c.place.host == host);
+            let bytes = piece.offset..piece.offset + piece.len;
+            near.extend(here.map(|copy| (bytes, copy.place.target)));
+        }
+        let Some(last) = found.last().filter(|_| found.len() == MAX_LOCATIONS) else { break };
+        at = last.offset + last.len;
+    }
+    Ok(near)
 }
 
 fn kind(tree: &Tree, path: &str) -> Result<(FileKind, u64)> {

@@ -2,17 +2,20 @@
 
 use crate::invalid;
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use weir_client::job::JobReader;
 use weir_client::{Client, Context, CreateOptions, File, Location};
 use weir_connect::{Choice, Problem, caller, program_name};
-use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, Result};
+use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, Result, TargetId};
 use weir_wire::Rights;
 use weir_wire::meta::RenameRequest;
 
 /// Names asked for at once.
 const PAGE: u32 = 1024;
+/// Bytes of a request to one target: no reply takes long enough for its copy to be taken for dead.
+const REQUEST_BYTES: usize = 1 << 20;
 
 /// Where a file is, and its path there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +93,18 @@ pub struct Cluster {
 pub enum Open {
     /// On this machine.
     Local(std::fs::File),
-    /// In a cluster, and in whose name it is read.
-    Weir(Box<(Arc<Cluster>, File, Context)>),
+    /// In a cluster.
+    Weir(Box<InCluster>),
+}
+
+/// An open file of a cluster.
+pub struct InCluster {
+    cluster: Arc<Cluster>,
+    file: File,
+    /// In whose name it is read.
+    context: Context,
+    /// Bytes of which this machine has a copy, in order, and the target of that.
+    near: Vec<(Range<u64>, TargetId)>,
 }
 
 impl Tree {
@@ -307,14 +320,24 @@ impl Cluster {
 
     fn open(self: &Arc<Self>, path: &str, rights: Rights) -> Result<Open> {
         let (file, _) = self.client.open(&self.context, self.attr(path)?.file, rights)?;
-        Ok(Open::Weir(Box::new((self.clone(), file, self.context.clone()))))
+        Ok(Open::Weir(Box::new(InCluster {
+            cluster: self.clone(),
+            file,
+            context: self.context.clone(),
+            near: Vec::new(),
+        })))
     }
 
     fn create(self: &Arc<Self>, path: &str) -> Result<Open> {
         let (dir, name) = self.parent(path)?;
         let options = CreateOptions { truncate: true, ..CreateOptions::default() };
         let (file, _) = self.client.create(&self.context, dir, name.as_bytes(), &options)?;
-        Ok(Open::Weir(Box::new((self.clone(), file, self.context.clone()))))
+        Ok(Open::Weir(Box::new(InCluster {
+            cluster: self.clone(),
+            file,
+            context: self.context.clone(),
+            near: Vec::new(),
+        })))
     }
 
     fn rename(&self, dir: &str, from: &str, to: &str) -> Result<()> {
@@ -354,8 +377,16 @@ impl Open {
     /// Counts what is read of it for a process of a job.
     pub fn read_for(&mut self, reader: JobReader) {
         if let Self::Weir(of) = self {
-            reader.reads(of.1.size());
-            of.2.reader = Some(Arc::new(reader));
+            reader.reads(of.file.size());
+            of.context.reader = Some(Arc::new(reader));
+        }
+    }
+
+    /// From now on these bytes are read from the copies on these targets, while they serve. They are
+    /// in order, and do not overlap.
+    pub fn read_near(&mut self, bytes: Vec<(Range<u64>, TargetId)>) {
+        if let Self::Weir(of) = self {
+            of.near = bytes;
         }
     }
 
@@ -366,7 +397,7 @@ impl Open {
     pub fn size(&self) -> Result<u64> {
         match self {
             Self::Local(file) => Ok(file.metadata()?.len()),
-            Self::Weir(of) => Ok(of.0.client.getattr(&of.2, of.1.id())?.size),
+            Self::Weir(of) => Ok(of.cluster.client.getattr(&of.context, of.file.id())?.size),
         }
     }
 
@@ -376,7 +407,7 @@ impl Open {
     /// Those of the file system.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let file = match self {
-            Self::Weir(of) => return of.1.read_at(&of.2, offset, buffer),
+            Self::Weir(of) => return of.read_at(offset, buffer),
             Self::Local(file) => file,
         };
         let mut done = 0;
@@ -398,7 +429,7 @@ impl Open {
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         match self {
             Self::Local(file) => Ok(file.write_all_at(bytes, offset)?),
-            Self::Weir(of) => of.1.write_at(&of.2, offset, bytes),
+            Self::Weir(of) => of.file.write_at(&of.context, offset, bytes),
         }
     }
 
@@ -410,7 +441,7 @@ impl Open {
         match self {
             Self::Local(_) => Ok(()),
             Self::Weir(of) => {
-                let (_, file, context) = *of;
+                let InCluster { file, context, .. } = *of;
                 file.close(&context)
             }
         }
@@ -423,9 +454,43 @@ impl Open {
     pub fn finish_durably(self) -> Result<()> {
         match &self {
             Self::Local(file) => file.sync_all()?,
-            Self::Weir(of) => of.1.sync(&of.2)?,
+            Self::Weir(of) => of.file.sync(&of.context)?,
         }
         self.finish()
+    }
+}
+
+impl InCluster {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if self.near.is_empty() {
+            return self.file.read_at(&self.context, offset, buffer);
+        }
+        let end = offset + buffer.len() as u64;
+        match self.read_here(offset, buffer) {
+            // Something has changed since it was asked where the bytes are.
+            Err(error) if error.kind == ErrorKind::Stale => {}
+            read => {
+                read?;
+                if self.file.size() >= end {
+                    return Ok(buffer.len());
+                }
+            }
+        }
+        self.file.read_at(&self.context, offset, buffer)
+    }
+
+    /// Reads from a copy of this machine if it has one, and nothing ahead: what follows is read by
+    /// somebody else.
+    fn read_here(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let before = self.near.partition_point(|(bytes, _)| bytes.end <= offset);
+        let end = offset + buffer.len() as u64;
+        let near = self.near.get(before).filter(|(at, _)| at.start <= offset && end <= at.end);
+        let (target, mut at) = (near.map(|(_, target)| *target), offset);
+        buffer.chunks_mut(REQUEST_BYTES).try_for_each(|part| {
+            let begin = at;
+            at += part.len() as u64;
+            self.file.read_from(&self.context, begin, part, target)
+        })
     }
 }
 

@@ -51,6 +51,9 @@ pub struct How {
     #[arg(long, default_value_t = 100_000, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub chunks: u64,
+    /// Read only the first so many records of the file
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub first: Option<u64>,
     /// Decides where readers read at random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -117,6 +120,9 @@ impl How {
             [("--records", self.records), ("--chunks", self.chunks), ("--seed", self.seed)]
         {
             words.extend([flag.to_owned(), number.to_string()]);
+        }
+        if let Some(first) = self.first {
+            words.extend(["--first".to_owned(), first.to_string()]);
         }
         if let Some(files) = &self.files {
             words.extend(["--files".to_owned(), files.clone()]);
@@ -250,7 +256,11 @@ pub fn serve(asked: &Reader) -> Result<String, String> {
     let how = &asked.how;
     let about = |what: String| format!("{}: {what}", how.file);
     let (source, size) = Source::open(how)?;
-    let all = size / RECORD_BYTES as u64;
+    let there = size / RECORD_BYTES as u64;
+    let all = how.first.unwrap_or(there);
+    if all > there {
+        return Err(about(format!("has {there} records, not {all}")));
+    }
     if asked.rank >= asked.of {
         return Err(format!("reader {} of {}", asked.rank, asked.of));
     }

@@ -45,6 +45,8 @@ fn each_workload_reads_what_it_is_to_read() {
     assert!(parts.iter().all(|(records, calls)| records == calls && records.abs_diff(536) <= 1));
     let random = ["--workload", "random", "--chunks", "50", "--records", "350", "--readers", "2"];
     assert_eq!(each(&read(at, &random)), [(50 * 350, 50); 2]);
+    let first = ["--first", "700", "--workload", "gwf", "--readers", "2", "--records", "100"];
+    assert_eq!(each(&read(at, &first)), [(350, 4); 2]);
     // The same through SIO, with a hint, and with nothing kept.
     let sio = ["--files", "plain:.", "--hinted", "--uncached"];
     assert_eq!(each(&read(at, &[&random[..], &sio].concat())), [(50 * 350, 50); 2]);
@@ -67,6 +69,7 @@ fn what_cannot_be_read_is_told() {
     };
     assert!(complaint(&["absent"]).contains("absent: No such file"));
     assert!(complaint(&["records", "--via", "false"]).contains("reader 0 has ended"));
+    assert!(complaint(&["records", "--first", "4000"]).contains("has 3753 records, not 4000"));
     let few = ["records", "--workload", "random", "--records", "4000"];
     assert!(complaint(&few).contains("a call of 4000 does not fit"));
     let mut bytes = std::fs::read(dir.path().join("records")).unwrap();

@@ -25,7 +25,7 @@ use crate::writer::{Returns, Writer};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use weir_layout::RegionList;
+use weir_layout::{Region, RegionList};
 use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Result, TargetId};
 use weir_wire::lease::{LeaseMode, TO_THE_END};
 use weir_wire::meta::SetAttrRequest;
@@ -294,6 +294,23 @@ impl File {
             buffer = rest;
         }
         Ok(())
+    }
+
+    /// Fills `buffer` from `offset` on (up to 4 MiB), and reads nothing ahead: for programs that run
+    /// where the bytes are. Where any copy may be read, that on `target` is preferred, if there is
+    /// one. Bytes beyond the end of the file read as zeros.
+    ///
+    /// # Errors
+    /// `Stale`: a part of it was never written, or the file has grown meanwhile.
+    pub fn read_from(
+        &self,
+        ctx: &Context,
+        offset: u64,
+        buffer: &mut [u8],
+        target: Option<TargetId>,
+    ) -> Result<()> {
+        let region = Region::contiguous(offset, buffer.len() as u64);
+        self.read_regions_from(ctx, &RegionList::new(vec![region])?, buffer, target).map(drop)
     }
 
     /// As [`File::read_regions`], preferring the copies on one target where any copy may be read.

@@ -1,17 +1,20 @@
 //! The command line.
 
 mod machines;
+mod nfs;
 mod readers;
 mod sets;
 mod writers;
 
-pub use machines::{Advice, CallSize, Delay, HotClients, HotNetwork, MirroredHot};
+pub use machines::{Advice, CallSize, Delay, Hdfs, HotClients, HotNetwork, MirroredHot};
+pub use nfs::Nfs;
 pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
 pub use sets::Reduce;
 pub use writers::{DistributedQueue, GraduatedWrite, WriteSize};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::io::{Error, Result};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// The experiments behind Weir's figures, on this machine; without one named, all of them with --quick
@@ -50,6 +53,10 @@ pub enum Experiment {
     Delay(Delay),
     /// Readers of records, on stripes of 8 KiB and on what `weir advise` says
     Advice(Advice),
+    /// Readers of records, of NFS and of Weir: figures 1 to 11 of the paper on PVFS and NFS
+    Nfs(Nfs),
+    /// A search on HDFS, and on Weir whose layout is hidden or exposed (needs java and mvn)
+    Hdfs(Hdfs),
     /// Nodes write files in three copies, which become sets: bytes on disk over time
     Reduce(Reduce),
     /// Four processes read, and one of four disks becomes slow: for `make quickstart`
@@ -200,6 +207,14 @@ pub enum WorkKind {
     Write { file: PathBuf },
     /// Reads a file around and around
     Perturb { file: PathBuf, bytes_per_s: u64, turn_ms: u64 },
+    /// Mounts an export of an NFS server
+    Nfs {
+        server: Ipv4Addr,
+        export: PathBuf,
+        at: PathBuf,
+        #[arg(long)]
+        uncached: bool,
+    },
     /// Sends through the link of a node
     Send { network: String, node: u32, bytes_per_s: u64 },
 }
@@ -230,7 +245,9 @@ pub fn all() -> Vec<Experiment> {
         "hot-network",
         "delay",
         "advice",
+        "nfs",
         "reduce",
+        "hdfs",
     ];
     names.iter().filter_map(|name| small(name)).collect()
 }
@@ -257,6 +274,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 14);
+        assert_eq!(all().len(), 16);
     }
 }

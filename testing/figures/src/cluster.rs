@@ -73,6 +73,15 @@ impl Cluster {
 
     /// The same, in the place of a reader.
     fn weir_from(&self, reader: usize, arguments: &[&str]) -> Result<String> {
+        said(&mut self.command(reader, arguments)?)
+    }
+
+    /// The same, on a machine of such a name, which daemons that it starts have too.
+    pub fn weir_on(&self, host: &str, arguments: &[&str]) -> Result<String> {
+        said(&mut named(host, &self.command(0, arguments)?))
+    }
+
+    fn command(&self, reader: usize, arguments: &[&str]) -> Result<Command> {
         let (verb, rest) = arguments.split_first().ok_or_else(|| Error::other("no command"))?;
         let mut command = match &self.bed {
             Some(Machines { network, readers, .. }) => {
@@ -87,7 +96,7 @@ impl Cluster {
             name.starts_with("WEIR_") && name != "WEIR_LOG"
         });
         ours.for_each(|(name, _)| _ = command.env_remove(name));
-        said(&mut command)
+        Ok(command)
     }
 
     /// Makes an empty file by such a layout.
@@ -121,13 +130,21 @@ impl Cluster {
 
     /// Numbers of the data servers' processes.
     pub fn data_pids(&self, disks: usize) -> Result<Vec<i32>> {
-        let pid = |n: usize| {
-            let path = self.state.join(format!("run/data-{n}.pid"));
-            let text = fs::read_to_string(&path)?;
-            let pid = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
-            pid.ok_or_else(|| Error::other(format!("{}: no number", path.display())))
-        };
-        (1..=disks).map(pid).collect()
+        (1..=disks).map(|n| self.pid(&format!("data-{n}"))).collect()
+    }
+
+    /// Numbers of all servers' processes.
+    pub fn pids(&self, disks: usize) -> Result<Vec<i32>> {
+        let mut all = self.data_pids(disks)?;
+        all.push(self.pid("meta")?);
+        Ok(all)
+    }
+
+    fn pid(&self, daemon: &str) -> Result<i32> {
+        let path = self.state.join(format!("run/{daemon}.pid"));
+        let text = fs::read_to_string(&path)?;
+        let pid = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        pid.ok_or_else(|| Error::other(format!("{}: no number", path.display())))
     }
 
     /// Mounts it at a new directory, in the place of a reader.
@@ -176,6 +193,20 @@ impl Drop for Mount {
         }
         let _ = fs::remove_dir(&self.at);
     }
+}
+
+/// A command on a machine of such a name. The number of the process stays.
+pub fn named(host: &str, inner: &Command) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--uts", "sh", "-c", "hostname \"$0\" && exec \"$@\"", host]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
 }
 
 /// Runs a command to its end; returns what it prints.

@@ -127,7 +127,7 @@ impl Lab {
 }
 
 /// Of mounts that are read through.
-fn options(common: &Common) -> String {
+pub fn options(common: &Common) -> String {
     let more = common.mount_options.iter().map(|more| format!(",{more}"));
     format!("ro{}", more.collect::<String>())
 }

@@ -18,6 +18,8 @@
 //! hot_network    clients of what is in memory, the link of one server is loaded
 //! delay          a client behind a link on which all takes a while
 //! advice         readers of records, on what `weir advise` says
+//! nfs        readers of records, of an NFS server and of Weir
+//! hdfs           a search on HDFS, and on Weir with its layout hidden and exposed
 //! reduce         disks that encode their copies: what is stored, over time
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
@@ -43,11 +45,13 @@ mod distributed_queue;
 mod even_reads;
 mod files;
 mod graduated_write;
+mod hdfs;
 mod hot_network;
 mod hot_spot;
 mod lab;
 mod mirrored;
 mod mirrored_hot;
+mod nfs;
 mod outcome;
 mod partitions;
 mod plot;
@@ -103,13 +107,18 @@ fn needs_machines(experiment: &Experiment) -> bool {
         | Experiment::HotNetwork(_)
         | Experiment::MirroredHot(_)
         | Experiment::Delay(_)
-        | Experiment::Advice(_) => true,
+        | Experiment::Advice(_)
+        | Experiment::Nfs(_)
+        | Experiment::Hdfs(_) => true,
         Experiment::EvenReads(plan) => plan.profile.is_some(),
         _ => false,
     }
 }
 
 fn lacks(experiment: &Experiment) -> Option<&'static str> {
+    if let (Experiment::Nfs(_), Some(what)) = (experiment, weir_testbed::missing_for_nfs()) {
+        return Some(what);
+    }
     match needs_machines(experiment) {
         true => weir_testbed::missing_for_models().or_else(weir_testbed::missing_for_networks),
         false => weir_testbed::missing(),
@@ -139,6 +148,8 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::HotNetwork(plan) => hot_network::run(plan),
         Experiment::Delay(plan) => delay::run(plan),
         Experiment::Advice(plan) => advice::run(plan),
+        Experiment::Nfs(plan) => nfs::run(plan),
+        Experiment::Hdfs(plan) => hdfs::run(plan),
         Experiment::Reduce(plan) => reduce::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),
         Experiment::Worker(work) => worker::run(work),

@@ -198,7 +198,7 @@ impl Lab {
 
     /// Waits until the disks have done nothing for so long, as what was written is on them: servers
     /// look meanwhile how busy these are, by reads that are nobody's.
-    fn settle(&self, quiet: Duration) -> Result<()> {
+    pub fn settle(&self, quiet: Duration) -> Result<()> {
         let begin = Instant::now();
         while begin.elapsed() < SETTLES_WITHIN {
             let before = counts(&self.disks)?;
@@ -225,7 +225,7 @@ impl Lab {
     }
 
     /// What the link of each disk's node has carried; none without a testbed.
-    fn links(&self) -> Result<Vec<LinkCounts>> {
+    pub fn links(&self) -> Result<Vec<LinkCounts>> {
         let Some(bed) = &self.cluster.bed else { return Ok(Vec::new()) };
         (1..=self.disks.len() as u32).map(|node| bed.network.counts(node)).collect()
     }

@@ -12,7 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 use weir_testbed::{
-    Network, Reads, read_around, send_through, wait_for_end, wait_for_go, write_again,
+    Network, NfsClient, Reads, read_around, say_ready, send_through, wait_for_end, wait_for_go,
+    write_again,
 };
 
 /// Readers say how far they are after so many bytes.
@@ -41,6 +42,13 @@ pub fn run(work: &Work) -> Result<()> {
             let network = Network::found(network, *node);
             wait_for_go()?;
             until_end(|stopped| send_through(&network, *node, *bytes_per_s, stopped))
+        }
+        WorkKind::Nfs { server, export, at, uncached } => {
+            let client = NfsClient::mount(*server, export, at, !uncached)?;
+            say_ready()?;
+            wait_for_end();
+            drop(client);
+            Ok(())
         }
         WorkKind::Write { file } => {
             wait_for_go()?;
@@ -107,6 +115,10 @@ pub fn command(kind: &WorkKind) -> Result<Command> {
         }
         WorkKind::Send { network, node, bytes_per_s } => {
             command.args(["send", network]).args([node.to_string(), bytes_per_s.to_string()]);
+        }
+        WorkKind::Nfs { server, export, at, uncached } => {
+            command.args(["nfs", &server.to_string()]).arg(export).arg(at);
+            command.args(uncached.then_some("--uncached"));
         }
         WorkKind::Write { file } => {
             command.arg("write").arg(file);

@@ -5,11 +5,14 @@
 //! disk       a file as a disk: loop device, ext4
 //!   ├ device   the kernel's counts of it
 //!   └ model    disks with a head: seeks, and reads ahead that are lost
+//! nfs        the comparator: an NFS server (nfs-ganesha), and a client that the kernel caches for
+//! served     a file system of this process
 //! network    a network namespace for each node, joined by links
 //!   └ delay    a link on which frames take a time
 //! profile    the machines of the papers, and a newer one
 //! throttle   who uses a disk through this group gets no more than so many bytes a second
 //! cold       nothing is left in memory of what a directory has on its disk
+//! memory     what processes may have of this machine's memory, with what is read for them
 //! samples    the kernel's counts of several disks, again and again
 //! worker     processes that begin at a word, so that many do at once
 //! perturb    what a process does that disturbs a disk;  stream: one that loads a link
@@ -23,11 +26,14 @@ mod cold;
 mod delay;
 mod device;
 mod disk;
+mod memory;
 mod model;
 mod network;
+mod nfs;
 mod perturb;
 pub mod profile;
 mod samples;
+mod served;
 mod stream;
 mod throttle;
 mod worker;
@@ -36,13 +42,15 @@ pub use cold::{forget, forget_whole, in_memory, remember};
 pub use delay::Delayed;
 pub use device::{Counts, Device};
 pub use disk::{Disk, Frozen, detach, make_image};
+pub use memory::Memory;
 pub use model::{Drive, Model};
 pub use network::{ETHERNET_QUEUE, LinkCounts, MYRINET_QUEUE, Network, enter};
+pub use nfs::{NfsClient, NfsServer, missing_for_nfs};
 pub use perturb::{Reads, read_around, write_again};
 pub use samples::{Sample, Sampler};
 pub use stream::send_through;
 pub use throttle::Throttle;
-pub use worker::{Worker, wait_for_end, wait_for_go};
+pub use worker::{Worker, say_ready, wait_for_end, wait_for_go};
 
 use std::io::{Error, Result};
 use std::path::Path;

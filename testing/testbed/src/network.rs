@@ -152,8 +152,12 @@ impl Network {
         joined.map_err(|_| Error::other("a thread in a network has panicked"))?
     }
 
-    /// The link of a node carries so much each way, and so much waits before it.
-    pub(crate) fn limit(&self, node: u32, bytes_per_s: u64, queue_bytes: u64) -> Result<()> {
+    /// From now on the link of a node carries so many bytes a second each way, and so many bytes
+    /// wait before it until more are lost.
+    ///
+    /// # Errors
+    /// There is no such node; what the system says.
+    pub fn limit(&self, node: u32, bytes_per_s: u64, queue_bytes: u64) -> Result<()> {
         let burst = BURST_BYTES.max(bytes_per_s / BURSTS_PER_S);
         let words =
             format!("tbf rate {bytes_per_s}bps burst {burst} limit {}", queue_bytes.max(burst));

@@ -43,24 +43,34 @@ pub struct Mechanics {
 const MB: u64 = 1_000_000;
 const KB: u64 = 1_000;
 
+/// What `hdparm` says of the disks in Arkansas; node 0 has another one, [`NFS_RATE`].
+const ARKANSAS_RATES: [u64; 8] =
+    [12_650 * KB, 13 * MB, 13 * MB, 13 * MB, 18 * MB, 18 * MB, 18 * MB, 18_440 * KB];
+/// The disk in Arkansas that has NFS's file alone.
+pub const NFS_RATE: u64 = 19_280 * KB;
+const ARKANSAS_HEAD: Mechanics =
+    Mechanics { positioning_us: 8_000, overhead_us: 300, streams: 8, prefetch_bytes: 256 << 10 };
+
 /// All of them.
-pub const ALL: [Profile; 5] = [
+pub const ALL: [Profile; 7] = [
     Profile {
         name: "arkansas",
         about: "8 Pentium III and II, IDE and SCSI disks, switched Fast Ethernet",
         source: "where PVFS was compared with NFS; rates by hdparm, on node 0 that of PVFS's disk",
         nodes: 8,
-        disk_rates: &[
-            12_650 * KB,
-            13 * MB,
-            13 * MB,
-            13 * MB,
-            18 * MB,
-            18 * MB,
-            18 * MB,
-            18_440 * KB,
-        ],
+        disk_rates: &ARKANSAS_RATES,
         head: None,
+        link_rate: 12_500 * KB,
+        link_queue: ETHERNET_QUEUE,
+        scale: 1,
+    },
+    Profile {
+        name: "arkansas-heads",
+        about: "the same, with disks that have heads",
+        source: "8 ms to another place are assumed: a short seek and half a turn of such disks",
+        nodes: 8,
+        disk_rates: &ARKANSAS_RATES,
+        head: Some(ARKANSAS_HEAD),
         link_rate: 12_500 * KB,
         link_queue: ETHERNET_QUEUE,
         scale: 1,
@@ -103,6 +113,17 @@ pub const ALL: [Profile; 5] = [
         link_rate: 31_625 * KB,
         link_queue: MYRINET_QUEUE,
         scale: 4,
+    },
+    Profile {
+        name: "disc",
+        about: "DISC: 8 of 63 nodes, four SATA disks each, 10 Gb/s; a 35th of all rates",
+        source: "where DiskReduce was measured; Seagate's data sheet: 105 MB/s (ES.2, 1 TB)",
+        nodes: 8,
+        disk_rates: &[12 * MB],
+        head: None,
+        link_rate: 35_714 * KB,
+        link_queue: ETHERNET_QUEUE,
+        scale: 35,
     },
     Profile {
         name: "modern",
@@ -149,7 +170,7 @@ pub struct Plan {
 impl Profile {
     /// The one of this name.
     pub fn of(name: &str) -> Option<&'static Self> {
-        static PROFILES: [Profile; 5] = ALL;
+        static PROFILES: [Profile; 7] = ALL;
         PROFILES.iter().find(|profile| profile.name == name)
     }
 
@@ -189,11 +210,20 @@ mod tests {
             (arkansas.disk_rates.len(), arkansas.link_rate, arkansas.drive(0)),
             (8, 12_500_000, None)
         );
+        let heads = plan("arkansas-heads");
+        assert_eq!(
+            (&heads.disk_rates, heads.link_rate),
+            (&arkansas.disk_rates, arkansas.link_rate)
+        );
+        assert_eq!(heads.drive(0).map(|drive| drive.positioning_us), Some(8_000));
         // There the network is the slower one, on PrairieFire the disks are.
         assert!(arkansas.disk_rates.iter().all(|rate| *rate > arkansas.link_rate));
         let fire = plan("prairiefire");
         let ratio = fire.link_rate as f64 / fire.disk_rates[0] as f64;
         assert!((4.8..4.95).contains(&ratio), "{ratio}");
+        let disc = plan("disc");
+        let ratio = disc.link_rate as f64 / disc.disk_rates[0] as f64;
+        assert!((2.97..2.98).contains(&ratio), "1250 MB/s of links, 420 of disks: {ratio}");
         let now = plan("now").drive(15).unwrap();
         assert_eq!((now.bytes_per_s, now.positioning_us, now.streams), (5_450_000, 12_000, 1));
         assert!(Profile::of("pdp11").is_none());

@@ -75,13 +75,21 @@ impl Drop for Worker {
     }
 }
 
+/// Of the worker: says that it is ready.
+///
+/// # Errors
+/// Who started it has gone.
+pub fn say_ready() -> Result<()> {
+    println!("{READY}");
+    stdout().flush()
+}
+
 /// Of the worker: says that it is ready, and returns when it is to begin.
 ///
 /// # Errors
 /// Who started it has gone.
 pub fn wait_for_go() -> Result<()> {
-    println!("{READY}");
-    stdout().flush()?;
+    say_ready()?;
     let mut line = String::new();
     stdin().read_line(&mut line)?;
     if line.trim() == GO { Ok(()) } else { Err(Error::other("nobody said go")) }

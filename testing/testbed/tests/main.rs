@@ -4,3 +4,4 @@
 mod disks;
 mod models;
 mod networks;
+mod nfs;

@@ -138,3 +138,55 @@ impl Advice {
         self.disks - 1
     }
 }
+
+/// HDFS and Weir on the same nodes.
+#[derive(Args, Clone)]
+pub struct Hdfs {
+    /// Here `--trials` is 1 if nothing is said
+    #[command(flatten)]
+    pub common: Common,
+    /// The machines (`weir testbed profiles`)
+    #[arg(long, default_value = "disc")]
+    pub profile: String,
+    /// Nodes, each with a disk, servers of both, and a process that searches
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(3..=64))]
+    pub nodes: u32,
+    /// Bytes of the file for each node (paper: 2 GiB)
+    #[arg(long, value_parser = size, default_value = "64MiB")]
+    pub share: u64,
+    /// Chunks of the file for each node, as in the paper
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub chunks: u64,
+    /// What links carry in a second: that of Gigabit Ethernet by the scale of the machines, as
+    /// much as disks give, and that of the paper's 10 Gb/s
+    #[arg(long, value_delimiter = ',', value_parser = size,
+        default_values = ["3571000", "12000000", "35714000"])]
+    pub links: Vec<u64>,
+    /// Chunks of each node, of further files; none: those are left out
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16])]
+    pub sweep: Vec<u64>,
+}
+
+impl Hdfs {
+    pub fn trials(&self) -> u32 {
+        self.common.trials.unwrap_or(1)
+    }
+
+    /// Bytes of the file.
+    pub fn bytes(&self) -> u64 {
+        self.share * u64::from(self.nodes)
+    }
+
+    pub fn chunk_bytes(&self) -> u64 {
+        self.share / self.chunks
+    }
+
+    /// What the slowest links carry: these are the limit.
+    pub fn slow_link(&self) -> u64 {
+        self.links.iter().copied().min().unwrap_or_default()
+    }
+
+    pub fn fast_link(&self) -> u64 {
+        self.links.iter().copied().max().unwrap_or_default()
+    }
+}

@@ -10,16 +10,13 @@ mod file;
 
 pub use core::Drive;
 
+use crate::served::Served;
 use file::{NAME, OneFile};
 use std::fs::File;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
-use std::thread::{Builder, JoinHandle, sleep};
-use std::time::{Duration, Instant};
-use weir_mount::fuse::{Config, Handle, MountError, Session};
+use weir_mount::fuse::Config;
 
-/// How long the kernel may take to let go of the file once it is unmounted.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// So many requests wait in the drive's queue at most; the others wait in that of the kernel.
 const QUEUE: u16 = 32;
 
@@ -27,8 +24,7 @@ const QUEUE: u16 = 32;
 /// unmounted.
 #[derive(Debug)]
 pub struct Model {
-    handle: Handle,
-    serving: Option<JoinHandle<std::result::Result<(), MountError>>>,
+    served: Served,
 }
 
 impl Model {
@@ -48,11 +44,7 @@ impl Model {
             readdirplus: false,
             ..Config::default()
         };
-        let failed = |e: MountError| Error::other(format!("{}: {e}", at.display()));
-        let session = Session::mount(OneFile::new(open, drive)?, at, &config).map_err(failed)?;
-        let handle = session.handle();
-        let serving = Builder::new().name("disk".into()).spawn(move || session.run())?;
-        Ok(Self { handle, serving: Some(serving) })
+        Ok(Self { served: Served::mount(OneFile::new(open, drive)?, at, &config)? })
     }
 
     /// Where the file is of a model that is mounted there.
@@ -64,31 +56,12 @@ impl Model {
     ///
     /// # Errors
     /// It can no longer be served.
-    pub fn wait(mut self) -> Result<()> {
-        let Some(serving) = self.serving.take() else { return Ok(()) };
-        let served = serving.join().map_err(|_| Error::other("a disk's thread has panicked"))?;
-        served.map_err(|e| Error::other(e.to_string()))
+    pub fn wait(self) -> Result<()> {
+        self.served.wait()
     }
 
     /// To unmount it from another thread.
     pub fn end(&self) -> impl Fn() + Send + use<> {
-        let handle = self.handle.clone();
-        move || {
-            // It may have been unmounted already; users keep it until they have gone.
-            let _ = handle.unmount(true);
-        }
-    }
-}
-
-impl Drop for Model {
-    fn drop(&mut self) {
-        let Some(serving) = self.serving.take() else { return };
-        (self.end())();
-        // Who still uses it keeps it: then its thread stays until this process ends, and those
-        // get an error.
-        let begin = Instant::now();
-        while !serving.is_finished() && begin.elapsed() < PATIENCE {
-            sleep(Duration::from_millis(5));
-        }
+        self.served.end()
     }
 }
