@@ -46,9 +46,6 @@ impl Resync {
         match others.is_empty() || others.iter().any(knows) || waits {
             // Another copy brings what it has.
             true => vec![note(self.own()), note(UNHEARD)],
-            // Nothing is here of which another copy could have noted anything. Looked at before anybody
-            // may write here.
-            false if matches!(self.disk.store.object(object), Ok(None)) => vec![note(ELSEWHERE)],
             false => vec![note(ELSEWHERE), note(UNHEARD)],
         }
     }
@@ -63,9 +60,7 @@ impl Resync {
         let (gaps, standings) = (self.disk.store.gaps(), &self.shared.copies.standings);
         let all = 0..u64::MAX;
         let in_doubt = gaps.of(gap.object, self.own()).is_some();
-        // What was overwritten since then is not elsewhere any more. Nobody writes the last byte.
-        let elsewhere = gaps.of(gap.object, ELSEWHERE).unwrap_or_default();
-        let is_elsewhere = elsewhere.covers(&(MAX_FILE_BYTES - 1..MAX_FILE_BYTES));
+        let is_elsewhere = gaps.of(gap.object, ELSEWHERE).is_some_and(|set| set.covers(&WHOLE));
         if !is_elsewhere && !in_doubt {
             // It has been brought all, or others have said what it lacks.
             gaps.clear(gap.object, UNHEARD, &all)?;
@@ -77,9 +72,7 @@ impl Resync {
         let orders = standings.who_orders(&column.copies);
         if orders.map_or(waits, |orders| orders != self.own()) {
             if is_elsewhere && !in_doubt {
-                for range in elsewhere.iter() {
-                    gaps.note(gap.object, self.own(), gap.copy, &range)?;
-                }
+                gaps.note(gap.object, self.own(), gap.copy, &WHOLE)?;
                 gaps.clear(gap.object, ELSEWHERE, &all)?;
             }
             return Ok(true);
