@@ -19,7 +19,8 @@
 //! ```
 //! Needs root, loop devices, ext4 and a cgroup controller for block devices; models need FUSE
 //! besides, networks namespaces, veth and token buckets. Who lacks any is told so by [`missing`],
-//! [`missing_for_models`], [`missing_for_networks`], [`missing_for_delays`], [`missing_for_cold`]. What is made here goes when it is dropped,
+//! [`missing_for_models`], [`missing_for_networks`], [`missing_for_delays`], [`missing_for_cold`]. What is
+//! made here goes when it is dropped,
 //! unless it is left, for another process to find.
 
 mod cold;
