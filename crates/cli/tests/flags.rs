@@ -320,7 +320,7 @@ fn mount_options_are_what_the_kernel_shows_and_does() {
     }
     // The kernel lets root alone say how much it reads ahead.
     if rustix::process::geteuid().is_root() {
-        let far = rustix::fs::stat(&cluster.mount("far", "read_ahead=16M")).unwrap().st_dev;
+        let far = rustix::fs::stat(cluster.mount("far", "read_ahead=16M")).unwrap().st_dev;
         let (major, minor) = (rustix::fs::major(far), rustix::fs::minor(far));
         let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
         assert_eq!(fs::read_to_string(path).unwrap().trim(), "16384");
