@@ -33,6 +33,9 @@ for pair in "${needed[@]}"; do
 done
 # Debian keeps the server beside the path, by version.
 compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || missing+=(postgresql)
+# Compilers of both MPI need their headers.
+compgen -G '/usr/lib/*/openmpi/include/mpi.h' >/dev/null || missing+=(libopenmpi-dev)
+compgen -G '/usr/include/*/mpich/mpi.h' >/dev/null || missing+=(libmpich-dev mpich)
 # The library that parities are compared with.
 compgen -G '/usr/lib/*/libisal.so.2' >/dev/null || missing+=(libisal2)
 # What the NFS server reads files by, and the client's library.

@@ -34,8 +34,14 @@ impl<'a> Mpi<'a> {
             command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
             command.status().is_ok_and(|status| status.success())
         };
-        if !is_there(&compiler) || !is_there(launch[0]) {
-            println!("skipped: needs {compiler} and {} (docs/mpi.md)", launch[0]);
+        // Debian has the compiler and the headers that it needs in two packages.
+        let has_headers = |compiler: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo '#include <mpi.h>' | \"$0\" -E - >/dev/null 2>&1", compiler]);
+            command.status().is_ok_and(|status| status.success())
+        };
+        if !is_there(&compiler) || !is_there(launch[0]) || !has_headers(&compiler) {
+            println!("skipped: needs {compiler}, mpi.h and {} (docs/mpi.md)", launch[0]);
             return None;
         }
         let dir = place.path(name);
