@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use weir_client::core::blocks::MAX_FILES;
 use weir_client::job::{JobReader, Partition};
-use weir_client::{Input, MAX_LOCATIONS, Record, Take, TakeOptions};
+use weir_client::{Input, Record, Take, TakeOptions};
 use weir_types::{Error, FileKind, Result, TargetId};
 
 /// Block sizes, bytes.
@@ -205,33 +205,25 @@ impl Inputs {
         let mut all: Vec<BTreeMap<String, Place>> = vec![BTreeMap::new(); blocks.len()];
         let mut first = 0;
         for (path, size) in &self.files {
-            let mut at = 0;
-            while at < *size {
-                let found = cluster.locations(path, at, size - at)?;
-                for piece in &found {
-                    let end = (piece.offset + piece.len).min(*size);
-                    let mut from = piece.offset;
-                    // A piece may be in several blocks.
-                    while from < end {
-                        let block = from / self.block_bytes;
-                        let until = ((block + 1) * self.block_bytes).min(end);
-                        for copy in piece.copies.iter().filter(|copy| !copy.is_filling) {
-                            let of = &mut all[first + block as usize];
-                            let place = of.entry(copy.place.host.clone()).or_insert_with(|| {
-                                Place { host: copy.place.host.clone(), bytes: 0, bytes_per_s: 0 }
-                            });
-                            place.bytes += until - from;
-                            let gives = copy.place.bytes_per_s.unwrap_or(0);
-                            place.bytes_per_s = place.bytes_per_s.max(gives);
-                        }
-                        from = until;
+            for piece in cluster.locations(path, *size)? {
+                let end = (piece.offset + piece.len).min(*size);
+                let mut from = piece.offset;
+                // A piece may be in several blocks.
+                while from < end {
+                    let block = from / self.block_bytes;
+                    let until = ((block + 1) * self.block_bytes).min(end);
+                    for copy in piece.copies.iter().filter(|copy| !copy.is_filling) {
+                        let of = &mut all[first + block as usize];
+                        let place = of.entry(copy.place.host.clone()).or_insert_with(|| Place {
+                            host: copy.place.host.clone(),
+                            bytes: 0,
+                            bytes_per_s: 0,
+                        });
+                        place.bytes += until - from;
+                        let gives = copy.place.bytes_per_s.unwrap_or(0);
+                        place.bytes_per_s = place.bytes_per_s.max(gives);
                     }
-                }
-                // Of a hole at its end nothing is said.
-                let Some(last) = found.last() else { break };
-                at = last.offset + last.len;
-                if found.len() < MAX_LOCATIONS {
-                    break;
+                    from = until;
                 }
             }
             first += size.div_ceil(self.block_bytes) as usize;
@@ -306,16 +298,11 @@ impl Inputs {
 /// The bytes of a file of which this machine has a copy, and its target.
 fn near_bytes(cluster: &Cluster, path: &str, size: u64) -> Result<Vec<(Range<u64>, TargetId)>> {
     let host = weir_host::host_name();
-    let (mut near, mut at) = (Vec::new(), 0);
-    while at < size {
-        let found = cluster.locations(path, at, size - at)?;
-        for piece in &found {
-            let here = piece.copies.iter().find(|c| !c.is_filling && c.place.host == host);
-            let bytes = piece.offset..piece.offset + piece.len;
-            near.extend(here.map(|copy| (bytes, copy.place.target)));
-        }
-        let Some(last) = found.last().filter(|_| found.len() == MAX_LOCATIONS) else { break };
-        at = last.offset + last.len;
+    let mut near = Vec::new();
+    for piece in cluster.locations(path, size)? {
+        let here = piece.copies.iter().find(|c| !c.is_filling && c.place.host == host);
+        let bytes = piece.offset..piece.offset + piece.len;
+        near.extend(here.map(|copy| (bytes, copy.place.target)));
     }
     Ok(near)
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use weir_client::job::JobReader;
-use weir_client::{Client, Context, CreateOptions, File, Location};
+use weir_client::{Client, Context, CreateOptions, File, Location, MAX_LOCATIONS};
 use weir_connect::{Choice, Problem, caller, program_name};
 use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, Result, TargetId};
 use weir_wire::Rights;
@@ -303,14 +303,20 @@ impl Cluster {
         self.client.resolve(&self.context, path.as_bytes(), true)
     }
 
-    /// Where the bytes of a file are.
+    /// Where all bytes of a file of this size are, in order; of a hole at its end nothing is said.
     ///
     /// # Errors
-    /// Those of the metadata server.
-    pub fn locations(&self, path: &str, offset: u64, len: u64) -> Result<Vec<Location>> {
-        self.client
-            .locations_of(&self.context, path.as_bytes(), offset, len)
-            .map_err(|e| e.context(path))
+    /// Those of the cluster.
+    pub fn locations(&self, path: &str, size: u64) -> Result<Vec<Location>> {
+        let (mut all, mut at) = (Vec::new(), 0);
+        while at < size {
+            let found = self.client.locations_of(&self.context, path.as_bytes(), at, size - at);
+            let found = found.map_err(|e| e.context(path))?;
+            let last = found.last().filter(|_| found.len() == MAX_LOCATIONS);
+            at = last.map_or(size, |last| last.offset + last.len);
+            all.extend(found);
+        }
+        Ok(all)
     }
 
     fn parent<'a>(&self, path: &'a str) -> Result<(FileId, &'a str)> {
@@ -320,24 +326,19 @@ impl Cluster {
 
     fn open(self: &Arc<Self>, path: &str, rights: Rights) -> Result<Open> {
         let (file, _) = self.client.open(&self.context, self.attr(path)?.file, rights)?;
-        Ok(Open::Weir(Box::new(InCluster {
-            cluster: self.clone(),
-            file,
-            context: self.context.clone(),
-            near: Vec::new(),
-        })))
+        Ok(self.opened(file))
     }
 
     fn create(self: &Arc<Self>, path: &str) -> Result<Open> {
         let (dir, name) = self.parent(path)?;
         let options = CreateOptions { truncate: true, ..CreateOptions::default() };
         let (file, _) = self.client.create(&self.context, dir, name.as_bytes(), &options)?;
-        Ok(Open::Weir(Box::new(InCluster {
-            cluster: self.clone(),
-            file,
-            context: self.context.clone(),
-            near: Vec::new(),
-        })))
+        Ok(self.opened(file))
+    }
+
+    fn opened(self: &Arc<Self>, file: File) -> Open {
+        let (cluster, context) = (self.clone(), self.context.clone());
+        Open::Weir(Box::new(InCluster { cluster, file, context, near: Vec::new() }))
     }
 
     fn rename(&self, dir: &str, from: &str, to: &str) -> Result<()> {

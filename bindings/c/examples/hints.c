@@ -38,8 +38,10 @@ static uint64_t backward(weir_fs_t fs, weir_file_t file) {
 static uint64_t fields(weir_fs_t fs, weir_file_t file) {
   uint64_t before = count(fs, "data_requests");
   for (uint64_t place = 1; place <= 8; place++)
-    for (int field = 2; field >= 0; field--)
-      assert(check(weir_pread(file, data, 20, place * 1000 * RECORD + (uint64_t)field * 100), "weir_pread") == 20);
+    for (uint64_t field = 3; field-- > 0;) {
+      uint64_t at = place * 1000 * RECORD + field * 100;
+      assert(check(weir_pread(file, data, 20, at), "weir_pread") == 20);
+    }
   return count(fs, "data_requests") - before;
 }
 

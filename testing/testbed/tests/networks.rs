@@ -167,11 +167,6 @@ fn what_passes_a_link_with_a_delay_takes_it_each_way_and_comes_whole() {
     let both = Duration::from_millis(60);
     link.set(both / 2);
     assert!(there_and_back() >= both);
-    link.set(Duration::ZERO);
-    // What a machine with much else to do adds is not the link's.
-    assert!((0..TRIES).any(|_| there_and_back() < both));
-
-    link.set(both / 2);
     let sent: Vec<u8> =
         (0..BYTES as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let came = scope(|scope| {

@@ -90,7 +90,7 @@ impl Resync {
             gaps.clear(gap.object, UNHEARD, &all)?;
             tracing::error!(
                 "{}: object {} is gone, and the gap log with it: what another copy has is taken, \
-                 which may lack the last changes",
+                 which may lack the last changes: compare that file with a backup",
                 self.disk.store.name(),
                 gap.object
             );

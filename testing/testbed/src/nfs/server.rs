@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub const NFS_PORT: u16 = 2049;
 pub const MOUNT_PORT: u16 = 20048;
 /// It serves within this time, or has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 const LOG: &str = "ganesha.log";
 
