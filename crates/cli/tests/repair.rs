@@ -437,6 +437,37 @@ fn a_target_that_has_lost_its_gap_log_is_brought_up_to_date_anew() {
 }
 
 #[test]
+fn what_is_written_before_others_were_heard_brings_no_older_bytes_back() {
+    let place = Place::new();
+    let cluster = up(&place, "unheard");
+    let client = client(&cluster, false);
+    let ctx = Context::root();
+    let (old, new, block) = (noise(200_000, 6), noise(200_000, 7), noise(4096, 8));
+    let file = put(&cluster, &client, "f", &old);
+    let stopped = cluster.stopped(&["data-2"]);
+    eventually("target 2 is away", || {
+        status(&cluster, &["status", "--json"])["targets"][1]["state"] == "offline"
+    });
+    file.write_at(&ctx, 0, &new).unwrap();
+    file.sync(&ctx).unwrap();
+    cluster.kill("data-1");
+    lose_log(&cluster, 1);
+    // It says that it waits for the other one.
+    cluster.weir(&["up"]);
+    eventually_ok("whole blocks are written", || file.write_at(&ctx, 0, &block));
+    drop(stopped);
+    all_online(&cluster);
+    let found = |offset, len| {
+        let found = read(&file, offset, len);
+        // Nobody knows any more whether the other one lacked it.
+        found.inspect_err(|error| assert_eq!(error.kind, ErrorKind::NotCurrent, "{error}"))
+    };
+    assert!(found(0, 4096).is_ok_and(|found| found == block));
+    assert!(found(4096, 190_000).map_or(true, |found| found[..] == new[4096..194_096]));
+    file.close(&ctx).unwrap();
+}
+
+#[test]
 fn a_target_that_has_lost_object_and_gap_log_takes_what_one_has_that_was_away() {
     let place = Place::new();
     let cluster = up(&place, "gone");

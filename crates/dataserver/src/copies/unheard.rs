@@ -33,20 +33,27 @@ use weir_wire::peer::Copies as Column;
 
 /// All of an object.
 const WHOLE: Range<u64> = 0..MAX_FILE_BYTES;
+/// What is noted under [`UNHEARD`] instead, if there was no object when the log was lost.
+const FIRST: Range<u64> = 0..1;
 
 impl Resync {
     /// Gaps to note for an object whose gaps this target has lost.
     pub(super) fn suspect(&self, object: ObjectId, column: Option<&Column>) -> Vec<Note> {
         let standings = &self.shared.copies.standings;
         let note = |behind| Note { object, behind, copy: object.copy, bytes: WHOLE };
+        // Nobody may write here yet: an object that is not here now is gone, or was never written.
+        let unheard = match self.disk.store.object(object) {
+            Ok(None) => Note { bytes: FIRST, ..note(UNHEARD) },
+            Ok(Some(_)) | Err(_) => note(UNHEARD),
+        };
         let others: Vec<TargetId> =
             column.into_iter().flat_map(|column| self.others(column)).map(|(_, t)| t).collect();
         let knows = |target: &TargetId| standings.is_online(*target);
         let waits = column.is_some_and(|c| standings.comes_later(self.own(), &c.copies));
         match others.is_empty() || others.iter().any(knows) || waits {
             // Another copy brings what it has.
-            true => vec![note(self.own()), note(UNHEARD)],
-            false => vec![note(ELSEWHERE), note(UNHEARD)],
+            true => vec![note(self.own()), unheard],
+            false => vec![note(ELSEWHERE), unheard],
         }
     }
 
@@ -60,7 +67,9 @@ impl Resync {
         let (gaps, standings) = (self.disk.store.gaps(), &self.shared.copies.standings);
         let all = 0..u64::MAX;
         let in_doubt = gaps.of(gap.object, self.own()).is_some();
-        let is_elsewhere = gaps.of(gap.object, ELSEWHERE).is_some_and(|set| set.covers(&WHOLE));
+        // Not all of it any more, if whole blocks were written since.
+        let elsewhere = gaps.of(gap.object, ELSEWHERE);
+        let is_elsewhere = elsewhere.is_some();
         if !is_elsewhere && !in_doubt {
             // It has been brought all, or others have said what it lacks.
             gaps.clear(gap.object, UNHEARD, &all)?;
@@ -71,8 +80,10 @@ impl Resync {
         let waits = standings.comes_later(self.own(), &column.copies);
         let orders = standings.who_orders(&column.copies);
         if orders.map_or(waits, |orders| orders != self.own()) {
-            if is_elsewhere && !in_doubt {
-                gaps.note(gap.object, self.own(), gap.copy, &WHOLE)?;
+            if let Some(elsewhere) = elsewhere.filter(|_| !in_doubt) {
+                for range in elsewhere.iter() {
+                    gaps.note(gap.object, self.own(), gap.copy, &range)?;
+                }
                 gaps.clear(gap.object, ELSEWHERE, &all)?;
             }
             return Ok(true);
@@ -172,17 +183,16 @@ impl Resync {
         Ok(Some(left.iter().collect()))
     }
 
-    /// Whether there is no object here while another copy has bytes.
+    /// Whether there was no object here when the log was lost, while another copy has bytes.
     fn is_gone(
         &self,
         object: ObjectId,
         others: &[(usize, TargetId)],
         column: &Column,
     ) -> Result<bool> {
-        match self.disk.store.object(object) {
-            Ok(None) => {}
-            Err(error) if error.kind != ErrorKind::Corrupt => return Err(error),
-            Ok(Some(_)) | Err(_) => return Ok(false),
+        let unheard = self.disk.store.gaps().of(object, UNHEARD);
+        if unheard.is_none_or(|noted| noted.covers(&WHOLE)) {
+            return Ok(false);
         }
         let (shared, standings) = (&*self.shared, &self.shared.copies.standings);
         let mender = Mender { shared, disk: &self.disk, object };
