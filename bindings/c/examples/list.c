@@ -56,6 +56,25 @@ int main(int argc, char **argv) {
   assert(some[0] == 'y' && some[99] == 'y' && some[100] == 'x');
   assert(weir_write_list(file, back_again, 2, &whole, 1) == -EINVAL);
 
+  /* The same without waiting for each: the memory belongs to the call, the lists do not. */
+  weir_queue_t queue;
+  check(weir_queue_open(4, &queue), "weir_queue_open");
+  memset(back, 0, sizeof back);
+  before = requests(fs);
+  check(weir_submit_read_list(queue, file, &every_tenth, 1, memory, 2, 7), "weir_submit_read_list");
+  weir_completion_t done;
+  assert(check(weir_reap(queue, &done, 1, -1), "weir_reap") == 1);
+  assert(done.tag == 7 && done.result == (int64_t)sizeof back && requests(fs) - before == 4);
+  assert(memcmp(back + 50 * RECORD, all + 500 * RECORD, RECORD) == 0);
+  check(weir_submit_write_list(queue, file, pieces, 2, &whole, 1, 8), "weir_submit_write_list");
+  assert(check(weir_reap(queue, &done, 1, -1), "weir_reap") == 1);
+  assert(done.tag == 8 && done.result == (int64_t)sizeof some);
+  assert(weir_submit_write_list(queue, file, back_again, 2, &whole, 1, 9) == 0);
+  assert(check(weir_reap(queue, &done, 1, -1), "weir_reap") == 1);
+  assert(done.result == -EINVAL && done.message[0]);
+  assert(weir_submit_read_list(queue, file, NULL, 1, memory, 2, 10) == -EINVAL);
+  check(weir_queue_close(queue), "weir_queue_close");
+
   /* Lists that do not fit, and ranges too far. */
   assert(weir_read_list(file, pieces, 2, memory, 2) == -EINVAL);
   weir_region_t far = {.offset = (uint64_t)1 << 62, .size = 100};

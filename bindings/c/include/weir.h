@@ -690,6 +690,31 @@ int64_t weir_write_list(weir_file_t file,
                         const weir_memory_t *memory,
                         size_t memory_count);
 
+// `weir_read_list` that returns at once. The memory belongs to the call until its completion is reaped;
+// the lists themselves do not. `-EAGAIN`: the queue is full.
+//
+// # Safety
+// As of `weir_read_list`, until the call has ended.
+int weir_submit_read_list(weir_queue_t queue,
+                          weir_file_t file,
+                          const weir_region_t *regions,
+                          size_t region_count,
+                          const weir_memory_t *memory,
+                          size_t memory_count,
+                          uint64_t tag);
+
+// `weir_write_list` that returns at once: see `weir_submit_read_list`.
+//
+// # Safety
+// As of `weir_write_list`, until the call has ended.
+int weir_submit_write_list(weir_queue_t queue,
+                           weir_file_t file,
+                           const weir_region_t *regions,
+                           size_t region_count,
+                           const weir_memory_t *memory,
+                           size_t memory_count,
+                           uint64_t tag);
+
 // The locations of a range of a file, in order: how many entries went to the list. Bytes beyond the
 // end of the file are in no location. If the list is full, another call goes on at the end of
 // the last entry. All copies of a range are in the list, or none.
@@ -898,6 +923,31 @@ int64_t weir_write_list(weir_file_t file,
                         size_t region_count,
                         const weir_memory_t *memory,
                         size_t memory_count);
+
+// `weir_read_list` that returns at once. The memory belongs to the call until its completion is reaped;
+// the lists themselves do not. `-EAGAIN`: the queue is full.
+//
+// # Safety
+// As of `weir_read_list`, until the call has ended.
+int weir_submit_read_list(weir_queue_t queue,
+                          weir_file_t file,
+                          const weir_region_t *regions,
+                          size_t region_count,
+                          const weir_memory_t *memory,
+                          size_t memory_count,
+                          uint64_t tag);
+
+// `weir_write_list` that returns at once: see `weir_submit_read_list`.
+//
+// # Safety
+// As of `weir_write_list`, until the call has ended.
+int weir_submit_write_list(weir_queue_t queue,
+                           weir_file_t file,
+                           const weir_region_t *regions,
+                           size_t region_count,
+                           const weir_memory_t *memory,
+                           size_t memory_count,
+                           uint64_t tag);
 
 // The locations of a range of a file, in order: how many entries went to the list. Bytes beyond the
 // end of the file are in no location. If the list is full, another call goes on at the end of

@@ -1,11 +1,13 @@
 //! Lists of regions: one call, and one request to each server for up to 4 MiB.
 
 use crate::args::{list, range};
-use crate::error::{guard, invalid};
+use crate::error::{guard, invalid, status};
 use crate::files::{readable, writable};
-use crate::handles::{self, weir_file_t};
+use crate::handles::{self, weir_file_t, weir_queue_t};
 use crate::io::context;
+use crate::queue::Queue;
 use crate::session::OpenFile;
+use std::ffi::c_int;
 use weir_layout::{Region, RegionList};
 use weir_types::limits::{MAX_PAYLOAD_BYTES, MAX_REGIONS};
 use weir_types::{ErrorKind, Result};
@@ -57,33 +59,7 @@ pub unsafe extern "C" fn weir_read_list(
     guard(|| {
         // SAFETY: by the contract of this function.
         let call = unsafe { Call::new(file, (regions, region_count), (memory, memory_count)) }?;
-        readable(&call.handle)?;
-        let (open, ctx) = (call.handle.open()?, context(&call.handle));
-        let end = call.batches.iter().map(RegionList::end).max().unwrap_or(0);
-        let size = open.file.size_for(&ctx, end)?;
-        let mut buffer = Vec::new();
-        let mut done = 0;
-        for batch in &call.batches {
-            let len = batch.total_bytes() as usize;
-            match call.contiguous(done, len) {
-                // SAFETY: the caller has so much memory there, for us alone.
-                Some(at) => unsafe {
-                    let dest = std::slice::from_raw_parts_mut(at, len);
-                    open.file.read_regions(&ctx, batch, dest)?;
-                },
-                None => {
-                    buffer.resize(len, 0);
-                    open.file.read_regions(&ctx, batch, &mut buffer)?;
-                    // SAFETY: as above; `buffer` is our own.
-                    call.each(done, len, |at, n, from| unsafe {
-                        std::ptr::copy_nonoverlapping(buffer[from..].as_ptr(), at, n);
-                    });
-                }
-            }
-            done += len;
-        }
-        let there = |(offset, len): (u64, u64)| size.saturating_sub(offset).min(len);
-        Ok(call.batches.iter().flat_map(RegionList::ranges).map(there).sum::<u64>() as i64)
+        call.read()
     })
 }
 
@@ -103,29 +79,54 @@ pub unsafe extern "C" fn weir_write_list(
     guard(|| {
         // SAFETY: by the contract of this function.
         let call = unsafe { Call::new(file, (regions, region_count), (memory, memory_count)) }?;
+        call.write()
+    })
+}
+
+/// `weir_read_list` that returns at once. The memory belongs to the call until its completion is reaped;
+/// the lists themselves do not. `-EAGAIN`: the queue is full.
+///
+/// # Safety
+/// As of `weir_read_list`, until the call has ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_submit_read_list(
+    queue: weir_queue_t,
+    file: weir_file_t,
+    regions: *const weir_region_t,
+    region_count: usize,
+    memory: *const weir_memory_t,
+    memory_count: usize,
+    tag: u64,
+) -> c_int {
+    status(|| {
+        let queue = handles::get::<Queue>(queue)?;
+        // SAFETY: by the contract of this function.
+        let call = unsafe { Call::new(file, (regions, region_count), (memory, memory_count)) }?;
+        readable(&call.handle)?;
+        queue.submit(tag, Box::new(move || call.read()))
+    })
+}
+
+/// `weir_write_list` that returns at once: see `weir_submit_read_list`.
+///
+/// # Safety
+/// As of `weir_write_list`, until the call has ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_submit_write_list(
+    queue: weir_queue_t,
+    file: weir_file_t,
+    regions: *const weir_region_t,
+    region_count: usize,
+    memory: *const weir_memory_t,
+    memory_count: usize,
+    tag: u64,
+) -> c_int {
+    status(|| {
+        let queue = handles::get::<Queue>(queue)?;
+        // SAFETY: by the contract of this function.
+        let call = unsafe { Call::new(file, (regions, region_count), (memory, memory_count)) }?;
         writable(&call.handle)?;
-        let (open, ctx) = (call.handle.open()?, context(&call.handle));
-        let mut buffer = Vec::new();
-        let mut done = 0;
-        for batch in &call.batches {
-            let len = batch.total_bytes() as usize;
-            match call.contiguous(done, len) {
-                // SAFETY: the caller has so much memory there.
-                Some(at) => unsafe {
-                    open.file.write_regions(&ctx, batch, std::slice::from_raw_parts(at, len))?;
-                },
-                None => {
-                    buffer.resize(len, 0);
-                    // SAFETY: as above; `buffer` is our own.
-                    call.each(done, len, |at, n, to| unsafe {
-                        std::ptr::copy_nonoverlapping(at, buffer[to..].as_mut_ptr(), n);
-                    });
-                    open.file.write_regions(&ctx, batch, &buffer)?;
-                }
-            }
-            done += len;
-        }
-        Ok(done as i64)
+        queue.submit(tag, Box::new(move || call.write()))
     })
 }
 
@@ -136,7 +137,66 @@ struct Call {
     memory: Vec<weir_memory_t>,
 }
 
+// SAFETY: whoever makes a call leaves the memory to it until it has ended.
+unsafe impl Send for Call {}
+
 impl Call {
+    fn read(&self) -> Result<i64> {
+        readable(&self.handle)?;
+        let (open, ctx) = (self.handle.open()?, context(&self.handle));
+        let end = self.batches.iter().map(RegionList::end).max().unwrap_or(0);
+        let size = open.file.size_for(&ctx, end)?;
+        let mut buffer = Vec::new();
+        let mut done = 0;
+        for batch in &self.batches {
+            let len = batch.total_bytes() as usize;
+            match self.contiguous(done, len) {
+                // SAFETY: the caller has so much memory there, for us alone.
+                Some(at) => unsafe {
+                    let dest = std::slice::from_raw_parts_mut(at, len);
+                    open.file.read_regions(&ctx, batch, dest)?;
+                },
+                None => {
+                    buffer.resize(len, 0);
+                    open.file.read_regions(&ctx, batch, &mut buffer)?;
+                    // SAFETY: as above; `buffer` is our own.
+                    self.each(done, len, |at, n, from| unsafe {
+                        std::ptr::copy_nonoverlapping(buffer[from..].as_ptr(), at, n);
+                    });
+                }
+            }
+            done += len;
+        }
+        let there = |(offset, len): (u64, u64)| size.saturating_sub(offset).min(len);
+        Ok(self.batches.iter().flat_map(RegionList::ranges).map(there).sum::<u64>() as i64)
+    }
+
+    fn write(&self) -> Result<i64> {
+        writable(&self.handle)?;
+        let (open, ctx) = (self.handle.open()?, context(&self.handle));
+        let mut buffer = Vec::new();
+        let mut done = 0;
+        for batch in &self.batches {
+            let len = batch.total_bytes() as usize;
+            match self.contiguous(done, len) {
+                // SAFETY: the caller has so much memory there.
+                Some(at) => unsafe {
+                    open.file.write_regions(&ctx, batch, std::slice::from_raw_parts(at, len))?;
+                },
+                None => {
+                    buffer.resize(len, 0);
+                    // SAFETY: as above; `buffer` is our own.
+                    self.each(done, len, |at, n, to| unsafe {
+                        std::ptr::copy_nonoverlapping(at, buffer[to..].as_mut_ptr(), n);
+                    });
+                    open.file.write_regions(&ctx, batch, &buffer)?;
+                }
+            }
+            done += len;
+        }
+        Ok(done as i64)
+    }
+
     unsafe fn new(
         file: weir_file_t,
         (regions, region_count): (*const weir_region_t, usize),

@@ -36,3 +36,17 @@ fn the_header_is_that_of_the_source() {
          WEIR_WRITE_HEADER=1 cargo test -p weir-capi --test header"
     );
 }
+
+#[test]
+fn every_function_is_on_the_page_of_the_manual() {
+    let (header, page) = (include_str!("../include/weir.h"), include_str!("../libweir.3"));
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = |text: &'static str| text.split(|c| !is_name(c)).filter(|word| !word.is_empty());
+    let known: std::collections::BTreeSet<&str> = words(page).collect();
+    let lines = header.lines().filter(|line| !line.starts_with("//"));
+    let functions = lines.filter_map(|line| line.split_once('(')).map(|(before, _)| before);
+    let names = functions.filter_map(|before| words(before).last());
+    let missing: Vec<&str> =
+        names.filter(|name| name.starts_with("weir_") && !known.contains(name)).collect();
+    assert!(missing.is_empty(), "libweir.3 does not name {missing:?}");
+}

@@ -12,8 +12,8 @@ use pyo3::types::PyBytes;
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_client::Context;
 use weir_client::job::JobReader;
+use weir_client::{Context, Hint};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FileId, Result};
 use weir_wire::Rights;
@@ -345,6 +345,18 @@ impl File {
         let consistency = crate::options::consistency(consistency)?;
         self.handle(py)?.file.set_consistency(consistency);
         Ok(())
+    }
+
+    /// Says how this file will be read: "normal", "random", "read_once", "reverse", "records" (`length`
+    /// is the bytes of each), or "will_need" and "done_with" of a range. Results stay the same.
+    #[pyo3(signature = (name, offset = 0, length = 0))]
+    fn hint(&self, py: Python<'_>, name: &str, offset: i64, length: i64) -> PyResult<()> {
+        let (offset, length) = (checked(offset, "offset")?, checked(length, "length")?);
+        self.require(Rights::READ)?;
+        let hint = Hint::named(name, offset, length).ok_or_else(|| {
+            value(format!("there is no hint {name:?}: give one of {}", Hint::NAMES.join(", ")))
+        })?;
+        self.run(py, |handle| handle.file.hint(&handle.ctx, hint))
     }
 
     /// Where the bytes are, and what each disk gives now.

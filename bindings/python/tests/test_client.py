@@ -40,6 +40,31 @@ def test_buffers_of_any_kind_are_read_into_in_one_request_to_each_server(client,
     assert 1 <= sent <= 4, "four data servers"
 
 
+def test_hints_change_what_is_asked_for_and_no_result(client, place):
+    piece, data = 65_536, bytes(i % 253 for i in range(4 << 20))
+    client.pipe_file(f"{place}/f", data)
+
+    def backward(hint):
+        with client.open(f"{place}/f") as file:
+            file.hint(hint)
+            before = client.counters()["data_requests"]
+            for at in range(len(data) - piece, -1, -piece):
+                assert file.pread(piece, at) == data[at : at + piece]
+            return client.counters()["data_requests"] - before
+
+    assert backward("reverse") * 2 <= backward("normal")
+    with client.open(f"{place}/f") as file:
+        before = client.counters()["ahead_fetched"]
+        file.hint("will_need", 1 << 20, 1 << 20)
+        assert client.counters()["ahead_fetched"] > before
+        file.hint("done_with", 1 << 20, 1 << 20)
+        file.hint("records", length=838)
+        with pytest.raises(ValueError, match='no hint "size".*read_once'):
+            file.hint("size")
+        with pytest.raises(OSError, match="a record has"):
+            file.hint("records")
+
+
 def test_pieces_are_written_together(client, place):
     with client.open(f"{place}/f", "w+") as file:
         assert file.writev([(i * 100_000, b"%05d" % i) for i in range(300)]) == 1500

@@ -59,6 +59,7 @@ mod members;
 mod messages;
 mod metadata_disk;
 mod metrics;
+mod mount_hints;
 mod mount_log;
 mod mounted;
 mod mounting;

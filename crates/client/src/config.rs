@@ -38,6 +38,9 @@ pub struct ClientConfig {
     /// Bytes fetched ahead of each sequential reader. 0 turns read-ahead off: only the bytes that
     /// callers ask for are transferred.
     pub read_ahead_bytes: u64,
+    /// Whether only a reader that has given a hint of how it reads is fetched ahead of: the layer above
+    /// fetches ahead of the others, as the kernel does on a mount.
+    pub only_hinted: bool,
     /// The most bytes of a file that are written and not confirmed. With 0 every write waits for
     /// its confirmation.
     pub write_behind_bytes: usize,
@@ -68,6 +71,7 @@ impl ClientConfig {
             connect_timeout_ms: 5_000,
             request_timeout_ms: 30_000,
             read_ahead_bytes: 4 << 20,
+            only_hinted: false,
             write_behind_bytes: 8 << 20,
             verify: true,
             consistency: Consistency::Strict,

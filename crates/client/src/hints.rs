@@ -31,6 +31,27 @@ pub enum Hint {
     DoneWith(u64, u64),
 }
 
+impl Hint {
+    /// Names of all hints, the same in every interface.
+    pub const NAMES: [&str; 7] =
+        ["normal", "random", "read_once", "reverse", "records", "will_need", "done_with"];
+
+    /// The hint with this name; `None` if there is none. `offset` and `len` count for a hint of a range,
+    /// and `len` for records.
+    pub fn named(name: &str, offset: u64, len: u64) -> Option<Self> {
+        Some(match name {
+            "normal" => Self::Normal,
+            "random" => Self::Random,
+            "read_once" => Self::ReadOnce,
+            "reverse" => Self::Reverse,
+            "records" => Self::Records(len),
+            "will_need" => Self::WillNeed(offset, len),
+            "done_with" => Self::DoneWith(offset, len),
+            _ => return None,
+        })
+    }
+}
+
 impl File {
     /// Takes a hint.
     ///
@@ -78,5 +99,17 @@ impl File {
         let any_copy = may_read_any_copy(call, consistency);
         self.state.reader().will_need(call, offset..end, (limit, leased), any_copy);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_that_of_a_hint() {
+        assert!(Hint::NAMES.iter().all(|name| Hint::named(name, 1, 2).is_some()));
+        assert_eq!(Hint::named("records", 1, 2), Some(Hint::Records(2)));
+        assert_eq!(Hint::named("", 0, 0), None);
     }
 }

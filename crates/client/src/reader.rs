@@ -154,6 +154,9 @@ impl Reader {
         any_copy: bool,
     ) {
         let size = call.file.size().min(limit);
+        if call.inner.config.only_hinted {
+            return;
+        }
         if call.file.dirty.load(Ordering::Acquire) {
             // It would be out of date when it is used.
             return;

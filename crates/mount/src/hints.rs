@@ -5,7 +5,10 @@
 //! user.weir.ranges   0+64M,1G+64M    ranges of the file that it is going to read
 //! user.weir.job      sort:3/8        it is process 3 of the 8 of the job `sort`
 //! ```
+//!
+//! Those of how it reads the file are in `file_hints.rs`.
 
+use crate::file_hints::FileHint;
 use crate::fuse::{Errno, NodeId, Reply, RequestContext};
 use crate::handles::{FileHandle, Handle, Reading};
 use crate::jobs::{Part, process};
@@ -22,6 +25,8 @@ const MAX_NAME_BYTES: usize = 255;
 pub(crate) enum Hint {
     Ranges,
     Job,
+    /// How the file is read.
+    File(FileHint),
 }
 
 impl Hint {
@@ -30,7 +35,7 @@ impl Hint {
         match name {
             b"user.weir.ranges" => Some(Self::Ranges),
             b"user.weir.job" => Some(Self::Job),
-            _ => None,
+            _ => FileHint::named(name).map(Self::File),
         }
     }
 
@@ -48,6 +53,7 @@ impl Hint {
                 let member = member(text, uid).ok_or(Errno::EINVAL)?;
                 Ok(Part { member: Some(member), ..part })
             }
+            Self::File(_) => Ok(part),
         }
     }
 
@@ -55,6 +61,7 @@ impl Hint {
         match self {
             Self::Ranges => Part { ranges: None, ..before.clone() },
             Self::Job => Part { member: None, ..before.clone() },
+            Self::File(_) => before.clone(),
         }
     }
 
@@ -62,6 +69,7 @@ impl Hint {
         match self {
             Self::Ranges => part.ranges.as_ref().map(|ranges| ranges.to_string()),
             Self::Job => part.member.map(|m| format!("#{:016x}:{}/{}", m.job.0, m.rank.0, m.ranks)),
+            Self::File(_) => None,
         }
     }
 }
@@ -86,6 +94,9 @@ impl WeirFs {
         value: Option<&[u8]>,
     ) -> Reply<()> {
         self.with_own(ctx, node, |handle| {
+            if let Hint::File(hint) = hint {
+                return hint.give(&handle.context(ctx), handle, value);
+            }
             let mut reading = handle.reading.write().unwrap_or_else(PoisonError::into_inner);
             let part = match value {
                 Some(value) => hint.said(&reading.part, value, ctx.uid)?,

@@ -4,6 +4,7 @@
 mod access_times;
 mod callers;
 mod dropper;
+mod file_hints;
 mod file_io;
 mod file_pages;
 pub mod fuse;

@@ -7,11 +7,12 @@ use weir::dirs::{weir_closedir, weir_dirent_t, weir_opendir, weir_readdir};
 use weir::error::weir_errmsg;
 use weir::files::*;
 use weir::fs::{weir_connect, weir_counter, weir_disconnect, weir_options_t, weir_session};
+use weir::hints::weir_hint;
 use weir::io::{weir_append, weir_pread, weir_pwrite};
 use weir::jobs::*;
 use weir::layouts::{weir_layout_get, weir_layout_set, weir_layout_t};
 use weir::leases::{weir_layout_lease, weir_lease_check, weir_lease_return};
-use weir::lists::{weir_memory_t, weir_read_list, weir_region_t, weir_write_list};
+use weir::lists::*;
 use weir::locations::{weir_location_t, weir_locations};
 use weir::names::*;
 use weir::queue::weir_completion_t;
@@ -20,6 +21,8 @@ use weir::xattrs::{weir_getxattr, weir_listxattr, weir_removexattr, weir_setxatt
 
 /// Calls of one input.
 const MAX_CALLS: usize = 64;
+/// Kinds of calls.
+const KINDS: u8 = 55;
 /// Bytes of the buffer that calls are given.
 const ROOM: usize = 4096;
 
@@ -119,7 +122,7 @@ unsafe fn call(input: &mut Input<'_>) -> i64 {
     let flags = number as c_int;
     // SAFETY: by the contract of this function; each is checked there.
     let status: c_int = unsafe {
-        match which % 40 {
+        match which % KINDS {
             0 => {
                 // Nothing is there, whatever follows.
                 input.text();
@@ -175,7 +178,7 @@ unsafe fn call(input: &mut Input<'_>) -> i64 {
                 let (base, len) = input.room();
                 let memory = [weir_memory_t { base, len }, weir_memory_t { base, len: 0 }];
                 let (list, count) = (regions.as_ptr(), regions.len());
-                return match which % 40 {
+                return match which % KINDS {
                     15 => weir_read_list(handle, list, count, memory.as_ptr(), 2),
                     _ => weir_write_list(handle, list, count, memory.as_ptr(), 2),
                 };
@@ -233,6 +236,32 @@ unsafe fn call(input: &mut Input<'_>) -> i64 {
             38 => {
                 let (name, ranks) = (input.text(), input.number() as u32);
                 weir_job_begin(handle, name, null(), number as u32, ranks, &mut given)
+            }
+            39 => weir_hint(handle, number as u32, input.number(), input.number()),
+            40 => weir_flush(handle),
+            41 => weir_truncate(handle, input.text(), number),
+            42 => weir_unlink(handle, input.text()).min(weir_rmdir(handle, input.text())),
+            43 => weir_link(handle, input.text(), c"/to".as_ptr()),
+            44 => weir_symlink(handle, c"/to".as_ptr(), input.text()),
+            45 => {
+                let (at, len) = input.room();
+                return weir_readlink(handle, input.text(), at.cast(), len);
+            }
+            46 => weir_chmod(handle, input.text(), number as u32),
+            47 => weir_chown(handle, input.text(), number as u32, input.number() as u32),
+            48 => weir_utime(handle, input.text(), number as i64, input.number() as i64),
+            49 => weir_statfs(handle, input.text(), null_mut()).min(weir_sync_names(handle)),
+            50 => weir_submit_fsync(handle, input.handle(), 1),
+            51 => weir_job_barrier(handle, 0),
+            52 | 53 => {
+                let regions = input.regions();
+                let (base, len) = input.room();
+                let memory = [weir_memory_t { base, len }];
+                let (file, list, count) = (input.handle(), regions.as_ptr(), regions.len());
+                match which % KINDS {
+                    52 => weir_submit_read_list(handle, file, list, count, memory.as_ptr(), 1, 1),
+                    _ => weir_submit_write_list(handle, file, list, count, memory.as_ptr(), 1, 1),
+                }
             }
             _ => {
                 let ranges = [weir_range_t { offset: number, len: input.number() }];

@@ -9,6 +9,9 @@ from typing_extensions import Buffer
 
 _Path: TypeAlias = str | os.PathLike[str]
 _Consistency: TypeAlias = Literal["strict", "relaxed", "none"]
+_Hint: TypeAlias = Literal[
+    "normal", "random", "read_once", "reverse", "records", "will_need", "done_with"
+]
 _ReadPolicy: TypeAlias = Literal[
     "proportional", "primary", "halves", "skip-hot", "graduated", "graduated-primary"
 ]
@@ -103,6 +106,12 @@ class File:
         """Makes data and attributes durable."""
     def set_consistency(self, consistency: _Consistency) -> None:
         """How far other clients' changes are seen from now on."""
+    def hint(self, name: _Hint, offset: int = 0, length: int = 0) -> None:
+        """Says how this file will be read; results stay the same.
+
+        ``will_need`` and ``done_with`` are about a range; ``length`` of ``records`` is the bytes of
+        each record.
+        """
     def locations(self, offset: int = 0, length: int | None = None) -> list[Location]:
         """Where the bytes are, and what each disk gives now."""
     def close(self) -> None:
