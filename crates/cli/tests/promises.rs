@@ -385,3 +385,50 @@ fn writes_that_return_when_servers_have_confirmed_them_tell_the_metadata_server_
     file.close(&ctx).unwrap();
     assert!(other.getattr(&ctx, last.file).unwrap().mtime > last.mtime);
 }
+
+#[test]
+fn writes_of_several_threads_that_are_confirmed_together_fail_each_for_itself() {
+    const THREADS: u64 = 16;
+    let place = Place::new();
+    let cluster = four(&place);
+    let config = ClientConfig { request_timeout_ms: 3_000, ..library::config(&cluster) };
+    let (writer, ctx) = (Client::connect(config).unwrap(), Context::root());
+    let file = striped(&writer, b"f", 16 * (THREADS * UNIT) as usize);
+    file.sync(&ctx).unwrap();
+    // Each thread has units of its own, all on one server; and all write one block besides.
+    let own = |thread: u64, round: u64| (round * THREADS + thread) * UNIT;
+    let shared = 16 * THREADS * UNIT;
+    let write = |value: u8, rounds: u64, with_shared: bool| {
+        std::thread::scope(|scope| {
+            let each = (0..THREADS).map(|thread| {
+                let (file, ctx, own) = (&file, &ctx, &own);
+                scope.spawn(move || -> Vec<bool> {
+                    let data = [thread as u8 ^ value; UNIT as usize];
+                    let write = |at| file.write_at_confirmed(ctx, at, &data).is_ok();
+                    let own = (0..rounds).map(|round| own(thread, round));
+                    own.chain(with_shared.then_some(shared)).map(write).collect()
+                })
+            });
+            let each: Vec<_> = each.collect();
+            each.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        })
+    };
+    assert!(write(64, 16, true).iter().flatten().all(|done| *done));
+    let mut found = vec![0; UNIT as usize];
+    for (thread, round) in (0..THREADS).flat_map(|thread| (0..16).map(move |round| (thread, round)))
+    {
+        file.read_at(&ctx, own(thread, round), &mut found).unwrap();
+        assert!(found.iter().all(|byte| *byte == thread as u8 ^ 64), "{thread} {round}");
+    }
+    assert_eq!(file.read_at(&ctx, shared, &mut found).unwrap(), UNIT as usize);
+    assert!(found[0] ^ 64 < THREADS as u8 && found.iter().all(|byte| *byte == found[0]));
+
+    cluster.kill("data-2");
+    let done = write(32, 2, false);
+    let all = |thread: usize, ok: bool| done[thread].iter().all(|done| *done == ok);
+    let lost: Vec<usize> = (0..4).filter(|column| all(*column, false)).collect();
+    assert_eq!(lost.len(), 1, "{done:?}");
+    for thread in 0..THREADS as usize {
+        assert!(all(thread, thread % 4 != lost[0]), "{thread}: {done:?}");
+    }
+}

@@ -10,6 +10,9 @@ mod failures;
 mod graduated;
 mod send;
 mod space;
+mod together;
+
+pub(crate) use self::together::Together;
 
 use self::failures::Failures;
 use self::send::Gathered;
@@ -78,6 +81,8 @@ pub(crate) struct Writer {
     looked: Micros,
     /// Number of calls so far, including those that send data of earlier ones.
     calls: u64,
+    /// Number of the first call that has not returned.
+    under_way: u64,
     failures: Failures,
     /// The end of the file as this writer has written it.
     tail: Tail,
@@ -106,6 +111,17 @@ pub(crate) struct Writer {
 impl Writer {
     /// Writes a copy of `data`.
     pub(crate) fn write(call: Call<'_>, offset: u64, data: &[u8], returns: Returns) -> Result<()> {
+        match Self::may_wait(call, data.len(), returns) {
+            true => Self::write_together(call, offset, data),
+            false => Self::write_by_itself(call, (offset, data), returns),
+        }
+    }
+
+    fn write_by_itself(
+        call: Call<'_>,
+        (offset, data): (u64, &[u8]),
+        returns: Returns,
+    ) -> Result<()> {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         let mut writer = Self::begin(call, offset, data.len())?;
@@ -119,6 +135,7 @@ impl Writer {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         let mut writer = call.file.writer();
+        writer.begin_turn();
         writer.give_back(call);
         // Nobody of this client writes meanwhile: the writer is locked.
         let offset = call.file.size();
@@ -201,14 +218,21 @@ impl Writer {
         writer.wrote(call, start..end, data.len());
         writer.finish_all(call);
         writer.note_clean(call);
-        writer.failures.tell_next()
+        writer.failures.tell_own()
     }
 
     /// Locks the writer, reports an earlier failure, and extends the layout.
     fn begin(call: Call<'_>, offset: u64, len: usize) -> Result<MutexGuard<'_, Writer>> {
         let mut writer = call.file.writer();
+        writer.begin_turn();
         writer.prepare(call, offset, len)?;
         Ok(writer)
+    }
+
+    /// Begins one or several calls that return together.
+    fn begin_turn(&mut self) {
+        self.under_way = self.calls + 1;
+        self.failures.begin_turn();
     }
 
     fn prepare(&mut self, call: Call<'_>, offset: u64, len: usize) -> Result<()> {
@@ -245,8 +269,8 @@ impl Writer {
             let what = "the metadata server had not heard of this client for too long: what was \
                         written and not synced may be gone";
             let error = Error::new(ErrorKind::LeaseLost, what);
-            match self.since.is_some_and(|(_, by)| by == self.calls) {
-                true => self.failures.note_own(error),
+            match self.since.is_some_and(|(_, by)| by >= self.under_way) {
+                true => self.failures.note_own(0..u64::MAX, error),
                 false => self.failures.note(error),
             }
         }
@@ -269,32 +293,46 @@ impl Writer {
     /// known so far. A failure of bytes of this call is reported by this call only, because it has
     /// not returned.
     fn end(&mut self, call: Call<'_>, returns: Returns) -> Result<()> {
-        let confirmed = returns == Returns::Confirmed;
-        if confirmed || call.inner.config.write_behind_bytes == 0 {
+        if returns == Returns::Confirmed {
+            let (committed, in_place) = self.confirm(call);
+            self.failures.tell_own()?;
+            if in_place {
+                self.only_time_is_left(call);
+            }
+            return committed;
+        }
+        if call.inner.config.write_behind_bytes == 0 {
             self.send_gathered(call);
             self.finish_all(call);
         }
-        let in_place = confirmed && self.is_in_place(call);
-        let committed = if confirmed && !in_place { self.commit(call) } else { Ok(()) };
-        if confirmed {
-            // What was lost meanwhile was not there to be committed.
-            self.notice_loss(call);
-        }
         self.note_clean(call);
-        self.failures.tell_next()?;
-        if in_place {
-            // Nothing but the time: that may come a little later.
-            call.file.is_sure();
-            self.since = None;
-            self.late.get_or_insert_with(clock::now);
-        }
-        committed
+        self.failures.tell_own()
     }
 
-    /// Whether all uncommitted data is of this call, and only its time has to be reported to the
+    /// Waits until the servers have all data, and the metadata server knows the size. Returns whether
+    /// that was told, and whether there is nothing to tell but the time.
+    fn confirm(&mut self, call: Call<'_>) -> (Result<()>, bool) {
+        self.send_gathered(call);
+        self.finish_all(call);
+        let in_place = self.is_in_place(call);
+        let committed = if in_place { Ok(()) } else { self.commit(call) };
+        // What was lost meanwhile was not there to be committed.
+        self.notice_loss(call);
+        self.note_clean(call);
+        (committed, in_place)
+    }
+
+    /// The time of confirmed writes may be reported a little later.
+    fn only_time_is_left(&mut self, call: Call<'_>) {
+        call.file.is_sure();
+        self.since = None;
+        self.late.get_or_insert_with(clock::now);
+    }
+
+    /// Whether all uncommitted data is of calls under way, and only its time has to be reported to the
     /// metadata server.
     fn is_in_place(&self, call: Call<'_>) -> bool {
-        let alone = self.since.is_some_and(|(_, by)| by == self.calls);
+        let alone = self.since.is_some_and(|(_, by)| by >= self.under_way);
         alone && !call.file.has_grown() && !self.written.has_news()
     }
 
@@ -307,6 +345,7 @@ impl Writer {
     /// calls that have returned.
     fn between_calls(&mut self) {
         self.calls += 1;
+        self.under_way = self.calls;
     }
 
     fn note_clean(&mut self, call: Call<'_>) {

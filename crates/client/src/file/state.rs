@@ -8,7 +8,7 @@ use crate::config::Consistency;
 use crate::core::lease::FileLease;
 use crate::reader::Reader;
 use crate::servers::Choosing;
-use crate::writer::Writer;
+use crate::writer::{Together, Writer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use weir_host::sync::{Condvar, Mutex, MutexGuard, RwLock};
@@ -22,6 +22,7 @@ pub(crate) struct OpenState {
     /// Separate from the writer, whose lock may be held while servers are waited for.
     pub(super) extent: Mutex<Extent>,
     pub(crate) writer: Mutex<Writer>,
+    pub(crate) together: Together,
     /// Whether the writer has buffered data. Readers need not take its lock otherwise.
     pub(crate) dirty: AtomicBool,
     pub(crate) reader: Mutex<Reader>,
@@ -85,6 +86,7 @@ impl OpenState {
                 ..Extent::default()
             }),
             writer: Mutex::default(),
+            together: Together::default(),
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
             reporting: Mutex::default(),

@@ -105,10 +105,10 @@ impl Writer {
     }
 
     pub(super) fn send_gathered(&mut self, call: Call<'_>) {
-        if let Some(Gathered { start, bytes, call: by }) = self.gathered.take()
-            && let Err(error) = self.submit(call, start, bytes, by)
-        {
-            self.failed(call, error, by);
+        let Some(Gathered { start, bytes, call: by }) = self.gathered.take() else { return };
+        let range = start..start + bytes.len() as u64;
+        if let Err(error) = self.submit(call, start, bytes, by) {
+            self.failed(call, error, (by, range));
         }
     }
 
@@ -224,15 +224,15 @@ impl Writer {
                 if op.may_be_done_yet() {
                     call.file.leave_unconfirmed();
                 }
-                self.failed(call, error, by);
+                self.failed(call, error, (by, op.range.clone()));
             }
         }
     }
 
-    /// Gives up bytes that call number `by` has taken, or is about to take.
-    fn failed(&mut self, call: Call<'_>, error: Error, by: u64) {
-        match by == self.calls {
-            true => self.failures.note_own(error),
+    /// Gives up bytes that call number `by`, or a later one, has taken or is about to take.
+    fn failed(&mut self, call: Call<'_>, error: Error, (by, range): (u64, Range<u64>)) {
+        match by >= self.under_way {
+            true => self.failures.note_own(range, error),
             false => self.failures.note(error),
         }
         // They are nowhere else, and would be there until the page has to make room.

@@ -53,7 +53,7 @@ impl Writer {
             writer.notice_loss(call);
         }
         writer.note_clean(call);
-        writer.failures.tell_next()?;
+        writer.failures.tell_own()?;
         result
     }
 

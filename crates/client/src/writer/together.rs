@@ -1,0 +1,173 @@
+//! Confirmed writes of several threads. While one of them waits for the servers, others queue. Whoever
+//! comes next sends all that have queued, and waits for them together: they cost one round trip.
+//!
+//! Invariant: a write that was taken from the queue gets its result, whatever happens to who took it.
+
+use super::{DIRECT_BYTES, Returns, Writer, patient};
+use crate::drive::Call;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use weir_host::sync::{Condvar, Mutex};
+use weir_types::{Error, ErrorKind, Result};
+
+/// The confirmed writes of one file that wait for others.
+#[derive(Default)]
+pub(crate) struct Together {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Whether a thread is sending.
+    is_led: bool,
+    next: u64,
+    bytes: usize,
+    waiting: Vec<Waiting>,
+    done: BTreeMap<u64, Result<()>>,
+}
+
+/// A write whose thread waits.
+struct Waiting {
+    id: u64,
+    offset: u64,
+    data: Vec<u8>,
+}
+
+/// What became of a write that has queued.
+enum Place {
+    /// Another thread has made it.
+    Made(Result<()>),
+    /// It is in the queue with this number, and it is this thread's turn to send.
+    Leads(u64),
+}
+
+/// A thread's turn to send.
+struct Turn<'a> {
+    together: &'a Together,
+    taken: Vec<u64>,
+    results: Vec<Result<()>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.together.queue.lock();
+        let mut results = self.results.drain(..);
+        for id in self.taken.drain(..) {
+            // The thread that had taken it has panicked.
+            let lost = || Err(Error::new(ErrorKind::Io, "the write was given up: write it again"));
+            queue.done.insert(id, results.next().unwrap_or_else(lost));
+        }
+        queue.is_led = false;
+        drop(queue);
+        self.together.changed.notify_all();
+    }
+}
+
+impl Together {
+    /// Queues a write, and waits until another thread has made it or it is this thread's turn.
+    fn wait_for(&self, offset: u64, data: Vec<u8>) -> Place {
+        let mut queue = self.queue.lock();
+        let id = queue.next;
+        queue.next += 1;
+        queue.bytes += data.len();
+        queue.waiting.push(Waiting { id, offset, data });
+        loop {
+            if let Some(result) = queue.done.remove(&id) {
+                return Place::Made(result);
+            }
+            if !queue.is_led {
+                queue.is_led = true;
+                return Place::Leads(id);
+            }
+            queue = self.changed.wait(queue);
+        }
+    }
+
+    fn result(&self, id: u64) -> Option<Result<()>> {
+        self.queue.lock().done.remove(&id)
+    }
+}
+
+impl Writer {
+    /// Whether a write may wait for others, and be made by their threads.
+    pub(super) fn may_wait(call: Call<'_>, len: usize, returns: Returns) -> bool {
+        let gathers = call.inner.config.write_behind_bytes > 0 && !call.file.is_graduated();
+        gathers && returns == Returns::Confirmed && len < DIRECT_BYTES
+    }
+
+    /// Writes a copy of `data` with what other threads write meanwhile.
+    pub(super) fn write_together(call: Call<'_>, offset: u64, data: &[u8]) -> Result<()> {
+        let together = &call.file.together;
+        let (is_led, held) = {
+            let mut queue = together.queue.lock();
+            (std::mem::replace(&mut queue.is_led, true), queue.bytes)
+        };
+        if !is_led {
+            let mut turn = Turn { together, taken: Vec::new(), results: Vec::new() };
+            let (mut writes, taken) = (vec![(offset, data)], turn.take());
+            writes.extend(taken.iter().map(|write| (write.offset, &write.data[..])));
+            let mut results = Self::write_all(call, &writes);
+            let own = results.remove(0);
+            turn.results = results;
+            return own;
+        }
+        if held >= call.inner.config.write_behind_bytes {
+            return Self::write_by_itself(call, (offset, data), Returns::Confirmed);
+        }
+        match together.wait_for(offset, data.to_vec()) {
+            Place::Made(result) => result,
+            Place::Leads(id) => {
+                let mut turn = Turn { together, taken: Vec::new(), results: Vec::new() };
+                let taken = turn.take();
+                let writes = taken.iter().map(|write| (write.offset, &write.data[..]));
+                turn.results = Self::write_all(call, &writes.collect::<Vec<_>>());
+                drop(turn);
+                let lost = || Err(ErrorKind::Io.into());
+                together.result(id).unwrap_or_else(lost)
+            }
+        }
+    }
+
+    /// Makes several writes. Returns the result of each.
+    fn write_all(call: Call<'_>, writes: &[(u64, &[u8])]) -> Vec<Result<()>> {
+        let ctx = patient(call.ctx);
+        let call = Call { ctx: &ctx, ..call };
+        let mut writer = call.file.writer();
+        writer.begin_turn();
+        let mut made: Vec<(Range<u64>, Result<()>)> = Vec::with_capacity(writes.len());
+        for (offset, data) in writes {
+            let len = data.len();
+            let taken = writer.prepare(call, *offset, len);
+            let taken = taken.and_then(|()| writer.take(call, *offset, data));
+            // Each in requests of its own, so that it fails only by itself.
+            writer.send_gathered(call);
+            made.push((*offset..offset.saturating_add(len as u64), taken));
+        }
+        let (committed, in_place) = writer.confirm(call);
+        for (range, result) in made.iter_mut().filter(|(_, result)| result.is_ok()) {
+            *result = writer.failures.of_range(range).and_then(|()| committed.clone());
+        }
+        // That of an earlier write, which has returned.
+        if let Err(earlier) = writer.failures.tell_next()
+            && let Some((_, result)) = made.iter_mut().find(|(_, result)| result.is_ok())
+        {
+            *result = Err(earlier);
+        }
+        if in_place && made.iter().all(|(_, result)| result.is_ok()) {
+            writer.only_time_is_left(call);
+        }
+        made.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+impl Turn<'_> {
+    /// All that have queued.
+    fn take(&mut self) -> Vec<Waiting> {
+        let mut queue = self.together.queue.lock();
+        queue.bytes = 0;
+        let taken = std::mem::take(&mut queue.waiting);
+        self.taken = taken.iter().map(|write| write.id).collect();
+        taken
+    }
+}
