@@ -24,6 +24,15 @@ static void *reads(void *unused) {
   return unused;
 }
 
+/* The program's own handlers may use the library, before it and after. */
+static char seen[3];
+static void reads_at_fork(int when) {
+  assert(check(weir_pread(file, &seen[when], 1, 100), "weir_pread at fork") == 1);
+}
+static void before_fork(void) { reads_at_fork(0); }
+static void in_parent(void) { reads_at_fork(1); }
+static void in_child(void) { reads_at_fork(2); }
+
 static void wait_for(pid_t child) {
   int status;
   assert(waitpid(child, &status, 0) == child);
@@ -51,11 +60,13 @@ int main(int argc, char **argv) {
   pthread_t threads[2];
   for (int i = 0; i < THREADS; i++) assert(pthread_create(&threads[i], NULL, reads, NULL) == 0);
 
+  assert(pthread_atfork(before_fork, in_parent, in_child) == 0);
   pid_t children[4];
   for (int i = 0; i < 4; i++) {
     children[i] = fork();
     assert(children[i] >= 0);
     if (children[i] == 0) {
+      assert(seen[0] == 'p' && seen[2] == 'p');
       uint64_t own;
       check(weir_session(fs, &own), "weir_session");
       assert(own != session);
@@ -81,6 +92,7 @@ int main(int argc, char **argv) {
     }
   }
   for (int i = 0; i < 4; i++) wait_for(children[i]);
+  assert(seen[1] == 'p');
   stop = 1;
   for (int i = 0; i < THREADS; i++) assert(pthread_join(threads[i], NULL) == 0);
 

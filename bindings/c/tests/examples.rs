@@ -10,7 +10,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const EXAMPLES: [&str; 8] = ["hello", "async", "list", "fork", "locations", "job", "hints", "bad"];
+const EXAMPLES: [&str; 9] =
+    ["hello", "async", "list", "threads", "fork", "locations", "job", "hints", "bad"];
 /// GCC 12's address sanitizer does not hold its allocator's locks while a process forks: a child of a
 /// process whose other threads allocate, as those of any library may, can wait for one for ever.
 const NOT_SANITIZED: &str = "fork";
@@ -120,6 +121,15 @@ fn run_all(flags: &[&str]) {
         }
         let text = said(command.output().unwrap(), name);
         assert!(text.ends_with(&format!("{name}: ok\n")), "{text}");
+        if name == "hello" {
+            // By the name of the cluster.
+            let mut named = Command::new(command.get_program());
+            cluster.prepare(&mut named);
+            named.env_remove("WEIR_CLUSTER").env("LD_LIBRARY_PATH", &lib).arg("c");
+            named.env("ASAN_OPTIONS", "detect_leaks=0");
+            let text = said(named.output().unwrap(), name);
+            assert!(text.ends_with("hello: ok\n"), "{text}");
+        }
     }
 }
 

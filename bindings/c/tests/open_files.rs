@@ -8,14 +8,17 @@ mod cluster;
 use c_file::{connect, done};
 use cluster::Cluster;
 use std::ffi::CStr;
-use weir::files::{weir_close, weir_open};
+use weir::error::weir_errmsg;
+use weir::files::{weir_close, weir_fsync, weir_open};
 use weir::fs::{weir_disconnect, weir_options_t};
 use weir::handles::{weir_file_t, weir_fs_t};
-use weir::io::weir_pwrite;
+use weir::io::{weir_pread, weir_pwrite};
 use weir::leases::{weir_layout_lease, weir_lease_check, weir_lease_return};
 use weir::names::{weir_stat, weir_stat_t};
 use weir::queue::weir_completion_t;
-use weir::queues::{weir_queue_close, weir_queue_open, weir_reap, weir_submit_pwrite};
+use weir::queues::{
+    weir_queue_close, weir_queue_open, weir_reap, weir_submit_pread, weir_submit_pwrite,
+};
 
 const CALLS: u64 = 256;
 /// Calls of a queue that are served at the same time.
@@ -123,4 +126,62 @@ fn a_layout_lease_outlasts_the_own_writes_of_its_holder_and_the_close_of_its_fil
     for fs in [mine, other] {
         done(weir_disconnect(fs)).unwrap();
     }
+}
+
+#[test]
+fn a_lease_that_is_not_given_back_in_time_is_stale() {
+    let cluster = Cluster::up();
+    let mine = connect(&cluster.credential(), &weir_options_t::default());
+    let other = connect(&cluster.credential(), &weir_options_t::default());
+    let (path, queue) = (c"/kept", queue(1));
+    let file = open(mine, path);
+    let mut lease = 0;
+    // SAFETY: the pointer is of a value that lives until it returns.
+    done(unsafe { weir_layout_lease(file, queue, &mut lease) }).unwrap();
+    let theirs = open(other, path);
+    // Waits for the lease, and then no longer.
+    // SAFETY: the data stays until it returns.
+    assert_eq!(unsafe { weir_pwrite(theirs, [8_u8; 8].as_ptr().cast(), 8, 0) }, 8);
+    done(weir_fsync(theirs)).unwrap();
+    assert_eq!(weir_lease_check(lease), -libc::ESTALE);
+    assert_eq!(weir_lease_return(lease), -libc::ESTALE);
+    for file in [file, theirs] {
+        done(weir_close(file)).unwrap();
+    }
+    done(weir_queue_close(queue)).unwrap();
+    for fs in [mine, other] {
+        done(weir_disconnect(fs)).unwrap();
+    }
+}
+
+#[test]
+fn an_error_names_the_server_and_the_target() {
+    let cluster = Cluster::up();
+    let options = weir_options_t { request_timeout_ms: 2_000, ..weir_options_t::default() };
+    let fs = connect(&cluster.credential(), &options);
+    let (file, queue) = (open(fs, c"/lost"), queue(1));
+    let mut data = vec![7_u8; 1 << 20];
+    // SAFETY: the data stays until it returns.
+    assert_eq!(unsafe { weir_pwrite(file, data.as_ptr().cast(), data.len(), 0) }, 1 << 20);
+    done(weir_fsync(file)).unwrap();
+    cluster.kill("data-2");
+    // SAFETY: as above.
+    let read = unsafe { weir_pread(file, data.as_mut_ptr().cast(), data.len(), 0) };
+    assert!(read < 0);
+    // SAFETY: the text stays until the next error of this thread.
+    let said = unsafe { CStr::from_ptr(weir_errmsg()) }.to_string_lossy().into_owned();
+    assert!(said.contains("target 2") && said.contains("server"), "{said}");
+    // SAFETY: the data stays until the queue is closed.
+    let submitted =
+        unsafe { weir_submit_pread(queue, file, data.as_mut_ptr().cast(), data.len(), 0, 1) };
+    done(submitted).unwrap();
+    let mut end = weir_completion_t { tag: 0, result: 0, kind: 0, message: [0; 256] };
+    // SAFETY: there is room for one.
+    assert_eq!(unsafe { weir_reap(queue, &mut end, 1, 60_000) }, 1);
+    // SAFETY: the library has ended the text.
+    let said = unsafe { CStr::from_ptr(end.message.as_ptr()) }.to_string_lossy().into_owned();
+    assert!(end.result < 0 && said.contains("target 2") && said.contains("server"), "{said}");
+    done(weir_queue_close(queue)).unwrap();
+    weir_close(file);
+    done(weir_disconnect(fs)).unwrap();
 }

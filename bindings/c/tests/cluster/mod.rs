@@ -62,6 +62,19 @@ impl Cluster {
             .env("WEIR_CLUSTER", "c");
     }
 
+    /// Kills a daemon, and waits until it is gone.
+    pub fn kill(&self, daemon: &str) {
+        let file = self.path(&format!("state/weir/c/run/{daemon}.pid"));
+        let text = std::fs::read_to_string(file).unwrap();
+        let pid = text.split_whitespace().next().unwrap();
+        said(Command::new("kill").args(["-9", pid]).output().unwrap(), daemon);
+        // A process that has ended, and that nobody has asked about yet, has none.
+        let command = format!("/proc/{pid}/cmdline");
+        while std::fs::read(&command).is_ok_and(|command| !command.is_empty()) {
+            std::thread::yield_now();
+        }
+    }
+
     /// Runs the program to its end.
     pub fn weir(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(program());
