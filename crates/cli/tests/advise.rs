@@ -43,6 +43,20 @@ fn the_advice_follows_from_what_is_read_and_from_the_machines() {
     let single = of(&["--record", "838", "--no-cache"]);
     assert!(rate(&ahead["now"]) > 5.0 * rate(&single["now"]));
     assert_eq!(of(&["--record", "1M", "--targets", "2"])["machines"]["targets"], 2);
+    // A copy more, unless there are some.
+    assert_eq!(ahead["copies"]["now"], 1);
+    assert_eq!(ahead["copies"]["advice"], 2);
+    assert_eq!(of(&["--record", "1M", "--targets", "1"])["copies"]["advice"], 1);
+    let text = |path| {
+        let asked = [&["advise", path, "--record", "1M"], &machines()[..]].concat();
+        cluster.weir(&asked).ok()
+    };
+    let once = text("weir:/d");
+    assert!(once.contains("\nlayout     striped: "), "{once}");
+    assert!(once.contains("\ncopies     2: ") && once.contains(" --copies 2\n"), "{once}");
+    cluster.weir(&["setlayout", "weir:/d", "--copies", "3"]).ok();
+    let thrice = text("weir:/d");
+    assert!(thrice.contains("\ncopies     3: ") && !thrice.contains("--copies"), "{thrice}");
     cluster
         .weir(&["advise", "weir:/d", "--record", "1M", "--targets", "5"])
         .fails(&["the cluster has 4"]);

@@ -10,7 +10,7 @@ use weir_layout::advice::{
     Advice, Limit, Machines, Order, Prediction, Stripes, Workload, advise, predict,
 };
 use weir_layout::place::stripe_unit;
-use weir_types::{FileKind, LayoutKind};
+use weir_types::{FileKind, LayoutKind, LayoutSpec};
 use weir_wire::Rights;
 
 /// The bytes of a file in which records are looked for.
@@ -53,7 +53,10 @@ pub fn run(asked: &Advise) -> Done {
     let machines = machines(asked, &trial, targets)?;
     let order = if asked.random { Order::Random } else { Order::Sequential };
     let workload = Workload { call_bytes, readers: asked.readers, order };
-    let advice = advise(workload, machines, current(&found, &trial, online)?);
+    let spec = found.tree.client.default_layout(&found.tree.context, trial.directory());
+    let spec = spec.map_err(found.tree.about(&found.path))?;
+    let advice = advise(workload, machines, current(&found, &spec, online)?);
+    let copies = Copies::of(spec.copies, targets);
     let mut measured = Vec::new();
     if asked.try_it {
         let layouts = if advice.stripes == advice.current {
@@ -66,16 +69,42 @@ pub fn run(asked: &Advise) -> Done {
         }
     }
     match asked.json {
-        true => print_json(&as_json(&found, record, workload, machines, &advice, &measured)),
-        false => print(&as_text(asked, &found, record, workload, machines, &advice, &measured)),
+        true => {
+            let json = as_json(&found, record, workload, machines, (&advice, &copies), &measured);
+            print_json(&json)
+        }
+        false => {
+            let advice = (&advice, &copies);
+            print(&as_text(asked, &found, record, workload, machines, advice, &measured))
+        }
+    }
+}
+
+/// Why files that several read are striped.
+const STRIPED: &str =
+    "each reader uses all targets; --layout chunked is for jobs that run where blocks are";
+
+/// The number of copies that is advised.
+struct Copies {
+    now: u8,
+    advice: u8,
+    reason: &'static str,
+}
+
+impl Copies {
+    fn of(now: u8, targets: u16) -> Self {
+        let now = now.max(1);
+        let (advice, reason) = match (now, targets) {
+            (1, 1) => (1, "the cluster has one target, and copies take two"),
+            (1, _) => (2, "one is lost with its disk, and readers wait for a disk that is slow"),
+            _ => (now, "readers go on without a disk that is lost, and past one that is slow"),
+        };
+        Self { now, advice, reason }
     }
 }
 
 /// The stripes of a new file in the directory of the path, in a cluster of so many targets.
-fn current(found: &Found, trial: &Trial, targets: u16) -> Done<Stripes> {
-    let (client, context) = (&found.tree.client, &found.tree.context);
-    let spec = client.default_layout(context, trial.directory());
-    let spec = spec.map_err(found.tree.about(&found.path))?;
+fn current(found: &Found, spec: &LayoutSpec, targets: u16) -> Done<Stripes> {
     if spec.kind != LayoutKind::Striped {
         return Err(Failure::new(
             "what is made here is not striped, so there is nothing to advise",
@@ -83,7 +112,7 @@ fn current(found: &Found, trial: &Trial, targets: u16) -> Done<Stripes> {
         .about(&found.named)
         .hint("docs/jobs.md says which layout is for what"));
     }
-    let unit_bytes = u64::from(stripe_unit(&spec));
+    let unit_bytes = u64::from(stripe_unit(spec));
     let count = match spec.count {
         0 => targets,
         count => count.min(targets),
@@ -174,7 +203,7 @@ fn as_text(
     record: u64,
     workload: Workload,
     machines: Machines,
-    advice: &Advice,
+    (advice, copies): (&Advice, &Copies),
     measured: &[(Stripes, f64)],
 ) -> String {
     let order = match workload.order {
@@ -210,20 +239,25 @@ fn as_text(
             reason(workload, advice.stripes, advice.prediction),
         );
     }
+    text += &format!("layout     striped: {STRIPED}\n");
+    text += &format!("copies     {}: {}\n", copies.advice, copies.reason);
     for (stripes, bytes_per_s) in measured {
         text += &format!("measured   {:<24} {:>10}\n", flags(*stripes), rate(*bytes_per_s));
     }
+    let mut wanted = Vec::new();
     if !is_as_now {
-        let what = match found.attr() {
-            Ok(attr) if attr.kind == FileKind::Directory => "for what is made in it",
-            _ => "for a new file, to copy this one to",
+        wanted.push(flags(advice.stripes));
+    }
+    if copies.advice != copies.now {
+        wanted.push(format!("--copies {}", copies.advice));
+    }
+    if !wanted.is_empty() {
+        let is_dir = found.attr().is_ok_and(|attr| attr.kind == FileKind::Directory);
+        let (what, command, path) = match is_dir {
+            true => ("for what is made in it", "setlayout", found.named.as_str()),
+            false => ("for a new file, to copy this one to", "mkfile", "NEW"),
         };
-        text += &format!(
-            "Apply {what}: weir {} {} {}\n",
-            if what.starts_with("for what") { "setlayout" } else { "mkfile" },
-            if what.starts_with("for what") { &found.named } else { "NEW" },
-            flags(advice.stripes)
-        );
+        text += &format!("Apply {what}: weir {command} {path} {}\n", wanted.join(" "));
     }
     text
 }
@@ -233,7 +267,7 @@ fn as_json(
     record: u64,
     workload: Workload,
     machines: Machines,
-    advice: &Advice,
+    (advice, copies): (&Advice, &Copies),
     measured: &[(Stripes, f64)],
 ) -> serde_json::Value {
     let layout = |stripes: Stripes| {
@@ -263,6 +297,8 @@ fn as_json(
         },
         "now": layout(advice.current),
         "advice": layout(advice.stripes),
+        "layout": "striped",
+        "copies": { "now": copies.now, "advice": copies.advice, "reason": copies.reason },
     })
 }
 
