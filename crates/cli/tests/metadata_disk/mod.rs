@@ -149,12 +149,13 @@ fn apart<'a>(place: &'a Place, disk: &Disk) -> (Cluster<'a>, PathBuf) {
     (cluster, m)
 }
 
-/// The disk takes nothing any more: a call fails within a minute, a start says why, and all is well
-/// once the disk is.
+/// The disk takes nothing any more: a call fails, a start says why, and all is well once the disk
+/// is.
 fn is_told_and_comes_back(cluster: &Cluster<'_>, disk: &Disk, m: &Path, word: &str) {
     let new = m.join("new");
     let number = error_of("mkdir", move || fs::create_dir(new));
-    assert!([libc::EIO, libc::EROFS, libc::ETIMEDOUT].contains(&number), "error {number}");
+    // An answer, not silence. (EIO also if the server has ended before the call came.)
+    assert!([libc::EIO, libc::EROFS].contains(&number), "error {number}");
     // It stops when its log fails; what finds no room for the log on such a disk is refused only.
     if cluster.runs("meta") {
         cluster.kill("meta");
