@@ -330,6 +330,7 @@ const FOUND_ELSEWHERE: &[Bug] = &[
     Bug::ServeWithoutLease,
     Bug::ApplyOldEpoch,
     Bug::RegrantBeforeReconcile,
+    Bug::PanicAtLinks,
 ];
 
 /// Bugs that show on files with several copies only.
