@@ -41,6 +41,7 @@ use cluster::{
 };
 use failure::Done;
 use std::process::ExitCode;
+use weir_host::plant::{Bug, plant};
 
 /// Runs the command. Exit codes: 0 success, 1 failure, 2 (from clap) wrong usage. `weir fsck` and
 /// the helper of mount(8) define others.
@@ -57,8 +58,18 @@ fn main() -> ExitCode {
     code
 }
 
+/// Plants the bug that a test of this program asks for. Only a build with debug assertions has any.
+fn plant_if_asked() {
+    let named = std::env::var("WEIR_PLANTED_HERE").ok().filter(|_| cfg!(debug_assertions));
+    let found = Bug::ALL.iter().find(|(_, name)| named.as_deref() == Some(name));
+    if let Some((bug, _)) = found {
+        plant(Some(*bug));
+    }
+}
+
 fn run(command: &Command) -> Done {
     logging::start(command);
+    plant_if_asked();
     match command {
         Command::Up(up) => up::run(up),
         Command::Down(down) => down::run(down),

@@ -4,6 +4,7 @@ use crate::args::{Mount, Umount};
 use crate::cluster::mount_lock::MountLock;
 use crate::cluster::mounting::{self, MountFiles, clear_mountpoint, made_mountpoint, mountpoint};
 use crate::cluster::mounts;
+use crate::cluster::process::Report;
 use crate::cluster::program;
 use crate::failure::{Done, Failure};
 use crate::metrics;
@@ -14,6 +15,7 @@ use crate::serve::{Leaves, serve};
 use crate::settings::{self, Cluster};
 use crate::signals::Signals;
 use rustix::process::{Resource, geteuid, getrlimit};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -117,6 +119,12 @@ fn run(
         ..options.fuse
     };
     let session = Session::mount(WeirFs::new(client, cache.clone(), weir), path, &fuse)?;
+    if let Some(what) = hidden_below(path, session.hidden()) {
+        tracing::warn!("{what}");
+        if !alone {
+            Report::Noted { what }.send();
+        }
+    }
     // Of a daemon it was noted when it was started.
     if alone && let Err(failure) = MountFiles::of(cluster, path)?.record_this() {
         // The mount serves all the same; who unmounts it does not wait for this process.
@@ -139,6 +147,29 @@ fn run(
     ready(&format!("cluster {} is mounted on {}", credential.cluster, path.display()));
     session.run()?;
     Ok(())
+}
+
+/// How many hidden files are named.
+const MOST_NAMED: usize = 20;
+
+/// What to tell of files that were made below a mountpoint and are hidden by the mount.
+fn hidden_below(mountpoint: &Path, hidden: &[OsString]) -> Option<String> {
+    let named = hidden.iter().take(MOST_NAMED).map(|name| format!("{name:?}"));
+    let named: Vec<String> = named.collect();
+    if named.is_empty() {
+        return None;
+    }
+    let more = match hidden.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let at = mountpoint.display();
+    Some(format!(
+        "{}{more} came into the directory below {at} while the dead mount there was being replaced, \
+         and the new mount hides what is there. To get it: end the programs that use {at}, \
+         `weir umount {at}`, move it to another place, and `weir mount {at}`",
+        named.join(", ")
+    ))
 }
 
 /// Serves the metrics of a mount if they are wanted, and records the address.

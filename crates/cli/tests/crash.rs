@@ -238,6 +238,9 @@ fn a_data_server_that_was_killed_under_a_large_sparse_file_comes_back_soon() {
     writer.stop();
     let minute = Duration::from_secs(60);
     eventually_within(minute, "the target gets what it missed", || are_online(&cluster));
+    // What it missed is sent, and no holes.
+    let resynced = counted(&cluster, &["bytes.resynced"]);
+    assert!(resynced > 0 && resynced < taken(&cluster), "{resynced} bytes sent to it");
     let count = writer.synced();
     let verify = |path: &Path| {
         let file = File::open(path).unwrap();

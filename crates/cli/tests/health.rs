@@ -276,8 +276,14 @@ fn a_sync_tells_of_writes_that_a_disk_has_lost_that_was_mounted_anew() {
     let cluster = four(&place);
     move_target(&cluster, &disk);
     let (ctx, client) = (Context::root(), client(&cluster, false));
-    let duplications =
-        [Duplication::ServerAsync, Duplication::ClientAsync, Duplication::ServerSync].map(Some);
+    let duplications = [
+        Duplication::ServerAsync,
+        Duplication::ClientAsync,
+        Duplication::ServerSync,
+        Duplication::ClientSync,
+        Duplication::Hybrid,
+    ]
+    .map(Some);
     let mut files = vec![copies_from_2(&client, 1, None)];
     files.extend(duplications.map(|of| copies_from_2(&client, 2, of)));
     let [old, kept, new] = [1, 2, 3].map(|seed| noise(20_000, seed));

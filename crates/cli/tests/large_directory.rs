@@ -6,6 +6,7 @@ use crate::dir_reader::Reader;
 use crate::harness::{Cluster, Place, root};
 use crate::library;
 use crate::mounted::{Mounts, sh};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -185,6 +186,82 @@ fn number(name: &str) -> Option<usize> {
 /// The next one of the files that stay has the number that is given: others may come before it.
 fn finds(reader: &Reader, wanted: usize) -> bool {
     std::iter::from_fn(|| reader.next()).find_map(|(_, name)| number(&name)) == Some(wanted)
+}
+
+/// Names of a directory as the kernel gives them, a few at a time. Before each request for more,
+/// `waits` is called.
+fn listing_in_pieces(dir: &Path, mut waits: impl FnMut(), most: usize) -> Vec<String> {
+    let dir = File::open(dir).unwrap();
+    // Some eight.
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 256];
+    let mut entries = rustix::fs::RawDir::new(&dir, &mut buffer);
+    let mut names = Vec::new();
+    loop {
+        if entries.is_buffer_empty() {
+            waits();
+        }
+        let Some(entry) = entries.next() else { return names };
+        names.push(entry.unwrap().file_name().to_string_lossy().into_owned());
+        assert!(names.len() <= most, "{} names, and no end", names.len());
+    }
+}
+
+#[test]
+fn a_listing_ends_while_each_entry_is_renamed_and_renamed_back() {
+    const RENAMED: usize = 500;
+    const STAYING: usize = 50;
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let all = Mounts::new(&place, "renamed", 2);
+    let dirs: Vec<_> = all.at.iter().map(|at| at.join("d")).collect();
+    fs::create_dir(&dirs[0]).unwrap();
+    (0..RENAMED).for_each(|n| drop(File::create_new(dirs[0].join(format!("moves{n}"))).unwrap()));
+    (0..STAYING).for_each(|n| drop(File::create_new(dirs[0].join(format!("stays{n}"))).unwrap()));
+    let (stop, renames) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let (from, stop, renames) = (&dirs[0], &stop, &renames);
+        let renaming = scope.spawn(move || {
+            for n in (0..RENAMED).cycle().take_while(|_| !stop.load(Ordering::SeqCst)) {
+                let name = from.join(format!("moves{n}"));
+                fs::rename(&name, from.join("T")).unwrap();
+                fs::rename(from.join("T"), &name).unwrap();
+                renames.fetch_add(2, Ordering::SeqCst);
+            }
+        });
+        let _stopping = Stopping(stop);
+        for dir in &dirs {
+            let waits = || {
+                let before = renames.load(Ordering::SeqCst);
+                let deadline = Instant::now() + Duration::from_secs(60);
+                while renames.load(Ordering::SeqCst) < before + 16 {
+                    assert!(!renaming.is_finished() && Instant::now() < deadline, "no renames");
+                    std::thread::yield_now();
+                }
+            };
+            // Each entry, once more where it has moved, and the directory and its parent.
+            let most = 2 * RENAMED + STAYING + 2;
+            let names = listing_in_pieces(dir, waits, most);
+            let staying = |name: &&String| name.starts_with("stays");
+            let stays: BTreeSet<_> = names.iter().filter(staying).collect();
+            assert_eq!(stays.len(), STAYING);
+            assert_eq!(names.iter().filter(staying).count(), STAYING, "one was listed twice");
+            eprintln!("{} names, {} renames so far", names.len(), renames.load(Ordering::SeqCst));
+        }
+    });
+    for dir in &dirs {
+        assert_eq!(fs::read_dir(dir).unwrap().count(), RENAMED + STAYING);
+    }
+}
+
+/// Stops the programs, also when the test panics.
+struct Stopping<'a>(&'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 #[test]

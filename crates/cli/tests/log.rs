@@ -295,6 +295,32 @@ fn a_log_that_nobody_reads_stops_neither_daemons_nor_mounts() {
 }
 
 #[test]
+fn a_panic_that_no_log_takes_ends_one_call_and_not_the_mount() {
+    if !harness::root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    fs::create_dir(place.path("m")).unwrap();
+    let mut command = cluster.command(&["mount", "--foreground", "m"]);
+    // Which builds for users do not heed.
+    command.env("WEIR_PLANTED_HERE", "panic-at-links");
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut mount = Running(command.stderr(full).spawn().unwrap());
+    let file = place.path("m/file");
+    eventually("the mount serves", || fs::write(&file, "text").is_ok_and(|()| is_mounted(&file)));
+    let link = place.path("m/link");
+    std::os::unix::fs::symlink("file", &link).unwrap();
+    for _ in 0..10 {
+        let error = fs::read_link(&link).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+    }
+    assert!(mount.0.try_wait().unwrap().is_none(), "it has ended");
+    end(&mut mount);
+}
+
+#[test]
 fn a_command_whose_message_cannot_be_written_does_the_rest_and_fails_as_ever() {
     let place = Place::new();
     let cluster = place.up("one", &["--targets", "1"]);

@@ -129,6 +129,12 @@ fn three_machines_join_with_three_commands_each_and_one_may_fail() {
     let invitation = first.weir(&["invite"]).ok();
     assert_eq!(invitation.lines().count(), 1, "it is one line");
     second.join(&invitation, &[]).ok();
+    // Without `--port`: what docs/operating.md says that a firewall has to let in.
+    let (config, address) = (second.path("state/weir"), network.address(2));
+    let listens = second.run("sh", &["-c", "cat \"$0\"/*/data-2.toml", config.to_str().unwrap()]);
+    assert!(listens.contains(&format!("listen = \"{address}:7701\"")), "{listens}");
+    let listens = second.run("ss", &["-Hltn"]);
+    assert!(listens.contains(&format!("{address}:7701 ")), "{listens}");
     second.mount();
     let again = third.join(&invitation, &[]).fails(&["has been used", "weir invite"]);
     assert!(!again.contains(invitation.trim()), "a secret was shown");

@@ -9,6 +9,7 @@ mod added_server;
 mod advise;
 mod backup;
 mod blocks;
+mod blocks_agree;
 mod coherence;
 mod coherence_appends;
 mod coherence_io;

@@ -2,12 +2,15 @@
 //! what to do, and the next `weir mount` takes the place over.
 
 use crate::fault_load::Program;
-use crate::harness::{Cluster, Place, SOON, Said, eventually, kernel_is, noise, root};
+use crate::harness::{
+    Cluster, Place, SOON, Said, WEIR, eventually, kernel_is, kill_and_wait, noise, root, said,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -226,6 +229,103 @@ fn nothing_lands_below_the_mountpoint_while_a_dead_mount_is_taken_over() {
     );
     cluster.weir(&["umount", path]).ok();
     assert_eq!(fs::read_dir(&at).unwrap().count(), 0, "in the bare directory");
+}
+
+const NOBODY: u32 = 65_534;
+
+/// An ordinary user with a mount of its own.
+struct Nobody<'a> {
+    place: &'a Place,
+    at: PathBuf,
+}
+
+impl<'a> Nobody<'a> {
+    /// `None`, said, where no ordinary user can mount.
+    fn new(place: &'a Place, cluster: &Cluster<'_>) -> Option<Self> {
+        let has_helper = Command::new("fusermount3").arg("-V").output().is_ok();
+        let device = fs::metadata("/dev/fuse").unwrap().permissions().mode();
+        if !root() || !has_helper || device & 0o006 != 0o006 {
+            eprintln!("skipped: needs root, fusermount3, and a /dev/fuse that everyone may open");
+            return None;
+        }
+        fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+        let of_user = ["home", "m", "client.toml"];
+        of_user[..2].iter().for_each(|name| fs::create_dir(place.path(name)).unwrap());
+        fs::copy(cluster.dir().join("client.toml"), place.path("client.toml")).unwrap();
+        for name in of_user {
+            chown(place.path(name), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        // A user may not see where this program was built. (By a program: see `fuse_session.rs`.)
+        let mut copy = Command::new("cp");
+        assert!(copy.arg(WEIR).arg(place.path("weir")).status().unwrap().success());
+        // Some program makes a file just when nothing is mounted.
+        fs::create_dir(place.path("bin")).unwrap();
+        let helper = "#!/bin/sh
+            for last; do :; done
+            [ -z \"$LANDS\" ] || [ \"$1\" != -o ] || echo text > \"$last/$LANDS\"
+            PATH=${PATH#*:}; export PATH; exec fusermount3 \"$@\"\n";
+        let mut copy = Command::new("sh");
+        copy.args(["-c", "printf %s \"$0\" > bin/fusermount3; chmod 755 bin/fusermount3", helper]);
+        assert!(copy.current_dir(place.path("")).status().unwrap().success());
+        Some(Self { place, at: place.path("m") })
+    }
+
+    /// What `weir` says to it, when a file of this name lands in the bare directory.
+    fn weir(&self, arguments: &[&str], lands: &str) -> Said {
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
+        command.args(["--clear-groups", "--"]).arg(self.place.path("weir")).args(arguments);
+        self.place.prepare(&mut command);
+        let path = std::env::var("PATH").unwrap();
+        command.env("PATH", format!("{}:{path}", self.place.path("bin").display()));
+        command.env("LANDS", lands).env("XDG_STATE_HOME", self.place.path("home"));
+        said(command)
+    }
+
+    fn mount(&self, lands: &str) -> Said {
+        self.weir(&["mount", "--credential", "client.toml", self.at.to_str().unwrap()], lands)
+    }
+
+    /// A file of its mount's process, with this ending.
+    fn text(&self, ending: &str) -> String {
+        let found = fs::read_dir(self.place.path("home/weir/.mounts")).unwrap().flatten();
+        let mut found = found.map(|file| file.path());
+        let file = found.find(|file| file.extension().is_some_and(|is| is == ending)).unwrap();
+        fs::read_to_string(file).unwrap()
+    }
+}
+
+impl Drop for Nobody<'_> {
+    fn drop(&mut self) {
+        // Its process ends then.
+        let _ = rustix::mount::unmount(&self.at, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn what_lands_below_an_ordinary_users_dead_mount_while_it_is_taken_over_is_named() {
+    let place = Place::new();
+    let cluster = place.up("over", &["--targets", "1"]);
+    let Some(user) = Nobody::new(&place, &cluster) else { return };
+    fs::write(user.at.join("was there"), "").unwrap();
+    user.mount("").ok();
+    for (lands, names) in [("", false), ("landed", true), ("", false)] {
+        let pid = user.text("pid").split_whitespace().next().unwrap().parse().unwrap();
+        kill_and_wait(pid);
+        let said = user.mount(lands);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert_eq!(mounts_at(&user.at), 1);
+        let advice = format!("`weir umount {}`", user.at.display());
+        let all = ["\"landed\" came into the directory below", "hides", &advice];
+        for words in all {
+            assert_eq!(said.err.contains(words), names, "{said:?}");
+        }
+        assert!(!said.err.contains("was there"), "{said:?}");
+    }
+    let log = user.text("log");
+    assert_eq!(log.matches("\"landed\" came into the directory below").count(), 1, "{log}");
+    user.weir(&["umount", user.at.to_str().unwrap()], "").ok();
+    assert_eq!(fs::read_to_string(user.at.join("landed")).unwrap(), "text\n");
 }
 
 /// How the kernel has mounted it, without the numbers that are of no other mount.

@@ -8,6 +8,7 @@ use crate::file::File;
 use crate::writer::Writer;
 use std::time::Duration;
 use weir_host::clock::since_boot;
+use weir_host::plant::{Bug, planted};
 use weir_types::codec::Bytes;
 use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, FsUsage, LayoutSpec, Result};
 use weir_wire::capability::Rights;
@@ -325,6 +326,7 @@ impl Client {
 
     /// Target of a symbolic link.
     pub fn readlink(&self, ctx: &Context, file: FileId) -> Result<Vec<u8>> {
+        assert!(!planted(Bug::PanicAtLinks), "planted");
         Ok(self.inner.session.call(ctx, &ReadlinkRequest { file })?.0)
     }
 

@@ -98,6 +98,8 @@ bugs! {
     ForgetMount = "forget-mount",
     /// A target is online again while others have noted gaps for it.
     OnlineTooEarly = "online-too-early",
+    /// A client panics when it reads a symbolic link.
+    PanicAtLinks = "panic-at-links",
 }
 
 /// Whether this bug is planted.

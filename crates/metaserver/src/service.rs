@@ -1,9 +1,12 @@
 //! Connects the event loop and the machine. One thread owns both. Replies are held back until their
 //! turn was flushed.
+//!
+//! Once the engine has failed, every change that waits is refused with the reason, no other reply is
+//! sent, and the server ends.
 
 use crate::machine::{Answer, MetaMachine, Moment, ParkedTicket, Peer, Reply};
 use crate::metrics::{Observer, RequestTimes, Told};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 use weir_host::clock;
@@ -12,8 +15,9 @@ use weir_host::plant::{Bug, planted};
 use weir_host::sync::Mutex;
 use weir_metastore::{Embedded, Engine, Sequence};
 use weir_net::{ConnId, Frame, Outbox, Service};
-use weir_types::{Encode, Error, ErrorKind, FsUsage, Result, Timestamp};
+use weir_types::{Encode, Error, ErrorKind, FsUsage, Result, Retry, Timestamp};
 use weir_wire::handshake::{Hello, Identity, Welcome};
+use weir_wire::message::Op;
 use weir_wire::{Header, Key};
 
 /// Background transactions at the end of a turn with such work.
@@ -72,7 +76,8 @@ pub(crate) struct MetaService<E: Engine> {
     parked: BTreeMap<ParkedTicket, Asked>,
     observer: Arc<Observer>,
     failure: Arc<Failure>,
-    failed: bool,
+    /// What changes are answered once the engine has failed.
+    refusal: Option<Error>,
     /// Whether background work waits until the next tick because the disk is full.
     work_waits: bool,
 }
@@ -104,19 +109,29 @@ impl<E: Engine> MetaService<E> {
     ) -> Self {
         let (turn, waiting) = (Vec::new(), VecDeque::new());
         let parked = BTreeMap::new();
-        let (failed, work_waits) = (false, false);
-        Self { machine, start, turn, waiting, parked, observer, failure, failed, work_waits }
+        let (refusal, work_waits) = (None, false);
+        Self { machine, start, turn, waiting, parked, observer, failure, refusal, work_waits }
     }
 
     fn has_work(&self) -> bool {
         !self.work_waits && self.machine.has_work()
     }
 
-    fn fail(&mut self, error: &Error) {
-        self.failed = true;
-        self.turn.clear();
-        self.waiting.clear();
-        self.parked.clear();
+    /// Refuses the changes that have no reply yet, then reports the error to the owner. Without a
+    /// reply each of their callers would wait for a server that does not come back.
+    fn fail(&mut self, error: &Error, out: &mut Outbox) {
+        let refusal = refusal(error);
+        let turn = self.turn.drain(..).map(|(asked, _)| asked);
+        let waiting = self.waiting.drain(..).map(|(_, asked, _)| asked);
+        let parked = std::mem::take(&mut self.parked).into_values();
+        let refused: BTreeSet<ConnId> = turn
+            .chain(waiting)
+            .chain(parked)
+            .filter_map(|asked| refuse(asked.conn, &asked.header, &refusal, out))
+            .collect();
+        self.refusal = Some(refusal);
+        // The loop ends as soon as its owner knows.
+        refused.into_iter().for_each(|conn| out.flush(conn));
         self.failure.report(error);
     }
 
@@ -181,6 +196,34 @@ fn reply_header(request: &Header, reply: &Reply) -> Header {
     Header::reply_to(request, reply.status).after_events(reply.events, reply.keep)
 }
 
+/// The answer to changes after the engine has failed with this error.
+fn refusal(error: &Error) -> Error {
+    let kind = match error.kind.retry() {
+        Retry::Never => error.kind,
+        // Nobody is to try again: the server ends.
+        _ => ErrorKind::Io,
+    };
+    let what = "the metadata server cannot use its disk and stops: see to that disk, then run \
+                `weir up`";
+    Error::new(kind, format!("{what}: {error}"))
+}
+
+/// Refuses a change. Other requests get no reply: their senders ask again when the server is back,
+/// and an error would tell them that what they hold is gone.
+fn refuse(conn: ConnId, request: &Header, refusal: &Error, out: &mut Outbox) -> Option<ConnId> {
+    let by_an_administrator = matches!(
+        request.op,
+        Op::SetClient | Op::SetQuota | Op::SetTarget | Op::RemoveTarget | Op::RemoveServer
+    );
+    let of_a_file = request.op.is_for_once() || matches!(request.op, Op::Extend | Op::CommitSize);
+    if !(of_a_file || by_an_administrator || request.op == Op::SyncMeta) {
+        return None;
+    }
+    let reply = Reply::error(refusal);
+    out.reply(conn, reply_header(request, &reply), &Encoded(reply.body), &[], None);
+    Some(conn)
+}
+
 /// The time, for a process that started at `start`.
 pub(crate) fn now(start: Instant) -> Moment {
     let unix = Timestamp(i64::try_from(clock::unix_now().as_nanos()).unwrap_or(i64::MAX));
@@ -199,8 +242,9 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
         self.machine.welcome(hello, now(self.start))
     }
 
-    fn on_frame(&mut self, frame: Frame<'_>, _out: &mut Outbox) {
-        if self.failed {
+    fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
+        if let Some(refusal) = &self.refusal {
+            refuse(frame.conn, &frame.header, refusal, out);
             return;
         }
         let peer = match frame.peer.identity {
@@ -215,11 +259,12 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
         self.answer(Asked { conn, header, arrived, was_parked: false }, answer);
     }
 
-    fn on_event(&mut self, news: News, _out: &mut Outbox) {
+    fn on_event(&mut self, news: News, out: &mut Outbox) {
         match news {
+            News::Engine if self.refusal.is_some() => {}
             News::Engine => {
                 if let Err(error) = self.machine.poll() {
-                    self.fail(&error);
+                    self.fail(&error, out);
                 }
             }
             News::Observer => {
@@ -232,11 +277,11 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
     }
 
     fn on_turn_end(&mut self, out: &mut Outbox) {
-        if self.failed {
+        if self.refusal.is_some() {
             return;
         }
         if let Err(error) = self.finish_turn() {
-            return self.fail(&error);
+            return self.fail(&error, out);
         }
         for (asked, reply) in self.turn.drain(..) {
             self.observer.times.add(&asked, false);
@@ -249,7 +294,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
     }
 
     fn on_tick(&mut self, out: &mut Outbox) {
-        if self.failed {
+        if self.refusal.is_some() {
             return;
         }
         self.work_waits = false;
@@ -260,7 +305,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
                 ErrorKind::Busy | ErrorKind::TooBig | ErrorKind::NoSpace => {
                     tracing::warn!("metadata tick: {error}")
                 }
-                _ => self.fail(&error),
+                _ => self.fail(&error, out),
             }
         }
         if self.has_work() {

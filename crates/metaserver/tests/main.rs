@@ -6,6 +6,7 @@ mod accessed;
 mod acls;
 mod administrators;
 mod audit;
+mod broken_disk;
 mod cluster;
 mod copies;
 #[cfg(debug_assertions)] // Bugs are planted in no other build.

@@ -31,7 +31,7 @@ fn master() -> MasterKey {
 }
 
 fn wait() -> Wait {
-    Wait::for_ms(10_000)
+    Wait::for_ms(60_000)
 }
 
 fn write_key(path: &Path, key: &Key) {
@@ -39,12 +39,12 @@ fn write_key(path: &Path, key: &Key) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-struct Place {
+pub struct Place {
     dir: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         write_key(&dir.path().join("master.key"), &master().0);
         Self { dir }
@@ -54,36 +54,40 @@ impl Place {
         self.dir.path().join("meta")
     }
 
-    fn config(&self) -> MetaServerConfig {
+    pub fn config(&self) -> MetaServerConfig {
         let socket = self.dir.path().join("meta.sock").display().to_string();
         let listen = vec!["127.0.0.1:0".to_owned(), socket];
         MetaServerConfig::new(self.meta(), listen, self.dir.path().join("master.key"))
     }
 
-    fn init(&self) {
+    pub fn init(&self) {
         init(&self.meta(), &master(), &NewFileSystem::new([6; 16], CLIENT)).unwrap();
     }
 }
 
-struct Running {
-    addresses: Vec<String>,
+pub struct Running {
+    pub addresses: Vec<String>,
     shutdown: Signal,
-    thread: JoinHandle<Result<()>>,
+    pub thread: JoinHandle<Result<()>>,
 }
 
 impl Running {
-    fn start(config: MetaServerConfig) -> Self {
+    pub fn start(config: MetaServerConfig) -> Self {
+        Self::start_with(|signal, ready| run(config, signal, |info| ready.send(info).unwrap()))
+    }
+
+    pub fn start_with(
+        run: impl FnOnce(&Signal, mpsc::Sender<ReadyInfo>) -> Result<()> + Send + 'static,
+    ) -> Self {
         let shutdown = Signal::new().unwrap();
         let watched = shutdown.clone();
         let (ready, is_ready) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            run(config, &watched, |info: ReadyInfo| ready.send(info).unwrap())
-        });
+        let thread = std::thread::spawn(move || run(&watched, ready));
         let Ok(info) = is_ready.recv() else { panic!("{:?}", thread.join()) };
         Self { addresses: info.addresses, shutdown, thread }
     }
 
-    fn stop(self) {
+    pub fn stop(self) {
         self.shutdown.raise();
         self.thread.join().unwrap().unwrap();
     }
@@ -101,14 +105,14 @@ fn connect(
     BlockingConn::connect(&Address::parse(address)?, key, &hello, &wait())
 }
 
-struct Client {
+pub struct Client {
     conn: BlockingConn,
-    welcome: Welcome,
+    pub welcome: Welcome,
     sequence: u64,
 }
 
 impl Client {
-    fn open(address: &str, session: SessionId) -> Result<Self> {
+    pub fn open(address: &str, session: SessionId) -> Result<Self> {
         let key = master().client(CLIENT);
         let (conn, welcome) = connect(address, Identity::Client(CLIENT), key, session)?;
         Ok(Self { conn, welcome, sequence: 0 })
@@ -121,7 +125,7 @@ impl Client {
         self.conn.recv_reply(&wait())
     }
 
-    fn ask<R: Request>(&mut self, request: &R) -> Result<R::Reply> {
+    pub fn ask<R: Request>(&mut self, request: &R) -> Result<R::Reply> {
         self.send(None, request)
     }
 
@@ -131,7 +135,7 @@ impl Client {
         Some(MutationId { slot, sequence })
     }
 
-    fn make<R: Request>(&mut self, request: &R) -> Result<R::Reply> {
+    pub fn make<R: Request>(&mut self, request: &R) -> Result<R::Reply> {
         let mutation = self.mutation();
         self.send(mutation, request)
     }
@@ -178,7 +182,7 @@ fn register(address: &str, server: u32) -> Result<()> {
     conn.recv_reply::<weir_wire::peer::HeartbeatReply>(&wait()).map(drop)
 }
 
-fn mkdir(name: &str) -> MkdirRequest {
+pub fn mkdir(name: &str) -> MkdirRequest {
     MkdirRequest { parent: FileId::ROOT, name: name.as_bytes().into(), mode: 0o755, umask: 0 }
 }
 

@@ -28,7 +28,7 @@ const LOG_LINES: usize = 10;
 const MAX_REPORT_BYTES: u64 = 64 << 10;
 
 /// A message of a detached daemon on its standard output, one line of JSON. It may send
-/// `Recovering` several times, and then one of the others.
+/// `Recovering` and `Noted` several times, and then one of the others.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
@@ -37,6 +37,11 @@ pub enum Report {
     /// The daemon does not serve yet, but has made progress.
     Recovering {
         /// The progress.
+        what: String,
+    },
+    /// The daemon has found something that its user has to know.
+    Noted {
+        /// What it is, and what to do.
         what: String,
     },
     /// The daemon ends because of an error.
@@ -309,8 +314,9 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
                 let mut line = String::new();
                 let read = (&mut output).take(MAX_REPORT_BYTES).read_line(&mut line);
                 let report = serde_json::from_str(&line).ok();
-                let is_last =
-                    !matches!((read, &report), (Ok(1..), Some(Report::Recovering { .. })));
+                let goes_on =
+                    matches!(&report, Some(Report::Recovering { .. } | Report::Noted { .. }));
+                let is_last = !(goes_on && matches!(read, Ok(1..)));
                 // Also if nobody waits any more: the daemon is not to be held up.
                 let _ = send.send(report);
                 if is_last {
@@ -351,6 +357,9 @@ impl Starting {
                         logging::say(&format!("weir: {}: {what}", self.name));
                     }
                     recovers = Some(what);
+                }
+                Ok(Some(Report::Noted { what })) => {
+                    logging::say(&format!("weir: {}: {what}", self.name));
                 }
                 Ok(Some(Report::Ready)) => return self.lives(),
                 Ok(Some(Report::Failed { message, hint })) => {

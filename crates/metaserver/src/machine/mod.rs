@@ -155,7 +155,7 @@ impl Reply {
     fn ok(message: &impl Encode) -> Self {
         Self::encoded(None, message.to_bytes())
     }
-    fn error(error: &Error) -> Self {
+    pub(crate) fn error(error: &Error) -> Self {
         Self::encoded(Some(error.kind), error.to_bytes())
     }
     fn encoded(status: Option<ErrorKind>, body: Vec<u8>) -> Self {

@@ -14,6 +14,7 @@ mod abi;
 mod answer;
 mod args;
 mod arrivals;
+mod bare;
 mod config;
 mod crew;
 mod dir_sink;

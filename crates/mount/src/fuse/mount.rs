@@ -18,6 +18,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
+use super::bare::{Bare, Change};
 use super::config::{Config, MountWith};
 use super::mount_error::MountError;
 use super::takeover;
@@ -40,6 +41,8 @@ pub(super) struct Mounted {
     /// `major:minor`, the kernel's unique number of this mount.
     device_number: Option<String>,
     with_helper: bool,
+    /// What was made in the directory below while a dead mount was replaced, and is hidden now.
+    pub(super) hidden: Vec<OsString>,
 }
 
 /// Mounts, and returns the open device. A dead FUSE mount in the way is replaced.
@@ -57,21 +60,37 @@ pub(super) fn mount(path: &Path, config: &Config) -> Result<(OwnedFd, Mounted), 
         }
     };
     let with_helper = direct.is_none();
-    let device = match direct {
-        Some(device) => device,
-        None => {
-            if is_dead {
-                // The helper mounts nothing where it is.
-                match unmount(&mountpoint, true, false) {
-                    Ok(()) | Err(MountError::NotMounted(_)) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            mount_with_helper(&mountpoint, config)?
-        }
+    let (device, hidden) = match direct {
+        Some(device) => (device, Vec::new()),
+        None if is_dead => replace_with_helper(&mountpoint, config)?,
+        None => (mount_with_helper(&mountpoint, config)?, Vec::new()),
     };
     let device_number = find_mount(&mountpoint).map(|mount| mount.device);
-    Ok((device, Mounted { mountpoint, device_number, with_helper }))
+    Ok((device, Mounted { mountpoint, device_number, with_helper, hidden }))
+}
+
+/// Detaches a dead mount, since the helper mounts nothing where one is, then mounts. Returns also
+/// what was made meanwhile in the directory that was bare.
+fn replace_with_helper(
+    mountpoint: &Path,
+    config: &Config,
+) -> Result<(OwnedFd, Vec<OsString>), MountError> {
+    let since = Change::now();
+    match unmount(mountpoint, true, false) {
+        Ok(()) | Err(MountError::NotMounted(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let bare = Bare::open(mountpoint, since);
+    let device = mount_with_helper(mountpoint, config)?;
+    let hidden = bare.and_then(|bare| bare.new_names()).unwrap_or_else(|error| {
+        tracing::warn!(
+            "{}: cannot see whether files were made in the directory below while the dead mount was \
+             replaced: {error}",
+            mountpoint.display()
+        );
+        Vec::new()
+    });
+    Ok((device, hidden))
 }
 
 fn mount_direct(mountpoint: &Path, is_dead: bool, config: &Config) -> Result<OwnedFd, MountError> {

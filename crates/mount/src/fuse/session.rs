@@ -1,5 +1,6 @@
 //! A mounted file system, from the INIT exchange to its end.
 
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -49,7 +50,7 @@ impl<F: Filesystem> Session<F> {
     /// Mounts and agrees on the protocol. [`Session::run`] then serves.
     ///
     /// A dead FUSE mount at the mountpoint (its daemon was killed) is replaced. As root there is no
-    /// moment at which nothing is mounted there.
+    /// moment at which nothing is mounted there; as another user there is, see [`Session::hidden`].
     ///
     /// # Errors
     /// [`MountError`]; each says what to do.
@@ -106,6 +107,12 @@ impl<F: Filesystem> Session<F> {
     /// Features agreed with the kernel.
     pub fn negotiated(&self) -> &Negotiated {
         &self.negotiated
+    }
+
+    /// What programs have made in the directory below the mountpoint while it was bare, because a
+    /// dead mount had to be detached first. The mount hides it.
+    pub fn hidden(&self) -> &[OsString] {
+        &self.handle.mounted.hidden
     }
 
     /// The file system.

@@ -8,7 +8,8 @@
 //!    it again (`weir umount` removes it as well).
 //!
 //! An ordinary user only has `fusermount3`, which cannot mount over a dead mount: that is detached
-//! first, and the bare directory is visible for a moment.
+//! first, and the bare directory is visible for a moment. What is made there then is named
+//! ([`super::bare`]).
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
