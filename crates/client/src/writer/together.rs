@@ -4,11 +4,16 @@
 //! Invariant: a write that was taken from the queue gets its result, whatever happens to who took it.
 
 use super::{DIRECT_BYTES, Returns, Writer, patient};
+use crate::context::Context;
 use crate::drive::Call;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use weir_host::sync::{Condvar, Mutex};
 use weir_types::{Error, ErrorKind, Result};
+
+/// The most writes of others that one thread makes, and their bytes: it waits for all of them.
+const MAX_TAKEN: usize = 32;
+const MAX_TAKEN_BYTES: usize = 2 << 20;
 
 /// The confirmed writes of one file that wait for others.
 #[derive(Default)]
@@ -23,16 +28,21 @@ struct Queue {
     is_led: bool,
     next: u64,
     bytes: usize,
-    waiting: Vec<Waiting>,
+    waiting: VecDeque<Waiting>,
     done: BTreeMap<u64, Result<()>>,
 }
 
 /// A write whose thread waits.
 struct Waiting {
     id: u64,
+    /// Whose it is.
+    ctx: Context,
     offset: u64,
     data: Vec<u8>,
 }
+
+/// Whose a write is, where it goes, and its bytes.
+type Write<'a> = (&'a Context, u64, &'a [u8]);
 
 /// What became of a write that has queued.
 enum Place {
@@ -65,20 +75,25 @@ impl Drop for Turn<'_> {
 }
 
 impl Together {
-    /// Queues a write, and waits until another thread has made it or it is this thread's turn.
-    fn wait_for(&self, offset: u64, data: Vec<u8>) -> Place {
+    /// Queues a write, and waits until another thread has made it or it is this thread's turn. `None`:
+    /// so much is queued that it has to be made by itself.
+    fn wait_for(&self, call: Call<'_>, offset: u64, data: &[u8]) -> Option<Place> {
         let mut queue = self.queue.lock();
+        if queue.bytes >= call.inner.config.write_behind_bytes {
+            return None;
+        }
         let id = queue.next;
         queue.next += 1;
         queue.bytes += data.len();
-        queue.waiting.push(Waiting { id, offset, data });
+        let (ctx, data) = (patient(call.ctx), data.to_vec());
+        queue.waiting.push_back(Waiting { id, ctx, offset, data });
         loop {
             if let Some(result) = queue.done.remove(&id) {
-                return Place::Made(result);
+                return Some(Place::Made(result));
             }
             if !queue.is_led {
                 queue.is_led = true;
-                return Place::Leads(id);
+                return Some(Place::Leads(id));
             }
             queue = self.changed.wait(queue);
         }
@@ -99,29 +114,24 @@ impl Writer {
     /// Writes a copy of `data` with what other threads write meanwhile.
     pub(super) fn write_together(call: Call<'_>, offset: u64, data: &[u8]) -> Result<()> {
         let together = &call.file.together;
-        let (is_led, held) = {
-            let mut queue = together.queue.lock();
-            (std::mem::replace(&mut queue.is_led, true), queue.bytes)
-        };
+        let is_led = std::mem::replace(&mut together.queue.lock().is_led, true);
         if !is_led {
             let mut turn = Turn { together, taken: Vec::new(), results: Vec::new() };
-            let (mut writes, taken) = (vec![(offset, data)], turn.take());
-            writes.extend(taken.iter().map(|write| (write.offset, &write.data[..])));
-            let mut results = Self::write_all(call, &writes);
+            let ctx = patient(call.ctx);
+            let taken = turn.take(None);
+            let own = std::iter::once((&ctx, offset, data));
+            let mut results = Self::write_all(call, own.chain(taken.iter().map(Waiting::write)));
             let own = results.remove(0);
             turn.results = results;
             return own;
         }
-        if held >= call.inner.config.write_behind_bytes {
-            return Self::write_by_itself(call, (offset, data), Returns::Confirmed);
-        }
-        match together.wait_for(offset, data.to_vec()) {
-            Place::Made(result) => result,
-            Place::Leads(id) => {
+        match together.wait_for(call, offset, data) {
+            None => Self::write_by_itself(call, (offset, data), Returns::Confirmed),
+            Some(Place::Made(result)) => result,
+            Some(Place::Leads(id)) => {
                 let mut turn = Turn { together, taken: Vec::new(), results: Vec::new() };
-                let taken = turn.take();
-                let writes = taken.iter().map(|write| (write.offset, &write.data[..]));
-                turn.results = Self::write_all(call, &writes.collect::<Vec<_>>());
+                let taken = turn.take(Some(id));
+                turn.results = Self::write_all(call, taken.iter().map(Waiting::write));
                 drop(turn);
                 let lost = || Err(ErrorKind::Io.into());
                 together.result(id).unwrap_or_else(lost)
@@ -129,28 +139,28 @@ impl Writer {
         }
     }
 
-    /// Makes several writes. Returns the result of each.
-    fn write_all(call: Call<'_>, writes: &[(u64, &[u8])]) -> Vec<Result<()>> {
+    /// Makes several writes, each in the name of its own caller. Returns the result of each.
+    fn write_all<'a>(call: Call<'_>, writes: impl Iterator<Item = Write<'a>>) -> Vec<Result<()>> {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         let mut writer = call.file.writer();
         writer.begin_turn();
-        let mut made: Vec<(Range<u64>, Result<()>)> = Vec::with_capacity(writes.len());
-        for (offset, data) in writes {
-            let len = data.len();
-            let taken = writer.prepare(call, *offset, len);
-            let taken = taken.and_then(|()| writer.take(call, *offset, data));
+        let mut made: Vec<(Range<u64>, Result<()>)> = Vec::new();
+        for (ctx, offset, data) in writes {
+            let (call, len) = (Call { ctx, ..call }, data.len());
+            let taken = writer.prepare(call, offset, len);
+            let taken = taken.and_then(|()| writer.take(call, offset, data));
             // Each in requests of its own, so that it fails only by itself.
             writer.send_gathered(call);
-            made.push((*offset..offset.saturating_add(len as u64), taken));
+            made.push((offset..offset.saturating_add(len as u64), taken));
         }
         let (committed, in_place) = writer.confirm(call);
         for (range, result) in made.iter_mut().filter(|(_, result)| result.is_ok()) {
             *result = writer.failures.of_range(range).and_then(|()| committed.clone());
         }
         // That of an earlier write, which has returned.
-        if let Err(earlier) = writer.failures.tell_next()
-            && let Some((_, result)) = made.iter_mut().find(|(_, result)| result.is_ok())
+        if let Some((_, result)) = made.iter_mut().find(|(_, result)| result.is_ok())
+            && let Err(earlier) = writer.failures.tell_next()
         {
             *result = Err(earlier);
         }
@@ -161,12 +171,28 @@ impl Writer {
     }
 }
 
+impl Waiting {
+    fn write(&self) -> Write<'_> {
+        (&self.ctx, self.offset, &self.data)
+    }
+}
+
 impl Turn<'_> {
-    /// All that have queued.
-    fn take(&mut self) -> Vec<Waiting> {
+    /// Those that have queued first, and this thread's own.
+    fn take(&mut self, own: Option<u64>) -> Vec<Waiting> {
         let mut queue = self.together.queue.lock();
-        queue.bytes = 0;
-        let taken = std::mem::take(&mut queue.waiting);
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        if let Some(at) = queue.waiting.iter().position(|write| Some(write.id) == own) {
+            taken.extend(queue.waiting.remove(at));
+        }
+        while taken.len() < MAX_TAKEN
+            && bytes < MAX_TAKEN_BYTES
+            && let Some(write) = queue.waiting.pop_front()
+        {
+            bytes += write.data.len();
+            taken.push(write);
+        }
+        queue.bytes -= taken.iter().map(|write| write.data.len()).sum::<usize>();
         self.taken = taken.iter().map(|write| write.id).collect();
         taken
     }
