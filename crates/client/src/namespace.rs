@@ -115,6 +115,13 @@ impl Client {
         self.inner.known_attr(file)
     }
 
+    /// Cached attributes of a file that is not open here. They change only with news for the layer
+    /// above ([`crate::UpperCache`]) or when it notes an access itself.
+    pub fn settled_attr(&self, file: FileId) -> Option<Attr> {
+        let is_open = self.inner.open_state(file).is_some();
+        (!is_open).then(|| self.known_attr(file)).flatten()
+    }
+
     /// How long cached data may be used if nothing more arrives from the metadata server.
     pub fn keeps_for(&self) -> Duration {
         self.inner.holdings.clock.good_until().saturating_sub(since_boot())
@@ -235,6 +242,7 @@ impl Client {
         let (attr, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
         let attr = attr?;
         self.inner.keep_changed(changed, &attr, Some((parent, name)));
+        self.inner.keep_empty(changed, attr.file);
         Ok(attr)
     }
 

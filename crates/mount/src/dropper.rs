@@ -2,6 +2,7 @@
 //!
 //! Invariant: no thread that serves requests asks the kernel itself, and none waits for ever: the
 //! kernel waits for pages that are being read or written, and those requests need threads, too.
+//! (Attributes alone it drops without waiting for any.)
 
 use crate::file_pages::PAGE_BYTES;
 use crate::fuse::{NodeId, Notifier};
@@ -125,6 +126,18 @@ impl Dropper {
     /// Begins to drop the attributes of a node.
     pub(crate) fn forget(&self, node: NodeId) -> Dropping {
         self.queue(FileId(node), What::Forget)
+    }
+
+    /// Drops the attributes of a node. Returns whether the kernel has it.
+    pub(crate) fn forget_now(&self, node: NodeId) -> bool {
+        let Some(notifier) = self.shared.notifier.get() else { return true };
+        // It fails only at the end of a mount, when nobody reads any more.
+        notifier.forget_attributes(node).unwrap_or(true)
+    }
+
+    /// Whether the mount is complete.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.shared.notifier.get().is_some()
     }
 
     fn queue(&self, file: FileId, what: What) -> Dropping {

@@ -8,10 +8,10 @@ use crate::handles::Seen;
 use crate::kernel_acls::KernelAcls;
 use crate::kernel_files::KernelFiles;
 use crate::kernel_size::{Answer, Failed, Mark, Tell};
+use crate::lifetimes::Lifetimes;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use weir_client::UpperCache;
@@ -22,11 +22,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(3);
 /// The longest interval of these checks.
 const LAST_LOOK: Duration = Duration::from_millis(200);
 /// A drop gives up after this time. Every request of the kernel is served sooner.
-const GIVE_UP: Duration = Duration::from_secs(60);
+pub(crate) const GIVE_UP: Duration = Duration::from_secs(60);
 /// The most files that are dropped completely in parallel.
 const DROPS_AT_ONCE: usize = 64;
-/// How long the kernel may cache attributes of the root.
-pub(crate) const ROOT_TTL: Duration = Duration::from_secs(1);
 /// How often a size is asked for again because another one was told meanwhile.
 const MAX_ASKS: usize = 16;
 /// A write arrives within this time after the kernel has put its bytes into pages.
@@ -50,12 +48,12 @@ pub(crate) struct Question {
 /// The kernel's caches of all files of a mount.
 #[derive(Clone, Default)]
 pub struct KernelCache {
-    dropper: Dropper,
+    pub(crate) dropper: Dropper,
     /// The kernel asks again before it judges by an access control list, but not always before it
     /// shows one to a program.
     acls: Arc<Mutex<KernelAcls>>,
-    /// Whether the kernel may use cached attributes of the root.
-    root: Arc<AtomicBool>,
+    /// Attributes that the kernel uses without asking.
+    pub(crate) lifetimes: Arc<Lifetimes>,
     seen: Arc<Seen>,
     pub(crate) files: Arc<KernelFiles>,
     open: Arc<RwLock<HashMap<FileId, OpenFile>>>,
@@ -114,11 +112,6 @@ impl KernelCache {
         self.acls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that the kernel is about to be told attributes of the root that it may cache.
-    pub(crate) fn tells_root(&self) {
-        self.root.store(true, Ordering::SeqCst);
-    }
-
     /// Whether a file has the state of its last open.
     pub(crate) fn same(&self, attr: &Attr) -> bool {
         self.seen.same(attr)
@@ -140,7 +133,7 @@ impl KernelCache {
         (opening, entry.handles > 1)
     }
 
-    fn get(&self, file: FileId) -> Option<Arc<OpenPages>> {
+    pub(crate) fn get(&self, file: FileId) -> Option<Arc<OpenPages>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.get(&file).map(|file| file.pages.clone())
     }
@@ -398,15 +391,15 @@ impl UpperCache for KernelCache {
                 tracing::debug!("file {file}: the kernel has not forgotten its list yet");
             }
         }
-        self.attributes_change(file);
+        self.end_lifetime(file);
     }
 
     fn attributes_change(&self, file: FileId) {
-        if file == FileId::ROOT && self.root.swap(false, Ordering::SeqCst) {
-            // An answer that is under way is not believed after this. The kernel waits for nothing
-            // then: the root is there as long as the mount. And later it asks anyway.
-            self.dropper.forget(file.0).wait(Instant::now() + ROOT_TTL);
-        }
+        self.end_lifetime(file);
+    }
+
+    fn forget_all_attributes(&self) {
+        self.end_all_lifetimes();
     }
 
     fn knows(&self, file: FileId) -> bool {
@@ -427,7 +420,7 @@ impl UpperCache for KernelCache {
     fn drop_everything(&self) {
         // What is not open is not read before it has been opened: as unseen.
         self.seen.clear();
-        self.attributes_change(FileId::ROOT);
+        self.end_all_lifetimes();
         let open: Vec<(FileId, Arc<OpenPages>)> = {
             let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
             open.iter().map(|(file, open)| (*file, open.pages.clone())).collect()
@@ -471,7 +464,7 @@ impl UpperCache for KernelCache {
 }
 
 impl OpenPages {
-    fn lock(&self) -> MutexGuard<'_, FilePages> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, FilePages> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -65,6 +65,11 @@ impl KernelFiles {
         state.let_go(file)
     }
 
+    /// Whether the kernel knows a file.
+    pub(crate) fn is_known(&self, file: FileId) -> bool {
+        self.lock().known.contains_key(&file)
+    }
+
     /// Records a file that has lost its last name on this mount, and is held so far. Returns a file
     /// to release: that file, if it is unused, or the one held for longest.
     pub(crate) fn holds_own(&self, file: FileId) -> Option<FileId> {

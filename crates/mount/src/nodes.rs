@@ -110,6 +110,16 @@ impl Nodes {
         }
     }
 
+    /// Whether the kernel has a directory under this number.
+    pub(crate) fn is_known(&self, node: NodeId) -> bool {
+        let table = self.lock();
+        let file = table.file(node);
+        node == FileId::ROOT.0
+            || file
+                .and_then(|file| table.held.get(&file))
+                .is_some_and(|held| held.iter().any(|held| held.node == node))
+    }
+
     /// Whether the kernel has the file as a directory.
     pub(crate) fn is_directory(&self, file: FileId) -> bool {
         self.lock().held.contains_key(&file)

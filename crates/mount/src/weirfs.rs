@@ -14,7 +14,7 @@ use crate::gone::{Found, in_directory, may_have_had};
 use crate::handles::{DirHandle, Handle, Handles};
 use crate::hints::Hint;
 use crate::jobs::Jobs;
-use crate::kernel_cache::{KernelCache, Passed, Question, ROOT_TTL};
+use crate::kernel_cache::{KernelCache, Passed, Question};
 use crate::kernel_size::Answer;
 use crate::layouts::is_layout;
 use crate::locks::HandleLocks;
@@ -36,6 +36,10 @@ use weir_wire::meta::{self, CAPABILITY, RenameRequest, XattrMode};
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
 const ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
+
+/// The longest lifetime of the root's attributes. By those one sees whether the mount is dead: of
+/// everything else the kernel asks for the name.
+const MAX_ROOT_LIFETIME: Duration = Duration::from_secs(1);
 
 const BOTH: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
 
@@ -98,17 +102,27 @@ impl WeirFs {
         }
     }
 
-    /// How long the kernel may cache these attributes. Those of the root, which is on every path,
-    /// may be cached for a while if the client caches them now: when that ends, the kernel is told.
-    fn ttl_of(&self, attr: &Attr) -> Duration {
-        if self.options.consistency != Consistency::Strict || attr.file != FileId::ROOT {
+    /// How long the kernel may use these attributes under this number without asking: as long as
+    /// the client may, if it caches the very same. When that ends, the kernel is told.
+    fn lifetime(&self, ctx: &RequestContext<'_>, attr: &Attr, node: NodeId) -> Duration {
+        if self.options.consistency != Consistency::Strict {
             return self.ttl();
         }
-        self.cache.tells_root();
+        let lifetime = match attr.file {
+            FileId::ROOT => self.client.keeps_for().min(MAX_ROOT_LIFETIME),
+            _ => self.client.keeps_for(),
+        };
+        let begins = || self.cache.begins_to_use((attr, node), ctx.pid, lifetime);
+        // What a file takes that may have holes, changes unnoticed.
+        if attr.sparse || lifetime.is_zero() || !begins() {
+            return Duration::ZERO;
+        }
         // Asked after that: what ends it now is passed on.
-        let known = self.client.known_attr(attr.file);
-        let is_same = known.is_some_and(|known| known.change == attr.change);
-        if is_same { ROOT_TTL.min(self.client.keeps_for()) } else { Duration::ZERO }
+        if self.client.settled_attr(attr.file).is_some_and(|known| known == *attr) {
+            return lifetime;
+        }
+        self.cache.was_told(attr.file);
+        Duration::ZERO
     }
 
     /// Attributes for the kernel.
@@ -156,6 +170,15 @@ impl WeirFs {
         Ok(entry)
     }
 
+    /// The entry of a file that was asked for by name or number. (The kernel believes the attributes
+    /// in a reply to a change, whatever ended them meanwhile: those have no lifetime.)
+    pub(crate) fn lasting(&self, ctx: &RequestContext<'_>, entry: Entry) -> Entry {
+        if entry.attr.sparse {
+            return entry;
+        }
+        Entry { attr_ttl: self.lifetime(ctx, &entry.attr, entry.node), ..entry }
+    }
+
     /// Gives a directory the kernel's node id for this place.
     pub(crate) fn number(&self, entry: &mut Entry, parent: NodeId, name: &[u8]) {
         match entry.attr.kind {
@@ -198,12 +221,12 @@ impl Filesystem for WeirFs {
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
         let found = self.find(ctx, self.file(parent)?, name);
         if name != b".." {
-            return self.named(ctx, (parent, name), in_directory(found)?);
+            return Ok(self.lasting(ctx, self.named(ctx, (parent, name), in_directory(found)?)?));
         }
         // Only NFS export asks for it, and knows what it means if nothing is there any more.
         let attr = found?;
         let node = self.nodes.found_by_number(&attr, None);
-        Ok(Entry { node, ..self.entry(ctx, attr)? })
+        Ok(self.lasting(ctx, Entry { node, ..self.entry(ctx, attr)? }))
     }
 
     fn find_again(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Entry> {
@@ -214,14 +237,25 @@ impl Filesystem for WeirFs {
             FileKind::Directory => drop(self.nodes.found_by_number(&entry.attr, Some(node))),
             _ => self.cache.files.told(entry.attr.file),
         }
-        Ok(entry)
+        Ok(self.lasting(ctx, entry))
     }
 
     fn forget(&self, node: NodeId, lookups: u64) {
+        let file = self.nodes.file(node);
         self.nodes.forget(node, lookups);
         if self.cache.files.forget(FileId(node), lookups) {
             self.client.let_go(FileId(node));
         }
+        if let Some(file) = file
+            && !self.nodes.is_known(node)
+            && !self.cache.files.is_known(file)
+        {
+            self.cache.was_dropped(file, node);
+        }
+    }
+
+    fn was_told(&self, file: FileId) {
+        self.cache.was_told(file);
     }
 
     fn getattr(
@@ -244,7 +278,7 @@ impl Filesystem for WeirFs {
             return Ok(Attributes { attr, allocated: None, ttl: Duration::ZERO });
         }
         let (attr, allocated) = self.with_room(ctx, attr)?;
-        let ttl = self.ttl_of(&attr);
+        let ttl = self.lifetime(ctx, &attr, node);
         Ok(Attributes { attr, allocated, ttl })
     }
 
@@ -625,7 +659,7 @@ impl Filesystem for WeirFs {
             Ok::<_, Errno>(Passed { bytes: start..start + copied, believed_end })
         })?;
         if copied > 0 {
-            self.is_read(from.id(), &source.access, 0);
+            self.is_read(from.id(), 0, &source.access, 0);
         }
         if to.synchronous {
             to.file.sync(&by)?;

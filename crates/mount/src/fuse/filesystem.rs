@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use weir_types::FsUsage;
 use weir_types::limits::MAX_GROUPS;
+use weir_types::{FileId, FsUsage};
 
 use super::args::{
     Attributes, CopyArgs, Entry, IoArgs, IoctlArgs, IoctlReply, Lock, LockArgs, NewMode, NodeId,
@@ -131,6 +131,10 @@ pub trait Filesystem: Send + Sync + 'static {
     /// The kernel has dropped `lookups` lookups of the node. Every returned [`Entry`] counts as one
     /// (those of listings, too).
     fn forget(&self, node: NodeId, lookups: u64) {}
+
+    /// A reply with attributes of the file that have a lifetime was sent, or refused by the kernel.
+    /// (Called for lookups, listings and requests for attributes.)
+    fn was_told(&self, file: FileId) {}
 
     /// Returns attributes. `fh` is set if the request names an open file.
     fn getattr(&self, ctx: &RequestContext<'_>, node: NodeId, fh: Option<u64>)
