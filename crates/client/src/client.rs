@@ -112,7 +112,7 @@ impl Client {
         let config =
             if config.consistency == Consistency::None { config.without_cache() } else { config };
         let (config, counters) = (Arc::new(config), Arc::new(Counters::default()));
-        let holdings = Arc::new(Holdings::default());
+        let holdings = Arc::new(Holdings { upper: upper.clone(), ..Holdings::default() });
         let session = MetaSession::open(config.clone(), counters.clone(), holdings.clone())?;
         let inner = Arc::new(Inner {
             servers: Servers::new(config.clone(), counters.clone(), descriptors)?,

@@ -8,6 +8,7 @@ use crate::core::unknown_sizes::UnknownSizes;
 use crate::drops::Drops;
 use crate::file::OpenState;
 use crate::lease_clock::LeaseClock;
+use crate::leases::UpperCache;
 use crate::locks::LockBook;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub(crate) struct Holdings {
     pub(crate) unknown_sizes: Mutex<UnknownSizes>,
     /// Drops of the upper layer's cache after leases were lost.
     pub(crate) drops: Drops,
+    /// The cache of the layer above.
+    pub(crate) upper: Option<Arc<dyn UpperCache>>,
 }
 
 impl Holdings {
@@ -83,6 +86,9 @@ impl Holdings {
             let mut kept = self.kept.lock();
             kept.clear();
             kept.news.begin(epoch);
+        }
+        if let Some(upper) = &self.upper {
+            upper.forget_all_attributes();
         }
         let mut opened = self.opened.lock();
         opened.epoch = epoch;

@@ -149,6 +149,10 @@ impl Inner {
                         kept.keep_attr((asked, found), attr, end);
                     }
                 }
+                let next = page.entries.last().filter(|_| !page.end).map(|entry| entry.cookie);
+                if self.config.consistency == Consistency::Strict && (page.end || next.is_some()) {
+                    kept.keep_page((asked, found), request.dir, (request.cookie, next));
+                }
             });
         }
         for entry in &mut page.entries {
@@ -294,9 +298,21 @@ impl Inner {
         }
     }
 
+    /// Caches that a directory which this client has made is empty.
+    pub(crate) fn keep_empty(&self, changed: Changed, dir: FileId) {
+        if let Some(asked) = changed.asked
+            && self.config.consistency == Consistency::Strict
+        {
+            self.holdings.kept.lock().keep_empty((asked, changed.found), dir);
+        }
+    }
+
     /// Drops what is cached of a file that a change has concerned without naming it.
     pub(crate) fn forget(&self, file: FileId) {
         self.holdings.kept.lock().changed(file);
+        if let Some(upper) = &self.upper {
+            upper.attributes_change(file);
+        }
     }
 
     /// Reports size and time of writes.

@@ -61,10 +61,11 @@ impl WeirFs {
     }
 
     /// Records a read of an open file.
-    pub(crate) fn is_read(&self, file: FileId, access: &HandleAccess, flags: u32) {
+    pub(crate) fn is_read(&self, file: FileId, by: u32, access: &HandleAccess, flags: u32) {
         let due = access.due.load(Ordering::Relaxed) && flags as i32 & libc::O_NOATIME == 0;
         if due {
             self.accessed(file, &[&access.due, &access.unseen]);
+            self.cache.is_read(file, by);
         }
     }
 
@@ -72,6 +73,7 @@ impl WeirFs {
     pub(crate) fn is_closed(&self, file: FileId, access: &HandleAccess) {
         if access.unseen.load(Ordering::Relaxed) {
             self.accessed(file, &[&access.due, &access.unseen]);
+            self.cache.end_lifetime(file);
         }
     }
 
@@ -107,6 +109,7 @@ impl WeirFs {
         let judged = self.client.known_attr(file).map(|attr| times.is_due(&attr));
         if judged.unwrap_or(times != AccessTimes::Never) {
             self.client.note_access(file, judged.is_some() || times == AccessTimes::Always);
+            self.cache.end_lifetime(file);
         }
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Invariant: no thread that serves requests asks the kernel itself, and none waits for ever: the
 //! kernel waits for pages that are being read or written, and those requests need threads, too.
+//! (Attributes alone it drops without waiting for any.)
 
 use crate::file_pages::PAGE_BYTES;
 use crate::fuse::{NodeId, Notifier};
+use crate::name_lifetimes::Name;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -59,6 +61,8 @@ enum What {
     Raise { size: u64, from: u64, empty: bool },
     /// Drop the attributes of a node, access control lists included.
     Forget,
+    /// Ask again for these names.
+    Expire(Vec<Name>),
 }
 
 impl State {
@@ -125,6 +129,24 @@ impl Dropper {
     /// Begins to drop the attributes of a node.
     pub(crate) fn forget(&self, node: NodeId) -> Dropping {
         self.queue(FileId(node), What::Forget)
+    }
+
+    /// Begins to make the kernel ask again for these names of a directory. It waits for those who
+    /// hold the directory locked.
+    pub(crate) fn expire(&self, dir: FileId, names: Vec<Name>) -> Dropping {
+        self.queue(dir, What::Expire(names))
+    }
+
+    /// Drops the attributes of a node. Returns whether the kernel has it.
+    pub(crate) fn forget_now(&self, node: NodeId) -> bool {
+        let Some(notifier) = self.shared.notifier.get() else { return true };
+        // It fails only at the end of a mount, when nobody reads any more.
+        notifier.forget_attributes(node).unwrap_or(true)
+    }
+
+    /// Whether the mount is complete.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.shared.notifier.get().is_some()
     }
 
     fn queue(&self, file: FileId, what: What) -> Dropping {
@@ -203,6 +225,10 @@ impl Shared {
                 }
             }
             What::Forget => notifier.inval_inode(job.file.0, -1, 0),
+            What::Expire(names) => names
+                .iter()
+                .map(|(parent, name)| notifier.inval_entry(*parent, name, true))
+                .fold(Ok(()), Result::and),
         };
         if let Err(error) = told {
             // Only at the end of a mount, when nobody reads any more.

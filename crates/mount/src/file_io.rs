@@ -30,6 +30,10 @@ impl WeirFs {
         let consistency = file.consistency();
         let leased = consistency == Consistency::Strict;
         let maps = flags as i32 & libc::O_ACCMODE == libc::O_RDWR;
+        if flags as i32 & libc::O_ACCMODE != libc::O_RDONLY {
+            // From now on it changes here, and the kernel does not always know.
+            self.cache.end_lifetime(file.id());
+        }
         let (opening, others) = self.cache.opening(file.id(), (leased, maps), attr.size);
         let same = self.cache.same(attr);
         let keep_cache = match consistency {
@@ -85,7 +89,7 @@ impl WeirFs {
                 handle.given_up.note(&bytes, begun.elapsed(), Instant::now());
             }
         })?;
-        self.is_read(file.id(), &handle.access, args.open_flags);
+        self.is_read(file.id(), ctx.pid, &handle.access, args.open_flags);
         if let Some(reader) = &by.reader {
             reader.has_read(offset..offset + len as u64);
         }

@@ -8,6 +8,8 @@ use crate::handles::Seen;
 use crate::kernel_acls::KernelAcls;
 use crate::kernel_files::KernelFiles;
 use crate::kernel_size::{Answer, Failed, Mark, Tell};
+use crate::lifetimes::Lifetimes;
+use crate::name_lifetimes::NameLifetimes;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,11 +24,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(3);
 /// The longest interval of these checks.
 const LAST_LOOK: Duration = Duration::from_millis(200);
 /// A drop gives up after this time. Every request of the kernel is served sooner.
-const GIVE_UP: Duration = Duration::from_secs(60);
+pub(crate) const GIVE_UP: Duration = Duration::from_secs(60);
 /// The most files that are dropped completely in parallel.
 const DROPS_AT_ONCE: usize = 64;
-/// How long the kernel may cache attributes of the root.
-pub(crate) const ROOT_TTL: Duration = Duration::from_secs(1);
 /// How often a size is asked for again because another one was told meanwhile.
 const MAX_ASKS: usize = 16;
 /// A write arrives within this time after the kernel has put its bytes into pages.
@@ -50,12 +50,16 @@ pub(crate) struct Question {
 /// The kernel's caches of all files of a mount.
 #[derive(Clone, Default)]
 pub struct KernelCache {
-    dropper: Dropper,
+    pub(crate) dropper: Dropper,
     /// The kernel asks again before it judges by an access control list, but not always before it
     /// shows one to a program.
     acls: Arc<Mutex<KernelAcls>>,
-    /// Whether the kernel may use cached attributes of the root.
-    root: Arc<AtomicBool>,
+    /// Attributes that the kernel uses without asking.
+    pub(crate) lifetimes: Arc<Lifetimes>,
+    /// Names that the kernel uses without asking.
+    pub(crate) names: Arc<NameLifetimes>,
+    /// Whether the kernel can be made to ask for names again.
+    expires: Arc<AtomicBool>,
     seen: Arc<Seen>,
     pub(crate) files: Arc<KernelFiles>,
     open: Arc<RwLock<HashMap<FileId, OpenFile>>>,
@@ -102,6 +106,16 @@ impl KernelCache {
         self.dropper.attach(notifier);
     }
 
+    /// Records that the kernel can be made to ask for names again.
+    pub(crate) fn can_expire_names(&self) {
+        self.expires.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether names may have lifetimes.
+    pub(crate) fn expires_names(&self) -> bool {
+        self.expires.load(Ordering::Relaxed) && self.dropper.is_attached()
+    }
+
     /// Records that the kernel is about to be told of an access control list.
     pub(crate) fn tells_acl(&self, file: FileId, node: NodeId) {
         let forgotten = self.acls().told(file, node);
@@ -112,11 +126,6 @@ impl KernelCache {
 
     fn acls(&self) -> MutexGuard<'_, KernelAcls> {
         self.acls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records that the kernel is about to be told attributes of the root that it may cache.
-    pub(crate) fn tells_root(&self) {
-        self.root.store(true, Ordering::SeqCst);
     }
 
     /// Whether a file has the state of its last open.
@@ -140,7 +149,7 @@ impl KernelCache {
         (opening, entry.handles > 1)
     }
 
-    fn get(&self, file: FileId) -> Option<Arc<OpenPages>> {
+    pub(crate) fn get(&self, file: FileId) -> Option<Arc<OpenPages>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.get(&file).map(|file| file.pages.clone())
     }
@@ -398,15 +407,20 @@ impl UpperCache for KernelCache {
                 tracing::debug!("file {file}: the kernel has not forgotten its list yet");
             }
         }
-        self.attributes_change(file);
+        self.end_lifetime(file);
     }
 
     fn attributes_change(&self, file: FileId) {
-        if file == FileId::ROOT && self.root.swap(false, Ordering::SeqCst) {
-            // An answer that is under way is not believed after this. The kernel waits for nothing
-            // then: the root is there as long as the mount. And later it asks anyway.
-            self.dropper.forget(file.0).wait(Instant::now() + ROOT_TTL);
-        }
+        self.end_lifetime(file);
+    }
+
+    fn forget_names(&self, dir: FileId, name: Option<&[u8]>) {
+        self.end_names(dir, name);
+    }
+
+    fn forget_all_attributes(&self) {
+        self.end_all_lifetimes();
+        self.end_all_names();
     }
 
     fn knows(&self, file: FileId) -> bool {
@@ -427,7 +441,7 @@ impl UpperCache for KernelCache {
     fn drop_everything(&self) {
         // What is not open is not read before it has been opened: as unseen.
         self.seen.clear();
-        self.attributes_change(FileId::ROOT);
+        self.end_all_lifetimes();
         let open: Vec<(FileId, Arc<OpenPages>)> = {
             let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
             open.iter().map(|(file, open)| (*file, open.pages.clone())).collect()
@@ -471,7 +485,7 @@ impl UpperCache for KernelCache {
 }
 
 impl OpenPages {
-    fn lock(&self) -> MutexGuard<'_, FilePages> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, FilePages> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

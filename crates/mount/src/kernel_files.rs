@@ -47,9 +47,12 @@ impl KernelFiles {
         }
     }
 
-    /// Records that the kernel is told of a file.
-    pub(crate) fn told(&self, file: FileId) {
-        *self.lock().known.entry(file).or_default() += 1;
+    /// Records that the kernel is told of a file. Returns whether the file is new to it.
+    pub(crate) fn told(&self, file: FileId) -> bool {
+        let mut state = self.lock();
+        let known = state.known.entry(file).or_default();
+        *known += 1;
+        *known == 1
     }
 
     /// Records that the kernel has dropped this many lookups. Returns `true` if the file was held,
@@ -63,6 +66,11 @@ impl KernelFiles {
         }
         state.known.remove(&file);
         state.let_go(file)
+    }
+
+    /// Whether the kernel knows a file.
+    pub(crate) fn is_known(&self, file: FileId) -> bool {
+        self.lock().known.contains_key(&file)
     }
 
     /// Records a file that has lost its last name on this mount, and is held so far. Returns a file

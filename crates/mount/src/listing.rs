@@ -5,6 +5,7 @@ use crate::fuse::Filesystem;
 use crate::fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
 use crate::gone::in_directory;
 use crate::handles::Handle;
+use crate::kernel_names::Handled;
 use crate::translate::for_kernel;
 use crate::weirfs::WeirFs;
 use weir_types::FileKind;
@@ -49,9 +50,12 @@ impl WeirFs {
             }
         }
         let mut cookie = offset.saturating_sub(DOTS);
+        let mut lasting = false;
         loop {
             let page = match dir.take(cookie) {
                 Some(page) => page,
+                // What ends a lifetime waits for the reply.
+                None if lasting => return Ok(()),
                 None => {
                     let attributes = sink.wants_entries();
                     let from = (cookie, dir.last());
@@ -70,7 +74,10 @@ impl WeirFs {
                 let entry = attr.map(|attr| {
                     let mut entry = Entry::new(attr, self.ttl());
                     self.number(&mut entry, node, &found.name);
-                    entry
+                    let name = (node, &found.name[..]);
+                    let of = Some(entry.attr.file);
+                    entry.entry_ttl = self.name_lifetime(ctx, name, of, Handled::Locked);
+                    self.lasting(ctx, entry)
                 });
                 let pushed = sink.push(&DirEntry {
                     node: found.file.0,
@@ -79,9 +86,13 @@ impl WeirFs {
                     next_offset: found.cookie + DOTS,
                     entry: entry.as_ref(),
                 });
+                lasting |= pushed && entry.as_ref().is_some_and(|entry| !entry.attr_ttl.is_zero());
                 if !pushed {
                     // The kernel does not learn of it.
                     if let Some(entry) = entry {
+                        if !entry.attr_ttl.is_zero() {
+                            self.was_told(entry.attr.file);
+                        }
                         self.forget(entry.node, 1);
                     }
                     dir.put_back(cookie, page, i);

@@ -85,11 +85,14 @@ impl Nodes {
         self.lock().parent(node)
     }
 
-    /// The node id of a directory that the kernel is told to be at this place.
-    pub(crate) fn found(&self, dir: &Attr, parent: NodeId, name: &[u8]) -> NodeId {
+    /// The node id of a directory that the kernel is told to be at this place, and whether it is new
+    /// to the kernel.
+    pub(crate) fn found(&self, dir: &Attr, parent: NodeId, name: &[u8]) -> (NodeId, bool) {
         let mut table = self.lock();
         table.last.insert(dir.file, dir.clone());
-        table.found(dir.file, parent, name)
+        let node = table.found(dir.file, parent, name);
+        let held = table.get_mut((dir.file, node));
+        (node, held.is_some_and(|held| held.lookups == 1))
     }
 
     /// The node id of a directory that the kernel is told of without a place.
@@ -108,6 +111,21 @@ impl Nodes {
         {
             last.clone_from(attr);
         }
+    }
+
+    /// Whether the kernel has a directory under several numbers.
+    pub(crate) fn has_aliases(&self, dir: FileId) -> bool {
+        self.lock().held.get(&dir).is_some_and(|held| held.len() > 1)
+    }
+
+    /// Whether the kernel has a directory under this number.
+    pub(crate) fn is_known(&self, node: NodeId) -> bool {
+        let table = self.lock();
+        let file = table.file(node);
+        node == FileId::ROOT.0
+            || file
+                .and_then(|file| table.held.get(&file))
+                .is_some_and(|held| held.iter().any(|held| held.node == node))
     }
 
     /// Whether the kernel has the file as a directory.

@@ -7,14 +7,16 @@
 use crate::access_times::AccessTimes;
 use crate::callers::{CHANGE, READ, WRITE, bits_of, groups_may_matter};
 use crate::fuse::{
-    Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
-    NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, Statx, WriteData,
+    Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, Negotiated,
+    NewMode, NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, Statx,
+    WriteData,
 };
 use crate::gone::{Found, in_directory, may_have_had};
 use crate::handles::{DirHandle, Handle, Handles};
 use crate::hints::Hint;
 use crate::jobs::Jobs;
-use crate::kernel_cache::{KernelCache, Passed, Question, ROOT_TTL};
+use crate::kernel_cache::{KernelCache, Passed, Question};
+use crate::kernel_names::Handled;
 use crate::kernel_size::Answer;
 use crate::layouts::is_layout;
 use crate::locks::HandleLocks;
@@ -36,6 +38,10 @@ use weir_wire::meta::{self, CAPABILITY, RenameRequest, XattrMode};
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
 const ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
+
+/// The longest lifetime of the root's attributes. By those one sees whether the mount is dead: of
+/// everything else the kernel asks for the name, sooner.
+const MAX_ROOT_LIFETIME: Duration = Duration::from_secs(1);
 
 const BOTH: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
 
@@ -98,17 +104,29 @@ impl WeirFs {
         }
     }
 
-    /// How long the kernel may cache these attributes. Those of the root, which is on every path,
-    /// may be cached for a while if the client caches them now: when that ends, the kernel is told.
-    fn ttl_of(&self, attr: &Attr) -> Duration {
-        if self.options.consistency != Consistency::Strict || attr.file != FileId::ROOT {
+    /// How long the kernel may use these attributes under this number without asking: as long as
+    /// the client may, if it caches the very same. When that ends, the kernel is told.
+    fn lifetime(&self, ctx: &RequestContext<'_>, attr: &Attr, node: NodeId) -> Duration {
+        if self.options.consistency != Consistency::Strict {
             return self.ttl();
         }
-        self.cache.tells_root();
-        // Asked after that: what ends it now is passed on.
-        let known = self.client.known_attr(attr.file);
-        let is_same = known.is_some_and(|known| known.change == attr.change);
-        if is_same { ROOT_TTL.min(self.client.keeps_for()) } else { Duration::ZERO }
+        let lifetime = match attr.file {
+            FileId::ROOT => self.client.keeps_for().min(MAX_ROOT_LIFETIME),
+            _ => self.client.keeps_for(),
+        };
+        let is_same = || self.client.settled_attr(attr.file).is_some_and(|known| known == *attr);
+        let begins = || self.cache.begins_to_use((attr, node), ctx.pid, lifetime);
+        // What a file takes that may have holes, changes unnoticed. (What need not be ended later, as
+        // of open files, is not begun.)
+        if attr.sparse || lifetime.is_zero() || !is_same() || !begins() {
+            return Duration::ZERO;
+        }
+        // Asked once more after that: what ends it now is passed on.
+        if is_same() {
+            return lifetime;
+        }
+        self.cache.was_told(attr.file);
+        Duration::ZERO
     }
 
     /// Attributes for the kernel.
@@ -144,7 +162,7 @@ impl WeirFs {
         self.nodes.file(node).ok_or(Errno(libc::ESTALE))
     }
 
-    /// An entry for a found or new name.
+    /// An entry for a found name.
     fn named(
         &self,
         ctx: &RequestContext<'_>,
@@ -152,19 +170,44 @@ impl WeirFs {
         attr: Attr,
     ) -> Reply<Entry> {
         let mut entry = self.entry(ctx, attr)?;
-        self.number(&mut entry, parent, name);
+        let is_new = self.number(&mut entry, parent, name);
+        let handled = match entry.attr.kind {
+            _ if is_new => Handled::Locked,
+            FileKind::Directory => Handled::Unlocked,
+            _ => Handled::Late,
+        };
+        let of = Some(entry.attr.file);
+        entry.entry_ttl = self.name_lifetime(ctx, (parent, name), of, handled);
         Ok(entry)
     }
 
-    /// Gives a directory the kernel's node id for this place.
-    pub(crate) fn number(&self, entry: &mut Entry, parent: NodeId, name: &[u8]) {
+    /// The entry of a file that was asked for by name or number. (The kernel believes the attributes
+    /// in a reply to a change, whatever ended them meanwhile: those have no lifetime.)
+    pub(crate) fn lasting(&self, ctx: &RequestContext<'_>, entry: Entry) -> Entry {
+        if entry.attr.sparse {
+            return entry;
+        }
+        Entry { attr_ttl: self.lifetime(ctx, &entry.attr, entry.node), ..entry }
+    }
+
+    /// Gives a directory the kernel's node id for this place. Returns whether the file is new to the
+    /// kernel.
+    pub(crate) fn number(&self, entry: &mut Entry, parent: NodeId, name: &[u8]) -> bool {
         match entry.attr.kind {
-            FileKind::Directory => entry.node = self.nodes.found(&entry.attr, parent, name),
+            FileKind::Directory => {
+                let (node, is_new) = self.nodes.found(&entry.attr, parent, name);
+                entry.node = node;
+                if is_new {
+                    self.is_aliased(entry.attr.file);
+                }
+                is_new
+            }
             _ => self.cache.files.told(entry.attr.file),
         }
     }
 
-    /// An entry for a file that is no directory, of which the kernel is told.
+    /// An entry for a new file that is no directory. Its name has no lifetime: new files are mostly
+    /// renamed or used by their descriptors.
     fn made(&self, ctx: &RequestContext<'_>, attr: Attr) -> Reply<Entry> {
         let entry = self.entry(ctx, attr)?;
         self.cache.files.told(entry.attr.file);
@@ -195,15 +238,37 @@ impl Drop for WeirFs {
 }
 
 impl Filesystem for WeirFs {
+    fn init(&self, negotiated: &Negotiated) {
+        if negotiated.expire_only {
+            self.cache.can_expire_names();
+        }
+    }
+
+    fn goes_on(&self, by: u32) {
+        self.cache.names.goes_on(by);
+    }
+
+    fn has_replied(&self, by: u32) {
+        self.cache.names.sent(by);
+    }
+
+    fn lacks(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Duration {
+        match self.options.consistency {
+            // That is `negative_ttl`.
+            Consistency::Relaxed | Consistency::None => Duration::ZERO,
+            Consistency::Strict => self.name_lifetime(ctx, (parent, name), None, Handled::Locked),
+        }
+    }
+
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
         let found = self.find(ctx, self.file(parent)?, name);
         if name != b".." {
-            return self.named(ctx, (parent, name), in_directory(found)?);
+            return Ok(self.lasting(ctx, self.named(ctx, (parent, name), in_directory(found)?)?));
         }
         // Only NFS export asks for it, and knows what it means if nothing is there any more.
         let attr = found?;
         let node = self.nodes.found_by_number(&attr, None);
-        Ok(Entry { node, ..self.entry(ctx, attr)? })
+        Ok(self.lasting(ctx, Entry { node, ..self.entry(ctx, attr)? }))
     }
 
     fn find_again(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Entry> {
@@ -212,16 +277,27 @@ impl Filesystem for WeirFs {
         let entry = Entry { node, ..self.entry(ctx, attr)? };
         match kind {
             FileKind::Directory => drop(self.nodes.found_by_number(&entry.attr, Some(node))),
-            _ => self.cache.files.told(entry.attr.file),
+            _ => drop(self.cache.files.told(entry.attr.file)),
         }
-        Ok(entry)
+        Ok(self.lasting(ctx, entry))
     }
 
     fn forget(&self, node: NodeId, lookups: u64) {
+        let (file, before) = (self.nodes.file(node), self.cache.lifetimes.number());
         self.nodes.forget(node, lookups);
         if self.cache.files.forget(FileId(node), lookups) {
             self.client.let_go(FileId(node));
         }
+        if let Some(file) = file
+            && !self.nodes.is_known(node)
+            && !self.cache.files.is_known(file)
+        {
+            self.cache.was_dropped(file, node, before);
+        }
+    }
+
+    fn was_told(&self, file: FileId) {
+        self.cache.was_told(file);
     }
 
     fn getattr(
@@ -244,7 +320,7 @@ impl Filesystem for WeirFs {
             return Ok(Attributes { attr, allocated: None, ttl: Duration::ZERO });
         }
         let (attr, allocated) = self.with_room(ctx, attr)?;
-        let ttl = self.ttl_of(&attr);
+        let ttl = self.lifetime(ctx, &attr, node);
         Ok(Attributes { attr, allocated, ttl })
     }
 
@@ -354,7 +430,11 @@ impl Filesystem for WeirFs {
         let dir = self.file(parent)?;
         let made = |by: &Context| self.client.mkdir_masked(by, dir, name, masked(mode));
         let attr = in_directory(self.judged(ctx, dir, CHANGE, made))?;
-        self.named(ctx, (parent, name), attr)
+        let mut entry = self.entry(ctx, attr)?;
+        self.number(&mut entry, parent, name);
+        let of = Some(entry.attr.file);
+        entry.entry_ttl = self.name_lifetime(ctx, (parent, name), of, Handled::Locked);
+        Ok(entry)
     }
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
@@ -394,8 +474,15 @@ impl Filesystem for WeirFs {
             hold: true,
         };
         let dirs = [request.parent, request.new_parent];
+        let (from, to) = ((parent, name), (new_parent, new_name));
+        let moving = self.name_moves(from, to);
+        let other = request.exchange.then(|| self.name_moves(to, from));
         let replace = |by: &Context| self.client.replace(by, &request);
         let left = in_directory(self.judged_by_all(ctx, &dirs, CHANGE, replace))?;
+        self.name_has_moved(ctx, moving, to);
+        if let Some(other) = other {
+            self.name_has_moved(ctx, other, from);
+        }
         left.into_iter().for_each(|left| self.lost_a_name(left));
         self.nodes.moved((parent, name), (new_parent, new_name), request.exchange);
         Ok(())
@@ -625,7 +712,7 @@ impl Filesystem for WeirFs {
             Ok::<_, Errno>(Passed { bytes: start..start + copied, believed_end })
         })?;
         if copied > 0 {
-            self.is_read(from.id(), &source.access, 0);
+            self.is_read(from.id(), 0, &source.access, 0);
         }
         if to.synchronous {
             to.file.sync(&by)?;

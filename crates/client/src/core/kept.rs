@@ -1,5 +1,6 @@
 //! Cached names and attributes, and when they expire. The time is passed in.
 
+use super::complete::Complete;
 use super::news::{Asked, Found, News, Numbered};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,11 +20,13 @@ const MAX_ACL_BYTES: usize = 1024;
 struct Recent<K, V> {
     young: BTreeMap<K, V>,
     old: BTreeMap<K, V>,
+    /// Whether entries were dropped to make room.
+    dropped: bool,
 }
 
 impl<K: Ord, V> Default for Recent<K, V> {
     fn default() -> Self {
-        Self { young: BTreeMap::new(), old: BTreeMap::new() }
+        Self { young: BTreeMap::new(), old: BTreeMap::new(), dropped: false }
     }
 }
 
@@ -39,6 +42,7 @@ impl<K: Ord + Clone, V: Clone> Recent<K, V> {
 
     fn insert(&mut self, key: K, value: V) {
         if self.young.len() >= MAX_ENTRIES / 2 {
+            self.dropped |= !self.old.is_empty();
             self.old = std::mem::take(&mut self.young);
         }
         self.old.remove(&key);
@@ -87,6 +91,8 @@ pub struct Kept {
     pub news: News,
     /// The file of each name; `None` if the name does not exist.
     names: Recent<Name, Until<Option<FileId>>>,
+    /// Directories of which all names are cached.
+    complete: Complete,
     attributes: Recent<FileId, Until<Attr>>,
     /// Allocated space of files that may have holes.
     allocated: Recent<FileId, Until<Allocated>>,
@@ -104,7 +110,13 @@ impl Kept {
         if self.news.is_changing(dir) {
             return None;
         }
-        let found = self.names.get(&(dir, name.to_vec()))?.at(now)?;
+        let found = self.names.get(&(dir, name.to_vec()));
+        self.make_good();
+        let found = match found {
+            Some(found) => found.at(now)?,
+            None if self.complete.lacks(dir, name) => None,
+            None => return None,
+        };
         self.used.insert(dir, ());
         Some(found)
     }
@@ -168,7 +180,39 @@ impl Kept {
     ) {
         if self.may_keep(asked, found, dir, KEEP_NAMES, end) {
             self.names.insert((dir, name.to_vec()), Until { value, end });
+            self.make_good();
+            self.complete.is_kept(dir, name);
             self.used.insert(dir, ());
+        }
+    }
+
+    /// No directory is complete after names were dropped to make room.
+    fn make_good(&mut self) {
+        if std::mem::take(&mut self.names.dropped) {
+            self.complete = Complete::default();
+        }
+    }
+
+    /// Records that all names of a page of a directory were to be cached: the position where the
+    /// page begins, and that of the next one.
+    pub fn keep_page(
+        &mut self,
+        (asked, found): (Asked, Found),
+        dir: FileId,
+        (cookie, next): (u64, Option<u64>),
+    ) {
+        // (A lease ends by events alone, and a time to live by itself.)
+        if self.may_keep(asked, found, dir, KEEP_NAMES, None) {
+            self.complete.has_page(dir, cookie, next);
+        } else {
+            self.complete.drop(dir);
+        }
+    }
+
+    /// Records a new, empty directory from a reply.
+    pub fn keep_empty(&mut self, (asked, found): (Asked, Found), dir: FileId) {
+        if self.may_keep(asked, found, dir, KEEP_ATTRIBUTES, None) {
+            self.complete.is_empty(dir);
         }
     }
 
@@ -235,7 +279,7 @@ impl Kept {
                 let used = self.used.get(dir).is_some();
                 self.used.remove(dir);
                 if used {
-                    self.names.remove(&(*dir, name.0.clone()));
+                    self.forget_name(*dir, &name.0);
                 } else {
                     self.forget_names(*dir);
                     self.bare.remove(dir);
@@ -283,9 +327,11 @@ impl Kept {
     /// Drops a name that changes.
     pub fn forget_name(&mut self, dir: FileId, name: &[u8]) {
         self.names.remove(&(dir, name.to_vec()));
+        self.complete.except(dir, name);
     }
 
     fn forget_names(&mut self, dir: FileId) {
+        self.complete.drop(dir);
         for names in [&mut self.names.young, &mut self.names.old] {
             let from = names.range((dir, Vec::new())..).take_while(|((of, _), _)| *of == dir);
             let of_dir: Vec<_> = from.map(|(name, _)| name.clone()).collect();
@@ -298,6 +344,7 @@ impl Kept {
     /// Drops everything.
     pub fn clear(&mut self) {
         self.names = Recent::default();
+        self.complete = Complete::default();
         self.attributes = Recent::default();
         self.allocated = Recent::default();
         self.bare = Recent::default();
@@ -409,6 +456,54 @@ mod tests {
         assert!(kept.attr(FILE, NOW).is_some(), "of another file");
         kept.keep_name(news, (DIR, b"b"), None, None);
         assert_eq!(kept.name(DIR, b"b", NOW), None, "the answer is older than the event");
+    }
+
+    #[test]
+    fn what_is_not_in_a_complete_directory_is_known_not_to_be_there() {
+        let (mut kept, news) = kept();
+        let listed = |kept: &mut Kept, news| {
+            kept.keep_name(news, (DIR, b"a"), Some(FILE), None);
+            kept.keep_page(news, DIR, (0, None));
+        };
+        listed(&mut kept, news);
+        assert_eq!(kept.name(DIR, b"c", NOW), Some(None));
+        assert_eq!(kept.name(DIR, b"a", NOW), Some(Some(FILE)));
+        let change = kept.news.begin_change(&[DIR]);
+        assert_eq!(kept.name(DIR, b"c", NOW), None, "it is changing");
+        let own = kept.news.end_change(change, &[DIR]);
+        kept.forget_name(DIR, b"c");
+        assert_eq!(kept.name(DIR, b"c", NOW), None, "of what came of it nothing is known");
+        kept.keep_name((own, news.1), (DIR, b"c"), Some(FILE), None);
+        assert_eq!(kept.name(DIR, b"c", NOW), Some(Some(FILE)));
+        assert!(!kept.obey(at(1), &name(b"d")));
+        assert_eq!(kept.name(DIR, b"d", NOW), None, "somebody else has made it");
+        assert_eq!(kept.name(DIR, b"e", NOW), Some(None));
+        listed(&mut kept, news);
+        assert_eq!(kept.name(DIR, b"e", NOW), None, "the listing is older than the event");
+        let later = (kept.news.asking(), Found { events: 1, ..news.1 });
+        listed(&mut kept, later);
+        assert_eq!(kept.name(DIR, b"e", NOW), Some(None));
+        kept.obey(at(2), &EventKind::Attributes { file: DIR });
+        assert_eq!(kept.name(DIR, b"e", NOW), None, "the directory was forgotten");
+        let forbidden = (kept.news.asking(), Found { keep: 0, ..later.1 });
+        kept.keep_empty(forbidden, FILE);
+        assert_eq!(kept.name(FILE, b"e", NOW), None);
+        kept.keep_empty((forbidden.0, later.1), FILE);
+        assert_eq!(kept.name(FILE, b"e", NOW), Some(None), "a new directory");
+        kept.clear();
+        assert_eq!(kept.name(FILE, b"e", NOW), None);
+    }
+
+    #[test]
+    fn no_directory_is_complete_after_names_have_made_room() {
+        let (mut kept, news) = kept();
+        kept.keep_page(news, DIR, (0, None));
+        for number in 2..MAX_ENTRIES {
+            assert_eq!(kept.name(DIR, b"c", NOW), Some(None), "{number} are no too many");
+            kept.keep_name(news, (FILE, number.to_string().as_bytes()), Some(FILE), None);
+        }
+        kept.keep_name(news, (FILE, b"one more"), Some(FILE), None);
+        assert_eq!(kept.name(DIR, b"c", NOW), None);
     }
 
     #[test]

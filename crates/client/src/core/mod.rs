@@ -4,6 +4,7 @@
 pub mod blocks;
 pub mod choices;
 pub mod claims;
+mod complete;
 pub mod copies;
 pub mod copy;
 pub mod departed;

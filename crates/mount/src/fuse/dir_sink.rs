@@ -5,6 +5,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::abi;
 use super::args::{DirEntry, NodeId};
 use super::encode;
+use weir_types::FileId;
 
 /// Receives the entries of a directory until the reply is full.
 #[derive(Debug)]
@@ -61,17 +62,18 @@ impl<'a> DirSink<'a> {
     }
 }
 
-/// The nodes in a listing with attributes.
-pub(super) fn given(mut listing: &[u8]) -> impl Iterator<Item = NodeId> {
+/// The nodes in a listing with attributes, and the files of which the attributes have a lifetime.
+pub(super) fn given(mut listing: &[u8]) -> impl Iterator<Item = (NodeId, Option<FileId>)> {
     std::iter::from_fn(move || {
         let (entry, rest) = abi::EntryOut::read_from_prefix(listing).ok()?;
         let (dirent, _) = abi::Dirent::read_from_prefix(rest).ok()?;
         let length = size_of::<abi::EntryOut>() + size_of::<abi::Dirent>();
         let length = (length + dirent.namelen as usize).next_multiple_of(size_of::<u64>());
         listing = listing.get(length..)?;
-        Some(entry.nodeid)
+        let lasts = entry.attr_valid > 0 || entry.attr_valid_nsec > 0;
+        Some((entry.nodeid, lasts.then_some(FileId(entry.attr.ino))))
     })
-    .filter(|node| *node != 0)
+    .filter(|(node, _)| *node != 0)
 }
 
 /// Replaces inode number 0, whose entries programs skip.

@@ -36,12 +36,31 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
     /// Serves everything except WRITE and requests that workers handle themselves.
     pub(super) fn serve(self, op: Op<'_>) -> Reply<()> {
         let (fs, ctx, node) = (self.fs, self.ctx, self.node);
+        if !op.may_be_late() {
+            fs.goes_on(ctx.pid);
+        }
         match op {
-            Op::Lookup { name } => self.lookup(name),
-            Op::GetAttr { fh } => self.value(&encode::attributes(&fs.getattr(ctx, node, fh)?)),
+            Op::Lookup { name } => {
+                let found = self.lookup(name);
+                fs.has_replied(ctx.pid);
+                found
+            }
+            Op::GetAttr { fh } => {
+                let attributes = fs.getattr(ctx, node, fh)?;
+                self.value(&encode::attributes(&attributes))?;
+                if !attributes.ttl.is_zero() {
+                    fs.was_told(attributes.attr.file);
+                }
+                Ok(())
+            }
             Op::SetAttr(set) => self.value(&encode::attributes(&fs.setattr(ctx, node, &set)?)),
             Op::Statx { fh, mask, .. } => {
-                self.value(&encode::statx(&fs.statx(ctx, node, fh, mask)?))
+                let statx = fs.statx(ctx, node, fh, mask)?;
+                self.value(&encode::statx(&statx))?;
+                if !statx.attributes.ttl.is_zero() {
+                    fs.was_told(statx.attributes.attr.file);
+                }
+                Ok(())
             }
             Op::Access { mask } => self.done(fs.access(ctx, node, mask)),
 
@@ -215,15 +234,28 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
     fn lookup(&self, name: &[u8]) -> Reply<()> {
         // Only NFS export asks for the dots: it finds a file by its node id.
         if name == b"." {
-            return self.entry(&self.fs.find_again(self.ctx, self.node)?);
+            return self.found(&self.fs.find_again(self.ctx, self.node)?);
         }
         match self.fs.lookup(self.ctx, self.node, name) {
-            Ok(entry) => self.entry(&entry),
-            Err(Errno::ENOENT) if !self.negative_ttl.is_zero() => {
-                self.value(&encode::negative_entry(self.negative_ttl))
+            Ok(entry) => self.found(&entry),
+            Err(Errno::ENOENT) => {
+                let lacks = self.fs.lacks(self.ctx, self.node, name).max(self.negative_ttl);
+                if lacks.is_zero() {
+                    return Err(Errno::ENOENT);
+                }
+                self.value(&encode::negative_entry(lacks))
             }
             Err(errno) => Err(errno),
         }
+    }
+
+    fn found(&self, entry: &Entry) -> Reply<()> {
+        self.value(&encode::entry(entry))?;
+        if !entry.attr_ttl.is_zero() {
+            self.fs.was_told(entry.attr.file);
+        }
+        self.take_back_entry(entry);
+        Ok(())
     }
 
     fn release(self, fh: u64, args: ReleaseArgs) -> Reply<()> {
@@ -256,8 +288,15 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
         self.fs.readdir(self.ctx, self.node, fh, offset, &mut sink)?;
         let used = sink.used();
         self.answer.bytes(&self.buffer[..used]);
-        if plus && !self.answer.was_heard() {
-            given(&self.buffer[..used]).for_each(|node| self.fs.forget(node, 1));
+        self.fs.has_replied(self.ctx.pid);
+        if plus {
+            let was_heard = self.answer.was_heard();
+            for (node, lasting) in given(&self.buffer[..used]) {
+                lasting.into_iter().for_each(|file| self.fs.was_told(file));
+                if !was_heard {
+                    self.fs.forget(node, 1);
+                }
+            }
         }
         Ok(())
     }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
-use weir_types::FsUsage;
 use weir_types::limits::MAX_GROUPS;
+use weir_types::{FileId, FsUsage};
 
 use super::args::{
     Attributes, CopyArgs, Entry, IoArgs, IoctlArgs, IoctlReply, Lock, LockArgs, NewMode, NodeId,
@@ -99,6 +100,8 @@ pub struct Negotiated {
     pub writeback_cache: bool,
     /// The file system clears setuid and setgid when told to (`kill_suidgid`).
     pub kill_suidgid: bool,
+    /// The kernel can be made to ask again for a name without dropping it (Linux 6.2).
+    pub expire_only: bool,
 }
 
 /// A file system. Methods are called from many threads at once and may block; a blocking one checks
@@ -118,9 +121,22 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Called once after the last request.
     fn destroy(&self) {}
 
-    /// Looks up a name. `ENOENT` may be cached, see [`super::Config::negative_ttl`]. `..` comes
+    /// Looks up a name. `ENOENT` may be cached, see [`Filesystem::lacks`]. `..` comes
     /// only from NFS export.
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry>;
+
+    /// How long the kernel may take a name for absent that was not found just now; more than
+    /// [`super::Config::negative_ttl`].
+    fn lacks(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Duration {
+        Duration::ZERO
+    }
+
+    /// A thread has made a request that it made itself, and so has handled all earlier replies. (Some
+    /// requests are made in the background, and others by the kernel.)
+    fn goes_on(&self, by: u32) {}
+
+    /// The reply to a lookup or listing of a thread was sent, or refused by the kernel.
+    fn has_replied(&self, by: u32) {}
 
     /// Looks up a node by its number, for NFS export. Counts as a lookup.
     fn find_again(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Entry> {
@@ -131,6 +147,10 @@ pub trait Filesystem: Send + Sync + 'static {
     /// The kernel has dropped `lookups` lookups of the node. Every returned [`Entry`] counts as one
     /// (those of listings, too).
     fn forget(&self, node: NodeId, lookups: u64) {}
+
+    /// A reply with attributes of the file that have a lifetime was sent, or refused by the kernel.
+    /// (Called for lookups, listings and requests for attributes.)
+    fn was_told(&self, file: FileId) {}
 
     /// Returns attributes. `fh` is set if the request names an open file.
     fn getattr(&self, ctx: &RequestContext<'_>, node: NodeId, fh: Option<u64>)

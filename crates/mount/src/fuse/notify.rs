@@ -2,7 +2,7 @@
 //!
 //! Invariant: they are never sent from a thread that serves a request. The kernel takes locks of
 //! the inode or directory for them, and the caller of that very request may hold them: it would
-//! wait for itself.
+//! wait for itself. (Attributes alone it drops without such a lock.)
 
 use std::cell::Cell;
 use std::io::IoSlice;
@@ -31,8 +31,8 @@ pub(super) fn mark_serving_thread() {
 
 /// Sends invalidations to the kernel. Cheap to clone.
 ///
-/// Every method returns `EDEADLK` on a thread that serves requests. Invalidating something that the
-/// kernel does not know is no error. Methods may block while the kernel writes back or waits for
+/// Every method but one returns `EDEADLK` on a thread that serves requests. Invalidating something
+/// that the kernel does not know is no error. Methods may block while the kernel writes back or waits for
 /// reads of the file in progress.
 #[derive(Clone, Debug)]
 pub struct Notifier {
@@ -52,6 +52,27 @@ impl Notifier {
     pub fn inval_inode(&self, node: NodeId, offset: i64, length: i64) -> Result<(), Errno> {
         let body = abi::NotifyInvalInodeOut { ino: node, off: offset, len: length };
         self.send(notify::INVAL_INODE, body.as_bytes(), None)
+    }
+
+    /// Drops the attributes of a node, and ends replies with attributes of it that are under way.
+    /// Returns whether the kernel has the node.
+    ///
+    /// This may be called on any thread: the kernel takes no lock of the inode for it. It may wait
+    /// until an inode that it is dropping is gone, which waits for no request: reads, writes and open
+    /// files hold their inode.
+    ///
+    /// # Errors
+    /// After the end of the mount it may fail or not.
+    pub fn forget_attributes(&self, node: NodeId) -> Result<bool, Errno> {
+        let body = abi::NotifyInvalInodeOut { ino: node, off: -1, len: 0 };
+        let length = size_of::<abi::OutHeader>() + size_of_val(&body);
+        let header = abi::OutHeader { len: length as u32, error: notify::INVAL_INODE, unique: 0 };
+        let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(body.as_bytes())];
+        match writev(&self.device, &parts) {
+            Ok(_) => Ok(true),
+            Err(OsErrno::NOENT) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Raises the size of a file to at least `size` bytes: the kernel ignores replies to earlier
