@@ -80,6 +80,7 @@ fn any_two_servers_may_die_when_copies_have_become_parities() {
     });
     assert!(cluster.weir(&["layout", "weir:/d/data"]).ok().contains(", 2 parities,"));
     reads_back(&place, &cluster, &bytes, "with all servers");
+    cluster.weir(&["fsck"]).ok();
     for first in 1..=6 {
         for second in first + 1..=6 {
             let dead = [format!("data-{first}"), format!("data-{second}")];
@@ -206,4 +207,28 @@ fn codes_that_do_not_fit_are_refused() {
     cluster.weir(&["mkfile", "weir:/d/own", "--reduce", "rs:2+1", "--after", "7d"]).ok();
     cluster.weir(&["setlayout", "weir:/d", "--reduce", "rs:2+1"]).ok();
     assert!(cluster.weir(&["setlayout", "weir:/d"]).ok().contains("1 parity after 1 h"));
+}
+
+#[test]
+fn a_drained_target_gives_its_part_to_another() {
+    let place = Place::new();
+    let cluster = place.up("encoded", &["--targets", "7"]);
+    let bytes = noise(LEN, 7);
+    fs::write(place.path("data"), &bytes).unwrap();
+    cluster.weir(&["mkdir", "/d"]).ok();
+    cluster.weir(&["setlayout", "weir:/d", "--reduce", "rs:4+2", "--after", "0s"]).ok();
+    cluster.weir(&["cp", "data", "weir:/d/data"]).ok();
+    encoded(&cluster);
+    for column in [1, 5] {
+        let all = objects(&layout(&cluster));
+        let target = all.iter().find(|o| o["column"] == column).unwrap()["target"].to_string();
+        cluster.weir(&["target", "drain", &target]).ok();
+        eventually_within(PATIENCE, "it has nothing any more", || {
+            !objects(&layout(&cluster)).iter().any(|o| o["target"].to_string() == target)
+        });
+        encoded(&cluster);
+        reads_back(&place, &cluster, &bytes, "after the drain");
+        cluster.weir(&["target", "undrain", &target]).ok();
+    }
+    cluster.weir(&["fsck"]).ok();
 }

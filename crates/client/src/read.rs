@@ -127,27 +127,34 @@ impl ReadOp {
         let time_ms = call.ctx.read_ms(call.inner.config.request_timeout_ms);
         self.deadline_ms = now_ms() + time_ms;
         let wait = Wait::for_ms(time_ms).interruptible(call.ctx.interrupt);
-        let mut pause_ms = FIRST_PAUSE_MS;
+        let (mut pause_ms, mut rounds) = (FIRST_PAUSE_MS, 0);
         loop {
             self.take(call, dest)?;
             if self.transfer.lacking().is_empty() {
                 return Ok(());
             }
             // Its copies may be others by then, or it has none because it is written again.
-            match decode::all(call, &self.plan, self.transfer.lacking(), dest) {
+            match decode::all(call, &self.plan, (self.transfer.lacking(), rounds), dest) {
                 Err(Undecoded::Changed) if now_ms() < self.deadline_ms => {
                     self.transfer = Transfer::new(self.plan.parts.len(), self.deadline_ms);
                 }
                 // Servers may come back, as is hoped of that of an only copy.
                 Err(Undecoded::TooFew(_)) if now_ms() + pause_ms < self.deadline_ms => {
                     wait.sleep(Duration::from_millis(pause_ms))?;
-                    pause_ms = (2 * pause_ms).min(MAX_PAUSE_MS);
+                    // They may only be slow.
+                    (pause_ms, rounds) = ((2 * pause_ms).min(MAX_PAUSE_MS), rounds + 1);
                     self.transfer = Transfer::new(self.plan.parts.len(), self.deadline_ms);
+                    self.transfer.set_rounds(rounds);
                 }
                 Err(undecoded) => return Err(undecoded.into()),
                 Ok(()) => return Ok(()),
             }
         }
+    }
+
+    /// See [`Transfer::set_rounds`].
+    pub(crate) fn set_rounds(&mut self, rounds: u32) {
+        self.transfer.set_rounds(rounds);
     }
 
     /// Waits for the replies and puts the bytes into `dest`. Returns the parts of which none came,

@@ -258,6 +258,11 @@ impl Transfer {
         part.state = PartState::Waiting { until_ms };
     }
 
+    /// Makes a call as patient as one of which all copies have failed so often.
+    pub fn set_rounds(&mut self, rounds: u32) {
+        self.parts.iter_mut().for_each(|part| part.rounds = rounds);
+    }
+
     /// Ends a part without its bytes: they are to be computed from others.
     pub fn lacks(&mut self, index: usize, error: Error) {
         self.parts[index].state = PartState::Done;

@@ -45,11 +45,12 @@ impl From<Undecoded> for Error {
     }
 }
 
-/// Fills in the bytes of the parts of a read that are lacking.
+/// Fills in the bytes of the parts of a read that are lacking. `rounds` says how often that was in
+/// vain.
 pub(super) fn all(
     call: Call<'_>,
     plan: &Plan,
-    lacking: &[(usize, Error)],
+    (lacking, rounds): (&[(usize, Error)], u32),
     dest: &mut [u8],
 ) -> Result<(), Undecoded> {
     let mut segments: Vec<(ObjectId, Segment)> = Vec::new();
@@ -74,7 +75,7 @@ pub(super) fn all(
         let at = usize::try_from(chunk.buffer_offset).unwrap_or(usize::MAX);
         let dest = dest.get_mut(at..).ok_or_else(|| Error::from(ErrorKind::Internal))?;
         for range in steps(&runs) {
-            let bytes = compute(call, (&segment, object), &range, &mut lost_here)?;
+            let bytes = compute(call, (&segment, object), (&range, rounds), &mut lost_here)?;
             let too_few = |lost: Lost| Error {
                 message: format!("{}; {lost}", error.message),
                 ..error.clone()
@@ -135,7 +136,7 @@ fn fill(dest: &mut [u8], runs: &[Run], range: &Range<u64>, bytes: &[u8]) {
 fn compute(
     call: Call<'_>,
     (segment, object): (&Segment, ObjectId),
-    range: &Range<u64>,
+    (range, rounds): (&Range<u64>, u32),
     lost: &mut BTreeSet<usize>,
 ) -> Result<Result<Vec<u8>, Lost>> {
     let wanted = usize::from(object.column.0);
@@ -155,6 +156,7 @@ fn compute(
         }
         let mut bytes = vec![0; len * repair.sources().len()];
         let mut read = ReadOp::start(call, plan, bytes.len(), (false, false));
+        read.set_rounds(rounds);
         let lacking = read.take(call, &mut bytes)?;
         if lacking.is_empty() {
             let sources: Vec<&[u8]> = bytes.chunks(len).collect();

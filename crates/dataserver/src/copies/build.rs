@@ -300,26 +300,24 @@ impl Builder {
     fn read(&self, source: &Source, at: u64, step: u64) -> Result<Vec<u8>> {
         let len = source.len.saturating_sub(at).min(step) as usize;
         let mut bytes = vec![0; len];
-        let (mut checks, mut locked) = (Vec::new(), false);
-        while len > 0 {
-            checks.clear();
+        if len == 0 {
+            return Ok(bytes);
+        }
+        let object = source.access.object;
+        for locked in [false, true] {
+            let mut checks = Vec::new();
             let mut pull = Pull::new(self.shared.copies.lines.peers(), &source.access);
             let got = pull.read(at, &mut bytes, &mut checks, locked)?;
             pull.end();
             if got < len {
-                let what = format!("{} has become shorter", source.access.object);
-                return Err(Error::new(ErrorKind::Stale, what));
+                return Err(Error::new(ErrorKind::Stale, format!("{object} has become shorter")));
             }
-            match checksums(at, &bytes) == checks {
-                true => break,
-                false if locked => {
-                    let what = format!("{} does not match its checksum", source.access.object);
-                    return Err(Error::new(ErrorKind::ChecksumMismatch, what));
-                }
-                false => locked = true,
+            if checksums(at, &bytes) == checks {
+                return Ok(bytes);
             }
         }
-        Ok(bytes)
+        let what = format!("{object} does not match its checksum");
+        Err(Error::new(ErrorKind::ChecksumMismatch, what))
     }
 }
 

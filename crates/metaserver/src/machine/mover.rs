@@ -490,8 +490,8 @@ impl<E: Engine> MetaMachine<E> {
     ) -> Result<Option<Look>> {
         let relieved = &self.mover.relieved;
         let (most, room, filled) = (usize::MAX, usize::MAX, &[][..]);
-        let (opens, awaited, now) = (&self.opens, &self.mover.awaited, now.unix);
-        let mut means = Means { sites: scratch, relieved, most, room, filled, opens, awaited, now };
+        let writers = self.writers(now);
+        let mut means = Means { sites: scratch, relieved, most, room, filled, writers };
         let mut tx = Tx::new(&self.engine);
         let look = move_copies::look(&mut tx, file, from, &mut means).map_err(fault)?;
         self.mover.left |= look.as_ref().is_some_and(|look| look.stuck > 0 || look.makeshift);

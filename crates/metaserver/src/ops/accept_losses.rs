@@ -74,8 +74,8 @@ fn lost(ctx: &Context<'_>, segment: &Segment, column: ColumnIndex) -> Option<Los
     let targets = whole(segment, column);
     let there =
         || segment.members().filter(|(of, _)| whole(segment, *of).iter().any(known)).count();
-    let is_lost =
-        !targets.iter().any(known) && !(segment.is_coded() && there() >= segment.columns.len());
+    let is_computed = || segment.is_coded() && there() >= segment.columns.len();
+    let is_lost = !(targets.iter().any(known) || is_computed());
     is_lost.then_some(LostColumn { segment: segment.index, start: segment.start, column, targets })
 }
 

@@ -4,16 +4,16 @@
 use crate::mover::even::Uneven;
 use crate::mover::plan::{Change, Place, Verdict, Wish, improve_with};
 use crate::mover::sites::{Fit, Sites};
-use crate::open_files::OpenFiles;
-use crate::ops::{Context, Outcome, deletion, inodes, layouts, parities};
+use crate::ops::parities::{self, Writers};
+use crate::ops::{Context, Outcome, deletion, inodes, layouts};
 use crate::schema::{self, Inode, RegularFile, key};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use weir_layout::{Apart, object_len};
 use weir_metastore::Tx;
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{
     Column, ColumnIndex, CopyIndex, Epoch, FileId, Filling, Generation, ObjectId, Placement,
-    Segment, SegmentIndex, SegmentState, TargetId, Timestamp,
+    Segment, SegmentIndex, SegmentState, TargetId,
 };
 use weir_wire::lease::TO_THE_END;
 use weir_wire::meta::PendingTruncate;
@@ -39,12 +39,8 @@ pub struct Means<'a> {
     /// Copies that are filled, or are whole and have everything, as their servers have said while
     /// no session wrote.
     pub filled: &'a [Filled],
-    /// Who has files open.
-    pub opens: &'a OpenFiles,
-    /// Files with parities that somebody waits to write.
-    pub awaited: &'a BTreeMap<FileId, u64>,
-    /// The time.
-    pub now: Timestamp,
+    /// Who writes the file, or waits to.
+    pub writers: Writers<'a>,
 }
 
 /// A copy that is being filled, or that should be confirmed to have everything.
@@ -166,7 +162,7 @@ fn look_at(
     look.note_targets(segment, means.sites);
     look.sealed |= segment.state == SegmentState::Sealed;
     if segment.state == SegmentState::Open {
-        look.due_in_ms = parities::due_in_ms(file, inode, body, means);
+        look.due_in_ms = parities::due_in_ms(file, inode, body, &means.writers);
     }
     let verdict = verdict(tx, (file, inode, body), segment, (means, usize::MAX, usize::MAX))?;
     let then = match &verdict {
@@ -381,7 +377,7 @@ fn verdict(
     let settled = means.filled.iter().filter(is_there);
     let settled = settled.map(|f| (f.object.column, f.object.copy)).collect();
     let mut barred = BTreeSet::new();
-    let parities = parities::wish(file, inode, body, segment.state, means);
+    let parities = parities::wish(file, inode, body, segment.state, &means.writers);
     loop {
         let copies = usize::from(body.spec.copies.max(1));
         let seed = file.0 ^ u64::from(segment.index.0) << 48;

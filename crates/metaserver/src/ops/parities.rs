@@ -5,15 +5,27 @@
 //! writing learns of a generation that the fence of its objects lets pass.
 
 use crate::mover::plan::Parities;
-use crate::ops::move_copies::Means;
+use crate::open_files::OpenFiles;
 use crate::ops::{Context, Outcome, inodes, layouts};
 use crate::schema::{Inode, RegularFile};
+use std::collections::BTreeMap;
 use weir_metastore::Tx;
 use weir_types::limits::{MAX_CODED_COLUMNS, MAX_PARITIES, MIN_CODED_COLUMNS, NEVER_S};
-use weir_types::{Error, ErrorKind, FileId, LayoutKind, LayoutSpec, SegmentState};
+use weir_types::{Error, ErrorKind, FileId, LayoutKind, LayoutSpec, SegmentState, Timestamp};
 
 /// A file that is open for writing is looked at again after this time, milliseconds.
 const LOOK_MS: u64 = 2_000;
+
+/// Who writes, and who waits to.
+#[derive(Clone, Copy)]
+pub struct Writers<'a> {
+    /// Who has files open.
+    pub opens: &'a OpenFiles,
+    /// Files with parities that somebody waits to write.
+    pub awaited: &'a BTreeMap<FileId, u64>,
+    /// The time.
+    pub now: Timestamp,
+}
 
 /// Whether new parities are wished for a file with this layout.
 pub(crate) fn are_wished(spec: &LayoutSpec) -> bool {
@@ -26,13 +38,13 @@ pub(crate) fn wish(
     inode: &Inode,
     body: &RegularFile,
     state: SegmentState,
-    means: &Means<'_>,
+    writers: &Writers<'_>,
 ) -> Parities {
-    let awaited = means.awaited.contains_key(&file) || means.opens.has_writers(file);
+    let awaited = writers.awaited.contains_key(&file) || writers.opens.has_writers(file);
     let begins = || {
-        let is_due = since_change_ms(inode, means) >= after_ms(body);
+        let is_due = since_change_ms(inode, writers) >= after_ms(body);
         let fits = body.spec.kind == LayoutKind::Striped && inode.size > 0;
-        fits && is_due && !means.opens.is_settling() && body.pending_truncate.is_none()
+        fits && is_due && !writers.opens.is_settling() && body.pending_truncate.is_none()
     };
     match are_wished(&body.spec) && !awaited && (state == SegmentState::Sealed || begins()) {
         true => Parities::Wished(body.spec.parities),
@@ -45,21 +57,21 @@ pub(crate) fn due_in_ms(
     file: FileId,
     inode: &Inode,
     body: &RegularFile,
-    means: &Means<'_>,
+    writers: &Writers<'_>,
 ) -> Option<u64> {
-    let now = || wish(file, inode, body, SegmentState::Open, means) != Parities::None;
+    let now = || wish(file, inode, body, SegmentState::Open, writers) != Parities::None;
     if !are_wished(&body.spec) || now() {
         return None;
     }
-    Some(after_ms(body).saturating_sub(since_change_ms(inode, means)).max(LOOK_MS))
+    Some(after_ms(body).saturating_sub(since_change_ms(inode, writers)).max(LOOK_MS))
 }
 
 fn after_ms(body: &RegularFile) -> u64 {
     u64::from(body.spec.encode_after_s) * 1_000
 }
 
-fn since_change_ms(inode: &Inode, means: &Means<'_>) -> u64 {
-    means.now.0.saturating_sub(inode.ctime.0).max(0) as u64 / 1_000_000
+fn since_change_ms(inode: &Inode, writers: &Writers<'_>) -> u64 {
+    writers.now.0.saturating_sub(inode.ctime.0).max(0) as u64 / 1_000_000
 }
 
 /// Whether a request to write has to wait until a file has copies again.

@@ -4,6 +4,7 @@
 use super::{MAX_QUEUED, Mover, orders};
 use crate::machine::{MetaMachine, Moment};
 use crate::ops::move_copies::Look;
+use crate::ops::parities::Writers;
 use std::collections::BTreeSet;
 use weir_metastore::Engine;
 use weir_types::{FileId, ObjectId, ServerId, TargetId};
@@ -53,6 +54,11 @@ impl Mover {
 }
 
 impl<E: Engine> MetaMachine<E> {
+    /// Who writes files, or waits to.
+    pub(super) fn writers(&self, now: Moment) -> Writers<'_> {
+        Writers { opens: &self.opens, awaited: &self.mover.awaited, now: now.unix }
+    }
+
     /// Looks at the files that may get parities by now, and at those that nobody waits for any
     /// more.
     pub(super) fn tick_encode(&mut self, now: Moment) {

@@ -274,9 +274,7 @@ impl<E: Engine> MetaMachine<E> {
                 most,
                 room,
                 filled: &filled,
-                opens: &self.opens,
-                awaited: &self.mover.awaited,
-                now: now.unix,
+                writers: self.writers(now),
             };
             let made = move_copies::change(&mut tx, &mut ctx, file, from, &mut means);
             let effects = ctx.effects;

@@ -107,15 +107,18 @@ pub fn decodes(segment: &Segment, sites: &Sites) -> bool {
 fn thaw(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
     let wish = Wish { decodes: decodes(segment, sites), ..*wish };
     let verdict = improve(segment, &wish, sites);
-    // Where no more can be made, two do: as many as others have that lack some.
+    // Where no more can be made, two do: as many as others have that lack some. What is away may
+    // never come back, and can be computed as long as there are parities.
     let least = wish.copies.min(2);
     let whole = |number: usize| {
         let slots = slots_of(segment, ColumnIndex(number as u16), &wish, sites);
         slots.iter().filter(|slot| slot.is_current()).count() >= least
     };
     match verdict {
-        Verdict::Fine | Verdict::Unsettled(_) => unsealed(segment),
-        Verdict::Stuck if (0..segment.columns.len()).all(whole) => unsealed(segment),
+        Verdict::Fine | Verdict::Unsettled(_) | Verdict::Stuck => {
+            let enough = (0..segment.columns.len()).all(whole);
+            if enough { unsealed(segment) } else { Verdict::Stuck }
+        }
         other => other,
     }
 }

@@ -26,6 +26,7 @@ struct World {
     segment: Segment,
     sites: BTreeMap<TargetId, Site>,
     wish: Parities,
+    copies: usize,
 }
 
 fn site(target: u32) -> Site {
@@ -53,7 +54,7 @@ impl World {
             parities: Vec::new(),
         };
         let sites = (0..TARGETS).map(|target| (TargetId(target), site(target))).collect();
-        Self { segment, sites, wish: WISHED }
+        Self { segment, sites, wish: WISHED, copies: COPIES }
     }
 
     fn sites(&self) -> Sites {
@@ -68,7 +69,7 @@ impl World {
         };
         let settled = self.segment.members().flat_map(whole).collect();
         let wish = Wish {
-            copies: COPIES,
+            copies: self.copies,
             in_groups: false,
             relieved: &relieved,
             barred: &barred,
@@ -229,6 +230,20 @@ fn who_is_away_for_a_while_is_waited_for() {
     world.sites.insert(TargetId(0), Site { fit: Fit::Lost, online: false, ..site(0) });
     world.look();
     assert_ne!(world.segment, before);
+}
+
+#[test]
+fn parities_stay_as_long_as_the_only_copy_of_a_column_is_away() {
+    let mut world = World::new();
+    world.settle();
+    world.copies = 1;
+    world.wish = Parities::None;
+    let target = world.segment.columns[2].copies().next().unwrap().1;
+    world.happens(&Event::Away(target.0));
+    assert_eq!(world.look(), Verdict::Stuck);
+    assert!(world.segment.is_coded());
+    world.happens(&Event::Back);
+    assert_eq!(world.segment.state, SegmentState::Open);
 }
 
 #[test]
