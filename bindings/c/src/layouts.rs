@@ -86,6 +86,7 @@ pub(crate) unsafe fn spec(layout: *const weir_layout_t) -> Result<Option<LayoutS
         copies: u8::try_from(of.copies).map_err(|_| invalid("layout: too many copies"))?,
         duplication,
         placement: placement.map_err(|_| bad("placement"))?,
+        ..LayoutSpec::default()
     };
     check_spec(&spec)?;
     Ok(Some(spec))
@@ -169,6 +170,7 @@ fn spec_of(layout: &FileLayout) -> LayoutSpec {
         copies: copies as u8,
         duplication: (copies > 1).then_some(layout.duplication),
         placement: layout.placement,
+        ..LayoutSpec::default()
     }
 }
 

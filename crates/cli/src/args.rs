@@ -27,7 +27,9 @@ pub use holders::{Clients, HoldChoice, Locks, StandingChoice};
 pub use jobs::{Explain, Run};
 pub use joining::{Invite, Join};
 pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice};
-pub use layouts::{Advise, Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, SetLayout};
+pub use layouts::{
+    Advise, Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, Reduced, SetLayout,
+};
 pub use log::Log;
 pub use manual::{Completions, Man};
 pub use members::{

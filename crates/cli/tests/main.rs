@@ -27,6 +27,7 @@ mod dashboard;
 mod deb;
 mod dir_reader;
 mod disk;
+mod encoded;
 mod environment;
 mod exercise;
 mod fault_load;

@@ -147,6 +147,12 @@ fn ask_objects_under(
             call.file.leave_unconfirmed();
         }
         done?;
+        for (part, _) in transfer.lacking() {
+            // Nobody can say where the holes of a lost column are: it counts as full.
+            if let Control::Seek { offset, hole } = parts.list[*part].1 {
+                parts.answers[*part].found = (!hole).then_some(offset);
+            }
+        }
         answers.append(&mut parts.answers);
     }
     Ok(answers)
@@ -218,6 +224,10 @@ impl Parts for ControlParts<'_> {
 
     fn takes_as_they_come(&self) -> bool {
         self.list.iter().all(|(_, control)| *control == Control::Stat)
+    }
+
+    fn may_lack(&self) -> bool {
+        self.list.iter().all(|(_, control)| matches!(control, Control::Seek { .. }))
     }
 
     fn conns(&mut self) -> &mut [Option<DataConn>] {

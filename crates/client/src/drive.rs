@@ -3,7 +3,9 @@
 use crate::client::Inner;
 use crate::context::Context;
 use crate::core::choices::Wanted;
-use crate::core::copies::{Purpose, is_damage, is_elsewhere, is_hopeless, is_mirrored};
+use crate::core::copies::{
+    Purpose, is_computable, is_damage, is_elsewhere, is_hopeless, is_mirrored,
+};
 use crate::core::plan::Place;
 use crate::core::transfer::{Next, Transfer};
 use crate::counters::add;
@@ -59,6 +61,10 @@ pub(crate) trait Parts {
     /// The target that is read first where any current copy may be used, whatever the speeds.
     fn preferred(&self) -> Option<TargetId> {
         None
+    }
+    /// Whether the call goes on without a part that can be computed from others of its segment.
+    fn may_lack(&self) -> bool {
+        false
     }
     /// Whether parts wait for space at copies independently of each other.
     fn is_cut(&self) -> bool {
@@ -136,6 +142,11 @@ pub(crate) fn drive(
                     Ok(Chosen::Copy) => {}
                     Ok(Chosen::Later) => {
                         transfer.defer(part);
+                        continue;
+                    }
+                    Err(missing) if missing.computable && parts.may_lack() => {
+                        tracing::debug!("{}", missing.error);
+                        transfer.lacks(part, missing.error);
                         continue;
                     }
                     Err(missing) => {
@@ -233,6 +244,8 @@ struct Missing {
     error: Error,
     /// Whether no copy will become available either.
     hopeless: bool,
+    /// Whether it can be computed from others of its segment.
+    computable: bool,
 }
 
 /// Chooses the copy that a part goes to.
@@ -244,10 +257,14 @@ fn choose(
     wait: &Wait,
 ) -> Result<Chosen, Missing> {
     let object = parts.place(part).object;
-    if !transfer.may_choose(part, parts.place(part).mirrored) {
+    let (servers, purpose) = (&call.inner.servers, parts.purpose(part));
+    let has_others =
+        |segment: &Segment| is_mirrored(segment, object.column) || is_computable(purpose, segment);
+    let may =
+        parts.place(part).mirrored || call.file.with_segment(object, has_others) == Some(true);
+    if !transfer.may_choose(part, may) {
         return Ok(Chosen::Copy);
     }
-    let (servers, purpose) = (&call.inner.servers, parts.purpose(part));
     for newest in [transfer.doubts_primary(part), true] {
         if newest && let Err(error) = servers.refresh_map(&call.inner.session, false, MAP_WAIT_MS) {
             tracing::debug!("cluster map not refreshed: {error}");
@@ -296,7 +313,8 @@ fn choose(
         parts.keep(part, slot);
         transfer.expect(part, (answer_us / 1_000.0) as u64);
         *parts.place(part) = Place { object: ObjectId { copy, ..object }, target, mirrored };
-        transfer.chosen(part, mirrored.then_some((copy, purpose)));
+        let has_others = mirrored || call.file.with_segment(object, has_others) == Some(true);
+        transfer.chosen(part, has_others.then_some((copy, purpose)));
         return Ok(Chosen::Copy);
     }
     parts.keep(part, None);
@@ -304,6 +322,7 @@ fn choose(
     let missing = call.file.with_segment(object, |segment| Missing {
         error: servers.no_current_copy(object, segment, told),
         hopeless: is_hopeless(segment, object.column, told),
+        computable: is_computable(purpose, segment),
     });
     missing.map_or(Ok(Chosen::Copy), Err)
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use weir_layout::{object_len, segment_offset};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{
-    ColumnIndex, CopyIndex, FileId, ObjectId, Result, Segment, SegmentIndex, TargetId,
+    Column, ColumnIndex, CopyIndex, FileId, ObjectId, Result, Segment, SegmentIndex, TargetId,
 };
 use weir_wire::map::TargetState;
 use weir_wire::targets::TargetView;
@@ -154,7 +154,7 @@ pub fn of_file(admin: &Administrator, file: (FileId, u64), states: &States) -> R
     let (mut all, mut from) = (Vec::new(), 0);
     loop {
         let (segments, more) = admin.segments_from(file.0, from)?;
-        for segment in &segments {
+        for segment in segments.iter().filter(|segment| !is_computable(segment, states)) {
             for at in 0..segment.columns.len() {
                 let place = (segment, ColumnIndex(at as u16));
                 let lacking = |target, object| ask(admin, target, object);
@@ -166,6 +166,15 @@ pub fn of_file(admin: &Administrator, file: (FileId, u64), states: &States) -> R
             _ => return Ok(all),
         }
     }
+}
+
+/// Whether so much of a segment with parities is online that the rest can be computed.
+fn is_computable(segment: &Segment, states: &States) -> bool {
+    let is_online = |(column, member): &(ColumnIndex, &Column)| {
+        let mut whole = member.copies().filter(|(copy, _)| !segment.is_filling(*column, *copy));
+        whole.any(|(_, target)| states.get(&target).is_some_and(|state| state.is_online()))
+    };
+    segment.is_coded() && segment.members().filter(is_online).count() >= segment.columns.len()
 }
 
 /// Accepts the losses of a file. First all clients drop cached data of it; then the remaining bytes
@@ -204,6 +213,7 @@ mod tests {
             stripe_unit_bytes: 65536,
             columns: vec![Column { targets: targets.iter().map(|t| TargetId(*t)).collect() }],
             filling: Vec::new(),
+            parities: Vec::new(),
             scheme: Scheme::Copies,
             state: SegmentState::Open,
             epoch: Epoch(1),

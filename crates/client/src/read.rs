@@ -11,6 +11,7 @@ use crate::job::JobReader;
 use crate::servers::{DataConn, Slot};
 use std::io::IoSliceMut;
 use std::sync::Arc;
+use std::time::Duration;
 use weir_host::clock;
 use weir_layout::{Piece, Run, cut_count, cuts, scatter};
 use weir_net::{Expected, Wait};
@@ -19,6 +20,13 @@ use weir_types::checksum::crc32c;
 use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{ObjectLen, ReadFlags, ReadRequest};
 use weir_wire::{Header, Request, Rights};
+
+mod decode;
+use decode::Undecoded;
+
+/// First and longest pause before a read of what cannot be computed either is tried again.
+const FIRST_PAUSE_MS: u64 = 20;
+const MAX_PAUSE_MS: u64 = 500;
 
 /// A read that was sent, or is about to be sent.
 pub(crate) struct ReadOp {
@@ -38,6 +46,7 @@ pub(crate) struct ReadOp {
     ahead: bool,
     /// Target that is read where any copy may be read, if its copy is usable.
     preferred: Option<TargetId>,
+    deadline_ms: u64,
 }
 
 /// Whether any current copy may be read. The call has to be under a lease, if the file's
@@ -104,6 +113,7 @@ impl ReadOp {
             any_copy,
             ahead,
             preferred,
+            deadline_ms,
         };
         // What fails now is tried again by `finish`.
         if let Err(error) = op.drive(call, &mut [], Until::Sent) {
@@ -115,8 +125,44 @@ impl ReadOp {
     /// Waits for the replies and puts the bytes into `dest`.
     pub(crate) fn finish(&mut self, call: Call<'_>, dest: &mut [u8]) -> Result<()> {
         let time_ms = call.ctx.read_ms(call.inner.config.request_timeout_ms);
-        self.transfer.set_deadline_ms(now_ms() + time_ms);
-        self.drive(call, dest, Until::Done)
+        self.deadline_ms = now_ms() + time_ms;
+        let wait = Wait::for_ms(time_ms).interruptible(call.ctx.interrupt);
+        let (mut pause_ms, mut rounds) = (FIRST_PAUSE_MS, 0);
+        loop {
+            self.take(call, dest)?;
+            if self.transfer.lacking().is_empty() {
+                return Ok(());
+            }
+            // Its copies may be others by then, or it has none because it is written again.
+            match decode::all(call, &self.plan, (self.transfer.lacking(), rounds), dest) {
+                Err(Undecoded::Changed) if now_ms() < self.deadline_ms => {
+                    self.transfer = Transfer::new(self.plan.parts.len(), self.deadline_ms);
+                }
+                // Servers may come back, as is hoped of that of an only copy.
+                Err(Undecoded::TooFew(_)) if now_ms() + pause_ms < self.deadline_ms => {
+                    wait.sleep(Duration::from_millis(pause_ms))?;
+                    // They may only be slow.
+                    (pause_ms, rounds) = ((2 * pause_ms).min(MAX_PAUSE_MS), rounds + 1);
+                    self.transfer = Transfer::new(self.plan.parts.len(), self.deadline_ms);
+                    self.transfer.set_rounds(rounds);
+                }
+                Err(undecoded) => return Err(undecoded.into()),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    /// See [`Transfer::set_rounds`].
+    pub(crate) fn set_rounds(&mut self, rounds: u32) {
+        self.transfer.set_rounds(rounds);
+    }
+
+    /// Waits for the replies and puts the bytes into `dest`. Returns the parts of which none came,
+    /// since no server has them: they can be computed from others.
+    pub(crate) fn take(&mut self, call: Call<'_>, dest: &mut [u8]) -> Result<Vec<usize>> {
+        self.transfer.set_deadline_ms(self.deadline_ms);
+        self.drive(call, dest, Until::Done)?;
+        Ok(self.transfer.lacking().iter().map(|(part, _)| *part).collect())
     }
 
     /// The targets from which its parts came.
@@ -157,6 +203,10 @@ impl Parts for ReadParts<'_> {
 
     fn preferred(&self) -> Option<TargetId> {
         self.preferred
+    }
+
+    fn may_lack(&self) -> bool {
+        true
     }
 
     fn is_ahead(&self) -> bool {

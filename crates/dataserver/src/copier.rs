@@ -256,7 +256,7 @@ fn in_turn<T>(task: &CopyTask, change: impl FnOnce() -> Result<T>) -> Result<T> 
 }
 
 /// The checksums of bytes that begin at `offset` of an object.
-fn checksums(offset: u64, bytes: &[u8]) -> Vec<u32> {
+pub(crate) fn checksums(offset: u64, bytes: &[u8]) -> Vec<u32> {
     let mut rest = bytes;
     let piece = Piece { object_offset: offset, len: bytes.len() as u64 };
     let cut = |len: usize| {

@@ -6,7 +6,7 @@ use crate::backlog::Backlog;
 use crate::chores::Chores;
 use crate::copies::repair::{self, Scrubbed};
 use crate::copies::roles::not_current;
-use crate::copies::{Change, Progress, follow_at_the_end};
+use crate::copies::{Builds, Change, Progress, follow_at_the_end};
 use crate::inspect;
 use crate::lanes::{Lane, Lanes};
 use crate::machine::{Asker, OpId, Outcome, ReadWork, ServedTarget, Work};
@@ -111,6 +111,8 @@ pub(crate) struct Disk {
     answered_ms: AtomicU64,
     /// Progress of bringing other copies up to date from here.
     pub(crate) progress: Progress,
+    /// Orders to compute objects.
+    pub(crate) builds: Builds,
     /// Orders of the metadata server for it.
     pub(crate) chores: Chores,
 }
@@ -139,6 +141,7 @@ impl Disk {
             at_work,
             answered_ms,
             progress,
+            builds: Builds::default(),
             chores,
         };
         disk.check_health();

@@ -160,6 +160,7 @@ impl Registrar {
         self.shared.busy_percent.store(reply.busy_percent, Relaxed);
         for disk in &self.shared.disks {
             disk.progress.ordered(disk.served.id, &reply.fill);
+            disk.builds.ordered(disk.served.id, &reply.build);
             disk.chores.answered(disk, &reply);
         }
         self.give_up(&reply.give_up);
@@ -259,6 +260,7 @@ impl Registrar {
                 removed,
                 gaps,
                 filled,
+                built: disk.builds.built(),
                 unreachable,
                 distrusted,
                 hangs_ms,
@@ -359,6 +361,7 @@ pub(crate) fn nothing(target: TargetId, trouble: String) -> TargetReport {
         removed: Vec::new(),
         gaps: Vec::new(),
         filled: Vec::new(),
+        built: Vec::new(),
         unreachable: Vec::new(),
         distrusted: Vec::new(),
         hangs_ms: 0,

@@ -97,6 +97,7 @@ impl Service for Metadata {
                 serve_ms: 60_000,
                 remove: Vec::new(),
                 fill: Vec::new(),
+                build: Vec::new(),
                 distrust: Vec::new(),
                 give_up: Vec::new(),
                 busy_percent: 100,

@@ -65,6 +65,7 @@ impl Metadata {
             serve_ms: 60_000,
             remove: heard.remove.clone(),
             fill: Vec::new(),
+            build: Vec::new(),
             distrust: heard.distrust.clone(),
             give_up: Vec::new(),
             busy_percent: 100,

@@ -186,6 +186,7 @@ mod tests {
                     stripe_unit_bytes: 65_536,
                     columns: vec![Column { targets: vec![TargetId(i as u32)] }],
                     filling: Vec::new(),
+                    parities: Vec::new(),
                     scheme: Scheme::Copies,
                     state: SegmentState::Open,
                     epoch: Epoch(1),

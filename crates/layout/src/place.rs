@@ -310,6 +310,7 @@ fn segment(
         stripe_unit_bytes: stripe_unit(spec),
         columns,
         filling: Vec::new(),
+        parities: Vec::new(),
         scheme: Scheme::Copies,
         state: SegmentState::Open,
         epoch: FIRST_EPOCH,

@@ -62,6 +62,7 @@ impl Bench {
                 removed: Vec::new(),
                 gaps: Vec::new(),
                 filled: Vec::new(),
+                built: Vec::new(),
                 unreachable: Vec::new(),
                 distrusted: Vec::new(),
                 hangs_ms: 0,

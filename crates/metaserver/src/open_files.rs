@@ -65,6 +65,16 @@ impl OpenFiles {
         self.sessions.get(&file).map_or(0, |sessions| sessions.all) > own
     }
 
+    /// Whether any session has a file open for writing, as far as is known.
+    pub fn has_writers(&self, file: FileId) -> bool {
+        self.sessions.get(&file).is_some_and(|sessions| sessions.writing > 0)
+    }
+
+    /// Whether some files may be open that no client has reported yet.
+    pub fn is_settling(&self) -> bool {
+        self.settling
+    }
+
     /// Number of sessions that write a file, if this one has it open with these rights, too.
     pub fn writers_with(&self, session: SessionId, file: FileId, rights: Rights) -> u32 {
         let known = self.sessions.get(&file).map_or(0, |sessions| sessions.writing);

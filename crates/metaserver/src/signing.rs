@@ -60,7 +60,7 @@ impl Signer {
     /// A capability with a signature for each target of the segments.
     pub fn sign(&self, grant: Grant, segments: &[Segment]) -> SignedCapability {
         let capability = self.capability(grant);
-        let copies = segments.iter().flat_map(|s| &s.columns).flat_map(|c| &c.targets);
+        let copies = segments.iter().flat_map(Segment::members).flat_map(|(_, c)| &c.targets);
         let mut targets: Vec<TargetId> = copies.copied().collect();
         targets.sort_unstable();
         targets.dedup();

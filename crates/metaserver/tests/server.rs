@@ -162,6 +162,7 @@ fn register(address: &str, server: u32) -> Result<()> {
         removed: Vec::new(),
         gaps: Vec::new(),
         filled: Vec::new(),
+        built: Vec::new(),
         unreachable: Vec::new(),
         distrusted: Vec::new(),
         hangs_ms: 0,

@@ -3,7 +3,10 @@
 
 use crate::codec::{Decode, DecodeError, Encode, Reader};
 use crate::id::{ColumnIndex, CopyIndex, Epoch, SegmentIndex, TargetId};
-use crate::limits::{MAX_COLUMNS, MAX_FILE_BYTES, MAX_STRIPE_UNIT_BYTES, MIN_STRIPE_UNIT_BYTES};
+use crate::limits::{
+    MAX_CODED_COLUMNS, MAX_COLUMNS, MAX_FILE_BYTES, MAX_PARITIES, MAX_STRIPE_UNIT_BYTES,
+    MIN_CODED_COLUMNS, MIN_STRIPE_UNIT_BYTES,
+};
 
 /// How a segment survives failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -11,8 +14,10 @@ pub enum Scheme {
     /// Full copies (one copy: none).
     #[default]
     Copies,
+    /// An erasure code: of its columns and parities as many may be lost as there are parities.
+    Coded,
 }
-crate::codec_tag!(Scheme { Copies = 0 });
+crate::codec_tag!(Scheme { Copies = 0, Coded = 1 });
 
 /// What may happen to a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,7 +25,7 @@ pub enum SegmentState {
     /// It takes writes.
     #[default]
     Open,
-    /// Its length is final.
+    /// It takes none: it has parities, or gets them.
     Sealed,
 }
 crate::codec_tag!(SegmentState { Open = 0, Sealed = 1 });
@@ -153,9 +158,29 @@ pub struct Segment {
     /// Copies that are being made, sorted; at least one copy of each column is not
     /// among them.
     pub filling: Vec<Filling>,
+    /// The parities of a sealed segment; an open one has none. They are numbered like columns,
+    /// behind the last of those.
+    pub parities: Vec<Column>,
 }
 
 impl Segment {
+    /// A column, or a parity behind the columns.
+    pub fn member(&self, number: usize) -> Option<&Column> {
+        let parity = number.checked_sub(self.columns.len());
+        parity.map_or_else(|| self.columns.get(number), |parity| self.parities.get(parity))
+    }
+
+    /// The columns, and the parities behind them, each with its number.
+    pub fn members(&self) -> impl Iterator<Item = (ColumnIndex, &Column)> + Clone {
+        let all = self.columns.iter().chain(&self.parities).enumerate();
+        all.map(|(number, member)| (ColumnIndex(number as u16), member))
+    }
+
+    /// Whether parities make up for lost columns.
+    pub fn is_coded(&self) -> bool {
+        self.scheme == Scheme::Coded
+    }
+
     /// Whether a copy of a column is still being made.
     pub fn is_filling(&self, column: ColumnIndex, copy: CopyIndex) -> bool {
         self.filling.binary_search(&Filling { column, copy }).is_ok()
@@ -166,9 +191,9 @@ impl Segment {
         self.len.map_or(MAX_FILE_BYTES, |len| self.start + len)
     }
 
-    /// The target that holds a copy of a column.
+    /// The target that holds a copy of a column, or of a parity.
     pub fn target(&self, column: usize, copy: CopyIndex) -> Option<TargetId> {
-        self.columns.get(column)?.targets.get(usize::from(copy.0)).copied()
+        self.member(column)?.targets.get(usize::from(copy.0)).copied()
     }
 
     /// The numbers that locate every byte of the segment.
@@ -179,6 +204,8 @@ impl Segment {
 
 /// What stands in place of the scheme where copies are being made.
 const FILLING: u8 = 0x40;
+/// What stands there where there are parities.
+const PARITIES: u8 = 0x41;
 
 impl Encode for Segment {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -188,9 +215,12 @@ impl Encode for Segment {
         self.stripe_unit_bytes.encode(out);
         self.columns.encode(out);
         // Only where there are such copies: so segments from before are good.
-        match self.filling.is_empty() {
-            true => self.scheme.encode(out),
-            false => (FILLING, self.filling.clone()).encode(out),
+        if !self.parities.is_empty() {
+            (PARITIES, (self.scheme, (&self.filling, &self.parities))).encode(out);
+        } else if !self.filling.is_empty() {
+            (FILLING, &self.filling).encode(out);
+        } else {
+            self.scheme.encode(out);
         }
         self.state.encode(out);
         self.epoch.encode(out);
@@ -202,7 +232,16 @@ impl Decode for Segment {
         let (index, start, len) = (Decode::decode(r)?, Decode::decode(r)?, Decode::decode(r)?);
         let (stripe_unit_bytes, columns) = (Decode::decode(r)?, Decode::decode(r)?);
         let mut filling: Vec<Filling> = Vec::new();
+        let mut parities: Vec<Column> = Vec::new();
         let scheme = match u8::decode(r)? {
+            PARITIES => {
+                let scheme = Decode::decode(r)?;
+                (filling, parities) = (Decode::decode(r)?, Decode::decode(r)?);
+                if parities.is_empty() || !parities.iter().all(|p| p.copies().next().is_some()) {
+                    return Err(DecodeError::BadValue);
+                }
+                scheme
+            }
             FILLING => {
                 filling = Decode::decode(r)?;
                 if filling.is_empty() {
@@ -213,13 +252,29 @@ impl Decode for Segment {
             tag => Scheme::from_bytes(&[tag])?,
         };
         let (state, epoch) = (Decode::decode(r)?, Decode::decode(r)?);
-        let segment =
-            Self { index, start, len, stripe_unit_bytes, columns, scheme, state, epoch, filling };
+        let segment = Self {
+            index,
+            start,
+            len,
+            stripe_unit_bytes,
+            columns,
+            scheme,
+            state,
+            epoch,
+            filling,
+            parities,
+        };
         let end = segment.start.checked_add(segment.len.unwrap_or(0));
         let fits = end.is_some_and(|end| end <= MAX_FILE_BYTES);
         let columns = segment.columns.len();
         let copies = segment.columns.first().map_or(0, |c| c.targets.len());
-        let even = segment.columns.iter().all(|c| c.targets.len() == copies);
+        let even = segment.members().all(|(_, c)| c.targets.len() == copies);
+        let few = segment.parities.len() <= MAX_PARITIES
+            && (MIN_CODED_COLUMNS..=MAX_CODED_COLUMNS).contains(&columns);
+        let sealed = match segment.parities.is_empty() {
+            true => segment.scheme == Scheme::Copies && segment.state == SegmentState::Open,
+            false => segment.state == SegmentState::Sealed && few,
+        };
         let there = |f: &Filling| {
             let target = segment.target(usize::from(f.column.0), f.copy);
             target.is_some_and(|target| target != TargetId::NONE)
@@ -233,6 +288,9 @@ impl Decode for Segment {
         let whole = columns > MAX_COLUMNS || (0..columns).all(is_whole);
         let fillings = sorted && whole && segment.filling.iter().all(there);
         if !fits || columns > MAX_COLUMNS || copies == 0 || copies > 255 || !even || !fillings {
+            return Err(DecodeError::BadValue);
+        }
+        if !sealed {
             return Err(DecodeError::BadValue);
         }
         segment.stripe().check()?;
@@ -312,12 +370,17 @@ pub struct LayoutSpec {
     pub duplication: Option<Duplication>,
     /// Where they go.
     pub placement: Placement,
+    /// Parities that take the place of the copies of a file which nobody writes; 0: none.
+    pub parities: u8,
+    /// How long nobody has written a file that gets them, seconds.
+    pub encode_after_s: u32,
 }
 
 impl Encode for LayoutSpec {
     fn encode(&self, out: &mut Vec<u8>) {
         // One byte for both, as below.
-        (self.kind as u8 | (self.placement as u8) << 4).encode(out);
+        let coded = if self.parities > 0 { CODED } else { 0 };
+        (self.kind as u8 | coded | (self.placement as u8) << 4).encode(out);
         self.base.encode(out);
         self.count.encode(out);
         self.stripe_unit_bytes.encode(out);
@@ -331,8 +394,14 @@ impl Encode for LayoutSpec {
             Some(other) => other as u8,
         };
         (self.copies & LOWER_HALF | protocol << 4).encode(out);
+        if self.parities > 0 {
+            (self.parities, self.encode_after_s).encode(out);
+        }
     }
 }
+
+/// In the lower half of the first byte: parities are named at the end.
+const CODED: u8 = 0x08;
 
 /// The bits of the last byte that are the number of copies, and of the first one that
 /// are the family.
@@ -344,7 +413,8 @@ const NAMED_SERVER_SYNC: u8 = 5;
 impl Decode for LayoutSpec {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let both = u8::decode(r)?;
-        let kind = LayoutKind::from_bytes(&[both & LOWER_HALF])?;
+        let is_coded = both & CODED != 0;
+        let kind = LayoutKind::from_bytes(&[both & LOWER_HALF & !CODED])?;
         let placement = Placement::from_bytes(&[both >> 4])?;
         let (base, count) = (Decode::decode(r)?, Decode::decode(r)?);
         let (stripe_unit_bytes, segment_bytes) = (Decode::decode(r)?, Decode::decode(r)?);
@@ -356,6 +426,13 @@ impl Decode for LayoutSpec {
             tag => Some(Duplication::from_bytes(&[tag])?),
         };
         let copies = both & LOWER_HALF;
+        let (parities, encode_after_s) = match is_coded {
+            true => (u8::decode(r)?, u32::decode(r)?),
+            false => (0, 0),
+        };
+        if is_coded && !(1..=MAX_PARITIES).contains(&usize::from(parities)) {
+            return Err(DecodeError::BadValue);
+        }
         Ok(Self {
             kind,
             base,
@@ -366,6 +443,8 @@ impl Decode for LayoutSpec {
             copies,
             duplication,
             placement,
+            parities,
+            encode_after_s,
         })
     }
 }
@@ -390,3 +469,75 @@ pub struct FileLayout {
     pub segments: Vec<Segment>,
 }
 crate::codec_struct!(FileLayout { kind, base, epoch, duplication, acting, placement, segments });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(columns: u32, parities: u32) -> Segment {
+        let column = |target| Column { targets: vec![TargetId(target)] };
+        let (scheme, state) = match parities {
+            0 => (Scheme::Copies, SegmentState::Open),
+            _ => (Scheme::Coded, SegmentState::Sealed),
+        };
+        Segment {
+            index: SegmentIndex(1),
+            start: 0,
+            len: None,
+            stripe_unit_bytes: 65536,
+            columns: (0..columns).map(column).collect(),
+            scheme,
+            state,
+            epoch: Epoch(2),
+            filling: Vec::new(),
+            parities: (columns..columns + parities).map(column).collect(),
+        }
+    }
+
+    #[test]
+    fn what_has_no_parities_is_stored_as_before_there_were_any() {
+        let plain = segment(1, 0).to_bytes();
+        // Index, start, no length, unit, one column of one target, scheme, state, epoch.
+        let mut expected = vec![1, 0, 0, 0];
+        expected.extend([0; 8]);
+        expected.extend([0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend([2, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(plain, expected);
+        let spec = LayoutSpec { copies: 3, ..LayoutSpec::default() };
+        let wished = LayoutSpec { parities: 2, encode_after_s: 60, ..spec.clone() };
+        let (spec, wished) = (spec.to_bytes(), wished.to_bytes());
+        assert_eq!((spec[0], wished[0]), (0, CODED));
+        assert_eq!(
+            (&wished[1..spec.len()], &wished[spec.len()..]),
+            (&spec[1..], &[2, 60, 0, 0, 0][..])
+        );
+    }
+
+    #[test]
+    fn parities_are_stored_and_numbered_behind_the_columns() {
+        let mut coded = segment(4, 2);
+        coded.filling = vec![Filling { column: ColumnIndex(5), copy: CopyIndex(0) }];
+        assert_eq!(Segment::from_bytes(&coded.to_bytes()), Ok(coded.clone()));
+        assert_eq!(coded.target(4, CopyIndex(0)), Some(TargetId(4)));
+        assert!(coded.is_filling(ColumnIndex(5), CopyIndex(0)) && coded.member(6).is_none());
+        let spec = LayoutSpec { parities: 8, encode_after_s: 7, ..LayoutSpec::default() };
+        assert_eq!(LayoutSpec::from_bytes(&spec.to_bytes()), Ok(spec));
+    }
+
+    #[test]
+    fn parities_that_no_segment_has_are_refused() {
+        let refused = |segment: Segment| {
+            assert_eq!(Segment::from_bytes(&segment.to_bytes()), Err(DecodeError::BadValue));
+        };
+        refused(segment(1, 2));
+        refused(segment(33, 2));
+        refused(segment(4, 9));
+        refused(Segment { state: SegmentState::Open, ..segment(4, 2) });
+        refused(Segment { scheme: Scheme::Coded, ..segment(4, 0) });
+        refused(Segment { state: SegmentState::Sealed, ..segment(4, 0) });
+        let nowhere = Column { targets: vec![TargetId::NONE] };
+        refused(Segment { parities: vec![nowhere], ..segment(4, 1) });
+        let spec = LayoutSpec { parities: 9, ..LayoutSpec::default() };
+        assert_eq!(LayoutSpec::from_bytes(&spec.to_bytes()), Err(DecodeError::BadValue));
+    }
+}

@@ -36,6 +36,14 @@ pub const MIN_STRIPE_UNIT_BYTES: u32 = BLOCK_BYTES as u32;
 pub const MAX_STRIPE_UNIT_BYTES: u32 = 1 << 30;
 /// The most columns of one segment.
 pub const MAX_COLUMNS: usize = 1024;
+/// The fewest columns of a segment with parities.
+pub const MIN_CODED_COLUMNS: usize = 2;
+/// The most columns of a segment with parities.
+pub const MAX_CODED_COLUMNS: usize = 32;
+/// The most parities of a segment.
+pub const MAX_PARITIES: usize = 8;
+/// The delay, in seconds, of a file that is to have no parities any more.
+pub const NEVER_S: u32 = u32::MAX;
 /// The most segments of one file.
 pub const MAX_SEGMENTS: usize = 1 << 20;
 /// Segments in one page of a layout message.

@@ -28,6 +28,8 @@ records! {
         gaps: Vec<(TargetId, u64)>,
         /// Copies that were made as [`HeartbeatReply::fill`] has ordered.
         filled: Vec<Fill>,
+        /// Objects that were computed as [`HeartbeatReply::build`] has ordered, and are durable.
+        built: Vec<Build>,
         /// Targets that could not be reached for too long, although they should have taken changes
         /// of this one.
         unreachable: Vec<TargetId>,
@@ -56,6 +58,25 @@ records! {
         /// a different one.
         generation: Generation,
     }
+    /// An order to compute a column or a parity of a segment from others of it. Nobody writes the
+    /// segment.
+    Build {
+        /// The object to make. Parities are numbered behind the columns.
+        object: ObjectId,
+        /// The target of the object.
+        to: TargetId,
+        /// The file's generation at the time of the order.
+        generation: Generation,
+        /// Columns of the segment.
+        columns: u16,
+        /// Parities of the segment.
+        parities: u8,
+        /// Whether the parities that are not being made count. Otherwise it is made from columns
+        /// alone, as soon as each of them is fenced against changes from before `generation`.
+        coded: bool,
+        /// The most bytes that the object may have.
+        len: u64,
+    }
     /// Access to the copies of a column.
     Copies {
         /// All copies, in the order of the layout.
@@ -63,8 +84,11 @@ records! {
         /// The file's generation.
         generation: Generation,
         /// Changes from before this generation may be directed to other copies. It is below the
-        /// generation of a pending truncation, which would otherwise count as done.
+        /// generation of a pending truncation, which would otherwise count as done. 0 if no change
+        /// may be.
         fence: Generation,
+        /// Whether nobody may write: the column is to be fenced, and durable.
+        sealed: bool,
         /// The capability to read and write them, for servers.
         capability: Capability,
     }
@@ -96,8 +120,11 @@ records! {
         serve_ms: u32,
         /// Objects that no file uses any more. They are to be removed.
         remove: Vec<(TargetId, ObjectId)>,
-        /// Copies to be made. Each is repeated until it is reported.
+        /// Copies to be made. Each is repeated until it is reported. One from a target to itself
+        /// asks for the fence of a sealed column.
         fill: Vec<Fill>,
+        /// Objects to be computed. Each is repeated until it is reported.
+        build: Vec<Build>,
         /// Copies that may lack bytes which only a removed target had. Each is repeated until it is
         /// reported.
         distrust: Vec<(TargetId, ObjectId)>,

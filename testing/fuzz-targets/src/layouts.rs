@@ -116,6 +116,7 @@ pub(crate) fn layout_spec_example(g: &mut Gen) -> Vec<u8> {
         copies: g.below(3) as u8,
         duplication: Option::sample(g),
         placement: Placement::sample(g),
+        ..LayoutSpec::default()
     };
     spec.to_bytes()
 }

@@ -4,6 +4,7 @@
 use crate::random::Gen;
 use weir_layout::{Region, RegionList};
 use weir_types::codec::Bytes;
+use weir_types::limits::{MAX_CODED_COLUMNS, MAX_PARITIES, MIN_CODED_COLUMNS};
 use weir_types::{
     Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, Consistency, CopyIndex, DiskId,
     Duplication, Epoch, Error, ErrorKind, Extras, FileId, FileKind, FileLayout, Filling, FsUsage,
@@ -49,8 +50,8 @@ use weir_wire::meta::{
     VerifiedMeta, VerifyMetaRequest, WrittenColumns, XattrMode,
 };
 use weir_wire::peer::{
-    Copies, CopyPage, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply, HeartbeatRequest,
-    ListCopiesRequest, Peer, RegisterRequest, TargetReport,
+    Build, Copies, CopyPage, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply,
+    HeartbeatRequest, ListCopiesRequest, Peer, RegisterRequest, TargetReport,
 };
 use weir_wire::quota::{
     ListQuotasRequest, QuotaChange, QuotaInfo, QuotaLimits, QuotaPage, QuotaSubject, Room,
@@ -117,7 +118,7 @@ sample_one_of! {
     ];
     Consistency: Consistency::ALL;
     Rights: [Rights::READ, Rights::WRITE, Rights::READ_WRITE];
-    Scheme: [Scheme::Copies];
+    Scheme: [Scheme::Copies, Scheme::Coded];
     Placement: [
         Placement::Usual,
         Placement::Chained,
@@ -244,6 +245,25 @@ impl Sample for FileLayout {
     }
 }
 
+impl Sample for LayoutSpec {
+    fn sample(g: &mut Gen) -> Self {
+        let parities = g.below(MAX_PARITIES as u64 + 1) as u8;
+        LayoutSpec {
+            kind: Sample::sample(g),
+            base: Sample::sample(g),
+            count: Sample::sample(g),
+            stripe_unit_bytes: Sample::sample(g),
+            segment_bytes: Sample::sample(g),
+            fragment_bytes: Sample::sample(g),
+            copies: g.below(9) as u8,
+            duplication: Sample::sample(g),
+            placement: Sample::sample(g),
+            parities,
+            encode_after_s: if parities > 0 { Sample::sample(g) } else { 0 },
+        }
+    }
+}
+
 fn sample_segment(g: &mut Gen, number: u32, start: u64, open: bool) -> Segment {
     let stripe = StripeMap::sample(g);
     let copies = 1 + g.below(2) as u32;
@@ -251,14 +271,21 @@ fn sample_segment(g: &mut Gen, number: u32, start: u64, open: bool) -> Segment {
     let column = |i: u16| Column {
         targets: (0..copies).map(|copy| TargetId(u32::from(i) * copies + copy)).collect(),
     };
+    let coded = (MIN_CODED_COLUMNS..=MAX_CODED_COLUMNS).contains(&usize::from(stripe.columns));
+    let parities = if coded { g.below(MAX_PARITIES as u64 + 1) as u16 } else { 0 };
+    let (scheme, state) = match parities {
+        0 => (Scheme::Copies, SegmentState::Open),
+        _ => (Sample::sample(g), SegmentState::Sealed),
+    };
     Segment {
         index: SegmentIndex(number),
         start,
         len: (!open).then(|| 1 + g.below(1 << 30)),
         stripe_unit_bytes: stripe.unit_bytes,
         columns: (0..stripe.columns).map(column).collect(),
-        scheme: Sample::sample(g),
-        state: Sample::sample(g),
+        scheme,
+        state,
+        parities: (0..parities).map(|j| column(stripe.columns + j)).collect(),
         epoch: Sample::sample(g),
         filling: (0..copies.min(2) - 1).filter(|_| g.one_in(2)).map(|_| filling).collect(),
     }
@@ -351,10 +378,6 @@ sample_struct! {
     FsUsage { total_bytes, free_bytes, total_files, free_files }
     Caller { uid, gid, groups }
     ObjectId { file, segment, column, copy }
-    LayoutSpec {
-        kind, base, count, stripe_unit_bytes, segment_bytes, fragment_bytes, copies, duplication,
-        placement
-    }
     Capability { file, session, rights, version, key_generation, expires_unix_ms }
     Ticket { server, client, session, expires_unix_ms, nonce }
     MutationId { slot, sequence }
@@ -517,16 +540,17 @@ sample_struct! {
     ListLackingRequest { access, from, max_objects }
     AcceptLossRequest { access, object, start, end }
     TargetReport {
-        target, usage, disk, trouble, removed, gaps, filled, unreachable, distrusted, hangs_ms,
-        given_up, work
+        target, usage, disk, trouble, removed, gaps, filled, built, unreachable, distrusted,
+        hangs_ms, given_up, work
     }
     Fill { from, object, to, generation }
-    Copies { copies, generation, fence, capability }
+    Build { object, to, generation, columns, parities, coded, len }
+    Copies { copies, generation, fence, sealed, capability }
     FindCopiesRequest { objects }
     CopyPage { objects, next }
     ListCopiesRequest { target, start, end, after }
     Standing { target, state, since, forgot }
-    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, distrust, give_up, busy_percent, interval_ms }
+    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, build, distrust, give_up, busy_percent, interval_ms }
     RegisterRequest { host, domain, tcp, unix, first, runs, targets }
     HeartbeatRequest { acting, machine, targets }
     Peer { entry, ticket }

@@ -1,11 +1,14 @@
 //! Command lines of the commands for layouts.
 
 use super::ClientChoice;
+use super::reduce::parse_after;
 use crate::output::{ByteSize, parse_size};
 use crate::reliability::units::parse_speed;
-use clap::builder::ArgAction;
+use clap::builder::{ArgAction, ArgPredicate};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
+use std::time::Duration;
+use weir_layout::set::SetCode;
 
 /// Show where the bytes of a file are
 #[derive(Args)]
@@ -78,6 +81,39 @@ pub struct LayoutFlags {
     /// Where the copies go [default: chained; chunked: random]
     #[arg(long, value_enum)]
     pub placement: Option<Places>,
+    /// Parities in place of copies, for striped files that nobody writes any more: raid6 (two),
+    /// raid6:K or rs:K+M (M parities of K columns), or none
+    #[arg(long, value_parser = parse_reduce, value_name = "CODE")]
+    pub reduce: Option<Reduced>,
+    /// With --reduce: how long nobody has written a file that gets parities, as in 30m or 7d
+    #[arg(long, value_parser = parse_after, value_name = "TIME", requires = "reduce",
+          default_value_if("reduce", ArgPredicate::IsPresent, "1h"))]
+    pub after: Option<Duration>,
+}
+
+/// What takes the place of the copies of files that nobody writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reduced {
+    /// Number of parities; 0: copies stay.
+    pub parities: u8,
+    /// Number of columns, if it is said.
+    pub columns: Option<u16>,
+}
+
+fn parse_reduce(text: &str) -> Result<Reduced, String> {
+    match text {
+        "none" => return Ok(Reduced { parities: 0, columns: None }),
+        "raid6" => return Ok(Reduced { parities: 2, columns: None }),
+        _ => {}
+    }
+    match text.parse::<SetCode>().map_err(|e| e.to_string())? {
+        SetCode::Raid5Mirror { .. } => {
+            Err("raid5-mirror is for plain directories only (`weir reduce`): use raid6".to_owned())
+        }
+        code => {
+            Ok(Reduced { parities: code.parities() as u8, columns: Some(code.members() as u16) })
+        }
+    }
 }
 
 /// Where the copies of a file go.
@@ -126,7 +162,8 @@ pub struct MkFile {
 pub struct SetLayout {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// Directories or files; a file with data accepts only --copies, --duplication and --placement
+    /// Directories or files; a file with data accepts only --copies, --duplication, --placement,
+    /// --reduce and --after
     #[arg(required = true)]
     pub paths: Vec<OsString>,
     #[command(flatten)]

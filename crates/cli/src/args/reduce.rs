@@ -72,7 +72,7 @@ pub struct ReduceShow {
     pub json: bool,
 }
 
-fn parse_after(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_after(text: &str) -> Result<Duration, String> {
     let seconds = parse_hours(text)? * 3600.0;
     Duration::try_from_secs_f64(seconds).map_err(|_| "too long: try 7d".to_owned())
 }

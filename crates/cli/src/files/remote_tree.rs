@@ -593,6 +593,7 @@ mod tests {
             state: weir_types::SegmentState::Open,
             epoch: Epoch(1),
             filling: Vec::new(),
+            parities: Vec::new(),
         };
         let layout = FileLayout {
             kind: LayoutKind::Striped,

@@ -4,7 +4,9 @@ use crate::args::Layout;
 use crate::cluster::daemon::data_name;
 use crate::cluster::targets::domain_of;
 use crate::failure::{Done, Failures};
-use crate::layouts::spec::{describe, duplication_name, family_name, placement_name, text};
+use crate::layouts::spec::{
+    describe, duplication_name, family_name, parities_name, placement_name, text,
+};
 use crate::layouts::whereabouts::{Finder, Found};
 use crate::output::{Table, human_size, print, print_json};
 use serde_json::{Value, json};
@@ -145,6 +147,10 @@ fn text_of(
             (duplication_name(layout.duplication), placement_name(layout.placement));
         let _ = write!(out, ", {copies} copies, {protocol}, {placement}");
     }
+    if let Some(segment) = layout.segments.first().filter(|s| !s.parities.is_empty()) {
+        let name = parities_name(segment.parities.len());
+        let _ = write!(out, ", {name}{}", if segment.is_coded() { "" } else { " being made" });
+    }
     let _ = writeln!(out, ", {} segment(s), epoch {}", layout.segments.len(), layout.epoch);
     let titles = [
         "SEGMENT",
@@ -216,6 +222,8 @@ fn value_of(
                 "length": segment.len,
                 "stripe_unit_bytes": segment.stripe_unit_bytes,
                 "count": segment.columns.len(),
+                "parities": segment.parities.len(),
+                "coded": segment.is_coded(),
                 "epoch": segment.epoch.0,
                 "objects": objects,
             })

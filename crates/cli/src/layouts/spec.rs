@@ -1,15 +1,27 @@
 //! Layouts as flags, text and JSON.
 
-use crate::args::{Family, LayoutFlags, Places, Protocol};
+use crate::args::{Family, LayoutFlags, Places, Protocol, Reduced};
 use crate::failure::{Done, Failure};
 use crate::output::human_size;
 use serde_json::{Value, json};
+use weir_types::limits::NEVER_S;
 use weir_types::{Duplication, LayoutKind, LayoutSpec, Placement};
 
 /// The layout that the flags ask for; `None` without flags.
 pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
-    let LayoutFlags { layout, unit, count, base, chunk, sizes, copies, duplication, placement } =
-        flags;
+    let LayoutFlags {
+        layout,
+        unit,
+        count,
+        base,
+        chunk,
+        sizes,
+        copies,
+        duplication,
+        placement,
+        reduce,
+        after,
+    } = flags;
     let given = layout.is_some()
         || unit.is_some()
         || count.is_some()
@@ -18,6 +30,7 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
         || copies.is_some()
         || duplication.is_some()
         || placement.is_some()
+        || reduce.is_some()
         || !sizes.is_empty();
     if !given {
         return Ok(None);
@@ -67,10 +80,23 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
         Protocol::Hybrid => Duplication::Hybrid,
     });
     let unit = unit.map_or(0, |size| size.0);
+    let columns = reduce.and_then(|code| code.columns);
+    if count.zip(columns).is_some_and(|(count, columns)| count != columns) {
+        return Err(Failure::new("--reduce says another number of columns than --count"));
+    }
+    let (parities, encode_after_s) = match reduce {
+        None => (0, 0),
+        // Of a file that has some: no more.
+        Some(Reduced { parities: 0, .. }) => (1, NEVER_S),
+        Some(Reduced { parities, .. }) => {
+            let after_s = after.map_or(0, |after| after.as_secs());
+            (*parities, u32::try_from(after_s).unwrap_or(NEVER_S).min(NEVER_S - 1))
+        }
+    };
     let spec = LayoutSpec {
         kind,
         base: *base,
-        count: count.unwrap_or(0),
+        count: count.or(columns).unwrap_or(0),
         stripe_unit_bytes: u32::try_from(unit)
             .map_err(|_| Failure::new("--unit: too large: at most 1G"))?,
         segment_bytes: chunk.map_or(0, |size| size.0),
@@ -78,6 +104,8 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
         copies,
         duplication,
         placement,
+        parities,
+        encode_after_s,
     };
     weir_layout::check_spec(&spec)?;
     Ok(Some(spec))
@@ -150,7 +178,28 @@ pub fn text(spec: &LayoutSpec) -> String {
         let placement = placement_name(spec.placement.of(spec.kind));
         words.push(format!("{} copies, {protocol}, {placement}", spec.copies));
     }
+    if spec.parities > 0 && spec.encode_after_s != NEVER_S {
+        words.push(format!(
+            "{} after {} without writers",
+            parities_name(usize::from(spec.parities)),
+            human_time(u64::from(spec.encode_after_s))
+        ));
+    }
     words.join(", ")
+}
+
+/// So many parities, as text.
+pub fn parities_name(parities: usize) -> String {
+    if parities == 1 { "1 parity".to_owned() } else { format!("{parities} parities") }
+}
+
+fn human_time(s: u64) -> String {
+    match s {
+        1.. if s.is_multiple_of(86_400) => format!("{} d", s / 86_400),
+        1.. if s.is_multiple_of(3_600) => format!("{} h", s / 3_600),
+        1.. if s.is_multiple_of(60) => format!("{} min", s / 60),
+        _ => format!("{s} s"),
+    }
 }
 
 /// A requested layout as JSON. The cluster decides where it has null or 0.
@@ -165,6 +214,8 @@ pub fn describe(spec: &LayoutSpec) -> Value {
         "copies": spec.copies,
         "duplication": duplication_name(spec.duplication.unwrap_or_default()),
         "placement": placement_name(spec.placement.of(spec.kind)),
+        "parities": if spec.encode_after_s == NEVER_S { 0 } else { spec.parities },
+        "encode_after_s": spec.encode_after_s,
     })
 }
 

@@ -227,6 +227,7 @@ mod tests {
                 state: SegmentState::Open,
                 epoch: Epoch(1),
                 filling: Vec::new(),
+                parities: Vec::new(),
             });
             start += len;
         }

@@ -35,12 +35,12 @@ pub struct Failure {
     pub error: Error,
 }
 
-/// Each copy of a column with its target, in the order of the layout.
+/// Each copy of a column, or of a parity, with its target, in the order of the layout.
 pub fn copies_of(
     segment: &Segment,
     column: ColumnIndex,
 ) -> impl Iterator<Item = (CopyIndex, TargetId)> + '_ {
-    segment.columns.get(usize::from(column.0)).into_iter().flat_map(Column::copies)
+    segment.member(usize::from(column.0)).into_iter().flat_map(Column::copies)
 }
 
 /// Whether a column has several copies.
@@ -48,8 +48,13 @@ pub fn is_mirrored(segment: &Segment, column: ColumnIndex) -> bool {
     copies_of(segment, column).nth(1).is_some()
 }
 
+/// Whether others can take the place of an only copy that cannot be read.
+pub fn is_computable(purpose: Purpose, segment: &Segment) -> bool {
+    purpose == Purpose::Read && segment.is_coded()
+}
+
 /// The copy to ask next. `None` if no copy is known to be current, or if all current ones were
-/// `tried`. A column with one copy has no choice.
+/// `tried`. A column with one copy has no choice, unless it can be computed.
 pub fn next_copy(
     purpose: Purpose,
     segment: &Segment,
@@ -60,7 +65,12 @@ pub fn next_copy(
     let mut all = copies_of(segment, column);
     let (first, second) = (all.next()?, all.next());
     if second.is_none() {
-        return Some(first);
+        // Only what has others has to be current to be read.
+        let hopeless = || {
+            let away = known(first.1).is_none_or(|known| known.state == TargetState::Offline);
+            away || tried.contains(&first.0) || segment.is_filling(column, first.0)
+        };
+        return Some(first).filter(|_| !is_computable(purpose, segment) || !hopeless());
     }
     let current = || {
         let whole =
@@ -174,6 +184,7 @@ mod tests {
             stripe_unit_bytes: 65536,
             columns: vec![Column { targets }],
             filling: filling.collect(),
+            parities: Vec::new(),
             scheme: Scheme::Copies,
             state: SegmentState::Open,
             epoch: Epoch(1),

@@ -144,6 +144,7 @@ mod tests {
                 stripe_unit_bytes: unit,
                 columns: (0..columns).map(column).collect(),
                 filling: Vec::new(),
+                parities: Vec::new(),
                 scheme: Scheme::Copies,
                 state: SegmentState::Open,
                 epoch: Epoch(1),

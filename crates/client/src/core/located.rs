@@ -69,6 +69,7 @@ mod tests {
             scheme: Scheme::Copies,
             columns: (1..=columns).map(column).collect(),
             filling: Vec::new(),
+            parities: Vec::new(),
             epoch: Epoch(1),
         }
     }

@@ -41,9 +41,9 @@ pub struct Place {
 }
 
 impl Place {
-    /// The first copy of a column; `None` if the segment has no such column.
+    /// The first copy of a column or a parity; `None` if the segment has none of that number.
     pub fn of(file: FileId, segment: &Segment, column: ColumnIndex) -> Option<Self> {
-        let mut copies = segment.columns.get(usize::from(column.0))?.copies();
+        let mut copies = segment.member(usize::from(column.0))?.copies();
         let (copy, target) = copies.next()?;
         let object = ObjectId { file, segment: segment.index, column, copy };
         Some(Self { object, target, mirrored: copies.next().is_some() })
@@ -240,15 +240,17 @@ pub fn columns(file: FileId, layout: &FileLayout, size: u64) -> Vec<(Place, u64)
     columns
 }
 
-/// Every object of a file, of all copies, with its target and its length when the file has `size`
-/// bytes.
+/// Every object of a file, of all copies and parities, with its target and its length when the file
+/// has `size` bytes.
 pub fn objects(file: FileId, layout: &FileLayout, size: u64) -> Vec<(ObjectId, TargetId, u64)> {
     let mut objects = Vec::new();
     for segment in &layout.segments {
         let within = size.clamp(segment.start, segment.end()) - segment.start;
-        for (number, column) in segment.columns.iter().enumerate() {
-            let index = ColumnIndex(number as u16);
-            let len = weir_layout::object_len(segment.stripe(), index, within);
+        for (index, column) in segment.members() {
+            // A parity is as long as the longest column.
+            let is_parity = usize::from(index.0) >= segment.columns.len();
+            let of = if is_parity { ColumnIndex(0) } else { index };
+            let len = weir_layout::object_len(segment.stripe(), of, within);
             let id = |copy| ObjectId { file, segment: segment.index, column: index, copy };
             objects.extend(column.copies().map(|(copy, target)| (id(copy), target, len)));
         }
@@ -274,6 +276,7 @@ mod tests {
             stripe_unit_bytes: 65536,
             columns: targets.iter().map(column).collect(),
             filling: Vec::new(),
+            parities: Vec::new(),
             scheme: Scheme::Copies,
             state: SegmentState::Open,
             epoch: Epoch(1),

@@ -117,6 +117,8 @@ pub struct Transfer {
     failure: Option<Error>,
     /// The part that has failed, if the failures of its copies are not in the error yet.
     failed: Option<usize>,
+    /// Parts that ended without their bytes.
+    lacking: Vec<(usize, Error)>,
 }
 
 impl Transfer {
@@ -136,7 +138,8 @@ impl Transfer {
             sent_ms: 0,
         };
         let parts = (0..parts).map(|_| fresh()).collect();
-        Self { parts, deadline_ms, refresh: false, failure: None, failed: None }
+        let lacking = Vec::new();
+        Self { parts, deadline_ms, refresh: false, failure: None, failed: None, lacking }
     }
 
     /// Postpones a part because its copy has enough requests. It is sent when another part has its
@@ -253,6 +256,22 @@ impl Transfer {
             return;
         }
         part.state = PartState::Waiting { until_ms };
+    }
+
+    /// Makes a call as patient as one of which all copies have failed so often.
+    pub fn set_rounds(&mut self, rounds: u32) {
+        self.parts.iter_mut().for_each(|part| part.rounds = rounds);
+    }
+
+    /// Ends a part without its bytes: they are to be computed from others.
+    pub fn lacks(&mut self, index: usize, error: Error) {
+        self.parts[index].state = PartState::Done;
+        self.lacking.push((index, error));
+    }
+
+    /// The parts that ended without their bytes, and why.
+    pub fn lacking(&self) -> &[(usize, Error)] {
+        &self.lacking
     }
 
     /// The part whose failure ended the call, if it has copies that the error does not name.

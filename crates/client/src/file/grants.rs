@@ -320,7 +320,7 @@ fn copies_of(
         // Moved since the copy was chosen.
         return Err(ErrorKind::Stale.into());
     }
-    let targets = segment.columns.get(usize::from(column.0)).map_or(&[][..], |c| &c.targets);
+    let targets = segment.member(usize::from(column.0)).map_or(&[][..], |c| &c.targets);
     let copy = |(copy, target): (usize, &TargetId)| {
         let mac = match *target {
             // In the place of a copy that has gone.
@@ -350,6 +350,7 @@ mod tests {
             stripe_unit_bytes: 65536,
             columns: vec![Column { targets: targets.iter().map(|t| TargetId(*t)).collect() }],
             filling: Vec::new(),
+            parities: Vec::new(),
             scheme: Scheme::Copies,
             state: SegmentState::Open,
             epoch: Epoch(1),

@@ -7,12 +7,13 @@
 //! data together. Large objects are left to the thread that works off gaps one after the other,
 //! which suits disks.
 
-use super::change::copy_of;
+use super::change::{Asked, Change, copy_of};
 use super::order::order;
 use super::pacer::Pacer;
 use super::push::{Push, STEP_BYTES, fence};
 use super::resync::{FRESH, Stage, find};
 use crate::disk::{Data, Disk};
+use crate::machine::Work;
 use crate::service::Shared;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use weir_host::thread::spawn;
 use weir_net::AbortOnPanic;
 use weir_store::{ELSEWHERE, Note, UNHEARD};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_FIND_COPIES};
-use weir_types::{CopyIndex, ErrorKind, ObjectId, Result, TargetId};
+use weir_types::{CopyIndex, ErrorKind, Generation, ObjectId, Result, TargetId};
 use weir_wire::peer::{Copies as Column, Fill};
 
 /// The most copies that are made in parallel from one target.
@@ -93,7 +94,8 @@ fn finish(disk: &Disk, copies: Vec<(Fill, Stage)>) {
 }
 
 /// Handles an order for a copy that is whole already: it is only reported when it has everything. A
-/// copy that does not order changes does not know what the others lack.
+/// copy that does not order changes does not know what the others lack. If nobody may write the
+/// column any more, it is fenced and made durable before.
 fn settle(
     shared: &Shared,
     disk: &Disk,
@@ -101,7 +103,15 @@ fn settle(
     column: &Column,
     object: ObjectId,
 ) -> Result<()> {
-    shared.copies.standings.orders(disk.served.id, &column.copies)?;
+    let own = disk.served.id;
+    shared.copies.standings.orders(own, &column.copies)?;
+    if column.sealed && column.fence > Generation(0) && fill.to == own {
+        let fence = fence(column, object, usize::from(object.copy.0), column.fence);
+        order(shared, disk, (&fence, None), &mut Data::default(), |_| ())?;
+        let (asked, work) = (Asked::Sync, Work::Sync { object });
+        let sync = Change { asked, work, ..fence };
+        order(shared, disk, (&sync, None), &mut Data::default(), |_| ())?;
+    }
     if !disk.store.gaps().lacks(object, fill.to, &(0..MAX_FILE_BYTES)) {
         disk.progress.has_come(fill, Stage::Filled(Some(object)));
     }

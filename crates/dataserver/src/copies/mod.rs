@@ -15,6 +15,7 @@
 
 mod answer;
 mod bring;
+mod build;
 mod chain;
 mod change;
 mod fill;
@@ -47,6 +48,7 @@ mod unheard;
 mod unreachable;
 mod ways;
 
+pub(crate) use build::Builds;
 pub use change::{Asked, Change};
 pub(crate) use follow::follow_at_the_end;
 pub(crate) use lines::Lines;

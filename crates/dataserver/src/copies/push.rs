@@ -541,6 +541,7 @@ pub(crate) fn column_of(access: &Access) -> Column {
         generation: access.generation,
         // A request does not say it.
         fence: Generation(0),
+        sealed: false,
         capability: access.capability.clone(),
     }
 }

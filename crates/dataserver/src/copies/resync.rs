@@ -4,6 +4,7 @@
 //! left to the ordering copy otherwise. A gap of this copy is told to the ordering copy. If this
 //! copy orders itself, its own bytes count, and the others get the gap.
 
+use super::build;
 use super::fill;
 use super::lost::Search;
 use super::pacer::Pacer;
@@ -196,6 +197,9 @@ impl Resync {
             if let Err(error) = &filled {
                 tracing::debug!("{}: cannot make copies yet: {error}", self.disk.store.name());
             }
+            if let Err(error) = build::work_off(&self.shared, &self.disk, &self.shutdown) {
+                tracing::debug!("{}: {error}", self.disk.store.name());
+            }
             // More of them will have been ordered meanwhile.
             interval = if matches!(filled, Ok(true)) { SHORT_INTERVAL } else { INTERVAL };
             // What is noted later is noted under a later epoch, or this one is not said.
@@ -237,6 +241,7 @@ impl Resync {
             self.confirmed = confirmed;
             self.disk.progress.state.lock().seen = Some((acting, to_be_filled));
         }
+        self.disk.builds.end();
     }
 
     /// Targets with gaps. Those that are not online because of them come first. Copies that are

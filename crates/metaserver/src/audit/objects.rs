@@ -6,7 +6,9 @@ use super::problem::{Kind, Lost, Problem, Short, Subject};
 use crate::schema::{Body, Inode, RegularFile};
 use std::collections::BTreeMap;
 use weir_layout::{implied_segment_len, object_len, segment_offset};
-use weir_types::{ColumnIndex, CopyIndex, FileId, ObjectId, Segment, SegmentIndex, TargetId};
+use weir_types::{
+    Column, ColumnIndex, CopyIndex, FileId, ObjectId, Segment, SegmentIndex, TargetId,
+};
 
 /// The place of an object according to the segments.
 enum Place<'a> {
@@ -123,7 +125,10 @@ impl FileFacts {
                         let stale = targets.len() > 1 && bounds.stale.contains(t);
                         stale || bounds.removed.contains(t) || bounds.away.contains(t)
                     };
-                    if written.has(position, usize::from(column.0)) && targets.iter().all(away) {
+                    if written.has(position, usize::from(column.0))
+                        && targets.iter().all(away)
+                        && !is_decodable(segment, |t| !away(&t))
+                    {
                         problems.push(unreadable(file, segment, column, targets, bounds));
                     }
                 }
@@ -203,6 +208,10 @@ impl FileFacts {
         let mut furthest: Option<Short> = None;
         for (&(target, object), &object_len) in &self.objects {
             let Place::Right(segment) = place(in_use, target, object) else { continue };
+            // A parity is as long as the longest column.
+            if usize::from(object.column.0) >= segment.columns.len() {
+                continue;
+            }
             let implied = implied_segment_len(segment.stripe(), object.column, object_len);
             let within = segment.len.unwrap_or(u64::MAX);
             let Some(len) = implied.filter(|len| *len <= within) else {
@@ -241,6 +250,15 @@ impl FileFacts {
             });
         }
     }
+}
+
+/// Whether enough of a segment with parities is on such targets to compute the rest.
+fn is_decodable(segment: &Segment, is_there: impl Fn(TargetId) -> bool) -> bool {
+    let has_one = |(column, member): &(ColumnIndex, &Column)| {
+        let mut copies = member.copies();
+        copies.any(|(copy, target)| !segment.is_filling(*column, copy) && is_there(target))
+    };
+    segment.is_coded() && segment.members().filter(has_one).count() >= segment.columns.len()
 }
 
 fn place<'a>(

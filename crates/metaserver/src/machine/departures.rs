@@ -6,7 +6,7 @@ use super::{MetaMachine, Moment};
 use crate::schema::{self, SegmentPage, key};
 use weir_metastore::{Engine, Tx};
 use weir_types::codec::Bytes;
-use weir_types::{ClientId, Error, ErrorKind, FileId, Result, ServerId, TargetId};
+use weir_types::{ClientId, Error, ErrorKind, FileId, Result, Segment, ServerId, TargetId};
 use weir_wire::targets::{CountCopiesRequest, Numbers, Removal, RemovalPlace, RemoveServerRequest};
 
 /// The most targets in one query: as many as a server has.
@@ -85,8 +85,8 @@ impl<E: Engine> MetaMachine<E> {
         for (at, bytes) in &found {
             let (file, ..) = key::list_page(at)?;
             let page: SegmentPage = schema::decode(bytes, "of segments")?;
-            let columns = page.segments.iter().flat_map(|segment| &segment.columns);
-            let mut targets = columns.flat_map(|column| &column.targets);
+            let columns = page.segments.iter().flat_map(Segment::members);
+            let mut targets = columns.flat_map(|(_, column)| &column.targets);
             if file != place.last && targets.any(|target| request.targets.contains(target)) {
                 (place.last, place.files) = (file, place.files + 1);
             }

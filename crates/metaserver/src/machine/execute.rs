@@ -249,6 +249,9 @@ impl<E: Engine> MetaMachine<E> {
         if let Some(file) = effects.copies {
             self.mover.wished(file);
         }
+        if let Some(file) = effects.to_encode {
+            self.mover.may_encode(file);
+        }
         if effects.makeshift {
             self.mover.makeshift();
         }

@@ -8,7 +8,9 @@ use crate::ops::list_copies::{Room, list_copies};
 use crate::signing::Grant;
 use weir_metastore::{Engine, Tx};
 use weir_types::limits::{MAX_COLUMNS, MAX_FIND_COPIES, MAX_OBJECT_PAGE};
-use weir_types::{CopyIndex, Error, ErrorKind, ObjectId, Result, ServerId};
+use weir_types::{
+    CopyIndex, Error, ErrorKind, Generation, ObjectId, Result, SegmentState, ServerId, TargetId,
+};
 use weir_wire::Rights;
 use weir_wire::data::CopyAccess;
 use weir_wire::peer::{Copies, CopyPage, FindCopiesRequest, ListCopiesRequest};
@@ -65,24 +67,35 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     fn copies(&self, asking: ServerId, object: ObjectId, placed: &Placed, now: Moment) -> Copies {
-        let targets = &placed.segment().columns[usize::from(object.column.0)].targets;
+        let segment = placed.segment();
+        let member = segment.member(usize::from(object.column.0));
+        let targets = member.map_or(&[][..], |member| &member.targets);
+        let sealed = segment.state == SegmentState::Sealed;
         // A server that has no copy of the column learns whom to tell what is
-        // lacking, and no more.
-        let has_one = targets.iter().any(|target| self.cluster.serves(asking, *target));
+        // lacking, and no more. One may compute a part of a set from all others.
+        let serves = |target: &TargetId| self.cluster.serves(asking, *target);
+        let mut of_set = segment.members().flat_map(|(_, member)| &member.targets);
+        let rights = match targets.iter().any(serves) {
+            true => Rights::READ_WRITE,
+            false if sealed && of_set.any(serves) => Rights::READ,
+            false => Rights::NONE,
+        };
         let capability = self.signer.for_servers(Grant {
             file: object.file,
             version: placed.inode.capability_version,
             session: OF_SERVERS,
-            rights: if has_one { Rights::READ_WRITE } else { Rights::NONE },
+            rights,
             now_unix_ms: now.unix_ms(),
         });
         let copy = |(at, &target): (usize, _)| CopyAccess {
             target,
             mac: self.signer.code(&capability, target),
-            filling: placed.segment().is_filling(object.column, CopyIndex(at as u8)),
+            filling: segment.is_filling(object.column, CopyIndex(at as u8)),
         };
         let copies = targets.iter().enumerate().map(copy).collect();
-        let (generation, fence) = (placed.inode.generation, inodes::fence(&placed.inode));
-        Copies { copies, generation, fence, capability }
+        let generation = placed.inode.generation;
+        // Those of a coded segment have their fences.
+        let fence = if segment.is_coded() { Generation(0) } else { inodes::fence(&placed.inode) };
+        Copies { copies, generation, fence, sealed, capability }
     }
 }

@@ -10,11 +10,11 @@ use crate::leases::events::{Ask, Events};
 use crate::leases::ranges::{Ranges, Room, whole, whole_blocks};
 use crate::ops::acquire::may_hold;
 use crate::ops::scope::{self, Scope, Told};
-use crate::ops::{Unsettled, confine, inodes};
+use crate::ops::{Fault, Unsettled, confine, inodes};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_metastore::{Engine, Tx};
 use weir_types::codec::Reader;
-use weir_types::{Decode, Encode, Error, ErrorKind, FileId, Result, SessionId};
+use weir_types::{Caller, Decode, Encode, Error, ErrorKind, FileId, Result, SessionId};
 use weir_wire::Rights;
 use weir_wire::lease::{AcquireRequest, EventAck, Events as EventsReply, HeldLease, LeaseRange};
 use weir_wire::message::Op;
@@ -189,6 +189,13 @@ impl<E: Engine> MetaMachine<E> {
             let waits = self.ask(found, asked, now);
             return Ok(Attempted::Waits(waits, scope));
         }
+        if let Some(file) = self.to_be_thawed(session, (op, rest.clone()), &prefix.caller)? {
+            self.mover.await_thaw(file, now);
+            let waits = Waits { other: true, ..Waits::default() };
+            // It claims nothing: the mover comes first.
+            let scope = Scope { attributes: vec![file], ..Scope::default() };
+            return Ok(Attempted::Waits(waits, scope));
+        }
         if op == Op::Acquire
             && let Some(claim) = scope.claims.first()
             && !self.has_room(session, claim, now)
@@ -215,6 +222,29 @@ impl<E: Engine> MetaMachine<E> {
             }
         };
         Ok(Attempted::Answered(answer))
+    }
+
+    /// See [`scope::to_be_thawed`].
+    fn to_be_thawed(
+        &self,
+        session: SessionId,
+        (op, rest): (Op, Reader<'_>),
+        caller: &Caller,
+    ) -> Result<Option<FileId>> {
+        if !self.cluster.view.mirrored || self.limits_of(session).read_only {
+            return Ok(None);
+        }
+        let writes = |file| {
+            let rights = self.opens.rights(session, file);
+            rights.is_some_and(|rights| rights.allow(Rights::WRITE))
+        };
+        let (mut tx, root) = (Tx::new(&self.engine), self.root_of(session));
+        match scope::to_be_thawed(&mut tx, (op, rest), root, (caller, writes)) {
+            Ok(file) => Ok(file),
+            // It is refused with that when it is run.
+            Err(Fault::Refused(_)) => Ok(None),
+            Err(error) => Err(fault(error)),
+        }
     }
 
     /// The scope of a request. Without other sessions that hold anything it is empty.

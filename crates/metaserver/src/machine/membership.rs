@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use weir_metastore::{Engine, Key, MAX_OPERATIONS, Tx, key_after, transact};
 use weir_types::codec::Bytes;
 use weir_types::{
-    ClientId, ColumnIndex, Error, ErrorKind, FileId, ObjectId, Result, ServerId, TargetId,
+    ClientId, Error, ErrorKind, FileId, ObjectId, Result, Segment, ServerId, TargetId,
 };
 use weir_wire::map::TargetState;
 use weir_wire::targets::{
@@ -205,8 +205,8 @@ impl<E: Engine> MetaMachine<E> {
             if force {
                 self.distrust(file, &page, target, &behind)?;
             }
-            let mut columns = page.segments.iter().flat_map(|segment| &segment.columns);
-            if file == place.last || !columns.any(|column| column.targets.contains(&target)) {
+            let mut columns = page.segments.iter().flat_map(Segment::members);
+            if file == place.last || !columns.any(|(_, column)| column.targets.contains(&target)) {
                 continue;
             }
             if !force {
@@ -235,11 +235,11 @@ impl<E: Engine> MetaMachine<E> {
     ) -> Result<()> {
         let mut marks = Vec::new();
         for segment in page.segments.iter().filter(|_| !behind.is_empty()) {
-            let columns = segment.columns.iter().enumerate();
-            for (at, column) in columns.filter(|(_, column)| column.targets.contains(&target)) {
+            let on_it = segment.members().filter(|(_, column)| column.targets.contains(&target));
+            for (number, column) in on_it {
                 let others = column.copies().filter(|(_, other)| behind.contains(other));
                 marks.extend(others.map(|(copy, other)| {
-                    let (segment, column) = (segment.index, ColumnIndex(at as u16));
+                    let (segment, column) = (segment.index, number);
                     key::distrust(other, ObjectId { file, segment, column, copy })
                 }));
             }

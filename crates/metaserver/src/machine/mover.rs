@@ -27,6 +27,7 @@ use weir_wire::map::TargetState;
 use weir_wire::peer::{Fill, TargetReport};
 
 mod dropped;
+mod encode;
 mod look;
 mod rebalance;
 mod visit;
@@ -117,6 +118,10 @@ pub(super) struct Mover {
     /// The last job that was checked.
     checked: Option<ObjectId>,
     rebalance: Option<Rebalance>,
+    /// Files that may get parities, and when to look at them.
+    candidates: BTreeMap<FileId, u64>,
+    /// Files with parities that somebody waits to write, and until when that counts.
+    awaited: BTreeMap<FileId, u64>,
     pub counted: Survey,
     pub progress: Progress,
     /// Progress of each target.
@@ -182,7 +187,8 @@ impl Mover {
 
     /// Whether a copy can be filled at present: it has a source, and space at its target.
     fn can_be_filled(&self, copy: &Filled) -> bool {
-        self.source(copy).is_some() && (copy.is_whole || self.sites.can_be_filled(copy.to))
+        (self.source(copy).is_some() || copy.computed.is_some())
+            && (copy.is_whole || self.sites.can_be_filled(copy.to))
     }
 
     /// Records that the copies of a new file are not where they should be, for lack of targets.
@@ -288,7 +294,8 @@ impl Mover {
     pub fn list(&self) -> Vec<(String, u64)> {
         let Survey { copies, bytes, stuck, files, .. } = self.counted;
         let speed = self.progress.bytes_per_s();
-        let away = self.jobs.values().filter(|job| self.source(&job.copy).is_none()).count();
+        let has_none = |copy: &Filled| copy.computed.is_none() && self.source(copy).is_none();
+        let away = self.jobs.values().filter(|job| has_none(&job.copy)).count();
         vec![
             ("mover.bytes_done".into(), self.progress.bytes_done),
             ("mover.bytes_per_s".into(), speed),
@@ -362,6 +369,7 @@ impl<E: Engine> MetaMachine<E> {
         for (file, start) in ready {
             self.mover.finish.entry(file).or_insert(start);
         }
+        self.tick_encode(now);
         // No file has several copies, and all can stay where they are.
         self.tick_rebalance(now);
         let evens = self.mover.rebalance.is_some();
@@ -421,7 +429,9 @@ impl<E: Engine> MetaMachine<E> {
             under_way += usize::from(is_its && !job.ready);
             is_its.then_some(Fill { from, object, to, generation })
         };
-        self.mover.jobs.values().filter_map(&mut order).collect()
+        let mut all: Vec<Fill> = self.mover.jobs.values().filter_map(&mut order).collect();
+        all.extend(self.fences_for(server, &online));
+        all
     }
 
     /// Handles a server's report of copies that have everything at the time of the report. It
@@ -439,11 +449,14 @@ impl<E: Engine> MetaMachine<E> {
             let from = orders(&job.copy, &online)?;
             self.cluster.serves(server, from).then_some(from)
         };
+        let built = self.built(server, reports, &online);
         let its = self.mover.jobs.iter().filter_map(|(object, job)| Some((*object, of(job)?)));
-        for (object, from) in its.collect::<Vec<_>>() {
+        let its = its.map(|(object, from)| (object, Some(from), false));
+        for (object, from, is_built) in its.chain(built).collect::<Vec<_>>() {
             let Some(job) = self.mover.jobs.get_mut(&object) else { continue };
             let (to, generation) = (job.copy.to, job.generation);
-            let filled = all.get(&(object, to)) == Some(&&Fill { from, object, to, generation });
+            let is_it = |fill: &&&Fill| (Some(fill.from), fill.generation) == (from, generation);
+            let filled = is_built || all.get(&(object, to)).filter(is_it).is_some();
             if !filled {
                 job.confirmed = job.confirmed.map(|_| 0);
                 continue;
@@ -468,10 +481,17 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     /// Looks at a file without changing it.
-    fn look(&mut self, file: FileId, from: u64, scratch: &mut Sites) -> Result<Option<Look>> {
+    fn look(
+        &mut self,
+        file: FileId,
+        from: u64,
+        scratch: &mut Sites,
+        now: Moment,
+    ) -> Result<Option<Look>> {
         let relieved = &self.mover.relieved;
         let (most, room, filled) = (usize::MAX, usize::MAX, &[][..]);
-        let mut means = Means { sites: scratch, relieved, most, room, filled };
+        let writers = self.writers(now);
+        let mut means = Means { sites: scratch, relieved, most, room, filled, writers };
         let mut tx = Tx::new(&self.engine);
         let look = move_copies::look(&mut tx, file, from, &mut means).map_err(fault)?;
         self.mover.left |= look.as_ref().is_some_and(|look| look.stuck > 0 || look.makeshift);

@@ -177,7 +177,8 @@ impl<E: Engine> MetaMachine<E> {
             false => interval_ms,
         };
         let fill = self.fills_for(server);
-        let interval_ms = match fill.is_empty() {
+        let build = self.builds_for(server);
+        let interval_ms = match fill.is_empty() && build.is_empty() {
             true => interval_ms,
             false => BUSY_HEARTBEAT_MS.min(interval_ms),
         };
@@ -196,6 +197,7 @@ impl<E: Engine> MetaMachine<E> {
             serve_ms,
             remove,
             fill,
+            build,
             distrust,
             give_up,
             busy_percent: self.mover.busy_percent(),

@@ -6,6 +6,10 @@ use std::collections::BTreeSet;
 use weir_layout::place::MAX_PLACES;
 use weir_types::{ColumnIndex, CopyIndex, Filling, Segment, TargetId};
 
+mod coded;
+pub(crate) use coded::without_parities;
+pub use coded::{Parities, improve_with};
+
 /// A present or former copy of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
@@ -64,6 +68,8 @@ pub struct Wish<'a> {
     pub most: usize,
     /// The most copies to begin.
     pub room: usize,
+    /// Whether a column without a whole copy online can be computed from others.
+    pub decodes: bool,
 }
 
 /// One copy of a column.
@@ -134,7 +140,8 @@ pub fn improve(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict
 }
 
 fn slots_of(segment: &Segment, column: ColumnIndex, wish: &Wish<'_>, sites: &Sites) -> Vec<Slot> {
-    let targets = segment.columns[usize::from(column.0)].targets.iter().enumerate();
+    let member = segment.member(usize::from(column.0));
+    let targets = member.map_or(&[][..], |member| &member.targets).iter().enumerate();
     let slot = |(copy, &target): (usize, &TargetId)| {
         let copy = CopyIndex(copy as u8);
         let fit = match sites.fit(target) {
@@ -171,7 +178,7 @@ fn improve_column(
     }
     for _ in 0..missing(slots, wish, sites).min(room) {
         // A copy that cannot be made now may be later.
-        let has_source = slots.iter().any(Slot::is_current);
+        let has_source = wish.decodes || slots.iter().any(Slot::is_current);
         let next = if has_source { room_for_one(column, slots, wish, sites) } else { None };
         let Some((copy, target)) = next else {
             found.stuck = true;
@@ -288,21 +295,32 @@ fn room_for_one(
     None
 }
 
-/// The segment with these columns. Unused places at the end are cut off.
+/// The segment with these columns, and parities behind them; parities that are not among them stay.
+/// Unused places at the end are cut off.
 fn with_columns(segment: &Segment, columns: &[Vec<Slot>]) -> Segment {
     let used = |slots: &Vec<Slot>| slots.iter().rposition(Slot::is_there).map_or(0, |at| at + 1);
-    let places = columns.iter().map(used).max().unwrap_or(0);
+    let stays = |(number, _): &(ColumnIndex, _)| usize::from(number.0) >= columns.len();
+    let last = segment.members().filter(stays).filter_map(|(_, member)| member.copies().last());
+    let places = columns.iter().map(used).chain(last.map(|(copy, _)| usize::from(copy.0) + 1));
+    let places = places.max().unwrap_or(0);
     let mut segment = segment.clone();
-    segment.filling.clear();
+    segment.filling.retain(|f| usize::from(f.column.0) >= columns.len());
+    let behind = std::mem::take(&mut segment.filling);
+    let count = segment.columns.len();
     for (number, slots) in columns.iter().enumerate() {
-        let mut targets: Vec<TargetId> = slots.iter().map(|s| s.target).collect();
-        targets.resize(places, TargetId::NONE);
-        segment.columns[number].targets = targets;
+        let targets: Vec<TargetId> = slots.iter().map(|s| s.target).collect();
+        match number.checked_sub(count) {
+            None => segment.columns[number].targets = targets,
+            Some(parity) => segment.parities[parity].targets = targets,
+        }
         let filling = (0..slots.len()).filter(|&i| slots[i].is_there() && slots[i].filling);
         let column = ColumnIndex(number as u16);
         let entry = |copy: usize| Filling { column, copy: CopyIndex(copy as u8) };
         segment.filling.extend(filling.map(entry));
     }
+    segment.filling.extend(behind);
+    let members = segment.columns.iter_mut().chain(&mut segment.parities);
+    members.for_each(|member| member.targets.resize(places, TargetId::NONE));
     segment
 }
 

@@ -2,12 +2,13 @@
 //! an administrator accepts their loss, goes on with what is left. That is an unfinished copy with
 //! the bytes that it has got, or a new, empty one.
 
-use crate::ops::{Context, Outcome, inodes, layouts, move_copies};
+use crate::mover::plan::{Place, without_parities};
+use crate::ops::{Context, Outcome, deletion, inodes, layouts, move_copies};
 use crate::schema::key;
 use weir_layout::{TargetInfo, place::FULL_BELOW_BYTES};
 use weir_metastore::Tx;
 use weir_types::{
-    ColumnIndex, CopyIndex, Epoch, Error, ErrorKind, FileId, ObjectId, Segment, TargetId,
+    Column, ColumnIndex, CopyIndex, Epoch, Error, ErrorKind, FileId, ObjectId, Segment, TargetId,
 };
 use weir_wire::targets::{AcceptLossesRequest, LossPage, LostColumn};
 
@@ -29,6 +30,11 @@ pub fn run(
     let epoch = Epoch(body.epoch.0 + 1);
     let (mut columns, mut emptied) = (Vec::new(), Vec::new());
     'page: for (position, segment) in page.iter_mut().enumerate() {
+        let any = (0..segment.columns.len())
+            .any(|at| lost(ctx, segment, ColumnIndex(at as u16)).is_some());
+        if accept && any {
+            drop_parities(tx, ctx, file, segment)?;
+        }
         for at in 0..segment.columns.len() {
             let Some(lost) = lost(ctx, segment, ColumnIndex(at as u16)) else { continue };
             if accept && columns.len() == MAX_CHANGED {
@@ -62,14 +68,39 @@ pub fn run(
     Ok(LossPage { columns, next })
 }
 
-/// A column without a whole copy on a target of the cluster.
+/// A column without a whole copy on a target of the cluster, that cannot be computed either.
 fn lost(ctx: &Context<'_>, segment: &Segment, column: ColumnIndex) -> Option<LostColumn> {
-    let copies = segment.columns.get(usize::from(column.0))?.copies();
-    let whole = copies.filter(|(copy, _)| !segment.is_filling(column, *copy));
-    let targets: Vec<TargetId> = whole.map(|(_, target)| target).collect();
     let known = |target: &TargetId| ctx.cluster.targets.iter().any(|info| info.target == *target);
-    let is_lost = !targets.iter().any(known);
+    let targets = whole(segment, column);
+    let there =
+        || segment.members().filter(|(of, _)| whole(segment, *of).iter().any(known)).count();
+    let is_computed = || segment.is_coded() && there() >= segment.columns.len();
+    let is_lost = !(targets.iter().any(known) || is_computed());
     is_lost.then_some(LostColumn { segment: segment.index, start: segment.start, column, targets })
+}
+
+/// The targets of a column's whole copies.
+fn whole(segment: &Segment, column: ColumnIndex) -> Vec<TargetId> {
+    let member = segment.member(usize::from(column.0));
+    let copies = member.into_iter().flat_map(Column::copies);
+    let whole = copies.filter(|(copy, _)| !segment.is_filling(column, *copy));
+    whole.map(|(_, target)| target).collect()
+}
+
+/// Makes a segment one of copies. Its parities are those of a column that is given up.
+fn drop_parities(
+    tx: &mut Tx<'_>,
+    ctx: &Context<'_>,
+    file: FileId,
+    segment: &mut Segment,
+) -> Outcome<()> {
+    let (plain, dropped) = without_parities(segment);
+    for Place { column, copy, target } in dropped {
+        let object = ObjectId { file, segment: segment.index, column, copy };
+        deletion::note_garbage(tx, ctx.cluster, target, object)?;
+    }
+    *segment = plain;
+    Ok(())
 }
 
 /// Gives a column a copy. Returns whether it is empty.

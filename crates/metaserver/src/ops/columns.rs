@@ -36,7 +36,7 @@ pub(crate) fn find(tx: &mut Tx<'_>, object: ObjectId) -> Outcome<Option<Placed>>
     let Body::File(body) = &inode.body else { return Ok(None) };
     let found = segment(tx, (object.file, body.list), object.segment)?;
     let has_column =
-        |(page, at): &(Vec<Segment>, usize)| usize::from(object.column.0) < page[*at].columns.len();
+        |(page, at): &(Vec<Segment>, usize)| page[*at].member(object.column.0.into()).is_some();
     Ok(found.filter(has_column).map(|(page, at)| Placed { inode, page, at }))
 }
 

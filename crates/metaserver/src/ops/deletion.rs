@@ -7,7 +7,7 @@ use crate::quota;
 use crate::schema::{self, Body, DeadList, Inode, Orphan, key};
 use weir_metastore::Tx;
 use weir_types::limits::SEGMENT_PAGE;
-use weir_types::{ColumnIndex, ErrorKind, FileId, FileKind, ObjectId, Segment, TargetId};
+use weir_types::{ErrorKind, FileId, FileKind, ObjectId, Segment, TargetId};
 use weir_wire::Rights;
 
 /// The most objects that become garbage in the transaction of an unlink. More are left to the
@@ -96,7 +96,7 @@ pub(crate) fn discard(
     xattrs: bool,
 ) -> Outcome<()> {
     let page = layouts::first_page(tx, file, list)?;
-    let objects = page.iter().map(|s| s.columns.len() * copies(s)).sum::<usize>();
+    let objects = page.iter().map(|s| s.members().count() * copies(s)).sum::<usize>();
     let only_page = page.len() < SEGMENT_PAGE;
     if xattrs || !only_page || objects > MAX_OBJECTS_AT_ONCE {
         return queue(tx, ctx, file, list, xattrs);
@@ -143,9 +143,8 @@ pub(crate) fn objects_of(
     file: FileId,
     segment: &Segment,
 ) -> impl Iterator<Item = (TargetId, ObjectId)> + '_ {
-    segment.columns.iter().enumerate().flat_map(move |(column, placed)| {
+    segment.members().flat_map(move |(column, placed)| {
         placed.copies().map(move |(copy, target)| {
-            let column = ColumnIndex(column as u16);
             let object = ObjectId { file, segment: segment.index, column, copy };
             (target, object)
         })

@@ -1,6 +1,6 @@
 //! Segments of files: placement, paging, grants, and their form for clients.
 
-use crate::ops::{ClusterView, Context, Outcome, hints, inodes};
+use crate::ops::{ClusterView, Context, Outcome, hints, inodes, parities};
 use crate::quota;
 use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, ServerRecord, WrittenPage, key};
 use std::borrow::Cow;
@@ -30,7 +30,7 @@ pub(crate) fn lay_out(
     body: &mut RegularFile,
 ) -> Outcome<FileLayout> {
     let targets = candidates(ctx, &body.spec);
-    let mut spec = body.spec.clone();
+    let mut spec = parities::with_room(ctx, &body.spec);
     let in_groups = spec.placement == Placement::Groups;
     if spec.base.is_none() && !in_groups {
         spec.base = base_of(file, &targets);
@@ -45,7 +45,7 @@ pub(crate) fn lay_out(
         .ok()
         .and_then(|count| body.next_segment.checked_add(count))
         .ok_or(ErrorKind::FileTooLarge)?;
-    if spec.copies > 1 && !ctx.cluster.mirrored {
+    if (spec.copies > 1 || spec.parities > 0) && !ctx.cluster.mirrored {
         // From now on a target that was away may have missed something.
         tx.put(key::MIRRORED, &schema::encode(&Epoch(1)))?;
         ctx.effects.mirrored = true;
@@ -325,6 +325,9 @@ pub(crate) fn open_file(
         Some(layout) => layout,
         None => body.layout(first_page(tx, file, body.list)?),
     };
+    if rights.allow(Rights::WRITE) && parities::are_wished(&body.spec) {
+        ctx.effects.to_encode = Some(file);
+    }
     let layout = acting_now(ctx, file, body, layout, rights);
     let more_segments = has_more(tx, file, body.list, &layout.segments)?;
     let capability = ctx.sign(file, inode.capability_version, rights, &layout.segments);
@@ -407,6 +410,7 @@ pub(crate) fn check_spec(ctx: &Context<'_>, spec: &LayoutSpec) -> Outcome<()> {
         return Err(ErrorKind::TooBig.into());
     }
     weir_layout::check_spec(spec)?;
+    parities::check_spec(ctx, spec)?;
     match place(spec, &ctx.cluster.targets, &ctx.cluster.pairs, 0) {
         Err(error) if error.kind == ErrorKind::InvalidArgument => Err(error.into()),
         _ => Ok(()),

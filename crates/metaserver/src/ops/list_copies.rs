@@ -97,9 +97,8 @@ impl List {
     }
 
     fn segment(&mut self, file: FileId, segment: &Segment) {
-        let columns = segment.columns.iter().enumerate();
-        for (at, column) in columns.filter(|(_, column)| column.copies().count() > 1) {
-            let column_index = ColumnIndex(at as u16);
+        let several = segment.members().filter(|(_, column)| column.copies().count() > 1);
+        for (column_index, column) in several {
             let here = column.copies().filter(|(_, target)| *target == self.target);
             for (copy, _) in here {
                 let object = ObjectId { file, segment: segment.index, column: column_index, copy };

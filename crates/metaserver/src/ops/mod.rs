@@ -34,6 +34,7 @@ pub mod mkdir;
 pub mod move_copies;
 mod names;
 pub mod open;
+pub mod parities;
 pub mod readdir;
 pub mod readlink;
 pub mod reassert;
@@ -133,6 +134,8 @@ pub struct Effects {
     pub placed: Vec<Column>,
     /// A file of which other copies are wanted.
     pub copies: Option<FileId>,
+    /// A file that may get parities when nobody writes it any more.
+    pub to_encode: Option<FileId>,
     /// Whether copies of a file are not where they should be, for lack of targets.
     pub makeshift: bool,
     /// Whether copies of a column were placed on one server.

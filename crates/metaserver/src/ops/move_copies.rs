@@ -2,16 +2,18 @@
 //! decides what to do.
 
 use crate::mover::even::Uneven;
-use crate::mover::plan::{Change, Place, Verdict, Wish, improve};
+use crate::mover::plan::{Change, Place, Verdict, Wish, improve_with};
 use crate::mover::sites::{Fit, Sites};
+use crate::ops::parities::{self, Writers};
 use crate::ops::{Context, Outcome, deletion, inodes, layouts};
 use crate::schema::{self, Inode, RegularFile, key};
 use std::collections::BTreeSet;
 use weir_layout::{Apart, object_len};
 use weir_metastore::Tx;
+use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{
     Column, ColumnIndex, CopyIndex, Epoch, FileId, Filling, Generation, ObjectId, Placement,
-    Segment, SegmentIndex, TargetId,
+    Segment, SegmentIndex, SegmentState, TargetId,
 };
 use weir_wire::lease::TO_THE_END;
 use weir_wire::meta::PendingTruncate;
@@ -37,6 +39,8 @@ pub struct Means<'a> {
     /// Copies that are filled, or are whole and have everything, as their servers have said while
     /// no session wrote.
     pub filled: &'a [Filled],
+    /// Who writes the file, or waits to.
+    pub writers: Writers<'a>,
 }
 
 /// A copy that is being filled, or that should be confirmed to have everything.
@@ -54,6 +58,24 @@ pub struct Filled {
     pub bytes: u64,
     /// Whether it is whole itself, and another one is to be dropped.
     pub is_whole: bool,
+    /// How to compute it from others of its segment, if there is no source.
+    pub computed: Option<Computed>,
+}
+
+/// How a column or a parity is computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Computed {
+    /// Columns of the segment.
+    pub columns: u16,
+    /// Its parities.
+    pub parities: u8,
+    /// Whether those count that are not being made.
+    pub coded: bool,
+    /// The most bytes that it may have.
+    pub len: u64,
+    /// If they do not count yet, what has to be fenced before: each column, with the targets of
+    /// its whole copies.
+    pub fences: Vec<(ObjectId, Vec<TargetId>)>,
 }
 
 /// Work for a file, from some byte on.
@@ -76,6 +98,10 @@ pub struct Look {
     pub on_one_server: bool,
     /// Lost targets with copies.
     pub lost: BTreeSet<TargetId>,
+    /// After how many milliseconds it may get parities.
+    pub due_in_ms: Option<u64>,
+    /// Whether it has parities.
+    pub sealed: bool,
     /// First byte of the rest of the file.
     pub next: Option<u64>,
     /// Generation of the file.
@@ -134,7 +160,11 @@ fn look_at(
 ) -> Outcome<()> {
     look.filling.extend(filling(file, inode, segment));
     look.note_targets(segment, means.sites);
-    let verdict = verdict(tx, file, body, segment, (means, usize::MAX, usize::MAX))?;
+    look.sealed |= segment.state == SegmentState::Sealed;
+    if segment.state == SegmentState::Open {
+        look.due_in_ms = parities::due_in_ms(file, inode, body, &means.writers);
+    }
+    let verdict = verdict(tx, (file, inode, body), segment, (means, usize::MAX, usize::MAX))?;
     let then = match &verdict {
         Verdict::Change(change) => &change.segment,
         _ => segment,
@@ -157,6 +187,9 @@ fn look_at(
 
 /// Whether remaining copies are nearer to each other than necessary.
 fn is_makeshift(segment: &Segment, body: &RegularFile, sites: &Sites) -> bool {
+    if segment.state == SegmentState::Sealed {
+        return false;
+    }
     let in_groups = body.spec.placement == Placement::Groups;
     let stays = |target: &TargetId| matches!(sites.fit(*target), Fit::Takes | Fit::Keeps);
     segment.columns.iter().any(|column| {
@@ -169,7 +202,7 @@ impl Look {
     /// Records where the copies of a segment are, whatever happens to them.
     fn note_targets(&mut self, segment: &Segment, sites: &Sites) {
         let server = |target| sites.server(target);
-        for column in &segment.columns {
+        for (_, column) in segment.members() {
             self.on_one_server = self.on_one_server || layouts::on_one(column, server);
             let targets = column.copies().map(|(_, target)| target);
             self.lost.extend(targets.filter(|target| sites.fit(*target) == Fit::Lost));
@@ -207,7 +240,7 @@ pub fn change(
         let before = made.filled.len();
         made.filled.extend(end_filling(file, &mut segment, means.filled));
         let room = means.room.saturating_sub(made.added);
-        let verdict = verdict(tx, file, &body, &segment, (means, left, room))?;
+        let verdict = verdict(tx, (file, &inode, &body), &segment, (means, left, room))?;
         if let Verdict::Change(change) = verdict {
             note_dropped(tx, ctx, file, &change)?;
             made.added += change.added.len();
@@ -299,7 +332,9 @@ pub fn relieve(
     let in_groups = body.spec.placement == Placement::Groups;
     let (page, more) = layouts::segments_from(tx, file, body.list, from)?;
     let mut found = Vec::new();
-    for segment in page.iter().filter(|segment| segment.filling.is_empty()) {
+    let is_plain =
+        |segment: &&Segment| segment.filling.is_empty() && segment.state == SegmentState::Open;
+    for segment in page.iter().filter(is_plain) {
         for (number, placed) in segment.columns.iter().enumerate() {
             let column = ColumnIndex(number as u16);
             let bytes = bytes_of(&inode, segment, column);
@@ -326,8 +361,7 @@ pub fn relieve(
 
 fn verdict(
     tx: &mut Tx<'_>,
-    file: FileId,
-    body: &RegularFile,
+    (file, inode, body): (FileId, &Inode, &RegularFile),
     segment: &Segment,
     (means, most, room): (&mut Means<'_>, usize, usize),
 ) -> Outcome<Verdict> {
@@ -343,6 +377,7 @@ fn verdict(
     let settled = means.filled.iter().filter(is_there);
     let settled = settled.map(|f| (f.object.column, f.object.copy)).collect();
     let mut barred = BTreeSet::new();
+    let parities = parities::wish(file, inode, body, segment.state, &means.writers);
     loop {
         let copies = usize::from(body.spec.copies.max(1));
         let seed = file.0 ^ u64::from(segment.index.0) << 48;
@@ -356,8 +391,9 @@ fn verdict(
             seed,
             most,
             room,
+            decodes: false,
         };
-        let verdict = improve(segment, &wish, means.sites);
+        let verdict = improve_with(parities, segment, &wish, means.sites);
         let Verdict::Change(change) = &verdict else { return Ok(verdict) };
         // An object that is still to be removed would take the new one with it.
         let mut more = Vec::new();
@@ -394,15 +430,44 @@ fn filling<'a>(
     segment: &'a Segment,
 ) -> impl Iterator<Item = Filled> + 'a {
     segment.filling.iter().filter_map(move |f| {
-        let column = segment.columns.get(usize::from(f.column.0))?;
+        let column = segment.member(usize::from(f.column.0))?;
         Some(Filled {
             object: object(file, segment.index, f.column, f.copy),
             to: segment.target(usize::from(f.column.0), f.copy)?,
-            sources: sources(segment, f.column, column),
+            sources: match usize::from(f.column.0) < segment.columns.len() {
+                true => sources(segment, f.column, column),
+                // There is one of each.
+                false => Vec::new(),
+            },
             segment_start: segment.start,
             bytes: bytes_of(inode, segment, f.column),
             is_whole: false,
+            computed: computed(file, inode, segment, f.column),
         })
+    })
+}
+
+/// How to compute a column or a parity; `None` if there are no parities.
+fn computed(
+    file: FileId,
+    inode: &Inode,
+    segment: &Segment,
+    column: ColumnIndex,
+) -> Option<Computed> {
+    let is_parity = usize::from(column.0) >= segment.columns.len();
+    if segment.parities.is_empty() || !is_parity && !segment.is_coded() {
+        return None;
+    }
+    let fences = segment.members().take(segment.columns.len()).filter(|_| !segment.is_coded());
+    let fence = |(number, column): (ColumnIndex, &Column)| {
+        (object(file, segment.index, number, CopyIndex(0)), sources(segment, number, column))
+    };
+    Some(Computed {
+        columns: segment.columns.len() as u16,
+        parities: segment.parities.len() as u8,
+        coded: segment.is_coded(),
+        len: if is_parity { MAX_FILE_BYTES } else { bytes_of(inode, segment, column) },
+        fences: fences.map(fence).collect(),
     })
 }
 
@@ -414,10 +479,11 @@ fn whole(file: FileId, segment: &Segment, column: ColumnIndex, copy: CopyIndex) 
     is_whole.then(|| Filled {
         object: object(file, segment.index, column, copy),
         to,
-        sources: sources(segment, column, &segment.columns[number]),
+        sources: segment.member(number).map_or_else(Vec::new, |of| sources(segment, column, of)),
         segment_start: segment.start,
         bytes: 0,
         is_whole: true,
+        computed: None,
     })
 }
 
@@ -427,8 +493,10 @@ fn sources(segment: &Segment, column: ColumnIndex, placed: &Column) -> Vec<Targe
     placed.copies().filter(whole).map(|(_, target)| target).collect()
 }
 
-/// Bytes of a column if it has no holes.
+/// Bytes of a column if it has no holes; of a parity as many as the longest column has.
 fn bytes_of(inode: &Inode, segment: &Segment, column: ColumnIndex) -> u64 {
+    let column =
+        if usize::from(column.0) < segment.columns.len() { column } else { ColumnIndex(0) };
     let within = inode.size.clamp(segment.start, segment.end()) - segment.start;
     object_len(segment.stripe(), column, within)
 }

@@ -7,11 +7,11 @@
 
 use crate::leases::ranges::whole;
 use crate::ops::confine::Confined;
-use crate::ops::{Outcome, hints, inodes, names};
+use crate::ops::{Outcome, access, hints, inodes, names, parities};
 use crate::schema::Dentry;
 use weir_metastore::Tx;
 use weir_types::codec::Reader;
-use weir_types::{Attr, Decode, Error, FileId, FileKind};
+use weir_types::{Attr, Caller, Decode, Error, FileId, FileKind};
 use weir_wire::Rights;
 use weir_wire::lease::{AcquireRequest, LeaseMode, LeaseRange, RecoveredRequest};
 use weir_wire::message::{Op, Request};
@@ -185,6 +185,59 @@ pub fn of(
     }
     debug_assert!(scope.claims.len() <= 1);
     Ok(scope)
+}
+
+/// The file with parities that a request is going to write, and that may not be written before it
+/// has copies again. Of a session that has the file open for writing every look at its layout
+/// counts: it would learn by it how to get past the fence.
+pub(crate) fn to_be_thawed(
+    tx: &mut Tx<'_>,
+    (op, body): (Op, Reader<'_>),
+    root: FileId,
+    (caller, writes): (&Caller, impl Fn(FileId) -> bool),
+) -> Outcome<Option<FileId>> {
+    let writing = |rights: Rights| rights.allow(Rights::WRITE);
+    let (file, wants) = match op {
+        Op::Open => {
+            let asked = decode::<OpenRequest>(body, root)?;
+            (asked.file, writing(asked.rights))
+        }
+        Op::Create => {
+            let asked = decode::<CreateRequest>(body, root)?;
+            if asked.name.is_empty() || asked.exclusive || asked.kind != FileKind::File {
+                return Ok(None);
+            }
+            // What is emptied is laid out anew.
+            match child(tx, asked.parent, &asked.name)? {
+                Some(file) if !asked.truncate => (file, writing(asked.rights)),
+                _ => return Ok(None),
+            }
+        }
+        Op::GetLayout => {
+            let asked = decode::<GetLayoutRequest>(body, root)?;
+            (asked.file, writing(asked.rights))
+        }
+        Op::Extend => (decode::<ExtendRequest>(body, root)?.file, true),
+        Op::SetAttr => {
+            let asked = decode::<SetAttrRequest>(body, root)?;
+            match asked.size {
+                Some(1..) => (asked.file, true),
+                _ => return Ok(None),
+            }
+        }
+        Op::Acquire => {
+            let asked = decode::<AcquireRequest>(body, root)?.lease;
+            (asked.file, asked.mode == LeaseMode::Write)
+        }
+        _ => return Ok(None),
+    };
+    if !wants && !writes(file) || !parities::waits_to_write(tx, file)? {
+        return Ok(None);
+    }
+    // Who may not write is refused, and has nothing done for it.
+    let inode = inodes::load(tx, file)?;
+    let may = writes(file) || access::allows(caller, &inode, access::WRITE);
+    Ok(may.then_some(file))
 }
 
 fn decode<R: Request + Confined>(mut body: Reader<'_>, root: FileId) -> Outcome<R> {

@@ -1,9 +1,10 @@
 //! Sets the default layout of a directory, changes the layout of an empty file, or sets the number
 //! of copies of a file with data, which the mover then makes.
 
-use crate::ops::{Context, Outcome, access, inodes, layouts, move_copies, truncation};
+use crate::ops::{Context, Outcome, access, inodes, layouts, move_copies, parities, truncation};
 use crate::schema::{self, Body, Inode, key};
 use weir_metastore::Tx;
+use weir_types::limits::NEVER_S;
 use weir_types::{Epoch, Error, ErrorKind, FileId, LayoutSpec, Placement};
 use weir_wire::meta::SetLayoutRequest;
 
@@ -18,7 +19,19 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetLayoutRequest) -
         Some(spec) => spec.clone(),
         None => inherited(tx, ctx, file, &inode)?,
     };
-    layouts::check_spec(ctx, &spec)?;
+    let has_data = matches!(inode.body, Body::File(_)) && inode.size > 0;
+    let spec = match spec.encode_after_s {
+        NEVER_S if !has_data => LayoutSpec { parities: 0, encode_after_s: 0, ..spec },
+        _ => spec,
+    };
+    match has_data {
+        // Its columns are counted below.
+        true => {
+            let plain = LayoutSpec { parities: 0, encode_after_s: 0, ..spec.clone() };
+            layouts::check_spec(ctx, &plain)?;
+        }
+        false => layouts::check_spec(ctx, &spec)?,
+    }
     match &mut inode.body {
         Body::Directory(body) => {
             body.default_layout = spec;
@@ -53,12 +66,27 @@ fn set_copies(
         copies: 0,
         duplication: None,
         placement: Placement::default(),
+        parities: 0,
+        encode_after_s: 0,
         ..spec.clone()
     };
+    let columns = layouts::first_page(tx, file, inodes::regular(inode)?.list)?;
+    let columns = columns.first().map_or(0, |segment| segment.columns.len());
     let body = inodes::regular_mut(inode)?;
-    if spec.copies == 0 || ![rest(&body.spec), LayoutSpec::default()].contains(&rest(spec)) {
+    // That many it has.
+    let spec = match usize::from(spec.count) == columns && spec.parities > 0 {
+        true => &LayoutSpec { count: 0, ..spec.clone() },
+        false => spec,
+    };
+    let is = match body.spec.count == 0 || usize::from(body.spec.count) == columns {
+        true => LayoutSpec { count: 0, ..body.spec.clone() },
+        false => body.spec.clone(),
+    };
+    let says_nothing = spec.copies == 0 && spec.parities == 0;
+    let repeats = [rest(&body.spec), rest(&is), LayoutSpec::default()].contains(&rest(spec));
+    if says_nothing || !repeats {
         let message = format!(
-            "the file has {size} bytes: only the number of its copies can be changed; for another \
+            "the file has {size} bytes: only its copies and parities can be changed; for another \
              layout set it on the directory and copy the file"
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message).into());
@@ -79,11 +107,22 @@ fn set_copies(
     }
     let protocol = |spec: &LayoutSpec| spec.duplication.unwrap_or_default();
     let before = protocol(&body.spec);
-    body.spec.copies = spec.copies;
+    let copies = if spec.copies == 0 { body.spec.copies } else { spec.copies };
+    if spec.parities > 0 {
+        let of_file = LayoutSpec { count: columns as u16, ..spec.clone() };
+        if spec.encode_after_s != NEVER_S {
+            parities::check_spec(ctx, &LayoutSpec { kind: body.spec.kind, ..of_file })?;
+            body.spec.parities = spec.parities;
+        }
+        // What it has stays known until it has copies again.
+        body.spec.encode_after_s = spec.encode_after_s;
+        ctx.effects.to_encode = Some(file);
+    }
+    body.spec.copies = copies;
     body.spec.duplication = spec.duplication.or(body.spec.duplication);
     body.spec.placement = match (spec.placement, body.spec.placement) {
         // Two groups keep two copies.
-        (Placement::Usual, Placement::Groups) if spec.copies != 2 => Placement::Usual,
+        (Placement::Usual, Placement::Groups) if copies != 2 => Placement::Usual,
         (Placement::Usual, stays) => stays,
         (named, _) => named,
     };
@@ -93,7 +132,7 @@ fn set_copies(
     }
     let other_protocol = protocol(&body.spec) != before;
     let epoch = Epoch(body.epoch.0 + 1);
-    if spec.copies > 1 && !ctx.cluster.mirrored {
+    if (copies > 1 || spec.parities > 0) && !ctx.cluster.mirrored {
         // From now on a target that was away may have missed something.
         tx.put(key::MIRRORED, &schema::encode(&Epoch(1)))?;
         ctx.effects.mirrored = true;

@@ -209,6 +209,7 @@ impl<E: Engine> Cluster<E> {
             removed: Vec::new(),
             gaps: Vec::new(),
             filled: Vec::new(),
+            built: Vec::new(),
             unreachable: Vec::new(),
             distrusted: Vec::new(),
             hangs_ms: 0,

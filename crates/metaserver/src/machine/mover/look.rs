@@ -110,7 +110,7 @@ impl<E: Engine> MetaMachine<E> {
 
     fn step_of_mover(&mut self, now: Moment) -> Result<()> {
         if self.mover.survey.is_some() {
-            self.step_survey()?;
+            self.step_survey(now)?;
         }
         if self.mover.can_finish()
             && let Some((file, from)) = self.mover.finish.pop_first()
@@ -132,14 +132,14 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    fn step_survey(&mut self) -> Result<()> {
+    fn step_survey(&mut self, now: Moment) -> Result<()> {
         let Some((mut walk, mut survey)) = self.mover.survey.take() else { return Ok(()) };
         if walk.is_new() {
             self.begin_look();
         }
         let mut scratch = self.mover.sites.clone();
         for _ in 0..FILES_PER_STEP {
-            let Some((_, look)) = self.walk(&mut walk, &mut scratch)? else {
+            let Some((_, look)) = self.walk(&mut walk, &mut scratch, now)? else {
                 self.mover.counted = survey;
                 self.end_look();
                 return Ok(());
@@ -181,11 +181,12 @@ impl<E: Engine> MetaMachine<E> {
         let mut scratch = self.mover.sites.clone();
         for _ in 0..FILES_PER_STEP {
             let from = walk.from;
-            let Some((file, look)) = self.walk(&mut walk, &mut scratch)? else {
+            let Some((file, look)) = self.walk(&mut walk, &mut scratch, now)? else {
                 self.end_search(&walk, now);
                 return Ok(());
             };
             let Some(look) = look else { continue };
+            self.mover.encode_later(file, &look, now);
             let synced = self.engine.sequence();
             self.mover.adopt(look.filling, look.generation, synced, now.monotonic_ms);
             if look.change_at.is_some() || !look.unsettled.is_empty() {
@@ -211,13 +212,14 @@ impl<E: Engine> MetaMachine<E> {
         &mut self,
         walk: &mut Walk,
         scratch: &mut Sites,
+        now: Moment,
     ) -> Result<Option<(FileId, Option<Look>)>> {
         let (_, end) = key::inodes();
         let found = Tx::new(&self.engine).range(&walk.next, &end, 1)?;
         let Some((at, _)) = found.first() else { return Ok(None) };
         let file = key::inode_file(at)?;
         let from = if **at == *walk.next { walk.from } else { 0 };
-        let look = match self.look(file, from, scratch) {
+        let look = match self.look(file, from, scratch, now) {
             // The audit tells of it.
             Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Unsupported) => {
                 tracing::error!(file = file.0, "copies: {error}");

@@ -54,13 +54,14 @@ impl<E: Engine> MetaMachine<E> {
     /// Begins to change a file, if there is anything to do.
     pub(super) fn begin_visit(&mut self, file: FileId, from: u64, now: Moment) -> Result<()> {
         let mut scratch = self.mover.sites.clone();
-        let Some(look) = self.look(file, from, &mut scratch)? else {
+        let Some(look) = self.look(file, from, &mut scratch, now)? else {
             self.mover.forget_relieved(file);
             return Ok(());
         };
         if self.mover.uncounted.remove(&file) {
             self.mover.counted.add(&look);
         }
+        self.mover.encode_later(file, &look, now);
         if !look.unsettled.is_empty() {
             let since = self.engine.sequence();
             self.engine.request_sync(since);
@@ -267,7 +268,14 @@ impl<E: Engine> MetaMachine<E> {
             let mut tx = Tx::new(&self.engine);
             let mut ctx = self.context(MOVER, &caller, FileId(0), now);
             let relieved = &self.mover.relieved;
-            let mut means = Means { sites: &mut sites, relieved, most, room, filled: &filled };
+            let mut means = Means {
+                sites: &mut sites,
+                relieved,
+                most,
+                room,
+                filled: &filled,
+                writers: self.writers(now),
+            };
             let made = move_copies::change(&mut tx, &mut ctx, file, from, &mut means);
             let effects = ctx.effects;
             let commit = made.and_then(|made| Ok((made, tx.into_commit()?)));

@@ -33,6 +33,7 @@ fn report(target: u32, gaps: &[(u32, u64)], unreachable: &[u32]) -> TargetReport
         removed: Vec::new(),
         gaps: gaps.iter().map(|(t, n)| (TargetId(*t), *n)).collect(),
         filled: Vec::new(),
+        built: Vec::new(),
         unreachable: unreachable.iter().map(|t| TargetId(*t)).collect(),
         distrusted: Vec::new(),
         hangs_ms: 0,

@@ -52,6 +52,7 @@ fn segment(columns: &[&[u32]]) -> Segment {
         state: SegmentState::Open,
         epoch: Epoch(1),
         filling: Vec::new(),
+        parities: Vec::new(),
     }
 }
 
@@ -78,6 +79,7 @@ fn look_for(segment: &Segment, (copies, in_groups): (usize, bool), sites: &mut S
             seed: 7,
             most: usize::MAX,
             room: usize::MAX,
+            decodes: false,
         },
         sites,
     )
@@ -171,7 +173,9 @@ fn a_copy_goes_only_when_another_is_known_to_have_everything() {
         let settled = settled.iter().map(|copy| (ColumnIndex(0), CopyIndex(*copy))).collect();
         let (seed, most, room, in_groups) = (7, 9, 9, false);
         let (relieved, barred, settled) = (&relieved, &barred, &settled);
-        let wish = Wish { copies: 2, in_groups, relieved, barred, settled, seed, most, room };
+        let decodes = false;
+        let wish =
+            Wish { copies: 2, in_groups, relieved, barred, settled, seed, most, room, decodes };
         improve(from, &wish, &mut sites)
     };
     let from = segment(&[&[0, 1, 2]]);
@@ -204,6 +208,7 @@ fn an_old_object_of_the_same_name_is_not_taken_for_the_new_one() {
         seed: 1,
         most: 9,
         room: 9,
+        decodes: false,
     };
     let change = change(improve(&from, &wish, &mut sites));
     assert_eq!(targets(&change.segment), [[NONE, 0, 1]]);
@@ -225,6 +230,7 @@ fn what_a_lost_target_had_goes_evenly_to_all_others() {
             seed: file,
             most: 9,
             room: 9,
+            decodes: false,
         };
         let other = 1 + (file % 9) as u32;
         let change = change(improve(&segment(&[&[0, other]]), &wish, &mut sites));
@@ -430,6 +436,7 @@ fn a_copy_in_place_of_a_lost_one_stays_in_its_group_if_it_can() {
             seed,
             most: usize::MAX,
             room: usize::MAX,
+            decodes: false,
         };
         change(improve(&segment(&[&[0, 1]]), &wish, &mut sites)).added[0].target.0
     };

@@ -1,0 +1,234 @@
+//! Files whose copies were replaced by parities: read without some of their servers, written again,
+//! and made whole on other targets.
+
+use crate::harness::{Cluster, Place, eventually_within, noise, root};
+use serde_json::Value;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LEN: usize = 3_000_001;
+/// Long enough for any machine: what is awaited comes in seconds.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A cluster of six servers, and a file of four columns and three copies there.
+fn with_file(place: &Place) -> (Cluster<'_>, Vec<u8>) {
+    let cluster = place.up("encoded", &["--targets", "6"]);
+    let bytes = noise(LEN, 5);
+    fs::write(place.path("data"), &bytes).unwrap();
+    cluster.weir(&["mkdir", "/d"]).ok();
+    cluster.weir(&["setlayout", "weir:/d", "--copies", "3", "--count", "4"]).ok();
+    cluster.weir(&["cp", "data", "weir:/d/data"]).ok();
+    (cluster, bytes)
+}
+
+fn layout(cluster: &Cluster<'_>) -> Value {
+    cluster.weir(&["layout", "--json", "weir:/d/data"]).json()[0]["segments"][0].clone()
+}
+
+fn objects(layout: &Value) -> Vec<Value> {
+    layout["objects"].as_array().unwrap().clone()
+}
+
+/// Waits until the file has two parities, and one object for each column.
+fn encoded(cluster: &Cluster<'_>) {
+    eventually_within(PATIENCE, "it is encoded", || {
+        let layout = layout(cluster);
+        let objects = objects(&layout);
+        layout["coded"] == true
+            && objects.len() == 6
+            && objects.iter().all(|o| o["state"] == "online")
+    });
+    let targets: std::collections::BTreeSet<u64> =
+        objects(&layout(cluster)).iter().map(|o| o["target"].as_u64().unwrap()).collect();
+    assert_eq!(targets.len(), 6, "each on another target");
+}
+
+fn reads_back(place: &Place, cluster: &Cluster<'_>, bytes: &[u8], what: &str) {
+    cluster.weir(&["cp", "weir:/d/data", "back"]).ok();
+    assert!(fs::read(place.path("back")).unwrap() == bytes, "{what}");
+    fs::remove_file(place.path("back")).unwrap();
+}
+
+/// Bytes of all objects in the directories of the targets.
+fn stored(dir: &Path) -> u64 {
+    let mut sum = 0;
+    for entry in fs::read_dir(dir).unwrap().flatten() {
+        let Ok(meta) = entry.metadata() else { continue };
+        let path = entry.path();
+        sum += match meta.is_dir() {
+            true => stored(&path),
+            false if path.components().any(|c| c.as_os_str() == "objects") => meta.len(),
+            false => 0,
+        };
+    }
+    sum
+}
+
+#[test]
+fn any_two_servers_may_die_when_copies_have_become_parities() {
+    let place = Place::new();
+    let (cluster, bytes) = with_file(&place);
+    let before = stored(&cluster.dir());
+    assert!(before >= 3 * LEN as u64);
+    cluster.weir(&["setlayout", "weir:/d/data", "--reduce", "raid6", "--after", "0s"]).ok();
+    encoded(&cluster);
+    eventually_within(PATIENCE, "the copies are gone from the disks", || {
+        // One and a half times, and headers and checksums.
+        stored(&cluster.dir()) < 2 * LEN as u64
+    });
+    assert!(cluster.weir(&["layout", "weir:/d/data"]).ok().contains(", 2 parities,"));
+    reads_back(&place, &cluster, &bytes, "with all servers");
+    cluster.weir(&["fsck"]).ok();
+    for first in 1..=6 {
+        for second in first + 1..=6 {
+            let dead = [format!("data-{first}"), format!("data-{second}")];
+            dead.iter().for_each(|daemon| cluster.kill(daemon));
+            reads_back(&place, &cluster, &bytes, &format!("without {dead:?}"));
+            cluster.weir(&["up"]).ok();
+        }
+    }
+    cluster.weir(&["rm", "/d/data"]).ok();
+    eventually_within(PATIENCE, "nothing of it stays", || stored(&cluster.dir()) == 0);
+}
+
+fn mounted_with_file(place: &Place) -> (Cluster<'_>, PathBuf, Vec<u8>) {
+    let (cluster, bytes) = with_file(place);
+    cluster.weir(&["setlayout", "weir:/d/data", "--reduce", "raid6", "--after", "0s"]).ok();
+    encoded(&cluster);
+    let at = cluster.mount("m", "rw").join("d/data");
+    (cluster, at, bytes)
+}
+
+#[test]
+fn an_encoded_file_has_copies_again_before_it_is_written() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at, mut bytes) = mounted_with_file(&place);
+    for round in 0..2_u8 {
+        let file = OpenOptions::new().write(true).open(&at).unwrap();
+        let layout_now = layout(&cluster);
+        assert!(layout_now["coded"] == false && layout_now["parities"] == 0, "{layout_now}");
+        let objects = objects(&layout_now);
+        assert_eq!(objects.iter().filter(|o| o["state"] == "online").count(), 12, "{layout_now}");
+        let (offset, news) = (100_000 * (1 + usize::from(round)), [round + 1; 300_000]);
+        file.write_all_at(&news, offset as u64).unwrap();
+        bytes[offset..offset + news.len()].copy_from_slice(&news);
+        file.sync_all().unwrap();
+        drop(file);
+        encoded(&cluster);
+        assert!(fs::read(&at).unwrap() == bytes, "round {round}");
+    }
+    // Cut short, and written over as a whole.
+    OpenOptions::new().write(true).open(&at).unwrap().set_len(1_234_567).unwrap();
+    bytes.truncate(1_234_567);
+    encoded(&cluster);
+    cluster.kill("data-1");
+    assert!(fs::read(&at).unwrap() == bytes, "of which a part is computed");
+    cluster.weir(&["up"]).ok();
+    let bytes = noise(2_000_000, 8);
+    fs::write(&at, &bytes).unwrap();
+    assert!(fs::read(&at).unwrap() == bytes);
+    encoded(&cluster);
+    assert!(fs::read(&at).unwrap() == bytes);
+    cluster.weir(&["setlayout", "weir:/d/data", "--reduce", "none"]).ok();
+    eventually_within(PATIENCE, "it has copies again", || {
+        let layout = layout(&cluster);
+        layout["parities"] == 0 && objects(&layout).iter().all(|o| o["state"] == "online")
+    });
+    assert!(fs::read(&at).unwrap() == bytes);
+    cluster.umount(at.parent().unwrap().parent().unwrap());
+}
+
+#[test]
+fn what_a_removed_target_had_is_computed_on_another() {
+    let place = Place::new();
+    let cluster = place.up("encoded", &["--targets", "8"]);
+    let bytes = noise(LEN, 6);
+    fs::write(place.path("data"), &bytes).unwrap();
+    cluster.weir(&["mkdir", "/d"]).ok();
+    let wish = ["--copies", "2", "--reduce", "rs:4+2", "--after", "0s"];
+    cluster.weir(&[&["setlayout", "weir:/d"][..], &wish].concat()).ok();
+    assert!(cluster.weir(&["setlayout", "weir:/d"]).ok().contains("2 parities after 0 s"));
+    cluster.weir(&["cp", "data", "weir:/d/data"]).ok();
+    encoded(&cluster);
+    for column in [0, 4] {
+        let layout_now = layout(&cluster);
+        let lost = objects(&layout_now).iter().find(|o| o["column"] == column).unwrap().clone();
+        let (target, server) = (lost["target"].to_string(), lost["server"].as_i64().unwrap());
+        cluster.kill(&format!("data-{server}"));
+        cluster.forget(server);
+        eventually_within(PATIENCE, "it is missed, and may be removed", || {
+            let mut remove = cluster.command(&["target", "remove", &target, "--force", "--yes"]);
+            remove.output().unwrap().status.success()
+        });
+        eventually_within(PATIENCE, "what it had is elsewhere", || {
+            let targets: Vec<String> =
+                objects(&layout(&cluster)).iter().map(|o| o["target"].to_string()).collect();
+            !targets.contains(&target)
+        });
+        encoded(&cluster);
+        reads_back(&place, &cluster, &bytes, "after the removal");
+    }
+    // What was computed is right, too.
+    let layout_now = layout(&cluster);
+    let online = |column: u64| {
+        objects(&layout_now).iter().find(|o| o["column"] == column).unwrap()["server"].clone()
+    };
+    for pair in [[1, 2], [0, 3], [0, 5]] {
+        let dead = pair.map(|column| format!("data-{}", online(column)));
+        dead.iter().for_each(|daemon| cluster.kill(daemon));
+        reads_back(&place, &cluster, &bytes, &format!("without columns {pair:?}"));
+        cluster.weir(&["up"]).ok();
+    }
+}
+
+#[test]
+fn codes_that_do_not_fit_are_refused() {
+    let place = Place::new();
+    let cluster = place.up("encoded", &["--targets", "3"]);
+    cluster.weir(&["mkdir", "/d"]).ok();
+    let refused = |words: &[&str], why: &[&str]| {
+        cluster.weir(&[&["setlayout", "weir:/d"], words].concat()).fails(why);
+    };
+    refused(&["--reduce", "raid6"], &["1 columns and 2 parities", "--reduce rs:K+M"]);
+    refused(&["--reduce", "rs:8+3"], &["need as many targets", "has 3"]);
+    refused(&["--reduce", "rs:2+1", "--count", "3"], &["--count"]);
+    refused(&["--reduce", "rs:2+1", "--layout", "chunked"], &["striped"]);
+    for bad in [&["--reduce", "raid5-mirror"], &["--after", "1h"]] {
+        let mut command = cluster.command(&[&["setlayout", "weir:/d"][..], bad].concat());
+        let said = command.output().unwrap();
+        let said = (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned());
+        assert!(said.0 == Some(2) && said.1.contains("--reduce"), "{said:?}");
+    }
+    cluster.weir(&["mkfile", "weir:/d/own", "--reduce", "rs:2+1", "--after", "7d"]).ok();
+    cluster.weir(&["setlayout", "weir:/d", "--reduce", "rs:2+1"]).ok();
+    assert!(cluster.weir(&["setlayout", "weir:/d"]).ok().contains("1 parity after 1 h"));
+}
+
+#[test]
+fn a_drained_target_gives_its_part_to_another() {
+    let place = Place::new();
+    let cluster = place.up("encoded", &["--targets", "7"]);
+    let bytes = noise(LEN, 7);
+    fs::write(place.path("data"), &bytes).unwrap();
+    cluster.weir(&["mkdir", "/d"]).ok();
+    cluster.weir(&["setlayout", "weir:/d", "--reduce", "rs:4+2", "--after", "0s"]).ok();
+    cluster.weir(&["cp", "data", "weir:/d/data"]).ok();
+    encoded(&cluster);
+    for column in [1, 5] {
+        let all = objects(&layout(&cluster));
+        let target = all.iter().find(|o| o["column"] == column).unwrap()["target"].to_string();
+        cluster.weir(&["target", "drain", &target]).ok();
+        eventually_within(PATIENCE, "it has nothing any more", || {
+            !objects(&layout(&cluster)).iter().any(|o| o["target"].to_string() == target)
+        });
+        encoded(&cluster);
+        reads_back(&place, &cluster, &bytes, "after the drain");
+        cluster.weir(&["target", "undrain", &target]).ok();
+    }
+    cluster.weir(&["fsck"]).ok();
+}

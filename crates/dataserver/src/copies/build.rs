@@ -1,0 +1,328 @@
+//! Computes columns and parities of a segment from others of it, as the metadata server orders.
+//!
+//! Nobody writes the segment meanwhile, so what is read at different times belongs together. That
+//! is looked at, too: an object counts as it is only if its server has fenced it before, and as
+//! long as its length stays.
+//!
+//! Invariants
+//! - What is reported is durable.
+//! - One thread for each target computes one object after another. So nothing of an earlier order
+//!   is written once a later one has begun.
+
+use super::pacer::Pacer;
+use super::resync::find;
+use crate::copier::checksums;
+use crate::disk::Disk;
+use crate::pull::Pull;
+use crate::service::Shared;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_erasure::{Code, Repair};
+use weir_host::net::Signal;
+use weir_host::sync::Mutex;
+use weir_host::thread::{JoinHandle, spawn};
+use weir_net::AbortOnPanic;
+use weir_store::Object;
+use weir_types::limits::{BLOCK_BYTES, MAX_CODED_COLUMNS, MAX_FIND_COPIES, MAX_PARITIES};
+use weir_types::{ColumnIndex, CopyIndex, Error, ErrorKind, ObjectId, Result, TargetId};
+use weir_wire::data::{Access, ObjectStat};
+use weir_wire::peer::{Build, Copies as Column};
+
+/// Bytes of one step of each source.
+const STEP_BYTES: u64 = 1 << 20;
+/// The most orders that are remembered for one target.
+const MAX_BUILDS: usize = 1024;
+
+const _: () = assert!(MAX_CODED_COLUMNS + MAX_PARITIES <= MAX_FIND_COPIES);
+const _: () = assert!(STEP_BYTES.is_multiple_of(BLOCK_BYTES as u64));
+
+/// The orders of one target, and whether each was carried out.
+#[derive(Default)]
+pub(crate) struct Builds {
+    all: Mutex<BTreeMap<ObjectId, (Build, bool)>>,
+    /// Whether a thread works on them.
+    busy: AtomicBool,
+    /// The last such thread.
+    thread: Mutex<Option<JoinHandle>>,
+}
+
+impl Builds {
+    /// Takes over the present orders. Earlier ones that are missing do not hold any more.
+    pub(crate) fn ordered(&self, target: TargetId, orders: &[Build]) {
+        let mut all = self.all.lock();
+        let before = std::mem::take(&mut *all);
+        let is_done = |order: &Build| before.get(&order.object) == Some(&(order.clone(), true));
+        let mine = orders.iter().filter(|order| order.to == target).take(MAX_BUILDS);
+        *all = mine.map(|order| (order.object, (order.clone(), is_done(order)))).collect();
+    }
+
+    /// Orders that were carried out, and still hold.
+    pub(crate) fn built(&self) -> Vec<Build> {
+        let all = self.all.lock();
+        all.values().filter(|(_, done)| *done).map(|(order, _)| order.clone()).collect()
+    }
+
+    /// Waits for the end of the thread that works on them, after the server was told to stop.
+    pub(super) fn end(&self) {
+        let thread = self.thread.lock().take();
+        // One that panics ends the server.
+        let _ = thread.map(JoinHandle::join);
+    }
+
+    fn left(&self) -> Vec<Build> {
+        let all = self.all.lock();
+        all.values().filter(|(_, done)| !done).map(|(order, _)| order.clone()).collect()
+    }
+
+    fn holds(&self, order: &Build) -> bool {
+        self.all.lock().get(&order.object).is_some_and(|(known, _)| known == order)
+    }
+
+    fn is_done(&self, order: &Build) {
+        if let Some((known, done)) = self.all.lock().get_mut(&order.object)
+            && known == order
+        {
+            *done = true;
+        }
+    }
+}
+
+/// Begins a thread that carries out the orders of a target, if there are any that none works on.
+///
+/// # Errors
+/// There are too many threads.
+pub(super) fn work_off(shared: &Arc<Shared>, disk: &Arc<Disk>, shutdown: &Signal) -> Result<()> {
+    if disk.builds.left().is_empty() || disk.builds.busy.swap(true, Ordering::AcqRel) {
+        return Ok(());
+    }
+    let pacer = Pacer::new(shared.clone(), shutdown.clone(), 1);
+    let builder = Builder { shared: shared.clone(), disk: disk.clone(), pacer };
+    let name = format!("weir-build-{}", disk.served.id);
+    let body = move || {
+        let _guard = AbortOnPanic("a thread that computes parities");
+        builder.run();
+        builder.disk.builds.busy.store(false, Ordering::Release);
+    };
+    let thread = spawn(&name, body).map_err(|error| {
+        disk.builds.busy.store(false, Ordering::Release);
+        Error::from(error).context("start a thread")
+    })?;
+    // Only one is left behind by the next.
+    *disk.builds.thread.lock() = Some(thread);
+    Ok(())
+}
+
+/// What computes the objects of one target.
+struct Builder {
+    shared: Arc<Shared>,
+    disk: Arc<Disk>,
+    pacer: Pacer,
+}
+
+impl Builder {
+    /// Carries out the present orders, one after another.
+    fn run(&self) {
+        for order in self.disk.builds.left() {
+            match self.build(&order) {
+                Ok(()) => self.disk.builds.is_done(&order),
+                Err(error) if error.kind == ErrorKind::Interrupted => return,
+                // It is tried again.
+                Err(error) => {
+                    let store = self.disk.store.name();
+                    tracing::debug!("{store}: cannot compute {} yet: {error}", order.object);
+                }
+            }
+        }
+    }
+
+    fn build(&self, order: &Build) -> Result<()> {
+        let (columns, parities) = (usize::from(order.columns), usize::from(order.parities));
+        let code = Code::new(columns, parities);
+        let code = code.map_err(|e| Error::new(ErrorKind::InvalidArgument, e.to_string()))?;
+        let wanted = usize::from(order.object.column.0);
+        if wanted >= code.blocks() {
+            return Err(ErrorKind::InvalidArgument.into());
+        }
+        let mut sources = self.sources(order, code.blocks())?;
+        loop {
+            let present: Vec<bool> = sources.iter().map(Option::is_some).collect();
+            let repair = code.repair(&present, &[wanted]);
+            let repair = repair.map_err(|e| Error::new(ErrorKind::Unreachable, e.to_string()))?;
+            match self.compute(order, &repair, &sources) {
+                // Perhaps others do.
+                Err((Some(source), error)) if order.coded => {
+                    tracing::debug!("{}: without part {source}: {error}", order.object);
+                    sources[source] = None;
+                }
+                Err((_, error)) => return Err(error),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    /// The objects of the set that can be read; all columns if parities do not count.
+    fn sources(&self, order: &Build, blocks: usize) -> Result<Vec<Option<Source>>> {
+        let ids = (0..blocks).map(|n| ObjectId {
+            column: ColumnIndex(n as u16),
+            copy: CopyIndex(0),
+            ..order.object
+        });
+        let found = find(&self.shared, ids.clone().collect())?;
+        let mut sources = Vec::with_capacity(blocks);
+        for (number, (object, column)) in ids.zip(found).enumerate() {
+            let column = column.filter(|column| column.sealed);
+            let column = column.ok_or_else(|| {
+                Error::new(ErrorKind::Stale, "the segment has no parities any more")
+            })?;
+            let is_used = number != usize::from(order.object.column.0)
+                && (order.coded || number < usize::from(order.columns));
+            sources.push(match is_used {
+                true => self.source(order, object, &column)?,
+                false => None,
+            });
+        }
+        Ok(sources)
+    }
+
+    /// One object; `None` if it cannot be read, and need not.
+    fn source(&self, order: &Build, object: ObjectId, column: &Column) -> Result<Option<Source>> {
+        let found = self.who_has(object, column).and_then(|access| {
+            let mut pull = Pull::new(self.shared.copies.lines.peers(), &access);
+            let ObjectStat { exists, len, generation, .. } = pull.stat()?;
+            pull.end();
+            let is_fenced = order.coded || generation >= order.generation;
+            match exists && is_fenced {
+                true => Ok(Source { access, len }),
+                false => Err(Error::new(ErrorKind::Busy, format!("{object} is not fenced yet"))),
+            }
+        });
+        match found {
+            Err(error) if order.coded => {
+                tracing::debug!("{}: without {object}: {error}", order.object);
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
+    }
+
+    /// The copy that orders changes: it has all of them.
+    fn who_has(&self, object: ObjectId, column: &Column) -> Result<Access> {
+        let standings = &self.shared.copies.standings;
+        let mut there = column.copies.iter().filter(|copy| copy.target != TargetId::NONE);
+        let (first, others) = (there.next(), there.next().is_some());
+        let only = first.filter(|copy| !others && !copy.filling && !standings.is_away(copy.target));
+        let target = match others {
+            true => standings.who_orders(&column.copies),
+            // Only what has others has to be current.
+            false => only.map(|copy| copy.target),
+        };
+        let target = target.ok_or_else(|| {
+            Error::new(ErrorKind::Unreachable, format!("no copy of {object} is online"))
+        })?;
+        let at = column.copies.iter().position(|copy| copy.target == target).unwrap_or_default();
+        Ok(Access {
+            target,
+            object: super::change::copy_of(object, at),
+            generation: column.generation,
+            capability: column.capability.clone(),
+            mac: column.copies[at].mac,
+            copies: if others { column.copies.clone() } else { Vec::new() },
+            relay: None,
+        })
+    }
+
+    /// Computes the object and makes it durable. With an error comes the source that has failed.
+    fn compute(
+        &self,
+        order: &Build,
+        repair: &Repair,
+        all: &[Option<Source>],
+    ) -> Result<(), (Option<usize>, Error)> {
+        let sources: Vec<(usize, &Source)> =
+            repair.sources().iter().filter_map(|&n| Some((n, all[n].as_ref()?))).collect();
+        let len = sources.iter().map(|(_, source)| source.len).max().unwrap_or(0).min(order.len);
+        let object = self.begin(order).map_err(|e| (None, e))?;
+        let mut at = 0;
+        while at < len {
+            self.pacer.pace(STEP_BYTES).map_err(|e| (None, e))?;
+            let step = STEP_BYTES.min(len - at);
+            let mut read = Vec::with_capacity(sources.len());
+            for (number, source) in &sources {
+                read.push(self.read(source, at, step).map_err(|e| (Some(*number), e))?);
+            }
+            let parts: Vec<&[u8]> = read.iter().map(Vec::as_slice).collect();
+            let mut bytes = vec![0; step as usize];
+            repair
+                .run(&parts, &mut [&mut bytes])
+                .map_err(|e| (None, Error::new(ErrorKind::Internal, e.to_string())))?;
+            // The last bytes give it its length.
+            if at + step == len || bytes.iter().any(|byte| *byte != 0) {
+                self.write(order, &object, at, &bytes).map_err(|e| (None, e))?;
+            }
+            at += step;
+        }
+        self.still_holds(order).map_err(|e| (None, e))?;
+        self.disk.at_work.on(|| object.sync()).map_err(|e| (None, e))
+    }
+
+    /// The object, fenced against earlier orders. A parity begins anew. A column may have got bytes
+    /// in other ways, which are the same.
+    fn begin(&self, order: &Build) -> Result<Arc<Object>> {
+        self.still_holds(order)?;
+        self.disk.at_work.on(|| {
+            let object = self.disk.store.object_or_create(order.object)?;
+            match order.object.column.0 >= order.columns {
+                true => object.align(0, order.generation).map(drop)?,
+                false => object.fence(order.generation).map(drop)?,
+            }
+            Ok(object)
+        })
+    }
+
+    fn still_holds(&self, order: &Build) -> Result<()> {
+        self.shared.copies.standings.is_kept(self.disk.served.id)?;
+        match self.disk.builds.holds(order) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Stale, "it is not ordered any more")),
+        }
+    }
+
+    fn write(&self, order: &Build, object: &Object, at: u64, bytes: &[u8]) -> Result<()> {
+        self.still_holds(order)?;
+        let checks = checksums(at, bytes);
+        let pieces = [(at, bytes.len() as u64)];
+        let write = || object.write_pieces(&pieces, bytes, &checks, order.generation);
+        self.disk.at_work.on(write).map(drop)
+    }
+
+    /// Verified bytes of a source; none behind its end.
+    fn read(&self, source: &Source, at: u64, step: u64) -> Result<Vec<u8>> {
+        let len = source.len.saturating_sub(at).min(step) as usize;
+        let mut bytes = vec![0; len];
+        if len == 0 {
+            return Ok(bytes);
+        }
+        let object = source.access.object;
+        for locked in [false, true] {
+            let mut checks = Vec::new();
+            let mut pull = Pull::new(self.shared.copies.lines.peers(), &source.access);
+            let got = pull.read(at, &mut bytes, &mut checks, locked)?;
+            pull.end();
+            if got < len {
+                return Err(Error::new(ErrorKind::Stale, format!("{object} has become shorter")));
+            }
+            if checksums(at, &bytes) == checks {
+                return Ok(bytes);
+            }
+        }
+        let what = format!("{object} does not match its checksum");
+        Err(Error::new(ErrorKind::ChecksumMismatch, what))
+    }
+}
+
+/// An object to compute from.
+struct Source {
+    access: Access,
+    len: u64,
+}

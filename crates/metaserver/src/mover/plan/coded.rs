@@ -1,0 +1,305 @@
+//! Decides what a segment with parities needs: a set of its columns and parities, each on another
+//! target.
+//!
+//! Invariants
+//! - A segment is open, and has no parities, or sealed: then nobody may write it. It is sealed while
+//!   its parities are made, and as long as they count.
+//! - Copies are dropped only after all parities are whole. Parities are dropped only after there are
+//!   as many copies again as are wished, or if they never counted.
+
+use super::{
+    Change, Found, Place, Slot, Verdict, Wish, absent, improve, slots_of, taken, with_columns,
+};
+use crate::mover::sites::{Fit, Sites};
+use std::collections::{BTreeMap, BTreeSet};
+use weir_layout::place::MAX_PLACES;
+use weir_types::limits::{MAX_CODED_COLUMNS, MIN_CODED_COLUMNS};
+use weir_types::{
+    Column, ColumnIndex, CopyIndex, Filling, Scheme, Segment, SegmentState, TargetId,
+};
+
+/// The wish for the parities of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parities {
+    /// None: somebody writes, or wants to, or they are not wished.
+    None,
+    /// So many.
+    Wished(u8),
+}
+
+/// Decides what a segment needs that has parities, or may get them. New copies are counted in
+/// `sites`.
+pub fn improve_with(
+    parities: Parities,
+    segment: &Segment,
+    wish: &Wish<'_>,
+    sites: &mut Sites,
+) -> Verdict {
+    match (parities, segment.state, segment.scheme) {
+        (Parities::None, SegmentState::Open, _) => improve(segment, wish, sites),
+        (Parities::None, SegmentState::Sealed, Scheme::Copies) => unsealed(segment),
+        (Parities::None, SegmentState::Sealed, Scheme::Coded) => thaw(segment, wish, sites),
+        (Parities::Wished(count), SegmentState::Open, _) => {
+            match improve(segment, wish, sites) {
+                Verdict::Fine | Verdict::Unsettled(_) => seal(segment, count, wish, sites),
+                // First what it needs as a file of copies.
+                other => other,
+            }
+        }
+        (Parities::Wished(count), SegmentState::Sealed, Scheme::Copies) => {
+            let goes = |target| matches!(sites.fit(target), Fit::Leaves | Fit::Lost);
+            let mut of = segment.parities.iter().flat_map(Column::copies);
+            if segment.parities.len() != usize::from(count) || of.any(|(_, target)| goes(target)) {
+                return unsealed(segment);
+            }
+            let is_parity = |f: &Filling| usize::from(f.column.0) >= segment.columns.len();
+            match segment.filling.iter().any(is_parity) {
+                true => Verdict::Filling,
+                false => changed(Segment { scheme: Scheme::Coded, ..segment.clone() }, Vec::new()),
+            }
+        }
+        (Parities::Wished(count), SegmentState::Sealed, Scheme::Coded) => {
+            match segment.parities.len() == usize::from(count) {
+                true => keep(segment, wish, sites),
+                // With so many it is encoded anew.
+                false => thaw(segment, wish, sites),
+            }
+        }
+    }
+}
+
+fn changed(segment: Segment, dropped: Vec<Place>) -> Verdict {
+    let (added, unsettled) = (Vec::new(), Vec::new());
+    Verdict::Change(Box::new(Change { segment, added, dropped, unsettled }))
+}
+
+/// The segment as one of copies.
+fn unsealed(segment: &Segment) -> Verdict {
+    let (segment, dropped) = without_parities(segment);
+    changed(segment, dropped)
+}
+
+/// A segment as one of copies, and where its parities were.
+pub(crate) fn without_parities(segment: &Segment) -> (Segment, Vec<Place>) {
+    let columns = segment.columns.len();
+    let of = segment.members().filter(|(number, _)| usize::from(number.0) >= columns);
+    let place = |column, (copy, target)| Place { column, copy, target };
+    let dropped =
+        of.flat_map(|(column, member)| member.copies().map(move |copy| place(column, copy)));
+    let dropped = dropped.collect();
+    let mut segment = segment.clone();
+    segment.filling.retain(|f| usize::from(f.column.0) < columns);
+    segment.parities.clear();
+    (segment.scheme, segment.state) = (Scheme::Copies, SegmentState::Open);
+    (segment, dropped)
+}
+
+/// Whether enough of a coded segment is online and whole to compute the rest.
+pub fn decodes(segment: &Segment, sites: &Sites) -> bool {
+    let is_there = |(column, member): &(ColumnIndex, &Column)| {
+        let whole = member.copies().filter(|(copy, _)| !segment.is_filling(*column, *copy));
+        whole.into_iter().any(|(_, target)| sites.is_online(target))
+    };
+    segment.is_coded() && segment.members().filter(is_there).count() >= segment.columns.len()
+}
+
+/// Makes as many copies as are wished, and then drops the parities.
+fn thaw(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
+    let wish = Wish { decodes: decodes(segment, sites), ..*wish };
+    let verdict = improve(segment, &wish, sites);
+    // Where no more can be made, two do: as many as others have that lack some. What is away may
+    // never come back, and can be computed as long as there are parities.
+    let least = wish.copies.min(2);
+    let whole = |number: usize| {
+        let slots = slots_of(segment, ColumnIndex(number as u16), &wish, sites);
+        slots.iter().filter(|slot| slot.is_current()).count() >= least
+    };
+    match verdict {
+        Verdict::Fine | Verdict::Unsettled(_) | Verdict::Stuck => {
+            let enough = (0..segment.columns.len()).all(whole);
+            if enough { unsealed(segment) } else { Verdict::Stuck }
+        }
+        other => other,
+    }
+}
+
+/// Chooses targets for the parities, apart from those copies of the columns that are to stay.
+fn seal(segment: &Segment, count: u8, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
+    let columns = segment.columns.len();
+    if !(MIN_CODED_COLUMNS..=MAX_CODED_COLUMNS).contains(&columns) {
+        return Verdict::Stuck;
+    }
+    let mut all: Vec<Vec<Slot>> =
+        (0..columns).map(|n| slots_of(segment, ColumnIndex(n as u16), wish, sites)).collect();
+    let kept = keepers(&all);
+    let Some(mut apart) = kept.iter().zip(&all).map(|(at, of)| Some(of[(*at)?].target)).collect()
+    else {
+        return Verdict::Stuck;
+    };
+    let mut added = Vec::new();
+    for parity in 0..usize::from(count) {
+        let column = ColumnIndex((columns + parity) as u16);
+        let Some((copy, target)) = room(column, &[], &apart, wish, sites) else {
+            return Verdict::Stuck;
+        };
+        apart.insert(target);
+        let mut slots = vec![absent(); copy];
+        slots.push(begun(target, sites));
+        all.push(slots);
+        added.push(Place { column, copy: CopyIndex(copy as u8), target });
+    }
+    let none = Column { targets: Vec::new() };
+    let parities = vec![none; usize::from(count)];
+    let segment = Segment { parities, state: SegmentState::Sealed, ..segment.clone() };
+    let (segment, dropped, unsettled) = (with_columns(&segment, &all), Vec::new(), Vec::new());
+    Verdict::Change(Box::new(Change { segment, added, dropped, unsettled }))
+}
+
+/// Drops all but one copy of each column, and makes anew what is lost.
+fn keep(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
+    let count = segment.columns.len() + segment.parities.len();
+    let mut all: Vec<Vec<Slot>> =
+        (0..count).map(|n| slots_of(segment, ColumnIndex(n as u16), wish, sites)).collect();
+    let (kept, decodes) = (keepers(&all), decodes(segment, sites));
+    let target_of = |n: usize, at: usize, all: &[Vec<Slot>]| all[n][at].target;
+    let mut apart: BTreeSet<TargetId> =
+        kept.iter().enumerate().filter_map(|(n, at)| Some(target_of(n, (*at)?, &all))).collect();
+    // Until then copies may be what is left of a member.
+    let complete = kept.iter().zip(&all).all(|(at, of)| at.is_some_and(|at| of[at].is_current()));
+    let mut found = Found::default();
+    for (number, kept) in kept.iter().enumerate() {
+        let column = ColumnIndex(number as u16);
+        let is_parity = number >= segment.columns.len();
+        let slots = &mut all[number];
+        let place = |copy: usize, target| Place { column, copy: CopyIndex(copy as u8), target };
+        match *kept {
+            Some(at) if slots[at].filling => found.filling = true,
+            Some(at) => {
+                let settled = is_parity || wish.settled.contains(&(column, CopyIndex(at as u8)));
+                let others: Vec<usize> =
+                    (0..slots.len()).filter(|&i| i != at && slots[i].is_there()).collect();
+                for other in others {
+                    if !complete && !slots[other].filling {
+                        continue;
+                    }
+                    if !settled && !slots[other].filling {
+                        found.unsettled.push(place(at, slots[at].target));
+                        break;
+                    }
+                    if found.dropped.len() + found.added.len() >= wish.most {
+                        break;
+                    }
+                    found.dropped.push(place(other, slots[other].target));
+                    slots[other] = absent();
+                }
+            }
+            None => {
+                let has_source = decodes || slots.iter().any(Slot::is_current);
+                let busy = found.added.len() >= wish.room.min(wish.most);
+                let next = match has_source && !busy {
+                    true => room(column, slots, &apart, wish, sites),
+                    false => None,
+                };
+                let Some((copy, target)) = next else {
+                    found.stuck |= !busy;
+                    continue;
+                };
+                if copy == slots.len() {
+                    slots.push(absent());
+                } else if slots[copy].is_there() {
+                    found.dropped.push(place(copy, slots[copy].target));
+                }
+                slots[copy] = begun(target, sites);
+                apart.insert(target);
+                found.added.push(place(copy, target));
+            }
+        }
+    }
+    if found.added.is_empty() && found.dropped.is_empty() {
+        return match found {
+            Found { unsettled, .. } if !unsettled.is_empty() => Verdict::Unsettled(unsettled),
+            Found { filling: true, .. } => Verdict::Filling,
+            Found { stuck: true, .. } => Verdict::Stuck,
+            _ => Verdict::Fine,
+        };
+    }
+    let segment = with_columns(segment, &all);
+    let Found { added, dropped, unsettled, .. } = found;
+    Verdict::Change(Box::new(Change { segment, added, dropped, unsettled }))
+}
+
+fn begun(target: TargetId, sites: &mut Sites) -> Slot {
+    sites.give(target);
+    let online = sites.is_online(target);
+    Slot { target, filling: true, fit: Some(Fit::Takes), online, full: false }
+}
+
+/// Place and target for a copy of a member, apart from others.
+fn room(
+    column: ColumnIndex,
+    slots: &[Slot],
+    apart: &BTreeSet<TargetId>,
+    wish: &Wish<'_>,
+    sites: &Sites,
+) -> Option<(usize, TargetId)> {
+    let candidates = sites.candidates(&apart.union(&taken(slots)).copied().collect(), apart);
+    let is_lost = |i: &usize| slots[*i].fit == Some(Fit::Lost);
+    let is_free = |i: &usize| !slots[*i].is_there();
+    let all = 0..slots.len();
+    let new = slots.len()..MAX_PLACES;
+    for copy in all.clone().filter(is_free).chain(new).chain(all.filter(is_lost)) {
+        let open = |target: &TargetId| {
+            let place = Place { column, copy: CopyIndex(copy as u8), target: *target };
+            !wish.barred.contains(&place)
+        };
+        let among: Vec<TargetId> = candidates.iter().copied().filter(open).collect();
+        let seed = wish.seed ^ u64::from(column.0) << 40;
+        if let Some(target) = sites.least_given(&among, seed) {
+            return Some((copy, target));
+        }
+    }
+    None
+}
+
+/// The copy of each member that is to stay, each on another target: whole ones, as many as can be,
+/// then those that are away for a while, and then those that are being made.
+fn keepers(all: &[Vec<Slot>]) -> Vec<Option<usize>> {
+    let mut of_targets = BTreeMap::new();
+    let whole = |slot: &Slot| slot.is_good() && slot.is_current();
+    let away = |slot: &Slot| slot.is_good() && !slot.filling;
+    let made = |slot: &Slot| slot.is_good() && slot.filling;
+    for suits in [&whole as &dyn Fn(&Slot) -> bool, &away, &made] {
+        for member in 0..all.len() {
+            if !of_targets.values().any(|(of, _)| *of == member) {
+                settle(member, all, suits, &mut of_targets, &mut BTreeSet::new());
+            }
+        }
+    }
+    let mut kept = vec![None; all.len()];
+    of_targets.values().for_each(|&(member, copy)| kept[member] = Some(copy));
+    kept
+}
+
+/// Gives a member a target, moving others to others of theirs (Kuhn's algorithm).
+fn settle(
+    member: usize,
+    all: &[Vec<Slot>],
+    suits: &dyn Fn(&Slot) -> bool,
+    of_targets: &mut BTreeMap<TargetId, (usize, usize)>,
+    seen: &mut BTreeSet<TargetId>,
+) -> bool {
+    for (copy, slot) in all[member].iter().enumerate().filter(|(_, slot)| suits(slot)) {
+        if !seen.insert(slot.target) {
+            continue;
+        }
+        let holder = of_targets.get(&slot.target).map(|(holder, _)| *holder);
+        if holder.is_none_or(|holder| settle(holder, all, suits, of_targets, seen)) {
+            of_targets.insert(slot.target, (member, copy));
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests;

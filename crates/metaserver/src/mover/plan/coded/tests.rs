@@ -1,0 +1,279 @@
+use super::*;
+use crate::mover::sites::Site;
+use proptest::prelude::*;
+use weir_layout::{Domain, Home, Host};
+use weir_types::{Decode, Encode, Epoch, SegmentIndex, ServerId};
+
+const TARGETS: u32 = 9;
+const COLUMNS: u32 = 4;
+const COPIES: usize = 3;
+const WISHED: Parities = Parities::Wished(2);
+
+/// What may happen between two looks at a segment.
+#[derive(Clone, Debug)]
+enum Event {
+    Lost(u32),
+    Away(u32),
+    Back,
+    Leaves(u32),
+    Wished(bool),
+    /// All that is being made is there, or only the first.
+    Made(bool),
+    Looked,
+}
+
+struct World {
+    segment: Segment,
+    sites: BTreeMap<TargetId, Site>,
+    wish: Parities,
+    copies: usize,
+}
+
+fn site(target: u32) -> Site {
+    let server = ServerId(target);
+    let home = Home { server, host: Host(server), domain: Domain(server) };
+    Site { home, fit: Fit::Takes, online: true, free_bytes: u64::MAX }
+}
+
+impl World {
+    /// Chained: the copies of a column are on the targets of the next columns, too.
+    fn new() -> Self {
+        let copy = |column: u32, copy: u32| TargetId((column + copy) % TARGETS);
+        let column =
+            |column| Column { targets: (0..COPIES as u32).map(|n| copy(column, n)).collect() };
+        let segment = Segment {
+            index: SegmentIndex(3),
+            start: 0,
+            len: None,
+            stripe_unit_bytes: 65536,
+            columns: (0..COLUMNS).map(column).collect(),
+            scheme: Scheme::Copies,
+            state: SegmentState::Open,
+            epoch: Epoch(1),
+            filling: Vec::new(),
+            parities: Vec::new(),
+        };
+        let sites = (0..TARGETS).map(|target| (TargetId(target), site(target))).collect();
+        Self { segment, sites, wish: WISHED, copies: COPIES }
+    }
+
+    fn sites(&self) -> Sites {
+        Sites::new(self.sites.clone())
+    }
+
+    fn look(&mut self) -> Verdict {
+        let (relieved, barred) = Default::default();
+        let whole = |(column, member): (ColumnIndex, &Column)| {
+            let copies: Vec<_> = member.copies().map(|(copy, _)| (column, copy)).collect();
+            copies
+        };
+        let settled = self.segment.members().flat_map(whole).collect();
+        let wish = Wish {
+            copies: self.copies,
+            in_groups: false,
+            relieved: &relieved,
+            barred: &barred,
+            settled: &settled,
+            seed: 7,
+            most: usize::MAX,
+            room: usize::MAX,
+            decodes: false,
+        };
+        let verdict = improve_with(self.wish, &self.segment, &wish, &mut self.sites());
+        if let Verdict::Change(change) = &verdict {
+            self.segment = change.segment.clone();
+            let again = Segment::from_bytes(&self.segment.to_bytes());
+            assert_eq!(again.as_ref(), Ok(&self.segment), "it can be stored");
+        }
+        verdict
+    }
+
+    fn has_whole(&self, number: usize) -> bool {
+        let sites = self.sites();
+        let column = ColumnIndex(number as u16);
+        let mut copies = self.segment.member(number).unwrap().copies();
+        copies
+            .any(|(copy, target)| !self.segment.is_filling(column, copy) && sites.is_online(target))
+    }
+
+    /// Every column can be read, or computed.
+    fn is_there(&self) -> bool {
+        let all = (0..self.segment.columns.len()).all(|number| self.has_whole(number));
+        all || decodes(&self.segment, &self.sites())
+    }
+
+    fn made(&mut self, all: bool) {
+        let sites = self.sites();
+        let is_made = |f: &Filling| {
+            let target = self.segment.target(usize::from(f.column.0), f.copy);
+            target.is_some_and(|target| sites.is_online(target)) && self.is_there()
+        };
+        let mut made: Vec<Filling> =
+            self.segment.filling.iter().filter(|f| is_made(f)).copied().collect();
+        made.truncate(if all { usize::MAX } else { 1 });
+        self.segment.filling.retain(|f| !made.contains(f));
+    }
+
+    fn is_used(&self, target: TargetId) -> bool {
+        self.segment.members().any(|(_, member)| member.targets.contains(&target))
+    }
+
+    fn happens(&mut self, event: &Event) {
+        // A target that has nothing any more is another one when it comes back.
+        for target in (0..TARGETS).map(TargetId) {
+            if !self.is_used(target) && self.sites[&target].online {
+                self.sites.insert(target, site(target.0));
+            }
+        }
+        let bad = |site: &&Site| site.fit != Fit::Takes || !site.online;
+        let bad = self.sites.values().filter(bad).count();
+        match event {
+            Event::Lost(target) if bad < 2 => {
+                let lost = Site { fit: Fit::Lost, online: false, ..site(*target) };
+                self.sites.insert(TargetId(*target), lost);
+            }
+            Event::Away(target) if bad < 2 => {
+                let away = Site { online: false, ..site(*target) };
+                self.sites.insert(TargetId(*target), away);
+            }
+            Event::Back => {
+                let away = self.sites.values_mut().filter(|site| site.fit != Fit::Lost);
+                away.for_each(|site| site.online = true);
+            }
+            Event::Leaves(target) if bad < 2 => {
+                let leaves = Site { fit: Fit::Leaves, ..site(*target) };
+                self.sites.insert(TargetId(*target), leaves);
+            }
+            Event::Wished(wished) => self.wish = if *wished { WISHED } else { Parities::None },
+            Event::Made(all) => self.made(*all),
+            Event::Lost(_) | Event::Leaves(_) | Event::Away(_) | Event::Looked => {}
+        }
+        self.look();
+    }
+
+    fn settle(&mut self) -> Verdict {
+        self.happens(&Event::Back);
+        for _ in 0..64 {
+            self.happens(&Event::Made(true));
+        }
+        self.look()
+    }
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        2 => (0..TARGETS).prop_map(Event::Lost),
+        1 => (0..TARGETS).prop_map(Event::Leaves),
+        2 => (0..TARGETS).prop_map(Event::Away),
+        1 => Just(Event::Back),
+        1 => any::<bool>().prop_map(Event::Wished),
+        4 => any::<bool>().prop_map(Event::Made),
+        2 => Just(Event::Looked),
+    ]
+}
+
+/// Each column and parity has one copy, each on another target.
+fn assert_encoded(world: &World) {
+    let segment = &world.segment;
+    assert!(segment.is_coded() && segment.filling.is_empty(), "{segment:?}");
+    assert_eq!(segment.parities.len(), 2);
+    let targets: Vec<TargetId> =
+        segment.members().flat_map(|(_, member)| member.copies()).map(|(_, t)| t).collect();
+    assert_eq!(targets.len(), COLUMNS as usize + 2, "{segment:?}");
+    assert_eq!(targets.iter().collect::<BTreeSet<_>>().len(), targets.len(), "{segment:?}");
+}
+
+#[test]
+fn copies_are_dropped_only_when_the_parities_are_whole() {
+    let mut world = World::new();
+    assert!(matches!(world.look(), Verdict::Change(_)));
+    assert_eq!((world.segment.state, world.segment.scheme), (SegmentState::Sealed, Scheme::Copies));
+    assert_eq!(world.look(), Verdict::Filling);
+    world.made(false);
+    assert_eq!(world.look(), Verdict::Filling, "one parity is not two");
+    world.made(true);
+    let copies = |world: &World| world.segment.columns[0].copies().count();
+    assert!(matches!(world.look(), Verdict::Change(_)) && world.segment.is_coded());
+    assert_eq!(copies(&world), COPIES);
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_encoded(&world);
+}
+
+#[test]
+fn who_wants_to_write_has_the_parities_dropped_when_there_are_copies() {
+    let mut world = World::new();
+    world.look();
+    world.wish = Parities::None;
+    assert!(matches!(world.look(), Verdict::Change(_)), "nothing was encoded yet");
+    assert_eq!(world.segment.state, SegmentState::Open);
+    world.wish = WISHED;
+    world.settle();
+    world.wish = Parities::None;
+    world.look();
+    assert!(world.segment.is_coded() && !world.segment.filling.is_empty(), "copies come first");
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_eq!(world.segment.state, SegmentState::Open);
+    assert!(world.segment.columns.iter().all(|column| column.copies().count() == COPIES));
+}
+
+#[test]
+fn who_is_away_for_a_while_is_waited_for() {
+    let mut world = World::new();
+    world.settle();
+    let before = world.segment.clone();
+    for target in [0, 1] {
+        world.happens(&Event::Away(target));
+    }
+    assert_eq!(world.segment, before);
+    world.happens(&Event::Lost(0));
+    assert_eq!(world.segment, before, "two are away already");
+    world.sites.insert(TargetId(0), Site { fit: Fit::Lost, online: false, ..site(0) });
+    world.look();
+    assert_ne!(world.segment, before);
+}
+
+#[test]
+fn parities_stay_as_long_as_the_only_copy_of_a_column_is_away() {
+    let mut world = World::new();
+    world.settle();
+    world.copies = 1;
+    world.wish = Parities::None;
+    let target = world.segment.columns[2].copies().next().unwrap().1;
+    world.happens(&Event::Away(target.0));
+    assert_eq!(world.look(), Verdict::Stuck);
+    assert!(world.segment.is_coded());
+    world.happens(&Event::Back);
+    assert_eq!(world.segment.state, SegmentState::Open);
+}
+
+#[test]
+fn without_targets_for_the_parities_copies_stay() {
+    let mut world = World::new();
+    world.sites.retain(|target, _| target.0 < COLUMNS + 1);
+    world.segment.columns[3].targets[2] = TargetId(0);
+    world.segment.columns[3].targets[1] = TargetId(4);
+    assert_eq!(world.look(), Verdict::Stuck);
+    assert_eq!(world.segment.state, SegmentState::Open);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn whatever_two_targets_are_lost_and_whoever_writes_everything_is_there(
+        events in prop::collection::vec(event(), 0..60)
+    ) {
+        let mut world = World::new();
+        for event in &events {
+            world.happens(event);
+            prop_assert!(world.is_there(), "after {event:?}: {:?}", world.segment);
+        }
+        world.wish = WISHED;
+        world.settle();
+        assert_encoded(&world);
+        world.wish = Parities::None;
+        world.settle();
+        prop_assert_eq!(world.segment.state, SegmentState::Open);
+        let whole = |c: &Column| c.copies().count() == COPIES;
+        prop_assert!(world.segment.columns.iter().all(whole), "{:?}", world.segment);
+    }
+}

@@ -1,0 +1,127 @@
+//! When a file has parities in place of copies.
+//!
+//! Nobody may write a segment that has parities, or gets them: see
+//! [`waits_to_write`]. So no session has such a file open for writing, and none that has it open for
+//! writing learns of a generation that the fence of its objects lets pass.
+
+use crate::mover::plan::Parities;
+use crate::open_files::OpenFiles;
+use crate::ops::{Context, Outcome, inodes, layouts};
+use crate::schema::{Inode, RegularFile};
+use std::collections::BTreeMap;
+use weir_metastore::Tx;
+use weir_types::limits::{MAX_CODED_COLUMNS, MAX_PARITIES, MIN_CODED_COLUMNS, NEVER_S};
+use weir_types::{Error, ErrorKind, FileId, LayoutKind, LayoutSpec, SegmentState, Timestamp};
+
+/// A file that is open for writing is looked at again after this time, milliseconds.
+const LOOK_MS: u64 = 2_000;
+
+/// Who writes, and who waits to.
+#[derive(Clone, Copy)]
+pub struct Writers<'a> {
+    /// Who has files open.
+    pub opens: &'a OpenFiles,
+    /// Files with parities that somebody waits to write.
+    pub awaited: &'a BTreeMap<FileId, u64>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// Whether new parities are wished for a file with this layout.
+pub(crate) fn are_wished(spec: &LayoutSpec) -> bool {
+    spec.parities > 0 && spec.encode_after_s != NEVER_S
+}
+
+/// The wish for a segment of a file. Once it is sealed only who writes, or wants to, changes that.
+pub(crate) fn wish(
+    file: FileId,
+    inode: &Inode,
+    body: &RegularFile,
+    state: SegmentState,
+    writers: &Writers<'_>,
+) -> Parities {
+    let awaited = writers.awaited.contains_key(&file) || writers.opens.has_writers(file);
+    let begins = || {
+        let is_due = since_change_ms(inode, writers) >= after_ms(body);
+        let fits = body.spec.kind == LayoutKind::Striped && inode.size > 0;
+        fits && is_due && !writers.opens.is_settling() && body.pending_truncate.is_none()
+    };
+    match are_wished(&body.spec) && !awaited && (state == SegmentState::Sealed || begins()) {
+        true => Parities::Wished(body.spec.parities),
+        false => Parities::None,
+    }
+}
+
+/// After how many milliseconds a file without parities may get some; `None`: now, or never.
+pub(crate) fn due_in_ms(
+    file: FileId,
+    inode: &Inode,
+    body: &RegularFile,
+    writers: &Writers<'_>,
+) -> Option<u64> {
+    let now = || wish(file, inode, body, SegmentState::Open, writers) != Parities::None;
+    if !are_wished(&body.spec) || now() {
+        return None;
+    }
+    Some(after_ms(body).saturating_sub(since_change_ms(inode, writers)).max(LOOK_MS))
+}
+
+fn after_ms(body: &RegularFile) -> u64 {
+    u64::from(body.spec.encode_after_s) * 1_000
+}
+
+fn since_change_ms(inode: &Inode, writers: &Writers<'_>) -> u64 {
+    writers.now.0.saturating_sub(inode.ctime.0).max(0) as u64 / 1_000_000
+}
+
+/// Whether a request to write has to wait until a file has copies again.
+pub(crate) fn waits_to_write(tx: &mut Tx<'_>, file: FileId) -> Outcome<bool> {
+    let Some(inode) = inodes::find(tx, file)? else { return Ok(false) };
+    let Ok(body) = inodes::regular(&inode) else { return Ok(false) };
+    if body.spec.parities == 0 {
+        return Ok(false);
+    }
+    let page = layouts::first_page(tx, file, body.list)?;
+    Ok(page.iter().any(|segment| segment.state == SegmentState::Sealed))
+}
+
+/// The layout with so few columns that the parities have targets, if it says "all".
+pub(crate) fn with_room(ctx: &Context<'_>, spec: &LayoutSpec) -> LayoutSpec {
+    let mut spec = spec.clone();
+    if spec.parities > 0 && spec.count == 0 {
+        let room = ctx.cluster.targets.len().saturating_sub(usize::from(spec.parities));
+        spec.count = room.min(MAX_CODED_COLUMNS) as u16;
+    }
+    spec
+}
+
+/// Refuses parities that no file could get.
+///
+/// # Errors
+/// `InvalidArgument`, with what to change.
+pub(crate) fn check_spec(ctx: &Context<'_>, spec: &LayoutSpec) -> Outcome<()> {
+    let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message).into());
+    if spec.parities == 0 {
+        return Ok(());
+    }
+    if spec.kind != LayoutKind::Striped {
+        return refuse("only striped files get parities: leave --layout or --reduce out".into());
+    }
+    let targets = ctx.cluster.targets.len();
+    let columns = usize::from(with_room(ctx, spec).count);
+    let parities = usize::from(spec.parities);
+    if parities > MAX_PARITIES || !(MIN_CODED_COLUMNS..=MAX_CODED_COLUMNS).contains(&columns) {
+        return refuse(format!(
+            "{columns} columns and {parities} parities: a set has {MIN_CODED_COLUMNS} to \
+             {MAX_CODED_COLUMNS} columns and at most {MAX_PARITIES} parities; say how many with \
+             --reduce rs:K+M"
+        ));
+    }
+    if columns + parities > targets {
+        return refuse(format!(
+            "{columns} columns and {parities} parities need as many targets, and the cluster has \
+             {targets}: add targets, or say fewer with --reduce rs:K+M"
+        ));
+    }
+    Ok(())
+}
