@@ -306,7 +306,7 @@ impl Inner {
             EventKind::Recall(LeaseRange { file, .. }) => (Duty::Recalls, *file),
             EventKind::Report { file } => (Duty::Reports, *file),
             EventKind::Name { .. } | EventKind::Attributes { .. } | EventKind::Removal { .. } => {
-                let holds = self.obey_above(&what, forgotten, poll);
+                let holds = self.obey_above(&what, poll);
                 poll.acks.push(EventAck { number, forgotten, unconfirmed: false, holds });
                 return;
             }
@@ -317,20 +317,14 @@ impl Inner {
 
     /// What the layer above keeps is forgotten; returns whether it holds a file that loses a name,
     /// or would if it did.
-    fn obey_above(&self, what: &EventKind, forgotten: bool, poll: &mut Poll) -> bool {
+    fn obey_above(&self, what: &EventKind, poll: &mut Poll) -> bool {
         let Some(upper) = &self.upper else { return false };
         match what {
             EventKind::Attributes { file } => {
                 upper.forget_attributes(*file);
-                upper.forget_names(*file, None);
                 return upper.knows(*file);
             }
-            EventKind::Name { dir, name } => {
-                upper.attributes_change(*dir);
-                // Of a directory that is forgotten nothing more is heard.
-                let name = Some(&name.0[..]).filter(|_| !forgotten);
-                upper.forget_names(*dir, name);
-            }
+            EventKind::Name { dir, .. } => upper.attributes_change(*dir),
             EventKind::Removal { file } => {
                 upper.forget_attributes(*file);
                 if upper.holds(*file) {

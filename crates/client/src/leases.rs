@@ -50,12 +50,8 @@ pub trait UpperCache: Send + Sync {
     /// Called when attributes of a file or directory have changed, possibly because of a name in it
     /// or by this client. Otherwise as [`UpperCache::forget_attributes`].
     fn attributes_change(&self, _file: FileId) {}
-    /// Called when another client changes a name of a directory, or perhaps any of them. Returns when
-    /// the layer above uses none of them any more. Waits for no other client, and a moment at the
-    /// most.
-    fn forget_names(&self, _dir: FileId, _name: Option<&[u8]>) {}
     /// Called when the metadata server does not know any more what this client caches. Otherwise as
-    /// [`UpperCache::forget_attributes`] and [`UpperCache::forget_names`], for all files.
+    /// [`UpperCache::forget_attributes`], for all files.
     fn forget_all_attributes(&self) {}
     /// Whether the layer knows a file, and so may hold it ([`UpperCache::holds`]). Must not block.
     fn knows(&self, _file: FileId) -> bool {

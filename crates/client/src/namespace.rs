@@ -7,7 +7,7 @@ use crate::drive::Call;
 use crate::file::File;
 use crate::writer::Writer;
 use std::time::Duration;
-use weir_host::clock::{since_boot, uptime};
+use weir_host::clock::since_boot;
 use weir_host::plant::{Bug, planted};
 use weir_types::codec::Bytes;
 use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, FsUsage, LayoutSpec, Result};
@@ -121,12 +121,6 @@ impl Client {
     pub fn settled_attr(&self, file: FileId) -> Option<Attr> {
         let is_open = self.inner.open_state(file).is_some();
         (!is_open).then(|| self.known_attr(file)).flatten()
-    }
-
-    /// The cached file of a name: `Some(None)` if the name does not exist.
-    pub fn known_name(&self, dir: FileId, name: &[u8]) -> Option<Option<FileId>> {
-        let may = self.inner.may_use_kept();
-        may.then(|| self.inner.holdings.kept.lock().name(dir, name, uptime())).flatten()
     }
 
     /// How long cached data may be used if nothing more arrives from the metadata server.

@@ -6,7 +6,6 @@
 
 use crate::file_pages::PAGE_BYTES;
 use crate::fuse::{NodeId, Notifier};
-use crate::name_lifetimes::Name;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -61,8 +60,6 @@ enum What {
     Raise { size: u64, from: u64, empty: bool },
     /// Drop the attributes of a node, access control lists included.
     Forget,
-    /// Ask again for these names.
-    Expire(Vec<Name>),
 }
 
 impl State {
@@ -129,12 +126,6 @@ impl Dropper {
     /// Begins to drop the attributes of a node.
     pub(crate) fn forget(&self, node: NodeId) -> Dropping {
         self.queue(FileId(node), What::Forget)
-    }
-
-    /// Begins to make the kernel ask again for these names of a directory. It waits for those who
-    /// hold the directory locked.
-    pub(crate) fn expire(&self, dir: FileId, names: Vec<Name>) -> Dropping {
-        self.queue(dir, What::Expire(names))
     }
 
     /// Drops the attributes of a node. Returns whether the kernel has it.
@@ -225,10 +216,6 @@ impl Shared {
                 }
             }
             What::Forget => notifier.inval_inode(job.file.0, -1, 0),
-            What::Expire(names) => names
-                .iter()
-                .map(|(parent, name)| notifier.inval_entry(*parent, name, true))
-                .fold(Ok(()), Result::and),
         };
         if let Err(error) = told {
             // Only at the end of a mount, when nobody reads any more.

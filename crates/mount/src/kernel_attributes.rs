@@ -36,9 +36,9 @@ impl KernelCache {
         self.lifetimes.sent(file, Instant::now());
     }
 
-    /// As [`crate::lifetimes::Lifetimes::dropped`].
-    pub(crate) fn was_dropped(&self, file: FileId, node: NodeId, before: u64) {
-        self.lifetimes.dropped(file, node, before);
+    /// Records that the kernel has dropped a node for good.
+    pub(crate) fn was_dropped(&self, file: FileId, node: NodeId) {
+        self.lifetimes.dropped(file, node);
     }
 
     /// Makes the kernel ask for attributes of a file again. Returns when it does. Waits for

@@ -9,11 +9,9 @@ use crate::kernel_acls::KernelAcls;
 use crate::kernel_files::KernelFiles;
 use crate::kernel_size::{Answer, Failed, Mark, Tell};
 use crate::lifetimes::Lifetimes;
-use crate::name_lifetimes::NameLifetimes;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use weir_client::UpperCache;
@@ -56,10 +54,6 @@ pub struct KernelCache {
     acls: Arc<Mutex<KernelAcls>>,
     /// Attributes that the kernel uses without asking.
     pub(crate) lifetimes: Arc<Lifetimes>,
-    /// Names that the kernel uses without asking.
-    pub(crate) names: Arc<NameLifetimes>,
-    /// Whether the kernel can be made to ask for names again.
-    expires: Arc<AtomicBool>,
     seen: Arc<Seen>,
     pub(crate) files: Arc<KernelFiles>,
     open: Arc<RwLock<HashMap<FileId, OpenFile>>>,
@@ -104,16 +98,6 @@ impl KernelCache {
     pub fn attach(&self, notifier: Notifier) {
         self.files.attach(&notifier);
         self.dropper.attach(notifier);
-    }
-
-    /// Records that the kernel can be made to ask for names again.
-    pub(crate) fn can_expire_names(&self) {
-        self.expires.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether names may have lifetimes.
-    pub(crate) fn expires_names(&self) -> bool {
-        self.expires.load(Ordering::Relaxed) && self.dropper.is_attached()
     }
 
     /// Records that the kernel is about to be told of an access control list.
@@ -414,13 +398,8 @@ impl UpperCache for KernelCache {
         self.end_lifetime(file);
     }
 
-    fn forget_names(&self, dir: FileId, name: Option<&[u8]>) {
-        self.end_names(dir, name);
-    }
-
     fn forget_all_attributes(&self) {
         self.end_all_lifetimes();
-        self.end_all_names();
     }
 
     fn knows(&self, file: FileId) -> bool {

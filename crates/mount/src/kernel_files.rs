@@ -47,12 +47,9 @@ impl KernelFiles {
         }
     }
 
-    /// Records that the kernel is told of a file. Returns whether the file is new to it.
-    pub(crate) fn told(&self, file: FileId) -> bool {
-        let mut state = self.lock();
-        let known = state.known.entry(file).or_default();
-        *known += 1;
-        *known == 1
+    /// Records that the kernel is told of a file.
+    pub(crate) fn told(&self, file: FileId) {
+        *self.lock().known.entry(file).or_default() += 1;
     }
 
     /// Records that the kernel has dropped this many lookups. Returns `true` if the file was held,

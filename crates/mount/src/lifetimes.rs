@@ -19,7 +19,7 @@ use weir_types::FileId;
 /// The most files: as many as the client caches attributes.
 const MAX_FILES: usize = 65_536;
 /// A thread of the kernel handles a reply within this time.
-pub(crate) const ACTS: Duration = Duration::from_secs(2);
+const ACTS: Duration = Duration::from_secs(2);
 /// The shortest time between two searches for entries that are over.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -110,16 +110,10 @@ impl Lifetimes {
         }
     }
 
-    /// A number that grows with each reply.
-    pub(crate) fn number(&self) -> u64 {
-        self.lock().next
-    }
-
-    /// Records that the kernel has dropped a node for good. `before` is the number from before it was
-    /// found that the kernel does not have it: it may have been told of the node anew since.
-    pub(crate) fn dropped(&self, file: FileId, node: NodeId, before: u64) {
+    /// Records that the kernel has dropped a node for good.
+    pub(crate) fn dropped(&self, file: FileId, node: NodeId) {
         let mut state = self.lock();
-        if let Some(told) = state.told.get_mut(&file).filter(|told| told.number <= before) {
+        if let Some(told) = state.told.get_mut(&file) {
             told.nodes.retain(|known| *known != node);
             if told.nodes.is_empty() {
                 state.told.remove(&file);

@@ -158,7 +158,7 @@ fn drops(world: &mut World, step: &mut u32, bug: Bug) -> bool {
         2 => {
             world.known -= std::mem::take(&mut world.reports);
             if world.known == 0 || bug == Bug::DroppedTooSoon {
-                world.lifetimes.dropped(FILE, NODE, world.lifetimes.number());
+                world.lifetimes.dropped(FILE, NODE);
             }
         }
         _ => return false,

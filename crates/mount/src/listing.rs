@@ -5,7 +5,6 @@ use crate::fuse::Filesystem;
 use crate::fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
 use crate::gone::in_directory;
 use crate::handles::Handle;
-use crate::kernel_names::Handled;
 use crate::translate::for_kernel;
 use crate::weirfs::WeirFs;
 use weir_types::FileKind;
@@ -74,9 +73,6 @@ impl WeirFs {
                 let entry = attr.map(|attr| {
                     let mut entry = Entry::new(attr, self.ttl());
                     self.number(&mut entry, node, &found.name);
-                    let name = (node, &found.name[..]);
-                    let of = Some(entry.attr.file);
-                    entry.entry_ttl = self.name_lifetime(ctx, name, of, Handled::Locked);
                     self.lasting(ctx, entry)
                 });
                 let pushed = sink.push(&DirEntry {

@@ -85,14 +85,11 @@ impl Nodes {
         self.lock().parent(node)
     }
 
-    /// The node id of a directory that the kernel is told to be at this place, and whether it is new
-    /// to the kernel.
-    pub(crate) fn found(&self, dir: &Attr, parent: NodeId, name: &[u8]) -> (NodeId, bool) {
+    /// The node id of a directory that the kernel is told to be at this place.
+    pub(crate) fn found(&self, dir: &Attr, parent: NodeId, name: &[u8]) -> NodeId {
         let mut table = self.lock();
         table.last.insert(dir.file, dir.clone());
-        let node = table.found(dir.file, parent, name);
-        let held = table.get_mut((dir.file, node));
-        (node, held.is_some_and(|held| held.lookups == 1))
+        table.found(dir.file, parent, name)
     }
 
     /// The node id of a directory that the kernel is told of without a place.
@@ -111,11 +108,6 @@ impl Nodes {
         {
             last.clone_from(attr);
         }
-    }
-
-    /// Whether the kernel has a directory under several numbers.
-    pub(crate) fn has_aliases(&self, dir: FileId) -> bool {
-        self.lock().held.get(&dir).is_some_and(|held| held.len() > 1)
     }
 
     /// Whether the kernel has a directory under this number.

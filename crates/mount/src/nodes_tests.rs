@@ -30,7 +30,7 @@ fn directory(file: FileId) -> Attr {
 }
 
 fn found(nodes: &Nodes, file: FileId, parent: NodeId, name: &[u8]) -> NodeId {
-    nodes.found(&directory(file), parent, name).0
+    nodes.found(&directory(file), parent, name)
 }
 
 #[test]

@@ -7,16 +7,14 @@
 use crate::access_times::AccessTimes;
 use crate::callers::{CHANGE, READ, WRITE, bits_of, groups_may_matter};
 use crate::fuse::{
-    Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, Negotiated,
-    NewMode, NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, Statx,
-    WriteData,
+    Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
+    NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, Statx, WriteData,
 };
 use crate::gone::{Found, in_directory, may_have_had};
 use crate::handles::{DirHandle, Handle, Handles};
 use crate::hints::Hint;
 use crate::jobs::Jobs;
 use crate::kernel_cache::{KernelCache, Passed, Question};
-use crate::kernel_names::Handled;
 use crate::kernel_size::Answer;
 use crate::layouts::is_layout;
 use crate::locks::HandleLocks;
@@ -40,7 +38,7 @@ const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
 const ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
 
 /// The longest lifetime of the root's attributes. By those one sees whether the mount is dead: of
-/// everything else the kernel asks for the name, sooner.
+/// everything else the kernel asks for the name.
 const MAX_ROOT_LIFETIME: Duration = Duration::from_secs(1);
 
 const BOTH: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
@@ -114,15 +112,13 @@ impl WeirFs {
             FileId::ROOT => self.client.keeps_for().min(MAX_ROOT_LIFETIME),
             _ => self.client.keeps_for(),
         };
-        let is_same = || self.client.settled_attr(attr.file).is_some_and(|known| known == *attr);
         let begins = || self.cache.begins_to_use((attr, node), ctx.pid, lifetime);
-        // What a file takes that may have holes, changes unnoticed. (What need not be ended later, as
-        // of open files, is not begun.)
-        if attr.sparse || lifetime.is_zero() || !is_same() || !begins() {
+        // What a file takes that may have holes, changes unnoticed.
+        if attr.sparse || lifetime.is_zero() || !begins() {
             return Duration::ZERO;
         }
-        // Asked once more after that: what ends it now is passed on.
-        if is_same() {
+        // Asked after that: what ends it now is passed on.
+        if self.client.settled_attr(attr.file).is_some_and(|known| known == *attr) {
             return lifetime;
         }
         self.cache.was_told(attr.file);
@@ -162,7 +158,7 @@ impl WeirFs {
         self.nodes.file(node).ok_or(Errno(libc::ESTALE))
     }
 
-    /// An entry for a found name.
+    /// An entry for a found or new name.
     fn named(
         &self,
         ctx: &RequestContext<'_>,
@@ -170,14 +166,7 @@ impl WeirFs {
         attr: Attr,
     ) -> Reply<Entry> {
         let mut entry = self.entry(ctx, attr)?;
-        let is_new = self.number(&mut entry, parent, name);
-        let handled = match entry.attr.kind {
-            _ if is_new => Handled::Locked,
-            FileKind::Directory => Handled::Unlocked,
-            _ => Handled::Late,
-        };
-        let of = Some(entry.attr.file);
-        entry.entry_ttl = self.name_lifetime(ctx, (parent, name), of, handled);
+        self.number(&mut entry, parent, name);
         Ok(entry)
     }
 
@@ -190,24 +179,15 @@ impl WeirFs {
         Entry { attr_ttl: self.lifetime(ctx, &entry.attr, entry.node), ..entry }
     }
 
-    /// Gives a directory the kernel's node id for this place. Returns whether the file is new to the
-    /// kernel.
-    pub(crate) fn number(&self, entry: &mut Entry, parent: NodeId, name: &[u8]) -> bool {
+    /// Gives a directory the kernel's node id for this place.
+    pub(crate) fn number(&self, entry: &mut Entry, parent: NodeId, name: &[u8]) {
         match entry.attr.kind {
-            FileKind::Directory => {
-                let (node, is_new) = self.nodes.found(&entry.attr, parent, name);
-                entry.node = node;
-                if is_new {
-                    self.is_aliased(entry.attr.file);
-                }
-                is_new
-            }
+            FileKind::Directory => entry.node = self.nodes.found(&entry.attr, parent, name),
             _ => self.cache.files.told(entry.attr.file),
         }
     }
 
-    /// An entry for a new file that is no directory. Its name has no lifetime: new files are mostly
-    /// renamed or used by their descriptors.
+    /// An entry for a file that is no directory, of which the kernel is told.
     fn made(&self, ctx: &RequestContext<'_>, attr: Attr) -> Reply<Entry> {
         let entry = self.entry(ctx, attr)?;
         self.cache.files.told(entry.attr.file);
@@ -238,28 +218,6 @@ impl Drop for WeirFs {
 }
 
 impl Filesystem for WeirFs {
-    fn init(&self, negotiated: &Negotiated) {
-        if negotiated.expire_only {
-            self.cache.can_expire_names();
-        }
-    }
-
-    fn goes_on(&self, by: u32) {
-        self.cache.names.goes_on(by);
-    }
-
-    fn has_replied(&self, by: u32) {
-        self.cache.names.sent(by);
-    }
-
-    fn lacks(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Duration {
-        match self.options.consistency {
-            // That is `negative_ttl`.
-            Consistency::Relaxed | Consistency::None => Duration::ZERO,
-            Consistency::Strict => self.name_lifetime(ctx, (parent, name), None, Handled::Locked),
-        }
-    }
-
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
         let found = self.find(ctx, self.file(parent)?, name);
         if name != b".." {
@@ -277,13 +235,13 @@ impl Filesystem for WeirFs {
         let entry = Entry { node, ..self.entry(ctx, attr)? };
         match kind {
             FileKind::Directory => drop(self.nodes.found_by_number(&entry.attr, Some(node))),
-            _ => drop(self.cache.files.told(entry.attr.file)),
+            _ => self.cache.files.told(entry.attr.file),
         }
         Ok(self.lasting(ctx, entry))
     }
 
     fn forget(&self, node: NodeId, lookups: u64) {
-        let (file, before) = (self.nodes.file(node), self.cache.lifetimes.number());
+        let file = self.nodes.file(node);
         self.nodes.forget(node, lookups);
         if self.cache.files.forget(FileId(node), lookups) {
             self.client.let_go(FileId(node));
@@ -292,7 +250,7 @@ impl Filesystem for WeirFs {
             && !self.nodes.is_known(node)
             && !self.cache.files.is_known(file)
         {
-            self.cache.was_dropped(file, node, before);
+            self.cache.was_dropped(file, node);
         }
     }
 
@@ -430,11 +388,7 @@ impl Filesystem for WeirFs {
         let dir = self.file(parent)?;
         let made = |by: &Context| self.client.mkdir_masked(by, dir, name, masked(mode));
         let attr = in_directory(self.judged(ctx, dir, CHANGE, made))?;
-        let mut entry = self.entry(ctx, attr)?;
-        self.number(&mut entry, parent, name);
-        let of = Some(entry.attr.file);
-        entry.entry_ttl = self.name_lifetime(ctx, (parent, name), of, Handled::Locked);
-        Ok(entry)
+        self.named(ctx, (parent, name), attr)
     }
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
@@ -474,15 +428,8 @@ impl Filesystem for WeirFs {
             hold: true,
         };
         let dirs = [request.parent, request.new_parent];
-        let (from, to) = ((parent, name), (new_parent, new_name));
-        let moving = self.name_moves(from, to);
-        let other = request.exchange.then(|| self.name_moves(to, from));
         let replace = |by: &Context| self.client.replace(by, &request);
         let left = in_directory(self.judged_by_all(ctx, &dirs, CHANGE, replace))?;
-        self.name_has_moved(ctx, moving, to);
-        if let Some(other) = other {
-            self.name_has_moved(ctx, other, from);
-        }
         left.into_iter().for_each(|left| self.lost_a_name(left));
         self.nodes.moved((parent, name), (new_parent, new_name), request.exchange);
         Ok(())

@@ -36,15 +36,8 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
     /// Serves everything except WRITE and requests that workers handle themselves.
     pub(super) fn serve(self, op: Op<'_>) -> Reply<()> {
         let (fs, ctx, node) = (self.fs, self.ctx, self.node);
-        if !op.may_be_late() {
-            fs.goes_on(ctx.pid);
-        }
         match op {
-            Op::Lookup { name } => {
-                let found = self.lookup(name);
-                fs.has_replied(ctx.pid);
-                found
-            }
+            Op::Lookup { name } => self.lookup(name),
             Op::GetAttr { fh } => {
                 let attributes = fs.getattr(ctx, node, fh)?;
                 self.value(&encode::attributes(&attributes))?;
@@ -238,12 +231,8 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
         }
         match self.fs.lookup(self.ctx, self.node, name) {
             Ok(entry) => self.found(&entry),
-            Err(Errno::ENOENT) => {
-                let lacks = self.fs.lacks(self.ctx, self.node, name).max(self.negative_ttl);
-                if lacks.is_zero() {
-                    return Err(Errno::ENOENT);
-                }
-                self.value(&encode::negative_entry(lacks))
+            Err(Errno::ENOENT) if !self.negative_ttl.is_zero() => {
+                self.value(&encode::negative_entry(self.negative_ttl))
             }
             Err(errno) => Err(errno),
         }
@@ -288,7 +277,6 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
         self.fs.readdir(self.ctx, self.node, fh, offset, &mut sink)?;
         let used = sink.used();
         self.answer.bytes(&self.buffer[..used]);
-        self.fs.has_replied(self.ctx.pid);
         if plus {
             let was_heard = self.answer.was_heard();
             for (node, lasting) in given(&self.buffer[..used]) {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use weir_types::limits::MAX_GROUPS;
 use weir_types::{FileId, FsUsage};
@@ -100,8 +99,6 @@ pub struct Negotiated {
     pub writeback_cache: bool,
     /// The file system clears setuid and setgid when told to (`kill_suidgid`).
     pub kill_suidgid: bool,
-    /// The kernel can be made to ask again for a name without dropping it (Linux 6.2).
-    pub expire_only: bool,
 }
 
 /// A file system. Methods are called from many threads at once and may block; a blocking one checks
@@ -121,22 +118,9 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Called once after the last request.
     fn destroy(&self) {}
 
-    /// Looks up a name. `ENOENT` may be cached, see [`Filesystem::lacks`]. `..` comes
+    /// Looks up a name. `ENOENT` may be cached, see [`super::Config::negative_ttl`]. `..` comes
     /// only from NFS export.
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry>;
-
-    /// How long the kernel may take a name for absent that was not found just now; more than
-    /// [`super::Config::negative_ttl`].
-    fn lacks(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Duration {
-        Duration::ZERO
-    }
-
-    /// A thread has made a request that it made itself, and so has handled all earlier replies. (Some
-    /// requests are made in the background, and others by the kernel.)
-    fn goes_on(&self, by: u32) {}
-
-    /// The reply to a lookup or listing of a thread was sent, or refused by the kernel.
-    fn has_replied(&self, by: u32) {}
 
     /// Looks up a node by its number, for NFS export. Counts as a lookup.
     fn find_again(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Entry> {

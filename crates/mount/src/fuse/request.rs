@@ -122,17 +122,6 @@ pub enum Op<'a> {
     SyncFs,
 }
 
-impl Op<'_> {
-    /// Whether the thread may have made other requests since it made this one: those that the kernel
-    /// sends in the background.
-    pub(super) fn may_be_late(&self) -> bool {
-        use Op::{BatchForget, Forget, Interrupt, Read, Release, ReleaseDir, Write};
-        let is_background = matches!(self, Read { .. } | Write { .. } | Release { .. });
-        let is_of_kernel = matches!(self, Forget { .. } | BatchForget(_) | Interrupt { .. });
-        is_background || is_of_kernel || matches!(self, ReleaseDir { .. })
-    }
-}
-
 impl<'a> Request<'a> {
     /// Parses one request. `setxattr_ext` says whether that form of SETXATTR was agreed. Bytes
     /// after the request's own length are ignored.

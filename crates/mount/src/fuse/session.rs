@@ -233,7 +233,6 @@ impl Agreed {
             explicit_inval_data: has(init::EXPLICIT_INVAL_DATA),
             writeback_cache: has(init::WRITEBACK_CACHE),
             kill_suidgid: has(init::HANDLE_KILLPRIV_V2),
-            expire_only: has(init::HAS_EXPIRE_ONLY),
         }
     }
 
