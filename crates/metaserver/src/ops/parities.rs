@@ -9,9 +9,12 @@ use crate::open_files::OpenFiles;
 use crate::ops::{Context, Outcome, inodes, layouts};
 use crate::schema::{Inode, RegularFile};
 use std::collections::BTreeMap;
+use weir_layout::Spread;
 use weir_metastore::Tx;
 use weir_types::limits::{MAX_CODED_COLUMNS, MAX_PARITIES, MIN_CODED_COLUMNS, NEVER_S};
-use weir_types::{Error, ErrorKind, FileId, LayoutKind, LayoutSpec, SegmentState, Timestamp};
+use weir_types::{
+    Error, ErrorKind, FileId, LayoutKind, LayoutSpec, SegmentState, ServerId, Timestamp,
+};
 
 /// A file that is open for writing is looked at again after this time, milliseconds.
 const LOOK_MS: u64 = 2_000;
@@ -89,10 +92,24 @@ pub(crate) fn waits_to_write(tx: &mut Tx<'_>, file: FileId) -> Outcome<bool> {
 pub(crate) fn with_room(ctx: &Context<'_>, spec: &LayoutSpec) -> LayoutSpec {
     let mut spec = spec.clone();
     if spec.parities > 0 && spec.count == 0 {
-        let room = ctx.cluster.targets.len().saturating_sub(usize::from(spec.parities));
+        let room = room(ctx, spec.parities).saturating_sub(usize::from(spec.parities));
         spec.count = room.min(MAX_CODED_COLUMNS) as u16;
     }
     spec
+}
+
+/// The most columns and parities of a set: no part of the cluster, see [`Spread::part`], has more of
+/// them than there are parities, so that it may die.
+fn room(ctx: &Context<'_>, parities: u8) -> usize {
+    let homes = ctx.cluster.targets.iter().map(|info| info.home);
+    let all = Spread::of(homes.clone());
+    let mut of_parts = BTreeMap::<_, usize>::new();
+    homes.for_each(|home| *of_parts.entry(all.part(home)).or_default() += 1);
+    let most = |(part, targets): (&Option<ServerId>, &usize)| match part {
+        Some(_) => usize::from(parities).min(*targets),
+        None => *targets,
+    };
+    of_parts.iter().map(most).sum()
 }
 
 /// Refuses parities that no file could get.
@@ -121,6 +138,15 @@ pub(crate) fn check_spec(ctx: &Context<'_>, spec: &LayoutSpec) -> Outcome<()> {
         return refuse(format!(
             "{columns} columns and {parities} parities need as many targets, and the cluster has \
              {targets}: add targets, or say fewer with --reduce rs:K+M"
+        ));
+    }
+    let room = room(ctx, spec.parities);
+    if columns + parities > room {
+        return refuse(format!(
+            "{columns} columns and {parities} parities: no server, nor failure domain if there are \
+             several, may have more than {parities} of them, or its death would be too much, and \
+             then the cluster has room for {room}: add servers, say fewer columns, or more parities, \
+             with --reduce rs:K+M"
         ));
     }
     Ok(())

@@ -1,7 +1,7 @@
 use super::*;
 use crate::mover::sites::Site;
 use proptest::prelude::*;
-use weir_layout::{Domain, Home, Host};
+use weir_layout::Home;
 use weir_types::{Decode, Encode, Epoch, SegmentIndex, ServerId};
 
 const TARGETS: u32 = 9;
@@ -27,17 +27,22 @@ struct World {
     sites: BTreeMap<TargetId, Site>,
     wish: Parities,
     copies: usize,
+    servers: u32,
 }
 
-fn site(target: u32) -> Site {
-    let server = ServerId(target);
-    let home = Home { server, host: Host(server), domain: Domain(server) };
+/// On one of so many servers.
+fn site(target: u32, servers: u32) -> Site {
+    let home = Home::alone(ServerId(target % servers));
     Site { home, fit: Fit::Takes, online: true, free_bytes: u64::MAX }
 }
 
 impl World {
     /// Chained: the copies of a column are on the targets of the next columns, too.
     fn new() -> Self {
+        Self::of_servers(TARGETS)
+    }
+
+    fn of_servers(servers: u32) -> Self {
         let copy = |column: u32, copy: u32| TargetId((column + copy) % TARGETS);
         let column =
             |column| Column { targets: (0..COPIES as u32).map(|n| copy(column, n)).collect() };
@@ -53,8 +58,8 @@ impl World {
             filling: Vec::new(),
             parities: Vec::new(),
         };
-        let sites = (0..TARGETS).map(|target| (TargetId(target), site(target))).collect();
-        Self { segment, sites, wish: WISHED, copies: COPIES }
+        let sites = (0..TARGETS).map(|target| (TargetId(target), site(target, servers))).collect();
+        Self { segment, sites, wish: WISHED, copies: COPIES, servers }
     }
 
     fn sites(&self) -> Sites {
@@ -122,18 +127,18 @@ impl World {
         // A target that has nothing any more is another one when it comes back.
         for target in (0..TARGETS).map(TargetId) {
             if !self.is_used(target) && self.sites[&target].online {
-                self.sites.insert(target, site(target.0));
+                self.sites.insert(target, site(target.0, self.servers));
             }
         }
         let bad = |site: &&Site| site.fit != Fit::Takes || !site.online;
         let bad = self.sites.values().filter(bad).count();
         match event {
             Event::Lost(target) if bad < 2 => {
-                let lost = Site { fit: Fit::Lost, online: false, ..site(*target) };
+                let lost = Site { fit: Fit::Lost, online: false, ..site(*target, self.servers) };
                 self.sites.insert(TargetId(*target), lost);
             }
             Event::Away(target) if bad < 2 => {
-                let away = Site { online: false, ..site(*target) };
+                let away = Site { online: false, ..site(*target, self.servers) };
                 self.sites.insert(TargetId(*target), away);
             }
             Event::Back => {
@@ -141,7 +146,7 @@ impl World {
                 away.for_each(|site| site.online = true);
             }
             Event::Leaves(target) if bad < 2 => {
-                let leaves = Site { fit: Fit::Leaves, ..site(*target) };
+                let leaves = Site { fit: Fit::Leaves, ..site(*target, self.servers) };
                 self.sites.insert(TargetId(*target), leaves);
             }
             Event::Wished(wished) => self.wish = if *wished { WISHED } else { Parities::None },
@@ -227,7 +232,7 @@ fn who_is_away_for_a_while_is_waited_for() {
     assert_eq!(world.segment, before);
     world.happens(&Event::Lost(0));
     assert_eq!(world.segment, before, "two are away already");
-    world.sites.insert(TargetId(0), Site { fit: Fit::Lost, online: false, ..site(0) });
+    world.sites.insert(TargetId(0), Site { fit: Fit::Lost, online: false, ..site(0, TARGETS) });
     world.look();
     assert_ne!(world.segment, before);
 }
@@ -244,6 +249,58 @@ fn parities_stay_as_long_as_the_only_copy_of_a_column_is_away() {
     assert!(world.segment.is_coded());
     world.happens(&Event::Back);
     assert_eq!(world.segment.state, SegmentState::Open);
+}
+
+/// Three servers of three targets each, whose copies are on different ones.
+fn few_servers() -> World {
+    World::of_servers(3)
+}
+
+fn most_on_one_server(world: &World) -> usize {
+    let all = || world.segment.members().flat_map(|(_, member)| member.copies());
+    let on = |server| all().filter(|(_, target)| target.0 % 3 == server).count();
+    (0..3).map(on).max().unwrap()
+}
+
+#[test]
+fn no_server_has_more_than_there_are_parities() {
+    let mut world = few_servers();
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_encoded(&world);
+    assert_eq!(most_on_one_server(&world), 2, "{:?}", world.segment);
+    for (_, site) in world.sites.iter_mut().filter(|(target, _)| target.0 % 3 == 1) {
+        site.online = false;
+    }
+    assert!(decodes(&world.segment, &world.sites()), "without one server");
+    // While there are only two, the others have more.
+    let before = world.sites.clone();
+    for (_, site) in world.sites.iter_mut().filter(|(target, _)| target.0 % 3 == 1) {
+        site.fit = Fit::Lost;
+    }
+    world.settle();
+    assert_encoded(&world);
+    assert_eq!(most_on_one_server(&world), 3, "{:?}", world.segment);
+    let segment = world.segment.clone();
+    world.settle();
+    assert_eq!(world.segment, segment, "nothing can be better");
+    world.sites = before;
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_encoded(&world);
+    assert_eq!(most_on_one_server(&world), 2, "{:?}", world.segment);
+}
+
+#[test]
+fn columns_whose_only_copies_are_on_one_server_stay_copies() {
+    let mut world = few_servers();
+    world.copies = 1;
+    for (column, target) in world.segment.columns.iter_mut().zip([0, 3, 6, 1]) {
+        column.targets = vec![TargetId(target)];
+    }
+    assert_eq!(world.look(), Verdict::Stuck);
+    assert_eq!(world.segment.state, SegmentState::Open);
+    world.segment.columns[2].targets = vec![TargetId(2)];
+    assert!(matches!(world.look(), Verdict::Change(_)));
+    assert_eq!(most_on_one_server(&world), 2, "{:?}", world.segment);
 }
 
 #[test]
