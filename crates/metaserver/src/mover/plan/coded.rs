@@ -8,7 +8,8 @@
 //! - A segment is open, and has no parities, or sealed: then nobody may write it. It is sealed while
 //!   its parities are made, and as long as they count.
 //! - Copies are dropped only after all parities are whole. Parities are dropped only after there are
-//!   as many copies again as are wished, or if they never counted.
+//!   as many copies again, online, as are wished, or two if no more can be made, or if they never
+//!   counted.
 
 use super::{
     Change, Found, Place, Slot, Verdict, Wish, absent, improve, slots_of, taken, with_columns,
@@ -110,19 +111,19 @@ pub fn decodes(segment: &Segment, sites: &Sites) -> bool {
 fn thaw(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
     let wish = Wish { decodes: decodes(segment, sites), ..*wish };
     let verdict = improve(segment, &wish, sites);
+    let slots = |n: usize| slots_of(segment, ColumnIndex(n as u16), &wish, sites);
+    let is_made = |slot: &Slot| slot.is_there() && slot.filling && slot.online && !slot.full;
     // Where no more can be made, two do: as many as others have that lack some. What is away may
     // never come back, and can be computed as long as there are parities.
-    let least = wish.copies.min(2);
-    let whole = |number: usize| {
-        let slots = slots_of(segment, ColumnIndex(number as u16), &wish, sites);
-        slots.iter().filter(|slot| slot.is_current()).count() >= least
-    };
+    let least = wish.copies.clamp(1, 2);
+    let is_enough = |n: usize| slots(n).iter().filter(|slot| slot.is_current()).count() >= least;
+    let mut columns = 0..segment.columns.len();
     match verdict {
-        Verdict::Fine | Verdict::Unsettled(_) | Verdict::Stuck => {
-            let enough = (0..segment.columns.len()).all(whole);
-            if enough { unsealed(segment) } else { Verdict::Stuck }
-        }
-        other => other,
+        Verdict::Change(_) => verdict,
+        Verdict::Filling if columns.clone().any(|n| slots(n).iter().any(is_made)) => verdict,
+        _ if columns.all(is_enough) => unsealed(segment),
+        Verdict::Filling => verdict,
+        _ => Verdict::Stuck,
     }
 }
 
