@@ -3,7 +3,7 @@
 
 use super::{MAX_QUEUED, Mover, orders};
 use crate::machine::{MetaMachine, Moment};
-use crate::ops::move_copies::Look;
+use crate::ops::move_copies::{Computed, Look};
 use crate::ops::parities::Writers;
 use std::collections::BTreeSet;
 use weir_metastore::Engine;
@@ -106,7 +106,7 @@ impl<E: Engine> MetaMachine<E> {
         let jobs = self.mover.jobs.values().filter(|job| job.since <= synced && !job.ready);
         let mut all = BTreeSet::new();
         for job in jobs {
-            for (object, sources) in job.copy.computed.iter().flat_map(|of| &of.fences) {
+            for (object, sources) in job.copy.computed.iter().flat_map(Computed::fences) {
                 let from = sources.iter().find(|target| online.contains(target));
                 let from = from.filter(|from| self.cluster.serves(server, **from));
                 all.extend(from.map(|from| (*from, *object, job.generation)));
