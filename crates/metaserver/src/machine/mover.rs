@@ -120,6 +120,9 @@ pub(super) struct Mover {
     rebalance: Option<Rebalance>,
     /// Files that may get parities, and when to look at them.
     candidates: BTreeMap<FileId, u64>,
+    /// When to scan all files for more of them, and when that was last done.
+    scan_at_ms: Option<u64>,
+    scanned_at_ms: u64,
     /// Files with parities that somebody waits to write, and until when that counts.
     awaited: BTreeMap<FileId, u64>,
     pub counted: Survey,

@@ -18,6 +18,8 @@ const MAX_LOOKS: usize = 256;
 const SOON_MS: u64 = 1_000;
 /// A file keeps its copies for this long after somebody has waited to write it.
 const AWAITED_MS: u64 = 10_000;
+/// The least time between two scans for files that may get parities.
+const SCAN_MS: u64 = 60_000;
 
 impl Mover {
     /// Records that a file may get parities.
@@ -30,7 +32,7 @@ impl Mover {
             self.candidates.insert(file, at_ms);
         } else {
             // A scan of all files finds it.
-            self.retry_at_ms.get_or_insert(at_ms);
+            self.scan_at_ms = Some(self.scan_at_ms.map_or(at_ms, |before| before.min(at_ms)));
         }
     }
 
@@ -41,6 +43,16 @@ impl Mover {
         }
         if !look.sealed && self.awaited.remove(&file).is_some() {
             self.candidate(file, now.monotonic_ms + SOON_MS);
+        }
+    }
+
+    /// Scans all files if that is due, for those that may get parities and are not known.
+    pub(super) fn scan_for_candidates(&mut self, now: Moment) {
+        let is_due = |at_ms: u64| now.monotonic_ms >= at_ms.max(self.scanned_at_ms + SCAN_MS);
+        if self.scan_at_ms.is_some_and(is_due) {
+            self.scan_at_ms = None;
+            self.scanned_at_ms = now.monotonic_ms;
+            self.look_at_all();
         }
     }
 
@@ -69,6 +81,7 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.candidates.remove(&file);
             self.mover.enqueue(file, 0);
         }
+        self.mover.scan_for_candidates(now);
         // Those who wait say so again, as long as they do.
         self.mover.awaited.keys().for_each(|file| self.leases.waiting.file_changed(*file));
         let over: Vec<FileId> = self.mover.awaited.iter().filter_map(is_due).collect();
