@@ -17,7 +17,7 @@ const MAX_LOOKS: usize = 256;
 /// A file that was just made writable is looked at again after this time.
 const SOON_MS: u64 = 1_000;
 /// A file keeps its copies for this long after somebody has waited to write it.
-const AWAITED_MS: u64 = 10_000;
+const AWAITED_MS: u64 = 600_000;
 /// The least time between two scans for files that may get parities.
 const SCAN_MS: u64 = 60_000;
 
