@@ -51,9 +51,16 @@ pub fn improve_with(
             }
         }
         (Parities::Wished(count), SegmentState::Sealed, Scheme::Copies) => {
-            let goes = |target| matches!(sites.fit(target), Fit::Leaves | Fit::Lost);
-            let mut of = segment.parities.iter().flat_map(Column::copies);
-            if segment.parities.len() != usize::from(count) || of.any(|(_, target)| goes(target)) {
+            // What the columns need they get as copies.
+            let wide = Wish { most: usize::MAX, room: usize::MAX, ..*wish };
+            let needs = improve(segment, &wide, &mut sites.clone());
+            let lacks = matches!(&needs, Verdict::Change(change) if !change.added.is_empty());
+            let columns = segment.columns.len();
+            let mut parities = (columns..)
+                .zip(&segment.parities)
+                .flat_map(|(n, _)| slots_of(segment, ColumnIndex(n as u16), wish, sites));
+            let goes = parities.any(|slot| slot.is_there() && !slot.is_good());
+            if segment.parities.len() != usize::from(count) || goes || lacks {
                 return unsealed(segment);
             }
             let is_parity = |f: &Filling| usize::from(f.column.0) >= segment.columns.len();

@@ -280,6 +280,36 @@ fn parities_stay_as_long_as_a_column_can_neither_be_read_nor_computed_anew() {
     assert_eq!(world.segment.state, SegmentState::Open);
 }
 
+#[test]
+fn while_parities_are_made_what_columns_need_and_full_targets_come_first() {
+    let full = |world: &mut World, target: TargetId| {
+        world.sites.get_mut(&target).unwrap().free_bytes = 0;
+    };
+    let lost = |world: &mut World, target: TargetId| {
+        *world.sites.get_mut(&target).unwrap() =
+            Site { fit: Fit::Lost, online: false, ..site(target.0, TARGETS) };
+    };
+    for of_column in [true, false] {
+        let mut world = World::new();
+        world.look();
+        assert_eq!(world.look(), Verdict::Filling);
+        match of_column {
+            true => {
+                let target = world.segment.columns[0].targets[0];
+                lost(&mut world, target);
+            }
+            false => {
+                let target = world.segment.parities[0].copies().next().unwrap().1;
+                full(&mut world, target);
+            }
+        }
+        assert!(matches!(world.look(), Verdict::Change(_)));
+        assert_eq!(world.segment.state, SegmentState::Open);
+        assert_eq!(world.settle(), Verdict::Fine);
+        assert_encoded(&world);
+    }
+}
+
 /// Three servers of three targets each, whose copies are on different ones.
 fn few_servers() -> World {
     World::of_servers(3)
