@@ -177,7 +177,7 @@ fn look_at(
     look.note_targets(segment, means.sites);
     look.sealed |= segment.state == SegmentState::Sealed;
     if segment.state == SegmentState::Open {
-        look.due_in_ms = parities::due_in_ms(file, inode, body, &means.writers);
+        look.due_in_ms = parities::due_in_ms(file, inode, body, segment, &means.writers);
     }
     let verdict = verdict(tx, (file, inode, body), segment, (means, usize::MAX, usize::MAX))?;
     let then = match &verdict {
@@ -392,7 +392,7 @@ fn verdict(
     let settled = means.filled.iter().filter(is_there);
     let settled = settled.map(|f| (f.object.column, f.object.copy)).collect();
     let mut barred = BTreeSet::new();
-    let parities = parities::wish(file, inode, body, segment.state, &means.writers);
+    let parities = parities::wish(file, inode, body, segment, &means.writers);
     loop {
         let copies = usize::from(body.spec.copies.max(1));
         let seed = file.0 ^ u64::from(segment.index.0) << 48;

@@ -9,11 +9,14 @@ use crate::open_files::OpenFiles;
 use crate::ops::{Context, Outcome, inodes, layouts};
 use crate::schema::{Inode, RegularFile};
 use std::collections::BTreeMap;
-use weir_layout::Spread;
+use weir_layout::{Spread, object_len};
 use weir_metastore::Tx;
-use weir_types::limits::{MAX_CODED_COLUMNS, MAX_PARITIES, MIN_CODED_COLUMNS, NEVER_S};
+use weir_types::limits::{
+    MAX_CODED_COLUMN_BYTES, MAX_CODED_COLUMNS, MAX_PARITIES, MIN_CODED_COLUMNS, NEVER_S,
+};
 use weir_types::{
-    Error, ErrorKind, FileId, LayoutKind, LayoutSpec, SegmentState, ServerId, Timestamp,
+    ColumnIndex, Error, ErrorKind, FileId, LayoutKind, LayoutSpec, Segment, SegmentState, ServerId,
+    Timestamp,
 };
 
 /// A file that is open for writing is looked at again after this time, milliseconds.
@@ -40,30 +43,42 @@ pub(crate) fn wish(
     file: FileId,
     inode: &Inode,
     body: &RegularFile,
-    state: SegmentState,
+    segment: &Segment,
     writers: &Writers<'_>,
 ) -> Parities {
     let awaited = writers.awaited.contains_key(&file) || writers.opens.has_writers(file);
     let begins = || {
         let is_due = since_change_ms(inode, writers) >= after_ms(body);
-        let fits = body.spec.kind == LayoutKind::Striped && inode.size > 0;
-        fits && is_due && !writers.opens.is_settling() && body.pending_truncate.is_none()
+        can_get_some(inode, body, segment)
+            && is_due
+            && !writers.opens.is_settling()
+            && body.pending_truncate.is_none()
     };
-    match are_wished(&body.spec) && !awaited && (state == SegmentState::Sealed || begins()) {
+    match are_wished(&body.spec) && !awaited && (segment.state == SegmentState::Sealed || begins())
+    {
         true => Parities::Wished(body.spec.parities),
         false => Parities::None,
     }
 }
 
-/// After how many milliseconds a file without parities may get some; `None`: now, or never.
+/// Whether a segment may get parities, as it is now.
+fn can_get_some(inode: &Inode, body: &RegularFile, segment: &Segment) -> bool {
+    let within = inode.size.clamp(segment.start, segment.end()) - segment.start;
+    let len = object_len(segment.stripe(), ColumnIndex(0), within);
+    body.spec.kind == LayoutKind::Striped && (1..=MAX_CODED_COLUMN_BYTES).contains(&len)
+}
+
+/// After how many milliseconds an open segment may get parities; `None`: now, or never as it is.
 pub(crate) fn due_in_ms(
     file: FileId,
     inode: &Inode,
     body: &RegularFile,
+    segment: &Segment,
     writers: &Writers<'_>,
 ) -> Option<u64> {
-    let now = || wish(file, inode, body, SegmentState::Open, writers) != Parities::None;
-    if !are_wished(&body.spec) || now() {
+    let now = || wish(file, inode, body, segment, writers) != Parities::None;
+    let too_long = inode.size > 0 && !can_get_some(inode, body, segment);
+    if !are_wished(&body.spec) || too_long || now() {
         return None;
     }
     Some(after_ms(body).saturating_sub(since_change_ms(inode, writers)).max(LOOK_MS))
