@@ -42,10 +42,6 @@ pub const MIN_CODED_COLUMNS: usize = 2;
 pub const MAX_CODED_COLUMNS: usize = 32;
 /// The most parities of a segment.
 pub const MAX_PARITIES: usize = 8;
-
-/// The most bytes of a column of a segment that gets parities, holes among them: those are computed
-/// like others.
-pub const MAX_CODED_COLUMN_BYTES: u64 = 64 << 30;
 /// The delay, in seconds, of a file that is to have no parities any more.
 pub const NEVER_S: u32 = u32::MAX;
 /// The most segments of one file.

@@ -11,14 +11,15 @@ use crate::schema::{Inode, RegularFile};
 use std::collections::BTreeMap;
 use weir_layout::{Spread, object_len};
 use weir_metastore::Tx;
-use weir_types::limits::{
-    MAX_CODED_COLUMN_BYTES, MAX_CODED_COLUMNS, MAX_PARITIES, MIN_CODED_COLUMNS, NEVER_S,
-};
+use weir_types::limits::{MAX_CODED_COLUMNS, MAX_PARITIES, MIN_CODED_COLUMNS, NEVER_S};
 use weir_types::{
     ColumnIndex, Error, ErrorKind, FileId, LayoutKind, LayoutSpec, Segment, SegmentState, ServerId,
     Timestamp,
 };
 
+/// The most bytes of a column of a segment that gets parities, holes among them: those are computed
+/// like other bytes.
+const MAX_COLUMN_BYTES: u64 = 64 << 30;
 /// A file that is open for writing is looked at again after this time, milliseconds.
 const LOOK_MS: u64 = 2_000;
 
@@ -65,7 +66,7 @@ pub(crate) fn wish(
 fn can_get_some(inode: &Inode, body: &RegularFile, segment: &Segment) -> bool {
     let within = inode.size.clamp(segment.start, segment.end()) - segment.start;
     let len = object_len(segment.stripe(), ColumnIndex(0), within);
-    body.spec.kind == LayoutKind::Striped && (1..=MAX_CODED_COLUMN_BYTES).contains(&len)
+    body.spec.kind == LayoutKind::Striped && (1..=MAX_COLUMN_BYTES).contains(&len)
 }
 
 /// After how many milliseconds an open segment may get parities; `None`: now, or never as it is.
