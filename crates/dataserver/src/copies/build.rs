@@ -361,3 +361,43 @@ struct Source {
     access: Access,
     len: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::{FileId, Generation, SegmentIndex};
+
+    #[test]
+    fn what_has_failed_waits_longer_each_time_and_a_new_order_does_not() {
+        let object = ObjectId {
+            file: FileId(7),
+            segment: SegmentIndex(0),
+            column: ColumnIndex(4),
+            copy: CopyIndex(0),
+        };
+        let (to, generation) = (TargetId(1), Generation(3));
+        let (columns, parities, coded, len) = (4, 2, false, 1 << 20);
+        let order = Build { object, to, generation, columns, parities, coded, len };
+        let builds = Builds::default();
+        let pause = || builds.all.lock()[&object].1.again.map(|(_, pause)| pause);
+        builds.ordered(to, std::slice::from_ref(&order));
+        assert_eq!(builds.due(), [order.clone()]);
+        let mut last = Duration::ZERO;
+        for _ in 0..10 {
+            builds.ended(&order, false);
+            assert!(builds.due().is_empty());
+            let now = pause().unwrap();
+            assert!(now == LONGEST_PAUSE || now >= 2 * last, "{now:?} after {last:?}");
+            last = now;
+            // The same order again.
+            builds.ordered(to, std::slice::from_ref(&order));
+            assert_eq!(pause(), Some(last));
+        }
+        assert_eq!(last, LONGEST_PAUSE);
+        let anew = Build { generation: Generation(4), ..order };
+        builds.ordered(to, std::slice::from_ref(&anew));
+        assert_eq!(builds.due(), [anew.clone()]);
+        builds.ended(&anew, true);
+        assert_eq!((builds.due(), builds.built()), (Vec::new(), vec![anew]));
+    }
+}

@@ -9,7 +9,7 @@ use crate::open_files::OpenFiles;
 use crate::ops::{Context, Outcome, inodes, layouts};
 use crate::schema::{Inode, RegularFile};
 use std::collections::BTreeMap;
-use weir_layout::{Spread, object_len};
+use weir_layout::{Home, Spread, object_len};
 use weir_metastore::Tx;
 use weir_types::limits::{MAX_CODED_COLUMNS, MAX_PARITIES, MIN_CODED_COLUMNS, NEVER_S};
 use weir_types::{
@@ -117,7 +117,10 @@ pub(crate) fn with_room(ctx: &Context<'_>, spec: &LayoutSpec) -> LayoutSpec {
 /// The most columns and parities of a set: no part of the cluster, see [`Spread::part`], has more of
 /// them than there are parities, so that it may die.
 fn room(ctx: &Context<'_>, parities: u8) -> usize {
-    let homes = ctx.cluster.targets.iter().map(|info| info.home);
+    most_members(ctx.cluster.targets.iter().map(|info| info.home), parities)
+}
+
+fn most_members(homes: impl Iterator<Item = Home> + Clone, parities: u8) -> usize {
     let all = Spread::of(homes.clone());
     let mut of_parts = BTreeMap::<_, usize>::new();
     homes.for_each(|home| *of_parts.entry(all.part(home)).or_default() += 1);
@@ -166,4 +169,32 @@ pub(crate) fn check_spec(ctx: &Context<'_>, spec: &LayoutSpec) -> Outcome<()> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_layout::{Domain, Host};
+
+    /// Targets on so many servers, of which so many make up a domain.
+    fn homes(targets: u32, servers: u32, in_one_domain: u32) -> Vec<Home> {
+        let home = |target: u32| {
+            let server = ServerId(target % servers);
+            let first = ServerId(server.0 / in_one_domain * in_one_domain);
+            Home { server, host: Host(first), domain: Domain(first) }
+        };
+        (0..targets).map(home).collect()
+    }
+
+    #[test]
+    fn a_set_has_no_more_in_one_place_than_there_are_parities() {
+        let most = |homes: &[Home], parities| most_members(homes.iter().copied(), parities);
+        assert_eq!(most(&homes(12, 3, 1), 2), 6, "three servers of four targets");
+        assert_eq!(most(&homes(12, 3, 1), 4), 12);
+        assert_eq!(most(&homes(12, 3, 1), 6), 12, "as many as there are targets");
+        assert_eq!(most(&homes(12, 3, 3), 2), 6, "all on one machine");
+        assert_eq!(most(&homes(12, 6, 2), 2), 6, "three domains");
+        assert_eq!(most(&homes(10, 10, 1), 2), 10);
+        assert_eq!(most(&homes(5, 1, 1), 2), 5, "one server may not die anyway");
+    }
 }

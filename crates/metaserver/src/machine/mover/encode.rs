@@ -151,3 +151,32 @@ impl<E: Engine> MetaMachine<E> {
         jobs.map(|(object, job)| (*object, None, is_said(*object, job))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::Timestamp;
+
+    #[test]
+    fn files_that_are_too_many_are_found_by_a_scan_once_a_minute() {
+        let at = |monotonic_ms| Moment { monotonic_ms, unix: Timestamp(0) };
+        let mut mover = Mover::new(at(0));
+        for file in 0..MAX_QUEUED as u64 {
+            mover.may_encode(FileId(file));
+        }
+        assert_eq!(mover.scan_at_ms, None);
+        mover.candidate(FileId(1 << 40), 5_000_000);
+        mover.may_encode(FileId(1 << 41));
+        assert_eq!((mover.scan_at_ms, mover.retry_at_ms), (Some(0), None), "the first of them");
+        mover.scan_for_candidates(at(SCAN_MS - 1));
+        assert!(mover.search.is_none());
+        mover.scan_for_candidates(at(SCAN_MS));
+        assert!(mover.search.is_some() && mover.scan_at_ms.is_none());
+        mover.look_at_nothing();
+        mover.may_encode(FileId(1 << 41));
+        mover.scan_for_candidates(at(2 * SCAN_MS - 1));
+        assert!(mover.search.is_none());
+        mover.skipped(at(7));
+        assert_eq!(mover.retry_at_ms, Some(7 + super::super::RETRY_MS), "as ever");
+    }
+}
