@@ -180,7 +180,7 @@ fn keep(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
     let target_of = |n: usize, at: usize, all: &[Vec<Slot>]| all[n][at].target;
     let mut apart: BTreeSet<TargetId> =
         kept.iter().enumerate().filter_map(|(n, at)| Some(target_of(n, (*at)?, &all))).collect();
-    // Until then copies may be what is left of a member.
+    // Until then copies may be what is left of a member, now or when a part dies that has too many.
     let complete = kept.iter().zip(&all).all(|(at, of)| at.is_some_and(|at| of[at].is_current()));
     let mut found = Found::default();
     for (number, kept) in kept.iter().enumerate() {
@@ -203,7 +203,8 @@ fn keep(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
                 let others: Vec<usize> =
                     (0..slots.len()).filter(|&i| i != at && slots[i].is_there()).collect();
                 for other in others {
-                    if !complete && !slots[other].filling {
+                    let stays = !complete || !crowded.is_empty() && slots[other].is_good();
+                    if stays && !slots[other].filling {
                         continue;
                     }
                     if !settled && !slots[other].filling {

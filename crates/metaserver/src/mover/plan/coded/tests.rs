@@ -349,6 +349,26 @@ fn no_server_has_more_than_there_are_parities() {
 }
 
 #[test]
+fn copies_stay_as_long_as_a_server_would_have_too_many_without_them() {
+    let mut world = few_servers();
+    world.look();
+    world.made(true);
+    assert!(matches!(world.look(), Verdict::Change(_)) && world.segment.is_coded());
+    let before = world.sites.clone();
+    for (_, site) in world.sites.iter_mut().filter(|(target, _)| target.0 % 3 == 1) {
+        (site.fit, site.online) = (Fit::Lost, false);
+    }
+    world.settle();
+    assert!((0..6).all(|number| world.has_whole(number)), "{:?}", world.segment);
+    let copies = world.segment.columns.iter().map(|column| column.copies().count());
+    assert!(copies.max().unwrap() > 1, "{:?}", world.segment);
+    world.sites = before;
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_encoded(&world);
+    assert_eq!(most_on_one_server(&world), 2, "{:?}", world.segment);
+}
+
+#[test]
 fn columns_whose_only_copies_are_on_one_server_stay_copies() {
     let mut world = few_servers();
     world.copies = 1;
