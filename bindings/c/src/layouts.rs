@@ -9,6 +9,7 @@ use weir_layout::check_spec;
 use weir_types::codec::Decode;
 use weir_types::{
     Duplication, ErrorKind, FileKind, FileLayout, LayoutKind, LayoutSpec, Placement, Result,
+    Segment,
 };
 use weir_wire::capability::Rights;
 
@@ -133,8 +134,14 @@ pub unsafe extern "C" fn weir_layout_get(
             FileKind::Directory => client.default_layout(ctx, attr.file),
             FileKind::File => {
                 let (file, _) = client.open(ctx, attr.file, Rights::READ)?;
-                let found = spec_of(&file.layout());
+                let layout = file.layout();
                 file.close(ctx)?;
+                let mut found = spec_of(&layout);
+                // Without its parities one copy would be too few for a file like it.
+                if layout.segments.first().is_some_and(Segment::is_coded) {
+                    let of_dir = client.default_layout(ctx, named.parent()?.0)?;
+                    (found.copies, found.duplication) = (of_dir.copies, of_dir.duplication);
+                }
                 Ok(found)
             }
             _ => Err(ErrorKind::InvalidArgument.into()),

@@ -48,7 +48,8 @@ impl WeirFs {
 
     fn layout_of(&self, ctx: &Context, file: FileId) -> Result<LayoutSpec> {
         if self.client.getattr(ctx, file)?.kind == FileKind::Directory {
-            return self.client.default_layout(ctx, file);
+            let spec = self.client.default_layout(ctx, file)?;
+            return Ok(LayoutSpec { copies: spec.copies.max(1), ..spec });
         }
         // Dropped and not closed: a close would take the error of a write from who has written.
         let (open, _) = self.client.open(ctx, file, Rights::READ)?;
@@ -56,11 +57,14 @@ impl WeirFs {
     }
 }
 
-/// The wish that a layout fulfils, except for the sizes of fragments.
+/// The wish that a layout fulfils, except for the sizes of fragments. It says no number of copies if
+/// there are parities in place of them: without those one copy would be too few.
 fn spec_of(layout: &FileLayout) -> LayoutSpec {
     let first = layout.segments.first();
-    let column = first.and_then(|segment| segment.columns.first());
-    let copies = column.map_or(1, |column| column.copies().count());
+    let copies = match first.filter(|segment| !segment.is_coded()) {
+        Some(plain) => plain.columns.first().map_or(1, |column| column.copies().count()),
+        None => usize::from(first.is_none()),
+    };
     let is_striped = layout.kind == LayoutKind::Striped;
     let columns = first.map_or(0, |segment| segment.columns.len());
     LayoutSpec {
@@ -113,7 +117,7 @@ fn parse(text: &[u8], before: LayoutSpec) -> Option<LayoutSpec> {
     Some(spec)
 }
 
-/// A layout as text; what is 0 is left to the cluster and not shown. `None`: fragments.
+/// A layout as text; what is 0 is left to others and not shown. `None`: fragments.
 fn shown(spec: &LayoutSpec) -> Option<String> {
     let numbers = match spec.kind {
         LayoutKind::Striped => {
@@ -122,7 +126,7 @@ fn shown(spec: &LayoutSpec) -> Option<String> {
         LayoutKind::Chunked => [("chunk", spec.segment_bytes), ("count", 0)],
         LayoutKind::Fragments => return None,
     };
-    let copies = ("copies", u64::from(spec.copies.max(1)));
+    let copies = ("copies", u64::from(spec.copies));
     let words = numbers.into_iter().chain([copies]).filter(|(_, number)| *number > 0);
     Some(words.map(|(name, number)| format!("{name}={number}")).collect::<Vec<_>>().join(","))
 }
@@ -143,6 +147,8 @@ mod tests {
         assert_eq!(after("unit=4096,count=1\0", &two).unwrap(), "unit=4096,count=1,copies=2");
         assert_eq!(after("copies=1", &two).unwrap(), "count=3,copies=1");
         assert_eq!(after("chunk=1048576", &two).unwrap(), "chunk=1048576,copies=2");
+        let coded = LayoutSpec { copies: 0, count: 3, ..LayoutSpec::default() };
+        assert_eq!(after("unit=4096", &coded).unwrap(), "unit=4096,count=3");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use weir_client::{Client, Context, CreateOptions, File, set_nothing};
 use weir_types::limits::MAX_READDIR_ENTRIES;
 use weir_types::{
     Attr, Error, ErrorKind, FileId, FileKind, FileLayout, LayoutKind, LayoutSpec, Placement,
+    Segment,
 };
 use weir_wire::Rights;
 use weir_wire::lock::{LAST_BYTE, Lock, LockMode, LockWait};
@@ -190,9 +191,13 @@ fn meta(attr: &Attr) -> Meta {
     }
 }
 
-/// The layout of a file as a specification, as far as it can be derived.
-fn spec_of(layout: &FileLayout) -> LayoutSpec {
+/// The layout of a file as a specification, as far as it can be derived; `None` if it has parities
+/// in place of copies: how many it had does not show, and without parities one would be too few.
+fn spec_of(layout: &FileLayout) -> Option<LayoutSpec> {
     let first = layout.segments.first();
+    if first.is_some_and(Segment::is_coded) {
+        return None;
+    }
     let column = first.and_then(|segment| segment.columns.first());
     let copies = column.map_or(1, |column| column.targets.len());
     let mut spec = LayoutSpec { kind: layout.kind, copies: copies as u8, ..LayoutSpec::default() };
@@ -202,7 +207,7 @@ fn spec_of(layout: &FileLayout) -> LayoutSpec {
     if copies > 1 || layout.placement == Placement::Graduated {
         spec.placement = layout.placement;
     }
-    let Some(first) = first else { return spec };
+    let Some(first) = first else { return Some(spec) };
     if layout.kind == LayoutKind::Striped {
         spec.base = Some(layout.base);
         spec.count = first.columns.len() as u16;
@@ -210,7 +215,7 @@ fn spec_of(layout: &FileLayout) -> LayoutSpec {
     } else {
         spec.segment_bytes = first.len.unwrap_or(0);
     }
-    spec
+    Some(spec)
 }
 
 /// The entries of a directory, one reply of the metadata server at a time.
@@ -369,7 +374,7 @@ impl Tree for RemoteTree {
         let mut options = CreateOptions {
             mode: making.mode,
             exclusive: true,
-            layout: making.like.map(spec_of),
+            layout: making.like.and_then(spec_of),
             ..CreateOptions::default()
         };
         let mut made = self.client.create(&self.context, parent, name, &options);
@@ -578,7 +583,7 @@ impl Sink for RemoteFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_types::{Column, Duplication, Epoch, Segment, SegmentIndex, TargetId};
+    use weir_types::{Column, Duplication, Epoch, Scheme, SegmentIndex, TargetId};
 
     #[test]
     fn the_spec_of_a_layout_lays_out_the_same_again() {
@@ -589,13 +594,13 @@ mod tests {
             len: None,
             stripe_unit_bytes: 8192,
             columns: vec![column(2), column(3)],
-            scheme: weir_types::Scheme::Copies,
+            scheme: Scheme::Copies,
             state: weir_types::SegmentState::Open,
             epoch: Epoch(1),
             filling: Vec::new(),
             parities: Vec::new(),
         };
-        let layout = FileLayout {
+        let mut layout = FileLayout {
             kind: LayoutKind::Striped,
             base: 1,
             epoch: Epoch(1),
@@ -604,9 +609,11 @@ mod tests {
             placement: Placement::Groups,
             segments: vec![segment],
         };
-        let spec = spec_of(&layout);
+        let spec = spec_of(&layout).unwrap();
         assert_eq!((spec.base, spec.count, spec.stripe_unit_bytes), (Some(1), 2, 8192));
         assert_eq!((spec.copies, spec.duplication), (2, Some(Duplication::Hybrid)));
         assert_eq!(spec.placement, Placement::Groups);
+        layout.segments[0].scheme = Scheme::Coded;
+        assert_eq!(spec_of(&layout), None, "it has parities in place of copies");
     }
 }

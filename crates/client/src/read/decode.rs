@@ -80,11 +80,22 @@ pub(super) fn all(
                 message: format!("{}; {lost}", error.message),
                 ..error.clone()
             };
-            let bytes = bytes.map_err(|lost| Undecoded::TooFew(too_few(lost)))?;
-            fill(dest, &runs, &range, &bytes);
+            match bytes {
+                Ok(bytes) => fill(dest, &runs, &range, &bytes),
+                // What others have may be elsewhere by now.
+                Err(lost) => {
+                    is_current(call, &segments)?;
+                    return Err(Undecoded::TooFew(too_few(lost)));
+                }
+            }
         }
     }
     // As it was when the last of it was read.
+    is_current(call, &segments)
+}
+
+/// Asks the metadata server whether segments are still the same.
+fn is_current(call: Call<'_>, segments: &[(ObjectId, Segment)]) -> Result<(), Undecoded> {
     call.file.refresh(call.inner, call.ctx)?;
     let stays = |(object, before): &(ObjectId, Segment)| {
         call.file.with_segment(*object, |now| now == before) == Some(true)

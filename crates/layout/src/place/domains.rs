@@ -115,6 +115,17 @@ impl Spread {
         }
     }
 
+    /// What fails with a home: its domain, its machine or its server, the widest of which these
+    /// are several; `None` if all are on one server.
+    pub fn part(self, home: Home) -> Option<ServerId> {
+        match self {
+            Self { domains: 2.., .. } => Some(home.domain.0),
+            Self { hosts: 2.., .. } => Some(home.host.0),
+            Self { servers: 2.., .. } => Some(home.server),
+            _ => None,
+        }
+    }
+
     /// The most that so many copies can come to, of what there is.
     pub fn at_most(self, copies: usize) -> Self {
         Self {

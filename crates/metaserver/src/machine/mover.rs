@@ -120,6 +120,9 @@ pub(super) struct Mover {
     rebalance: Option<Rebalance>,
     /// Files that may get parities, and when to look at them.
     candidates: BTreeMap<FileId, u64>,
+    /// When to scan all files for more of them, and when that was last done.
+    scan_at_ms: Option<u64>,
+    scanned_at_ms: u64,
     /// Files with parities that somebody waits to write, and until when that counts.
     awaited: BTreeMap<FileId, u64>,
     pub counted: Survey,
@@ -187,8 +190,14 @@ impl Mover {
 
     /// Whether a copy can be filled at present: it has a source, and space at its target.
     fn can_be_filled(&self, copy: &Filled) -> bool {
-        (self.source(copy).is_some() || copy.computed.is_some())
-            && (copy.is_whole || self.sites.can_be_filled(copy.to))
+        self.has_source(copy) && (copy.is_whole || self.sites.can_be_filled(copy.to))
+    }
+
+    /// Whether there is a whole copy online, or enough to compute it.
+    fn has_source(&self, copy: &Filled) -> bool {
+        let is_online = |target| self.sites.is_online(target);
+        self.source(copy).is_some()
+            || copy.computed.as_ref().is_some_and(|of| of.is_possible(is_online))
     }
 
     /// Records that the copies of a new file are not where they should be, for lack of targets.
@@ -294,8 +303,7 @@ impl Mover {
     pub fn list(&self) -> Vec<(String, u64)> {
         let Survey { copies, bytes, stuck, files, .. } = self.counted;
         let speed = self.progress.bytes_per_s();
-        let has_none = |copy: &Filled| copy.computed.is_none() && self.source(copy).is_none();
-        let away = self.jobs.values().filter(|job| has_none(&job.copy)).count();
+        let away = self.jobs.values().filter(|job| !self.has_source(&job.copy)).count();
         vec![
             ("mover.bytes_done".into(), self.progress.bytes_done),
             ("mover.bytes_per_s".into(), speed),

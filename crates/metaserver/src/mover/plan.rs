@@ -68,7 +68,8 @@ pub struct Wish<'a> {
     pub most: usize,
     /// The most copies to begin.
     pub room: usize,
-    /// Whether a column without a whole copy online can be computed from others.
+    /// Whether a column without a whole copy online can be computed from others. Then what is away
+    /// is not waited for.
     pub decodes: bool,
 }
 
@@ -144,7 +145,9 @@ fn slots_of(segment: &Segment, column: ColumnIndex, wish: &Wish<'_>, sites: &Sit
     let targets = member.map_or(&[][..], |member| &member.targets).iter().enumerate();
     let slot = |(copy, &target): (usize, &TargetId)| {
         let copy = CopyIndex(copy as u8);
+        let is_away = wish.decodes && !sites.is_online(target);
         let fit = match sites.fit(target) {
+            Fit::Takes | Fit::Keeps if is_away => Fit::Leaves,
             Fit::Takes | Fit::Keeps if wish.relieved.contains(&(column, copy)) => Fit::Leaves,
             fit => fit,
         };

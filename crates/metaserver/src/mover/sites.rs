@@ -133,6 +133,11 @@ impl Sites {
         self.sites.get(&target).map(|site| site.home.server)
     }
 
+    /// What fails with a target, see [`Spread::part`].
+    pub fn part(&self, target: TargetId) -> Option<ServerId> {
+        self.sites.get(&target).and_then(|site| self.most.part(site.home))
+    }
+
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = (TargetId, &Site)> {
         self.sites.iter().map(|(target, site)| (*target, site))

@@ -8,7 +8,8 @@ use crate::schema::key;
 use weir_layout::{TargetInfo, place::FULL_BELOW_BYTES};
 use weir_metastore::Tx;
 use weir_types::{
-    Column, ColumnIndex, CopyIndex, Epoch, Error, ErrorKind, FileId, ObjectId, Segment, TargetId,
+    Column, ColumnIndex, CopyIndex, Epoch, Error, ErrorKind, FileId, ObjectId, Segment,
+    SegmentState, TargetId,
 };
 use weir_wire::targets::{AcceptLossesRequest, LossPage, LostColumn};
 
@@ -28,12 +29,18 @@ pub fn run(
     let (_, more) = layouts::segments_from(tx, file, body.list, from)?;
     let mut next = page.last().filter(|_| more).map(Segment::end);
     let epoch = Epoch(body.epoch.0 + 1);
-    let (mut columns, mut emptied) = (Vec::new(), Vec::new());
+    let (mut columns, mut emptied, mut changed) = (Vec::new(), Vec::new(), false);
     'page: for (position, segment) in page.iter_mut().enumerate() {
         let any = (0..segment.columns.len())
             .any(|at| lost(ctx, segment, ColumnIndex(at as u16)).is_some());
-        if accept && any {
+        // Parities that are being made may be of what another copy of a column has, which orders
+        // its changes no more after this.
+        let are_made = segment.state == SegmentState::Sealed && !segment.is_coded();
+        if accept && (any || are_made) {
             drop_parities(tx, ctx, file, segment)?;
+        }
+        if accept && are_made {
+            (segment.epoch, changed) = (epoch, true);
         }
         for at in 0..segment.columns.len() {
             let Some(lost) = lost(ctx, segment, ColumnIndex(at as u16)) else { continue };
@@ -52,7 +59,7 @@ pub fn run(
         }
     }
     if accept {
-        if !columns.is_empty() {
+        if changed || !columns.is_empty() {
             layouts::put_page(tx, file, body.list, &page)?;
             layouts::forget_written(tx, (file, body.list), &page, &emptied)?;
             ctx.effects.copies = Some(file);

@@ -73,9 +73,24 @@ pub struct Computed {
     pub coded: bool,
     /// The most bytes that it may have.
     pub len: u64,
-    /// If they do not count yet, what has to be fenced before: each column, with the targets of
-    /// its whole copies.
-    pub fences: Vec<(ObjectId, Vec<TargetId>)>,
+    /// The others of the segment that count, with the targets of their whole copies. If parities do
+    /// not count yet these are its columns, which have to be fenced before.
+    pub others: Vec<(ObjectId, Vec<TargetId>)>,
+}
+
+impl Computed {
+    /// Whether there are enough of the others.
+    pub fn is_possible(&self, is_online: impl Fn(TargetId) -> bool) -> bool {
+        let is_there = |(_, targets): &&(ObjectId, Vec<TargetId>)| {
+            targets.iter().any(|target| is_online(*target))
+        };
+        self.others.iter().filter(is_there).count() >= usize::from(self.columns)
+    }
+
+    /// The columns that have to be fenced.
+    pub fn fences(&self) -> &[(ObjectId, Vec<TargetId>)] {
+        if self.coded { &[] } else { &self.others }
+    }
 }
 
 /// Work for a file, from some byte on.
@@ -162,7 +177,7 @@ fn look_at(
     look.note_targets(segment, means.sites);
     look.sealed |= segment.state == SegmentState::Sealed;
     if segment.state == SegmentState::Open {
-        look.due_in_ms = parities::due_in_ms(file, inode, body, &means.writers);
+        look.due_in_ms = parities::due_in_ms(file, inode, body, segment, &means.writers);
     }
     let verdict = verdict(tx, (file, inode, body), segment, (means, usize::MAX, usize::MAX))?;
     let then = match &verdict {
@@ -377,7 +392,7 @@ fn verdict(
     let settled = means.filled.iter().filter(is_there);
     let settled = settled.map(|f| (f.object.column, f.object.copy)).collect();
     let mut barred = BTreeSet::new();
-    let parities = parities::wish(file, inode, body, segment.state, &means.writers);
+    let parities = parities::wish(file, inode, body, segment, &means.writers);
     loop {
         let copies = usize::from(body.spec.copies.max(1));
         let seed = file.0 ^ u64::from(segment.index.0) << 48;
@@ -458,16 +473,19 @@ fn computed(
     if segment.parities.is_empty() || !is_parity && !segment.is_coded() {
         return None;
     }
-    let fences = segment.members().take(segment.columns.len()).filter(|_| !segment.is_coded());
-    let fence = |(number, column): (ColumnIndex, &Column)| {
-        (object(file, segment.index, number, CopyIndex(0)), sources(segment, number, column))
+    let counts = |(number, _): &(ColumnIndex, &Column)| match segment.is_coded() {
+        true => *number != column,
+        false => usize::from(number.0) < segment.columns.len(),
+    };
+    let other = |(number, member): (ColumnIndex, &Column)| {
+        (object(file, segment.index, number, CopyIndex(0)), sources(segment, number, member))
     };
     Some(Computed {
         columns: segment.columns.len() as u16,
         parities: segment.parities.len() as u8,
         coded: segment.is_coded(),
         len: if is_parity { MAX_FILE_BYTES } else { bytes_of(inode, segment, column) },
-        fences: fences.map(fence).collect(),
+        others: segment.members().filter(counts).map(other).collect(),
     })
 }
 

@@ -9,10 +9,17 @@ use crate::open_files::OpenFiles;
 use crate::ops::{Context, Outcome, inodes, layouts};
 use crate::schema::{Inode, RegularFile};
 use std::collections::BTreeMap;
+use weir_layout::{Home, Spread, object_len};
 use weir_metastore::Tx;
 use weir_types::limits::{MAX_CODED_COLUMNS, MAX_PARITIES, MIN_CODED_COLUMNS, NEVER_S};
-use weir_types::{Error, ErrorKind, FileId, LayoutKind, LayoutSpec, SegmentState, Timestamp};
+use weir_types::{
+    ColumnIndex, Error, ErrorKind, FileId, LayoutKind, LayoutSpec, Segment, SegmentState, ServerId,
+    Timestamp,
+};
 
+/// The most bytes of a column of a segment that gets parities, holes among them: those are computed
+/// like other bytes.
+const MAX_COLUMN_BYTES: u64 = 64 << 30;
 /// A file that is open for writing is looked at again after this time, milliseconds.
 const LOOK_MS: u64 = 2_000;
 
@@ -37,30 +44,42 @@ pub(crate) fn wish(
     file: FileId,
     inode: &Inode,
     body: &RegularFile,
-    state: SegmentState,
+    segment: &Segment,
     writers: &Writers<'_>,
 ) -> Parities {
     let awaited = writers.awaited.contains_key(&file) || writers.opens.has_writers(file);
     let begins = || {
         let is_due = since_change_ms(inode, writers) >= after_ms(body);
-        let fits = body.spec.kind == LayoutKind::Striped && inode.size > 0;
-        fits && is_due && !writers.opens.is_settling() && body.pending_truncate.is_none()
+        can_get_some(inode, body, segment)
+            && is_due
+            && !writers.opens.is_settling()
+            && body.pending_truncate.is_none()
     };
-    match are_wished(&body.spec) && !awaited && (state == SegmentState::Sealed || begins()) {
+    match are_wished(&body.spec) && !awaited && (segment.state == SegmentState::Sealed || begins())
+    {
         true => Parities::Wished(body.spec.parities),
         false => Parities::None,
     }
 }
 
-/// After how many milliseconds a file without parities may get some; `None`: now, or never.
+/// Whether a segment may get parities, as it is now.
+fn can_get_some(inode: &Inode, body: &RegularFile, segment: &Segment) -> bool {
+    let within = inode.size.clamp(segment.start, segment.end()) - segment.start;
+    let len = object_len(segment.stripe(), ColumnIndex(0), within);
+    body.spec.kind == LayoutKind::Striped && (1..=MAX_COLUMN_BYTES).contains(&len)
+}
+
+/// After how many milliseconds an open segment may get parities; `None`: now, or never as it is.
 pub(crate) fn due_in_ms(
     file: FileId,
     inode: &Inode,
     body: &RegularFile,
+    segment: &Segment,
     writers: &Writers<'_>,
 ) -> Option<u64> {
-    let now = || wish(file, inode, body, SegmentState::Open, writers) != Parities::None;
-    if !are_wished(&body.spec) || now() {
+    let now = || wish(file, inode, body, segment, writers) != Parities::None;
+    let too_long = inode.size > 0 && !can_get_some(inode, body, segment);
+    if !are_wished(&body.spec) || too_long || now() {
         return None;
     }
     Some(after_ms(body).saturating_sub(since_change_ms(inode, writers)).max(LOOK_MS))
@@ -89,10 +108,27 @@ pub(crate) fn waits_to_write(tx: &mut Tx<'_>, file: FileId) -> Outcome<bool> {
 pub(crate) fn with_room(ctx: &Context<'_>, spec: &LayoutSpec) -> LayoutSpec {
     let mut spec = spec.clone();
     if spec.parities > 0 && spec.count == 0 {
-        let room = ctx.cluster.targets.len().saturating_sub(usize::from(spec.parities));
+        let room = room(ctx, spec.parities).saturating_sub(usize::from(spec.parities));
         spec.count = room.min(MAX_CODED_COLUMNS) as u16;
     }
     spec
+}
+
+/// The most columns and parities of a set: no part of the cluster, see [`Spread::part`], has more of
+/// them than there are parities, so that it may die.
+fn room(ctx: &Context<'_>, parities: u8) -> usize {
+    most_members(ctx.cluster.targets.iter().map(|info| info.home), parities)
+}
+
+fn most_members(homes: impl Iterator<Item = Home> + Clone, parities: u8) -> usize {
+    let all = Spread::of(homes.clone());
+    let mut of_parts = BTreeMap::<_, usize>::new();
+    homes.for_each(|home| *of_parts.entry(all.part(home)).or_default() += 1);
+    let most = |(part, targets): (&Option<ServerId>, &usize)| match part {
+        Some(_) => usize::from(parities).min(*targets),
+        None => *targets,
+    };
+    of_parts.iter().map(most).sum()
 }
 
 /// Refuses parities that no file could get.
@@ -123,5 +159,42 @@ pub(crate) fn check_spec(ctx: &Context<'_>, spec: &LayoutSpec) -> Outcome<()> {
              {targets}: add targets, or say fewer with --reduce rs:K+M"
         ));
     }
+    let room = room(ctx, spec.parities);
+    if columns + parities > room {
+        return refuse(format!(
+            "{columns} columns and {parities} parities: no server, nor failure domain if there are \
+             several, may have more than {parities} of them, or its death would be too much, and \
+             then the cluster has room for {room}: add servers, say fewer columns, or more parities, \
+             with --reduce rs:K+M"
+        ));
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_layout::{Domain, Host};
+
+    /// Targets on so many servers, of which so many make up a domain.
+    fn homes(targets: u32, servers: u32, in_one_domain: u32) -> Vec<Home> {
+        let home = |target: u32| {
+            let server = ServerId(target % servers);
+            let first = ServerId(server.0 / in_one_domain * in_one_domain);
+            Home { server, host: Host(first), domain: Domain(first) }
+        };
+        (0..targets).map(home).collect()
+    }
+
+    #[test]
+    fn a_set_has_no_more_in_one_place_than_there_are_parities() {
+        let most = |homes: &[Home], parities| most_members(homes.iter().copied(), parities);
+        assert_eq!(most(&homes(12, 3, 1), 2), 6, "three servers of four targets");
+        assert_eq!(most(&homes(12, 3, 1), 4), 12);
+        assert_eq!(most(&homes(12, 3, 1), 6), 12, "as many as there are targets");
+        assert_eq!(most(&homes(12, 3, 3), 2), 6, "all on one machine");
+        assert_eq!(most(&homes(12, 6, 2), 2), 6, "three domains");
+        assert_eq!(most(&homes(10, 10, 1), 2), 10);
+        assert_eq!(most(&homes(5, 1, 1), 2), 5, "one server may not die anyway");
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::{MAX_QUEUED, Mover, orders};
 use crate::machine::{MetaMachine, Moment};
-use crate::ops::move_copies::Look;
+use crate::ops::move_copies::{Computed, Look};
 use crate::ops::parities::Writers;
 use std::collections::BTreeSet;
 use weir_metastore::Engine;
@@ -17,7 +17,9 @@ const MAX_LOOKS: usize = 256;
 /// A file that was just made writable is looked at again after this time.
 const SOON_MS: u64 = 1_000;
 /// A file keeps its copies for this long after somebody has waited to write it.
-const AWAITED_MS: u64 = 10_000;
+const AWAITED_MS: u64 = 600_000;
+/// The least time between two scans for files that may get parities.
+const SCAN_MS: u64 = 60_000;
 
 impl Mover {
     /// Records that a file may get parities.
@@ -30,7 +32,7 @@ impl Mover {
             self.candidates.insert(file, at_ms);
         } else {
             // A scan of all files finds it.
-            self.retry_at_ms.get_or_insert(at_ms);
+            self.scan_at_ms = Some(self.scan_at_ms.map_or(at_ms, |before| before.min(at_ms)));
         }
     }
 
@@ -41,6 +43,16 @@ impl Mover {
         }
         if !look.sealed && self.awaited.remove(&file).is_some() {
             self.candidate(file, now.monotonic_ms + SOON_MS);
+        }
+    }
+
+    /// Scans all files if that is due, for those that may get parities and are not known.
+    pub(super) fn scan_for_candidates(&mut self, now: Moment) {
+        let is_due = |at_ms: u64| now.monotonic_ms >= at_ms.max(self.scanned_at_ms + SCAN_MS);
+        if self.scan_at_ms.is_some_and(is_due) {
+            self.scan_at_ms = None;
+            self.scanned_at_ms = now.monotonic_ms;
+            self.look_at_all();
         }
     }
 
@@ -69,6 +81,7 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.candidates.remove(&file);
             self.mover.enqueue(file, 0);
         }
+        self.mover.scan_for_candidates(now);
         // Those who wait say so again, as long as they do.
         self.mover.awaited.keys().for_each(|file| self.leases.waiting.file_changed(*file));
         let over: Vec<FileId> = self.mover.awaited.iter().filter_map(is_due).collect();
@@ -106,7 +119,7 @@ impl<E: Engine> MetaMachine<E> {
         let jobs = self.mover.jobs.values().filter(|job| job.since <= synced && !job.ready);
         let mut all = BTreeSet::new();
         for job in jobs {
-            for (object, sources) in job.copy.computed.iter().flat_map(|of| &of.fences) {
+            for (object, sources) in job.copy.computed.iter().flat_map(Computed::fences) {
                 let from = sources.iter().find(|target| online.contains(target));
                 let from = from.filter(|from| self.cluster.serves(server, **from));
                 all.extend(from.map(|from| (*from, *object, job.generation)));
@@ -136,5 +149,34 @@ impl<E: Engine> MetaMachine<E> {
         let is_said =
             |object, job: &super::Job| said.contains(&(object, job.copy.to, job.generation));
         jobs.map(|(object, job)| (*object, None, is_said(*object, job))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::Timestamp;
+
+    #[test]
+    fn files_that_are_too_many_are_found_by_a_scan_once_a_minute() {
+        let at = |monotonic_ms| Moment { monotonic_ms, unix: Timestamp(0) };
+        let mut mover = Mover::new(at(0));
+        for file in 0..MAX_QUEUED as u64 {
+            mover.may_encode(FileId(file));
+        }
+        assert_eq!(mover.scan_at_ms, None);
+        mover.candidate(FileId(1 << 40), 5_000_000);
+        mover.may_encode(FileId(1 << 41));
+        assert_eq!((mover.scan_at_ms, mover.retry_at_ms), (Some(0), None), "the first of them");
+        mover.scan_for_candidates(at(SCAN_MS - 1));
+        assert!(mover.search.is_none());
+        mover.scan_for_candidates(at(SCAN_MS));
+        assert!(mover.search.is_some() && mover.scan_at_ms.is_none());
+        mover.look_at_nothing();
+        mover.may_encode(FileId(1 << 41));
+        mover.scan_for_candidates(at(2 * SCAN_MS - 1));
+        assert!(mover.search.is_none());
+        mover.skipped(at(7));
+        assert_eq!(mover.retry_at_ms, Some(7 + super::super::RETRY_MS), "as ever");
     }
 }

@@ -2,10 +2,14 @@
 //! target.
 //!
 //! Invariants
+//! - A segment is sealed only if no part of the cluster, see [`Sites::part`], has more of its set
+//!   than there are parities: one part may die. What is made anew goes to such places, too, and
+//!   elsewhere only if there are none.
 //! - A segment is open, and has no parities, or sealed: then nobody may write it. It is sealed while
 //!   its parities are made, and as long as they count.
 //! - Copies are dropped only after all parities are whole. Parities are dropped only after there are
-//!   as many copies again as are wished, or if they never counted.
+//!   as many copies again, online, as are wished, or two if no more can be made, or if they never
+//!   counted.
 
 use super::{
     Change, Found, Place, Slot, Verdict, Wish, absent, improve, slots_of, taken, with_columns,
@@ -15,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::place::MAX_PLACES;
 use weir_types::limits::{MAX_CODED_COLUMNS, MIN_CODED_COLUMNS};
 use weir_types::{
-    Column, ColumnIndex, CopyIndex, Filling, Scheme, Segment, SegmentState, TargetId,
+    Column, ColumnIndex, CopyIndex, Filling, Scheme, Segment, SegmentState, ServerId, TargetId,
 };
 
 /// The wish for the parities of a segment.
@@ -47,9 +51,16 @@ pub fn improve_with(
             }
         }
         (Parities::Wished(count), SegmentState::Sealed, Scheme::Copies) => {
-            let goes = |target| matches!(sites.fit(target), Fit::Leaves | Fit::Lost);
-            let mut of = segment.parities.iter().flat_map(Column::copies);
-            if segment.parities.len() != usize::from(count) || of.any(|(_, target)| goes(target)) {
+            // What the columns need they get as copies.
+            let wide = Wish { most: usize::MAX, room: usize::MAX, ..*wish };
+            let needs = improve(segment, &wide, &mut sites.clone());
+            let lacks = matches!(&needs, Verdict::Change(change) if !change.added.is_empty());
+            let columns = segment.columns.len();
+            let mut parities = (columns..)
+                .zip(&segment.parities)
+                .flat_map(|(n, _)| slots_of(segment, ColumnIndex(n as u16), wish, sites));
+            let goes = parities.any(|slot| slot.is_there() && !slot.is_good());
+            if segment.parities.len() != usize::from(count) || goes || lacks {
                 return unsealed(segment);
             }
             let is_parity = |f: &Filling| usize::from(f.column.0) >= segment.columns.len();
@@ -107,19 +118,19 @@ pub fn decodes(segment: &Segment, sites: &Sites) -> bool {
 fn thaw(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
     let wish = Wish { decodes: decodes(segment, sites), ..*wish };
     let verdict = improve(segment, &wish, sites);
+    let slots = |n: usize| slots_of(segment, ColumnIndex(n as u16), &wish, sites);
+    let is_made = |slot: &Slot| slot.is_there() && slot.filling && slot.online && !slot.full;
     // Where no more can be made, two do: as many as others have that lack some. What is away may
     // never come back, and can be computed as long as there are parities.
-    let least = wish.copies.min(2);
-    let whole = |number: usize| {
-        let slots = slots_of(segment, ColumnIndex(number as u16), &wish, sites);
-        slots.iter().filter(|slot| slot.is_current()).count() >= least
-    };
+    let least = wish.copies.clamp(1, 2);
+    let is_enough = |n: usize| slots(n).iter().filter(|slot| slot.is_current()).count() >= least;
+    let mut columns = 0..segment.columns.len();
     match verdict {
-        Verdict::Fine | Verdict::Unsettled(_) | Verdict::Stuck => {
-            let enough = (0..segment.columns.len()).all(whole);
-            if enough { unsealed(segment) } else { Verdict::Stuck }
-        }
-        other => other,
+        Verdict::Change(_) => verdict,
+        Verdict::Filling if columns.clone().any(|n| slots(n).iter().any(is_made)) => verdict,
+        _ if columns.all(is_enough) => unsealed(segment),
+        Verdict::Filling => verdict,
+        _ => Verdict::Stuck,
     }
 }
 
@@ -131,15 +142,18 @@ fn seal(segment: &Segment, count: u8, wish: &Wish<'_>, sites: &mut Sites) -> Ver
     }
     let mut all: Vec<Vec<Slot>> =
         (0..columns).map(|n| slots_of(segment, ColumnIndex(n as u16), wish, sites)).collect();
-    let kept = keepers(&all);
-    let Some(mut apart) = kept.iter().zip(&all).map(|(at, of)| Some(of[(*at)?].target)).collect()
+    let most = usize::from(count);
+    let mut kept = Kept::none(&all, most, sites);
+    kept.settle_all(&is_whole);
+    let Some(mut apart) =
+        kept.at().iter().zip(&all).map(|(at, of)| Some(of[(*at)?].target)).collect()
     else {
         return Verdict::Stuck;
     };
     let mut added = Vec::new();
     for parity in 0..usize::from(count) {
         let column = ColumnIndex((columns + parity) as u16);
-        let Some((copy, target)) = room(column, &[], &apart, wish, sites) else {
+        let Some((copy, target)) = room(column, &[], (&apart, most), wish, sites) else {
             return Verdict::Stuck;
         };
         apart.insert(target);
@@ -160,11 +174,13 @@ fn keep(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
     let count = segment.columns.len() + segment.parities.len();
     let mut all: Vec<Vec<Slot>> =
         (0..count).map(|n| slots_of(segment, ColumnIndex(n as u16), wish, sites)).collect();
-    let (kept, decodes) = (keepers(&all), decodes(segment, sites));
+    let most = segment.parities.len();
+    let (kept, crowded) = keepers(&all, most, sites);
+    let decodes = decodes(segment, sites);
     let target_of = |n: usize, at: usize, all: &[Vec<Slot>]| all[n][at].target;
     let mut apart: BTreeSet<TargetId> =
         kept.iter().enumerate().filter_map(|(n, at)| Some(target_of(n, (*at)?, &all))).collect();
-    // Until then copies may be what is left of a member.
+    // Until then copies may be what is left of a member, now or when a part dies that has too many.
     let complete = kept.iter().zip(&all).all(|(at, of)| at.is_some_and(|at| of[at].is_current()));
     let mut found = Found::default();
     for (number, kept) in kept.iter().enumerate() {
@@ -172,14 +188,23 @@ fn keep(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
         let is_parity = number >= segment.columns.len();
         let slots = &mut all[number];
         let place = |copy: usize, target| Place { column, copy: CopyIndex(copy as u8), target };
+        let has_source = decodes || slots.iter().any(Slot::is_current);
+        let busy = found.added.len() >= wish.room.min(wish.most);
+        let mut next = None;
+        let is_crowded = kept.is_some_and(|at| crowded.contains(&number) && slots[at].is_current());
+        if has_source && !busy && (kept.is_none() || is_crowded) {
+            next = room(column, slots, (&apart, most), wish, sites);
+        }
         match *kept {
             Some(at) if slots[at].filling => found.filling = true,
-            Some(at) => {
+            Some(at) if next.is_none() => {
+                found.stuck |= is_crowded && !busy;
                 let settled = is_parity || wish.settled.contains(&(column, CopyIndex(at as u8)));
                 let others: Vec<usize> =
                     (0..slots.len()).filter(|&i| i != at && slots[i].is_there()).collect();
                 for other in others {
-                    if !complete && !slots[other].filling {
+                    let stays = !complete || !crowded.is_empty() && slots[other].is_good();
+                    if stays && !slots[other].filling {
                         continue;
                     }
                     if !settled && !slots[other].filling {
@@ -193,13 +218,10 @@ fn keep(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
                     slots[other] = absent();
                 }
             }
-            None => {
-                let has_source = decodes || slots.iter().any(Slot::is_current);
-                let busy = found.added.len() >= wish.room.min(wish.most);
-                let next = match has_source && !busy {
-                    true => room(column, slots, &apart, wish, sites),
-                    false => None,
-                };
+            _ => {
+                if next.is_none() && has_source && !busy {
+                    next = room(column, slots, (&apart, usize::MAX), wish, sites);
+                }
                 let Some((copy, target)) = next else {
                     found.stuck |= !busy;
                     continue;
@@ -234,15 +256,24 @@ fn begun(target: TargetId, sites: &mut Sites) -> Slot {
     Slot { target, filling: true, fit: Some(Fit::Takes), online, full: false }
 }
 
-/// Place and target for a copy of a member, apart from others.
+/// Place and target for a copy of a member, apart from others, where no part has more than so many.
 fn room(
     column: ColumnIndex,
     slots: &[Slot],
-    apart: &BTreeSet<TargetId>,
+    (apart, most): (&BTreeSet<TargetId>, usize),
     wish: &Wish<'_>,
     sites: &Sites,
 ) -> Option<(usize, TargetId)> {
-    let candidates = sites.candidates(&apart.union(&taken(slots)).copied().collect(), apart);
+    let mut of_parts = BTreeMap::<_, usize>::new();
+    for part in apart.iter().filter_map(|target| sites.part(*target)) {
+        *of_parts.entry(part).or_default() += 1;
+    }
+    let is_full = |target: &TargetId| {
+        sites.part(*target).is_some_and(|part| of_parts.get(&part).is_some_and(|of| *of >= most))
+    };
+    let mut barred: BTreeSet<TargetId> = apart.union(&taken(slots)).copied().collect();
+    barred.extend(sites.all().map(|(target, _)| target).filter(is_full));
+    let candidates = sites.candidates(&barred, apart);
     let is_lost = |i: &usize| slots[*i].fit == Some(Fit::Lost);
     let is_free = |i: &usize| !slots[*i].is_there();
     let all = 0..slots.len();
@@ -261,44 +292,113 @@ fn room(
     None
 }
 
-/// The copy of each member that is to stay, each on another target: whole ones, as many as can be,
-/// then those that are away for a while, and then those that are being made.
-fn keepers(all: &[Vec<Slot>]) -> Vec<Option<usize>> {
-    let mut of_targets = BTreeMap::new();
-    let whole = |slot: &Slot| slot.is_good() && slot.is_current();
-    let away = |slot: &Slot| slot.is_good() && !slot.filling;
-    let made = |slot: &Slot| slot.is_good() && slot.filling;
-    for suits in [&whole as &dyn Fn(&Slot) -> bool, &away, &made] {
-        for member in 0..all.len() {
-            if !of_targets.values().any(|(of, _)| *of == member) {
-                settle(member, all, suits, &mut of_targets, &mut BTreeSet::new());
-            }
-        }
-    }
-    let mut kept = vec![None; all.len()];
-    of_targets.values().for_each(|&(member, copy)| kept[member] = Some(copy));
-    kept
+fn is_whole(slot: &Slot) -> bool {
+    slot.is_good() && slot.is_current()
 }
 
-/// Gives a member a target, moving others to others of theirs (Kuhn's algorithm).
-fn settle(
-    member: usize,
-    all: &[Vec<Slot>],
-    suits: &dyn Fn(&Slot) -> bool,
-    of_targets: &mut BTreeMap<TargetId, (usize, usize)>,
-    seen: &mut BTreeSet<TargetId>,
-) -> bool {
-    for (copy, slot) in all[member].iter().enumerate().filter(|(_, slot)| suits(slot)) {
-        if !seen.insert(slot.target) {
-            continue;
+/// The copy of each member that is to stay, each on another target: whole ones, as many as can be,
+/// then those that are away for a while, and then those that are being made. Also the members of
+/// parts that have more than `most` that way: those that should be elsewhere.
+fn keepers(all: &[Vec<Slot>], most: usize, sites: &Sites) -> (Vec<Option<usize>>, BTreeSet<usize>) {
+    let away = |slot: &Slot| slot.is_good() && !slot.filling;
+    let made = |slot: &Slot| slot.is_good() && slot.filling;
+    let mut kept = Kept::none(all, most, sites);
+    let mut crowded = BTreeSet::new();
+    for most in [most, usize::MAX] {
+        kept.most = most;
+        for suits in [&is_whole as Suits<'_>, &away, &made] {
+            kept.settle_all(suits);
         }
-        let holder = of_targets.get(&slot.target).map(|(holder, _)| *holder);
-        if holder.is_none_or(|holder| settle(holder, all, suits, of_targets, seen)) {
-            of_targets.insert(slot.target, (member, copy));
-            return true;
+        if most < usize::MAX {
+            crowded.extend(kept.left());
         }
     }
-    false
+    (kept.at(), crowded)
+}
+
+type Suits<'a> = &'a dyn Fn(&Slot) -> bool;
+
+/// The chosen copies of members.
+struct Kept<'a> {
+    all: &'a [Vec<Slot>],
+    sites: &'a Sites,
+    /// The most of them in one part.
+    most: usize,
+    /// The member that has a target, and its copy there.
+    of_targets: BTreeMap<TargetId, (usize, usize)>,
+}
+
+impl<'a> Kept<'a> {
+    fn none(all: &'a [Vec<Slot>], most: usize, sites: &'a Sites) -> Self {
+        Self { all, sites, most, of_targets: BTreeMap::new() }
+    }
+
+    /// The copy of each member.
+    fn at(&self) -> Vec<Option<usize>> {
+        let mut kept = vec![None; self.all.len()];
+        self.of_targets.values().for_each(|&(member, copy)| kept[member] = Some(copy));
+        kept
+    }
+
+    /// Members without one.
+    fn left(&self) -> Vec<usize> {
+        let at = self.at();
+        (0..at.len()).filter(|member| at[*member].is_none()).collect()
+    }
+
+    fn settle_all(&mut self, suits: Suits<'_>) {
+        for member in self.left() {
+            self.settle(member, suits, &mut Seen::default());
+        }
+    }
+
+    /// Gives a member a target, moving others to others of theirs (Kuhn's algorithm, with parts that
+    /// hold so many).
+    fn settle(&mut self, member: usize, suits: Suits<'_>, seen: &mut Seen) -> bool {
+        for (copy, slot) in self.all[member].iter().enumerate().filter(|(_, slot)| suits(slot)) {
+            if !seen.targets.insert(slot.target) {
+                continue;
+            }
+            let holder = self.of_targets.get(&slot.target).map(|(holder, _)| *holder);
+            let is_free = match (holder, self.sites.part(slot.target)) {
+                (Some(holder), _) => self.settle(holder, suits, seen),
+                (None, Some(part)) if self.has(part).len() >= self.most => {
+                    seen.parts.insert(part) && self.free_one(part, suits, seen)
+                }
+                (None, _) => true,
+            };
+            if is_free {
+                self.of_targets.insert(slot.target, (member, copy));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Moves a member out of a part.
+    fn free_one(&mut self, part: ServerId, suits: Suits<'_>, seen: &mut Seen) -> bool {
+        for (target, holder) in self.has(part) {
+            if seen.targets.insert(target) && self.settle(holder, suits, seen) {
+                self.of_targets.remove(&target);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Targets of a part, with the members there.
+    fn has(&self, part: ServerId) -> Vec<(TargetId, usize)> {
+        let is_there = |target: &TargetId| self.sites.part(*target) == Some(part);
+        let there = self.of_targets.iter().filter(|(target, _)| is_there(target));
+        there.map(|(target, (holder, _))| (*target, *holder)).collect()
+    }
+}
+
+/// What was tried.
+#[derive(Default)]
+struct Seen {
+    targets: BTreeSet<TargetId>,
+    parts: BTreeSet<ServerId>,
 }
 
 #[cfg(test)]

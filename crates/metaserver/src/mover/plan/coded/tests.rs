@@ -1,7 +1,7 @@
 use super::*;
 use crate::mover::sites::Site;
 use proptest::prelude::*;
-use weir_layout::{Domain, Home, Host};
+use weir_layout::Home;
 use weir_types::{Decode, Encode, Epoch, SegmentIndex, ServerId};
 
 const TARGETS: u32 = 9;
@@ -27,17 +27,22 @@ struct World {
     sites: BTreeMap<TargetId, Site>,
     wish: Parities,
     copies: usize,
+    servers: u32,
 }
 
-fn site(target: u32) -> Site {
-    let server = ServerId(target);
-    let home = Home { server, host: Host(server), domain: Domain(server) };
+/// On one of so many servers.
+fn site(target: u32, servers: u32) -> Site {
+    let home = Home::alone(ServerId(target % servers));
     Site { home, fit: Fit::Takes, online: true, free_bytes: u64::MAX }
 }
 
 impl World {
     /// Chained: the copies of a column are on the targets of the next columns, too.
     fn new() -> Self {
+        Self::of_servers(TARGETS)
+    }
+
+    fn of_servers(servers: u32) -> Self {
         let copy = |column: u32, copy: u32| TargetId((column + copy) % TARGETS);
         let column =
             |column| Column { targets: (0..COPIES as u32).map(|n| copy(column, n)).collect() };
@@ -53,8 +58,8 @@ impl World {
             filling: Vec::new(),
             parities: Vec::new(),
         };
-        let sites = (0..TARGETS).map(|target| (TargetId(target), site(target))).collect();
-        Self { segment, sites, wish: WISHED, copies: COPIES }
+        let sites = (0..TARGETS).map(|target| (TargetId(target), site(target, servers))).collect();
+        Self { segment, sites, wish: WISHED, copies: COPIES, servers }
     }
 
     fn sites(&self) -> Sites {
@@ -122,26 +127,28 @@ impl World {
         // A target that has nothing any more is another one when it comes back.
         for target in (0..TARGETS).map(TargetId) {
             if !self.is_used(target) && self.sites[&target].online {
-                self.sites.insert(target, site(target.0));
+                self.sites.insert(target, site(target.0, self.servers));
             }
         }
         let bad = |site: &&Site| site.fit != Fit::Takes || !site.online;
         let bad = self.sites.values().filter(bad).count();
+        // As many as may be lost.
+        let most = if self.segment.is_coded() { 2 } else { self.copies - 1 };
         match event {
-            Event::Lost(target) if bad < 2 => {
-                let lost = Site { fit: Fit::Lost, online: false, ..site(*target) };
+            Event::Lost(target) if bad < most => {
+                let lost = Site { fit: Fit::Lost, online: false, ..site(*target, self.servers) };
                 self.sites.insert(TargetId(*target), lost);
             }
-            Event::Away(target) if bad < 2 => {
-                let away = Site { online: false, ..site(*target) };
+            Event::Away(target) if bad < most => {
+                let away = Site { online: false, ..site(*target, self.servers) };
                 self.sites.insert(TargetId(*target), away);
             }
             Event::Back => {
                 let away = self.sites.values_mut().filter(|site| site.fit != Fit::Lost);
                 away.for_each(|site| site.online = true);
             }
-            Event::Leaves(target) if bad < 2 => {
-                let leaves = Site { fit: Fit::Leaves, ..site(*target) };
+            Event::Leaves(target) if bad < most => {
+                let leaves = Site { fit: Fit::Leaves, ..site(*target, self.servers) };
                 self.sites.insert(TargetId(*target), leaves);
             }
             Event::Wished(wished) => self.wish = if *wished { WISHED } else { Parities::None },
@@ -227,23 +234,152 @@ fn who_is_away_for_a_while_is_waited_for() {
     assert_eq!(world.segment, before);
     world.happens(&Event::Lost(0));
     assert_eq!(world.segment, before, "two are away already");
-    world.sites.insert(TargetId(0), Site { fit: Fit::Lost, online: false, ..site(0) });
+    world.sites.insert(TargetId(0), Site { fit: Fit::Lost, online: false, ..site(0, TARGETS) });
     world.look();
     assert_ne!(world.segment, before);
 }
 
 #[test]
-fn parities_stay_as_long_as_the_only_copy_of_a_column_is_away() {
+fn a_column_that_is_away_is_computed_for_a_writer_before_the_parities_go() {
+    for copies in [1, 2] {
+        let mut world = World::new();
+        world.settle();
+        world.copies = copies;
+        world.wish = Parities::None;
+        let target = world.segment.columns[2].copies().next().unwrap().1;
+        world.happens(&Event::Away(target.0));
+        let is_made = |world: &World| {
+            let of_it = |f: &&Filling| f.column == ColumnIndex(2);
+            world.segment.is_coded() && world.segment.filling.iter().filter(of_it).count() == copies
+        };
+        assert!(is_made(&world), "{:?}", world.segment);
+        assert_eq!(world.look(), Verdict::Filling);
+        assert!(is_made(&world), "{:?}", world.segment);
+        world.made(true);
+        while world.segment.is_coded() {
+            assert!(matches!(world.look(), Verdict::Change(_)), "{:?}", world.segment);
+        }
+        assert_eq!(world.segment.state, SegmentState::Open);
+        assert!((0..4).all(|number| world.has_whole(number)), "{:?}", world.segment);
+    }
+}
+
+#[test]
+fn parities_stay_as_long_as_a_column_can_neither_be_read_nor_computed_anew() {
     let mut world = World::new();
-    world.settle();
     world.copies = 1;
+    world.settle();
     world.wish = Parities::None;
-    let target = world.segment.columns[2].copies().next().unwrap().1;
-    world.happens(&Event::Away(target.0));
-    assert_eq!(world.look(), Verdict::Stuck);
+    let used: Vec<TargetId> = world.segment.columns.iter().map(|c| c.targets[0]).collect();
+    for target in &used[..3] {
+        world.sites.get_mut(target).unwrap().online = false;
+    }
+    assert_eq!(world.look(), Verdict::Stuck, "three are too many");
     assert!(world.segment.is_coded());
     world.happens(&Event::Back);
     assert_eq!(world.segment.state, SegmentState::Open);
+}
+
+#[test]
+fn while_parities_are_made_what_columns_need_and_full_targets_come_first() {
+    let full = |world: &mut World, target: TargetId| {
+        world.sites.get_mut(&target).unwrap().free_bytes = 0;
+    };
+    let lost = |world: &mut World, target: TargetId| {
+        *world.sites.get_mut(&target).unwrap() =
+            Site { fit: Fit::Lost, online: false, ..site(target.0, TARGETS) };
+    };
+    for of_column in [true, false] {
+        let mut world = World::new();
+        world.look();
+        assert_eq!(world.look(), Verdict::Filling);
+        match of_column {
+            true => {
+                let target = world.segment.columns[0].targets[0];
+                lost(&mut world, target);
+            }
+            false => {
+                let target = world.segment.parities[0].copies().next().unwrap().1;
+                full(&mut world, target);
+            }
+        }
+        assert!(matches!(world.look(), Verdict::Change(_)));
+        assert_eq!(world.segment.state, SegmentState::Open);
+        assert_eq!(world.settle(), Verdict::Fine);
+        assert_encoded(&world);
+    }
+}
+
+/// Three servers of three targets each, whose copies are on different ones.
+fn few_servers() -> World {
+    World::of_servers(3)
+}
+
+fn most_on_one_server(world: &World) -> usize {
+    let all = || world.segment.members().flat_map(|(_, member)| member.copies());
+    let on = |server| all().filter(|(_, target)| target.0 % 3 == server).count();
+    (0..3).map(on).max().unwrap()
+}
+
+#[test]
+fn no_server_has_more_than_there_are_parities() {
+    let mut world = few_servers();
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_encoded(&world);
+    assert_eq!(most_on_one_server(&world), 2, "{:?}", world.segment);
+    for (_, site) in world.sites.iter_mut().filter(|(target, _)| target.0 % 3 == 1) {
+        site.online = false;
+    }
+    assert!(decodes(&world.segment, &world.sites()), "without one server");
+    // While there are only two, the others have more.
+    let before = world.sites.clone();
+    for (_, site) in world.sites.iter_mut().filter(|(target, _)| target.0 % 3 == 1) {
+        site.fit = Fit::Lost;
+    }
+    world.settle();
+    assert_encoded(&world);
+    assert_eq!(most_on_one_server(&world), 3, "{:?}", world.segment);
+    let segment = world.segment.clone();
+    world.settle();
+    assert_eq!(world.segment, segment, "nothing can be better");
+    world.sites = before;
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_encoded(&world);
+    assert_eq!(most_on_one_server(&world), 2, "{:?}", world.segment);
+}
+
+#[test]
+fn copies_stay_as_long_as_a_server_would_have_too_many_without_them() {
+    let mut world = few_servers();
+    world.look();
+    world.made(true);
+    assert!(matches!(world.look(), Verdict::Change(_)) && world.segment.is_coded());
+    let before = world.sites.clone();
+    for (_, site) in world.sites.iter_mut().filter(|(target, _)| target.0 % 3 == 1) {
+        (site.fit, site.online) = (Fit::Lost, false);
+    }
+    world.settle();
+    assert!((0..6).all(|number| world.has_whole(number)), "{:?}", world.segment);
+    let copies = world.segment.columns.iter().map(|column| column.copies().count());
+    assert!(copies.max().unwrap() > 1, "{:?}", world.segment);
+    world.sites = before;
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_encoded(&world);
+    assert_eq!(most_on_one_server(&world), 2, "{:?}", world.segment);
+}
+
+#[test]
+fn columns_whose_only_copies_are_on_one_server_stay_copies() {
+    let mut world = few_servers();
+    world.copies = 1;
+    for (column, target) in world.segment.columns.iter_mut().zip([0, 3, 6, 1]) {
+        column.targets = vec![TargetId(target)];
+    }
+    assert_eq!(world.look(), Verdict::Stuck);
+    assert_eq!(world.segment.state, SegmentState::Open);
+    world.segment.columns[2].targets = vec![TargetId(2)];
+    assert!(matches!(world.look(), Verdict::Change(_)));
+    assert_eq!(most_on_one_server(&world), 2, "{:?}", world.segment);
 }
 
 #[test]
@@ -260,20 +396,28 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     #[test]
     fn whatever_two_targets_are_lost_and_whoever_writes_everything_is_there(
-        events in prop::collection::vec(event(), 0..60)
+        copies in 1..=COPIES, events in prop::collection::vec(event(), 0..60)
     ) {
         let mut world = World::new();
+        world.copies = copies;
         for event in &events {
+            let was_coded = world.segment.is_coded();
             world.happens(event);
             prop_assert!(world.is_there(), "after {event:?}: {:?}", world.segment);
+            let mut columns = 0..world.segment.columns.len();
+            let gone = was_coded && !world.segment.is_coded();
+            prop_assert!(!gone || columns.all(|number| world.has_whole(number)));
         }
         world.wish = WISHED;
         world.settle();
-        assert_encoded(&world);
+        // With fewer copies columns may be left on fewer targets than there are columns.
+        if copies == COPIES || world.segment.is_coded() {
+            assert_encoded(&world);
+        }
         world.wish = Parities::None;
         world.settle();
         prop_assert_eq!(world.segment.state, SegmentState::Open);
-        let whole = |c: &Column| c.copies().count() == COPIES;
+        let whole = |c: &Column| c.copies().count() == copies;
         prop_assert!(world.segment.columns.iter().all(whole), "{:?}", world.segment);
     }
 }
