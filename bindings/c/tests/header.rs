@@ -45,7 +45,7 @@ fn every_function_is_on_the_page_of_the_manual() {
     let known: std::collections::BTreeSet<&str> = words(page).collect();
     let lines = header.lines().filter(|line| !line.starts_with("//"));
     let functions = lines.filter_map(|line| line.split_once('(')).map(|(before, _)| before);
-    let names = functions.filter_map(|before| words(before).last());
+    let names = functions.filter_map(|before| words(before).next_back());
     let missing: Vec<&str> =
         names.filter(|name| name.starts_with("weir_") && !known.contains(name)).collect();
     assert!(missing.is_empty(), "libweir.3 does not name {missing:?}");

@@ -221,10 +221,11 @@ fn a_drained_target_gives_its_part_to_another() {
     encoded(&cluster);
     for column in [1, 5] {
         let all = objects(&layout(&cluster));
-        let target = all.iter().find(|o| o["column"] == column).unwrap()["target"].to_string();
+        let number = all.iter().find(|o| o["column"] == column).unwrap()["target"].clone();
+        let target = number.to_string();
         cluster.weir(&["target", "drain", &target]).ok();
         eventually_within(PATIENCE, "it has nothing any more", || {
-            !objects(&layout(&cluster)).iter().any(|o| o["target"].to_string() == target)
+            !objects(&layout(&cluster)).iter().any(|o| o["target"] == number)
         });
         encoded(&cluster);
         reads_back(&place, &cluster, &bytes, "after the drain");

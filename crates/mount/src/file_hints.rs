@@ -9,6 +9,7 @@
 
 use crate::fuse::{Errno, Reply};
 use crate::handles::FileHandle;
+use std::ops::Range;
 use weir_client::job::Partition;
 use weir_client::{Context, Hint};
 
@@ -35,10 +36,10 @@ impl FileHint {
             "records" if value.contains([',', '+']) => return Err(Errno::EINVAL),
             // A size is written as the length of a range.
             "records" => parse(&format!("0+{value}"))?.ranges().to_vec(),
-            _ if value.is_empty() => vec![0..0],
+            _ if value.is_empty() => vec![Range::default()],
             _ => return Err(Errno::EINVAL),
         };
-        let hint = |range: std::ops::Range<u64>| {
+        let hint = |range: Range<u64>| {
             Hint::named(name, range.start, range.end - range.start).ok_or(Errno::EINVAL)
         };
         ranges.into_iter().map(hint).collect()
