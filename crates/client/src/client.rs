@@ -570,20 +570,25 @@ impl Inner {
         }
     }
 
-    /// Frees buffers and connections that were unused lately.
-    fn give_back_unused(&self) {
+    /// Frees buffers and connections that were unused lately. Returns whether there were any. `again`
+    /// says that there were the last time: what others have freed since is given back, too.
+    fn give_back_unused(&self, again: bool) -> bool {
         let bytes = self.buffers.trim();
         let connections = self.servers.close_unused(UNUSED) + self.session.close_unused(UNUSED);
-        if bytes > 0 || connections > 0 {
+        let some = bytes > 0 || connections > 0;
+        if some {
             tracing::debug!(
                 "freed {bytes} bytes of unused buffers and {connections} unused connections"
             );
+        }
+        if some || again {
             weir_host::memory::give_back();
         }
+        some
     }
 
     fn keep_alive(self: &Arc<Self>) {
-        let mut trimmed = clock::now();
+        let (mut trimmed, mut freed) = (clock::now(), false);
         // Nobody who reads no copies needs it.
         let mut asks_for_loads = None;
         while self.next_turn() {
@@ -609,7 +614,7 @@ impl Inner {
                 tracing::warn!("metadata server: {error}");
             }
             if clock::elapsed(trimmed) >= UNUSED {
-                self.give_back_unused();
+                freed = self.give_back_unused(freed);
                 trimmed = clock::now();
             }
             self.servers.keep_map(&self.session);
