@@ -102,7 +102,6 @@ pub unsafe extern "C" fn weir_submit_read_list(
         let queue = handles::get::<Queue>(queue)?;
         // SAFETY: by the contract of this function.
         let call = unsafe { Call::new(file, (regions, region_count), (memory, memory_count)) }?;
-        readable(&call.handle)?;
         queue.submit(tag, Box::new(move || call.read()))
     })
 }
@@ -125,7 +124,6 @@ pub unsafe extern "C" fn weir_submit_write_list(
         let queue = handles::get::<Queue>(queue)?;
         // SAFETY: by the contract of this function.
         let call = unsafe { Call::new(file, (regions, region_count), (memory, memory_count)) }?;
-        writable(&call.handle)?;
         queue.submit(tag, Box::new(move || call.write()))
     })
 }

@@ -3,7 +3,7 @@
 //! (`make soak SOAK=names`): positions in it stay good while it changes.
 
 use crate::dir_reader::Reader;
-use crate::harness::{Cluster, Place, root};
+use crate::harness::{Cluster, Place, eventually, root};
 use crate::library;
 use crate::mounted::{Mounts, sh};
 use std::collections::BTreeSet;
@@ -234,11 +234,10 @@ fn a_listing_ends_while_each_entry_is_renamed_and_renamed_back() {
         for dir in &dirs {
             let waits = || {
                 let before = renames.load(Ordering::SeqCst);
-                let deadline = Instant::now() + Duration::from_secs(60);
-                while renames.load(Ordering::SeqCst) < before + 16 {
-                    assert!(!renaming.is_finished() && Instant::now() < deadline, "no renames");
-                    std::thread::yield_now();
-                }
+                eventually("some are renamed", || {
+                    assert!(!renaming.is_finished(), "no renames");
+                    renames.load(Ordering::SeqCst) >= before + 16
+                });
             };
             // Each entry, once more where it has moved, and the directory and its parent.
             let most = 2 * RENAMED + STAYING + 2;

@@ -48,8 +48,8 @@ type Write<'a> = (&'a Context, u64, &'a [u8]);
 enum Place {
     /// Another thread has made it.
     Made(Result<()>),
-    /// It is in the queue with this number, and it is this thread's turn to send.
-    Leads(u64),
+    /// It is this thread's turn to send: it is not in the queue any more.
+    Leads(Waiting),
 }
 
 /// A thread's turn to send.
@@ -78,6 +78,8 @@ impl Together {
     /// Queues a write, and waits until another thread has made it or it is this thread's turn. `None`:
     /// so much is queued that it has to be made by itself.
     fn wait_for(&self, call: Call<'_>, offset: u64, data: &[u8]) -> Option<Place> {
+        // Nobody waits for the copy.
+        let (ctx, data) = (patient(call.ctx), data.to_vec());
         let mut queue = self.queue.lock();
         if queue.bytes >= call.inner.config.write_behind_bytes {
             return None;
@@ -85,22 +87,21 @@ impl Together {
         let id = queue.next;
         queue.next += 1;
         queue.bytes += data.len();
-        let (ctx, data) = (patient(call.ctx), data.to_vec());
         queue.waiting.push_back(Waiting { id, ctx, offset, data });
         loop {
             if let Some(result) = queue.done.remove(&id) {
                 return Some(Place::Made(result));
             }
-            if !queue.is_led {
+            let own = queue.waiting.iter().position(|write| write.id == id);
+            if let Some(at) = own.filter(|_| !queue.is_led)
+                && let Some(own) = queue.waiting.remove(at)
+            {
                 queue.is_led = true;
-                return Some(Place::Leads(id));
+                queue.bytes -= own.data.len();
+                return Some(Place::Leads(own));
             }
             queue = self.changed.wait(queue);
         }
-    }
-
-    fn result(&self, id: u64) -> Option<Result<()>> {
-        self.queue.lock().done.remove(&id)
     }
 }
 
@@ -116,27 +117,25 @@ impl Writer {
         let together = &call.file.together;
         let is_led = std::mem::replace(&mut together.queue.lock().is_led, true);
         if !is_led {
-            let mut turn = Turn { together, taken: Vec::new(), results: Vec::new() };
-            let ctx = patient(call.ctx);
-            let taken = turn.take(None);
-            let own = std::iter::once((&ctx, offset, data));
-            let mut results = Self::write_all(call, own.chain(taken.iter().map(Waiting::write)));
-            let own = results.remove(0);
-            turn.results = results;
-            return own;
+            return Self::lead(call, (&patient(call.ctx), offset, data));
         }
         match together.wait_for(call, offset, data) {
             None => Self::write_by_itself(call, (offset, data), Returns::Confirmed),
             Some(Place::Made(result)) => result,
-            Some(Place::Leads(id)) => {
-                let mut turn = Turn { together, taken: Vec::new(), results: Vec::new() };
-                let taken = turn.take(Some(id));
-                turn.results = Self::write_all(call, taken.iter().map(Waiting::write));
-                drop(turn);
-                let lost = || Err(ErrorKind::Io.into());
-                together.result(id).unwrap_or_else(lost)
-            }
+            Some(Place::Leads(own)) => Self::lead(call, own.write()),
         }
+    }
+
+    /// Makes this thread's write, and those that have queued.
+    fn lead(call: Call<'_>, own: Write<'_>) -> Result<()> {
+        let together = &call.file.together;
+        let mut turn = Turn { together, taken: Vec::new(), results: Vec::new() };
+        let taken = turn.take();
+        let all = std::iter::once(own).chain(taken.iter().map(Waiting::write));
+        let mut results = Self::write_all(call, all);
+        let own = results.remove(0);
+        turn.results = results;
+        own
     }
 
     /// Makes several writes, each in the name of its own caller. Returns the result of each.
@@ -178,13 +177,10 @@ impl Waiting {
 }
 
 impl Turn<'_> {
-    /// Those that have queued first, and this thread's own.
-    fn take(&mut self, own: Option<u64>) -> Vec<Waiting> {
+    /// Those that have queued first.
+    fn take(&mut self) -> Vec<Waiting> {
         let mut queue = self.together.queue.lock();
         let (mut taken, mut bytes) = (Vec::new(), 0);
-        if let Some(at) = queue.waiting.iter().position(|write| Some(write.id) == own) {
-            taken.extend(queue.waiting.remove(at));
-        }
         while taken.len() < MAX_TAKEN
             && bytes < MAX_TAKEN_BYTES
             && let Some(write) = queue.waiting.pop_front()
@@ -192,7 +188,7 @@ impl Turn<'_> {
             bytes += write.data.len();
             taken.push(write);
         }
-        queue.bytes -= taken.iter().map(|write| write.data.len()).sum::<usize>();
+        queue.bytes -= bytes;
         self.taken = taken.iter().map(|write| write.id).collect();
         taken
     }

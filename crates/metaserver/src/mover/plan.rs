@@ -3,6 +3,7 @@
 use super::sites::{Fit, Sites};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use weir_layout::place::MAX_PLACES;
 use weir_types::{ColumnIndex, CopyIndex, Filling, Segment, TargetId};
 
@@ -278,12 +279,24 @@ fn room_for_one(
     if wish.in_groups {
         sites.keep_other_group(&mut candidates, &stay);
     }
+    place_for(column, slots, (slots.len()..slots.len() + 1, &candidates), wish, sites)
+}
+
+/// The first place that is free for one of these targets. `new`: the places behind those that there
+/// are.
+fn place_for(
+    column: ColumnIndex,
+    slots: &[Slot],
+    (new, candidates): (Range<usize>, &[TargetId]),
+    wish: &Wish<'_>,
+    sites: &Sites,
+) -> Option<(usize, TargetId)> {
     let is_lost = |i: &usize| slots[*i].fit == Some(Fit::Lost);
     let is_free = |i: &usize| !slots[*i].is_there();
     let all = 0..slots.len();
     // What is lost keeps its place until another is whole: it may come back and be all
     // that has the last changes, and people are told where those were.
-    let places = all.clone().filter(is_free).chain([slots.len()]).chain(all.filter(is_lost));
+    let places = all.clone().filter(is_free).chain(new).chain(all.filter(is_lost));
     for copy in places.filter(|copy| *copy < MAX_PLACES) {
         let open = |target: &TargetId| {
             let place = Place { column, copy: CopyIndex(copy as u8), target: *target };

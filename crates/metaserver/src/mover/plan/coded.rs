@@ -12,7 +12,8 @@
 //!   counted.
 
 use super::{
-    Change, Found, Place, Slot, Verdict, Wish, absent, improve, slots_of, taken, with_columns,
+    Change, Found, Place, Slot, Verdict, Wish, absent, improve, place_for, slots_of, taken,
+    with_columns,
 };
 use crate::mover::sites::{Fit, Sites};
 use std::collections::{BTreeMap, BTreeSet};
@@ -274,22 +275,7 @@ fn room(
     let mut barred: BTreeSet<TargetId> = apart.union(&taken(slots)).copied().collect();
     barred.extend(sites.all().map(|(target, _)| target).filter(is_full));
     let candidates = sites.candidates(&barred, apart);
-    let is_lost = |i: &usize| slots[*i].fit == Some(Fit::Lost);
-    let is_free = |i: &usize| !slots[*i].is_there();
-    let all = 0..slots.len();
-    let new = slots.len()..MAX_PLACES;
-    for copy in all.clone().filter(is_free).chain(new).chain(all.filter(is_lost)) {
-        let open = |target: &TargetId| {
-            let place = Place { column, copy: CopyIndex(copy as u8), target: *target };
-            !wish.barred.contains(&place)
-        };
-        let among: Vec<TargetId> = candidates.iter().copied().filter(open).collect();
-        let seed = wish.seed ^ u64::from(column.0) << 40;
-        if let Some(target) = sites.least_given(&among, seed) {
-            return Some((copy, target));
-        }
-    }
-    None
+    place_for(column, slots, (slots.len()..MAX_PLACES, &candidates), wish, sites)
 }
 
 fn is_whole(slot: &Slot) -> bool {
