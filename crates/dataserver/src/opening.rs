@@ -54,6 +54,15 @@ struct Item {
     opening: Result<Opening>,
 }
 
+/// Makes the gap log of a target before its disk can be full: a copy that can refuse a change for
+/// lack of room must be able to note that it lacks it, or the change can neither happen nor fail.
+fn keep_gaps(store: &Target) {
+    if let Err(error) = store.gaps().keep() {
+        let name = store.name();
+        tracing::warn!("{name}: no gap log yet: changes of files with copies may wait: {error}");
+    }
+}
+
 /// Targets that are being opened.
 pub(crate) struct Under {
     targets: Vec<(TargetId, Arc<RecoveryProgress>)>,
@@ -97,6 +106,7 @@ impl Opener<'_> {
         for ((id, key, dir), result) in kept.into_iter().zip(ended) {
             match result {
                 Ok(store) => {
+                    keep_gaps(&store);
                     let served = ServedTarget { id, key, load: Load::default(), unopened: None };
                     let (limit, probes) = (self.config.queue_limit, self.config.probe_disks);
                     disks.push(Arc::new(Disk::new(store, Arc::new(served), limit, probes)));

@@ -247,6 +247,17 @@ fn a_target_that_cannot_be_opened_is_reported_and_the_others_are_served() {
     assert_eq!(status.targets[1].trouble, error.message);
 }
 
+/// Made at its first change it may find the disk full, and no other copy could be told.
+#[test]
+fn a_target_has_its_gap_log_before_anything_is_changed() {
+    let (_guard, dir) = scratch();
+    let config = prepare(&dir);
+    let logs: Vec<_> = config.targets.iter().map(|target| target.dir.join("gaps")).collect();
+    assert!(logs.iter().all(|log| !log.exists()));
+    let _server = Running::start(config);
+    assert!(logs.iter().all(|log| log.exists()), "{logs:?}");
+}
+
 fn cannot_start(config: weir_dataserver::DataServerConfig) -> Error {
     let never = weir_host::net::Signal::new().unwrap();
     weir_dataserver::run(config, &never, |_| panic!("it must not start")).unwrap_err()
