@@ -5,6 +5,7 @@ use crate::args::{ServerChoice, ServerDrain, TargetChoice, TargetDrain};
 use crate::cluster::daemon::META;
 use crate::cluster::moving::Moving;
 use crate::cluster::servers::{self, listed};
+use crate::cluster::trouble::recovers;
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::output::print;
@@ -13,6 +14,8 @@ use crate::settings;
 use std::time::{Duration, Instant};
 use weir_client::Client;
 use weir_types::TargetId;
+use weir_wire::map::TargetState;
+use weir_wire::targets::TargetView;
 
 /// The interval of checks for progress.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -78,6 +81,7 @@ fn set(client: &Client, targets: &[TargetId], draining: bool) -> Done {
 struct Seen {
     files: u64,
     copies_done: u64,
+    bytes_done: u64,
 }
 
 /// Waits until no file has a copy on the targets, and shows the progress.
@@ -94,7 +98,8 @@ fn wait(client: &Client, targets: &[TargetId]) -> Done {
             progress.finish();
             return print(&format!("nothing is left on target {}\n", listed(targets)));
         }
-        still_drained(client, targets)?;
+        let views = client.targets()?;
+        still_drained(&views, targets)?;
         progress.left(files);
         progress.say(|| format!("{files} files left. {}", moving.line()));
         let text = format!("{files} files left{}\n", moving.text().trim_end());
@@ -102,11 +107,14 @@ fn wait(client: &Client, targets: &[TargetId]) -> Done {
             print(&text)?;
             shown = text;
         }
-        let seen = Seen { files, copies_done: moving.copies_done };
+        let Moving { copies_done, bytes_done, .. } = moving;
+        let seen = Seen { files, copies_done, bytes_done };
         match last {
-            Some((before, since)) if before == seen && !moving.is_at_work() => {
-                if since.elapsed() > PATIENCE {
-                    return Err(stuck(files, targets));
+            Some((before, since)) if before == seen => {
+                let away = away(&views);
+                // What is under way ends when all that it needs are there.
+                if since.elapsed() > PATIENCE && (!away.is_empty() || !moving.is_at_work()) {
+                    return Err(stuck(files, targets, &away));
                 }
             }
             _ => last = Some((seen, Instant::now())),
@@ -117,8 +125,7 @@ fn wait(client: &Client, targets: &[TargetId]) -> Done {
 }
 
 /// Fails if a target is not being drained any more.
-fn still_drained(client: &Client, targets: &[TargetId]) -> Done {
-    let views = client.targets()?;
+fn still_drained(views: &[TargetView], targets: &[TargetId]) -> Done {
     let drained = |target: &&TargetId| views.iter().any(|v| v.target == **target && v.draining);
     match targets.iter().find(|target| !drained(target)) {
         None => Ok(()),
@@ -126,12 +133,52 @@ fn still_drained(client: &Client, targets: &[TargetId]) -> Done {
     }
 }
 
-fn stuck(files: u64, targets: &[TargetId]) -> Failure {
+/// Targets that serve nothing until somebody helps.
+fn away(views: &[TargetView]) -> Vec<TargetId> {
+    let is_away = |view: &&TargetView| {
+        let serves_nothing = view.state == TargetState::Offline || !view.trouble.is_empty();
+        serves_nothing && !recovers(view)
+    };
+    views.iter().filter(is_away).map(|view| view.target).collect()
+}
+
+fn stuck(files: u64, targets: &[TargetId], away: &[TargetId]) -> Failure {
     let seconds = PATIENCE.as_secs();
+    let why = match away {
+        [] => "there is no room or no target for them, or no copy online to move".to_owned(),
+        away => format!("target {} serves nothing", listed(away)),
+    };
     let what = format!(
-        "{files} files have copies on target {}, and for {seconds} s nothing was moved: there is \
-         no room or no target for them, or no copy online to move",
+        "{files} files have copies on target {}, and for {seconds} s nothing was moved: {why}",
         listed(targets)
     );
-    Failure::new(what).hint("`weir status` and `weir targets` show which are away or full")
+    Failure::new(what).hint(
+        "`weir status` shows which are away or full, and what to do: the drain goes on afterwards",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::targets::tests::view;
+
+    #[test]
+    fn targets_that_serve_nothing_are_named_where_a_drain_is_stuck() {
+        let of = |target, state, trouble: &str| TargetView {
+            target: TargetId(target),
+            trouble: trouble.to_owned(),
+            ..view(state)
+        };
+        let views = [
+            of(1, TargetState::Online, ""),
+            of(2, TargetState::Online, "out of service: No space left on device"),
+            of(3, TargetState::Syncing, ""),
+            of(4, TargetState::Offline, ""),
+        ];
+        let away = away(&views);
+        assert_eq!(away, [TargetId(2), TargetId(4)]);
+        let said = |away| stuck(7, &[TargetId(1)], away).to_string();
+        assert!(said(&away).contains("target 2,4 serves nothing"), "{}", said(&away));
+        assert!(said(&[]).contains("no room or no target"));
+    }
 }

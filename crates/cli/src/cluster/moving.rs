@@ -11,7 +11,7 @@ use weir_wire::data::ServerStatus;
 pub struct Moving {
     pub copies_done: u64,
     copies_to_do: u64,
-    bytes_done: u64,
+    pub bytes_done: u64,
     bytes_to_do: u64,
     bytes_per_s: u64,
     expected_s: u64,
