@@ -432,3 +432,29 @@ fn writes_of_several_threads_that_are_confirmed_together_fail_each_for_itself() 
         assert!(all(thread, thread % 4 != lost[0]), "{thread}: {done:?}");
     }
 }
+
+/// What is confirmed has arrived, though older bytes before it, which were not confirmed, are lost.
+#[test]
+fn a_write_that_is_confirmed_is_not_mistaken_for_buffered_bytes_before_it() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let config = ClientConfig { request_timeout_ms: 1_000, ..library::config(&cluster) };
+    let (writer, ctx) = (Client::connect(config).unwrap(), Context::root());
+    let file = striped(&writer, b"f", 32 * UNIT as usize);
+    file.sync(&ctx).unwrap();
+    cluster.kill("data-2");
+    let of_it = |unit: &u64| file.write_at_confirmed(&ctx, unit * UNIT, &[1; 100]).is_err();
+    let gone: Vec<u64> = (0..4).filter(of_it).collect();
+    assert_eq!(gone.len(), 1, "{gone:?}");
+    for round in 1..=4 {
+        let start = (gone[0] + 4 * round) * UNIT;
+        // It may be told what came of the round before.
+        eventually("bytes are buffered", || file.write_at(&ctx, start, &[2; 100]).is_ok());
+        let done: Vec<bool> = std::thread::scope(|scope| {
+            let write = || file.write_at_confirmed(&ctx, start + 100, &[3; 50]).is_ok();
+            let each: Vec<_> = (0..16).map(|_| scope.spawn(write)).collect();
+            each.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(done.iter().all(|done| !done), "round {round}: {done:?}");
+    }
+}

@@ -238,8 +238,8 @@ impl Writer {
     fn prepare(&mut self, call: Call<'_>, offset: u64, len: usize) -> Result<()> {
         let end = offset.checked_add(len as u64).ok_or(ErrorKind::FileTooLarge)?;
         self.give_back(call);
-        self.calls += 1;
         self.notice_loss(call);
+        self.calls += 1;
         self.failures.tell_next()?;
         call.file.require_room(call, end)?;
         self.cover(call, offset..end)?;
@@ -257,8 +257,8 @@ impl Writer {
     }
 
     /// Drops data that was written under lost leases, because another client may have written
-    /// since. The program that wrote it gets an error. No other call gets it if all of the data is
-    /// of the call under way.
+    /// since. Each call under way that has written gets an error. No other call gets it if all of the
+    /// data is of those.
     fn notice_loss(&mut self, call: Call<'_>) {
         let losses = call.file.losses_so_far();
         if std::mem::replace(&mut self.losses, losses) == losses {
@@ -269,9 +269,12 @@ impl Writer {
             let what = "the metadata server had not heard of this client for too long: what was \
                         written and not synced may be gone";
             let error = Error::new(ErrorKind::LeaseLost, what);
-            match self.since.is_some_and(|(_, by)| by >= self.under_way) {
-                true => self.failures.note_own(0..u64::MAX, error),
-                false => self.failures.note(error),
+            let has_own = self.calls >= self.under_way;
+            if has_own {
+                self.failures.note_own(self.under_way..=self.calls, error.clone());
+            }
+            if !has_own || self.since.is_none_or(|(_, by)| by < self.under_way) {
+                self.failures.note(error);
             }
         }
         self.written.forget();

@@ -4,7 +4,7 @@
 //! it as well: a program that frees some space and repeats a refused write does not know that bytes
 //! of an earlier write are lost.
 
-use std::ops::Range;
+use std::ops::RangeInclusive;
 use weir_types::{Error, Result};
 
 /// Failures of one file.
@@ -14,8 +14,8 @@ pub(super) struct Failures {
     next: Option<Error>,
     /// For the next sync.
     sync: Option<Error>,
-    /// For the calls under way that have written any of these bytes.
-    own: Vec<(Range<u64>, Error)>,
+    /// For calls under way, by their numbers.
+    own: Vec<(RangeInclusive<u64>, Error)>,
 }
 
 impl Failures {
@@ -30,16 +30,15 @@ impl Failures {
         self.own.clear();
     }
 
-    /// Adds a failure of bytes whose call has not returned.
-    pub(super) fn note_own(&mut self, range: Range<u64>, error: Error) {
-        self.own.push((range, error));
+    /// Adds a failure of calls that have not returned.
+    pub(super) fn note_own(&mut self, calls: RangeInclusive<u64>, error: Error) {
+        self.own.push((calls, error));
     }
 
-    /// Returns the failure of a call under way that has written these bytes.
-    pub(super) fn of_range(&self, range: &Range<u64>) -> Result<()> {
-        let is_of_it =
-            |(of, _): &&(Range<u64>, Error)| of.start < range.end && range.start < of.end;
-        self.own.iter().find(is_of_it).map_or(Ok(()), |(_, error)| Err(error.clone()))
+    /// Returns the failure of a call under way.
+    pub(super) fn of_call(&self, call: u64) -> Result<()> {
+        let own = self.own.iter().find(|(calls, _)| calls.contains(&call));
+        own.map_or(Ok(()), |(_, error)| Err(error.clone()))
     }
 
     /// Returns the failure for the only call under way: an earlier one, or its own.
@@ -83,21 +82,21 @@ mod tests {
         failures.note(ErrorKind::Io.into());
         assert_eq!(failures.tell_all().unwrap_err().kind, ErrorKind::Io);
         assert!(failures.tell_next().is_ok(), "it was told");
-        failures.note_own(0..1, ErrorKind::NoSpace.into());
+        failures.note_own(1..=1, ErrorKind::NoSpace.into());
         assert!(failures.tell_own().is_err() && failures.tell_all().is_ok(), "nobody else's");
         assert!(failures.tell_own().is_ok(), "it was told");
     }
 
     #[test]
-    fn calls_that_return_together_are_told_of_their_own_bytes() {
+    fn calls_that_return_together_are_told_each_of_its_own() {
         let mut failures = Failures::default();
         failures.note(ErrorKind::Io.into());
-        failures.note_own(10..20, ErrorKind::NoSpace.into());
-        assert_eq!(failures.of_range(&(15..16)).unwrap_err().kind, ErrorKind::NoSpace);
-        assert_eq!(failures.of_range(&(19..30)).unwrap_err().kind, ErrorKind::NoSpace);
-        assert!(failures.of_range(&(0..10)).is_ok() && failures.of_range(&(20..30)).is_ok());
+        failures.note_own(10..=11, ErrorKind::NoSpace.into());
+        assert_eq!(failures.of_call(10).unwrap_err().kind, ErrorKind::NoSpace);
+        assert_eq!(failures.of_call(11).unwrap_err().kind, ErrorKind::NoSpace);
+        assert!(failures.of_call(9).is_ok() && failures.of_call(12).is_ok());
         assert_eq!(failures.tell_next().unwrap_err().kind, ErrorKind::Io, "of an earlier call");
         failures.begin_turn();
-        assert!(failures.of_range(&(15..16)).is_ok());
+        assert!(failures.of_call(10).is_ok());
     }
 }

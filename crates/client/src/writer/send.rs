@@ -106,9 +106,8 @@ impl Writer {
 
     pub(super) fn send_gathered(&mut self, call: Call<'_>) {
         let Some(Gathered { start, bytes, call: by }) = self.gathered.take() else { return };
-        let range = start..start + bytes.len() as u64;
         if let Err(error) = self.submit(call, start, bytes, by) {
-            self.failed(call, error, (by, range));
+            self.failed(call, error, by);
         }
     }
 
@@ -224,15 +223,15 @@ impl Writer {
                 if op.may_be_done_yet() {
                     call.file.leave_unconfirmed();
                 }
-                self.failed(call, error, (by, op.range.clone()));
+                self.failed(call, error, by);
             }
         }
     }
 
     /// Gives up bytes that call number `by`, or a later one, has taken or is about to take.
-    fn failed(&mut self, call: Call<'_>, error: Error, (by, range): (u64, Range<u64>)) {
+    fn failed(&mut self, call: Call<'_>, error: Error, by: u64) {
         match by >= self.under_way {
-            true => self.failures.note_own(range, error),
+            true => self.failures.note_own(by..=by, error),
             false => self.failures.note(error),
         }
         // They are nowhere else, and would be there until the page has to make room.

@@ -7,7 +7,6 @@ use super::{DIRECT_BYTES, Returns, Writer, patient};
 use crate::context::Context;
 use crate::drive::Call;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use weir_host::sync::{Condvar, Mutex};
 use weir_types::{Error, ErrorKind, Result};
 
@@ -144,18 +143,19 @@ impl Writer {
         let call = Call { ctx: &ctx, ..call };
         let mut writer = call.file.writer();
         writer.begin_turn();
-        let mut made: Vec<(Range<u64>, Result<()>)> = Vec::new();
+        // Each in requests of its own, so that it fails only by itself; and so does what was there.
+        writer.send_gathered(call);
+        let mut made: Vec<(u64, Result<()>)> = Vec::new();
         for (ctx, offset, data) in writes {
-            let (call, len) = (Call { ctx, ..call }, data.len());
-            let taken = writer.prepare(call, offset, len);
+            let call = Call { ctx, ..call };
+            let taken = writer.prepare(call, offset, data.len());
             let taken = taken.and_then(|()| writer.take(call, offset, data));
-            // Each in requests of its own, so that it fails only by itself.
             writer.send_gathered(call);
-            made.push((offset..offset.saturating_add(len as u64), taken));
+            made.push((writer.calls, taken));
         }
         let (committed, in_place) = writer.confirm(call);
-        for (range, result) in made.iter_mut().filter(|(_, result)| result.is_ok()) {
-            *result = writer.failures.of_range(range).and_then(|()| committed.clone());
+        for (number, result) in made.iter_mut().filter(|(_, result)| result.is_ok()) {
+            *result = writer.failures.of_call(*number).and_then(|()| committed.clone());
         }
         // That of an earlier write, which has returned.
         if let Some((_, result)) = made.iter_mut().find(|(_, result)| result.is_ok())
