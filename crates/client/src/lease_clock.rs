@@ -72,7 +72,11 @@ impl LeaseClock {
     /// Records that a poll sent at this time was answered, after its report of revoked leases was
     /// carried out.
     pub(crate) fn polled(&self, sent: Duration, lease_ms: u64) {
-        self.lease_ms.store(lease_ms.max(1), Ordering::Relaxed);
+        let before = self.lease_ms.swap(lease_ms.max(1), Ordering::Relaxed);
+        if lease_ms < before {
+            // The server was started with a shorter one.
+            self.until_ms.fetch_min(ms(sent) + lease_ms, Ordering::AcqRel);
+        }
         self.extend(sent);
     }
 
@@ -115,6 +119,14 @@ mod tests {
         assert_eq!(until, ms(now) + 60_000);
         clock.answered(now + Duration::from_secs(1));
         assert_eq!(clock.until_ms.load(Ordering::Acquire), until + 1_000);
+    }
+
+    #[test]
+    fn a_lease_that_has_become_shorter_counts_at_once() {
+        let (clock, now) = (LeaseClock::default(), since_boot());
+        clock.polled(now, 60_000);
+        clock.polled(now, 10_000);
+        assert_eq!(clock.until_ms.load(Ordering::Acquire), ms(now) + 10_000);
     }
 
     #[test]

@@ -151,7 +151,8 @@ impl Inner {
                 }
                 let next = page.entries.last().filter(|_| !page.end).map(|entry| entry.cookie);
                 if self.config.consistency == Consistency::Strict && (page.end || next.is_some()) {
-                    kept.keep_page((asked, found), request.dir, (request.cookie, next));
+                    let place = (request.cookie, next);
+                    kept.keep_page((asked, found), request.dir, place, page.last);
                 }
             });
         }
@@ -269,15 +270,15 @@ impl Inner {
             files.iter().for_each(|file| kept.forget(*file));
             begun
         };
+        // Others may see the change before the reply is here.
+        if let Some(upper) = &self.upper {
+            files.iter().for_each(|file| upper.attributes_change(*file));
+        }
         let (result, found) = self.session.alter(ctx, request);
         let mut kept = self.holdings.kept.lock();
         let asked = kept.news.end_change(begun, &files);
         files.iter().for_each(|file| kept.forget(*file));
         names.iter().for_each(|(dir, name)| kept.forget_name(*dir, name));
-        drop(kept);
-        if let Some(upper) = &self.upper {
-            files.iter().for_each(|file| upper.attributes_change(*file));
-        }
         (result, Changed { found, asked: Some(asked) })
     }
 

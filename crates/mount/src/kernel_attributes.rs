@@ -37,8 +37,13 @@ impl KernelCache {
     }
 
     /// Records that the kernel has dropped a node for good.
-    pub(crate) fn was_dropped(&self, file: FileId, node: NodeId) {
-        self.lifetimes.dropped(file, node);
+    pub(crate) fn was_dropped(&self, file: FileId, node: NodeId, number: u64) {
+        self.lifetimes.dropped(file, node, number);
+    }
+
+    /// Number of the last reply with attributes of a file.
+    pub(crate) fn last_told(&self, file: FileId) -> u64 {
+        self.lifetimes.number(file)
     }
 
     /// Makes the kernel ask for attributes of a file again. Returns when it does. Waits for

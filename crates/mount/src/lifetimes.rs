@@ -110,10 +110,16 @@ impl Lifetimes {
         }
     }
 
-    /// Records that the kernel has dropped a node for good.
-    pub(crate) fn dropped(&self, file: FileId, node: NodeId) {
+    /// Number of the last reply; 0 if there is none.
+    pub(crate) fn number(&self, file: FileId) -> u64 {
+        self.lock().told.get(&file).map_or(0, |told| told.number)
+    }
+
+    /// Records that the kernel has dropped a node for good, unless it is being told of the file again
+    /// since this number.
+    pub(crate) fn dropped(&self, file: FileId, node: NodeId, number: u64) {
         let mut state = self.lock();
-        if let Some(told) = state.told.get_mut(&file) {
+        if let Some(told) = state.told.get_mut(&file).filter(|told| told.number == number) {
             told.nodes.retain(|known| *known != node);
             if told.nodes.is_empty() {
                 state.told.remove(&file);

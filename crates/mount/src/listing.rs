@@ -49,7 +49,7 @@ impl WeirFs {
             }
         }
         let mut cookie = offset.saturating_sub(DOTS);
-        let mut lasting = false;
+        let (mut lasting, mut is_told) = (false, false);
         loop {
             let page = match dir.take(cookie) {
                 Some(page) => page,
@@ -60,7 +60,12 @@ impl WeirFs {
                     let from = (cookie, dir.last());
                     let page = |by: &_| self.client.readdir(by, listed, from, DIR_PAGE, attributes);
                     let judged = |page: &dyn Fn(&_) -> _| self.judged(ctx, listed, READ, page);
-                    let page = in_directory(for_kernel(ctx, page, judged))?;
+                    let page = match in_directory(for_kernel(ctx, page, judged)) {
+                        // The kernel counts what it is told of, and it is told of nothing by an
+                        // error. It asks for the rest again.
+                        Err(_) if is_told => return Ok(()),
+                        page => page?,
+                    };
                     dir.ends_at(page.last);
                     page
                 }
@@ -82,6 +87,7 @@ impl WeirFs {
                     next_offset: found.cookie + DOTS,
                     entry: entry.as_ref(),
                 });
+                is_told |= pushed;
                 lasting |= pushed && entry.as_ref().is_some_and(|entry| !entry.attr_ttl.is_zero());
                 if !pushed {
                     // The kernel does not learn of it.

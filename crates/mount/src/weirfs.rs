@@ -246,11 +246,11 @@ impl Filesystem for WeirFs {
         if self.cache.files.forget(FileId(node), lookups) {
             self.client.let_go(FileId(node));
         }
-        if let Some(file) = file
-            && !self.nodes.is_known(node)
-            && !self.cache.files.is_known(file)
-        {
-            self.cache.was_dropped(file, node);
+        let Some(file) = file else { return };
+        // Before it is looked whether the kernel has the file: another thread may be telling it.
+        let number = self.cache.last_told(file);
+        if !self.nodes.is_known(node) && !self.cache.files.is_known(file) {
+            self.cache.was_dropped(file, node, number);
         }
     }
 

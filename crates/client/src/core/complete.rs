@@ -20,6 +20,8 @@ type Exceptions = BTreeSet<Vec<u8>>;
 struct Listing {
     /// Where the next page begins.
     next: u64,
+    /// Where the listing ends, as its first page said. It tells listings of one directory apart.
+    last: u64,
     exceptions: Exceptions,
 }
 
@@ -46,12 +48,12 @@ impl Complete {
         self.insert(dir, Exceptions::new());
     }
 
-    /// Records a page of a listing that is cached: where it begins, and where the next one does;
-    /// `None` for the last one.
-    pub(super) fn has_page(&mut self, dir: FileId, cookie: u64, next: Option<u64>) {
+    /// Records a page, that is cached, of a listing that ends at `last`: where it begins, and where
+    /// the next one does; `None` for the last one.
+    pub(super) fn has_page(&mut self, dir: FileId, (cookie, next): (u64, Option<u64>), last: u64) {
         let listing = match (cookie, self.listings.remove(&dir)) {
-            (0, _) => Listing { next: 0, exceptions: Exceptions::new() },
-            (_, Some(listing)) if listing.next == cookie => listing,
+            (0, _) => Listing { next: 0, last, exceptions: Exceptions::new() },
+            (_, Some(listing)) if (listing.next, listing.last) == (cookie, last) => listing,
             _ => return,
         };
         match next {
@@ -115,21 +117,32 @@ mod tests {
     #[test]
     fn a_listing_is_complete_with_its_last_page_but_for_names_that_left_meanwhile() {
         let mut complete = Complete::default();
-        complete.has_page(DIR, 0, Some(5));
+        complete.has_page(DIR, (0, Some(5)), 10);
         assert!(!complete.lacks(DIR, b"x"));
         complete.except(DIR, b"x");
-        complete.has_page(DIR, 7, None);
-        complete.has_page(DIR, 5, None);
+        complete.has_page(DIR, (7, None), 10);
+        complete.has_page(DIR, (5, None), 10);
         assert!(!complete.lacks(DIR, b"y"), "a page is missing");
-        complete.has_page(DIR, 0, Some(5));
+        complete.has_page(DIR, (0, Some(5)), 10);
         complete.except(DIR, b"x");
-        complete.has_page(DIR, 5, Some(9));
-        complete.has_page(DIR, 9, None);
+        complete.has_page(DIR, (5, Some(9)), 10);
+        complete.has_page(DIR, (9, None), 10);
         assert!(complete.lacks(DIR, b"y") && !complete.lacks(DIR, b"x"));
         complete.is_kept(DIR, b"x");
         assert!(complete.lacks(DIR, b"x"), "who asks looks in the cache first");
         complete.drop(DIR);
         assert!(!complete.lacks(DIR, b"y"));
+    }
+
+    #[test]
+    fn the_end_of_one_listing_does_not_complete_a_later_one() {
+        let mut complete = Complete::default();
+        complete.has_page(DIR, (0, Some(512)), 600);
+        // Another client makes it, and it is in neither of the pages that follow.
+        complete.except(DIR, b"x");
+        complete.has_page(DIR, (0, Some(512)), 601);
+        complete.has_page(DIR, (512, None), 600);
+        assert!(!complete.lacks(DIR, b"x") && !complete.lacks(DIR, b"y"));
     }
 
     #[test]
@@ -152,7 +165,7 @@ mod tests {
         assert!(!complete.lacks(DIR, b"x"));
         for n in 0..=MAX_DIRECTORIES as u64 {
             complete.is_empty(FileId(n));
-            complete.has_page(FileId(n), 0, Some(1));
+            complete.has_page(FileId(n), (0, Some(1)), 2);
         }
         assert_eq!((complete.complete.len(), complete.listings.len()), (1, 1));
     }

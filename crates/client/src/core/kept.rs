@@ -199,11 +199,12 @@ impl Kept {
         &mut self,
         (asked, found): (Asked, Found),
         dir: FileId,
-        (cookie, next): (u64, Option<u64>),
+        page: (u64, Option<u64>),
+        last: u64,
     ) {
         // (A lease ends by events alone, and a time to live by itself.)
         if self.may_keep(asked, found, dir, KEEP_NAMES, None) {
-            self.complete.has_page(dir, cookie, next);
+            self.complete.has_page(dir, page, last);
         } else {
             self.complete.drop(dir);
         }
@@ -463,7 +464,7 @@ mod tests {
         let (mut kept, news) = kept();
         let listed = |kept: &mut Kept, news| {
             kept.keep_name(news, (DIR, b"a"), Some(FILE), None);
-            kept.keep_page(news, DIR, (0, None));
+            kept.keep_page(news, DIR, (0, None), 1);
         };
         listed(&mut kept, news);
         assert_eq!(kept.name(DIR, b"c", NOW), Some(None));
@@ -497,7 +498,7 @@ mod tests {
     #[test]
     fn no_directory_is_complete_after_names_have_made_room() {
         let (mut kept, news) = kept();
-        kept.keep_page(news, DIR, (0, None));
+        kept.keep_page(news, DIR, (0, None), 1);
         for number in 2..MAX_ENTRIES {
             assert_eq!(kept.name(DIR, b"c", NOW), Some(None), "{number} are no too many");
             kept.keep_name(news, (FILE, number.to_string().as_bytes()), Some(FILE), None);
