@@ -7,6 +7,7 @@ set -euo pipefail
 needed=(
   cc:build-essential
   diff:diffutils
+  etcd:etcd-server
   fincore:util-linux-extra
   fio:fio
   fusermount3:fuse3

@@ -87,6 +87,7 @@ fn class_of(kind: ErrorKind) -> &'static str {
         | K::WouldBlock
         | K::NotCurrent
         | K::NotStaged
+        | K::NotLeader
         | K::QuotaExceeded => "java/io/IOException",
     }
 }

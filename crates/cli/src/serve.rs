@@ -11,8 +11,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use weir_dataserver::DataServerConfig;
+use weir_etcd::EtcdJournal;
 use weir_host::net::Signal;
-use weir_metaserver::MetaServerConfig;
+use weir_metaserver::{Journal, JournalConfig, MetaServerConfig};
 
 /// When a daemon leaves the session of the process that started it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,11 +92,25 @@ pub fn meta(config: &Path, detach: &Detach) -> Done {
             let observer = Arc::clone(&observer);
             metrics::serve(metrics::parse(address)?, "meta", move |page| observer.tell(page));
         }
+        if config.journal.is_some() {
+            weir_metaserver::run_member(config, on_etcd, &shutdown, observer, |info| {
+                ready(&format!(
+                    "the metadata server stands by or leads on {}",
+                    info.addresses.join(", ")
+                ));
+            })?;
+            return Ok(());
+        }
         weir_metaserver::run_observed(config, &shutdown, observer, |info| {
             ready(&format!("the metadata server serves on {}", info.addresses.join(", ")));
         })?;
         Ok(())
     })
+}
+
+/// The journal of a cluster on etcd.
+fn on_etcd(journal: &JournalConfig, cluster: [u8; 16]) -> weir_types::Result<Arc<dyn Journal>> {
+    Ok(Arc::new(EtcdJournal::new(&journal.etcd, cluster)?))
 }
 
 /// A signal that is raised when this process is asked to end. It must be called before other

@@ -30,6 +30,7 @@ mod disk;
 mod encoded;
 mod environment;
 mod exercise;
+mod failover;
 mod fault_load;
 mod faults;
 mod fence;

@@ -264,7 +264,7 @@ impl Inner {
 
     fn exchange_poll(&self, joined: &mut Joined, have: u64) -> Result<Events> {
         let timeout_ms = self.config.request_timeout_ms;
-        let conn = &mut joined.conn;
+        let Joined { conn, epoch, .. } = joined;
         let prefix = MetaPrefix { caller: Context::root().caller, mutation: None };
         let header = Header::request(PollEventsRequest::OP, conn.next_request_id());
         let wait = Wait::for_ms(timeout_ms);
@@ -279,7 +279,15 @@ impl Inner {
             if wait.expired() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            let slice = if self.events.stop.fd().is_some() { wait.remaining() } else { SLICE };
+            // The session may go to another server, and this one never reply.
+            if self.session.epoch() != *epoch {
+                return Err(ErrorKind::Unreachable.into());
+            }
+            let interrupted = self.events.stop.fd().is_some();
+            let slice = match interrupted && !self.session.has_several_servers() {
+                true => wait.remaining(),
+                false => SLICE,
+            };
             match conn.socket().wait(Interest::READ, slice, self.events.stop.fd()) {
                 Ok(Woken::Ready) => break,
                 Ok(_) => {}

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Mutex, MutexGuard};
-use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
+use weir_net::{Address, BlockingConn, Wait, Watch, host_name, random_bytes};
 use weir_types::{Error, ErrorKind, Result, Retry, SessionId};
 use weir_wire::data::PingRequest;
 use weir_wire::frame::VERSION;
@@ -29,6 +29,14 @@ use weir_wire::{Header, Request};
 const MAX_IDLE: usize = 16;
 /// Longest pause between two attempts to reach the server.
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
+/// Longest wait for the handshake with one of several servers.
+const HANDSHAKE: Duration = Duration::from_secs(1);
+/// With several servers: after this time of silence it is looked up whether another one leads.
+const SILENCE: Duration = Duration::from_millis(1_500);
+/// Longest wait for another server that leads, to hear that it does and to tell it what is open.
+const TAKEOVER_MS: u64 = 5_000;
+/// Pause between two attempts to open a session while no server leads.
+const ELECTION: Duration = Duration::from_millis(100);
 /// Time that a change is waited for after an interrupt, milliseconds.
 const LEARN_MS: u64 = 1_000;
 /// The most files in one [`ReassertRequest`].
@@ -44,6 +52,8 @@ struct State {
     idle: Vec<(Instant, Joined)>,
     unsynced: Unsynced,
     last_used: Instant,
+    /// When it was looked up for the last time which server leads.
+    looked: Option<Instant>,
     /// Incremented whenever session or server are new.
     epoch: u64,
 }
@@ -88,7 +98,8 @@ pub(crate) struct MetaSession {
 }
 
 impl MetaSession {
-    /// Opens a session. Fails at once if no server listens.
+    /// Opens a session. Fails at once if no server listens; if none of those that listen leads yet,
+    /// waits for one.
     pub(crate) fn open(
         config: Arc<ClientConfig>,
         counters: Arc<Counters>,
@@ -103,6 +114,7 @@ impl MetaSession {
                 idle: Vec::new(),
                 unsynced: Unsynced::default(),
                 last_used: clock::now(),
+                looked: None,
                 epoch: 0,
             }),
             reassert: Mutex::new(()),
@@ -112,7 +124,21 @@ impl MetaSession {
             counters,
         };
         let wait = Wait::for_ms(session.config.connect_timeout_ms);
-        let conn = session.connect(&wait)?;
+        let mut told = None;
+        let conn = loop {
+            match session.connect(&wait) {
+                Ok(conn) => break conn,
+                Err(error) if error.kind == ErrorKind::NotLeader && !wait.expired() => {
+                    told = Some(error);
+                    wait.sleep(ELECTION)?;
+                }
+                // The last answer says more than the end of the wait.
+                Err(error) if error.kind == ErrorKind::TimedOut => {
+                    return Err(told.unwrap_or(error));
+                }
+                Err(error) => return Err(error),
+            }
+        };
         session.put_back(conn);
         session.established.store(true, Relaxed);
         Ok(session)
@@ -321,10 +347,12 @@ impl MetaSession {
         let mut header = Header::request(R::OP, joined.conn.next_request_id());
         ctx.sign(&mut header);
         let sent = clock::since_boot();
-        let conn = &mut joined.conn;
-        let answer = conn
-            .send(header, &(prefix, request), &[], &[], wait)
-            .and_then(|()| conn.recv_answer(wait));
+        let mut given_up = false;
+        let answer = joined.conn.send(header, &(prefix, request), &[], &[], wait).and_then(|()| {
+            let leads = self.wait_for_leader(&joined, wait);
+            given_up = leads.is_err();
+            leads.and_then(|()| joined.conn.recv_answer(wait))
+        });
         let (result, found) = match answer {
             Ok(header) => {
                 add(&self.counters.meta_replies, 1);
@@ -346,7 +374,7 @@ impl MetaSession {
                 self.put_back(joined);
                 (Ok((reply, instance)), found)
             }
-            Err(error) if joined.conn.is_usable() => {
+            Err(error) if joined.conn.is_usable() && !given_up => {
                 self.counters.presence.heard(Peer::Metadata);
                 if error.kind == ErrorKind::SessionExpired {
                     self.forget_session(session);
@@ -368,6 +396,52 @@ impl MetaSession {
         }
     }
 
+    /// Whether there are several servers, of which one leads.
+    pub(crate) fn has_several_servers(&self) -> bool {
+        // One server may have the path of a socket beside its address.
+        let on_network = |name: &&String| {
+            Address::parse(name).is_ok_and(|address| address.unix_path().is_none())
+        };
+        self.config.metadata.iter().filter(on_network).count() > 1
+    }
+
+    /// Waits for the reply to what was sent on this connection. A server that has stopped leading,
+    /// or stopped altogether, may never reply.
+    ///
+    /// # Errors
+    /// `Unreachable` if the session has gone to another server meanwhile.
+    fn wait_for_leader(&self, joined: &Joined, wait: &Wait) -> Result<()> {
+        if !self.has_several_servers() {
+            return Ok(());
+        }
+        let look = || self.look_for_another_than(joined.instance);
+        joined.conn.watch_for_reply(wait, Some(Watch { every: SILENCE, look: &look }))
+    }
+
+    /// Goes to the server that leads. Errors: `Unreachable` if it is another one than this.
+    fn look_for_another_than(&self, instance: u64) -> Result<()> {
+        let due = {
+            let mut state = self.lock();
+            let due = state.instance == Some(instance)
+                && state.looked.is_none_or(|at| clock::elapsed(at) >= SILENCE);
+            if due {
+                state.looked = Some(clock::now());
+            }
+            due
+        };
+        if due {
+            // If none is there, the one that is waited for may yet answer.
+            match self.connect(&Wait::for_ms(TAKEOVER_MS)) {
+                Ok(joined) => self.put_back(joined),
+                Err(error) => tracing::debug!("no metadata server leads: {error}"),
+            }
+        }
+        if self.lock().instance == Some(instance) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Unreachable, "another metadata server leads meanwhile"))
+    }
+
     /// Opens a separate connection, for requests that wait long at the server.
     pub(crate) fn own_connection(&self, wait: &Wait) -> Result<(Joined, SessionId)> {
         let joined = self.connect(wait)?;
@@ -385,8 +459,13 @@ impl MetaSession {
         for name in &self.config.metadata {
             match self.connect_to(name, wait) {
                 Ok(conn) => return Ok(conn),
+                // One that stands by says more than silence of the one that led.
+                Err(_) if last.kind == ErrorKind::NotLeader => {}
                 Err(error) => last = error,
             }
+        }
+        if self.has_several_servers() && last.kind == ErrorKind::TimedOut && !wait.expired() {
+            last.kind = ErrorKind::Unreachable;
         }
         if last.kind == ErrorKind::Unreachable && !self.established.load(Relaxed) {
             let hint = "is the cluster up? Start it with `weir up`, or look at `weir status`";
@@ -425,6 +504,8 @@ impl MetaSession {
             name: self.config.name.clone(),
             host: host_name(),
         };
+        let short = wait.at_most(HANDSHAKE);
+        let wait = if self.has_several_servers() { &short } else { wait };
         BlockingConn::connect(address, self.config.key.clone(), &hello, wait)
     }
 
@@ -545,6 +626,10 @@ impl MetaSession {
         let now = Wait::for_ms(0);
         let is_closed = |joined: &Joined| joined.conn.wait_for_reply(&now).is_ok();
         while let Some((_, joined)) = state.idle.pop() {
+            // The one at its other end leads no more.
+            if self.has_several_servers() && state.instance != Some(joined.instance) {
+                continue;
+            }
             if !alive || !is_closed(&joined) {
                 return Some(joined);
             }

@@ -28,6 +28,9 @@ use weir_wire::{Header, Key};
 
 /// Timeout of one exchange, milliseconds.
 const EXCHANGE_MS: u64 = 5_000;
+/// Timeout of one exchange if there are several metadata servers, milliseconds: another one may
+/// lead meanwhile.
+const EXCHANGE_OF_SEVERAL_MS: u64 = 2_000;
 /// First pause between attempts to connect.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
@@ -144,7 +147,7 @@ impl Registrar {
 
     fn connect(&self, address: &Address) -> Result<BlockingConn> {
         let Shared { server, server_key, cluster, .. } = &*self.shared;
-        let wait = self.wait(Duration::from_millis(EXCHANGE_MS));
+        let wait = self.exchange_wait();
         connect((*server, server_key.clone(), *cluster), address, &wait)
     }
 
@@ -153,7 +156,7 @@ impl Registrar {
         conn: &mut BlockingConn,
         request: &R,
     ) -> Result<HeartbeatReply> {
-        let wait = self.wait(Duration::from_millis(EXCHANGE_MS));
+        let wait = self.exchange_wait();
         let sent = clock::since_boot();
         let reply: HeartbeatReply = exchange(conn, request, &wait)?;
         self.shared.copies.standings.adopt(&reply, sent);
@@ -293,6 +296,14 @@ impl Registrar {
             gaps.push((TargetId::NONE, 1));
         }
         gaps
+    }
+
+    /// The wait for one exchange.
+    fn exchange_wait(&self) -> Wait {
+        // One server may have the path of a socket beside its address.
+        let on_network = |address: &&Address| address.unix_path().is_none();
+        let several = self.metadata.iter().filter(on_network).count() > 1;
+        self.wait(Duration::from_millis(if several { EXCHANGE_OF_SEVERAL_MS } else { EXCHANGE_MS }))
     }
 
     fn wait(&self, time: Duration) -> Wait {

@@ -76,6 +76,31 @@ pub struct MetaServerConfig {
     /// The most connections.
     #[serde(default = "default_max_connections")]
     pub max_connections: usize,
+    /// The journal that it shares with other metadata servers, of which one leads; `None`: it is
+    /// the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<JournalConfig>,
+}
+
+/// The journal of several metadata servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JournalConfig {
+    /// Addresses of the members of an etcd cluster, `http://HOST:PORT`.
+    pub etcd: Vec<String>,
+    /// Name of this metadata server, different from those of the others: letters, digits, `-`, `_`.
+    pub member: String,
+}
+
+impl JournalConfig {
+    fn check(&self) -> Result<()> {
+        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        if !(1..=64).contains(&self.member.len()) || !self.member.chars().all(good) {
+            let what = "`member` of `[journal]` must be 1 to 64 letters, digits, `-` or `_`";
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        Ok(())
+    }
 }
 
 fn default_session_timeout_ms() -> u64 {
@@ -144,6 +169,7 @@ impl MetaServerConfig {
             sync_delay_ms: default_sync_delay_ms(),
             cache_bytes: default_cache_bytes(),
             max_connections: default_max_connections(),
+            journal: None,
         }
     }
 
@@ -191,7 +217,7 @@ impl MetaServerConfig {
         if self.rebuild_concurrency == 0 || self.rebuild_concurrency > MAX_CONCURRENCY {
             return bad("`rebuild_concurrency` must be from 1 to 1024");
         }
-        Ok(())
+        self.journal.as_ref().map_or(Ok(()), JournalConfig::check)
     }
 
     pub(crate) fn mover(&self) -> MoverSettings {
@@ -276,7 +302,13 @@ mod tests {
         }
         assert!(named(MetaServerConfig { lease_ms: 40_000, ..good.clone() }).contains("lease_ms"));
         assert!(named(MetaServerConfig { grace_ms: 5_000, ..good.clone() }).contains("grace_ms"));
-        assert!(named(MetaServerConfig { session_timeout_ms: 0, ..good }).contains("session"));
+        assert!(
+            named(MetaServerConfig { session_timeout_ms: 0, ..good.clone() }).contains("session")
+        );
+        for member in ["", "a/b", "a b", &"a".repeat(65)] {
+            let journal = Some(JournalConfig { etcd: Vec::new(), member: member.to_owned() });
+            assert!(named(MetaServerConfig { journal, ..good.clone() }).contains("member"));
+        }
     }
 
     #[test]
@@ -322,7 +354,10 @@ mod tests {
         let same = same.filter_map(|(said, _)| said.split_once(": "));
         let same: Vec<&str> = same.map(|(key, _)| key.trim()).collect();
         let places = ["dir", "listen", "metrics", "master_key_file", "cluster"];
-        assert_eq!(same, [&places[..], &["leases_per_client", "max_connections"]].concat());
+        assert_eq!(
+            same,
+            [&places[..], &["leases_per_client", "max_connections", "journal"]].concat()
+        );
     }
 
     #[test]

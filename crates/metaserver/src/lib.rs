@@ -13,15 +13,19 @@
 //! - The server opens no connections: data servers and clients connect to it.
 //! - A change waits until no other client caches or leases anything that contradicts it
 //!   (`docs/leases.md`, `tests/leases`).
+//! - Of several servers with one journal, one leads. The others answer nothing, and one that has
+//!   lost the lead answers nothing from then on (`tests/members.rs`).
 //! - An object is named for removal only when it is durable that no file has it.
 
 pub mod acl;
 pub mod audit;
+mod candidate;
 pub mod config;
 pub mod init;
 pub mod leases;
 pub mod locks;
 pub mod machine;
+mod member;
 mod metrics;
 pub mod mover;
 pub mod open_files;
@@ -33,8 +37,10 @@ pub mod schema;
 mod service;
 pub mod signing;
 
-pub use config::MetaServerConfig;
+pub use config::{JournalConfig, MetaServerConfig};
 pub use init::NewFileSystem;
 pub use machine::{MetaMachine, Moment, Times};
+pub use member::run_member;
 pub use metrics::Observer;
 pub use run::{Notify, ReadyInfo, init, run, run_observed, serve};
+pub use weir_metastore::Journal;

@@ -21,7 +21,7 @@ pub type Notify = Box<dyn Fn() + Send + Sync>;
 
 /// Interval of checks of the free space of the metadata's disk. (A separate thread checks, because
 /// the loop waits for no disk.)
-const ROOM_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const ROOM_EVERY: Duration = Duration::from_secs(5);
 /// Memory for large requests, bytes.
 const BUFFER_BYTES: usize = 64 << 20;
 
@@ -94,6 +94,10 @@ fn serve_observed<E: Engine + Send + 'static>(
     on_ready: impl FnOnce(ReadyInfo),
 ) -> Result<()> {
     config.check()?;
+    if config.journal.is_some() {
+        let what = "`[journal]` is for `weir meta`, which was not what started this server";
+        return Err(Error::new(ErrorKind::InvalidArgument, what));
+    }
     let master = read_master_key(&config.master_key_file)?;
     let listeners = listen(&config)?;
     let addresses = listeners.iter().map(|l| l.address().to_string()).collect();
@@ -109,13 +113,7 @@ fn serve_observed<E: Engine + Send + 'static>(
     let wake = Signal::new().map_err(|e| broken(e).context("make an eventfd"))?;
     let failure = Arc::new(Failure::new(wake));
     let mut service = Some(MetaService::new(machine, start, observer.clone(), failure.clone()));
-    let net = ServerConfig {
-        // One thread owns the namespace: no operation waits for a lock.
-        loops: 1,
-        max_connections: config.max_connections,
-        ..ServerConfig::new(BufferPool::new(BUFFER_BYTES))
-    };
-    let running = Server::start(net, listeners, |loop_handle, _| {
+    let running = Server::start(net(&config), listeners, |loop_handle, _| {
         handle.get_or_init(|| loop_handle);
         service.take().ok_or_else(|| Error::from(ErrorKind::Internal))
     })?;
@@ -142,15 +140,34 @@ fn serve_observed<E: Engine + Send + 'static>(
     }
 }
 
-fn broken(e: impl Into<io::Error>) -> Error {
+/// Limits of the event loop.
+pub(crate) fn net(config: &MetaServerConfig) -> ServerConfig {
+    ServerConfig {
+        // One thread owns the namespace: no operation waits for a lock.
+        loops: 1,
+        max_connections: config.max_connections,
+        ..ServerConfig::new(BufferPool::new(BUFFER_BYTES))
+    }
+}
+
+pub(crate) fn broken(e: impl Into<io::Error>) -> Error {
     e.into().into()
 }
 
-fn listen(config: &MetaServerConfig) -> Result<Vec<Listener>> {
+pub(crate) fn listen(config: &MetaServerConfig) -> Result<Vec<Listener>> {
     config.listen.iter().map(|text| Listener::bind(&Address::parse(text)?)).collect()
 }
 
 fn open_embedded(config: &MetaServerConfig, notify: Notify) -> Result<Embedded> {
+    require_format(config)?;
+    Embedded::open(&config.dir, config.engine(), notify).map_err(|e| in_directory(config, e))
+}
+
+pub(crate) fn in_directory(config: &MetaServerConfig, error: Error) -> Error {
+    error.context(format!("metadata directory {}", config.dir.display()))
+}
+
+pub(crate) fn require_format(config: &MetaServerConfig) -> Result<()> {
     let shown = config.dir.display();
     // The engine would make itself at home in any directory; its own begin
     // with a file of this name.
@@ -162,29 +179,39 @@ fn open_embedded(config: &MetaServerConfig, notify: Notify) -> Result<Embedded> 
             ),
         ));
     }
-    Embedded::open(&config.dir, config.engine(), notify)
-        .map_err(|e| e.context(format!("metadata directory {shown}")))
+    Ok(())
 }
 
 fn has_format(dir: &Path) -> bool {
     fs::Directory::open(dir).is_ok_and(|dir| dir.stat("format").is_ok())
 }
 
-/// Starts the machine on an open engine.
-fn start_machine<E: Engine>(
+/// The cluster that an open engine belongs to.
+pub(crate) fn check_cluster(
     config: &MetaServerConfig,
-    engine: E,
-    master: MasterKey,
-    start: Instant,
-) -> Result<MetaMachine<E>> {
+    engine: &dyn Engine,
+    master: &MasterKey,
+) -> Result<[u8; 16]> {
     let shown = config.dir.display();
-    let (format, _) = check_format(&engine, &master).map_err(|e| e.context(shown.to_string()))?;
+    let (format, _) = check_format(engine, master).map_err(|e| e.context(shown.to_string()))?;
     if config.cluster.is_some_and(|cluster| cluster != format.cluster) {
         return Err(Error::new(
             ErrorKind::InvalidArgument,
             format!("metadata directory {shown} belongs to another cluster: correct the path"),
         ));
     }
+    Ok(format.cluster)
+}
+
+/// Starts the machine on an open engine.
+pub(crate) fn start_machine<E: Engine>(
+    config: &MetaServerConfig,
+    engine: E,
+    master: MasterKey,
+    start: Instant,
+) -> Result<MetaMachine<E>> {
+    let shown = config.dir.display();
+    check_cluster(config, &engine, &master)?;
     let now = service::now(start);
     let mut machine = MetaMachine::open(engine, config.times(), master, random_bytes()?, now)
         .map_err(|e| e.context(shown.to_string()))?;
@@ -203,7 +230,7 @@ fn start_machine<E: Engine>(
 }
 
 /// Free space on the disk of a directory; `None` if it cannot be read.
-fn room(dir: &Path) -> Option<FsUsage> {
+pub(crate) fn room(dir: &Path) -> Option<FsUsage> {
     let space = fs::Directory::open(dir).and_then(|dir| dir.space()).ok()?;
     Some(FsUsage {
         total_bytes: space.total_bytes,
@@ -215,7 +242,7 @@ fn room(dir: &Path) -> Option<FsUsage> {
 
 /// Waits until one of the signals is raised, and calls `look` at this interval. That happens in
 /// another thread, and not again before it has ended: a hung disk blocks no signal.
-fn wait_for(
+pub(crate) fn wait_for(
     signals: [&Signal; 2],
     every: Duration,
     look: impl Fn() + Send + Sync + 'static,

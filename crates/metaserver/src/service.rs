@@ -32,6 +32,8 @@ pub(crate) enum News {
     Observer,
     /// Free space of the metadata's disk.
     Room(FsUsage),
+    /// This server leads: what serves from now on is there to be taken.
+    Lead,
 }
 
 /// Reports a fatal error from the service to its owner.
@@ -78,6 +80,8 @@ pub(crate) struct MetaService<E: Engine> {
     failure: Arc<Failure>,
     /// What changes are answered once the engine has failed.
     refusal: Option<Error>,
+    /// Whether nothing is answered any more, because another server may lead.
+    silent: bool,
     /// Whether background work waits until the next tick because the disk is full.
     work_waits: bool,
 }
@@ -108,9 +112,23 @@ impl<E: Engine> MetaService<E> {
         failure: Arc<Failure>,
     ) -> Self {
         let (turn, waiting) = (Vec::new(), VecDeque::new());
-        let parked = BTreeMap::new();
-        let (refusal, work_waits) = (None, false);
-        Self { machine, start, turn, waiting, parked, observer, failure, refusal, work_waits }
+        Self {
+            machine,
+            start,
+            turn,
+            waiting,
+            parked: BTreeMap::new(),
+            observer,
+            failure,
+            refusal: None,
+            silent: false,
+            work_waits: false,
+        }
+    }
+
+    /// Whether requests are carried out no more.
+    fn has_failed(&self) -> bool {
+        self.silent || self.refusal.is_some()
     }
 
     fn has_work(&self) -> bool {
@@ -120,6 +138,14 @@ impl<E: Engine> MetaService<E> {
     /// Refuses the changes that have no reply yet, then reports the error to the owner. Without a
     /// reply each of their callers would wait for a server that does not come back.
     fn fail(&mut self, error: &Error, out: &mut Outbox) {
+        if self.machine.engine().is_deposed() {
+            // Whoever leads next knows what became of them. Their senders ask that one.
+            self.turn.clear();
+            self.waiting.clear();
+            self.parked.clear();
+            self.silent = true;
+            return self.failure.report(error);
+        }
         let refusal = refusal(error);
         let turn = self.turn.drain(..).map(|(asked, _)| asked);
         let waiting = self.waiting.drain(..).map(|(_, asked, _)| asked);
@@ -235,14 +261,19 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
     type Event = News;
 
     fn key_for(&mut self, hello: &Hello) -> Result<Key> {
+        self.machine.engine().check_lead()?;
         self.machine.key_for(hello)
     }
 
     fn welcome(&mut self, _conn: ConnId, hello: &Hello) -> Result<Welcome> {
+        self.machine.engine().check_lead()?;
         self.machine.welcome(hello, now(self.start))
     }
 
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
+        if self.silent {
+            return;
+        }
         if let Some(refusal) = &self.refusal {
             refuse(frame.conn, &frame.header, refusal, out);
             return;
@@ -261,7 +292,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
 
     fn on_event(&mut self, news: News, out: &mut Outbox) {
         match news {
-            News::Engine if self.refusal.is_some() => {}
+            News::Engine if self.has_failed() => {}
             News::Engine => {
                 if let Err(error) = self.machine.poll() {
                     self.fail(&error, out);
@@ -273,11 +304,12 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
                 self.observer.answer(Told { status, targets });
             }
             News::Room(room) => self.machine.set_room(room),
+            News::Lead => {}
         }
     }
 
     fn on_turn_end(&mut self, out: &mut Outbox) {
-        if self.refusal.is_some() {
+        if self.has_failed() {
             return;
         }
         if let Err(error) = self.finish_turn() {
@@ -294,7 +326,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
     }
 
     fn on_tick(&mut self, out: &mut Outbox) {
-        if self.refusal.is_some() {
+        if self.has_failed() {
             return;
         }
         self.work_waits = false;

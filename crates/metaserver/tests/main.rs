@@ -24,6 +24,7 @@ mod leases;
 mod leases_planted;
 mod list_copies;
 mod loads;
+mod members;
 mod membership;
 mod mover;
 mod namespace_model;

@@ -135,6 +135,11 @@ impl Client {
         Some(MutationId { slot, sequence })
     }
 
+    /// The next change has the number after this one.
+    pub fn continue_after(&mut self, sequence: u64) {
+        self.sequence = sequence;
+    }
+
     pub fn make<R: Request>(&mut self, request: &R) -> Result<R::Reply> {
         let mutation = self.mutation();
         self.send(mutation, request)

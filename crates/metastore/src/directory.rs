@@ -21,6 +21,8 @@ const MAX_FORMAT_BYTES: usize = 256;
 /// Begins the name of an empty file that stands there after a failed sync; the
 /// boot id of then follows.
 const POISONED: &str = "poisoned.";
+/// Its presence says that the directory follows a journal.
+const REPLICATED: &str = "replicated";
 /// What to do about damage.
 const REMEDY: &str = "restore the metadata directory: `weir meta import` makes a new one \
                       from a file of `weir meta export`";
@@ -196,6 +198,32 @@ impl Home {
             self.display(&name)
         );
         Err(Error::new(ErrorKind::Io, what))
+    }
+
+    /// Whether the directory follows a journal.
+    pub fn is_replicated(&self) -> Result<bool> {
+        self.exists(REPLICATED)
+    }
+
+    /// Marks durably that the directory follows a journal.
+    pub fn mark_replicated(&self) -> Result<()> {
+        let file = self.file(REPLICATED, OpenHow::CREATE)?;
+        self.sync_file(&file, "meta-replicated").map_err(|e| self.error(REPLICATED, e))?;
+        self.sync("meta-replicated-name")
+    }
+
+    /// Refuses a directory that follows a journal to whoever has none.
+    pub fn check_alone(&self) -> Result<()> {
+        if !self.is_replicated()? {
+            return Ok(());
+        }
+        let (dir, mark) = (self.path.display(), self.display(REPLICATED));
+        let what = format!(
+            "metadata directory {dir} belongs to metadata servers that share a journal: name it in \
+             the configuration (`[journal]`); or stop all of them and remove {mark} from the \
+             directory of the last that led, to go on with that one alone"
+        );
+        Err(Error::new(ErrorKind::InvalidArgument, what))
     }
 
     /// The names in it that are text.

@@ -4,22 +4,27 @@
 use crate::applier::{Applier, Job};
 use crate::directory::{Home, damage};
 use crate::engine::{
-    Commit, CommitOutcome, Engine, Key, ReadError, Sequence, Snapshot, Verified, Versioned,
+    Commit, CommitOutcome, Engine, Key, ReadError, Sequence, Snapshot, Verified, Versioned, Write,
     checks_hold,
 };
+use crate::journal::MAX_BATCH_BYTES;
 use crate::log::LogWriter;
 use crate::overlay::{Overlay, merged_range};
-use crate::record::RECORDS_START;
+use crate::record::{RECORDS_START, max_record_bytes};
 use crate::replay::{Replayed, replay};
 use crate::reserve::Room;
 use crate::syncer::{Notify, SyncState, Syncer};
 use crate::tree::{Tree, TreeSnapshot};
 use crate::verify::verify;
+use member::Role;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 use weir_host::{clock, fs};
 use weir_types::{Error, ErrorKind, Result};
+
+pub(crate) mod member;
 
 /// The most bytes of commits that wait for one [`Engine::flush`]; a commit
 /// beyond it flushes by itself.
@@ -82,6 +87,8 @@ impl Default for EmbeddedConfig {
 /// flushed is found again at the next open.
 pub struct Embedded {
     config: EmbeddedConfig,
+    role: Role,
+    published_bytes: Arc<AtomicU64>,
     sequence: Sequence,
     flushed: Sequence,
     /// The newest writes.
@@ -116,8 +123,18 @@ impl Embedded {
     /// eventfd).
     ///
     /// Errors: `Busy` (in use by another process), `Unsupported` (a format that
-    /// this program does not know), `Corrupt` (damage, with file and offset).
+    /// this program does not know), `Corrupt` (damage, with file and offset),
+    /// `InvalidArgument` (the directory follows a journal).
     pub fn open(
+        dir: &Path,
+        config: EmbeddedConfig,
+        notify: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Self> {
+        Self::open_as(Role::Alone, dir, config, notify)
+    }
+
+    fn open_as(
+        role: Role,
         dir: &Path,
         config: EmbeddedConfig,
         notify: impl Fn() + Send + Sync + 'static,
@@ -125,6 +142,9 @@ impl Embedded {
         let home = Home::open_or_make(dir)?;
         let lock = home.lock()?;
         home.check_poison()?;
+        if matches!(role, Role::Alone) {
+            home.check_alone()?;
+        }
         if !home.check_format()? {
             make(&home)?;
         }
@@ -140,6 +160,8 @@ impl Embedded {
         let applier = Applier::start(home.clone(), Arc::clone(&tree), Arc::clone(&shared), notify)
             .map_err(thread)?;
         Ok(Self {
+            role,
+            published_bytes: Arc::default(),
             sequence,
             flushed: sequence,
             active: Overlay::default(),
@@ -303,6 +325,20 @@ impl Embedded {
         Ok(())
     }
 
+    /// Gives these writes the next sequence.
+    fn add(&mut self, writes: Vec<Write>) -> Result<()> {
+        self.look();
+        self.make_room()?;
+        self.log.set_aside(&writes)?;
+        self.sequence = self.sequence.next();
+        self.log.append(self.sequence, self.shared.synced(), &writes);
+        self.active_since.get_or_insert_with(clock::now);
+        for write in writes {
+            self.active.write(write.key, write.value, self.sequence);
+        }
+        Ok(())
+    }
+
     fn layers(&self) -> [Option<&Overlay>; 2] {
         [Some(&self.active), self.committing.as_deref()]
     }
@@ -352,21 +388,16 @@ impl Engine for Embedded {
         if commit.writes.is_empty() {
             return Ok(CommitOutcome::Committed(self.sequence));
         }
-        self.look();
-        self.make_room()?;
-        self.log.set_aside(&commit.writes)?;
-        self.sequence = self.sequence.next();
-        self.log.append(self.sequence, self.shared.synced(), &commit.writes);
-        self.active_since.get_or_insert_with(clock::now);
-        for write in commit.writes {
-            self.active.write(write.key, write.value, self.sequence);
-        }
+        self.role.may_commit()?;
+        self.make_room_in_batch(&commit.writes)?;
+        self.add(commit.writes)?;
         Ok(CommitOutcome::Committed(self.sequence))
     }
 
     fn flush(&mut self) -> Result<Sequence> {
         self.shared.check_sound()?;
         if self.flushed < self.sequence {
+            self.publish()?;
             if let Err(e) = self.log.flush() {
                 return Err(self.break_with(e));
             }
@@ -376,6 +407,8 @@ impl Engine for Embedded {
             self.hand_over_if_due();
             self.give_way()?;
         }
+        // After whatever may have waited: replies leave next.
+        self.confirm_lead()?;
         Ok(self.flushed)
     }
 
@@ -384,7 +417,11 @@ impl Engine for Embedded {
     }
 
     fn synced(&self) -> Sequence {
-        self.shared.synced()
+        match self.role {
+            // The journal is durable, and nothing is flushed that it does not have.
+            Role::Leads { .. } => self.flushed,
+            _ => self.shared.synced(),
+        }
     }
 
     fn poll(&mut self) -> Result<()> {
@@ -402,7 +439,18 @@ impl Engine for Embedded {
 
     fn sync(&mut self) -> Result<()> {
         let upto = self.flush()?;
-        self.shared.wait(upto)
+        match self.role {
+            Role::Leads { .. } => Ok(()),
+            _ => self.shared.wait(upto),
+        }
+    }
+
+    fn is_deposed(&self) -> bool {
+        matches!(self.role, Role::Leads { deposed: true, .. })
+    }
+
+    fn check_lead(&self) -> Result<()> {
+        self.role.check()
     }
 
     fn verify(&mut self, place: u64) -> Result<Verified> {
@@ -504,6 +552,8 @@ fn recover(home: &Home, cache_bytes: usize) -> Result<(Tree, LogWriter, Sequence
     Ok((tree, log, last))
 }
 
+#[cfg(test)]
+mod member_tests;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests look from outside")]
 mod tests;

@@ -199,6 +199,19 @@ pub trait Engine {
     /// shutdown and tests.
     fn sync(&mut self) -> Result<()>;
 
+    /// Whether other servers may go on where this engine left off. Then whatever was not
+    /// acknowledged has an outcome that only they know.
+    fn is_deposed(&self) -> bool {
+        false
+    }
+
+    /// Whether a reply may leave that changes nothing. Waits for nothing.
+    ///
+    /// Errors: those of an engine that is deposed, or is about to be.
+    fn check_lead(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether there is room on the disk for what needs some. Else only what makes
     /// room is to be committed, for which some is set aside. Looks at the disk at
     /// most every so often.

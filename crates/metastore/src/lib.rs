@@ -15,6 +15,8 @@
 //! - What was flushed is on the disk about a second later, in order, and when
 //!   [`Engine::synced`] has reached it.
 //! - redb takes in only what the log already holds durably.
+//! - With a [`Journal`], shared with other servers, nothing is in the log or in redb that is not in
+//!   the journal.
 //! - After a failed append or sync every later commit fails: no silent retry.
 //! - A full disk is no failure: room for the log and for redb is set aside
 //!   (`reserve.rs`), and a commit for which there is none is refused before
@@ -30,8 +32,12 @@ pub mod export;
 #[doc(hidden)]
 pub mod fuzz;
 mod ids;
+mod journal;
+#[cfg(any(test, feature = "conformance"))]
+pub mod journal_conformance;
 mod log;
 mod model;
+mod model_journal;
 mod overlay;
 mod pages;
 mod record;
@@ -42,11 +48,14 @@ mod tree;
 mod tx;
 mod verify;
 
+pub use embedded::member::Progress;
 pub use embedded::{Embedded, EmbeddedConfig};
 pub use engine::{
     Check, Commit, CommitOutcome, Engine, Key, MAX_KEY_BYTES, MAX_OPERATIONS, MAX_REQUEST_BYTES,
     ReadError, Sequence, Snapshot, Value, Verified, Versioned, Write, key_after, prefix_end,
 };
 pub use ids::IdAllocator;
+pub use journal::{Batch, Journal, MAX_BATCH_BYTES};
 pub use model::{Injection, ModelEngine};
+pub use model_journal::{LostAppend, ModelJournal};
 pub use tx::{Tx, TxError, Want, transact};

@@ -121,6 +121,11 @@ impl LogWriter {
         self.buffer.len()
     }
 
+    /// The records that wait for [`LogWriter::flush`].
+    pub fn buffered(&self) -> &[u8] {
+        &self.buffer
+    }
+
     /// Sets room aside for a commit, behind what waits in the buffer. An error means that nothing
     /// has changed.
     ///

@@ -113,6 +113,7 @@ error_kinds! {
     NotCurrent = 45, EIO, Refresh, "this copy cannot be used now";
     NotStaged = 46, EIO, Later, "the bytes of a write were not left here";
     QuotaExceeded = 47, EDQUOT, Never, "disk quota exceeded";
+    NotLeader = 48, EIO, Reconnect, "this metadata server does not lead";
 }
 
 /// Linux error numbers, so that this crate needs no libc.

@@ -216,6 +216,8 @@ fn everything() -> BTreeSet<String> {
     keys::<weir_connect::UpDefaults>("config.toml up.", &mut all);
     keys::<weir_connect::MountDefaults>("config.toml mount.", &mut all);
     keys::<weir_metaserver::MetaServerConfig>("meta.toml ", &mut all);
+    all.remove("meta.toml journal");
+    keys::<weir_metaserver::JournalConfig>("meta.toml journal.", &mut all);
     keys::<weir_dataserver::DataServerConfig>("data.toml ", &mut all);
     all.remove("data.toml targets");
     keys::<weir_dataserver::TargetConfig>("data.toml targets.", &mut all);

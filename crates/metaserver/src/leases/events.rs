@@ -106,6 +106,11 @@ impl OfSession {
     }
 }
 
+/// Events of one session in one term are fewer than 2 to this.
+const EVENTS_OF_TERM_BITS: u32 = 36;
+/// Begin of the numbers of terms, above those from the clock.
+const TERMS: u64 = 1 << 62;
+
 /// The events of all sessions.
 #[derive(Debug, Default)]
 pub struct Events {
@@ -120,6 +125,12 @@ impl Events {
     /// The events of a server that starts at this time.
     pub fn starting(unix_ms: u64) -> Self {
         Self { base: unix_ms << 12, ..Self::default() }
+    }
+
+    /// Numbers the events of sessions that have had none by the term of a leader. They are greater
+    /// than those of earlier terms, and than those of a server without a term.
+    pub fn set_term(&mut self, term: u64) {
+        self.base = TERMS | term << EVENTS_OF_TERM_BITS;
     }
 
     fn session(&mut self, session: SessionId) -> &mut OfSession {
@@ -268,6 +279,19 @@ mod tests {
     use super::*;
 
     const ME: SessionId = SessionId(1);
+
+    #[test]
+    fn events_of_a_later_term_have_greater_numbers_whatever_the_clocks_say() {
+        // A server without a term, in the year 2500.
+        let mut before = Events::starting(16_725_225_600_000);
+        let mut last = before.send(ME, &Ask::Attributes(FileId(5)), 0).unwrap().0;
+        for term in [1, 2, 3, 1 << 20] {
+            let mut events = Events::starting(0);
+            events.set_term(term);
+            assert!(events.last(ME) > last, "term {term}");
+            last = events.send(ME, &Ask::Attributes(FileId(5)), 0).unwrap().0 + (1 << 30);
+        }
+    }
 
     #[test]
     fn the_same_event_does_for_all_but_a_report() {

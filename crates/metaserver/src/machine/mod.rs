@@ -645,6 +645,12 @@ impl<E: Engine> MetaMachine<E> {
         self.instance = self.instance & 0xffff_ffff | u64::from(boot) << 32;
     }
 
+    /// Sets the term of this leader of several servers with one journal. Events are numbered by it,
+    /// because the clocks of the servers may differ.
+    pub fn set_term(&mut self, term: u64) {
+        self.leases.events.set_term(term);
+    }
+
     /// Sets the space of the metadata's disk.
     pub fn set_room(&mut self, room: FsUsage) {
         self.room = room;

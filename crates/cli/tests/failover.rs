@@ -1,0 +1,288 @@
+//! Two metadata servers with a journal on etcd, all of them real processes: when the one that leads
+//! is killed or stopped, the other one goes on with everything that was acknowledged.
+
+use crate::harness::{Place, Running, eventually, kill_and_wait, noise};
+use crate::library;
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_client::{Client, ClientConfig, Context, CreateOptions};
+use weir_types::{ErrorKind, FileId};
+use weir_wire::Rights;
+
+/// What is needed for a test of failover, or `None` where there is no etcd.
+struct Pair<'a> {
+    place: &'a Place,
+    dir: PathBuf,
+    addresses: [String; 2],
+    members: [Option<Running>; 2],
+    _data: Vec<Running>,
+    _etcd: Running,
+}
+
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+fn set(path: &Path, values: &[(&str, toml::Value)]) {
+    let mut settings: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
+    for (name, value) in values {
+        settings.insert((*name).into(), value.clone());
+    }
+    fs::write(path, settings.to_string()).unwrap();
+}
+
+fn list(items: &[String]) -> toml::Value {
+    toml::Value::Array(items.iter().map(|item| item.clone().into()).collect())
+}
+
+impl<'a> Pair<'a> {
+    /// Makes a cluster as `weir up` does, and turns it into one with two metadata servers.
+    fn start(place: &'a Place) -> Option<Self> {
+        if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
+            println!("skipped: needs etcd");
+            return None;
+        }
+        let cluster = place.up("pair", &["--targets", "2", "--copies", "2"]);
+        cluster.down(&[]);
+        let from = cluster.dir();
+        let dir = place.path("pair");
+        fs::rename(&from, &dir).unwrap();
+        drop(cluster);
+
+        let (client, peer) =
+            (format!("http://{}", free_address()), format!("http://{}", free_address()));
+        let etcd = Command::new("etcd")
+            .args(["--name", "m", "--data-dir", place.path("etcd").to_str().unwrap()])
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("m={peer}"), "--log-level", "error"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let etcd = Running(etcd.unwrap());
+
+        // The second member begins with a copy of the metadata.
+        fs::create_dir(dir.join("meta-b")).unwrap();
+        for entry in fs::read_dir(dir.join("meta")).unwrap().flatten() {
+            fs::copy(entry.path(), dir.join("meta-b").join(entry.file_name())).unwrap();
+        }
+        let addresses = [free_address(), free_address()];
+        let keys = dir.join("keys");
+        for (member, address) in ["a", "b"].iter().zip(&addresses) {
+            let path = dir.join(format!("{member}.toml"));
+            fs::copy(dir.join("meta.toml"), &path).unwrap();
+            let own = if *member == "a" { "meta" } else { "meta-b" };
+            let journal: toml::Table =
+                format!("etcd = [\"{client}\"]\nmember = \"{member}\"").parse().unwrap();
+            set(
+                &path,
+                &[
+                    ("dir", dir.join(own).to_str().unwrap().into()),
+                    ("listen", list(std::slice::from_ref(address))),
+                    ("master_key_file", keys.join("master.key").to_str().unwrap().into()),
+                    ("journal", journal.into()),
+                ],
+            );
+        }
+        set(&dir.join("client.toml"), &[("metadata", list(&addresses))]);
+        let data = [1, 2].map(|server| {
+            let path = dir.join(format!("data-{server}.toml"));
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(&path, text.replace(from.to_str().unwrap(), dir.to_str().unwrap())).unwrap();
+            set(&path, &[("metadata", list(&addresses))]);
+            daemon(place, "data", &path)
+        });
+        let mut pair =
+            Self { place, dir, addresses, members: [None, None], _data: data.into(), _etcd: etcd };
+        pair.begin(0);
+        eventually("the first one leads", || pair.try_client().is_some());
+        pair.begin(1);
+        Some(pair)
+    }
+
+    /// Starts a member.
+    fn begin(&mut self, member: usize) {
+        let path = self.dir.join(["a.toml", "b.toml"][member]);
+        self.members[member] = Some(daemon(self.place, "meta", &path));
+    }
+
+    fn pid(&self, member: usize) -> i32 {
+        self.members[member].as_ref().unwrap().0.id() as i32
+    }
+
+    fn signal(&self, member: usize, signal: Signal) {
+        kill_process(Pid::from_raw(self.pid(member)).unwrap(), signal).unwrap();
+    }
+
+    fn kill(&mut self, member: usize) {
+        kill_and_wait(self.pid(member));
+        self.members[member] = None;
+    }
+
+    fn config(&self) -> ClientConfig {
+        // One call waits for as long as it takes another server to lead.
+        ClientConfig { request_timeout_ms: 60_000, ..library::config_in(&self.dir) }
+    }
+
+    fn try_client(&self) -> Option<Client> {
+        Client::connect(self.config()).ok()
+    }
+
+    /// A client that knows only this member.
+    fn asks(&self, member: usize) -> weir_types::Result<Client> {
+        let metadata = vec![self.addresses[member].clone()];
+        Client::connect(ClientConfig { metadata, connect_timeout_ms: 1_000, ..self.config() })
+    }
+}
+
+fn daemon(place: &Place, what: &str, config: &Path) -> Running {
+    let log = fs::File::create(config.with_extension("log")).unwrap();
+    let mut command = place.command(&[what, "--config", config.to_str().unwrap()]);
+    Running(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap())
+}
+
+/// What a writer was told that is done: contents by name.
+#[derive(Default)]
+struct Told {
+    files: Mutex<BTreeMap<String, Vec<u8>>>,
+    stop: AtomicBool,
+}
+
+impl Told {
+    fn count(&self) -> usize {
+        self.files.lock().unwrap().len()
+    }
+
+    /// Writes file after file. Nothing fails, whatever happens to a server.
+    fn write(&self, client: &Client, writer: usize) {
+        for n in 0.. {
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            let name = format!("w{writer}-{n}");
+            let bytes = noise(20_000 + n, n as u64);
+            write_file(client, &name, &bytes);
+            self.files.lock().unwrap().insert(name, bytes);
+        }
+    }
+
+    /// Every name that was acknowledged is there, with its bytes.
+    fn check(&self, client: &Client) {
+        let files = self.files.lock().unwrap();
+        for (name, bytes) in files.iter() {
+            assert!(read_file(client, name) == *bytes, "{name}");
+        }
+    }
+}
+
+fn write_file(client: &Client, name: &str, bytes: &[u8]) {
+    let ctx = Context::root();
+    let options = CreateOptions { exclusive: true, ..CreateOptions::default() };
+    let made = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options);
+    let (file, _) = made.unwrap_or_else(|error| panic!("create {name}: {error}"));
+    let done = file.write_at(&ctx, 0, bytes).and_then(|()| file.sync(&ctx));
+    done.and_then(|()| file.close(&ctx)).unwrap_or_else(|error| panic!("write {name}: {error}"));
+}
+
+fn read_file(client: &Client, name: &str) -> Vec<u8> {
+    let ctx = Context::root();
+    let found = client.lookup(&ctx, FileId::ROOT, name.as_bytes());
+    let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let (file, attr) = client.open(&ctx, found.file, Rights::READ).unwrap();
+    let mut bytes = vec![0; attr.size as usize];
+    let read = file.read_at(&ctx, 0, &mut bytes).unwrap();
+    bytes.truncate(read);
+    file.close(&ctx).unwrap();
+    bytes
+}
+
+/// Two writers go on while `during` runs, and after it.
+fn with_writers(pair: &mut Pair<'_>, during: impl FnOnce(&mut Pair<'_>, &Told)) -> Told {
+    let told = Told::default();
+    let clients = [0, 1].map(|_| pair.try_client().unwrap());
+    std::thread::scope(|scope| {
+        for (writer, client) in clients.iter().enumerate() {
+            let told = &told;
+            scope.spawn(move || told.write(client, writer));
+        }
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            eventually("they write", || told.count() > 20);
+            during(pair, &told);
+            let before = told.count();
+            eventually("they go on", || told.count() > before + 20);
+        }));
+        told.stop.store(true, Ordering::SeqCst);
+        if let Err(panic) = done {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    told
+}
+
+#[test]
+fn the_standby_goes_on_with_all_that_was_acknowledged_when_the_leader_is_killed() {
+    let place = Place::new();
+    let Some(mut pair) = Pair::start(&place) else { return };
+    eventually("the standby says who leads", || {
+        let error = pair.asks(1).map(drop).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NotLeader, "{error}");
+        error.message.contains(&pair.addresses[0])
+    });
+    let told = with_writers(&mut pair, |pair, told| {
+        pair.kill(0);
+        let before = told.count();
+        eventually("they write at the standby", || told.count() > before + 10);
+        // What was killed comes back as the standby, and is needed at once.
+        pair.begin(0);
+        eventually("it follows", || pair.asks(0).is_err_and(|e| e.kind == ErrorKind::NotLeader));
+        pair.kill(1);
+    });
+    told.check(&pair.try_client().unwrap());
+    // Whoever comes anew sees the same.
+    pair.begin(1);
+    pair.kill(0);
+    told.check(&pair.try_client().unwrap());
+}
+
+#[test]
+fn a_leader_that_was_stopped_acknowledges_nothing_when_it_goes_on() {
+    let place = Place::new();
+    let Some(mut pair) = Pair::start(&place) else { return };
+    let late = |name: &str, client: &Client| {
+        client.mkdir(&Context::root(), FileId::ROOT, name.as_bytes(), 0o755).map(drop)
+    };
+    // A client that knows only the first one: it has nobody else to turn to.
+    let metadata = vec![pair.addresses[0].clone()];
+    let faithful =
+        Client::connect(ClientConfig { metadata, request_timeout_ms: 20_000, ..pair.config() });
+    let faithful = faithful.unwrap();
+    late("early", &faithful).unwrap();
+    let told = with_writers(&mut pair, |pair, told| {
+        std::thread::scope(|scope| {
+            pair.signal(0, Signal::STOP);
+            // It lies in the socket of the stopped server.
+            let asking = scope.spawn(|| late("late", &faithful));
+            eventually("the other one leads", || pair.asks(1).is_ok());
+            let before = told.count();
+            eventually("they write there", || told.count() > before + 10);
+            pair.signal(0, Signal::CONT);
+            let Running(process) = pair.members[0].as_mut().unwrap();
+            eventually("it ends", || process.try_wait().unwrap().is_some_and(|s| !s.success()));
+            assert!(asking.join().unwrap().is_err(), "acknowledged by who does not lead");
+        });
+        pair.begin(0);
+        eventually("it follows", || pair.asks(0).is_err_and(|e| e.kind == ErrorKind::NotLeader));
+    });
+    let client = pair.try_client().unwrap();
+    told.check(&client);
+    let found = |name: &str| client.lookup(&Context::root(), FileId::ROOT, name.as_bytes());
+    found("early").unwrap();
+    assert_eq!(found("late").unwrap_err().kind, ErrorKind::NotFound);
+}

@@ -1,0 +1,295 @@
+//! [`Journal`] on etcd.
+//!
+//! Invariants
+//! - An append is one transaction that compares the create revision of the leader's key: nobody
+//!   who has lost the lead changes the log.
+//! - An append also compares the head, so that it may be repeated as often as there is no answer.
+//! - The end of the lead here, on the boot-time clock, is before the end of the lease in etcd:
+//!   the time counts from before a request that starts or keeps the lease, and is shorter.
+
+use crate::gateway::Gateway;
+use crate::message::{
+    KeyValue, LeaseResponse, RangeResponse, Streamed, TxnResponse, changed_at, created_at, delete,
+    get, has_value, put, put_leased, text, txn,
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+use weir_host::sync::Mutex;
+use weir_host::{clock, thread};
+use weir_metastore::{Batch, Journal, Sequence};
+use weir_types::{Error, ErrorKind, Result};
+
+/// Time of a lease in etcd, seconds. So long a dead leader is waited for.
+pub const LEASE_S: u64 = 4;
+/// Share of a lease that is not used, so that clocks may differ in speed: one part in so many.
+const CLOCK_MARGIN: u32 = 8;
+/// The most batches of one reply.
+const BATCHES_PER_READ: usize = 8;
+/// The most members that are listed.
+const MAX_MEMBERS: usize = 64;
+/// Pause before an append is sent again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+struct Lead {
+    lease: i64,
+    /// Create revision of the leader's key.
+    fence: i64,
+    /// On the clock of [`clock::since_boot`].
+    until: Duration,
+}
+
+/// A journal on etcd, for one metadata server.
+pub struct EtcdJournal {
+    gateway: Gateway,
+    prefix: String,
+    lead: Mutex<Option<Lead>>,
+}
+
+impl EtcdJournal {
+    /// The journal of a cluster. Asks etcd nothing.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for addresses that are not `http://HOST:PORT`.
+    pub fn new(endpoints: &[String], cluster: [u8; 16]) -> Result<Self> {
+        let prefix = format!("/weir/{:032x}/", u128::from_be_bytes(cluster));
+        Ok(Self { gateway: Gateway::new(endpoints)?, prefix, lead: Mutex::new(None) })
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn log_key(&self, last: Sequence) -> String {
+        self.key(&format!("log/{:016x}", last.0))
+    }
+
+    fn txn(&self, compare: &[Value], success: &[Value], failure: &[Value]) -> Result<TxnResponse> {
+        self.gateway.ask("/v3/kv/txn", &txn(compare, success, failure))
+    }
+
+    fn range(&self, from: &str, end: &str, limit: usize) -> Result<Vec<KeyValue>> {
+        let request =
+            json!({"key": text(from), "range_end": text(end), "limit": limit.to_string()});
+        Ok(self.gateway.ask::<RangeResponse>("/v3/kv/range", &request)?.kvs)
+    }
+
+    fn find(&self, name: &str) -> Result<Option<KeyValue>> {
+        let request = json!({"key": text(self.key(name))});
+        Ok(self.gateway.ask::<RangeResponse>("/v3/kv/range", &request)?.kvs.pop())
+    }
+
+    /// The fence of the lead, and whether it holds still.
+    fn fence(&self) -> Result<i64> {
+        match &*self.lead.lock() {
+            Some(lead) if clock::since_boot() < lead.until => Ok(lead.fence),
+            Some(_) => Err(lost("its lease in etcd has run out")),
+            None => Err(lost("it has not acquired it")),
+        }
+    }
+
+    fn revoke(&self, lease: i64) {
+        let request = json!({"ID": lease.to_string()});
+        if let Err(error) = self.gateway.ask::<Value>("/v3/lease/revoke", &request) {
+            tracing::debug!("a lease in etcd runs out by itself: {error}");
+        }
+    }
+
+    fn take_lead(
+        &self,
+        (lease, until): (i64, Duration),
+        address: &str,
+        begin: Option<Sequence>,
+    ) -> Result<Option<u64>> {
+        let (leader, term, head) = (self.key("leader"), self.key("term"), self.key("head"));
+        let seen = self.txn(&[], &[get(&leader), get(&term), get(&head)], &[])?;
+        if seen.found(0).is_some() {
+            return Ok(None);
+        }
+        let (number, of) = match seen.found(1) {
+            Some(found) => (decimal(found)?, found.mod_revision),
+            None => (0, 0),
+        };
+        let next = number + 1;
+        let mut compare = vec![created_at(&leader, 0), changed_at(&term, of)];
+        let mut success =
+            vec![put_leased(&leader, address, lease), put(&term, next.to_string().as_bytes())];
+        match (seen.found(2), begin) {
+            (Some(_), _) => {}
+            (None, Some(begin)) => {
+                compare.push(created_at(&head, 0));
+                success.push(put(&head, begin.0.to_string()));
+            }
+            (None, None) => {
+                let what = format!("etcd holds no log of metadata below {}", self.prefix);
+                return Err(Error::new(ErrorKind::NotFound, what));
+            }
+        }
+        let done = self.txn(&compare, &success, &[])?;
+        if !done.succeeded {
+            return Ok(None);
+        }
+        *self.lead.lock() = Some(Lead { lease, fence: done.header.revision, until });
+        Ok(Some(next))
+    }
+
+    /// One attempt to append; `Corrupt` if others have appended.
+    fn try_append(&self, fence: i64, previous: Sequence, batch: &Batch) -> Result<()> {
+        let (leader, head) = (self.key("leader"), self.key("head"));
+        let compare = [created_at(&leader, fence), has_value(&head, &previous.0.to_string())];
+        let success =
+            [put(&self.log_key(batch.last), &batch.records), put(&head, batch.last.0.to_string())];
+        let done = self.txn(&compare, &success, &[get(&leader), get(&head)])?;
+        if done.succeeded {
+            return Ok(());
+        }
+        if done.found(0).is_none_or(|leader| leader.create_revision != fence) {
+            return Err(Error::new(
+                ErrorKind::NotLeader,
+                "another metadata server has taken the lead",
+            ));
+        }
+        match done.found(1).map(decimal).transpose()? {
+            // By an attempt that had no answer: nobody else appends while this server leads.
+            Some(now) if now == batch.last.0 => Ok(()),
+            now => {
+                let what = format!(
+                    "the log in etcd ends with operation {}, not with {previous}",
+                    now.unwrap_or_default()
+                );
+                Err(Error::new(ErrorKind::Corrupt, what))
+            }
+        }
+    }
+}
+
+impl Journal for EtcdJournal {
+    fn leader(&self) -> Result<Option<String>> {
+        let found = self.find("leader")?;
+        Ok(found.map(|found| String::from_utf8_lossy(&found.value).into_owned()))
+    }
+
+    fn head(&self) -> Result<Option<Sequence>> {
+        Ok(self.find("head")?.as_ref().map(decimal).transpose()?.map(Sequence))
+    }
+
+    fn acquire(&self, address: &str, begin: Option<Sequence>) -> Result<Option<u64>> {
+        let sent = clock::since_boot();
+        let request = json!({"TTL": LEASE_S.to_string()});
+        let lease: LeaseResponse = self.gateway.ask("/v3/lease/grant", &request)?;
+        let taken = self.take_lead((lease.id, end_of(sent, lease.ttl)), address, begin);
+        if !matches!(taken, Ok(Some(_))) {
+            self.revoke(lease.id);
+        }
+        taken
+    }
+
+    fn read(&self, after: Sequence) -> Result<Vec<Batch>> {
+        let (from, end) = (self.log_key(after.next()), self.key("log0"));
+        let log = self.key("log/");
+        let batch = |found: KeyValue| {
+            let name = std::str::from_utf8(&found.key).ok().and_then(|key| key.strip_prefix(&log));
+            let last = name.and_then(|name| u64::from_str_radix(name, 16).ok());
+            let last = last.map(Sequence).ok_or_else(|| foreign(&found))?;
+            Ok(Batch { last, records: found.value })
+        };
+        self.range(&from, &end, BATCHES_PER_READ)?.into_iter().map(batch).collect()
+    }
+
+    fn append(&self, previous: Sequence, batch: &Batch) -> Result<()> {
+        loop {
+            let fence = self.fence()?;
+            match self.try_append(fence, previous, batch) {
+                // As long as this server leads, nobody else can say what became of it.
+                Err(error)
+                    if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::TimedOut) =>
+                {
+                    tracing::warn!("append to the journal: {error}; trying again");
+                    thread::sleep(PAUSE);
+                }
+                Err(error) => {
+                    *self.lead.lock() = None;
+                    return Err(error);
+                }
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    fn renew(&self) -> Result<()> {
+        self.fence()?;
+        let Some(lease) = self.lead.lock().as_ref().map(|lead| lead.lease) else {
+            return Err(lost("it has given it up"));
+        };
+        let sent = clock::since_boot();
+        let request = json!({"ID": lease.to_string()});
+        let kept: Streamed<LeaseResponse> = self.gateway.ask("/v3/lease/keepalive", &request)?;
+        let mut lead = self.lead.lock();
+        if kept.result.ttl <= 0 {
+            *lead = None;
+            return Err(lost("its lease in etcd has ended"));
+        }
+        if let Some(lead) = lead.as_mut().filter(|lead| lead.lease == lease) {
+            lead.until = lead.until.max(end_of(sent, kept.result.ttl));
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        self.fence().map(drop)
+    }
+
+    fn resign(&self) {
+        let lead = self.lead.lock().take();
+        if let Some(lead) = lead {
+            self.revoke(lead.lease);
+        }
+    }
+
+    fn report(&self, member: &str, upto: Sequence) -> Result<()> {
+        let key = self.key(&format!("members/{member}"));
+        let request = json!({"key": text(key), "value": text(upto.0.to_string())});
+        self.gateway.ask::<Value>("/v3/kv/put", &request).map(drop)
+    }
+
+    fn members(&self) -> Result<Vec<(String, Sequence)>> {
+        let prefix = self.key("members/");
+        let found = self.range(&prefix, &self.key("members0"), MAX_MEMBERS)?;
+        let member = |found: &KeyValue| {
+            let name = String::from_utf8_lossy(&found.key);
+            let name = name.strip_prefix(&prefix).ok_or_else(|| foreign(found))?;
+            Ok((name.to_owned(), Sequence(decimal(found)?)))
+        };
+        found.iter().map(member).collect()
+    }
+
+    fn cut(&self, upto: Sequence) -> Result<()> {
+        let leader = created_at(&self.key("leader"), self.fence()?);
+        let old = delete(&self.log_key(Sequence::ZERO), &self.log_key(upto.next()));
+        match self.txn(&[leader], &[old], &[])?.succeeded {
+            true => Ok(()),
+            false => Err(lost("another one has taken it")),
+        }
+    }
+}
+
+/// When a lead ends whose lease was asked for at `sent`.
+fn end_of(sent: Duration, ttl_s: i64) -> Duration {
+    let ttl = Duration::from_secs(u64::try_from(ttl_s).unwrap_or(0));
+    sent + ttl - ttl / CLOCK_MARGIN
+}
+
+fn decimal(found: &KeyValue) -> Result<u64> {
+    let text = std::str::from_utf8(&found.value).ok();
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| foreign(found))
+}
+
+/// The error for what Weir does not write.
+fn foreign(found: &KeyValue) -> Error {
+    let what = format!("the key {} in etcd is not Weir's", String::from_utf8_lossy(&found.key));
+    Error::new(ErrorKind::Corrupt, what)
+}
+
+fn lost(why: &str) -> Error {
+    let what = format!("this metadata server has no lead: {why}");
+    Error::new(ErrorKind::NotLeader, what)
+}

@@ -1,0 +1,186 @@
+//! The journal on real processes of etcd.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use weir_etcd::{EtcdJournal, LEASE_S};
+use weir_metastore::journal_conformance::{Pair, run};
+use weir_metastore::{Batch, Journal, MAX_BATCH_BYTES, Sequence};
+
+/// Processes of etcd, which are gone when the test ends.
+struct Etcd {
+    members: Vec<Child>,
+    endpoints: Vec<String>,
+    _dir: TempDir,
+}
+
+impl Etcd {
+    /// `None` where etcd is not installed.
+    fn start(members: usize) -> Option<Self> {
+        if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
+            eprintln!("skipped: needs etcd");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let urls = |ports: &[u16]| -> Vec<String> {
+            ports.iter().map(|port| format!("http://127.0.0.1:{port}")).collect()
+        };
+        let (clients, peers) = (urls(&free_ports(members)), urls(&free_ports(members)));
+        let cluster: Vec<String> =
+            peers.iter().enumerate().map(|(n, peer)| format!("m{n}={peer}")).collect();
+        let start = |n: usize| {
+            let data = dir.path().join(format!("m{n}"));
+            let mut command = Command::new("etcd");
+            command
+                .args(["--name", &format!("m{n}"), "--data-dir", data.to_str().unwrap()])
+                .args(["--listen-client-urls", &clients[n], "--advertise-client-urls", &clients[n]])
+                .args(["--listen-peer-urls", &peers[n], "--initial-advertise-peer-urls", &peers[n]])
+                .args(["--initial-cluster", &cluster.join(","), "--log-level", "error"]);
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        };
+        let members = (0..members).map(start).collect();
+        let etcd = Self { members, endpoints: clients, _dir: dir };
+        eventually("etcd answers", || etcd.journal([0; 16]).head().is_ok());
+        Some(etcd)
+    }
+
+    fn journal(&self, cluster: [u8; 16]) -> EtcdJournal {
+        EtcdJournal::new(&self.endpoints, cluster).unwrap()
+    }
+
+    fn signal(&self, member: usize, signal: Signal) {
+        let pid = Pid::from_child(&self.members[member]);
+        kill_process(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            let _ = member.kill();
+            let _ = member.wait();
+        }
+    }
+}
+
+fn free_ports(count: usize) -> Vec<u16> {
+    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+}
+
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn batch(last: u64, bytes: usize) -> Batch {
+    Batch { last: Sequence(last), records: vec![last as u8; bytes] }
+}
+
+#[test]
+fn etcd_is_a_journal() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let (a, b) = (etcd.journal([1; 16]), etcd.journal([1; 16]));
+    // Nobody renews the lease.
+    let ended = || {
+        eventually("the lease ends", || etcd.journal([1; 16]).leader().unwrap().is_none());
+    };
+    run(&Pair { a, b }, ended);
+    // Another cluster has a journal of its own.
+    assert_eq!(etcd.journal([2; 16]).head().unwrap(), None);
+}
+
+#[test]
+fn the_largest_batches_are_taken_and_read_again() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let journal = etcd.journal([1; 16]);
+    journal.acquire("a", Some(Sequence(0))).unwrap().unwrap();
+    for last in 1..=20 {
+        journal.append(Sequence(last - 1), &batch(last, MAX_BATCH_BYTES)).unwrap();
+        journal.renew().unwrap();
+    }
+    let mut after = Sequence::ZERO;
+    while let Some(last) = journal.read(after).unwrap().last() {
+        assert_eq!(*last, batch(last.last.0, MAX_BATCH_BYTES));
+        after = last.last;
+    }
+    assert_eq!(after, Sequence(20));
+}
+
+#[test]
+fn a_lead_lasts_as_long_as_it_is_renewed_and_ends_here_before_it_ends_in_etcd() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let (a, b) = (etcd.journal([1; 16]), etcd.journal([1; 16]));
+    a.acquire("a", Some(Sequence(0))).unwrap().unwrap();
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(2 * LEASE_S) {
+        a.renew().unwrap();
+        a.check().unwrap();
+        assert_eq!(b.acquire("b", None).unwrap(), None);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    eventually("the other one leads", || b.acquire("b", None).unwrap().is_some());
+    assert!(a.check().is_err() && a.renew().is_err());
+    assert!(a.append(Sequence(0), &batch(1, 10)).is_err());
+    b.append(Sequence(0), &batch(1, 10)).unwrap();
+}
+
+#[test]
+fn appends_go_on_when_a_member_of_etcd_is_killed_or_stopped_and_none_is_lost() {
+    let Some(etcd) = Etcd::start(3) else { return };
+    let journal = etcd.journal([1; 16]);
+    eventually("etcd has a leader", || {
+        journal.acquire("a", Some(Sequence(0))).is_ok_and(|t| t.is_some())
+    });
+    let mut last = 0;
+    let mut append = |count: u64| {
+        for _ in 0..count {
+            // An election of etcd may take longer than a renewal waits: the lead outlasts it.
+            let _ = journal.renew();
+            journal.append(Sequence(last), &batch(last + 1, 100)).unwrap();
+            last += 1;
+        }
+        last
+    };
+    append(20);
+    etcd.signal(0, Signal::STOP);
+    append(20);
+    etcd.signal(0, Signal::CONT);
+    append(20);
+    etcd.signal(1, Signal::KILL);
+    let last = append(20);
+    let mut after = Sequence::ZERO;
+    let mut found = 0;
+    while let Some(end) = journal.read(after).unwrap().last() {
+        found += journal.read(after).unwrap().len() as u64;
+        after = end.last;
+    }
+    assert_eq!((after, found), (Sequence(last), last));
+}
+
+#[test]
+fn without_a_quorum_the_lead_ends_and_nothing_is_confirmed() {
+    let Some(etcd) = Etcd::start(3) else { return };
+    let journal = etcd.journal([1; 16]);
+    eventually("etcd has a leader", || {
+        journal.acquire("a", Some(Sequence(0))).is_ok_and(|t| t.is_some())
+    });
+    journal.append(Sequence(0), &batch(1, 10)).unwrap();
+    etcd.signal(0, Signal::STOP);
+    etcd.signal(1, Signal::STOP);
+    assert!(journal.append(Sequence(1), &batch(2, 10)).is_err());
+    assert!(journal.check().is_err());
+    etcd.signal(0, Signal::CONT);
+    etcd.signal(1, Signal::CONT);
+    // What has no answer is there or not; it is never there twice or torn.
+    let other = etcd.journal([1; 16]);
+    eventually("another one leads", || other.acquire("b", None).is_ok_and(|t| t.is_some()));
+    let all = other.read(Sequence::ZERO).unwrap();
+    assert_eq!(other.head().unwrap(), all.last().map(|batch| batch.last));
+    assert!(all == [batch(1, 10)] || all == [batch(1, 10), batch(2, 10)]);
+}

@@ -1,0 +1,410 @@
+//! A metadata server that shares a journal with others: it follows, takes the lead when nobody has
+//! it, serves as long as it leads, and ends when it has lost the lead.
+//!
+//! Invariants
+//! - It serves only after it has taken the lead and then read the journal to its end.
+//! - The journal is cut only up to what this server holds durably, and what every member that keeps
+//!   up holds durably.
+
+use crate::candidate::{Candidate, Standing};
+use crate::config::{JournalConfig, MetaServerConfig, read_master_key};
+use crate::metrics::Observer;
+use crate::run::{
+    Notify, ROOM_EVERY, ReadyInfo, broken, check_cluster, in_directory, listen, net,
+    require_format, room, start_machine, wait_for,
+};
+use crate::service::{Failure, MetaService, News};
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use weir_host::clock;
+use weir_host::net::Signal;
+use weir_host::sync::Mutex;
+use weir_host::thread::{self, JoinHandle};
+use weir_metastore::{Embedded, Engine, Journal, Progress, Sequence};
+use weir_net::{LoopHandle, Server};
+use weir_types::{Error, ErrorKind, Result};
+
+/// Interval at which a standby reads the journal and looks whether somebody leads.
+const FOLLOW_EVERY: Duration = Duration::from_millis(200);
+/// Interval at which a leader renews its lead.
+const RENEW_EVERY: Duration = Duration::from_millis(500);
+/// Number of looks between two reports of what a standby holds.
+const LOOKS_PER_REPORT: u32 = 5;
+/// The most reads of the journal in one look; then it looks again.
+const READS_PER_LOOK: usize = 256;
+/// With more bytes than this in the journal it is cut, though a member does not have them yet. That
+/// member then needs a copy of another's directory.
+const MAX_JOURNAL_BYTES: u64 = 256 << 20;
+/// The most times at which the size of the journal is remembered.
+const MAX_MARKS: usize = 1024;
+
+/// Serves as a member of several metadata servers with one journal, which `open` gives for the
+/// cluster with this id, until `shutdown` is raised. `on_ready` is called once, when connections
+/// are accepted, whether or not this server leads.
+///
+/// # Errors
+/// As [`crate::run()`]. When another server has taken the lead the error says so: start this one
+/// again, and it follows. `Corrupt` if the directory and the journal do not fit together.
+pub fn run_member(
+    config: MetaServerConfig,
+    open: impl FnOnce(&JournalConfig, [u8; 16]) -> Result<Arc<dyn Journal>>,
+    shutdown: &Signal,
+    observer: Arc<Observer>,
+    on_ready: impl FnOnce(ReadyInfo),
+) -> Result<()> {
+    config.check()?;
+    let Some(journal_config) = config.journal.clone() else {
+        return Err(Error::new(ErrorKind::InvalidArgument, "`[journal]` is missing"));
+    };
+    let master = read_master_key(&config.master_key_file)?;
+    let listeners = listen(&config)?;
+    let addresses: Vec<String> = listeners.iter().map(|l| l.address().to_string()).collect();
+    let handle: Arc<OnceLock<LoopHandle<News>>> = Arc::default();
+    let engine = open_member(&config, notifier(&handle))?;
+    let cluster = check_cluster(&config, &engine, &master)?;
+    let journal = open(&journal_config, cluster)?;
+
+    let standing = Arc::new(Standing::default());
+    let mut candidate = Some(Candidate::new(standing.clone()));
+    let running = Server::start(net(&config), listeners, |loop_handle, _| {
+        handle.get_or_init(|| loop_handle);
+        candidate.take().ok_or_else(|| Error::from(ErrorKind::Internal))
+    })?;
+    tracing::info!("metadata server stands by for {} on {addresses:?}", config.dir.display());
+    on_ready(ReadyInfo { addresses: addresses.clone() });
+
+    let member = journal_config.member.clone();
+    let progress = engine.progress();
+    let reported = None;
+    let follower =
+        Follower { engine, journal: journal.clone(), member, standing, reported, looks: 0 };
+    let Some(Elected { engine, term, renewing, standing }) =
+        follower.follow(&addresses.join(", "), shutdown)?
+    else {
+        return running.stop();
+    };
+
+    let start = clock::now();
+    let mut machine = start_machine(&config, engine, master, start)?;
+    machine.set_term(term);
+    // Whatever was acknowledged is durable in the journal, whichever machine restarts.
+    machine.set_boot(u32::from_be_bytes([cluster[0], cluster[1], cluster[2], cluster[3]]));
+    let wake = Signal::new().map_err(|e| broken(e).context("make an eventfd"))?;
+    let failure = Arc::new(Failure::new(wake));
+    standing.set_next(MetaService::new(machine, start, observer.clone(), failure.clone()));
+    if let Some(handle) = handle.get() {
+        handle.post(News::Lead);
+        observer.begin(handle.clone(), running.counters().clone());
+    }
+    tracing::info!(
+        term,
+        "metadata server leads, and serves {} on {addresses:?}",
+        config.dir.display()
+    );
+    let dir = config.dir.clone();
+    let upkeep = Upkeep { journal: journal.clone(), member: journal_config.member, progress };
+    let (upkeep, marks) = (upkeep, Mutex::new(Marks::default()));
+    let look = move || {
+        if let Some((handle, room)) = handle.get().zip(room(&dir)) {
+            handle.post(News::Room(room));
+        }
+        if let Err(error) = upkeep.run(&mut marks.lock()) {
+            tracing::warn!("the journal was not cut: {error}");
+        }
+    };
+    look();
+    let waited = wait_for([shutdown, failure.wake()], ROOM_EVERY, look);
+    observer.end();
+    let stopped = running.stop();
+    // Not before the loop has ended, which might reply.
+    renewing.end();
+    journal.resign();
+    waited.map_err(|e| broken(e).context("wait for the end"))?;
+    match failure.take() {
+        Some(error) => Err(error),
+        None => stopped,
+    }
+}
+
+fn notifier(handle: &Arc<OnceLock<LoopHandle<News>>>) -> Notify {
+    let posted = handle.clone();
+    Box::new(move || {
+        if let Some(handle) = posted.get() {
+            handle.post(News::Engine);
+        }
+    })
+}
+
+fn open_member(config: &MetaServerConfig, notify: Notify) -> Result<Embedded> {
+    require_format(config)?;
+    Embedded::open_member(&config.dir, config.engine(), notify).map_err(|e| in_directory(config, e))
+}
+
+/// A server that has the lead, and has read all of the journal.
+struct Elected {
+    engine: Embedded,
+    term: u64,
+    renewing: Renewing,
+    standing: Arc<Standing<Embedded>>,
+}
+
+/// Follows the journal.
+struct Follower {
+    engine: Embedded,
+    journal: Arc<dyn Journal>,
+    member: String,
+    standing: Arc<Standing<Embedded>>,
+    /// What it has reported that it holds.
+    reported: Option<Sequence>,
+    looks: u32,
+}
+
+impl Follower {
+    /// Follows until nobody else leads, and takes the lead. `None`: shut down.
+    fn follow(mut self, address: &str, shutdown: &Signal) -> Result<Option<Elected>> {
+        let mut answers = true;
+        loop {
+            match self.look(address) {
+                Ok(Some((term, renewing))) => {
+                    let Self { mut engine, journal, standing, .. } = self;
+                    if let Err(error) = engine.lead(journal.clone()) {
+                        renewing.end();
+                        journal.resign();
+                        return Err(error);
+                    }
+                    return Ok(Some(Elected { engine, term, renewing, standing }));
+                }
+                Ok(None) => answers = true,
+                Err(error) if is_passing(&error) => {
+                    if std::mem::take(&mut answers) {
+                        tracing::warn!("metadata server cannot follow: {error}; trying again");
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            match shutdown.wait(Some(FOLLOW_EVERY)) {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.engine.close()?;
+                    return Ok(None);
+                }
+                Err(e) => return Err(broken(e)),
+            }
+        }
+    }
+
+    /// Reads what is new, and takes the lead if nobody has it.
+    fn look(&mut self, address: &str) -> Result<Option<(u64, Renewing)>> {
+        let head = self.journal.head()?;
+        self.join(head)?;
+        self.catch_up(head)?;
+        self.engine.poll()?;
+        self.report()?;
+        let leader = self.journal.leader()?;
+        let vacant = leader.is_none();
+        self.standing.set_leader(leader);
+        if vacant { self.stand(head, address) } else { Ok(None) }
+    }
+
+    /// Makes sure that the directory fits to the journal, and marks it.
+    fn join(&mut self, head: Option<Sequence>) -> Result<()> {
+        let here = self.engine.sequence();
+        match head {
+            Some(head) if head < here => Err(unfit(format!(
+                "the metadata directory has operations up to {here}, and the journal only up to \
+                 {head}: it has served without the journal; replace it by a copy of another \
+                 member's directory"
+            ))),
+            Some(_) if !self.engine.is_replicated()? => self.engine.mark_replicated(),
+            None if self.engine.is_replicated()? => Err(unfit(format!(
+                "the journal is gone from etcd: if it is lost, find the member whose directory has \
+                 the most operations (this one has {here}), remove the file `replicated` from that \
+                 directory, and start that member first"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes in the journal, at least up to `head`.
+    fn catch_up(&mut self, head: Option<Sequence>) -> Result<()> {
+        for _ in 0..READS_PER_LOOK {
+            let batches = self.journal.read(self.engine.sequence())?;
+            if batches.is_empty() {
+                if head.is_some_and(|head| head > self.engine.sequence()) {
+                    return Err(unfit(format!(
+                        "the metadata directory has operations up to {}, and later ones were cut \
+                         from the journal: replace it by a copy of another member's directory",
+                        self.engine.sequence()
+                    )));
+                }
+                return Ok(());
+            }
+            for batch in &batches {
+                self.engine.follow(batch)?;
+            }
+            self.engine.flush()?;
+            self.engine.poll()?;
+        }
+        // There is more: it is no time to lead.
+        Err(Error::new(ErrorKind::TimedOut, "this metadata server is behind"))
+    }
+
+    /// Reports what this member holds, at first and then from time to time.
+    fn report(&mut self) -> Result<()> {
+        let durable = self.engine.progress().durable();
+        self.looks = self.looks.wrapping_add(1);
+        let due = self.reported.is_none() || self.looks.is_multiple_of(LOOKS_PER_REPORT);
+        if due && self.reported != Some(durable) {
+            self.journal.report(&self.member, durable)?;
+            self.reported = Some(durable);
+        }
+        Ok(())
+    }
+
+    /// Tries to take the lead, and then reads the rest of the journal.
+    fn stand(&mut self, head: Option<Sequence>, address: &str) -> Result<Option<(u64, Renewing)>> {
+        let begin = head.is_none().then(|| self.engine.sequence());
+        if begin.is_some() {
+            // All of it is durable before others count on it.
+            self.engine.sync()?;
+        }
+        let Some(term) = self.journal.acquire(address, begin)? else { return Ok(None) };
+        let renewing = Renewing::start(self.journal.clone())?;
+        let mut complete = || {
+            let head = self.journal.head()?;
+            self.join(head)?;
+            self.catch_up(head)
+        };
+        if let Err(error) = complete() {
+            renewing.end();
+            self.journal.resign();
+            return Err(error);
+        }
+        Ok(Some((term, renewing)))
+    }
+}
+
+/// Whether an error of the journal, or of the disk, may be gone a moment later.
+fn is_passing(error: &Error) -> bool {
+    use ErrorKind::{NoSpace, NotLeader, TimedOut, Unreachable};
+    matches!(error.kind, NoSpace | NotLeader | TimedOut | Unreachable)
+}
+
+fn unfit(what: String) -> Error {
+    Error::new(ErrorKind::Corrupt, what)
+}
+
+/// A thread that renews the lead.
+struct Renewing {
+    stop: Signal,
+    thread: JoinHandle,
+}
+
+impl Renewing {
+    fn start(journal: Arc<dyn Journal>) -> Result<Self> {
+        let stop = Signal::new().map_err(broken)?;
+        let stopped = stop.clone();
+        let renew = move || {
+            while matches!(stopped.wait(Some(RENEW_EVERY)), Ok(false)) {
+                if let Err(error) = journal.renew() {
+                    tracing::warn!("the lead of the metadata servers was not renewed: {error}");
+                }
+                if journal.check().is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = thread::spawn("meta-lead", renew).map_err(broken)?;
+        Ok(Self { stop, thread })
+    }
+
+    fn end(self) {
+        self.stop.raise();
+        // One that panics has nothing more to say.
+        let _ = self.thread.join();
+    }
+}
+
+/// Reports what the leader holds, and cuts the journal.
+struct Upkeep {
+    journal: Arc<dyn Journal>,
+    member: String,
+    progress: Progress,
+}
+
+/// What had been appended when the leader held so much durably.
+#[derive(Default)]
+struct Marks {
+    marks: VecDeque<(Sequence, u64)>,
+    cut: Sequence,
+    /// Bytes up to the cut.
+    cut_bytes: u64,
+}
+
+impl Upkeep {
+    fn run(&self, marks: &mut Marks) -> Result<()> {
+        let (durable, bytes) = (self.progress.durable(), self.progress.published_bytes());
+        self.journal.report(&self.member, durable)?;
+        let members = self.journal.members()?;
+        let cut = marks.next_cut((durable, bytes), &members);
+        if cut > marks.cut {
+            self.journal.cut(cut)?;
+            marks.cut_to(cut);
+        }
+        Ok(())
+    }
+}
+
+impl Marks {
+    /// Up to where the journal is to be cut, when the leader holds so much durably.
+    fn next_cut(&mut self, now: (Sequence, u64), members: &[(String, Sequence)]) -> Sequence {
+        if self.marks.len() < MAX_MARKS && self.marks.back().is_none_or(|last| last.0 < now.0) {
+            self.marks.push_back(now);
+        }
+        let slowest = members.iter().min_by_key(|(_, holds)| *holds);
+        if now.1 - self.cut_bytes > MAX_JOURNAL_BYTES
+            && let Some((behind, holds)) = slowest.filter(|(_, holds)| *holds < now.0)
+        {
+            tracing::warn!(
+                member = behind,
+                holds = holds.0,
+                "the journal is too large to wait for a metadata server, which needs a copy of \
+                 another one's directory"
+            );
+            return now.0;
+        }
+        slowest.map_or(now.0, |(_, holds)| now.0.min(*holds))
+    }
+
+    fn cut_to(&mut self, cut: Sequence) {
+        self.cut = cut;
+        while let Some((_, bytes)) = self.marks.front().filter(|(at, _)| *at <= cut) {
+            self.cut_bytes = *bytes;
+            self.marks.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_journal_is_cut_to_the_slowest_member_unless_it_grows_too_large() {
+        let member = |name: &str, holds| (name.to_owned(), Sequence(holds));
+        let mut marks = Marks::default();
+        let all = [member("a", 10), member("b", 7)];
+        assert_eq!(marks.next_cut((Sequence(10), 1000), &all), Sequence(7));
+        marks.cut_to(Sequence(7));
+        assert_eq!(marks.cut_bytes, 0, "nothing is known of what is before");
+        let all = [member("a", 20), member("b", 25)];
+        assert_eq!(marks.next_cut((Sequence(20), 2000), &all), Sequence(20));
+        marks.cut_to(Sequence(20));
+        assert_eq!(marks.cut_bytes, 2000);
+        let all = [member("a", 30), member("b", 25)];
+        let (most, too_many) = (2000 + MAX_JOURNAL_BYTES, 2001 + MAX_JOURNAL_BYTES);
+        assert_eq!(marks.next_cut((Sequence(30), most), &all), Sequence(25));
+        assert_eq!(marks.next_cut((Sequence(31), too_many), &all), Sequence(31));
+    }
+}

@@ -1,0 +1,198 @@
+//! The embedded engine as a member of a group that shares a [`Journal`]: it follows, or leads.
+//!
+//! Invariants
+//! - What is in the local log and in redb is in the journal: a batch is published before it is
+//!   flushed, and what a follower takes in comes from there.
+//! - Nothing is acknowledged after the lead is lost, whether or not anything was changed.
+
+use super::{Embedded, EmbeddedConfig, MAX_BATCH_BYTES, max_record_bytes};
+use crate::engine::{Engine, Sequence, Write};
+use crate::journal::{Batch, Journal};
+use crate::record::decode_record;
+use crate::syncer::SyncState;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weir_types::{Error, ErrorKind, Result};
+
+/// How an engine gets its commits.
+pub(super) enum Role {
+    /// From its owner; there is no journal.
+    Alone,
+    /// From the journal.
+    Follows,
+    /// From its owner, and it appends them to the journal.
+    Leads {
+        journal: Arc<dyn Journal>,
+        /// Whether the lead is lost, or an append has an unknown outcome.
+        deposed: bool,
+    },
+}
+
+impl Role {
+    pub fn may_commit(&self) -> Result<()> {
+        match self {
+            Role::Follows => Err(ErrorKind::NotLeader.into()),
+            Role::Alone | Role::Leads { .. } => Ok(()),
+        }
+    }
+
+    /// Whether replies may leave.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Role::Alone => Ok(()),
+            Role::Leads { journal, deposed: false } => journal.check(),
+            Role::Follows | Role::Leads { deposed: true, .. } => Err(ErrorKind::NotLeader.into()),
+        }
+    }
+}
+
+/// Tells from any thread what an engine holds durably.
+#[derive(Clone)]
+pub struct Progress {
+    shared: Arc<SyncState>,
+    published_bytes: Arc<AtomicU64>,
+}
+
+impl Progress {
+    /// The last commit that is durable in the engine's own log.
+    pub fn durable(&self) -> Sequence {
+        self.shared.synced()
+    }
+
+    /// Bytes of all batches that this engine has appended to the journal.
+    pub fn published_bytes(&self) -> u64 {
+        self.published_bytes.load(Relaxed)
+    }
+}
+
+impl Embedded {
+    /// As [`Embedded::open`], for a member of a group that shares a journal. It follows: commits
+    /// are refused until [`Embedded::lead`].
+    pub fn open_member(
+        dir: &Path,
+        config: EmbeddedConfig,
+        notify: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Self> {
+        Self::open_as(Role::Follows, dir, config, notify)
+    }
+
+    /// Whether the directory follows a journal already.
+    pub fn is_replicated(&self) -> Result<bool> {
+        self.home.is_replicated()
+    }
+
+    /// Notes durably that the directory follows a journal. From now on nobody opens it alone.
+    pub fn mark_replicated(&self) -> Result<()> {
+        self.home.mark_replicated()
+    }
+
+    /// What is durable, for other threads.
+    pub fn progress(&self) -> Progress {
+        let published_bytes = Arc::clone(&self.published_bytes);
+        Progress { shared: Arc::clone(&self.shared), published_bytes }
+    }
+
+    /// Takes in the records of a batch that this engine does not have yet. To be flushed.
+    ///
+    /// Errors: `Corrupt` if a record is damaged, or others are missing before it.
+    pub fn follow(&mut self, batch: &Batch) -> Result<()> {
+        self.shared.check_sound()?;
+        let mut rest = &batch.records[..];
+        let mut last = Sequence::ZERO;
+        while !rest.is_empty() {
+            let Some((record, len)) = decode_record(rest) else {
+                return Err(damaged(batch, "is damaged"));
+            };
+            rest = rest.get(len..).unwrap_or_default();
+            last = record.sequence;
+            if record.sequence > self.sequence.next() {
+                let what = format!(
+                    "metadata directory {} has operations up to {}, and the journal begins only \
+                     with {}: replace the directory by a copy of another member's that is stopped",
+                    self.home.path().display(),
+                    self.sequence,
+                    record.sequence
+                );
+                return Err(Error::new(ErrorKind::Corrupt, what));
+            }
+            if record.sequence == self.sequence.next() {
+                self.add(record.writes)?;
+            }
+        }
+        if last == batch.last { Ok(()) } else { Err(damaged(batch, "ends elsewhere")) }
+    }
+
+    /// Leads from now on: this server has acquired the journal, and follows all of it.
+    ///
+    /// Errors: `Corrupt` if this engine does not hold exactly what the journal says.
+    pub fn lead(&mut self, journal: Arc<dyn Journal>) -> Result<()> {
+        self.flush()?;
+        let head = journal.head()?;
+        if head != Some(self.sequence) {
+            let what = format!(
+                "metadata directory {} has operations up to {}, and the journal up to {}: replace \
+                 the directory by a copy of another member's that is stopped",
+                self.home.path().display(),
+                self.sequence,
+                head.unwrap_or_default()
+            );
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
+        self.role = Role::Leads { journal, deposed: false };
+        Ok(())
+    }
+
+    /// Flushes before a commit that would make the batch too large for the journal.
+    pub(super) fn make_room_in_batch(&mut self, writes: &[Write]) -> Result<()> {
+        if !matches!(self.role, Role::Leads { .. }) {
+            return Ok(());
+        }
+        let bytes = max_record_bytes(writes);
+        if bytes > MAX_BATCH_BYTES {
+            let what = format!(
+                "metadata transaction of {bytes} bytes; the limit with a journal is \
+                 {MAX_BATCH_BYTES}"
+            );
+            return Err(Error::new(ErrorKind::TooBig, what));
+        }
+        match self.log.buffered_bytes() + bytes > MAX_BATCH_BYTES {
+            true => self.flush().map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// Appends what is buffered to the journal.
+    pub(super) fn publish(&mut self) -> Result<()> {
+        let Role::Leads { journal, .. } = &self.role else { return Ok(()) };
+        let batch = Batch { last: self.sequence, records: self.log.buffered().to_vec() };
+        let appended = journal.check().and_then(|()| journal.append(self.flushed, &batch));
+        appended.map_err(|error| self.depose(error))?;
+        self.published_bytes.fetch_add(batch.records.len() as u64, Relaxed);
+        Ok(())
+    }
+
+    /// Fails when the lead is lost.
+    pub(super) fn confirm_lead(&mut self) -> Result<()> {
+        match &self.role {
+            Role::Leads { .. } => self.role.check().map_err(|error| self.depose(error)),
+            Role::Alone | Role::Follows => Ok(()),
+        }
+    }
+
+    fn depose(&mut self, mut error: Error) -> Error {
+        // A journal that is full, say, is no full disk, which would be no failure.
+        if error.kind != ErrorKind::Corrupt {
+            error.kind = ErrorKind::NotLeader;
+        }
+        if let Role::Leads { deposed, .. } = &mut self.role {
+            *deposed = true;
+        }
+        self.break_with(error.context("the journal of the metadata"))
+    }
+}
+
+fn damaged(batch: &Batch, how: &str) -> Error {
+    let what = format!("the batch of the journal that ends with operation {} {how}", batch.last);
+    Error::new(ErrorKind::Corrupt, what)
+}

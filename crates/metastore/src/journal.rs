@@ -1,0 +1,73 @@
+//! The log that several metadata servers share: one of them leads and appends to it, the others
+//! follow it into their own engines.
+//!
+//! Invariants
+//! - A batch is appended only by the server that leads at that moment, and only behind the batch
+//!   before it. What was appended once is never changed.
+//! - Who has taken the lead finds in [`Journal::read`] every batch that any earlier leader has
+//!   appended, and no earlier leader appends any more.
+//! - [`Journal::check`] fails before anybody else can take the lead.
+
+use crate::engine::{MAX_REQUEST_BYTES, Sequence};
+use weir_types::Result;
+
+/// The most bytes of one batch. etcd takes transactions of 1.5 MiB, with keys and comparisons.
+pub const MAX_BATCH_BYTES: usize = 1 << 20;
+
+const _: () = assert!(MAX_BATCH_BYTES + (64 << 10) < MAX_REQUEST_BYTES);
+
+/// Consecutive records of the log, as they stand in the segments of the embedded log
+/// (`docs/format-metastore.md`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The sequence of its last record.
+    pub last: Sequence,
+    /// Its records.
+    pub records: Vec<u8>,
+}
+
+/// A log that is shared by several processes. Every call is bounded in time.
+///
+/// Errors of all calls: `Unreachable` or `TimedOut` if the log does not answer, `Corrupt` if it
+/// holds what nobody writes there.
+pub trait Journal: Send + Sync {
+    /// Address of the server that leads.
+    fn leader(&self) -> Result<Option<String>>;
+
+    /// The last record that was appended; `None` if nobody has begun the log.
+    fn head(&self) -> Result<Option<Sequence>>;
+
+    /// Takes the lead for a server with this address, unless somebody has it (`None`). `begin` is
+    /// the head of a log that is begun with this. Without it a log that is not begun is an error
+    /// (`NotFound`). Returns the term, which is greater than all before.
+    fn acquire(&self, address: &str, begin: Option<Sequence>) -> Result<Option<u64>>;
+
+    /// Some batches that end after this sequence, in order from the first. None: there are no more.
+    fn read(&self, after: Sequence) -> Result<Vec<Batch>>;
+
+    /// Appends a batch behind the record `previous`. It is durable when this returns.
+    ///
+    /// Errors: of any kind if this server does not lead any more, or may not. Then it is unknown
+    /// whether the batch was appended, and the lead is to be given up.
+    fn append(&self, previous: Sequence, batch: &Batch) -> Result<()>;
+
+    /// Keeps the lead for a while longer. An error is no loss of it: [`Journal::check`] tells.
+    fn renew(&self) -> Result<()>;
+
+    /// Whether this server leads at this moment, by its own boot-time clock. Waits for nothing.
+    ///
+    /// Errors: `NotLeader`.
+    fn check(&self) -> Result<()>;
+
+    /// Gives the lead up, so that nobody waits for its end.
+    fn resign(&self);
+
+    /// Notes what a member holds durably.
+    fn report(&self, member: &str, upto: Sequence) -> Result<()>;
+
+    /// What each member holds durably.
+    fn members(&self) -> Result<Vec<(String, Sequence)>>;
+
+    /// Removes batches that end at or before this sequence. Only the leader's call has an effect.
+    fn cut(&self, upto: Sequence) -> Result<()>;
+}

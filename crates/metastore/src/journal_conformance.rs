@@ -1,0 +1,97 @@
+//! What every [`Journal`] does, whatever it is made of.
+
+use crate::engine::Sequence;
+use crate::journal::{Batch, Journal};
+use weir_types::ErrorKind;
+
+/// Two servers with one empty journal.
+pub struct Pair<J> {
+    /// The first of them.
+    pub a: J,
+    /// The other.
+    pub b: J,
+}
+
+/// Runs the suite. `end_lead` ends the lead of whoever has it, as the end of a lease does, and
+/// returns when it has ended.
+#[expect(clippy::unwrap_used, reason = "this is a test")]
+pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
+    let Pair { a, b } = pair;
+    let batch = |last: u64, bytes: &[u8]| Batch { last: Sequence(last), records: bytes.to_vec() };
+
+    // A log that nobody has begun is begun by whoever says where.
+    assert_eq!((a.head().unwrap(), a.leader().unwrap()), (None, None));
+    assert_eq!(a.acquire("a", None).unwrap_err().kind, ErrorKind::NotFound);
+    assert!(a.check().is_err(), "nobody leads");
+    let first = a.acquire("a", Some(Sequence(5))).unwrap().unwrap();
+    assert_eq!(b.acquire("b", Some(Sequence(9))).unwrap(), None);
+    assert_eq!(b.leader().unwrap().as_deref(), Some("a"));
+    assert_eq!(b.head().unwrap(), Some(Sequence(5)));
+
+    // Only the leader appends.
+    a.check().unwrap();
+    assert!(b.check().is_err());
+    assert!(b.append(Sequence(5), &batch(6, b"b")).is_err());
+    a.append(Sequence(5), &batch(7, b"6 7")).unwrap();
+    a.append(Sequence(7), &batch(8, &[0, 255, b'"', b'\\'])).unwrap();
+    a.append(Sequence(8), &batch(300, b"9 ...")).unwrap();
+    a.renew().unwrap();
+
+    // Others read it in order, from anywhere.
+    let all = [batch(7, b"6 7"), batch(8, &[0, 255, b'"', b'\\']), batch(300, b"9 ...")];
+    assert_eq!(read_all(b, Sequence(5)), all);
+    assert_eq!(read_all(b, Sequence(6)), all);
+    assert_eq!(read_all(b, Sequence(7)), all[1..]);
+    assert_eq!(read_all(b, Sequence(300)), []);
+
+    // Who has lost the lead knows it, appends and removes nothing, and the terms grow.
+    end_lead();
+    assert!(a.renew().is_err() | a.check().is_err());
+    assert_eq!(b.leader().unwrap(), None);
+    let second = b.acquire("b", None).unwrap().unwrap();
+    assert!(second > first);
+    assert!(a.append(Sequence(300), &batch(301, b"late")).is_err());
+    let _ = a.cut(Sequence(300));
+    assert_eq!(read_all(a, Sequence(5)), all);
+    b.append(Sequence(300), &batch(301, b"in time")).unwrap();
+
+    // What all have is removed, and the rest stays.
+    a.report("a", Sequence(8)).unwrap();
+    b.report("b", Sequence(300)).unwrap();
+    a.report("a", Sequence(9)).unwrap();
+    let members = [("a".to_owned(), Sequence(9)), ("b".to_owned(), Sequence(300))];
+    assert_eq!(b.members().unwrap(), members);
+    b.cut(Sequence(9)).unwrap();
+    assert_eq!(read_all(a, Sequence(5)), [all[2].clone(), batch(301, b"in time")]);
+    assert_eq!(a.head().unwrap(), Some(Sequence(301)));
+
+    // A lead that is given up is free at once.
+    b.resign();
+    assert!(b.check().is_err());
+    assert!(a.acquire("a", None).unwrap().unwrap() > second);
+
+    // It appends only behind what there is.
+    assert!(a.append(Sequence(300), &batch(302, b"not behind")).is_err());
+    assert_eq!(read_all(b, Sequence(300)), [batch(301, b"in time")]);
+}
+
+#[expect(clippy::unwrap_used, reason = "this is a test")]
+fn read_all(journal: &impl Journal, mut after: Sequence) -> Vec<Batch> {
+    let mut all = Vec::new();
+    loop {
+        let some = journal.read(after).unwrap();
+        let Some(last) = some.last() else { return all };
+        after = last.last;
+        all.extend(some);
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn the_model_is_a_journal() {
+    use crate::model_journal::ModelJournal;
+    let a = ModelJournal::default();
+    let b = a.another();
+    let ender = a.another();
+    run(&Pair { a, b }, || ender.end_lead());
+}

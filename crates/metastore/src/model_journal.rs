@@ -1,0 +1,140 @@
+//! A journal in memory, for tests: leads end on demand, and the outcome of an append may stay
+//! unknown.
+
+use crate::engine::Sequence;
+use crate::journal::{Batch, Journal};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weir_host::sync::{Mutex, MutexGuard};
+use weir_types::{Error, ErrorKind, Result};
+
+/// A fault of the next append, whose caller gets `TimedOut`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostAppend {
+    /// The batch is in the journal.
+    Appended,
+    /// It is not.
+    NotAppended,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Number and address of the server that leads, and its term.
+    leader: Option<(usize, String)>,
+    term: u64,
+    head: Option<Sequence>,
+    batches: BTreeMap<Sequence, Vec<u8>>,
+    members: BTreeMap<String, Sequence>,
+    servers: usize,
+    fault: Option<LostAppend>,
+}
+
+/// One server's view of a journal in memory.
+pub struct ModelJournal {
+    shared: Arc<Mutex<Shared>>,
+    server: usize,
+}
+
+impl Default for ModelJournal {
+    fn default() -> Self {
+        Self { shared: Arc::default(), server: 0 }
+    }
+}
+
+impl ModelJournal {
+    /// The view of another server.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        let mut shared = self.shared.lock();
+        shared.servers += 1;
+        Self { shared: Arc::clone(&self.shared), server: shared.servers }
+    }
+
+    /// Ends the lead of whoever has it.
+    pub fn end_lead(&self) {
+        self.shared.lock().leader = None;
+    }
+
+    /// Makes the next append fail.
+    pub fn lose_append(&self, how: LostAppend) {
+        self.shared.lock().fault = Some(how);
+    }
+
+    fn leading(&self) -> Result<MutexGuard<'_, Shared>> {
+        let shared = self.shared.lock();
+        match &shared.leader {
+            Some((server, _)) if *server == self.server => Ok(shared),
+            _ => Err(ErrorKind::NotLeader.into()),
+        }
+    }
+}
+
+impl Journal for ModelJournal {
+    fn leader(&self) -> Result<Option<String>> {
+        Ok(self.shared.lock().leader.as_ref().map(|(_, address)| address.clone()))
+    }
+
+    fn head(&self) -> Result<Option<Sequence>> {
+        Ok(self.shared.lock().head)
+    }
+
+    fn acquire(&self, address: &str, begin: Option<Sequence>) -> Result<Option<u64>> {
+        let mut shared = self.shared.lock();
+        if shared.leader.is_some() {
+            return Ok(None);
+        }
+        shared.head = Some(shared.head.or(begin).ok_or(ErrorKind::NotFound)?);
+        shared.term += 1;
+        shared.leader = Some((self.server, address.to_owned()));
+        Ok(Some(shared.term))
+    }
+
+    fn read(&self, after: Sequence) -> Result<Vec<Batch>> {
+        let shared = self.shared.lock();
+        let batches = shared.batches.range(after.next()..).take(2);
+        Ok(batches.map(|(last, records)| Batch { last: *last, records: records.clone() }).collect())
+    }
+
+    fn append(&self, previous: Sequence, batch: &Batch) -> Result<()> {
+        let mut shared = self.leading()?;
+        if shared.head != Some(previous) {
+            return Err(Error::new(ErrorKind::Corrupt, "the journal goes on elsewhere"));
+        }
+        let fault = shared.fault.take();
+        if fault != Some(LostAppend::NotAppended) {
+            shared.batches.insert(batch.last, batch.records.clone());
+            shared.head = Some(batch.last);
+        }
+        fault.map_or(Ok(()), |_| Err(Error::new(ErrorKind::TimedOut, "no answer of the journal")))
+    }
+
+    fn renew(&self) -> Result<()> {
+        self.leading().map(drop)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.leading().map(drop)
+    }
+
+    fn resign(&self) {
+        if let Ok(mut shared) = self.leading() {
+            shared.leader = None;
+        }
+    }
+
+    fn report(&self, member: &str, upto: Sequence) -> Result<()> {
+        self.shared.lock().members.insert(member.to_owned(), upto);
+        Ok(())
+    }
+
+    fn members(&self) -> Result<Vec<(String, Sequence)>> {
+        let shared = self.shared.lock();
+        Ok(shared.members.iter().map(|(name, upto)| (name.clone(), *upto)).collect())
+    }
+
+    fn cut(&self, upto: Sequence) -> Result<()> {
+        let mut shared = self.leading()?;
+        shared.batches = shared.batches.split_off(&upto.next());
+        Ok(())
+    }
+}
