@@ -93,6 +93,7 @@ mod quota;
 mod reduce;
 mod reliability;
 mod repair;
+mod revoked;
 mod rot;
 mod semantics_doc;
 mod service;

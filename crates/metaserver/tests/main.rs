@@ -35,6 +35,7 @@ mod quota_random;
 mod readdir;
 mod rename;
 mod restrictions;
+mod revoked;
 mod server;
 mod settings;
 mod standings;
