@@ -15,6 +15,7 @@ needed=(
   git:git
   ip:iproute2
   iptables:iptables
+  mkfs.btrfs:btrfs-progs
   mkfs.ext4:e2fsprogs
   mpirun:openmpi-bin
   python3:python3

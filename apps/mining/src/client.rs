@@ -97,6 +97,7 @@ fn work(from: &mut impl Read, to: &mut impl Write) -> Result<(), String> {
     }
     safe::attach(&task.files).map_err(|e| e.to_string())?;
     let client = Client::new(&task)?;
+    Message::Ready.write(to).map_err(|e| e.to_string())?;
     while let Some(message) = Message::read(from).map_err(|e| e.to_string())? {
         let Message::Count(frequent) = message else {
             return Err("the master says something else than what to count".into());

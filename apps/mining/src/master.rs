@@ -67,7 +67,8 @@ pub struct Team {
 }
 
 impl Team {
-    /// Starts one client by each of these commands; `task` is that of the master itself.
+    /// Starts one client by each of these commands; all have the file open when it returns. `task`
+    /// is that of the master itself.
     ///
     /// # Errors
     /// A client cannot be started, or the file cannot be opened.
@@ -79,6 +80,12 @@ impl Team {
             let mut member = Member::start(format!("client {rank}"), via, &["client"])?;
             say(&mut member, &Message::Task(Task { rank, ..task.clone() }))?;
             others.push(member);
+        }
+        for member in &mut others {
+            match hear(member)? {
+                Message::Ready => (),
+                _ => return Err(format!("{} does not say that it is ready", member.name)),
+            }
         }
         Ok(Self { own, others, size: task.size })
     }
@@ -134,7 +141,10 @@ impl Team {
             Err(why) => return Err(format!("client 0: {why}")),
         };
         for member in &mut self.others {
-            add(&mut sum, hear(member)?, frequent.size == 0)
+            let Message::Counted(counted) = hear(member)? else {
+                return Err(format!("{} says something else than its counts", member.name));
+            };
+            add(&mut sum, counted, frequent.size == 0)
                 .map_err(|why| format!("{}: {why}", member.name))?;
         }
         progress.end();
@@ -166,11 +176,10 @@ fn say(member: &mut Member, message: &Message) -> Result<(), String> {
     })
 }
 
-fn hear(member: &mut Member) -> Result<Counted, String> {
+fn hear(member: &mut Member) -> Result<Message, String> {
     match Message::read(&mut member.output) {
-        Ok(Some(Message::Counted(counted))) => Ok(counted),
         Ok(Some(Message::Failed(why))) => Err(format!("{}: {why}", member.name)),
-        Ok(Some(_)) => Err(format!("{} says something else than its counts", member.name)),
+        Ok(Some(message)) => Ok(message),
         Ok(None) => Err(member.lost(&std::io::ErrorKind::UnexpectedEof.into())),
         Err(error) => Err(member.lost(&error)),
     }

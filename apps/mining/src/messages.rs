@@ -48,6 +48,8 @@ pub struct Counted {
 pub enum Message {
     /// To a client: what there is to do.
     Task(Task),
+    /// To the master: the file is open, and the client waits for what to count.
+    Ready,
     /// To a client: count the candidates that follow from these; of size 0: count items.
     Count(Sets),
     /// To the master.
@@ -68,6 +70,7 @@ impl Message {
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let (letter, body) = match self {
             Message::Task(task) => (b'T', serde_json::to_vec(task)?),
+            Message::Ready => (b'R', Vec::new()),
             Message::Count(sets) => {
                 let mut body = (sets.size as u64).to_le_bytes().to_vec();
                 body.extend(sets.items.iter().flat_map(|item| item.to_le_bytes()));
@@ -111,6 +114,7 @@ impl Message {
         let words = body.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
         Ok(Some(match letter[0] {
             b'T' => Message::Task(serde_json::from_slice(&body)?),
+            b'R' if len == 0 => Message::Ready,
             b'P' if len >= 8 && len % 4 == 0 => {
                 let size = words.clone().next().unwrap_or_default() as usize;
                 let items = body[8..].as_chunks::<4>().0.iter();
@@ -150,6 +154,7 @@ mod tests {
         };
         let all = [
             Message::Task(task),
+            Message::Ready,
             Message::Count(Sets { size: 0, items: vec![] }),
             Message::Count(Sets { size: 2, items: vec![1, 2, 1, 3] }),
             Message::Counted(Counted { transactions: 3, bytes: 4, counts: vec![5, u64::MAX] }),

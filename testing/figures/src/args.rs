@@ -1,12 +1,14 @@
 //! The command line.
 
 mod machines;
+mod mining;
 mod nfs;
 mod readers;
 mod sets;
 mod writers;
 
 pub use machines::{Advice, CallSize, Delay, Hdfs, HotClients, HotNetwork, MirroredHot};
+pub use mining::Mining;
 pub use nfs::Nfs;
 pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
 pub use sets::Reduce;
@@ -55,6 +57,8 @@ pub enum Experiment {
     Advice(Advice),
     /// Readers of records, of NFS and of Weir: figures 1 to 11 of the paper on PVFS and NFS
     Nfs(Nfs),
+    /// Mining of association rules, on Weir and on NFS: figure 1 of the paper on NASD
+    Mining(Mining),
     /// A search on HDFS, and on Weir whose layout is hidden or exposed (needs java and mvn)
     Hdfs(Hdfs),
     /// Nodes write files in three copies, which become sets: bytes on disk over time
@@ -246,6 +250,7 @@ pub fn all() -> Vec<Experiment> {
         "delay",
         "advice",
         "nfs",
+        "mining",
         "reduce",
         "hdfs",
     ];
@@ -274,6 +279,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 16);
+        assert_eq!(all().len(), 17);
     }
 }

@@ -48,10 +48,14 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// The machines of its testbed.
+    pub fn machines(&self) -> Result<&Machines> {
+        self.bed.as_ref().ok_or_else(|| Error::other("no testbed"))
+    }
+
     /// What `weir testbed status` says of its machines.
     pub fn bed_status(&self) -> Result<serde_json::Value> {
-        let bed = self.bed.as_ref().ok_or_else(|| Error::other("no testbed"))?;
-        crate::bed::status(&self.weir, bed.guard.dir())
+        crate::bed::status(&self.weir, self.machines()?.guard.dir())
     }
 
     /// What the link of its first machine carries each way in a second.
@@ -72,7 +76,7 @@ impl Cluster {
     }
 
     /// The same, in the place of a reader.
-    fn weir_from(&self, reader: usize, arguments: &[&str]) -> Result<String> {
+    pub fn weir_from(&self, reader: usize, arguments: &[&str]) -> Result<String> {
         said(&mut self.command(reader, arguments)?)
     }
 

@@ -19,13 +19,14 @@
 //! delay          a client behind a link on which all takes a while
 //! advice         readers of records, on what `weir advise` says
 //! nfs        readers of records, of an NFS server and of Weir
+//! mining         the first pass of weir-mining, of Weir and of an NFS server
 //! hdfs           a search on HDFS, and on Weir with its layout hidden and exposed
 //! reduce         disks that encode their copies: what is stored, over time
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
 //!   │  cluster   the program `weir`;  bed: machines of a profile
 //!   └─ round     one round: cold caches, perturbers, readers;  outcome: the kernel's counts
-//! worker         this program again: a reader, or a perturber
+//! worker         this program again: a reader, or a perturber;  programs: others of ours
 //! records        what was measured in each round;  points: what is compared
 //! report         CSV, PASS and FAIL;  plot: SVG
 //! ```
@@ -49,6 +50,7 @@ mod hdfs;
 mod hot_network;
 mod hot_spot;
 mod lab;
+mod mining;
 mod mirrored;
 mod mirrored_hot;
 mod nfs;
@@ -56,6 +58,7 @@ mod outcome;
 mod partitions;
 mod plot;
 mod points;
+mod programs;
 mod proof;
 mod records;
 mod reduce;
@@ -109,6 +112,7 @@ fn needs_machines(experiment: &Experiment) -> bool {
         | Experiment::Delay(_)
         | Experiment::Advice(_)
         | Experiment::Nfs(_)
+        | Experiment::Mining(_)
         | Experiment::Hdfs(_) => true,
         Experiment::EvenReads(plan) => plan.profile.is_some(),
         _ => false,
@@ -118,6 +122,12 @@ fn needs_machines(experiment: &Experiment) -> bool {
 fn lacks(experiment: &Experiment) -> Option<&'static str> {
     if let (Experiment::Nfs(_), Some(what)) = (experiment, weir_testbed::missing_for_nfs()) {
         return Some(what);
+    }
+    if let Experiment::Mining(_) = experiment {
+        let own = weir_testbed::missing_for_nfs().or_else(weir_testbed::missing_for_arrays);
+        if let Some(what) = own.or_else(weir_testbed::missing_for_processors) {
+            return Some(what);
+        }
     }
     match needs_machines(experiment) {
         true => weir_testbed::missing_for_models().or_else(weir_testbed::missing_for_networks),
@@ -149,6 +159,7 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::Delay(plan) => delay::run(plan),
         Experiment::Advice(plan) => advice::run(plan),
         Experiment::Nfs(plan) => nfs::run(plan),
+        Experiment::Mining(plan) => mining::run(plan),
         Experiment::Hdfs(plan) => hdfs::run(plan),
         Experiment::Reduce(plan) => reduce::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),

@@ -1,16 +1,29 @@
-//! What the kernel's counts say of all rounds of an experiment with perturbed disks.
+//! Cold caches: what the kernel says of them, also over all rounds with perturbed disks.
 
 use crate::lab::Lab;
 use crate::outcome::Outcome;
 use crate::report::Report;
 use crate::round::{Load, Round};
 use std::io::{Error, Result};
+use std::path::Path;
 use std::time::Duration;
+use weir_testbed::forget_whole;
 
 /// Rounds that are tried until
 const ATTEMPTS: usize = 3;
 /// each perturber has this share of what its disk gives meanwhile.
 const SHARE: std::ops::RangeInclusive<f64> = 0.42..=0.58;
+
+/// What is read ahead is there within this time, and can be dropped.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Nothing is in memory of the files of a disk.
+pub fn nothing_in_memory(disk: &Path) -> Result<()> {
+    match forget_whole(disk, PATIENCE)? {
+        0 => Ok(()),
+        left => Err(Error::other(format!("{left} bytes of {} stay in memory", disk.display()))),
+    }
+}
 
 /// Of all rounds.
 #[derive(Default)]

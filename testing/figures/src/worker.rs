@@ -12,8 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 use weir_testbed::{
-    Network, NfsClient, Reads, read_around, say_ready, send_through, wait_for_end, wait_for_go,
-    write_again,
+    Network, NfsClient, Reads, Worker, read_around, say_ready, send_through, wait_for_end,
+    wait_for_go, write_again,
 };
 
 /// Readers say how far they are after so many bytes.
@@ -125,6 +125,14 @@ pub fn command(kind: &WorkKind) -> Result<Command> {
         }
     }
     Ok(command)
+}
+
+/// A client of an NFS server, in the network of a node; returns when it is mounted.
+pub fn nfs_client(network: &Network, node: u32, mount: WorkKind) -> Result<Worker> {
+    let inner = command(&mount)?;
+    let mut command = network.command(node, inner.get_program());
+    command.args(inner.get_args());
+    Worker::start(command)
 }
 
 /// The file is open before all begin: opening reads nothing of it.

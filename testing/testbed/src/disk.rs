@@ -18,7 +18,7 @@ pub struct Disk {
 
 /// What was made for a disk, and goes in this order.
 #[derive(Debug, Default)]
-struct Made {
+pub(crate) struct Made {
     mounted: Option<PathBuf>,
     device: Option<Device>,
     model: Option<Model>,
@@ -210,13 +210,41 @@ pub fn make_image(path: &Path, bytes: u64) -> Result<()> {
 }
 
 impl Made {
+    /// A disk without a file system, and with a head if that is named.
+    pub(crate) fn disk(image: &Path, bytes: u64, drive: Option<Drive>) -> Result<Self> {
+        let named = |e: Error| Error::new(e.kind(), format!("{}: {e}", image.display()));
+        let mut made = Self::default();
+        let file = File::options().write(true).create_new(true).open(image).map_err(named)?;
+        made.image = Some(image.into());
+        file.set_len(bytes).map_err(named)?;
+        let mut below = image.to_owned();
+        if let Some(drive) = drive {
+            let model_at = Disk::model_at(image);
+            made.dir(&model_at)?;
+            made.model = Some(Model::mount(image, &model_at, drive)?);
+            below = Model::file(&model_at);
+        }
+        made.device = Some(Device::attach(text(&below)?, drive.is_some())?);
+        Ok(made)
+    }
+
+    /// Its device.
+    pub(crate) fn device(&self) -> Option<Device> {
+        self.device.clone()
+    }
+
+    /// Something was mounted there.
+    pub(crate) fn is_mounted(&mut self, at: &Path) {
+        self.mounted = Some(at.into());
+    }
+
     fn image(&mut self, path: &Path, bytes: u64) -> Result<()> {
         make_image(path, bytes)?;
         self.image = Some(path.into());
         Ok(())
     }
 
-    fn dir(&mut self, path: &Path) -> Result<()> {
+    pub(crate) fn dir(&mut self, path: &Path) -> Result<()> {
         // One that was there is not ours to remove.
         fs::create_dir(path)
             .map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))?;

@@ -4,7 +4,8 @@
 //! ```text
 //! disk       a file as a disk: loop device, ext4
 //!   ├ device   the kernel's counts of it
-//!   └ model    disks with a head: seeks, and reads ahead that are lost
+//!   ├ model    disks with a head: seeks, and reads ahead that are lost
+//!   └ array    several disks as one file system: btrfs
 //! nfs        the comparator: an NFS server (nfs-ganesha), and a client that the kernel caches for
 //! served     a file system of this process
 //! network    a network namespace for each node, joined by links
@@ -13,25 +14,29 @@
 //! throttle   who uses a disk through this group gets no more than so many bytes a second
 //! cold       nothing is left in memory of what a directory has on its disk
 //! memory     what processes may have of this machine's memory, with what is read for them
+//! processor  what they may have of a core;  group: of cgroup v1, for both
 //! samples    the kernel's counts of several disks, again and again
 //! worker     processes that begin at a word, so that many do at once
 //! perturb    what a process does that disturbs a disk;  stream: one that loads a link
 //! ```
 //! Needs root, loop devices, ext4 and a cgroup controller for block devices; models need FUSE
 //! besides, networks namespaces, veth and token buckets. Who lacks any is told so by [`missing`],
-//! [`missing_for_models`], [`missing_for_networks`], [`missing_for_delays`], [`missing_for_cold`]. What is
-//! made here goes when it is dropped,
+//! [`missing_for_models`], [`missing_for_networks`], [`missing_for_delays`], [`missing_for_cold`],
+//! [`missing_for_arrays`], [`missing_for_processors`]. What is made here goes when it is dropped,
 //! unless it is left, for another process to find.
 
+mod array;
 mod cold;
 mod delay;
 mod device;
 mod disk;
+mod group;
 mod memory;
 mod model;
 mod network;
 mod nfs;
 mod perturb;
+mod processor;
 pub mod profile;
 mod samples;
 mod served;
@@ -39,6 +44,7 @@ mod stream;
 mod throttle;
 mod worker;
 
+pub use array::{Array, missing as missing_for_arrays};
 pub use cold::{forget, forget_whole, in_memory, remember};
 pub use delay::Delayed;
 pub use device::{Counts, Device};
@@ -48,6 +54,7 @@ pub use model::{Drive, Model};
 pub use network::{ETHERNET_QUEUE, LinkCounts, MYRINET_QUEUE, Network, enter};
 pub use nfs::{NfsClient, NfsServer, missing_for_nfs};
 pub use perturb::{Reads, read_around, write_again};
+pub use processor::{Processor, missing as missing_for_processors};
 pub use samples::{Sample, Sampler};
 pub use stream::send_through;
 pub use throttle::Throttle;

@@ -1,25 +1,21 @@
 //! The memory of a node: what a group of processes may have of this machine's, with all that was
 //! read for them.
 
+use crate::group::Group;
 use crate::text;
 use std::fs::{self, File};
-use std::io::{self, Error, ErrorKind, Result, Write};
-use std::path::{Path, PathBuf};
+use std::io::{Error, Result};
+use std::path::Path;
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-/// A group whose processes were taken out is empty by then.
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(10);
 /// `memory` of cgroup v1.
 const ROOT: &str = "/sys/fs/cgroup/memory";
-const MEMBERS: &str = "cgroup.procs";
+const LIMIT: &str = "memory.limit_in_bytes";
 
 /// A group of processes. Dropped, they are free again.
 #[derive(Debug)]
 pub struct Memory {
-    path: PathBuf,
+    group: Group,
     bytes: u64,
 }
 
@@ -29,14 +25,11 @@ impl Memory {
     /// # Errors
     /// There is one such group already; what the system says.
     pub fn new(name: &str, bytes: u64) -> Result<Option<Self>> {
-        if !Path::new(ROOT).join("memory.limit_in_bytes").exists() {
+        if !Path::new(ROOT).join(LIMIT).exists() {
             return Ok(None);
         }
-        let path = Path::new(ROOT).join(name);
-        fs::create_dir(&path).map_err(|e| about(&path, &e))?;
-        let memory = Self { path, bytes };
-        let limit = memory.path.join("memory.limit_in_bytes");
-        fs::write(&limit, bytes.to_string()).map_err(|e| about(&limit, &e))?;
+        let memory = Self { group: Group::new(ROOT, name)?, bytes };
+        memory.group.set(LIMIT, bytes)?;
         Ok(Some(memory))
     }
 
@@ -45,8 +38,7 @@ impl Memory {
     /// # Errors
     /// What the system says.
     pub fn add(&self, process: i32) -> Result<()> {
-        let members = self.path.join(MEMBERS);
-        fs::write(&members, process.to_string()).map_err(|e| about(&members, &e))
+        self.group.add(process)
     }
 
     /// A program of the group reads a file as large as its memory, which has nothing else then. The
@@ -55,7 +47,7 @@ impl Memory {
     /// # Errors
     /// What the system says.
     pub fn fill(&self, dir: &Path) -> Result<()> {
-        let (path, members) = (dir.join("fill"), self.path.join(MEMBERS));
+        let (path, members) = (dir.join("fill"), self.group.members());
         File::create(&path)?.set_len(self.bytes)?;
         let script = "echo 0 > \"$1\" && exec dd if=\"$2\" of=/dev/null bs=1M status=none";
         let mut command = Command::new("sh");
@@ -67,33 +59,4 @@ impl Memory {
             false => Err(Error::other(format!("{}: could not be read", path.display()))),
         }
     }
-
-    fn end(&self) -> Result<()> {
-        let (begin, members) = (Instant::now(), self.path.join(MEMBERS));
-        loop {
-            for process in fs::read_to_string(&members).map_err(|e| about(&members, &e))?.lines() {
-                // One that has ended meanwhile need not be moved; of others the removal fails.
-                let _ = fs::write(Path::new(ROOT).join(MEMBERS), process);
-            }
-            match fs::remove_dir(&self.path) {
-                Err(e) if e.kind() == ErrorKind::ResourceBusy && begin.elapsed() < PATIENCE => {
-                    sleep(PAUSE);
-                }
-                done => return done.map_err(|e| about(&self.path, &e)),
-            }
-        }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if let Err(error) = self.end() {
-            // Nobody is here to be told but whoever reads what the program says.
-            let _ = writeln!(io::stderr(), "a group of processes stays: {error}");
-        }
-    }
-}
-
-fn about(path: &Path, error: &Error) -> Error {
-    Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

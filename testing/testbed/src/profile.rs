@@ -50,9 +50,13 @@ const ARKANSAS_RATES: [u64; 8] =
 pub const NFS_RATE: u64 = 19_280 * KB;
 const ARKANSAS_HEAD: Mechanics =
     Mechanics { positioning_us: 8_000, overhead_us: 300, streams: 8, prefetch_bytes: 256 << 10 };
+/// What a NASD drive gives.
+const NASD_RATE: u64 = 6_200 * KB;
+/// What a link of OC-3 ATM carries besides the headers of its cells.
+const OC3_RATE: u64 = 17_600 * KB;
 
 /// All of them.
-pub const ALL: [Profile; 7] = [
+pub const ALL: [Profile; 9] = [
     Profile {
         name: "arkansas",
         about: "8 Pentium III and II, IDE and SCSI disks, switched Fast Ethernet",
@@ -101,6 +105,33 @@ pub const ALL: [Profile; 7] = [
         }),
         link_rate: 40 * MB,
         link_queue: MYRINET_QUEUE,
+        scale: 1,
+    },
+    Profile {
+        name: "nasd",
+        about: "8 NASD drives and their clients, OC-3 ATM",
+        source: "NASD: 6.2 MB/s for each drive; 155.52 Mb/s, of which cells carry 48 of 53 bytes",
+        nodes: 8,
+        disk_rates: &[NASD_RATE],
+        head: None,
+        link_rate: OC3_RATE,
+        link_queue: ETHERNET_QUEUE,
+        scale: 1,
+    },
+    Profile {
+        name: "nasd-heads",
+        about: "the same, with disks that have heads",
+        source: "7.5 MB/s of two Medallists; 12 ms to another place are assumed",
+        nodes: 8,
+        disk_rates: &[7_500 * KB],
+        head: Some(Mechanics {
+            positioning_us: 12_000,
+            overhead_us: 300,
+            streams: 8,
+            prefetch_bytes: 128 << 10,
+        }),
+        link_rate: OC3_RATE,
+        link_queue: ETHERNET_QUEUE,
         scale: 1,
     },
     Profile {
@@ -170,7 +201,7 @@ pub struct Plan {
 impl Profile {
     /// The one of this name.
     pub fn of(name: &str) -> Option<&'static Self> {
-        static PROFILES: [Profile; 7] = ALL;
+        static PROFILES: [Profile; 9] = ALL;
         PROFILES.iter().find(|profile| profile.name == name)
     }
 
@@ -226,6 +257,10 @@ mod tests {
         assert!((2.97..2.98).contains(&ratio), "1250 MB/s of links, 420 of disks: {ratio}");
         let now = plan("now").drive(15).unwrap();
         assert_eq!((now.bytes_per_s, now.positioning_us, now.streams), (5_450_000, 12_000, 1));
+        let (nasd, heads) = (plan("nasd"), plan("nasd-heads"));
+        assert_eq!((nasd.disk_rates[7], nasd.drive(0)), (6_200_000, None));
+        assert_eq!(heads.drive(0).map(|drive| drive.bytes_per_s), Some(7_500_000));
+        assert!(nasd.link_rate == heads.link_rate && 2 * nasd.link_rate > 35_000_000);
         assert!(Profile::of("pdp11").is_none());
     }
 

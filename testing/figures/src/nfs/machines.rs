@@ -5,18 +5,17 @@ use super::cells::{Cell, RECORD, System, files};
 use crate::args::{Nfs, WorkKind};
 use crate::bed::{Bed, Found};
 use crate::cluster::{Cluster, Machines, Mount, said};
+use crate::programs::beside;
+use crate::proof::nothing_in_memory;
+use crate::worker::nfs_client;
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
-use std::time::Duration;
 use tempfile::TempDir;
 use weir_testbed::profile::{NFS_RATE, Profile, Wishes};
-use weir_testbed::{Disk, Drive, NfsServer, Throttle, Worker, forget_whole};
+use weir_testbed::{Disk, Drive, NfsServer, Throttle, Worker};
 
 /// Files by their names.
 type Files = BTreeMap<&'static str, (System, u64)>;
@@ -28,8 +27,6 @@ pub const NODES: u32 = 8;
 pub const SERVER: u32 = 1;
 /// A disk has so much more than the file, for the file system and for what servers note.
 const SPARE_BYTES: u64 = 64 << 20;
-/// What is read ahead is there within this time, and can be dropped.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Goes in the order in which it stands here.
 pub struct Lab {
@@ -64,7 +61,7 @@ impl Lab {
         let (export, own) = (nfs_disk.path().join("export"), dir.path().join("own"));
         [&export, &own].into_iter().try_for_each(fs::create_dir)?;
         of_nfs.iter().try_for_each(|(name, (_, bytes))| generate(&export.join(name), *bytes))?;
-        let network = &machines(&cluster)?.network;
+        let network = &cluster.machines()?.network;
         let server = NfsServer::start(network, SERVER, &export, &own)?;
         nfs_group.iter().try_for_each(|group| group.add(server.pid()))?;
         let options = crate::lab::options(common);
@@ -93,7 +90,7 @@ impl Lab {
     }
 
     pub fn machines(&self) -> Result<&Machines> {
-        machines(&self.cluster)
+        self.cluster.machines()
     }
 
     pub fn place(&self, name: &str) -> PathBuf {
@@ -122,14 +119,7 @@ impl Lab {
 
     /// Nothing of a system's file is in memory: clients are mounted anew for each cell.
     pub fn forget(&self, system: System) -> Result<()> {
-        for disk in self.disks(system) {
-            let left = forget_whole(disk.path(), PATIENCE)?;
-            if left > 0 {
-                let at = disk.path().display();
-                return Err(Error::other(format!("{left} bytes of {at} stay in memory")));
-            }
-        }
-        Ok(())
+        self.disks(system).into_iter().try_for_each(|disk| nothing_in_memory(disk.path()))
     }
 
     /// Clients of a cell.
@@ -166,11 +156,7 @@ impl Lab {
         let network = &self.machines()?.network;
         let export = self.nfs_disk.path().join("export");
         let (server, uncached) = (network.address(SERVER), system == System::NfsUncached);
-        let work = WorkKind::Nfs { server, export, at, uncached };
-        let inner = crate::worker::command(&work)?;
-        let mut command = network.command(node, inner.get_program());
-        command.args(inner.get_args());
-        Worker::start(command)
+        nfs_client(network, node, WorkKind::Nfs { server, export, at, uncached })
     }
 }
 
@@ -193,10 +179,6 @@ impl Clients {
     }
 }
 
-fn machines(cluster: &Cluster) -> Result<&Machines> {
-    cluster.bed.as_ref().ok_or_else(|| Error::other("no testbed"))
-}
-
 /// As those of the nodes, but faster; and who may not read it faster, if it has no head.
 fn nfs_disk(plan: &Nfs, dir: &Path, bytes: u64) -> Result<(Disk, Option<Throttle>)> {
     let none = || Error::other(format!("there is no profile {}", plan.profile));
@@ -215,18 +197,7 @@ fn nfs_disk(plan: &Nfs, dir: &Path, bytes: u64) -> Result<(Disk, Option<Throttle
 
 /// A file of records, on the disk when it returns.
 fn generate(path: &Path, bytes: u64) -> Result<()> {
-    let mut command = records()?;
+    let mut command = beside("weir-records")?;
     command.arg("generate").arg(path).args(["--size", &bytes.next_multiple_of(RECORD).to_string()]);
     said(&mut command).map(drop)
-}
-
-/// `weir-records`, which finds itself by its name.
-pub fn records() -> Result<Command> {
-    let programs = env::current_exe()?.parent().map(ToOwned::to_owned).unwrap_or_default();
-    let mut command = Command::new(programs.join("weir-records"));
-    let mut path: OsString = programs.into();
-    path.push(":");
-    path.push(env::var_os("PATH").unwrap_or_default());
-    command.env("PATH", path);
-    Ok(command)
 }

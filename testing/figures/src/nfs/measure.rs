@@ -1,9 +1,10 @@
 //! One cell: cold caches, clients, readers, and what the kernel has counted meanwhile.
 
 use super::cells::{Cell, Workload};
-use super::machines::{Lab, records};
+use super::machines::Lab;
 use crate::args::Nfs;
 use crate::cluster::said;
+use crate::programs::beside;
 use crate::stop;
 use serde_json::Value;
 use std::io::{Error, Result};
@@ -50,7 +51,7 @@ pub fn measure(lab: &Lab, plan: &Nfs, cell: &Cell, cold: Cold<'_>) -> Result<Mea
         Cold::Loaded(memory) => memory.fill(&lab.place("own"))?,
     }
     let before = counts(lab, cell)?;
-    let mut command = records()?;
+    let mut command = beside("weir-records")?;
     command.args(["read", cell.file(), "--json", "--workload", cell.workload.word()]);
     let mut number = |flag: &str, value: u64| _ = command.arg(flag).arg(value.to_string());
     number("--records", cell.records);
