@@ -468,6 +468,42 @@ fn what_is_written_before_others_were_heard_brings_no_older_bytes_back() {
 }
 
 #[test]
+fn what_is_written_after_object_and_gap_log_were_lost_survives_the_next_kill() {
+    let place = Place::new();
+    let cluster = up(&place, "held");
+    let client = client(&cluster, false);
+    let ctx = Context::root();
+    let block = noise(4096, 10);
+    for looks_again in [false, true] {
+        let mut data = noise(200_000, 9);
+        let file = put(&cluster, &client, &format!("again-{looks_again}"), &data);
+        let stopped = cluster.stopped(&["data-2"]);
+        eventually("target 2 is away", || {
+            status(&cluster, &["status", "--json"])["targets"][1]["state"] == "offline"
+        });
+        cluster.kill("data-1");
+        lose_log(&cluster, 1);
+        fs::remove_file(object_file(&cluster, 1, &file).unwrap()).unwrap();
+        // It says that it waits for the other one.
+        cluster.weir(&["up"]);
+        eventually_ok("whole blocks are written", || file.write_at(&ctx, 0, &block));
+        // At once: what it is in doubt about then is newer than what the other one has.
+        cluster.kill("data-1");
+        if looks_again {
+            // There is an object now, which was not there when the gap log was lost.
+            let intents = cluster.dir().join("targets/1/intents");
+            fs::OpenOptions::new().write(true).open(intents).unwrap().set_len(4096).unwrap();
+        }
+        cluster.weir(&["up"]);
+        drop(stopped);
+        both_take_changes(&cluster, &client);
+        data[..4096].copy_from_slice(&block);
+        is_sound(&cluster, &file, &data);
+        file.close(&ctx).unwrap();
+    }
+}
+
+#[test]
 fn a_target_that_has_lost_object_and_gap_log_takes_what_one_has_that_was_away() {
     let place = Place::new();
     let cluster = up(&place, "gone");

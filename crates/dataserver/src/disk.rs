@@ -12,6 +12,7 @@ use crate::lanes::{Lane, Lanes};
 use crate::machine::{Asker, OpId, Outcome, ReadWork, ServedTarget, Work};
 use crate::meter::{Meter, OfDisk};
 use crate::metrics::DiskTimes;
+use crate::notes;
 use crate::probe::Probe;
 use crate::queue::Admission;
 use crate::reserve;
@@ -26,7 +27,7 @@ use weir_host::device::Counts;
 use weir_host::sync::Mutex;
 use weir_net::{ConnId, LoopHandle, PooledBuf};
 use weir_policy::{Request, SOON_US};
-use weir_store::{ELSEWHERE, Object, Pledge, ReadMode, ReadOutcome, Target, UNHEARD};
+use weir_store::{ELSEWHERE, Object, Pledge, ReadMode, ReadOutcome, Target};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{
     DiskId, Epoch, Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId,
@@ -559,55 +560,7 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
             let object_len = object.map_or(Ok(0), |object| object.align(len, generation))?;
             Ok(Outcome::Reshaped { object_len })
         }
-        // It is only asked what it has noted.
-        Work::NoteGap { object, behind, bytes, filled: true, .. } if behind != store.id() => {
-            if store.gaps().lost_others() {
-                return Err(Error::new(ErrorKind::Busy, "it has lost its own notes"));
-            }
-            match store.gaps().lacks(object, behind, &(bytes.0..bytes.1)) {
-                true => Err(not_current(store.id(), "it has noted that the other one lacks it")),
-                false => Ok(Outcome::Noted),
-            }
-        }
-        Work::NoteGap { object, bytes, filled: true, .. } => {
-            store.gaps().clear(object, ELSEWHERE, &(bytes.0..bytes.1))?;
-            Ok(Outcome::Noted)
-        }
-        Work::NoteGap { object, behind, copy, bytes, told, first, .. } => {
-            let (gaps, bytes) = (store.gaps(), bytes.0..bytes.1);
-            if first && gaps.lacks(object, behind, &bytes) {
-                let what = "it lacks some of that already, for another reason";
-                return Err(Error::new(ErrorKind::Busy, what));
-            }
-            // Of parts that it lacks itself it could tell nobody any more, who may not know.
-            if first && gaps.knows_of_others(object, &bytes) {
-                let what = "it knows that another one lacks some of that";
-                return Err(Error::new(ErrorKind::Busy, what));
-            }
-            // Else what it is in doubt about would count there.
-            if behind != store.id() && gaps.of(object, UNHEARD).is_some() {
-                let what = "it has lost its own notes, and does not know yet what it lacks";
-                return Err(Error::new(ErrorKind::Busy, what));
-            }
-            // It could not fill that.
-            if behind != store.id() && gaps.lacks(object, ELSEWHERE, &bytes) {
-                return Err(not_current(store.id(), "it lacks that itself"));
-            }
-            match behind == store.id() {
-                true => {
-                    if !gaps.is_noted(object, ELSEWHERE, &bytes) {
-                        gaps.note(object, ELSEWHERE, copy, &bytes)?;
-                    }
-                    // Whether it had what others have is not in doubt any more.
-                    gaps.clear(object, behind, &bytes)?;
-                }
-                // It would be noted as whole parts, and brought over again.
-                false if told && gaps.is_told(object, behind, &bytes) => {}
-                false if told => gaps.note_said(object, behind, copy, &bytes)?,
-                false => gaps.note(object, behind, copy, &bytes)?,
-            }
-            Ok(Outcome::Noted)
-        }
+        work @ Work::NoteGap { .. } => notes::note(store, work),
         Work::ListLacking { from, max } => Ok(Outcome::Lacking(inspect::lacking(store, from, max))),
         Work::AcceptLoss { object, bytes } => {
             store.gaps().accept(object, &(bytes.0..bytes.1))?;

@@ -34,6 +34,7 @@ pub mod machine;
 mod machine_load;
 mod meter;
 mod metrics;
+mod notes;
 mod opening;
 mod peers;
 mod pieces;

@@ -18,10 +18,10 @@ use weir_types::{
 };
 use weir_wire::data::{
     Access, Copied, CopyAccess, CopyPiece, CopyRequest, FenceRequest, ForwardRequest, PunchRequest,
-    SeekRequest, StatObjectRequest, TruncateRequest,
+    SeekRequest, StatObjectRequest, SyncRequest, TruncateRequest,
 };
 use weir_wire::handshake::{Attempt, Hello, Identity, Welcome};
-use weir_wire::map::ServerEntry;
+use weir_wire::map::{ServerEntry, Standing, TargetState};
 use weir_wire::peer::{FindPeerRequest, HeartbeatReply, Peer, Revocation, Revocations};
 use weir_wire::ticket::{OF_SERVERS, SealedTicket, Ticket};
 use weir_wire::{Capability, Header, Key, Op, Rights};
@@ -33,7 +33,13 @@ const NOWHERE: TargetId = TargetId(99);
 
 /// As much of a metadata server as data servers need.
 #[derive(Clone, Default)]
-struct Metadata(Arc<Mutex<BTreeMap<TargetId, ServerEntry>>>, Arc<Mutex<News>>);
+struct Metadata {
+    servers: Arc<Mutex<BTreeMap<TargetId, ServerEntry>>>,
+    news: Arc<Mutex<News>>,
+    /// The state of targets in its map.
+    standings: Vec<Standing>,
+    address: String,
+}
 
 /// What it tells them of keys and capabilities.
 #[derive(Default)]
@@ -61,12 +67,12 @@ impl Metadata {
             unix: ready.unix.clone(),
             targets: Vec::new(),
         };
-        let mut map = self.0.lock().unwrap();
+        let mut map = self.servers.lock().unwrap();
         map.extend(ready.targets.iter().map(|target| (*target, entry.clone())));
     }
 
     fn find(&self, asking: ServerId, target: TargetId) -> Result<Peer> {
-        let map = self.0.lock().unwrap();
+        let map = self.servers.lock().unwrap();
         let entry = map.get(&target).cloned();
         let entry = entry.ok_or_else(|| Error::new(ErrorKind::TargetMissing, "no such target"))?;
         let server_key = |server| master().server(server, KeyGeneration(1));
@@ -98,11 +104,11 @@ impl Service for Metadata {
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
         let (conn, header) = (frame.conn, &frame.header);
         if header.op != Op::FindPeer {
-            let news = self.1.lock().unwrap();
+            let news = self.news.lock().unwrap();
             let reply = HeartbeatReply {
                 epoch: Epoch(1),
                 in_effect: Epoch(1),
-                standings: Vec::new(),
+                standings: self.standings.clone(),
                 serve_ms: 60_000,
                 remove: Vec::new(),
                 fill: Vec::new(),
@@ -140,9 +146,14 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(Vec::new())
+    }
+
+    fn with(standings: Vec<Standing>) -> Self {
         let (guard, dir) = scratch();
-        let metadata = Metadata::default();
+        let mut metadata = Metadata { standings, ..Metadata::default() };
         let (listening, address) = metadata.listen();
+        metadata.address = address.clone();
         let start = |name: &str, server, targets: &[TargetId]| {
             std::fs::create_dir(dir.join(name)).unwrap();
             let mut config = prepare_as(&dir.join(name), server, targets);
@@ -356,7 +367,7 @@ fn what_a_client_may_read_no_more_is_not_copied_for_it_either() {
     }
     let revoked =
         Revocation { number: 10, client: None, file: Some(FileId(1)), until_unix_ms: u64::MAX };
-    let told = |change: &dyn Fn(&mut News)| change(&mut world.metadata.1.lock().unwrap());
+    let told = |change: &dyn Fn(&mut News)| change(&mut world.metadata.news.lock().unwrap());
     told(&|news| news.revoked = Revocations { list: vec![revoked.clone()], upto: 10, more: false });
     is_refused(&world, &on(FAR[0], 1));
     assert_eq!(copy(1).unwrap_err().kind, ErrorKind::BadCapability);
@@ -375,7 +386,7 @@ fn data_servers_reach_each_other_though_a_client_of_the_same_number_is_revoked()
     let entry = |number, client, file| Revocation { number, client, file, until_unix_ms: u64::MAX };
     // The second says that the first has arrived.
     let list = vec![entry(1, client, None), entry(2, None, Some(FileId(9)))];
-    world.metadata.1.lock().unwrap().revoked = Revocations { list, upto: 2, more: false };
+    world.metadata.news.lock().unwrap().revoked = Revocations { list, upto: 2, more: false };
     is_refused(&world, &on(FAR[0], 9));
     let copy = copy_of(&source, &on(TARGETS[0], 2), vec![piece(0, 0, 5000)]);
     world.client(TARGETS[0]).ask(&copy).unwrap();
@@ -538,4 +549,47 @@ fn a_client_is_passed_on_to_the_server_of_another_copy_and_nowhere_else() {
     let wrong = cluster::ticket(SERVER, FOREVER);
     let error = go_on(client, wrong.clone(), key_of(&wrong, SERVER)).err().unwrap();
     assert_eq!(error.kind, ErrorKind::BadTicket, "{error}");
+}
+
+/// Its metadata server does not list the copies that it should have: the search does not end.
+#[test]
+fn nothing_is_ordered_where_the_gap_log_is_lost_until_it_is_noted_what_may_be_lacking() {
+    let standing = |(target, state)| Standing { target, state, since: Epoch(1), forgot: false };
+    let online = TARGETS.map(|target| (target, TargetState::Online));
+    let away = [(NOWHERE, TargetState::Offline)];
+    let world = World::with(online.into_iter().chain(away).map(standing).collect());
+    let access = || among(on(TARGETS[0], 1), &[NOWHERE]);
+    let write = |server: &Running| server.connect().write(&access(), 10, &[1; 5000]);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let wait = |error: Error| {
+        assert!(std::time::Instant::now() < until, "{error}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    while let Err(error) = write(&world.near) {
+        wait(error);
+    }
+    let World { near, far: _far, metadata, _listening, dir, _guard } = world;
+    drop(near);
+    std::fs::remove_file(dir.join(format!("near/target{}/gaps", TARGETS[0]))).unwrap();
+    let mut config = prepare_as(&dir.join("near"), SERVER, &TARGETS);
+    config.metadata = vec![metadata.address.clone()];
+    let near = Running::start(config);
+    loop {
+        // Whole blocks, too.
+        let error = near.connect().write(&access(), 0, &[2; 4096]).unwrap_err();
+        if error.kind == ErrorKind::NotCurrent && error.message.contains("still looking") {
+            break;
+        }
+        wait(error);
+    }
+    let mut client = near.connect();
+    let refused = [
+        client.write(&access(), 10, &[2; 10]).unwrap_err(),
+        client.ask(&SyncRequest { access: access() }).unwrap_err(),
+        client.ask(&TruncateRequest { access: access(), len: 0 }).unwrap_err(),
+        client.ask(&FenceRequest { access: access() }).unwrap_err(),
+    ];
+    assert!(refused.iter().all(|e| e.kind == ErrorKind::NotCurrent), "{refused:?}");
+    // A file that has one copy is not concerned.
+    client.write(&on(TARGETS[0], 2), 0, &[3; 10]).unwrap();
 }

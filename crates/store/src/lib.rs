@@ -45,7 +45,7 @@ mod target;
 mod write;
 
 pub use directories::HASH_DIRECTORIES;
-pub use gaps::{ELSEWHERE, Gap, Note, RangeSet, UNHEARD, gap_parts};
+pub use gaps::{ELSEWHERE, Gap, HELD, Note, RangeSet, UNHEARD, gap_parts};
 pub use listing::{Listing, Objects};
 pub use object::Object;
 pub use pledge::Pledge;

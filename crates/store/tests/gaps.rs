@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 use std::path::Path;
-use weir_store::{ELSEWHERE, Target, TargetIdentity, TargetOptions};
+use weir_store::{ELSEWHERE, Note, RangeSet, Target, TargetIdentity, TargetOptions, UNHEARD};
 use weir_types::{ColumnIndex, CopyIndex, FileId, ObjectId, SegmentIndex};
 use weir_types::{ServerId, TargetId};
 
@@ -337,4 +337,60 @@ fn who_knows_that_another_one_lacks_something_says_so_of_its_parts_alone() {
     assert!(knows(0..1) && knows(MIB - 1..2 * MIB) && !knows(MIB..2 * MIB));
     target.gaps().clear(object(1), AWAY, &(0..MIB)).unwrap();
     assert!(!knows(0..u64::MAX));
+}
+
+/// A target that has lost its log, with an object of which the others were not heard.
+fn unheard(dir: &Path, bytes: Range<u64>) -> Target {
+    with_a_log(dir);
+    std::fs::remove_file(dir.join("gaps")).unwrap();
+    let target = Target::open(dir).unwrap();
+    let note = |behind, bytes| Note { object: object(9), behind, copy: CopyIndex(0), bytes };
+    target.gaps().note_all(&[note(OWN, 0..8 * MIB), note(UNHEARD, bytes)]).unwrap();
+    target
+}
+
+const OWN: TargetId = TargetId(1);
+
+fn noted(target: &Target, under: TargetId) -> Vec<Range<u64>> {
+    target.gaps().of(object(9), under).iter().flat_map(RangeSet::iter).collect()
+}
+
+#[test]
+fn what_was_written_since_an_object_is_held_does_not_become_elsewhere_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = unheard(dir.path(), 0..1);
+    let (gaps, block) = (target.gaps(), 2 * MIB..2 * MIB + 4096);
+    gaps.hold(object(9), CopyIndex(0)).unwrap();
+    assert!(gaps.is_held(object(9)) && noted(&target, OWN).is_empty());
+    gaps.clear(object(9), ELSEWHERE, &block).unwrap();
+    let left = [0..block.start, block.end..8 * MIB];
+    assert_eq!(noted(&target, ELSEWHERE), left);
+    // What it comes to be in doubt about is newer.
+    gaps.note(object(9), OWN, CopyIndex(0), &block).unwrap();
+    gaps.hold(object(9), CopyIndex(0)).unwrap();
+    assert_eq!(
+        (noted(&target, ELSEWHERE), noted(&target, OWN)),
+        (left.to_vec(), vec![2 * MIB..3 * MIB])
+    );
+    gaps.clear(object(9), OWN, &(0..u64::MAX)).unwrap();
+    // To the byte.
+    gaps.release(object(9), CopyIndex(0)).unwrap();
+    assert_eq!((noted(&target, ELSEWHERE), noted(&target, OWN)), (vec![], left.to_vec()));
+    assert!(!gaps.is_held(object(9)));
+    target.drop_unclosed();
+    let target = Target::open(dir.path()).unwrap();
+    assert_eq!((noted(&target, OWN), noted(&target, UNHEARD)), (left.to_vec(), vec![0..MIB]));
+    // Who was heard stays so.
+    target.gaps().heard(object(9)).unwrap();
+    target.gaps().hold(object(9), CopyIndex(0)).unwrap();
+    assert_eq!((noted(&target, OWN), noted(&target, UNHEARD)), (left.to_vec(), vec![]));
+}
+
+#[test]
+fn of_a_lost_log_no_file_is_known_until_all_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = unheard(dir.path(), 0..1);
+    assert!(target.gaps().is_unknown(object(77)) && target.gaps().is_unknown(object(9)));
+    target.gaps().found().unwrap();
+    assert!(!target.gaps().is_unknown(object(77)) && !target.gaps().is_unknown(object(9)));
 }

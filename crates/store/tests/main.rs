@@ -9,6 +9,7 @@ mod damage;
 mod failures;
 mod full_disk;
 mod gaps;
+mod heard;
 mod lifecycle;
 mod model;
 mod objects;

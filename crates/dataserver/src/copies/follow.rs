@@ -3,8 +3,9 @@
 use super::answer::Awaited;
 use super::chain;
 use super::change::{Asked, Change};
+use super::lacking::{note_missing, require_all};
 use super::lines::{Line, says_nothing};
-use super::order::{require_all, wants_bytes};
+use super::order::wants_bytes;
 use super::roles::not_current;
 use crate::counters::add;
 use crate::disk::{Data, Disk};
@@ -198,6 +199,7 @@ fn apply(
         if relay.alone {
             require_place(shared, disk, change)?;
         }
+        note_missing(disk, change)?;
         let outcome = disk.perform(change.work.clone(), data)?;
         match (relay.vouched, relay.alone) {
             (true, true) => got(disk, change)?,

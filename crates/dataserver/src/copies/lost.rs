@@ -6,15 +6,15 @@
 //! then too: see `unheard.rs`.
 
 use super::resync::Resync;
-use weir_store::{Note, UNHEARD};
+use weir_store::Note;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_FIND_COPIES};
 use weir_types::{CopyIndex, Epoch, FileId, ObjectId, Result, TargetId};
 use weir_wire::peer::{CopyPage, ListCopiesRequest};
 
 /// Timeout of the metadata server's reply, milliseconds.
 const LIST_MS: u64 = 4_000;
-/// No more gaps are noted while this many objects have gaps of this target: the gap log keeps space
-/// for others.
+/// No more gaps are noted while this many objects have gaps of this target that others can fill: the
+/// gap log keeps space for others. What waits for copies that are away is limited by the log alone.
 const MAX_NOTED: u64 = 1 << 18;
 
 /// Progress: finished ranges, and the last object of the next range.
@@ -35,9 +35,7 @@ impl Resync {
         }
         let (files, lost_others) = (gaps.lost_files(), gaps.lost_others());
         while let Some(range) = files.get(self.search.done) {
-            let of_own = |(behind, _): &(TargetId, u64)| [own, UNHEARD].contains(behind);
-            let noted = gaps.counts().into_iter().filter(of_own).map(|(_, count)| count);
-            if noted.sum::<u64>() >= MAX_NOTED {
+            if !has_room(&gaps.counts(), own) {
                 return Ok(());
             }
             let request = ListCopiesRequest {
@@ -87,5 +85,25 @@ impl Resync {
             }
         }
         Ok(notes)
+    }
+}
+
+/// Whether more gaps may be noted now.
+fn has_room(counts: &[(TargetId, u64)], own: TargetId) -> bool {
+    counts.iter().all(|(behind, count)| *behind != own || *count < MAX_NOTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_store::{ELSEWHERE, UNHEARD};
+
+    #[test]
+    fn the_search_goes_on_however_much_waits_for_copies_that_are_away() {
+        let (own, away) = (TargetId(1), TargetId(2));
+        let of_others = [(away, 1 << 19), (ELSEWHERE, 1 << 19), (UNHEARD, 1 << 19)];
+        assert!(has_room(&of_others, own));
+        assert!(has_room(&[(own, MAX_NOTED - 1)], own));
+        assert!(!has_room(&[(own, MAX_NOTED)], own));
     }
 }

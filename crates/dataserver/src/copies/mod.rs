@@ -21,6 +21,7 @@ mod change;
 mod fill;
 mod follow;
 mod header;
+mod lacking;
 mod later;
 mod lines;
 mod locks;

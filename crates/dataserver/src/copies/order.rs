@@ -4,10 +4,11 @@ use super::bring::{bring_all, to_bring};
 use super::chain;
 use super::change::{Change, copy_of};
 use super::follow::PATIENCE;
+use super::lacking::{refuse_elsewhere, require_all, require_known};
 use super::lines::{Line, Parcel, says_nothing};
 use super::push::tell_gap;
 use super::repair::before_change;
-use super::roles::{Orders, not_current};
+use super::roles::Orders;
 use super::standing::Standings;
 use super::turns::UnderWay;
 use crate::counters::add;
@@ -19,7 +20,6 @@ use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::plant::{Bug, planted};
 use weir_store::ELSEWHERE;
-use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
 use weir_types::{CopyIndex, Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{CopyAccess, Relay};
 
@@ -28,7 +28,6 @@ pub(super) const ORDER_MS: u64 = 25_000;
 /// Length of one step of the wait for another server, milliseconds. The map is checked between
 /// steps.
 pub(super) const STEP_MS: u64 = 100;
-const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Pause between attempts to reach a copy.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -129,6 +128,7 @@ fn order_once(
     asked_since.map_or(Ok(()), |since| copies.standings.has_stayed(own, since))?;
     under_way.go_on(orders.epoch);
     copies.removed.require_place(disk, change.access.object)?;
+    require_known(disk, change)?;
     refuse_elsewhere(disk, change, range.as_ref())?;
     if range.is_none() {
         require_all(disk, change)?;
@@ -526,37 +526,6 @@ fn being_made(copies: &[CopyAccess], relay: &Relay) -> Vec<TargetId> {
     let gets = |copy: &&CopyAccess| copy.filling && !relay.lacking.contains(&copy.target);
     let made = copies.iter().filter(gets).map(|copy| copy.target);
     made.filter(|target| ![relay.by, TargetId::NONE].contains(target)).collect()
-}
-
-/// Refuses a change of bytes that another copy has and this one lacks, unless it replaces whole
-/// blocks. That lasts until the bytes have arrived or an administrator has accepted the loss.
-fn refuse_elsewhere(disk: &Disk, change: &Change, range: Option<&Range<u64>>) -> Result<()> {
-    let (Some(range), object) = (range, change.access.object) else { return Ok(()) };
-    if !disk.store.gaps().lacks(object, ELSEWHERE, range) {
-        return Ok(());
-    }
-    let whole = |(start, len): &(u64, u64)| start % BLOCK == 0 && len % BLOCK == 0;
-    match &change.work {
-        Work::Write { pieces, .. } if pieces.iter().all(whole) => Ok(()),
-        _ => {
-            let what = "its last changes are on a copy that is away: bring that one back, or \
-                        accept the loss";
-            Err(not_current(disk.served.id, what))
-        }
-    }
-}
-
-/// Refuses to promise durability of bytes that only another copy has.
-pub(super) fn require_all(disk: &Disk, change: &Change) -> Result<()> {
-    let everything = 0..MAX_FILE_BYTES;
-    match disk.store.gaps().of(change.access.object, ELSEWHERE) {
-        Some(lacking) if lacking.touches(&everything) => {
-            let what = "it does not have the last changes: another copy has, and brings them when \
-                        it can be reached";
-            Err(not_current(disk.served.id, what))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Whether an error of this kind means that nothing was changed.

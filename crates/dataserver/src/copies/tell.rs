@@ -6,7 +6,7 @@ use super::resync::Resync;
 use std::ops::Range;
 use std::time::Duration;
 use weir_host::clock;
-use weir_store::{ELSEWHERE, Gap, RangeSet, gap_parts};
+use weir_store::{ELSEWHERE, Gap, RangeSet, UNHEARD, gap_parts};
 use weir_types::limits::MAX_FIND_COPIES;
 use weir_types::{CopyIndex, Epoch, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::NoteGapRequest;
@@ -138,6 +138,10 @@ impl Resync {
             ranges.iter().filter(|range| !is_elsewhere(range)).cloned().collect();
         // What it knew that it lacks may be lost.
         if self.is_unheard(object) {
+            if gaps.of(object, UNHEARD).is_none() {
+                // That is to be noted first.
+                return Ok(false);
+            }
             match self.heard_of(object, &ranges, column)? {
                 Some(heard) => ranges = heard,
                 None => return Ok(false),

@@ -17,6 +17,7 @@
 //! Invariants
 //! - Until all others were heard no bytes of the object are sent to them, and none are taken from
 //!   them.
+//! - What was written since all of it became elsewhere stays here ([`HELD`]).
 //! - A gap is dropped only if all of them have said that there is none.
 //! - A missing object never counts as an empty one while another copy has bytes.
 
@@ -25,27 +26,32 @@ use super::resync::Resync;
 use super::tell::Answers;
 use crate::pull::Pull;
 use std::ops::Range;
-use weir_store::{ELSEWHERE, Gap, Note, RangeSet, UNHEARD};
+use weir_store::{ELSEWHERE, Gap, HELD, Note, RangeSet, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::{Access, CopyAccess};
 use weir_wire::peer::Copies as Column;
 
 /// All of an object.
-const WHOLE: Range<u64> = 0..MAX_FILE_BYTES;
+pub(super) const WHOLE: Range<u64> = 0..MAX_FILE_BYTES;
 /// What is noted under [`UNHEARD`] instead, if there was no object when the log was lost.
-const FIRST: Range<u64> = 0..1;
+pub(super) const FIRST: Range<u64> = 0..1;
 
 impl Resync {
     /// Gaps to note for an object whose gaps this target has lost.
     pub(super) fn suspect(&self, object: ObjectId, column: Option<&Column>) -> Vec<Note> {
         let standings = &self.shared.copies.standings;
         let note = |behind| Note { object, behind, copy: object.copy, bytes: WHOLE };
-        // Nobody may write here yet: an object that is not here now is gone, or was never written.
+        // Nothing is ordered here yet, and what others order notes it first: an object that is not
+        // here now is gone, or was never written.
         let unheard = match self.disk.store.object(object) {
             Ok(None) => Note { bytes: FIRST, ..note(UNHEARD) },
             Ok(Some(_)) | Err(_) => note(UNHEARD),
         };
+        // Whether there was one is known from before, and so is what was written since.
+        if self.disk.store.gaps().of(object, UNHEARD).is_some() {
+            return vec![note(self.own())];
+        }
         let others: Vec<TargetId> =
             column.into_iter().flat_map(|column| self.others(column)).map(|(_, t)| t).collect();
         let knows = |target: &TargetId| standings.is_online(*target);
@@ -53,13 +59,14 @@ impl Resync {
         match others.is_empty() || others.iter().any(knows) || waits {
             // Another copy brings what it has.
             true => vec![note(self.own()), unheard],
-            false => vec![note(ELSEWHERE), unheard],
+            false => vec![note(ELSEWHERE), unheard, Note { bytes: HELD, ..note(UNHEARD) }],
         }
     }
 
     /// Whether it is unknown what this copy lacks.
     pub(super) fn is_unheard(&self, object: ObjectId) -> bool {
-        self.disk.store.gaps().of(object, UNHEARD).is_some()
+        let gaps = self.disk.store.gaps();
+        gaps.lost_others() || gaps.of(object, UNHEARD).is_some()
     }
 
     /// Asks the other copies for their notes. Returns whether to wait for that.
@@ -67,11 +74,12 @@ impl Resync {
         let (gaps, standings) = (self.disk.store.gaps(), &self.shared.copies.standings);
         let all = 0..u64::MAX;
         let in_doubt = gaps.of(gap.object, self.own()).is_some();
-        // Not all of it any more, if whole blocks were written since.
-        let elsewhere = gaps.of(gap.object, ELSEWHERE);
-        let is_elsewhere = elsewhere.is_some();
-        if !is_elsewhere && !in_doubt {
-            // It has been brought all, or others have said what it lacks.
+        // Not all of it any more, if whole blocks were written since. What it has come to be in doubt
+        // about since stays so, and what is there counts then, unless it is elsewhere.
+        let is_elsewhere = gaps.of(gap.object, ELSEWHERE).is_some();
+        let is_held = gaps.is_held(gap.object);
+        if !is_elsewhere && (is_held || !in_doubt) {
+            // It has been brought all, or others have said what it lacks, or that was accepted.
             gaps.clear(gap.object, UNHEARD, &all)?;
             return Ok(false);
         }
@@ -80,25 +88,19 @@ impl Resync {
         let waits = standings.comes_later(self.own(), &column.copies);
         let orders = standings.who_orders(&column.copies);
         if orders.map_or(waits, |orders| orders != self.own()) {
-            if let Some(elsewhere) = elsewhere.filter(|_| !in_doubt) {
-                for range in elsewhere.iter() {
-                    gaps.note(gap.object, self.own(), gap.copy, &range)?;
-                }
-                gaps.clear(gap.object, ELSEWHERE, &all)?;
+            if is_held || !in_doubt {
+                gaps.release(gap.object, gap.copy)?;
             }
             return Ok(true);
         }
-        if in_doubt {
-            // It orders now, or is to: what it has does not count for that.
-            gaps.note(gap.object, ELSEWHERE, gap.copy, &WHOLE)?;
-            gaps.clear(gap.object, self.own(), &all)?;
-        }
+        // It orders now, or is to: what it has does not count for that.
+        gaps.hold(gap.object, gap.copy)?;
         let others: Vec<(usize, TargetId)> = self.others(column).collect();
         if others.iter().any(|(_, target)| standings.is_away(*target)) {
             return Ok(false);
         }
         if self.is_gone(gap.object, &others, column)? {
-            gaps.clear(gap.object, UNHEARD, &all)?;
+            gaps.heard(gap.object)?;
             tracing::error!(
                 "{}: object {} is gone, and the gap log with it: what another copy has is taken, \
                  which may lack the last changes: compare that file with a backup",
@@ -134,7 +136,7 @@ impl Resync {
         for range in known.iter() {
             gaps.clear(gap.object, ELSEWHERE, &range)?;
         }
-        gaps.clear(gap.object, UNHEARD, &(0..u64::MAX))?;
+        gaps.heard(gap.object)?;
         if !lacking.is_empty() {
             tracing::error!(
                 "{}: of object {} another copy had changes that this one lacked, and it is not known \
@@ -178,7 +180,7 @@ impl Resync {
             }
         }
         if gaps.of(object, own).is_none() {
-            gaps.clear(object, UNHEARD, &(0..u64::MAX))?;
+            gaps.heard(object)?;
         }
         Ok(Some(left.iter().collect()))
     }
@@ -191,7 +193,7 @@ impl Resync {
         column: &Column,
     ) -> Result<bool> {
         let unheard = self.disk.store.gaps().of(object, UNHEARD);
-        if unheard.is_none_or(|noted| noted.covers(&WHOLE)) {
+        if unheard.is_none_or(|noted| noted.covers(&WHOLE) || !noted.touches(&FIRST)) {
             return Ok(false);
         }
         let (shared, standings) = (&*self.shared, &self.shared.copies.standings);

@@ -15,12 +15,14 @@
 //! The log only grows; when most of it is obsolete it is rewritten.
 
 mod log;
+mod lost;
 mod ranges;
 pub(crate) mod record;
 mod start;
 mod table;
 mod told;
 
+pub use lost::HELD;
 pub use ranges::RangeSet;
 pub(crate) use start::Suspects;
 
@@ -32,7 +34,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use table::{ALL_FILES, Table, parts_in};
+use table::{Table, parts_in};
 use weir_host::fs::Directory;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Condvar, Mutex, MutexGuard};
@@ -122,6 +124,8 @@ struct State {
     untold_notes: BTreeMap<(TargetId, ObjectId), usize>,
     /// Number of clears that are not in the table yet.
     clears: usize,
+    /// Whether a thread notes gaps under another name.
+    turning: bool,
     /// Whether a thread is writing to the log.
     busy: bool,
     /// `None` before the first note, while a thread writes to the log, and when the log has to be
@@ -145,7 +149,7 @@ struct Batch {
 pub const ELSEWHERE: TargetId = TargetId::NONE;
 
 /// Stands for this target after it has lost its own notes, until the other copies have reported
-/// theirs. Every such gap is noted under [`ELSEWHERE`], too.
+/// theirs. What it is in doubt about is noted under [`ELSEWHERE`] or its own id, too: see [`HELD`].
 pub const UNHEARD: TargetId = TargetId(TargetId::NONE.0 - 1);
 
 impl Gaps {
@@ -302,16 +306,6 @@ impl Gaps {
         }
     }
 
-    /// Accepts the loss of bytes that this copy lacks and that only a lost copy had. From now on
-    /// the bytes of this copy count. Durable.
-    pub fn accept(&self, object: ObjectId, bytes: &Range<u64>) -> Result<()> {
-        let mut state = self.state.lock();
-        let Some(&(copy, _)) = state.table.get(ELSEWHERE, object) else { return Ok(()) };
-        state.batch.durable = true;
-        let (behind, bytes) = (ELSEWHERE, bytes.clone());
-        self.submit(state, vec![Record::Clear { object, behind, copy, bytes }], false)
-    }
-
     /// Records that the copy behind has received these bytes and has not synced them yet: see
     /// [`Gaps::clear_sent`]. Bytes that are noted again meanwhile do not count as sent.
     pub fn sent(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) {
@@ -392,32 +386,6 @@ impl Gaps {
             return None;
         }
         self.state.lock().table.get(behind, object).map(|(_, set)| set.clone())
-    }
-
-    /// Whether this target does not know what its own copies lack, because its gap log was lost or
-    /// its machine has lost new objects. All its copies of [`Gaps::lost_files`] have to be compared
-    /// with others.
-    pub fn lost(&self) -> bool {
-        self.any.load(Ordering::Acquire) && !self.state.lock().table.lost().is_empty()
-    }
-
-    /// Whether this target does not know what copies on other targets lack: its gap log was lost.
-    pub fn lost_others(&self) -> bool {
-        self.any.load(Ordering::Acquire) && self.state.lock().table.lost().covers(&ALL_FILES)
-    }
-
-    /// Ranges of file ids whose copies on this target have to be compared.
-    pub fn lost_files(&self) -> Vec<Range<u64>> {
-        self.state.lock().table.lost().iter().collect()
-    }
-
-    /// Ends the state of [`Gaps::lost`], after gaps were noted for everything that differs.
-    pub fn found(&self) -> Result<()> {
-        if self.lost() {
-            self.submit(self.state.lock(), vec![Record::Found], false)
-        } else {
-            Ok(())
-        }
     }
 
     /// Targets that lack something, each with its number of objects with gaps.
@@ -585,7 +553,8 @@ impl State {
         if self.clears == 0 && known.is_some_and(|(_, set)| set.covers(&bytes)) {
             return None;
         }
-        if self.table.ranges() >= MAX_ALL_RANGES {
+        // (Under UNHEARD there are two ranges of an object at most, and they mean something else.)
+        if self.table.ranges() >= MAX_ALL_RANGES && *behind != UNHEARD {
             bytes = 0..u64::MAX;
         }
         Some(Record::Note { object: *object, behind: *behind, copy: *copy, bytes })

@@ -1,0 +1,141 @@
+//! What is left of a lost gap log: files whose gaps are unknown, and objects of which the other
+//! copies have not said yet what they had noted ([`UNHEARD`]).
+//!
+//! Invariants
+//! - What the other copies were heard for is durable before they may forget what they have said.
+//! - Of a held object, bytes that were changed here since do not become [`ELSEWHERE`] again.
+
+use super::record::Record;
+use super::table::ALL_FILES;
+use super::{ELSEWHERE, Gaps, PART_BYTES, RangeSet, UNHEARD};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use weir_types::limits::MAX_FILE_BYTES;
+use weir_types::{CopyIndex, ObjectId, Result, TargetId};
+
+/// Noted under [`UNHEARD`] of an object of which all that this target was in doubt about was noted
+/// under [`ELSEWHERE`]. Behind the end of all objects. A gap under its own id is newer then.
+pub const HELD: Range<u64> = MAX_FILE_BYTES..MAX_FILE_BYTES + PART_BYTES;
+
+impl Gaps {
+    /// Whether this target does not know what its own copies lack, because its gap log was lost or
+    /// its machine has lost new objects. All its copies of [`Gaps::lost_files`] have to be compared
+    /// with others.
+    pub fn lost(&self) -> bool {
+        self.any.load(Ordering::Acquire) && !self.state.lock().table.lost().is_empty()
+    }
+
+    /// Whether this target does not know what copies on other targets lack: its gap log was lost.
+    pub fn lost_others(&self) -> bool {
+        self.any.load(Ordering::Acquire) && self.state.lock().table.lost().covers(&ALL_FILES)
+    }
+
+    /// Ranges of file ids whose copies on this target have to be compared.
+    pub fn lost_files(&self) -> Vec<Range<u64>> {
+        self.state.lock().table.lost().iter().collect()
+    }
+
+    /// Whether an object is of a file of [`Gaps::lost_files`].
+    pub fn is_unknown(&self, object: ObjectId) -> bool {
+        if !self.any.load(Ordering::Acquire) {
+            return false;
+        }
+        let file = object.file.0;
+        self.state.lock().table.lost().touches(&(file..file.saturating_add(1)))
+    }
+
+    /// Ends the state of [`Gaps::lost`], after gaps were noted for everything that differs. Durable:
+    /// what is written from now on must not be noted as lacking once more.
+    pub fn found(&self) -> Result<()> {
+        if self.lost() {
+            let mut state = self.state.lock();
+            state.batch.durable = true;
+            self.submit(state, vec![Record::Found], false)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether an object is held: see [`HELD`].
+    pub fn is_held(&self, object: ObjectId) -> bool {
+        self.of(object, UNHEARD).is_some_and(|noted| noted.covers(&HELD))
+    }
+
+    /// Holds an object of which the others were not heard yet: what this target is in doubt about
+    /// becomes [`ELSEWHERE`], to the byte. Does nothing if it is held. Durable.
+    pub fn hold(&self, object: ObjectId, copy: CopyIndex) -> Result<()> {
+        let own = self.identity.target;
+        self.turn(object, copy, (own, ELSEWHERE), true)
+    }
+
+    /// Takes back [`Gaps::hold`]: this target is in doubt about all of it again. Durable.
+    pub fn release(&self, object: ObjectId, copy: CopyIndex) -> Result<()> {
+        let own = self.identity.target;
+        self.turn(object, copy, (ELSEWHERE, own), false)
+    }
+
+    /// Notes under another name what is noted of an object, and whether it is held. One at a time.
+    fn turn(
+        &self,
+        object: ObjectId,
+        copy: CopyIndex,
+        (from, to): (TargetId, TargetId),
+        holds: bool,
+    ) -> Result<()> {
+        let mut state = self.state.lock();
+        while state.turning {
+            state = self.written.wait(state);
+        }
+        let noted = |behind| state.table.get(behind, object).map(|(_, set)| set.clone());
+        let bytes: Vec<Range<u64>> = noted(from).iter().flat_map(RangeSet::iter).collect();
+        let is_done = match noted(UNHEARD) {
+            Some(unheard) if unheard.covers(&HELD) => holds,
+            Some(_) => !holds && bytes.is_empty(),
+            // They were heard meanwhile.
+            None => true,
+        };
+        if is_done {
+            return Ok(());
+        }
+        let note = |behind, bytes| Record::Note { object, behind, copy, bytes };
+        let clear = |behind, bytes| Record::Clear { object, behind, copy, bytes };
+        let mut notes: Vec<Record> = bytes.iter().map(|range| note(to, range.clone())).collect();
+        let mut clears: Vec<Record> =
+            bytes.iter().map(|range| clear(from, range.clone())).collect();
+        match holds {
+            true => clears.push(note(UNHEARD, HELD)),
+            false => notes.push(clear(UNHEARD, HELD)),
+        }
+        state.turning = true;
+        state.batch.durable = true;
+        // Whatever a crash leaves of either, nothing is in neither place.
+        let done = self.submit(state, notes, false).and_then(|()| {
+            let mut state = self.state.lock();
+            state.batch.durable = true;
+            self.submit(state, clears, false)
+        });
+        self.state.lock().turning = false;
+        self.written.notify_all();
+        done
+    }
+
+    /// Ends that the others were not heard of an object. Durable: they may forget what they have
+    /// noted of it.
+    pub fn heard(&self, object: ObjectId) -> Result<()> {
+        self.clear_durably(object, UNHEARD, &(0..u64::MAX))
+    }
+
+    /// Accepts the loss of bytes that this copy lacks and that only a lost copy had. From now on
+    /// the bytes of this copy count. Durable.
+    pub fn accept(&self, object: ObjectId, bytes: &Range<u64>) -> Result<()> {
+        self.clear_durably(object, ELSEWHERE, bytes)
+    }
+
+    fn clear_durably(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) -> Result<()> {
+        let mut state = self.state.lock();
+        let Some(&(copy, _)) = state.table.get(behind, object) else { return Ok(()) };
+        state.batch.durable = true;
+        let bytes = bytes.clone();
+        self.submit(state, vec![Record::Clear { object, behind, copy, bytes }], false)
+    }
+}
