@@ -7,15 +7,10 @@
 
 use super::record::Record;
 use super::table::ALL_FILES;
-use super::{ELSEWHERE, Gaps, PART_BYTES, RangeSet, UNHEARD};
+use super::{ELSEWHERE, Gaps, HELD, RangeSet, UNHEARD};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{CopyIndex, ObjectId, Result, TargetId};
-
-/// Noted under [`UNHEARD`] of an object of which all that this target was in doubt about was noted
-/// under [`ELSEWHERE`]. Behind the end of all objects. A gap under its own id is newer then.
-pub const HELD: Range<u64> = MAX_FILE_BYTES..MAX_FILE_BYTES + PART_BYTES;
 
 impl Gaps {
     /// Whether this target does not know what its own copies lack, because its gap log was lost or

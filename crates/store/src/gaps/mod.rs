@@ -22,7 +22,6 @@ mod start;
 mod table;
 mod told;
 
-pub use lost::HELD;
 pub use ranges::RangeSet;
 pub(crate) use start::Suspects;
 
@@ -38,6 +37,7 @@ use table::{Table, parts_in};
 use weir_host::fs::Directory;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Condvar, Mutex, MutexGuard};
+use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{CopyIndex, ErrorKind, ObjectId, Result, TargetId};
 
 /// Gaps are rounded to parts of this many bytes, so that a sequential write notes one seldom.
@@ -151,6 +151,10 @@ pub const ELSEWHERE: TargetId = TargetId::NONE;
 /// Stands for this target after it has lost its own notes, until the other copies have reported
 /// theirs. What it is in doubt about is noted under [`ELSEWHERE`] or its own id, too: see [`HELD`].
 pub const UNHEARD: TargetId = TargetId(TargetId::NONE.0 - 1);
+
+/// Noted under [`UNHEARD`] of an object of which all that this target was in doubt about was noted
+/// under [`ELSEWHERE`]. Behind the end of all objects. A gap under its own id is newer then.
+pub const HELD: Range<u64> = MAX_FILE_BYTES..MAX_FILE_BYTES + PART_BYTES;
 
 impl Gaps {
     /// Whether changes of these bytes may be postponed: this target lacks nothing of the parts
