@@ -1,4 +1,5 @@
 //! The journal on real processes of etcd.
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::TcpListener;

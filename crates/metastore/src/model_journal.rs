@@ -30,15 +30,10 @@ struct Shared {
 }
 
 /// One server's view of a journal in memory.
+#[derive(Default)]
 pub struct ModelJournal {
     shared: Arc<Mutex<Shared>>,
     server: usize,
-}
-
-impl Default for ModelJournal {
-    fn default() -> Self {
-        Self { shared: Arc::default(), server: 0 }
-    }
 }
 
 impl ModelJournal {
