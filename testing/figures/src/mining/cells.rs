@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 /// Threads of a client that read, as in the paper.
 pub const PRODUCERS: u32 = 4;
 
-/// Enough of them that no drive waits for a request.
+/// Four times as many, to tell whether drives wait for requests.
 const MANY_PRODUCERS: u32 = 16;
 
 /// Who serves.

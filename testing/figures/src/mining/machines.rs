@@ -41,6 +41,8 @@ pub struct Rates {
     pub drive: u64,
     pub nfs_disk: u64,
     pub server_link: u64,
+    /// They are slower than those of the profile by this.
+    pub scale: f64,
 }
 
 /// Goes in the order in which it stands here.
@@ -52,6 +54,7 @@ pub struct Lab {
     found: Found,
     drives: u32,
     clients: u32,
+    scale: f64,
     dir: TempDir,
 }
 
@@ -85,8 +88,9 @@ impl Lab {
         let processor = Processor::new(&format!("weir-figures-cpu{}", std::process::id()))?;
         processor.add(server.pid())?;
         nfs.group.iter().try_for_each(|group| group.add(server.pid()))?;
-        let clients = wanted.clients;
-        let lab = Self { _server: server, processor, nfs, cluster, found, drives, clients, dir };
+        let (clients, scale) = (wanted.clients, wanted.scale as f64);
+        let lab =
+            Self { _server: server, processor, nfs, cluster, found, drives, clients, scale, dir };
         lab.stripe(wanted.drives, &file)?;
         Ok(lab)
     }
@@ -111,7 +115,8 @@ impl Lab {
 
     pub fn rates(&self) -> Result<Rates> {
         let server_link = SERVER_LINKS * self.cluster.link_rate()?;
-        Ok(Rates { drive: self.found.rate, nfs_disk: self.nfs.rate, server_link })
+        let (drive, nfs_disk) = (self.found.rate, self.nfs.rate);
+        Ok(Rates { drive, nfs_disk, server_link, scale: self.scale })
     }
 
     fn network(&self) -> Result<&Network> {

@@ -37,7 +37,7 @@ pub fn run(plan: &Mining) -> Result<()> {
     trials(plan, &lab, &of_figure(&drives), &mut results)?;
     let rates = lab.rates()?;
     drop(lab);
-    results.plot(&report, &drives)?;
+    results.plot(&report, &drives, rates.scale)?;
     verdicts::judge(&mut report, &results, &drives, &rates);
     verdicts::cold(&mut report, &results);
     streams::run(plan, &mut report)?;

@@ -63,12 +63,14 @@ impl Results {
         self.spread(cell).mean
     }
 
-    pub fn plot(&self, report: &Report, drives: &[u32]) -> Result<()> {
+    /// The figure, of machines that are slower than the paper's by a scale.
+    pub fn plot(&self, report: &Report, drives: &[u32], scale: f64) -> Result<()> {
         let line = |system: System| {
             let point = |n: &u32| (f64::from(*n), self.spread(&Cell::of(system, *n)));
             Series::new(system.name().to_owned(), drives.iter().map(point).collect())
         };
-        let stated = Series::stated("NASD, NFS, NFS-parallel", PAPER);
+        let paper = PAPER.map(|(drives, rate)| (drives, rate / scale));
+        let stated = Series::stated("NASD, NFS, NFS-parallel", paper);
         let series: Vec<Series> = SYSTEMS.into_iter().map(line).chain(stated).collect();
         let labels = Labels {
             title: "Mining of association rules, first pass",

@@ -20,8 +20,9 @@ pub fn judge(report: &mut Report, results: &Results, drives: &[u32], rates: &Rat
         let (rate, ideal) = (rate(System::Weir, *n), f64::from(*n) * drive);
         let what = format!(
             "Weir, {n} drives: {rate:.2} MB/s, efficiency {:.1} % of {n} x {drive:.2} (paper, 8: \
-             45.0, 91 %)",
-            100.0 * rate / ideal
+             {:.2}, 91 %)",
+            100.0 * rate / ideal,
+            45.0 / rates.scale
         );
         report.verdict(rate >= AIM * ideal, &what);
     }
@@ -41,7 +42,8 @@ pub fn judge(report: &mut Report, results: &Results, drives: &[u32], rates: &Rat
         let name = system.name();
         let numbers: Vec<String> =
             drives.iter().map(|n| format!("{n}: {:.2}", rate(system, *n))).collect();
-        let what = format!("{name} is flat: {} MB/s by disks (paper {paper})", numbers.join(", "));
+        let (numbers, paper) = (numbers.join(", "), paper / rates.scale);
+        let what = format!("{name} is flat: {numbers} MB/s by disks (paper {paper:.2})");
         report.verdict(last <= FLAT * first, &what);
         let ideal = f64::from(most) * disk;
         let what = format!(
