@@ -20,16 +20,17 @@ fi
 package=$(realpath "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$(realpath -m "${CARGO_TARGET_DIR:-target}")/package-test
-base=$work/base
-if [[ ! -e $work/base.complete ]]; then
+# Another name for another list of packages.
+base=$work/base-with-cc
+if [[ ! -e $base.complete ]]; then
   echo "Fetching a Debian into $base"
   rm -rf "$base"
   mkdir -p "$work"
   debootstrap --variant=minbase \
-    --include=systemd,systemd-sysv,dbus,fuse3,procps,iproute2 \
+    --include=systemd,systemd-sysv,dbus,fuse3,procps,iproute2,gcc,libc6-dev,pkgconf \
     bookworm "$base" http://deb.debian.org/debian >"$work/debootstrap.log" 2>&1 ||
     skip "a mirror of Debian (what debootstrap said: $work/debootstrap.log)"
-  touch "$work/base.complete"
+  touch "$base.complete"
 fi
 
 # A run's own machine: what it changes of the Debian, its disks, and the packages.
@@ -58,6 +59,10 @@ trap clean_up EXIT
 trap 'echo "package-test FAILED: line $LINENO: $BASH_COMMAND" >&2' ERR
 
 cp "$package" "$run/packages/weir.deb"
+# Those of the library were made with it.
+for name in libweir0 libweir-dev; do
+  cp "$(dirname "$package")/$name${package##*/weir}" "$run/packages/$name.deb"
+done
 # The next version: the same, with a greater number.
 dpkg-deb --raw-extract "$package" "$run/next"
 sed -i 's/^Version: .*/&+next/' "$run/next/DEBIAN/control"

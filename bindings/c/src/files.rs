@@ -12,6 +12,9 @@ use weir_client::{CreateOptions, File};
 use weir_types::{Attr, ErrorKind, FileKind, LayoutSpec, Result};
 use weir_wire::capability::Rights;
 
+/// Symbolic links that are followed, as Linux does.
+const MAX_LINKS: u32 = 40;
+
 impl Handled for OpenFile {
     const KIND: u64 = 2;
     const NAME: &'static str = "file";
@@ -134,9 +137,13 @@ impl How {
                 Err(error) if error.kind == ErrorKind::NotFound => None,
                 found => Some(found?),
             };
-            // What a link leads to is opened, and is not made.
             let leads_on = |attr: &Attr| attr.kind == FileKind::Symlink && !self.exclusive;
-            if !found.as_ref().is_some_and(leads_on) {
+            let is_link = found.as_ref().is_some_and(leads_on);
+            // A link that leads to nothing names the file to be made.
+            let nothing = if is_link && self.follows { dangling(named)? } else { None };
+            if !is_link || nothing.is_some() {
+                let path = nothing.as_deref().unwrap_or(named.path);
+                let (dir, name) = Named { path, ..*named }.parent()?;
                 let options = CreateOptions {
                     mode: self.mode,
                     exclusive: self.exclusive,
@@ -161,6 +168,30 @@ impl How {
         }
         Ok(file)
     }
+}
+
+/// The path to which a symbolic link leads where nothing is; `None` if something is there.
+fn dangling(named: &Named<'_>) -> Result<Option<Vec<u8>>> {
+    let (client, ctx) = (named.client, &named.connection.context);
+    let mut path = named.path.to_vec();
+    for links in 0..=MAX_LINKS {
+        let at = Named { path: &path, ..*named };
+        let attr = match at.attr(false) {
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                return Ok((links > 0).then_some(path));
+            }
+            attr => attr?,
+        };
+        if attr.kind != FileKind::Symlink {
+            return Ok(None);
+        }
+        let target = client.readlink(ctx, attr.file)?;
+        path = match target.first() {
+            Some(b'/') => target.to_vec(),
+            _ => [at.split().0, &target].concat(),
+        };
+    }
+    Err(ErrorKind::SymlinkLoop.into())
 }
 
 /// Waits for the calls by the file that are under way or queued, sends what is gathered, waits for

@@ -6,7 +6,7 @@ use crate::handles::{self, weir_fs_t};
 use crate::session::Connection;
 use std::ffi::{c_char, c_int, c_void};
 use weir_client::{Client, set_nothing};
-use weir_types::{Attr, Error, ErrorKind, FileId, Result, Timestamp};
+use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, Result, Timestamp};
 use weir_wire::capability::Rights;
 use weir_wire::meta::{RenameRequest, SetAttrRequest, SetTime};
 
@@ -69,15 +69,37 @@ impl<'a> Named<'a> {
         self.client.resolve(&self.connection.context, self.path, follow)
     }
 
-    /// The directory of the last part of the path, and that part.
-    pub(crate) fn parent(&self) -> Result<(FileId, &'a [u8])> {
+    /// The path of the directory of the last part of the path, and that part.
+    pub(crate) fn split(&self) -> (&'a [u8], &'a [u8]) {
         let end = self.path.iter().rposition(|b| *b != b'/').map_or(0, |last| last + 1);
         let begin = self.path[..end].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
-        let (dir, name) = (&self.path[..begin], &self.path[begin..end]);
+        (&self.path[..begin], &self.path[begin..end])
+    }
+
+    /// Whether the path is below a directory, at any depth.
+    fn is_below(&self, directory: FileId) -> Result<bool> {
+        let mut above = self.split().0.to_vec();
+        loop {
+            let attr = self.client.resolve(&self.connection.context, &above, true)?;
+            if attr.file == directory || attr.file == FileId::ROOT {
+                return Ok(attr.file == directory);
+            }
+            above.extend_from_slice(b"/..");
+        }
+    }
+
+    /// The directory of the last part of the path, and that part.
+    pub(crate) fn parent(&self) -> Result<(FileId, &'a [u8])> {
+        let (dir, name) = self.split();
         if name.is_empty() || name == b"." || name == b".." {
             return Err(invalid("the path has no name at its end"));
         }
-        Ok((self.client.resolve(&self.connection.context, dir, true)?.file, name))
+        let dir = self.client.resolve(&self.connection.context, dir, true)?;
+        // Said here, so that of two paths the first is judged first.
+        match dir.kind {
+            FileKind::Directory => Ok((dir.file, name)),
+            _ => Err(ErrorKind::NotDirectory.into()),
+        }
     }
 
     /// Names the path in an error.
@@ -239,7 +261,14 @@ pub unsafe extern "C" fn weir_rename(
                 whiteout: false,
                 hold: false,
             };
-            from.client.rename(&from.connection.context, &request)
+            let renamed = from.client.rename(&from.connection.context, &request);
+            let Err(error) = renamed else { return Ok(()) };
+            // As Linux has it: a directory that the file is below is not empty.
+            let onto_directory = error.kind == ErrorKind::IsDirectory;
+            match onto_directory && from.is_below(to.attr(false)?.file)? {
+                true => Err(ErrorKind::NotEmpty.into()),
+                false => Err(error),
+            }
         };
         // SAFETY: by the contract of this function.
         unsafe { with_path(fs, from, run) }
@@ -261,8 +290,9 @@ pub unsafe extern "C" fn weir_link(
         let path = unsafe { text(path, "path") }?;
         let run = |new: &Named<'_>| {
             let old = Named { path, ..*new };
-            let (dir, name) = new.parent()?;
+            // In this order, as `link` does: what is wrong with the file is told first.
             let file = old.attr(false)?.file;
+            let (dir, name) = new.parent()?;
             new.client.link(&new.connection.context, file, dir, name).map(drop)
         };
         // SAFETY: by the contract of this function.

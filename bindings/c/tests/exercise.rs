@@ -1,19 +1,32 @@
-//! Random calls on one file by two clients in turn, against an array of bytes.
+//! Models of files, trees and concurrent callers (`weir-exercise`), through the functions that C
+//! programs call, by two clients.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod c_file;
+mod c_names;
 mod cluster;
 
-use c_file::{CFile, connect};
+use c_file::{CFile, connect, done};
+use c_names::{CCalls, CTree};
 use cluster::Cluster;
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use weir::fs::weir_options_t;
+use weir::handles::weir_fs_t;
+use weir::names::weir_mkdir;
 use weir_conformance::Subject;
+use weir_exercise::concurrent::{self, Calls, Kind, Launcher, Place, Plan};
 use weir_exercise::fsx::model::{Model, Op, contents};
-use weir_exercise::{Outcome, seed_of_run};
+use weir_exercise::{Outcome, seed_of_run, tree};
 use weir_types::LayoutSpec;
 
 const STEPS: u64 = 1500;
+const TREE_STEPS: u64 = 2000;
+/// Of the processes that call at once.
+const CREDENTIAL: &str = "EXERCISE_CREDENTIAL";
+const SHARED: &str = "EXERCISE_SHARED";
 
 /// What comes of a call, checked by the model.
 fn step(file: &mut CFile, model: &mut Model, op: &Op, data: &[u8]) -> Outcome {
@@ -48,12 +61,16 @@ fn step(file: &mut CFile, model: &mut Model, op: &Op, data: &[u8]) -> Outcome {
     if size == expected { Ok(()) } else { Err(format!("the size is {size}, not {expected}")) }
 }
 
+fn two(cluster: &Cluster) -> [weir_fs_t; 2] {
+    [(); 2].map(|()| connect(&cluster.credential(), &weir_options_t::default()))
+}
+
 #[test]
 fn two_clients_in_turn_see_one_file() {
     let cluster = Cluster::up();
     let seed = seed_of_run();
     println!("WEIR_SEED={seed}");
-    let clients = [(); 2].map(|()| connect(&cluster.credential(), &weir_options_t::default()));
+    let clients = two(&cluster);
     let first = CFile::create(clients[0], "/exercise", &LayoutSpec::default()).unwrap();
     let mut files = [first, CFile::open(clients[1], "/exercise").unwrap()];
     let mut model = Model::new(2 << 20, 150_000);
@@ -68,4 +85,73 @@ fn two_clients_in_turn_see_one_file() {
     for file in &mut files {
         step(file, &mut model, &whole, &[]).unwrap();
     }
+}
+
+#[test]
+fn two_clients_in_turn_see_one_tree() {
+    let cluster = Cluster::up();
+    let (seed, local) = (seed_of_run(), tempfile::tempdir().unwrap());
+    println!("WEIR_SEED={seed}");
+    let clients = two(&cluster);
+    // SAFETY: a text.
+    done(unsafe { weir_mkdir(clients[0], c"/tree".as_ptr(), 0o700) }).unwrap();
+    let trees = clients.map(|fs| Box::new(CTree::new(fs, "/tree")) as Box<dyn tree::Tree>);
+    let steps = tree::run_over(trees.into(), local.path(), "tree", seed, |n| n < TREE_STEPS);
+    assert_eq!(steps.unwrap_or_else(|e| panic!("{e}")), TREE_STEPS);
+}
+
+/// Not a test: what the callers run. The threads of a process have a connection each, or one for
+/// all.
+#[test]
+fn worker_process() {
+    let share = std::env::var_os(SHARED).is_some();
+    let connections: Mutex<Vec<weir_fs_t>> = Mutex::default();
+    let calls = |_: &Path| {
+        let credential = std::env::var_os(CREDENTIAL).ok_or(CREDENTIAL)?;
+        let mut connections = connections.lock().map_err(|e| e.to_string())?;
+        if connections.is_empty() || !share {
+            connections.push(connect(Path::new(&credential), &weir_options_t::default()));
+        }
+        let fs = connections.last().copied().ok_or("no connection")?;
+        Ok(Arc::new(CCalls(fs)) as Arc<dyn Calls>)
+    };
+    concurrent::run_worker_over(calls).unwrap_or_else(|e| panic!("{e}"));
+    for fs in connections.into_inner().unwrap() {
+        done(weir::fs::weir_disconnect(fs)).unwrap();
+    }
+}
+
+fn callers(share: bool, kinds: &[Kind]) {
+    let cluster = Cluster::up();
+    let (seed, scratch) = (seed_of_run(), tempfile::tempdir().unwrap());
+    println!("WEIR_SEED={seed}");
+    let mut environment = vec![(CREDENTIAL.into(), cluster.credential().into())];
+    environment.extend(share.then(|| (SHARED.into(), "1".into())));
+    let launcher = Launcher {
+        program: std::env::current_exe().unwrap(),
+        arguments: ["--exact", "worker_process"].map(OsString::from).to_vec(),
+        environment,
+        scratch: scratch.path().to_owned(),
+    };
+    // All of them see one directory, in the end by two clients.
+    let place = |fs| Place { calls: Arc::new(CCalls(fs)), dir: "/".into() };
+    let places: Vec<Place> = two(&cluster).into_iter().map(place).collect();
+    for kind in kinds {
+        let plan = Plan::short(seed);
+        let done = concurrent::run_over(*kind, &places, &format!("{kind:?}"), &plan, &launcher);
+        let report = done.unwrap_or_else(|e| panic!("{e}"));
+        println!("{kind:?}: {report:?}");
+        assert_eq!(report.operations, 600);
+        assert!(report.overlapping > 0, "nobody met anybody");
+    }
+}
+
+#[test]
+fn one_order_explains_what_many_clients_see() {
+    callers(false, &Kind::ALL);
+}
+
+#[test]
+fn one_order_explains_what_the_threads_of_two_clients_see() {
+    callers(true, &Kind::ALL);
 }

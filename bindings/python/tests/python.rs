@@ -1,6 +1,6 @@
-//! The Python package with nothing but what Debian has: client, files, processes, bad input, and
-//! the file system too where fsspec is installed. `make test-python` has it with the libraries that
-//! use it.
+//! The Python package with nothing but what Debian has: client, files, processes, bad input. The
+//! file system, also by all tests that fsspec has for any, where fsspec is (`scripts/fsspec.sh`, which
+//! `make test` runs). `make test-python` has it with the libraries that use it.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const PYTHON: &str = "/usr/bin/python3";
-const FILES: [&str; 4] = ["client", "bad_input", "processes", "fs"];
+const FILES: [&str; 5] = ["client", "bad_input", "processes", "fs", "abstract"];
 
 /// What cargo has built beside this test, or above it.
 fn built(name: &str) -> Option<PathBuf> {
@@ -51,9 +51,12 @@ fn the_python_package_does_what_its_tests_say() {
     // Short, because the paths of Unix sockets have to be.
     let place = tempfile::Builder::new().prefix("weir-t").tempdir_in("/tmp").unwrap();
     install(source, &module, &place.path().join("package"));
+    // Beside the directories of the build (debug, release).
+    let fsspec = weir.ancestors().nth(2).unwrap().join("tools/fsspec");
+    let paths = std::env::join_paths([place.path().join("package"), fsspec]).unwrap();
     let mut tests = Command::new("timeout");
     // An interrupt lets them end their cluster.
-    tests.args(["-s", "INT", "-k", "20", "240", PYTHON, "-m", "pytest", "-q", "-rs"]);
+    tests.args(["-s", "INT", "-k", "20", "480", PYTHON, "-m", "pytest", "-q", "-rs"]);
     tests.args(["-p", "no:cacheprovider", "--basetemp"]).arg(place.path().join("t"));
     tests.args(FILES.map(|name| source.join(format!("tests/test_{name}.py"))));
     for (name, _) in std::env::vars_os() {
@@ -65,7 +68,7 @@ fn the_python_package_does_what_its_tests_say() {
         .current_dir(place.path())
         .stdin(Stdio::null())
         .env("HOME", place.path())
-        .env("PYTHONPATH", place.path().join("package"))
+        .env("PYTHONPATH", paths)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("WEIR", weir);
     let said = tests.output().unwrap();

@@ -59,7 +59,7 @@ typedef struct {
     sio_return_t result;
 } sio_control_t;
 
-/* list_len 0: the whole file. */
+/* list_len 0: the whole file. arg: of SIO_HINT_RECORDS a sio_size_t, the bytes of a record. */
 typedef struct {
     sio_hint_flags_t flags;
     sio_file_io_list_t *io_list;
@@ -148,6 +148,10 @@ typedef void *sio_coll_handle_t;
 #define SIO_HINT_RANDOM_COMPLETE 128
 #define SIO_HINT_NO_FURTHER_USE 256
 #define SIO_HINT_WILL_USE 512
+/* Weir's: in small pieces, each byte once */
+#define SIO_HINT_READ_ONCE 1024
+/* Weir's: in no order, a part of a record at a time; arg points to the bytes of a record */
+#define SIO_HINT_RECORDS 2048
 
 /* Asynchronous operations */
 #define SIO_ASYNC_BLOCKING 1

@@ -187,7 +187,7 @@ impl OpenFile for PlainFile {
         self.identity
     }
 
-    fn read(&self, spans: &[Span], buffer: &mut [u8], _pattern: Pattern) -> Result<u64> {
+    fn read(&self, spans: &[Span], buffer: &mut [u8], pattern: Pattern) -> Result<u64> {
         if self.caching == Caching::None {
             self.drop_pages(Some(spans));
         }
@@ -199,6 +199,9 @@ impl OpenFile for PlainFile {
             if bytes < want {
                 break;
             }
+        }
+        if pattern == Pattern::ReadOnce {
+            self.drop_pages(Some(spans));
         }
         Ok(done as u64)
     }
@@ -306,9 +309,11 @@ impl OpenFile for PlainFile {
         let pattern = match hint.pattern {
             Pattern::Unknown => None,
             Pattern::Sequential => Some(Advice::Sequential),
-            Pattern::Reverse | Pattern::RandomPartial | Pattern::RandomComplete => {
-                Some(Advice::Random)
-            }
+            Pattern::Reverse
+            | Pattern::RandomPartial
+            | Pattern::RandomComplete
+            | Pattern::ReadOnce
+            | Pattern::Records(_) => Some(Advice::Random),
         };
         let all = [Span { start: 0, len: 0 }];
         let spans = if hint.spans.is_empty() { &all[..] } else { &hint.spans };

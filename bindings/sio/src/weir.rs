@@ -210,7 +210,8 @@ impl OpenFile for WeirFile {
         let hint = match pattern {
             Pattern::Unknown | Pattern::Sequential => Some(ClientHint::Normal),
             Pattern::Reverse => Some(ClientHint::Reverse),
-            Pattern::RandomPartial | Pattern::RandomComplete => None,
+            Pattern::Records(bytes) => Some(ClientHint::Records(bytes)),
+            Pattern::RandomPartial | Pattern::RandomComplete | Pattern::ReadOnce => None,
         };
         if let ([one], Some(hint)) = (spans, hint) {
             self.file.hint(&self.context, hint).map_err(|error| self.say(error))?;

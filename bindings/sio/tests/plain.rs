@@ -24,8 +24,47 @@ fn every_function_over_plain_files() {
         assert!(suite::last_error().contains("far"), "{}", suite::last_error());
         suite::drop_file(fd, "far");
     });
+    what_is_read_once_is_not_kept();
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// By what this process has fetched from the disk.
+fn what_is_read_once_is_not_kept() {
+    const BYTES: usize = 1 << 20;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("once");
+    std::fs::write(&path, vec![1; BYTES]).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    // Pages that are not on disk yet cannot be dropped.
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let fetched = |read: &dyn Fn()| {
+        let so_far = || {
+            let text = std::fs::read_to_string("/proc/self/io").unwrap();
+            let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap();
+            line.parse::<usize>().unwrap()
+        };
+        let before = so_far();
+        read();
+        so_far() - before
+    };
+    let files = format!("plain:{}", directory.path().display());
+    suite::attached(Over { files: files.leak(), servers: 0 }, || {
+        let fd = suite::open("once", sio::constants::MODE_READ);
+        let read = || assert!(suite::read(fd, 0, BYTES) == vec![1; BYTES]);
+        if fetched(&read) < BYTES {
+            println!("skipped: {} is not on a disk", directory.path().display());
+            return suite::close(fd);
+        }
+        assert_eq!(fetched(&read), 0, "without the hint the kernel keeps it");
+        let hint = suite::hints::hint(sio::constants::HINT_READ_ONCE, &mut []);
+        let given = suite::hints::give(fd, sio::constants::HINT_CLASS_ORDERED, &[hint]);
+        assert_eq!(given, Code::Success);
+        read();
+        assert!(fetched(&read) >= BYTES, "it was kept");
+        suite::close(fd);
+    });
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn launcher(place: &Place) -> Launcher {
     Launcher {
         program: std::env::current_exe().unwrap(),
         arguments: ["--exact", "exercise::worker_process"].map(Into::into).to_vec(),
+        environment: Vec::new(),
         scratch: place.path(""),
     }
 }

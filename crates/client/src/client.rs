@@ -154,9 +154,13 @@ impl Client {
         self.inner.session.id()
     }
 
-    /// Counters, sorted by name.
+    /// Counters, sorted by name, and as `buffer_bytes` the memory that fetched data and data to be
+    /// sent take now.
     pub fn counters(&self) -> Vec<(String, u64)> {
-        self.inner.counters.list()
+        let mut all = self.inner.counters.list();
+        all.push(("buffer_bytes".into(), self.inner.buffers.used_bytes() as u64));
+        all.sort();
+        all
     }
 
     /// Watches servers that go away and come back, and what was lost.

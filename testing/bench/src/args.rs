@@ -60,6 +60,8 @@ pub enum Other {
     },
     /// Small pieces of a large file: a call each beside lists, data sieving and hints; TCP, Unix
     Pieces(Pieces),
+    /// What each hint changes: read with it and without
+    Hints(Pieces),
     /// Calls of one record one after the other, and a file that is read again
     Small(Small),
     /// A load generator
@@ -109,7 +111,7 @@ pub struct Redundancy {
     pub json: Option<PathBuf>,
 }
 
-/// Of which file pieces are read.
+/// Of which file pieces are read or written.
 #[derive(Args)]
 pub struct Pieces {
     /// Bytes of the file

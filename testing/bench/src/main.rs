@@ -18,6 +18,7 @@ mod coding;
 mod failure;
 mod files;
 mod fuse_limit;
+mod hints;
 mod judge;
 mod lab;
 mod library;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Some(Other::Pieces(pieces)) => {
             measure(&arguments, |weir, dir| pieces::run(pieces, weir, dir))
         }
+        Some(Other::Hints(hints)) => measure(&arguments, |weir, dir| hints::run(hints, weir, dir)),
         Some(Other::Small(small)) => measure(&arguments, |weir, dir| small::run(small, weir, dir)),
         None => bench(&arguments),
     };

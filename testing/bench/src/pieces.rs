@@ -1,5 +1,5 @@
-//! Small pieces of a large file through the library, one call for each beside what there is
-//! instead: lists, data sieving, hints; over TCP and over Unix sockets (`weir-bench pieces`).
+//! Small pieces of a large file through the library, read and written, one call for each beside what
+//! there is instead: lists, data sieving, hints; over TCP and over Unix sockets (`weir-bench pieces`).
 
 use crate::accounting::{Accounting, Group};
 use crate::args::Pieces;
@@ -34,7 +34,7 @@ enum Pattern {
     Backward(u64),
 }
 
-/// How they are read.
+/// How they are read or written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// A call for each.
@@ -45,13 +45,19 @@ enum Way {
     List,
     /// Calls for all bytes, of which the pieces are copied.
     Sieve,
+    /// They are written: a call for each.
+    WriteEach,
+    /// A call for many of them.
+    WriteList,
+    /// All bytes are read, and written again with the pieces in them.
+    WriteSieve,
 }
 
 const SPARSE: Pattern = Pattern::Strided(4 << 10, 64 << 10);
 const DENSE: Pattern = Pattern::Strided(4 << 10, 8 << 10);
 const BACKWARD: Pattern = Pattern::Backward(64 << 10);
 
-const CASES: [(Pattern, Way); 10] = [
+const CASES: [(Pattern, Way); 16] = [
     (SPARSE, Way::Each),
     (SPARSE, Way::List),
     (SPARSE, Way::Sieve),
@@ -62,9 +68,15 @@ const CASES: [(Pattern, Way); 10] = [
     (Pattern::Records, Way::Hinted(Hint::ReadOnce)),
     (BACKWARD, Way::Each),
     (BACKWARD, Way::Hinted(Hint::Reverse)),
+    (SPARSE, Way::WriteEach),
+    (SPARSE, Way::WriteList),
+    (SPARSE, Way::WriteSieve),
+    (DENSE, Way::WriteEach),
+    (DENSE, Way::WriteList),
+    (DENSE, Way::WriteSieve),
 ];
 
-/// What one way of reading came to: medians over the rounds.
+/// What one way came to: medians over the rounds.
 #[derive(Debug, Serialize)]
 struct Line {
     transport: &'static str,
@@ -75,8 +87,8 @@ struct Line {
     /// Of the client and all servers.
     cpu_us_per_piece: f64,
     requests_per_piece: f64,
-    /// Bytes that came from servers for each byte of a piece.
-    fetched: f64,
+    /// Bytes that came from servers or went there for each byte of a piece.
+    moved: f64,
 }
 
 /// Measures all ways, their rounds in turn, and prints a table.
@@ -113,7 +125,7 @@ pub fn run(arguments: &Pieces, weir: &Path, dir: &Path) -> Done {
             mb_per_s: median(rounds, |r| r.bytes / r.seconds / 1e6),
             cpu_us_per_piece: median(rounds, |r| r.cpu_s * 1e6 / r.pieces),
             requests_per_piece: median(rounds, |r| r.requests / r.pieces),
-            fetched: median(rounds, |r| r.fetched / r.bytes),
+            moved: median(rounds, |r| r.moved / r.bytes),
         };
         lines.extend(CASES.iter().zip(&rounds).map(line));
     }
@@ -125,19 +137,19 @@ pub fn run(arguments: &Pieces, weir: &Path, dir: &Path) -> Done {
 
 fn text(lines: &[Line]) -> String {
     let mut out = format!(
-        "\n{:5} {:28} {:20} {:>9} {:>13} {:>15} {:>8}\n",
-        "", "pieces", "way", "MB/s", "CPU µs/piece", "requests/piece", "fetched"
+        "\n{:5} {:28} {:24} {:>9} {:>13} {:>15} {:>8}\n",
+        "", "pieces", "way", "MB/s", "CPU µs/piece", "requests/piece", "moved"
     );
     for line in lines {
         out += &format!(
-            "{:5} {:28} {:20} {:>9.1} {:>13.1} {:>15.3} {:>8.2}\n",
+            "{:5} {:28} {:24} {:>9.1} {:>13.1} {:>15.3} {:>8.2}\n",
             line.transport,
             line.pieces,
             line.way,
             line.mb_per_s,
             line.cpu_us_per_piece,
             line.requests_per_piece,
-            line.fetched
+            line.moved
         );
     }
     out
@@ -155,6 +167,12 @@ impl Known {
     /// What is written again and again.
     pub fn first(&self) -> &[u8] {
         &self.0[..MIB as usize]
+    }
+
+    /// What is in the file there; a MiB at the most.
+    fn at(&self, offset: u64, len: u64) -> &[u8] {
+        let start = (offset % MIB) as usize;
+        &self.0[start..start + len as usize]
     }
 
     /// Refuses bytes of the file that are not what was written there.
@@ -200,6 +218,10 @@ impl Pattern {
 }
 
 impl Way {
+    fn writes(self) -> bool {
+        matches!(self, Self::WriteEach | Self::WriteList | Self::WriteSieve)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Each => "a call each",
@@ -207,6 +229,9 @@ impl Way {
             Self::Hinted(_) => "a call each, once",
             Self::List => "lists of 512",
             Self::Sieve => "calls of 1 MiB",
+            Self::WriteEach => "written, a call each",
+            Self::WriteList => "written, lists",
+            Self::WriteSieve => "written, calls of 1 MiB",
         }
     }
 }
@@ -218,7 +243,7 @@ struct Round {
     pieces: f64,
     bytes: f64,
     requests: f64,
-    fetched: f64,
+    moved: f64,
 }
 
 /// The median of what is taken from each round.
@@ -243,20 +268,31 @@ impl Reader<'_> {
         way: Way,
         accounting: &Accounting,
     ) -> Done<Round> {
-        let file = library.open_read(NAME, false)?;
+        let file = match way.writes() {
+            true => library.open_write(NAME)?,
+            false => library.open_read(NAME, false)?,
+        };
         if let Way::Hinted(hint) = way {
             file.hint(self.context, hint)?;
         }
         let offsets = pattern.offsets(self.size);
-        let before = (self.counted("data_requests"), self.counted("read_wire_bytes"));
+        let moved = || self.counted("read_wire_bytes") + self.counted("write_wire_bytes");
+        let before = (self.counted("data_requests"), moved());
         let (cpu, begin) = (cpu_s(accounting), Instant::now());
         match (way, pattern) {
             (Way::List, Pattern::Strided(_, stride)) => {
                 self.lists(&file, &offsets, pattern.len(), stride)?;
             }
             (Way::Sieve, _) => self.sieve(&file, &offsets, pattern.len())?,
+            (Way::WriteList, Pattern::Strided(_, stride)) => {
+                self.write_lists(&file, &offsets, pattern.len(), stride)?;
+            }
+            (Way::WriteSieve, _) => self.write_sieve(&file, &offsets, pattern.len())?,
+            (Way::WriteEach, _) => self.write_each(&file, &offsets, pattern.len())?,
             _ => self.each(&file, &offsets, pattern.len())?,
         }
+        // What was gathered is sent.
+        file.flush(self.context)?;
         let seconds = begin.elapsed().as_secs_f64();
         let round = Round {
             seconds,
@@ -264,7 +300,7 @@ impl Reader<'_> {
             pieces: offsets.len() as f64,
             bytes: offsets.len() as f64 * pattern.len() as f64,
             requests: self.counted("data_requests") - before.0,
-            fetched: self.counted("read_wire_bytes") - before.1,
+            moved: moved() - before.1,
         };
         library.close(file)?;
         Ok(round)
@@ -311,6 +347,40 @@ impl Reader<'_> {
         Ok(())
     }
 
+    fn write_each(&self, file: &File, offsets: &[u64], len: u64) -> Done {
+        for offset in offsets {
+            file.write_at(self.context, *offset, self.known.at(*offset, len))?;
+        }
+        Ok(())
+    }
+
+    fn write_lists(&self, file: &File, offsets: &[u64], len: u64, stride: u64) -> Done {
+        let mut pieces = Vec::with_capacity((LIST_PIECES * len) as usize);
+        for part in offsets.chunks(LIST_PIECES as usize) {
+            let count = part.len() as u32;
+            let region = Region { offset: part[0], size: len, stride, count };
+            pieces.clear();
+            part.iter().for_each(|offset| pieces.extend_from_slice(self.known.at(*offset, len)));
+            file.write_regions(self.context, &RegionList::new(vec![region])?, &pieces)?;
+        }
+        Ok(())
+    }
+
+    /// None of the pieces crosses the end of a call.
+    fn write_sieve(&self, file: &File, offsets: &[u64], len: u64) -> Done {
+        let mut all = vec![0; SIEVE_BYTES];
+        for part in offsets.chunk_by(|one, next| one / MIB == next / MIB) {
+            let start = part[0] / MIB * MIB;
+            self.read(file, start, &mut all)?;
+            for offset in part {
+                let at = (offset - start) as usize;
+                all[at..at + len as usize].copy_from_slice(self.known.at(*offset, len));
+            }
+            file.write_at(self.context, start, &all)?;
+        }
+        Ok(())
+    }
+
     fn read(&self, file: &File, offset: u64, buffer: &mut [u8]) -> Done {
         let read = file.read_at(self.context, offset, buffer)?;
         if read < buffer.len() {
@@ -344,7 +414,7 @@ mod tests {
             let offsets = pattern.offsets(size);
             assert!(offsets.len() >= 192, "{}", pattern.name());
             assert!(offsets.iter().all(|at| at + pattern.len() <= size), "{}", pattern.name());
-            if way == Way::Sieve {
+            if matches!(way, Way::Sieve | Way::WriteSieve) {
                 let is_whole = |at: &u64| at % MIB + pattern.len() <= MIB;
                 assert!(offsets.iter().all(is_whole), "{}", pattern.name());
             }

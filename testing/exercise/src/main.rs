@@ -106,7 +106,8 @@ fn run(command: Command) -> Outcome {
             println!("seed {seed}");
             let program = std::env::current_exe().map_err(|e| e.to_string())?;
             let scratch = std::env::temp_dir();
-            let launcher = Launcher { program, arguments: Vec::new(), scratch };
+            let launcher =
+                Launcher { program, arguments: Vec::new(), environment: Vec::new(), scratch };
             let plan = Plan { seed, processes, threads, operations, rest_us };
             for kind in Kind::ALL {
                 let name = format!("{kind:?}-{seed}").to_lowercase();

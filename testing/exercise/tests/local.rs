@@ -43,6 +43,7 @@ fn one_order_explains_what_a_local_file_system_does() {
     let launcher = Launcher {
         program: env!("CARGO_BIN_EXE_weir-exercise").into(),
         arguments: Vec::new(),
+        environment: Vec::new(),
         scratch: scratch.path().to_owned(),
     };
     let plan = Plan { rest_us: 20, ..Plan::short(seed()) };

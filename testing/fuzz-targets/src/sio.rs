@@ -253,9 +253,14 @@ impl Program {
     fn hint(&mut self, words: &mut Words<'_>) {
         let mut list: Vec<_> = (0..words.byte() % 4).map(|_| file_entry(words)).collect();
         let (flags, class) =
-            (1 << (words.byte() % 12) | 1 << (words.byte() % 12), words.byte() % 4);
+            (1 << (words.byte() % 14) | 1 << (words.byte() % 14), words.byte() % 4);
         let (list_len, io_list) = (list.len() as u32, list.as_mut_ptr());
-        let (arg, arg_len) = (null_mut(), u64::from(words.byte() % 2));
+        let mut record_bytes = words.number();
+        let arg = match words.byte() % 2 {
+            0 => null_mut(),
+            _ => std::ptr::from_mut(&mut record_bytes).cast(),
+        };
+        let arg_len = u64::from(words.byte() % 2) * 8;
         let hints = [sio_hint_t { flags, io_list, list_len, arg, arg_len }; 2];
         let (name, fd) = (words.name(), self.descriptor(words));
         let name = name.as_ref().map_or(null(), |name| name.as_ptr());

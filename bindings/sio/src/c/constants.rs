@@ -50,6 +50,8 @@ constants! {
     HINT_RANDOM_COMPLETE = "SIO_HINT_RANDOM_COMPLETE", 128;
     HINT_NO_FURTHER_USE = "SIO_HINT_NO_FURTHER_USE", 256;
     HINT_WILL_USE = "SIO_HINT_WILL_USE", 512;
+    HINT_READ_ONCE = "SIO_HINT_READ_ONCE", 1024;
+    HINT_RECORDS = "SIO_HINT_RECORDS", 2048;
     ASYNC_BLOCKING = "SIO_ASYNC_BLOCKING", 1;
     ASYNC_NONBLOCKING = "SIO_ASYNC_NONBLOCKING", 2;
     COLL_READ = "SIO_COLL_READ", 1;
@@ -102,6 +104,7 @@ mod tests {
         let hints = HINT_READ | HINT_WRITE | HINT_CANCEL_ALL | HINT_CANCEL_NEXT;
         let patterns = HINT_SEQUENTIAL | HINT_REVERSE | HINT_RANDOM_PARTIAL | HINT_RANDOM_COMPLETE;
         let uses = HINT_NO_FURTHER_USE | HINT_WILL_USE;
-        assert_eq!(hints | patterns | uses, hint::bits::ALL);
+        let ours = HINT_READ_ONCE | HINT_RECORDS;
+        assert_eq!(hints | patterns | uses | ours, hint::bits::ALL);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::constants::{HINT_CLASS_ORDERED, HINT_CLASS_UNORDERED};
 use crate::core::codes::{Code, Failure, Result};
-use crate::core::hint::{Class, Hint};
+use crate::core::hint::{Class, Hint, bits};
 use crate::core::limits::{MAX_COUNT, MAX_HINTS, MAX_NAME_LEN};
 use crate::core::list::{Entry, Span, file_spans, memory_spans};
 use std::ffi::{c_char, c_int, c_void};
@@ -169,8 +169,21 @@ pub(super) unsafe fn memory_list(entries: *const sio_mem_io_list_t, len: u32) ->
     memory_spans(&entries.iter().map(entry).collect::<Vec<_>>())
 }
 
+/// The bytes of a record that a hint names; `None` if it names none.
+///
 /// # Safety
-/// See [`list`], also of the list of each hint.
+/// `hint.arg` is NULL or points to `hint.arg_len` bytes.
+unsafe fn record_bytes(hint: &sio_hint_t) -> Option<u64> {
+    let is_size = !hint.arg.is_null() && hint.arg_len == size_of::<u64>() as u64;
+    if !is_size || hint.flags & bits::RECORDS == 0 {
+        return None;
+    }
+    // SAFETY: not NULL, and as many bytes as a size has; it need not be aligned.
+    Some(unsafe { hint.arg.cast::<u64>().read_unaligned() })
+}
+
+/// # Safety
+/// See [`list`], also of the list and of the argument of each hint.
 pub(super) unsafe fn hint_list(
     class: u32,
     hints: *const sio_hint_t,
@@ -188,7 +201,9 @@ pub(super) unsafe fn hint_list(
             return Err(Failure::new(Code::InvalidArgument, "the argument of a hint is NULL"));
         }
         // SAFETY: as the caller has promised.
-        Hint::new(hint.flags, unsafe { file_list(hint.io_list, hint.list_len) }?)
+        let (spans, record_bytes) =
+            unsafe { (file_list(hint.io_list, hint.list_len)?, record_bytes(hint)) };
+        Hint::new(hint.flags, spans, record_bytes)
     };
     Ok((class, hints.iter().map(read).collect::<Result<_>>()?))
 }

@@ -2,7 +2,7 @@
 //! for correctness.
 
 use crate::core::codes::{Code, Failure, Result};
-use crate::core::limits::MAX_HINTS;
+use crate::core::limits::{MAX_HINTS, MAX_RECORD_BYTES};
 use crate::core::list::Span;
 use std::collections::VecDeque;
 
@@ -29,6 +29,11 @@ pub enum Pattern {
     RandomPartial,
     /// At random, and all of them.
     RandomComplete,
+    /// In small pieces, each byte once: nothing is to be kept.
+    ReadOnce,
+    /// In no order, a part of a record of so many bytes at a time. Records follow each other from
+    /// the beginning of the file.
+    Records(u64),
 }
 
 /// One hint.
@@ -65,15 +70,18 @@ pub mod bits {
     pub const RANDOM_COMPLETE: u32 = 128;
     pub const NO_FURTHER_USE: u32 = 256;
     pub const WILL_USE: u32 = 512;
-    pub const ALL: u32 = 1023;
+    pub const READ_ONCE: u32 = 1024;
+    pub const RECORDS: u32 = 2048;
+    pub const ALL: u32 = 4095;
 }
 
 impl Hint {
-    /// A hint of its bits.
+    /// A hint of its bits. `record_bytes` counts for the bit `RECORDS` only.
     ///
     /// # Errors
-    /// `OpUnsupported` for unknown bits; `InvalidArgument` if two exclude each other.
-    pub fn new(flags: u32, spans: Vec<Span>) -> Result<Self> {
+    /// `OpUnsupported` for unknown bits; `InvalidArgument` if two exclude each other, or if a record
+    /// has no bytes or more than [`MAX_RECORD_BYTES`].
+    pub fn new(flags: u32, spans: Vec<Span>, record_bytes: Option<u64>) -> Result<Self> {
         if flags & !bits::ALL != 0 {
             let what = format!("no hint has the bits {:#x}", flags & !bits::ALL);
             return Err(Failure::new(Code::OpUnsupported, what));
@@ -84,6 +92,8 @@ impl Hint {
             (bits::REVERSE, Pattern::Reverse),
             (bits::RANDOM_PARTIAL, Pattern::RandomPartial),
             (bits::RANDOM_COMPLETE, Pattern::RandomComplete),
+            (bits::READ_ONCE, Pattern::ReadOnce),
+            (bits::RECORDS, Pattern::Records(record_bytes.unwrap_or(0))),
         ];
         let mut named = patterns.into_iter().filter(|(bit, _)| has(*bit)).map(|(_, it)| it);
         let pattern = named.next().unwrap_or_default();
@@ -93,6 +103,12 @@ impl Hint {
             || both(bits::CANCEL_ALL, bits::CANCEL_NEXT)
         {
             return Err(Failure::new(Code::InvalidArgument, "two bits exclude each other"));
+        }
+        if let Pattern::Records(bytes) = pattern
+            && !(1..=MAX_RECORD_BYTES).contains(&bytes)
+        {
+            let what = format!("a record of {bytes} bytes: it has 1 to {MAX_RECORD_BYTES}");
+            return Err(Failure::new(Code::InvalidArgument, what));
         }
         Ok(Self {
             read: has(bits::READ),
@@ -177,21 +193,21 @@ mod tests {
     #[test]
     fn the_newest_hint_about_a_byte_holds_until_it_is_cancelled() {
         let mut hints = Hints::default();
-        let random = Hint::new(bits::READ | bits::RANDOM_PARTIAL, vec![]).unwrap();
+        let random = Hint::new(bits::READ | bits::RANDOM_PARTIAL, vec![], None).unwrap();
         let part = vec![Span { start: 10, len: 5 }];
-        let sequential = Hint::new(bits::SEQUENTIAL, part).unwrap();
+        let sequential = Hint::new(bits::SEQUENTIAL, part, None).unwrap();
         hints.take(Class::Ordered, random);
         hints.take(Class::Ordered, sequential);
         assert_eq!(hints.pattern_at(9), Pattern::RandomPartial);
         assert_eq!(hints.pattern_at(10), Pattern::Sequential);
-        hints.take(Class::Ordered, Hint::new(bits::CANCEL_NEXT, vec![]).unwrap());
+        hints.take(Class::Ordered, Hint::new(bits::CANCEL_NEXT, vec![], None).unwrap());
         assert_eq!(
             (hints.pattern_at(9), hints.pattern_at(14)),
             (Pattern::Unknown, Pattern::Sequential)
         );
-        hints.take(Class::Unordered, Hint::new(bits::CANCEL_ALL, vec![]).unwrap());
+        hints.take(Class::Unordered, Hint::new(bits::CANCEL_ALL, vec![], None).unwrap());
         assert_eq!(hints.len(), 1, "another class");
-        hints.take(Class::Ordered, Hint::new(bits::CANCEL_ALL, vec![]).unwrap());
+        hints.take(Class::Ordered, Hint::new(bits::CANCEL_ALL, vec![], None).unwrap());
         assert!(hints.is_empty());
     }
 
@@ -199,18 +215,29 @@ mod tests {
     fn hints_have_a_bound() {
         let mut hints = Hints::default();
         for _ in 0..MAX_HINTS + 5 {
-            hints.take(Class::Unordered, Hint::new(bits::WILL_USE, vec![]).unwrap());
+            hints.take(Class::Unordered, Hint::new(bits::WILL_USE, vec![], None).unwrap());
         }
         assert_eq!(hints.len(), MAX_HINTS);
     }
 
     #[test]
     fn bits_that_mean_nothing_are_refused() {
-        let code = |flags| Hint::new(flags, vec![]).map_or_else(|f| f.code, |_| Code::Success);
-        assert_eq!(code(1 << 10), Code::OpUnsupported);
+        let code =
+            |flags| Hint::new(flags, vec![], None).map_or_else(|f| f.code, |_| Code::Success);
+        assert_eq!(code(1 << 12), Code::OpUnsupported);
+        assert_eq!(code(bits::READ_ONCE | bits::RANDOM_PARTIAL), Code::InvalidArgument);
         assert_eq!(code(bits::SEQUENTIAL | bits::REVERSE), Code::InvalidArgument);
         assert_eq!(code(bits::WILL_USE | bits::NO_FURTHER_USE), Code::InvalidArgument);
         assert_eq!(code(bits::CANCEL_ALL | bits::CANCEL_NEXT), Code::InvalidArgument);
         assert_eq!(code(bits::CANCEL_ALL | bits::READ), Code::Success);
+    }
+
+    #[test]
+    fn a_record_has_bytes_and_not_too_many() {
+        let hint = |bytes| Hint::new(bits::READ | bits::RECORDS, vec![], bytes);
+        assert_eq!(hint(Some(838)).unwrap().pattern, Pattern::Records(838));
+        for bytes in [None, Some(0), Some(MAX_RECORD_BYTES + 1)] {
+            assert_eq!(hint(bytes).unwrap_err().code, Code::InvalidArgument, "{bytes:?}");
+        }
     }
 }

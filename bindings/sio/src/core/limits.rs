@@ -18,6 +18,8 @@ pub const MAX_SIZE: u64 = 1 << 62;
 pub const MAX_TRANSFER_LEN: u64 = 1 << 30;
 /// Controls of one call.
 pub const MAX_CONTROLS: u32 = 64;
+/// Bytes of a record of a hint.
+pub const MAX_RECORD_BYTES: u64 = 4 << 20;
 /// Hints that a descriptor holds of one class.
 pub const MAX_HINTS: usize = 1024;
 /// Files that hints by name wait for.
@@ -39,5 +41,6 @@ pub const BATCH_SPANS: usize = 2048;
 const _: () = {
     assert!(MAX_OFFSET <= MAX_SIZE);
     assert!(BATCH_BYTES <= MAX_TRANSFER_LEN);
+    assert!(MAX_RECORD_BYTES <= BATCH_BYTES);
     assert!(MAX_PARTICIPANTS as usize <= MAX_ASYNC_OUTSTANDING);
 };

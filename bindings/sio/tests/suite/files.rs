@@ -263,6 +263,18 @@ fn what_is_in_use_stays_attached(over: Over) {
     let fd = create("held");
     let again = CString::new(over.files).unwrap();
     // SAFETY: a string.
-    assert_eq!(code(unsafe { sio_attach(again.as_ptr()) }), Code::FileOpen);
-    drop_file(fd, "held");
+    let attach = || code(unsafe { sio_attach(again.as_ptr()) });
+    assert_eq!(attach(), Code::FileOpen);
+    // The file is closed, and its operation was not asked for.
+    let mut part = vec![3u8; 1 << 20];
+    let list = [in_file(0, 1 << 20, 0, 1)];
+    let handle = asynchronous::start(true, fd, &list, &all_of(&mut part)).unwrap();
+    while code(sio_close(fd)) == Code::IoInProgress {
+        std::thread::yield_now();
+    }
+    assert_eq!((attach(), code(sio_detach())), (Code::IoInProgress, Code::IoInProgress));
+    assert_eq!(asynchronous::wait_all(&mut [handle]), [(Code::Success, 1 << 20)]);
+    assert_eq!(unlink("held"), Code::Success);
+    // Nothing holds it any more.
+    assert_eq!(attach(), Code::Success, "{}", last_error());
 }

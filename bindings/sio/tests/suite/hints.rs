@@ -8,7 +8,7 @@ pub const CASES: &[Case] = &[
     ("bad_hints_are_refused", bad_hints_are_refused),
 ];
 
-const FLAGS: [u32; 10] = [
+const FLAGS: [u32; 12] = [
     HINT_READ,
     HINT_WRITE,
     HINT_CANCEL_ALL,
@@ -19,11 +19,20 @@ const FLAGS: [u32; 10] = [
     HINT_RANDOM_COMPLETE,
     HINT_NO_FURTHER_USE,
     HINT_WILL_USE,
+    HINT_READ_ONCE,
+    HINT_RECORDS,
 ];
+
+/// What [`hint`] says a record has.
+static RECORD_BYTES: u64 = 838;
 
 pub fn hint(flags: u32, list: &mut [sio_file_io_list_t]) -> sio_hint_t {
     let (io_list, list_len) = (list.as_mut_ptr(), list.len() as u32);
-    sio_hint_t { flags, io_list, list_len, arg: null_mut(), arg_len: 0 }
+    let (arg, arg_len) = match flags & HINT_RECORDS {
+        0 => (null_mut(), 0),
+        _ => (std::ptr::from_ref(&RECORD_BYTES).cast_mut().cast::<c_void>(), 8),
+    };
+    sio_hint_t { flags, io_list, list_len, arg, arg_len }
 }
 
 pub fn give(fd: i32, class: u32, hints: &[sio_hint_t]) -> Code {
@@ -86,8 +95,19 @@ fn bad_hints_are_refused(_: Over) {
     assert_eq!(give_by_name("", HINT_CLASS_ORDERED, &[good]), Code::InvalidFilename);
     let refused = |hint: sio_hint_t| give(fd, HINT_CLASS_ORDERED, &[good, hint]);
     assert_eq!(refused(hint(1 << 20, &mut [])), Code::OpUnsupported);
-    let both = HINT_SEQUENTIAL | HINT_RANDOM_PARTIAL;
-    assert_eq!(refused(hint(both, &mut [])), Code::InvalidArgument);
+    for both in [HINT_SEQUENTIAL | HINT_RANDOM_PARTIAL, HINT_READ_ONCE | HINT_RECORDS] {
+        assert_eq!(refused(hint(both, &mut [])), Code::InvalidArgument);
+    }
+    let records = hint(HINT_RECORDS, &mut []);
+    let mut none = 0u64;
+    let of_none = std::ptr::from_mut(&mut none).cast();
+    assert_eq!(refused(sio_hint_t { arg: of_none, ..records }), Code::InvalidArgument);
+    assert_eq!(refused(sio_hint_t { arg_len: 4, ..records }), Code::InvalidArgument);
+    assert_eq!(
+        refused(sio_hint_t { arg: null_mut(), arg_len: 0, ..records }),
+        Code::InvalidArgument
+    );
+    assert!(last_error().contains("record"), "{}", last_error());
     let mut list = [in_file(u64::MAX, 9, 9, 9)];
     assert_eq!(refused(hint(HINT_READ, &mut list)), Code::InvalidFileList);
     let null = sio_hint_t { list_len: 4, io_list: null_mut(), ..good };

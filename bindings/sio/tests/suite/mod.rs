@@ -5,8 +5,8 @@
 mod asynchronous;
 mod collective;
 mod controls;
-mod files;
-mod hints;
+pub mod files;
+pub mod hints;
 mod lists;
 
 use sio::constants::*;

@@ -28,6 +28,9 @@ pub(crate) struct OpenState {
     pub(crate) reader: Mutex<Reader>,
     /// Held during a report of size and time by a caller without the writer's lock.
     pub(crate) reporting: Mutex<()>,
+    /// Held by an append and by a truncation of an open file: an append that found the end before a
+    /// truncation of another thread, and wrote behind it, would undo it.
+    pub(crate) sizing: Mutex<()>,
     /// The choice of the copies to read.
     pub(crate) choosing: Arc<Choosing>,
     pub(crate) lease: Mutex<FileLease>,
@@ -90,6 +93,7 @@ impl OpenState {
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
             reporting: Mutex::default(),
+            sizing: Mutex::default(),
             choosing: Arc::default(),
             lease: Mutex::default(),
             lease_changed: Condvar::new(),

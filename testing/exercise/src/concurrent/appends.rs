@@ -3,14 +3,11 @@
 //! whoever reads the file meanwhile sees all that had been appended before.
 
 use super::Exercise;
+use super::calls::{How, OpenFile, Place};
 use crate::Outcome;
 use crate::linear::Event;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 
 const FILE: &str = "log";
 /// A record: length, then its number, then bytes that follow from both.
@@ -37,7 +34,7 @@ pub struct Log {
 }
 
 pub struct Appends {
-    append: File,
+    append: Box<dyn OpenFile>,
     caller: u32,
     made: u64,
 }
@@ -79,13 +76,12 @@ impl Exercise for Appends {
     type Op = Op;
     type Result = Log;
 
-    fn prepare(dir: &Path) -> Outcome {
-        std::fs::write(dir.join(FILE), "").map_err(|e| format!("{FILE}: {e}"))
+    fn prepare(at: &Place) -> Outcome {
+        at.open(FILE, How::Empty).map(drop)
     }
 
-    fn open(dir: &Path, caller: u32) -> Outcome<Self> {
-        let append = OpenOptions::new().read(true).append(true).open(dir.join(FILE));
-        Ok(Self { append: append.map_err(|e| format!("{FILE}: {e}"))?, caller, made: 0 })
+    fn open(at: &Place, caller: u32) -> Outcome<Self> {
+        Ok(Self { append: at.open(FILE, How::Append)?, caller, made: 0 })
     }
 
     fn choose(&mut self, rng: &mut fastrand::Rng) -> Op {
@@ -101,13 +97,8 @@ impl Exercise for Appends {
         match *op {
             Op::Append { id, len } => {
                 let bytes = record(id, len);
-                let written = self.append.write(&bytes).map_err(|e| e.to_string())?;
-                // A short write would be for the program to go on with.
-                if written == bytes.len() {
-                    Ok(Log::default())
-                } else {
-                    Err(format!("wrote {written} of {len} bytes"))
-                }
+                self.append.append(&bytes).map_err(|e| e.to_string())?;
+                Ok(Log::default())
             }
             Op::Read => {
                 let mut bytes = Vec::new();
@@ -124,10 +115,10 @@ impl Exercise for Appends {
         }
     }
 
-    fn check(events: &[Seen], dirs: &[PathBuf]) -> Outcome {
+    fn check(events: &[Seen], places: &[Place]) -> Outcome {
         let mut order: Option<Vec<u64>> = None;
-        for (mount, dir) in dirs.iter().enumerate() {
-            let log = Self::open(dir, 0)?.perform(&Op::Read)?;
+        for (mount, at) in places.iter().enumerate() {
+            let log = Self::open(at, 0)?.perform(&Op::Read)?;
             check_log(events, &log).map_err(|e| format!("through mount {mount}: {e}"))?;
             order = Some(log.ids);
         }

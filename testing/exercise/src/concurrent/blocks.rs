@@ -5,13 +5,11 @@
 //! writer may show a write that has not returned before others do (the kernel puts
 //! it into pages first): such a read says nothing of what the others see.
 
+use super::calls::{How, OpenFile, Place};
 use super::{Exercise, SEARCH_BOUND};
 use crate::Outcome;
 use crate::linear::{Event, Sequential, Verdict, check};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 
 const BLOCK: usize = 4096;
 /// Beyond one stripe unit of 4 KiB, so they lie on several targets of some layouts.
@@ -28,7 +26,7 @@ pub enum Op {
 pub type Stamps = Vec<u64>;
 
 pub struct Blocks {
-    file: File,
+    file: Box<dyn OpenFile>,
     caller: u32,
     made: u64,
 }
@@ -37,15 +35,14 @@ impl Exercise for Blocks {
     type Op = Op;
     type Result = Stamps;
 
-    fn prepare(dir: &Path) -> Outcome {
-        let path = dir.join(FILE);
-        std::fs::write(&path, vec![0; BLOCK * BLOCKS as usize])
-            .map_err(|e| format!("{}: {e}", path.display()))
+    fn prepare(at: &Place) -> Outcome {
+        let file = at.open(FILE, How::Empty)?;
+        let zeros = vec![0; BLOCK * BLOCKS as usize];
+        file.write_at(&zeros, 0).map_err(|e| format!("{FILE}: {e}"))
     }
 
-    fn open(dir: &Path, caller: u32) -> Outcome<Self> {
-        let file = OpenOptions::new().read(true).write(true).open(dir.join(FILE));
-        Ok(Self { file: file.map_err(|e| format!("{FILE}: {e}"))?, caller, made: 0 })
+    fn open(at: &Place, caller: u32) -> Outcome<Self> {
+        Ok(Self { file: at.open(FILE, How::Existing)?, caller, made: 0 })
     }
 
     fn choose(&mut self, rng: &mut fastrand::Rng) -> Op {
@@ -62,14 +59,17 @@ impl Exercise for Blocks {
         match *op {
             Op::Write { block, stamp } => {
                 let bytes = stamp.to_le_bytes().repeat(BLOCK / 8);
-                let wrote = self.file.write_all_at(&bytes, u64::from(block) * BLOCK as u64);
+                let wrote = self.file.write_at(&bytes, u64::from(block) * BLOCK as u64);
                 wrote.map_err(|e| e.to_string())?;
                 Ok(Vec::new())
             }
             Op::Read { block } => {
                 let mut bytes = vec![0; BLOCK];
-                let read = self.file.read_exact_at(&mut bytes, u64::from(block) * BLOCK as u64);
-                read.map_err(|e| e.to_string())?;
+                let read = self.file.read_at(&mut bytes, u64::from(block) * BLOCK as u64);
+                let len = read.map_err(|e| e.to_string())?;
+                if len < BLOCK {
+                    return Err(format!("{len} bytes of block {block} are there"));
+                }
                 let mut stamps: Stamps = Vec::new();
                 for word in bytes.chunks_exact(8) {
                     let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
@@ -82,7 +82,7 @@ impl Exercise for Blocks {
         }
     }
 
-    fn check(events: &[Seen], dirs: &[PathBuf]) -> Outcome {
+    fn check(events: &[Seen], places: &[Place]) -> Outcome {
         for block in 0..BLOCKS {
             let of_block = |e: &&Seen| match e.op {
                 Op::Write { block: b, .. } | Op::Read { block: b } => b == block,
@@ -90,13 +90,13 @@ impl Exercise for Blocks {
             let mut events: Vec<Seen> = events.iter().filter(of_block).cloned().collect();
             // And what each mount shows when all is over.
             let end = events.iter().map(|e| e.returned_ns).max().unwrap_or(0);
-            for (i, dir) in dirs.iter().enumerate() {
+            for (i, at) in places.iter().enumerate() {
                 let op = Op::Read { block };
-                let result = Self::open(dir, 0)?.perform(&op)?;
+                let result = Self::open(at, 0)?.perform(&op)?;
                 let (invoked_ns, returned_ns) = (end + 1 + i as u64, end + 1 + i as u64);
                 events.push(Event { caller: u32::MAX, op, result, invoked_ns, returned_ns });
             }
-            check_block(&events, dirs.len()).map_err(|e| format!("block {block}: {e}"))?;
+            check_block(&events, places.len()).map_err(|e| format!("block {block}: {e}"))?;
         }
         Ok(())
     }

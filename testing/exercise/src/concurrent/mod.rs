@@ -4,18 +4,19 @@
 
 mod appends;
 mod blocks;
+mod calls;
 mod names;
 mod sizes;
 mod worker;
 
-pub use worker::{Launcher, Report, Running, run, run_worker_if_asked};
+pub use calls::{Calls, How, OpenFile, Place, System};
+pub use worker::{Launcher, Report, Running, run, run_over, run_worker_if_asked, run_worker_over};
 
 use crate::Outcome;
 use crate::linear::Event;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
-use std::path::{Path, PathBuf};
 
 /// States that a search may try, for each object.
 pub const SEARCH_BOUND: usize = 2_000_000;
@@ -68,14 +69,14 @@ trait Exercise: Sized {
     type Result: Clone + Debug + Send + Serialize + DeserializeOwned;
 
     /// Before anybody begins.
-    fn prepare(dir: &Path) -> Outcome;
+    fn prepare(at: &Place) -> Outcome;
     /// For one thread of a worker.
-    fn open(dir: &Path, caller: u32) -> Outcome<Self>;
+    fn open(at: &Place, caller: u32) -> Outcome<Self>;
     /// What to do next.
     fn choose(&mut self, rng: &mut fastrand::Rng) -> Self::Op;
     /// Does it.
     fn perform(&mut self, op: &Self::Op) -> Outcome<Self::Result>;
-    /// Whether everything can be explained; `dirs` is the directory as each
+    /// Whether everything can be explained; `places` is the directory as each
     /// mount shows it, now that all is over.
-    fn check(events: &[Event<Self::Op, Self::Result>], dirs: &[PathBuf]) -> Outcome;
+    fn check(events: &[Event<Self::Op, Self::Result>], places: &[Place]) -> Outcome;
 }

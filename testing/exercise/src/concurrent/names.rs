@@ -1,16 +1,14 @@
 //! A few names of one directory, which everybody makes, moves and removes. A
 //! name leads to an inode, so that whoever finds one finds the right one.
 
+use super::calls::{How, Place};
 use super::{Exercise, SEARCH_BOUND};
 use crate::Outcome;
 use crate::linear::{Event, Sequential, Verdict, check};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Few, so that callers meet; names of one history are all one object.
 const NAMES: u8 = 3;
@@ -51,31 +49,29 @@ pub enum Answer {
 }
 
 pub struct Names {
-    dir: PathBuf,
+    at: Place,
     own: PathBuf,
     own_inode: u64,
 }
 
 impl Names {
     fn path(&self, name: u8) -> PathBuf {
-        self.dir.join(format!("name-{name}"))
+        self.at.dir.join(format!("name-{name}"))
     }
 
     fn call(&self, op: &Op) -> std::io::Result<Answer> {
+        let calls = &self.at.calls;
         match *op {
             Op::Create { name } => {
-                let file = OpenOptions::new().write(true).create_new(true).open(self.path(name))?;
-                return Ok(Answer::Inode(file.metadata()?.ino()));
+                let file = calls.open(&self.path(name), How::New)?;
+                return Ok(Answer::Inode(file.inode()?));
             }
-            Op::Unlink { name } => fs::remove_file(self.path(name))?,
+            Op::Unlink { name } => calls.unlink(&self.path(name))?,
             Op::Rename { from, to, keep } => {
-                let flags = if keep { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
-                renameat_with(CWD, self.path(from), CWD, self.path(to), flags)?;
+                calls.rename(&self.path(from), &self.path(to), keep)?;
             }
-            Op::Link { to, .. } => fs::hard_link(&self.own, self.path(to))?,
-            Op::Lookup { name } => {
-                return Ok(Answer::Inode(fs::symlink_metadata(self.path(name))?.ino()));
-            }
+            Op::Link { to, .. } => calls.link(&self.own, &self.path(to))?,
+            Op::Lookup { name } => return Ok(Answer::Inode(calls.inode(&self.path(name))?)),
         }
         Ok(Answer::Done)
     }
@@ -85,15 +81,15 @@ impl Exercise for Names {
     type Op = Op;
     type Result = Answer;
 
-    fn prepare(_dir: &Path) -> Outcome {
+    fn prepare(_at: &Place) -> Outcome {
         Ok(())
     }
 
-    fn open(dir: &Path, caller: u32) -> Outcome<Self> {
-        let own = dir.join(format!("own-{caller}"));
-        let made = fs::File::create(&own).and_then(|f| f.metadata());
-        let own_inode = made.map_err(|e| format!("{}: {e}", own.display()))?.ino();
-        Ok(Self { dir: dir.to_owned(), own, own_inode })
+    fn open(at: &Place, caller: u32) -> Outcome<Self> {
+        let name = format!("own-{caller}");
+        let made = at.open(&name, How::Empty)?.inode();
+        let own_inode = made.map_err(|e| format!("{name}: {e}"))?;
+        Ok(Self { own: at.dir.join(name), at: at.clone(), own_inode })
     }
 
     fn choose(&mut self, rng: &mut fastrand::Rng) -> Op {
@@ -115,19 +111,19 @@ impl Exercise for Names {
         })
     }
 
-    fn check(events: &[Seen], dirs: &[PathBuf]) -> Outcome {
+    fn check(events: &[Seen], places: &[Place]) -> Outcome {
         let mut events = events.to_vec();
         let mut end = events.iter().map(|e| e.returned_ns).max().unwrap_or(0);
-        for dir in dirs {
+        for at in places {
             for name in 0..NAMES {
                 end += 1;
                 let op = Op::Lookup { name };
-                let result = Self::open(dir, u32::MAX)?.perform(&op)?;
+                let result = Self::open(at, u32::MAX)?.perform(&op)?;
                 let (invoked_ns, returned_ns) = (end, end);
                 events.push(Event { caller: u32::MAX, op, result, invoked_ns, returned_ns });
             }
         }
-        let judged = judged(&events, dirs.len() as u32);
+        let judged = judged(&events, places.len() as u32);
         match check(&Directory, &judged, SEARCH_BOUND) {
             Verdict::Explained => Ok(()),
             Verdict::Contradiction(why) => Err(why),

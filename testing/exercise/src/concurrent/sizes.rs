@@ -9,14 +9,11 @@
 //! while nothing changes is told one size, and never one from before a change
 //! that had returned.
 
+use super::calls::{How, OpenFile, Place};
 use super::{Exercise, SEARCH_BOUND};
 use crate::Outcome;
 use crate::linear::{Event, Sequential, Verdict, check};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 
 const STEP: u64 = 16;
 const MAX_STEPS: u64 = 2000;
@@ -42,8 +39,8 @@ pub enum Op {
 
 /// `EXACT`: `SEEK_END` too must tell how long it is.
 pub struct Asked<const EXACT: bool> {
-    file: File,
-    append: File,
+    file: Box<dyn OpenFile>,
+    append: Box<dyn OpenFile>,
 }
 
 pub type Sizes = Asked<false>;
@@ -54,17 +51,12 @@ impl<const EXACT: bool> Exercise for Asked<EXACT> {
     /// The size, if it was asked.
     type Result = Option<u64>;
 
-    fn prepare(dir: &Path) -> Outcome {
-        std::fs::write(dir.join(FILE), "").map_err(|e| format!("{FILE}: {e}"))
+    fn prepare(at: &Place) -> Outcome {
+        at.open(FILE, How::Empty).map(drop)
     }
 
-    fn open(dir: &Path, _caller: u32) -> Outcome<Self> {
-        let path = dir.join(FILE);
-        let open = |append| {
-            let file = OpenOptions::new().read(true).write(true).append(append).open(&path);
-            file.map_err(|e| format!("{}: {e}", path.display()))
-        };
-        Ok(Self { file: open(false)?, append: open(true)? })
+    fn open(at: &Place, _caller: u32) -> Outcome<Self> {
+        Ok(Self { file: at.open(FILE, How::Existing)?, append: at.open(FILE, How::Append)? })
     }
 
     fn choose(&mut self, rng: &mut fastrand::Rng) -> Op {
@@ -81,22 +73,19 @@ impl<const EXACT: bool> Exercise for Asked<EXACT> {
         let step = [b'x'; STEP as usize];
         let done = match *op {
             Op::Truncate { to } => self.file.set_len(to).map(|()| None),
-            Op::Write { at } => self.file.write_all_at(&step, at).map(|()| None),
-            Op::Append => self.append.write_all(&step).map(|()| None),
-            Op::Stat => self.file.metadata().map(|m| Some(m.len())),
-            Op::SeekEnd { .. } => {
-                let end = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0));
-                end.map(Some).map_err(Into::into)
-            }
+            Op::Write { at } => self.file.write_at(&step, at).map(|()| None),
+            Op::Append => self.append.append(&step).map(|()| None),
+            Op::Stat => self.file.size().map(Some),
+            Op::SeekEnd { .. } => self.file.end().map(Some),
         };
         done.map_err(|e| e.to_string())
     }
 
-    fn check(events: &[Seen], dirs: &[PathBuf]) -> Outcome {
+    fn check(events: &[Seen], places: &[Place]) -> Outcome {
         let mut events = events.to_vec();
         let end = events.iter().map(|e| e.returned_ns).max().unwrap_or(0);
-        for (i, dir) in dirs.iter().enumerate() {
-            let result = Self::open(dir, 0)?.perform(&Op::Stat)?;
+        for (i, at) in places.iter().enumerate() {
+            let result = Self::open(at, 0)?.perform(&Op::Stat)?;
             let (invoked_ns, returned_ns) = (end + 1 + i as u64, end + 1 + i as u64);
             events.push(Event { caller: u32::MAX, op: Op::Stat, result, invoked_ns, returned_ns });
         }

@@ -2,6 +2,7 @@
 
 use super::appends::Appends;
 use super::blocks::Blocks;
+use super::calls::{Calls, Place, System};
 use super::names::Names;
 use super::sizes::{Ends, Sizes};
 use super::{Exercise, Kind, Plan};
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The variable that tells a process to be a worker.
@@ -26,6 +28,8 @@ pub struct Launcher {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// What its environment has besides that of this process.
+    pub environment: Vec<(OsString, OsString)>,
     /// A local directory for what the processes report.
     pub scratch: PathBuf,
 }
@@ -58,22 +62,30 @@ fn now_ns() -> u64 {
 
 /// If this process was started as a worker: does its part, and says so.
 pub fn run_worker_if_asked() -> Outcome<bool> {
+    run_worker_over(|_| Ok(Arc::new(System)))
+}
+
+/// The same by other calls: `connect` gives those of each thread for its directory.
+pub fn run_worker_over(connect: impl Fn(&Path) -> Outcome<Arc<dyn Calls>> + Sync) -> Outcome<bool> {
     let Ok(task) = std::env::var(VARIABLE) else { return Ok(false) };
     let task: Task = serde_json::from_str(&task).map_err(|e| format!("{VARIABLE}: {e}"))?;
     match task.kind {
-        Kind::Blocks => work::<Blocks>(&task),
-        Kind::Appends => work::<Appends>(&task),
-        Kind::Names => work::<Names>(&task),
-        Kind::Sizes => work::<Sizes>(&task),
-        Kind::Ends => work::<Ends>(&task),
+        Kind::Blocks => work::<Blocks>(&task, &connect),
+        Kind::Appends => work::<Appends>(&task, &connect),
+        Kind::Names => work::<Names>(&task, &connect),
+        Kind::Sizes => work::<Sizes>(&task, &connect),
+        Kind::Ends => work::<Ends>(&task, &connect),
     }?;
     Ok(true)
 }
 
-fn work<E: Exercise>(task: &Task) -> Outcome {
+type Connect<'a> = &'a (dyn Fn(&Path) -> Outcome<Arc<dyn Calls>> + Sync);
+
+fn work<E: Exercise>(task: &Task, connect: Connect<'_>) -> Outcome {
     let histories: Vec<Outcome<Vec<_>>> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..task.plan.threads).map(|t| scope.spawn(move || thread::<E>(task, t))).collect();
+        let threads: Vec<_> = (0..task.plan.threads)
+            .map(|t| scope.spawn(move || thread::<E>(task, t, connect)))
+            .collect();
         let ended = |t: std::thread::ScopedJoinHandle<'_, _>| {
             t.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))
         };
@@ -89,12 +101,12 @@ fn work<E: Exercise>(task: &Task) -> Outcome {
 
 type History<E> = Vec<Event<<E as Exercise>::Op, <E as Exercise>::Result>>;
 
-fn thread<E: Exercise>(task: &Task, thread: u32) -> Outcome<History<E>> {
+fn thread<E: Exercise>(task: &Task, thread: u32, connect: Connect<'_>) -> Outcome<History<E>> {
     let caller = task.process * task.plan.threads + thread;
     // Every mount has as many callers.
     let dir = &task.dirs[caller as usize % task.dirs.len()];
     let mut rng = fastrand::Rng::with_seed(task.plan.seed ^ (u64::from(caller) << 32));
-    let mut exercise = E::open(dir, caller)?;
+    let mut exercise = E::open(&Place { calls: connect(dir)?, dir: dir.clone() }, caller)?;
     let mut events = Vec::new();
     let wait = task.start_ns.saturating_sub(now_ns());
     std::thread::sleep(Duration::from_nanos(wait));
@@ -124,12 +136,24 @@ pub fn run(
     Running::start(kind, mounts, name, plan, launcher)?.finish()
 }
 
+/// The same by other calls than those of the operating system; the program calls
+/// [`run_worker_over`].
+pub fn run_over(
+    kind: Kind,
+    places: &[Place],
+    name: &str,
+    plan: &Plan,
+    launcher: &Launcher,
+) -> Outcome<Report> {
+    Running::start_over(kind, places, name, plan, launcher)?.finish()
+}
+
 /// Callers at work. While they are, this process has no file of the mounts
 /// open: it may start what the mounts wait for.
 pub struct Running {
     kind: Kind,
     plan: Plan,
-    dirs: Vec<PathBuf>,
+    places: Vec<Place>,
     workers: Vec<Worker>,
 }
 
@@ -142,9 +166,22 @@ impl Running {
         plan: &Plan,
         launcher: &Launcher,
     ) -> Outcome<Self> {
-        let dirs: Vec<PathBuf> = mounts.iter().map(|m| m.join(name)).collect();
-        let first = dirs.first().ok_or("no directory")?;
-        std::fs::create_dir(first).map_err(|e| format!("{}: {e}", first.display()))?;
+        let places: Vec<Place> = mounts.iter().map(|mount| Place::local(mount)).collect();
+        Self::start_over(kind, &places, name, plan, launcher)
+    }
+
+    /// The same by other calls. As for [`run_over`].
+    pub fn start_over(
+        kind: Kind,
+        places: &[Place],
+        name: &str,
+        plan: &Plan,
+        launcher: &Launcher,
+    ) -> Outcome<Self> {
+        let places: Vec<Place> = places.iter().map(|place| place.join(name)).collect();
+        let first = places.first().ok_or("no directory")?;
+        let made = first.calls.create_dir(&first.dir);
+        made.map_err(|e| format!("{}: {e}", first.dir.display()))?;
         match kind {
             Kind::Blocks => Blocks::prepare(first),
             Kind::Appends => Appends::prepare(first),
@@ -153,10 +190,11 @@ impl Running {
             Kind::Ends => Ends::prepare(first),
         }?;
         let start_ns = now_ns() + START_AFTER.as_nanos() as u64;
-        let mut running = Self { kind, plan: plan.clone(), dirs, workers: Vec::new() };
+        let mut running = Self { kind, plan: plan.clone(), places, workers: Vec::new() };
         for process in 0..plan.processes {
             let history = launcher.scratch.join(format!("{name}-{process}.json"));
-            let (plan, dirs) = (plan.clone(), running.dirs.clone());
+            let dirs = running.places.iter().map(|place| place.dir.clone()).collect();
+            let plan = plan.clone();
             let task = Task { kind, plan, dirs, process, start_ns, history };
             running.workers.push(Worker::start(launcher, task)?);
         }
@@ -174,7 +212,7 @@ impl Running {
             Kind::Sizes => self.judge::<Sizes>(workers),
             Kind::Ends => self.judge::<Ends>(workers),
         };
-        let (kind, plan, mounts) = (self.kind, &self.plan, self.dirs.len());
+        let (kind, plan, mounts) = (self.kind, &self.plan, self.places.len());
         done.map_err(|e| format!("{kind:?} with {plan:?} on {mounts} mounts: {e}"))
     }
 
@@ -183,9 +221,9 @@ impl Running {
         for worker in workers {
             events.extend(worker.finish::<E>()?);
         }
-        E::check(&events, &self.dirs)?;
-        for dir in self.dirs.iter().take(1) {
-            std::fs::remove_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        E::check(&events, &self.places)?;
+        if let Some(Place { calls, dir }) = self.places.first() {
+            calls.remove_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         }
         Ok(Report { operations: events.len(), overlapping: overlapping(&mut events) })
     }
@@ -210,6 +248,7 @@ impl Worker {
         let text = serde_json::to_string(&task).map_err(|e| e.to_string())?;
         let child = Command::new(&launcher.program)
             .args(&launcher.arguments)
+            .envs(launcher.environment.iter().cloned())
             .env(VARIABLE, text)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -1,5 +1,6 @@
 //! The calls, made in a real directory.
 
+use super::Tree;
 use super::model::{DIR_MODE, FILE_MODE};
 use super::op::{Answer, Kind, Op, Over, Said, Set};
 use super::snapshot::{Entry, Snapshot};
@@ -41,6 +42,18 @@ fn kind_of(metadata: &Metadata) -> Result<Kind, Errno> {
     kind(FileType::from_raw_mode(metadata.mode()))
 }
 
+impl Tree for Disk {
+    fn perform(&self, op: &Op) -> Said {
+        self.call(op).map_err(|e| errno(&e))
+    }
+
+    fn snapshot(&self) -> Outcome<Snapshot> {
+        let mut snapshot = Snapshot::default();
+        self.collect("", &mut snapshot)?;
+        Ok(snapshot)
+    }
+}
+
 impl Disk {
     /// Takes a directory.
     pub fn new(root: &Path) -> Self {
@@ -55,11 +68,6 @@ impl Disk {
 
     fn at(&self, path: &str) -> PathBuf {
         self.root.join(path)
-    }
-
-    /// Makes a call.
-    pub fn perform(&self, op: &Op) -> Said {
-        self.call(op).map_err(|e| errno(&e))
     }
 
     fn call(&self, op: &Op) -> std::io::Result<Answer> {
@@ -157,13 +165,6 @@ impl Disk {
             }
         }
         Ok(entries)
-    }
-
-    /// All of it.
-    pub fn snapshot(&self) -> Outcome<Snapshot> {
-        let mut snapshot = Snapshot::default();
-        self.collect("", &mut snapshot)?;
-        Ok(snapshot)
     }
 
     fn collect(&self, above: &str, into: &mut Snapshot) -> Outcome {

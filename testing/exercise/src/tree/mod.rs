@@ -4,13 +4,14 @@
 
 mod disk;
 mod model;
-mod op;
-mod snapshot;
+pub mod op;
+pub mod snapshot;
 
 use crate::Outcome;
-use disk::Disk;
+pub use disk::Disk;
 use model::Model;
 use op::{Answer, Kind, Op, Said};
+use snapshot::Snapshot;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -20,6 +21,14 @@ const COMPARE_EVERY: u64 = 200;
 /// Lines of the log that a failure shows.
 const LOG_LINES: usize = 400;
 
+/// A directory that holds a tree, and who makes the calls there.
+pub trait Tree {
+    /// Makes a call.
+    fn perform(&self, op: &Op) -> Said;
+    /// All of it.
+    fn snapshot(&self) -> Outcome<Snapshot>;
+}
+
 /// Runs for as long as `more` says, asked with the number of calls made.
 /// Uses, and removes in the end, `name` in each of the directories; `dirs` are
 /// mounts of one file system, `local` is something else. The calls made.
@@ -28,16 +37,31 @@ pub fn run(
     local: &std::path::Path,
     name: &str,
     seed: u64,
-    mut more: impl FnMut(u64) -> bool,
+    more: impl FnMut(u64) -> bool,
 ) -> Outcome<u64> {
     let first = dirs.first().ok_or("no directory")?;
-    let roots = [first.join(name), local.join(name)];
-    for root in &roots {
-        fs::create_dir(root).map_err(|e| format!("{}: {e}", root.display()))?;
-    }
+    let root = first.join(name);
+    fs::create_dir(&root).map_err(|e| format!("{}: {e}", root.display()))?;
+    let tree = |dir: &PathBuf| Box::new(Disk::new(&dir.join(name))) as Box<dyn Tree>;
+    let steps = run_over(dirs.iter().map(tree).collect(), local, name, seed, more)?;
+    fs::remove_dir_all(&root).map_err(|e| format!("{}: {e}", root.display()))?;
+    Ok(steps)
+}
+
+/// The same through other calls than those of the operating system: `trees` are one empty directory,
+/// of mode 0700, each by a client of its own.
+pub fn run_over(
+    trees: Vec<Box<dyn Tree>>,
+    local: &std::path::Path,
+    name: &str,
+    seed: u64,
+    mut more: impl FnMut(u64) -> bool,
+) -> Outcome<u64> {
+    let root = local.join(name);
+    fs::create_dir(&root).map_err(|e| format!("{}: {e}", root.display()))?;
     let mut run = Run {
-        mounts: dirs.iter().map(|d| Disk::new(&d.join(name))).collect(),
-        local: Disk::new(&roots[1]),
+        mounts: trees,
+        local: Disk::new(&root),
         local_has_xattrs: false,
         model: Model::new(),
         rng: fastrand::Rng::with_seed(seed),
@@ -52,14 +76,12 @@ pub fn run(
         run.compare_everything()
     })();
     result.map_err(|why: String| run.complain(&why, seed))?;
-    for root in &roots {
-        fs::remove_dir_all(root).map_err(|e| format!("{}: {e}", root.display()))?;
-    }
+    fs::remove_dir_all(&root).map_err(|e| format!("{}: {e}", root.display()))?;
     Ok(run.steps)
 }
 
 struct Run {
-    mounts: Vec<Disk>,
+    mounts: Vec<Box<dyn Tree>>,
     local: Disk,
     local_has_xattrs: bool,
     model: Model,

@@ -29,6 +29,7 @@ pub enum Set {
 }
 
 /// A call.
+#[allow(missing_docs)] // The fields are the arguments of the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// `open` with `O_CREAT`.
@@ -79,6 +80,7 @@ pub enum Kind {
 }
 
 /// What a call that succeeded says.
+#[allow(missing_docs)] // The fields are those of `stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing more.
