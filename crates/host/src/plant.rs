@@ -98,6 +98,14 @@ bugs! {
     ForgetMount = "forget-mount",
     /// A target is online again while others have noted gaps for it.
     OnlineTooEarly = "online-too-early",
+    /// A parity is said to be made before it is durable.
+    SkipParitySync = "skip-parity-sync",
+    /// Parities count before they are made.
+    CountUnmadeParities = "count-unmade-parities",
+    /// A part of a set goes to a target that has another one.
+    SetOnOneTarget = "set-on-one-target",
+    /// Parities are computed from columns that are not fenced, and not durable.
+    EncodeUnfenced = "encode-unfenced",
     /// A client panics when it reads a symbolic link.
     PanicAtLinks = "panic-at-links",
 }

@@ -5,6 +5,7 @@ use crate::geometry::{BLOCK, Run, SLOT_BYTES};
 use crate::object::Object;
 use crate::piece::slot_of;
 use std::ops::Range;
+use weir_types::checksum::crc32c;
 use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
 use weir_types::{ErrorKind, ObjectId, Result};
 
@@ -82,6 +83,28 @@ impl Object {
         start.copy_from_slice(bytes);
         self.read_slots(offset / BLOCK, &mut slot)?;
         Ok(slot_of(&block) == u32::from_le_bytes(slot))
+    }
+
+    /// Replaces a block that does not match its checksum. `bytes` are those of the whole block, or of
+    /// the last one up to the end of the object. Returns `false`, and changes nothing, if the block
+    /// matches by now, or the object has another end: somebody has written it since.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`, `ReadOnly`.
+    pub fn replace_damaged(&self, offset: u64, bytes: &[u8]) -> Result<bool> {
+        let mut change = self.begin_change()?;
+        let (len, end) = (self.len(), offset + bytes.len() as u64);
+        if !offset.is_multiple_of(BLOCK) || bytes.is_empty() || end != len.min(offset + BLOCK) {
+            return Ok(false);
+        }
+        let (run, mut found) = (Run { start: offset, end }, Vec::new());
+        self.damaged_of(run, len, &mut found);
+        if found.is_empty() {
+            return Ok(false);
+        }
+        self.cover(&mut change, &[(offset, bytes.len() as u64)])?;
+        self.write_run(&mut change, run, bytes, &[crc32c(bytes)])?;
+        Ok(true)
     }
 
     /// Among the blocks that a change of these pieces `(offset, length)` would change in part, the

@@ -129,6 +129,30 @@ fn a_stored_checksum_tells_what_was_written() {
 }
 
 #[test]
+fn a_block_is_replaced_only_while_it_is_damaged() {
+    let end = (PAGE_BORDER + 10_000) / 4096 * 4096;
+    let data = pattern(1, PAGE_BORDER as usize + 10_000);
+    for (start, position) in [(5 * 4096, 4096 * 37 + 17), (end, 4096 * 32 + end + 5)] {
+        let store = damaged(position);
+        let object = store.target.object(object_id(0x1f)).unwrap().unwrap();
+        let till = data.len().min(start as usize + 4096);
+        let block = &data[start as usize..till];
+        // Not where it is sound, nor a part, nor beyond its end.
+        assert!(!object.replace_damaged(6 * 4096, block).unwrap());
+        assert!(!object.replace_damaged(start, &block[..100]).unwrap());
+        assert!(!object.replace_damaged(start, &[0; 4097]).unwrap());
+        assert!(object.replace_damaged(start, block).unwrap());
+        assert!(!object.replace_damaged(start, &vec![7; block.len()]).unwrap(), "it is sound");
+        assert!(read(&object, 0, data.len() as u64) == data);
+        // Whoever has written it since keeps what he wrote.
+        flip(&store.only_file(), position);
+        write(&object, start, &vec![9; block.len()]);
+        assert!(!object.replace_damaged(start, block).unwrap());
+        assert_eq!(read(&object, start, block.len() as u64), vec![9; block.len()]);
+    }
+}
+
+#[test]
 fn an_object_under_a_wrong_name_is_refused() {
     let store = TestTarget::new();
     write(&store.target.object_or_create(object_id(0x1f)).unwrap(), 0, b"mine");

@@ -91,6 +91,10 @@ records! {
         fence: Generation,
         /// Whether nobody may write: the column is to be fenced, and durable.
         sealed: bool,
+        /// Columns of the segment if its parities count; else 0.
+        columns: u16,
+        /// Parities of the segment if they count; else 0.
+        parities: u8,
         /// The capability to read and write them, for servers.
         capability: Capability,
     }

@@ -548,7 +548,7 @@ sample_struct! {
     }
     Fill { from, object, to, generation }
     Build { object, to, generation, columns, parities, coded, len }
-    Copies { copies, generation, fence, sealed, capability }
+    Copies { copies, generation, fence, sealed, columns, parities, capability }
     FindCopiesRequest { objects }
     CopyPage { objects, next }
     ListCopiesRequest { target, start, end, after }

@@ -18,6 +18,7 @@ pub mod comes_back;
 mod copies;
 pub mod crash_points;
 pub mod detour;
+pub mod encoded;
 mod engine;
 pub mod failover;
 pub mod generate;

@@ -6,6 +6,7 @@ mod alone;
 mod comes_back;
 mod crash_points;
 mod detour;
+mod encoded;
 mod failover;
 mod graduated;
 mod half_done;

@@ -319,7 +319,7 @@ const MAX_SEEDS: u64 = 500;
 /// that serves without a lease shows to clients that still reach it, one that applies
 /// what was ordered before it was away when just that is late, and one that orders too
 /// early when another has not heard of it: what is made for them finds those (`standings.rs`,
-/// `regrant.rs`).
+/// `regrant.rs`). Those of files with parities `encoded.rs` finds.
 const FOUND_ELSEWHERE: &[Bug] = &[
     Bug::ServeUnverified,
     Bug::ForgetGeneration,
@@ -331,6 +331,10 @@ const FOUND_ELSEWHERE: &[Bug] = &[
     Bug::ApplyOldEpoch,
     Bug::RegrantBeforeReconcile,
     Bug::PanicAtLinks,
+    Bug::SkipParitySync,
+    Bug::CountUnmadeParities,
+    Bug::SetOnOneTarget,
+    Bug::EncodeUnfenced,
 ];
 
 /// Bugs that show on files with several copies only.

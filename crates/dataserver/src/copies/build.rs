@@ -10,10 +10,9 @@
 //!   is written once a later one has begun.
 
 use super::pacer::Pacer;
-use super::resync::find;
+use super::set::{Set, Source};
 use crate::copier::checksums;
 use crate::disk::Disk;
-use crate::pull::Pull;
 use crate::service::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,14 +21,14 @@ use std::time::{Duration, Instant};
 use weir_erasure::{Code, Repair};
 use weir_host::clock::now;
 use weir_host::net::Signal;
+use weir_host::plant::{Bug, planted};
 use weir_host::sync::Mutex;
 use weir_host::thread::{JoinHandle, spawn};
 use weir_net::AbortOnPanic;
 use weir_store::Object;
 use weir_types::limits::{BLOCK_BYTES, MAX_CODED_COLUMNS, MAX_FIND_COPIES, MAX_PARITIES};
-use weir_types::{ColumnIndex, CopyIndex, Error, ErrorKind, ObjectId, Result, TargetId};
-use weir_wire::data::{Access, ObjectStat};
-use weir_wire::peer::{Build, Copies as Column};
+use weir_types::{Error, ErrorKind, ObjectId, Result, TargetId};
+use weir_wire::peer::Build;
 
 /// Bytes of one step of each source.
 const STEP_BYTES: u64 = 1 << 20;
@@ -171,6 +170,10 @@ impl Builder {
         }
     }
 
+    fn set<'a>(&'a self, order: &'a Build) -> Set<'a> {
+        Set { shared: &self.shared, order }
+    }
+
     fn build(&self, order: &Build) -> Result<()> {
         let (columns, parities) = (usize::from(order.columns), usize::from(order.parities));
         let code = Code::new(columns, parities);
@@ -179,7 +182,8 @@ impl Builder {
         if wanted >= code.blocks() {
             return Err(ErrorKind::InvalidArgument.into());
         }
-        let mut sources = self.sources(order, code.blocks())?;
+        let set = self.set(order);
+        let mut sources = set.sources(code.blocks())?;
         loop {
             let present: Vec<bool> = sources.iter().map(Option::is_some).collect();
             let repair = code.repair(&present, &[wanted]);
@@ -194,77 +198,6 @@ impl Builder {
                 Ok(()) => return Ok(()),
             }
         }
-    }
-
-    /// The objects of the set that can be read; all columns if parities do not count.
-    fn sources(&self, order: &Build, blocks: usize) -> Result<Vec<Option<Source>>> {
-        let ids = (0..blocks).map(|n| ObjectId {
-            column: ColumnIndex(n as u16),
-            copy: CopyIndex(0),
-            ..order.object
-        });
-        let found = find(&self.shared, ids.clone().collect())?;
-        let mut sources = Vec::with_capacity(blocks);
-        for (number, (object, column)) in ids.zip(found).enumerate() {
-            let column = column.filter(|column| column.sealed);
-            let column = column.ok_or_else(|| {
-                Error::new(ErrorKind::Stale, "the segment has no parities any more")
-            })?;
-            let is_used = number != usize::from(order.object.column.0)
-                && (order.coded || number < usize::from(order.columns));
-            sources.push(match is_used {
-                true => self.source(order, object, &column)?,
-                false => None,
-            });
-        }
-        Ok(sources)
-    }
-
-    /// One object; `None` if it cannot be read, and need not.
-    fn source(&self, order: &Build, object: ObjectId, column: &Column) -> Result<Option<Source>> {
-        let found = self.who_has(object, column).and_then(|access| {
-            let mut pull = Pull::new(self.shared.copies.lines.peers(), &access);
-            let ObjectStat { exists, len, generation, .. } = pull.stat()?;
-            pull.end();
-            let is_fenced = order.coded || generation >= order.generation;
-            match exists && is_fenced {
-                true => Ok(Source { access, len }),
-                false => Err(Error::new(ErrorKind::Busy, format!("{object} is not fenced yet"))),
-            }
-        });
-        match found {
-            Err(error) if order.coded => {
-                tracing::debug!("{}: without {object}: {error}", order.object);
-                Ok(None)
-            }
-            found => found.map(Some),
-        }
-    }
-
-    /// The copy that orders changes: it has all of them.
-    fn who_has(&self, object: ObjectId, column: &Column) -> Result<Access> {
-        let standings = &self.shared.copies.standings;
-        let mut there = column.copies.iter().filter(|copy| copy.target != TargetId::NONE);
-        let (first, others) = (there.next(), there.next().is_some());
-        let only = first.filter(|copy| !others && !copy.filling && !standings.is_away(copy.target));
-        let target = match others {
-            true => standings.who_orders(&column.copies),
-            // Only what has others has to be current.
-            false => only.map(|copy| copy.target),
-        };
-        let target = target.ok_or_else(|| {
-            Error::new(ErrorKind::Unreachable, format!("no copy of {object} is online"))
-        })?;
-        let at = column.copies.iter().position(|copy| copy.target == target).unwrap_or_default();
-        Ok(Access {
-            target,
-            object: super::change::copy_of(object, at),
-            generation: column.generation,
-            capability: column.capability.clone(),
-            mac: column.copies[at].mac,
-            copies: if others { column.copies.clone() } else { Vec::new() },
-            relay: None,
-        })
     }
 
     /// Computes the object and makes it durable. With an error comes the source that has failed.
@@ -284,7 +217,8 @@ impl Builder {
             let step = STEP_BYTES.min(len - at);
             let mut read = Vec::with_capacity(sources.len());
             for (number, source) in &sources {
-                read.push(self.read(source, at, step).map_err(|e| (Some(*number), e))?);
+                let bytes = self.set(order).read(source, at, step);
+                read.push(bytes.map_err(|e| (Some(*number), e))?);
             }
             let parts: Vec<&[u8]> = read.iter().map(Vec::as_slice).collect();
             let mut bytes = vec![0; step as usize];
@@ -298,6 +232,9 @@ impl Builder {
             at += step;
         }
         self.still_holds(order).map_err(|e| (None, e))?;
+        if planted(Bug::SkipParitySync) {
+            return Ok(());
+        }
         self.disk.at_work.on(|| object.sync()).map_err(|e| (None, e))
     }
 
@@ -330,42 +267,12 @@ impl Builder {
         let write = || object.write_pieces(&pieces, bytes, &checks, order.generation);
         self.disk.at_work.on(write).map(drop)
     }
-
-    /// Verified bytes of a source; none behind its end.
-    fn read(&self, source: &Source, at: u64, step: u64) -> Result<Vec<u8>> {
-        let len = source.len.saturating_sub(at).min(step) as usize;
-        let mut bytes = vec![0; len];
-        if len == 0 {
-            return Ok(bytes);
-        }
-        let object = source.access.object;
-        for locked in [false, true] {
-            let mut checks = Vec::new();
-            let mut pull = Pull::new(self.shared.copies.lines.peers(), &source.access);
-            let got = pull.read(at, &mut bytes, &mut checks, locked)?;
-            pull.end();
-            if got < len {
-                return Err(Error::new(ErrorKind::Stale, format!("{object} has become shorter")));
-            }
-            if checksums(at, &bytes) == checks {
-                return Ok(bytes);
-            }
-        }
-        let what = format!("{object} does not match its checksum");
-        Err(Error::new(ErrorKind::ChecksumMismatch, what))
-    }
-}
-
-/// An object to compute from.
-struct Source {
-    access: Access,
-    len: u64,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_types::{FileId, Generation, SegmentIndex};
+    use weir_types::{ColumnIndex, CopyIndex, FileId, Generation, SegmentIndex};
 
     #[test]
     fn what_has_failed_waits_longer_each_time_and_a_new_order_does_not() {

@@ -1,4 +1,5 @@
-//! Repairs bytes that have rotted in the copy here from another copy.
+//! Repairs bytes that have rotted in the copy here from another copy; without one, from its set
+//! ([`super::mend_set`]).
 //!
 //! Blocks are replaced in place. The copy that orders changes sends them again to another copy, or
 //! fetches its own from a copy that has all changes. Both happen under the lock of the range, so
@@ -37,7 +38,7 @@ const REPAIR_MS: u64 = 10_000;
 /// Result of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mend {
-    /// There is no other copy, or no file has the object any more.
+    /// There is no other copy nor set, or no file has the object any more.
     Alone,
     /// Nothing was damaged.
     Sound,
@@ -70,6 +71,9 @@ impl Mender<'_> {
         let object = match self.disk.store.object(self.object) {
             Ok(None) => return Ok(Mend::Sound),
             Ok(Some(object)) => object,
+            Err(error) if error.kind == ErrorKind::Corrupt && self.is_alone(&column) => {
+                return self.header_of_set(&column);
+            }
             Err(error) if error.kind == ErrorKind::Corrupt => return self.anew(&column),
             Err(error) => return Err(error),
         };
@@ -82,17 +86,26 @@ impl Mender<'_> {
                 }
                 Err(error) => Err(error),
             },
+            Suspect::Bytes(range) if self.is_alone(&column) => {
+                self.blocks_of_set(&column, &object, range)
+            }
             Suspect::Bytes(range) => self.blocks(&column, &object, range),
         }
     }
 
-    /// The column, if it has other copies.
-    fn find(&self) -> Result<Option<Column>> {
+    /// Whether the column has no other copy.
+    fn is_alone(&self, column: &Column) -> bool {
+        let is_other = |copy: &CopyAccess| ![self.own(), TargetId::NONE].contains(&copy.target);
+        !column.copies.iter().any(is_other)
+    }
+
+    /// The column, if it has other copies or is one of a set.
+    pub(super) fn find(&self) -> Result<Option<Column>> {
         let lines = &self.shared.copies.lines;
         let request = FindCopiesRequest { objects: vec![self.object] };
         let mut found = lines.peers().ask_metadata(&request, &lines.wait(FIND_MS))?;
-        let is_other = |copy: &CopyAccess| ![self.own(), TargetId::NONE].contains(&copy.target);
-        let column = found.pop().flatten().filter(|column| column.copies.iter().any(is_other));
+        let helps = |column: &Column| column.parities > 0 || !self.is_alone(column);
+        let column = found.pop().flatten().filter(helps);
         // It may have been taken away from here.
         let here = usize::from(self.object.copy.0);
         let is_here =
@@ -381,7 +394,7 @@ pub(super) fn cannot(error: Error) -> Error {
 }
 
 /// Merges consecutive blocks, up to the size of one replacement.
-fn together(blocks: &[Range<u64>]) -> Vec<Range<u64>> {
+pub(super) fn together(blocks: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut parts: Vec<Range<u64>> = Vec::new();
     for block in blocks {
         match parts.last_mut() {

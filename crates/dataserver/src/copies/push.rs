@@ -542,6 +542,8 @@ pub(crate) fn column_of(access: &Access) -> Column {
         // A request does not say it.
         fence: Generation(0),
         sealed: false,
+        columns: 0,
+        parities: 0,
         capability: access.capability.clone(),
     }
 }

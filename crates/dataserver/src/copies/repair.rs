@@ -1,4 +1,4 @@
-//! Repairs damage that reads and scrubs have found in copies that have others. A separate thread
+//! Repairs damage that reads and scrubs have found in objects that have copies or a set. A separate thread
 //! does it, since disk threads wait for no other server. Repairs that are impossible now, because
 //! another copy is away or has rotted too, are tried again later.
 
@@ -83,17 +83,17 @@ pub(crate) struct Repairs {
     changed: Condvar,
 }
 
-/// The part that an operation reads, if it is of an object with several copies.
+/// The part that an operation looks at. Objects without copies may be of a set.
 pub(crate) fn looked_at(job: &Job) -> Option<(ObjectId, Suspect)> {
     match job {
-        Job::Plain(Work::Read(read)) if read.of_copies => {
+        Job::Plain(Work::Read(read)) => {
             let start = read.pieces.iter().map(|piece| piece.0).min()?;
             let end = read.pieces.iter().map(|piece| piece.0 + piece.1).max()?;
             Some((read.object, Suspect::Bytes(start..end)))
         }
-        Job::Plain(
-            Work::Stat { object, of_copies: true, .. } | Work::Seek { object, of_copies: true, .. },
-        ) => Some((*object, Suspect::Header)),
+        Job::Plain(Work::Stat { object, .. } | Work::Seek { object, .. }) => {
+            Some((*object, Suspect::Header))
+        }
         Job::Plain(_) => None,
         // Blocks that have rotted are sent anew by the one that orders.
         Job::Follow(change) => Some((change.access.object, Suspect::Header)),

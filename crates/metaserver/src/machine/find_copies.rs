@@ -95,6 +95,10 @@ impl<E: Engine> MetaMachine<E> {
         let generation = placed.inode.generation;
         // Those of a coded segment have their fences.
         let fence = if segment.is_coded() { Generation(0) } else { inodes::fence(&placed.inode) };
-        Copies { copies, generation, fence, sealed, capability }
+        let (columns, parities) = match segment.is_coded() {
+            true => (segment.columns.len() as u16, segment.parities.len() as u8),
+            false => (0, 0),
+        };
+        Copies { copies, generation, fence, sealed, columns, parities, capability }
     }
 }

@@ -190,6 +190,9 @@ impl<E: Engine> MetaMachine<E> {
             return Ok(Attempted::Waits(waits, scope));
         }
         if let Some(file) = self.to_be_thawed(session, (op, rest.clone()), &prefix.caller)? {
+            if let Some(error) = self.mover.gives_up_thaw(file) {
+                return Ok(Attempted::Answered(Answer::Now(Reply::error(&error))));
+            }
             self.mover.await_thaw(file, now);
             let waits = Waits { other: true, ..Waits::default() };
             // It claims nothing: the mover comes first.

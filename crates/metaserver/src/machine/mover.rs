@@ -125,6 +125,8 @@ pub(super) struct Mover {
     scanned_at_ms: u64,
     /// Files with parities that somebody waits to write, and until when that counts.
     awaited: BTreeMap<FileId, u64>,
+    /// Those of them whose copies cannot be made for lack of room, when last looked at.
+    without_room: BTreeSet<FileId>,
     pub counted: Survey,
     pub progress: Progress,
     /// Progress of each target.

@@ -46,7 +46,9 @@ impl<E: Engine> MetaMachine<E> {
             }
             // A program that does not know quotas would not count.
             let has_quotas = others || after.is_some();
-            tx.put(key::FORMAT, &schema::encode_format(format, has_quotas))?;
+            let before = tx.get(key::FORMAT)?;
+            let now = schema::with_quotas(format, has_quotas, before.as_deref());
+            tx.put(key::FORMAT, &now)?;
             Ok::<_, Error>(after)
         })?;
         match record {

@@ -9,7 +9,7 @@ use weir_types::{ColumnIndex, CopyIndex, Filling, Segment, TargetId};
 
 mod coded;
 pub(crate) use coded::without_parities;
-pub use coded::{Parities, improve_with};
+pub use coded::{Parities, improve_with, lacks_room};
 
 /// A present or former copy of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

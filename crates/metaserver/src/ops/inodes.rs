@@ -38,8 +38,19 @@ pub(crate) fn load_named(tx: &mut Tx<'_>, file: FileId) -> Outcome<Inode> {
     find(tx, file)?.ok_or_else(|| corrupt(file, "a name stands for it but it does not exist"))
 }
 
-/// Stores an inode.
+/// Stores an inode. The first that parities are wished for raises the version of the store.
 pub(crate) fn store(tx: &mut Tx<'_>, file: FileId, inode: &Inode) -> Outcome<()> {
+    let parities = match &inode.body {
+        Body::File(body) => body.spec.parities,
+        Body::Directory(body) => body.default_layout.parities,
+        Body::Other => 0,
+    };
+    if parities > 0
+        && let Some(format) = tx.get(key::FORMAT)?
+        && let Some(raised) = schema::with_parities(&format)
+    {
+        tx.put(key::FORMAT, &raised)?;
+    }
     Ok(tx.put(&key::inode(file), &schema::encode(inode))?)
 }
 

@@ -2,7 +2,7 @@
 //! decides what to do.
 
 use crate::mover::even::Uneven;
-use crate::mover::plan::{Change, Place, Verdict, Wish, improve_with};
+use crate::mover::plan::{Change, Place, Verdict, Wish, improve_with, lacks_room};
 use crate::mover::sites::{Fit, Sites};
 use crate::ops::parities::{self, Writers};
 use crate::ops::{Context, Outcome, deletion, inodes, layouts};
@@ -106,6 +106,8 @@ pub struct Look {
     pub unsettled: Vec<Filled>,
     /// Number of segments for which nothing can be done now.
     pub stuck: u64,
+    /// Whether copies of a segment with parities cannot be made for lack of room.
+    pub no_room: bool,
     /// Whether copies are, or are going to be, nearer to each other than necessary once other
     /// targets take copies again.
     pub makeshift: bool,
@@ -185,6 +187,8 @@ fn look_at(
         _ => segment,
     };
     look.makeshift = look.makeshift || is_makeshift(then, body, means.sites);
+    let waits = matches!(verdict, Verdict::Filling | Verdict::Stuck);
+    look.no_room = look.no_room || waits && lacks_room(segment, means.sites);
     match verdict {
         Verdict::Fine | Verdict::Filling => {}
         Verdict::Stuck => look.stuck += 1,

@@ -30,6 +30,10 @@ const RECORD_VERSION: u8 = 1;
 const FORMAT_VERSION: u8 = 5;
 /// The same version with quotas (`p/`). A program that does not count must not change such a store.
 const QUOTA_FORMAT_VERSION: u8 = 6;
+/// The same versions since parities were wished for some file. A program that does not know them
+/// would take the records of such files for broken ones.
+const PARITY_FORMAT_VERSION: u8 = 7;
+const QUOTA_PARITY_FORMAT_VERSION: u8 = 8;
 /// Version since inodes have a time of birth and access control lists at their end.
 const WITH_LONGER_INODES: u8 = 3;
 /// The same version with quotas.
@@ -90,6 +94,29 @@ pub fn encode_format(record: &FormatRecord, quotas: bool) -> Vec<u8> {
     bytes
 }
 
+/// The format record of a store in which parities are wished from now on; `None` if it says so.
+pub fn with_parities(bytes: &[u8]) -> Option<Vec<u8>> {
+    let version = match *bytes.first()? {
+        FORMAT_VERSION => PARITY_FORMAT_VERSION,
+        QUOTA_FORMAT_VERSION => QUOTA_PARITY_FORMAT_VERSION,
+        _ => return None,
+    };
+    let mut bytes = bytes.to_vec();
+    bytes[0] = version;
+    Some(bytes)
+}
+
+/// The format record with or without quotas, and with parities if `before` has them.
+pub fn with_quotas(record: &FormatRecord, quotas: bool, before: Option<&[u8]>) -> Vec<u8> {
+    let bytes = encode_format(record, quotas);
+    match before.and_then(<[u8]>::first) {
+        Some(&(PARITY_FORMAT_VERSION | QUOTA_PARITY_FORMAT_VERSION)) => {
+            with_parities(&bytes).unwrap_or(bytes)
+        }
+        _ => bytes,
+    }
+}
+
 /// Decodes the format record, and returns whether the store is up to date.
 ///
 /// # Errors
@@ -97,12 +124,12 @@ pub fn encode_format(record: &FormatRecord, quotas: bool) -> Vec<u8> {
 pub fn decode_format(bytes: &[u8]) -> Result<(FormatRecord, Age)> {
     const WHAT: &str = "of the format";
     let age = match bytes.first() {
-        Some(&(FORMAT_VERSION | QUOTA_FORMAT_VERSION)) => Age::Current,
+        Some(&(FORMAT_VERSION..=QUOTA_PARITY_FORMAT_VERSION)) => Age::Current,
         Some(&WITH_LONGER_INODES) => Age::NoHoles { quotas: false },
         Some(&WITH_LONGER_INODES_AND_QUOTAS) => Age::NoHoles { quotas: true },
         Some(&WITH_DIRECTORIES) => Age::ShorterInodes,
-        Some(&version) if version > QUOTA_FORMAT_VERSION => {
-            let reads = format!("{RECORD_VERSION} to {QUOTA_FORMAT_VERSION}");
+        Some(&version) if version > QUOTA_PARITY_FORMAT_VERSION => {
+            let reads = format!("{RECORD_VERSION} to {QUOTA_PARITY_FORMAT_VERSION}");
             return Err(other_version(WHAT, version, &reads));
         }
         _ => return Ok((decode(bytes, WHAT)?, Age::NoDirectories)),
@@ -126,6 +153,8 @@ mod tests {
         };
         let mut bytes = encode_format(&record, false);
         for (version, age) in [
+            (8, Age::Current),
+            (7, Age::Current),
             (6, Age::Current),
             (5, Age::Current),
             (4, Age::NoHoles { quotas: true }),
@@ -136,10 +165,20 @@ mod tests {
             bytes[0] = version;
             assert_eq!(decode_format(&bytes).unwrap(), (record.clone(), age));
         }
-        bytes[0] = 7;
+        bytes[0] = 9;
         let refused = decode_format(&bytes).unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Unsupported);
-        assert!(refused.message.contains("has version 7; this program reads version 1 to 6"));
+        assert!(refused.message.contains("has version 9; this program reads version 1 to 8"));
+        // Parities stay, whatever becomes of quotas.
+        let plain = encode_format(&record, false);
+        let parities = with_parities(&plain).unwrap();
+        let both = with_quotas(&record, true, Some(&parities));
+        assert_eq!([plain[0], parities[0], both[0]], [5, 7, 8]);
+        assert_eq!(with_parities(&encode_format(&record, true)), Some(both.clone()));
+        assert_eq!((with_parities(&parities), with_parities(&both)), (None, None));
+        assert_eq!(with_quotas(&record, false, Some(&both)), parities);
+        assert_eq!(with_quotas(&record, false, Some(&plain)), plain);
+        assert_eq!(with_quotas(&record, true, None), encode_format(&record, true));
     }
 
     #[test]

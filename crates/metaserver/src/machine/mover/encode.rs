@@ -7,7 +7,7 @@ use crate::ops::move_copies::{Computed, Look};
 use crate::ops::parities::Writers;
 use std::collections::BTreeSet;
 use weir_metastore::Engine;
-use weir_types::{FileId, ObjectId, ServerId, TargetId};
+use weir_types::{Error, ErrorKind, FileId, ObjectId, ServerId, TargetId};
 use weir_wire::peer::{Build, Fill, TargetReport};
 
 /// The most objects that one server computes at a time.
@@ -44,6 +44,10 @@ impl Mover {
         if !look.sealed && self.awaited.remove(&file).is_some() {
             self.candidate(file, now.monotonic_ms + SOON_MS);
         }
+        match look.no_room && self.awaited.contains_key(&file) {
+            true => self.without_room.insert(file),
+            false => self.without_room.remove(&file),
+        };
     }
 
     /// Scans all files if that is due, for those that may get parities and are not known.
@@ -54,6 +58,21 @@ impl Mover {
             self.scanned_at_ms = now.monotonic_ms;
             self.look_at_all();
         }
+    }
+
+    /// Why nobody need wait to write a file with parities: there is no room for its copies. It keeps
+    /// its parities then, unless others wait too.
+    pub fn gives_up_thaw(&mut self, file: FileId) -> Option<Error> {
+        if !self.without_room.remove(&file) {
+            return None;
+        }
+        if self.awaited.remove(&file).is_some() {
+            self.enqueue(file, 0);
+        }
+        let message = "the file has parities in place of copies, and the disks are too full to make \
+                       copies of it, which writing takes: make room, add targets, or write another \
+                       file";
+        Some(Error::new(ErrorKind::NoSpace, message))
     }
 
     /// Records that somebody waits to write a file with parities.
@@ -82,6 +101,9 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.enqueue(file, 0);
         }
         self.mover.scan_for_candidates(now);
+        // Disks may have become full since.
+        let awaited: Vec<FileId> = self.mover.awaited.keys().copied().take(MAX_LOOKS).collect();
+        awaited.into_iter().for_each(|file| self.mover.enqueue(file, 0));
         // Those who wait say so again, as long as they do.
         self.mover.awaited.keys().for_each(|file| self.leases.waiting.file_changed(*file));
         let over: Vec<FileId> = self.mover.awaited.iter().filter_map(is_due).collect();

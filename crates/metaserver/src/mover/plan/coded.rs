@@ -17,6 +17,7 @@ use super::{
 };
 use crate::mover::sites::{Fit, Sites};
 use std::collections::{BTreeMap, BTreeSet};
+use weir_host::plant::{Bug, planted};
 use weir_layout::place::MAX_PLACES;
 use weir_types::limits::{MAX_CODED_COLUMNS, MIN_CODED_COLUMNS};
 use weir_types::{
@@ -65,7 +66,7 @@ pub fn improve_with(
                 return unsealed(segment);
             }
             let is_parity = |f: &Filling| usize::from(f.column.0) >= segment.columns.len();
-            match segment.filling.iter().any(is_parity) {
+            match segment.filling.iter().any(is_parity) && !planted(Bug::CountUnmadeParities) {
                 true => Verdict::Filling,
                 false => changed(Segment { scheme: Scheme::Coded, ..segment.clone() }, Vec::new()),
             }
@@ -113,6 +114,15 @@ pub fn decodes(segment: &Segment, sites: &Sites) -> bool {
         whole.into_iter().any(|(_, target)| sites.is_online(target))
     };
     segment.is_coded() && segment.members().filter(is_there).count() >= segment.columns.len()
+}
+
+/// Whether copies of a coded segment cannot be made because targets are full: it could be computed,
+/// and none of its copies is being made where there is room.
+pub fn lacks_room(segment: &Segment, sites: &Sites) -> bool {
+    let is_full = |(target, _)| sites.is_online(target) && sites.is_full(target);
+    let target_of = |f: &Filling| segment.target(usize::from(f.column.0), f.copy);
+    let is_made = |f: &Filling| target_of(f).is_some_and(|target| sites.can_be_filled(target));
+    decodes(segment, sites) && sites.all().any(is_full) && !segment.filling.iter().any(is_made)
 }
 
 /// Makes as many copies as are wished, and then drops the parities.
@@ -269,6 +279,7 @@ fn room(
     for part in apart.iter().filter_map(|target| sites.part(*target)) {
         *of_parts.entry(part).or_default() += 1;
     }
+    let apart = if planted(Bug::SetOnOneTarget) { &BTreeSet::new() } else { apart };
     let is_full = |target: &TargetId| {
         sites.part(*target).is_some_and(|part| of_parts.get(&part).is_some_and(|of| *of >= most))
     };

@@ -1,0 +1,484 @@
+//! Files whose copies become parities while they are used: each is written by one client and read by
+//! all, and servers, links, disks and clients fail while parities are made, dropped and made anew.
+//! In the end every file has its parities, and any targets that its set bears may be out of reach.
+
+mod user;
+
+use crate::cluster::Cluster;
+use crate::copies::wait_for_sound;
+use crate::nemesis::{Nemesis, usual_latency};
+use crate::plan::{
+    ClientPlan, EngineKind, Fault, FileShape, NodeName, Plan, PlannedFault, Shape, first_copies,
+};
+use crate::run::shut_down;
+use crate::shared::Shared;
+use fastrand::Rng;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+use user::World;
+use weir_client::{Client, ClientConfig, Context, CreateOptions};
+use weir_host::thread::sleep;
+use weir_simhost::{Options, ProcessId};
+use weir_types::{Duplication, ErrorKind, FileId, FileLayout, LayoutSpec, Result, TargetId};
+use weir_wire::Rights;
+
+/// How long things go wrong.
+const DURATION_MS: u32 = 30_000;
+/// Calls of clients, and all else, end so long after the last fault.
+const FINISH: Duration = Duration::from_secs(240);
+/// Between looks.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Between looks at the layouts while things go wrong.
+const SPY_PAUSE: Duration = Duration::from_millis(60);
+/// What servers report is known within this time.
+const HEARD: Duration = Duration::from_secs(5);
+/// The room on a disk.
+const PLENTY_BYTES: u64 = 1 << 40;
+/// Clients, and files of each.
+const USERS: u8 = 2;
+const FILES_EACH: usize = 2;
+
+/// Columns and parities of a set, and the copies before.
+#[derive(Clone, Copy, Debug)]
+pub struct Set {
+    /// Columns.
+    pub columns: u8,
+    /// Parities.
+    pub parities: u8,
+    /// Copies.
+    pub copies: u8,
+}
+
+/// The run of a seed. Errors: in words, what went wrong.
+pub fn try_seed(seed: u64) -> std::result::Result<(), String> {
+    let mut rng = Rng::with_seed(seed ^ 0x656e_636f_6465);
+    let set = Set { columns: rng.u8(2..=4), parities: rng.u8(1..=2), copies: rng.u8(2..=3) };
+    let plan = plan_of(&mut rng, seed, set);
+    let kills: Vec<(u32, u8)> =
+        (0..rng.u8(0..=3)).map(|_| (rng.u32(0..DURATION_MS), rng.u8(0..USERS))).collect();
+    let mut run = Run::begin(plan, set)?;
+    run.attack(kills)?;
+    run.finish()?;
+    run.read_without(usize::from(set.parities))?;
+    run.end()
+}
+
+/// Encodes files, and reads them without each set of targets that may be out of reach: how often.
+/// Errors: in words, what went wrong.
+pub fn try_every_loss(set: Set) -> std::result::Result<usize, String> {
+    let mut rng = Rng::with_seed(7);
+    let mut plan = plan_of(&mut rng, 7, set);
+    plan.faults.clear();
+    plan.shape.data_servers = set.columns + set.parities;
+    plan.duration_ms = 3_000;
+    let mut run = Run::begin(plan, set)?;
+    run.attack(Vec::new())?;
+    run.finish()?;
+    let times = run.read_without(usize::from(set.parities))?;
+    run.end()?;
+    Ok(times)
+}
+
+/// How an attempt to write a file with parities ends while all disks are full. Then there is room
+/// again, and it can be written. Errors: in words, what went wrong.
+pub fn try_full() -> std::result::Result<ErrorKind, String> {
+    let set = Set { columns: 2, parities: 2, copies: 2 };
+    let mut plan = plan_of(&mut Rng::with_seed(3), 3, set);
+    plan.faults.clear();
+    plan.duration_ms = 3_000;
+    let mut run = Run::begin(plan, set)?;
+    run.attack(Vec::new())?;
+    run.finish()?;
+    let nodes: Vec<NodeName> =
+        run.cluster.servers().into_iter().filter(|node| *node != NodeName::Meta).collect();
+    nodes.iter().for_each(|node| run.cluster.disk(*node).leave_free(0));
+    run.cluster.sim.run_for(HEARD);
+    let file = run.world.ids()[0];
+    let told = Rc::new(Cell::new(None));
+    let write = |run: &mut Run| {
+        let tells = told.clone();
+        let writer = run.cluster.start_auditor(move |_, config| {
+            tells.set(match Client::connect(config) {
+                Ok(client) => {
+                    let open = client.open(&Context::root(), file, Rights::READ_WRITE);
+                    let error = open.and_then(|(file, _)| file.close(&Context::root())).err();
+                    client.shutdown();
+                    error.map(|error| error.kind)
+                }
+                Err(error) => Some(error.kind),
+            });
+        });
+        run.wait(&[writer], "open a file")?;
+        Ok::<_, String>(told.get())
+    };
+    let full = write(&mut run)?.ok_or("a file is written without room for its copies")?;
+    nodes.iter().for_each(|node| run.cluster.disk(*node).leave_free(PLENTY_BYTES));
+    run.cluster.sim.run_for(HEARD);
+    if let Some(kind) = write(&mut run)? {
+        return Err(format!("with room again: {kind:?}"));
+    }
+    run.finish()?;
+    run.read_without(1)?;
+    run.end()?;
+    Ok(full)
+}
+
+/// Rot on as many servers as a set bears, found by a scrub and mended from the rest. Errors: in words,
+/// what went wrong.
+pub fn try_rot(seed: u64) -> std::result::Result<(), String> {
+    let mut rng = Rng::with_seed(seed);
+    let set = Set { columns: 3, parities: 2, copies: 2 };
+    let mut plan = plan_of(&mut rng, seed, set);
+    plan.faults.clear();
+    plan.duration_ms = 3_000;
+    let mut run = Run::begin(plan, set)?;
+    run.attack(Vec::new())?;
+    run.finish()?;
+    let servers = run.cluster.shared.plan.shape.data_servers;
+    let mut rotten = 0;
+    for server in [0, 1 + rng.u8(0..servers - 1)] {
+        for _ in 0..4 {
+            rotten += usize::from(run.cluster.rot(server, rng.u32(..)).is_some());
+        }
+    }
+    if rotten == 0 {
+        return Err("nothing could rot".into());
+    }
+    // Those that are read have rotten parts computed.
+    run.read_without(0)?;
+    let unsound = wait_for_sound(&mut run.cluster, &mut run.nemesis);
+    if let Some(wrong) = unsound.first() {
+        return Err(wrong.what.clone());
+    }
+    run.read_without(usize::from(set.parities))?;
+    run.end()
+}
+
+fn plan_of(rng: &mut Rng, seed: u64, set: Set) -> Plan {
+    let leases = rng.u8(0..4) > 0;
+    let lease_ms = [1_500, 3_000][rng.usize(0..2)];
+    let shape = Shape {
+        data_servers: set.columns + set.parities + rng.u8(0..=2),
+        targets_each: 1,
+        event_loops: 1,
+        engine: if rng.u8(0..4) == 0 { EngineKind::Model } else { EngineKind::Embedded },
+        leases,
+        lease_ms,
+        session_ms: 30_000,
+        grace_ms: if leases { lease_ms } else { 7_000 },
+        shared_files: 1,
+        logs: 0,
+        cells: 1,
+        layout: FileShape::OneTarget,
+        request_timeout_ms: 12_000,
+        reset_ppm: [0, 0, 500][rng.usize(0..3)],
+        conflict_ppm: 0,
+        copies: vec![set.copies],
+        protocols: Vec::new(),
+        target_timeout_ms: [2_500, 4_000][rng.usize(0..2)],
+        rebuild_after_ms: if rng.u8(0..4) == 0 { rng.u32(1_000..6_000) } else { 0 },
+        placements: Vec::new(),
+        spares: 0,
+    };
+    let faults = faults(rng, &shape);
+    let client = ClientPlan { write_behind: false, keeps_pages: false, ops: Vec::new() };
+    let clients = vec![client; usize::from(USERS)];
+    let read_policy = first_copies();
+    Plan { seed, duration_ms: DURATION_MS, shape, clients, faults, read_policy }
+}
+
+fn faults(rng: &mut Rng, shape: &Shape) -> Vec<PlannedFault> {
+    let kind = rng.u8(0..8);
+    let count = [2, 5, 9][rng.usize(0..3)];
+    // A disk that rots is the only trouble of its plan besides those of the metadata server.
+    let rotten = (kind == 0).then(|| rng.u8(0..shape.data_servers));
+    let mut faults: Vec<PlannedFault> = (0..count)
+        .map(|_| {
+            let fault = match rotten {
+                Some(server) if rng.u8(0..4) > 0 => Fault::Rot { server, pick: rng.u32(..) },
+                Some(_) => Fault::Kill { node: NodeName::Meta, down_ms: rng.u32(1..2_000) },
+                None => fault(rng, shape, kind),
+            };
+            PlannedFault { at_ms: rng.u32(500..DURATION_MS), fault }
+        })
+        .collect();
+    if kind == 1 {
+        // The power fails everywhere.
+        let at_ms = rng.u32(2_000..DURATION_MS);
+        faults.extend((0..shape.data_servers).map(|server| PlannedFault {
+            at_ms: at_ms + rng.u32(0..50),
+            fault: Fault::PowerCut {
+                node: NodeName::Data(server),
+                down_ms: rng.u32(1..3_000),
+                disk_only: false,
+            },
+        }));
+    }
+    faults.sort_by_key(|planned| planned.at_ms);
+    faults
+}
+
+fn fault(rng: &mut Rng, shape: &Shape, kind: u8) -> Fault {
+    let server = rng.u8(0..shape.data_servers);
+    let (node, meta) = (NodeName::Data(server), NodeName::Meta);
+    let peer = NodeName::Data((server + rng.u8(1..shape.data_servers)) % shape.data_servers);
+    let ms = rng.u32(1..shape.target_timeout_ms * 2);
+    match rng.u8(0..16) {
+        0..3 => Fault::Kill { node, down_ms: ms },
+        3..6 => Fault::PowerCut { node, down_ms: ms, disk_only: rng.bool() },
+        6 => Fault::Stop { node, ms },
+        7 | 8 => Fault::Kill { node: meta, down_ms: rng.u32(1..2_000) },
+        9 => Fault::PowerCut { node: meta, down_ms: rng.u32(1..2_000), disk_only: false },
+        10 => Fault::Partition { a: node, b: meta, both: rng.bool(), ms },
+        11 => Fault::Partition { a: node, b: peer, both: rng.bool(), ms },
+        12 => Fault::Partition { a: node, b: NodeName::Client(rng.u8(0..USERS)), both: true, ms },
+        13 if kind > 4 => Fault::DiskFull { node, ms },
+        14 if kind > 4 => Fault::Drain { target: u32::from(server) + 1, ms: ms * 2 },
+        _ => Fault::SlowDisk { node, operation_ms: rng.u32(1..200), ms },
+    }
+}
+
+/// A cluster, and what its files should hold.
+struct Run {
+    cluster: Cluster,
+    nemesis: Nemesis,
+    world: Rc<World>,
+    users: Vec<ProcessId>,
+}
+
+impl Run {
+    fn begin(plan: Plan, set: Set) -> std::result::Result<Self, String> {
+        let shared = Rc::new(Shared::new(plan));
+        let mut cluster = Cluster::new(shared.clone(), Options::default());
+        cluster.set_up()?;
+        let world = Rc::new(World::new(shared.plan.seed, shared.plan.shape.leases));
+        let of = world.clone();
+        let maker = cluster.start_auditor(move |shared, config| match make(&config, set) {
+            Ok(files) => {
+                // Those that may rot.
+                shared.made.borrow_mut().files = files.iter().map(|file| file.0).collect();
+                of.add(&files);
+            }
+            Err(error) => *shared.trouble.borrow_mut() = Some(error.to_string()),
+        });
+        cluster.wait_for(&[maker], "make files")?;
+        for node in cluster.nodes.keys().copied().collect::<Vec<_>>() {
+            usual_latency(cluster.disk(node));
+        }
+        cluster.sim.network().set_reset_rate(shared.plan.shape.reset_ppm);
+        let nemesis = Nemesis::new(&cluster);
+        let mut run = Self { cluster, nemesis, world, users: Vec::new() };
+        run.users = (0..USERS).map(|user| run.start(user)).collect();
+        Ok(run)
+    }
+
+    fn start(&mut self, user: u8) -> ProcessId {
+        let (world, config) = (self.world.clone(), self.cluster.client_config(false));
+        let node = self.cluster.nodes[&NodeName::Client(user)];
+        self.cluster.sim.start(node, "user", move || {
+            let own = usize::from(user) * FILES_EACH;
+            user::live(&world, own..own + FILES_EACH, &config);
+        })
+    }
+
+    /// Things go wrong. `kills`: when clients are killed, which start again at once.
+    fn attack(&mut self, mut kills: Vec<(u32, u8)>) -> std::result::Result<(), String> {
+        let plan = self.cluster.shared.plan.clone();
+        let (world, over) = (self.world.clone(), Rc::new(Cell::new(false)));
+        // A part of a set may be on its way to another target.
+        let moves = plan.moves();
+        let ends = over.clone();
+        let spy = self.cluster.start_auditor(move |_, config| {
+            while !ends.get() {
+                if let Ok(client) = Client::connect(config.clone()) {
+                    spy(&client, &world, moves, &ends);
+                    client.shutdown();
+                }
+                sleep(PAUSE);
+            }
+        });
+        let begun = self.cluster.sim.now();
+        let end = begun + Duration::from_millis(plan.duration_ms.into());
+        kills.sort_unstable();
+        for (at_ms, user) in kills {
+            let at = begun + Duration::from_millis(at_ms.into());
+            self.pass(at.min(end))?;
+            let at = usize::from(user);
+            self.cluster.sim.kill(self.users[at]);
+            self.users[at] = self.start(user);
+        }
+        self.pass(end)?;
+        over.set(true);
+        self.nemesis.heal(&mut self.cluster);
+        self.wait(&[spy], "look at layouts")
+    }
+
+    fn pass(&mut self, end: Duration) -> std::result::Result<(), String> {
+        while self.cluster.sim.now() < end {
+            let next = end.min(self.cluster.sim.now() + PAUSE);
+            self.nemesis.run_until(&mut self.cluster, next);
+            self.trouble()?;
+        }
+        Ok(())
+    }
+
+    fn trouble(&self) -> std::result::Result<(), String> {
+        if let Some(trouble) = self.world.trouble.borrow_mut().take() {
+            return Err(trouble);
+        }
+        let panics = self.cluster.sim.panics();
+        if let Some(panic) = panics.first() {
+            return Err(format!("{} panicked: {}", panic.thread, panic.message));
+        }
+        let strange = self.nemesis.strange_ends.first();
+        strange.map_or(Ok(()), |what| Err(what.clone()))
+    }
+
+    fn wait(&mut self, who: &[ProcessId], what: &str) -> std::result::Result<(), String> {
+        let deadline = self.cluster.sim.now() + FINISH;
+        while who.iter().any(|process| self.cluster.sim.is_running(*process)) {
+            self.trouble()?;
+            if self.cluster.sim.now() >= deadline {
+                let last = self.world.last.borrow();
+                return Err(format!("{what} does not end within {FINISH:?}: {last}"));
+            }
+            let next = self.cluster.sim.now() + PAUSE;
+            self.nemesis.run_until(&mut self.cluster, next);
+        }
+        self.trouble()
+    }
+
+    /// Clients end, and every file gets its parities.
+    fn finish(&mut self) -> std::result::Result<(), String> {
+        self.world.over.set(true);
+        let users = self.users.clone();
+        self.wait(&users, "the work of clients")?;
+        let world = self.world.clone();
+        let watcher = self.cluster.start_auditor(move |_, config| {
+            while !are_encoded(&config, &world) {
+                sleep(PAUSE);
+            }
+        });
+        self.wait(&[watcher], "encode")
+    }
+
+    /// Reads all files without each set of so many data servers: how often.
+    fn read_without(&mut self, count: usize) -> std::result::Result<usize, String> {
+        let servers = self.cluster.shared.plan.shape.data_servers;
+        let subsets = (0_u32..1 << servers).filter(|of| of.count_ones() as usize <= count);
+        let mut times = 0;
+        for subset in subsets {
+            let without: Vec<u8> = (0..servers).filter(|n| subset & 1 << n != 0).collect();
+            let cut = |run: &Self, on| {
+                let of = without.iter().map(|server| NodeName::Data(*server));
+                of.for_each(|node| run.cluster.cut_off_auditor(node, on));
+            };
+            cut(self, true);
+            let world = self.world.clone();
+            let reader = self.cluster.start_auditor(move |_, config| world.verify(&config));
+            let what = format!("read without {without:?}");
+            self.wait(&[reader], &what).map_err(|error| format!("{what}: {error}"))?;
+            cut(self, false);
+            times += 1;
+        }
+        Ok(times)
+    }
+
+    /// Servers end, and nothing on the disks is rotten.
+    fn end(mut self) -> std::result::Result<(), String> {
+        let rots = |planned: &PlannedFault| matches!(planned.fault, Fault::Rot { .. });
+        if let Some(wrong) = shut_down(&mut self.cluster).first() {
+            return Err(wrong.what.clone());
+        }
+        // What nobody has read since is found by a scrub.
+        match self.cluster.shared.plan.faults.iter().any(rots) {
+            true => Ok(()),
+            false => self.cluster.scrub(),
+        }
+    }
+}
+
+fn make(config: &ClientConfig, set: Set) -> Result<Vec<FileId>> {
+    let ctx = Context::root();
+    let client = Client::connect(config.clone())?;
+    let layout = LayoutSpec {
+        stripe_unit_bytes: 4096,
+        count: set.columns.into(),
+        copies: set.copies,
+        duplication: Some(Duplication::ServerSync),
+        parities: set.parities,
+        encode_after_s: 1,
+        ..LayoutSpec::default()
+    };
+    let files = (0..usize::from(USERS) * FILES_EACH).map(|number| {
+        let name = format!("encoded{number}");
+        let options = CreateOptions { layout: Some(layout.clone()), ..CreateOptions::default() };
+        let (file, attr) = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options)?;
+        file.close(&ctx)?;
+        Ok(attr.file)
+    });
+    let files: Result<Vec<FileId>> = files.collect();
+    client.sync_metadata(&ctx)?;
+    client.shutdown();
+    files
+}
+
+fn layout_of(client: &Client, file: FileId) -> Result<FileLayout> {
+    let ctx = Context::root();
+    let (open, _) = client.open(&ctx, file, Rights::READ)?;
+    let layout = open.layout();
+    open.close(&ctx)?;
+    Ok(layout)
+}
+
+/// Looks at the layouts until it is over, or a call fails.
+fn spy(client: &Client, world: &World, moves: bool, over: &Cell<bool>) {
+    while !over.get() {
+        for file in world.ids() {
+            let Ok(layout) = layout_of(client, file) else { return };
+            if let Some(what) = wrong_with(&layout, moves) {
+                world.complain(format!("file {file}: {what}"));
+            }
+        }
+        sleep(SPY_PAUSE);
+    }
+}
+
+/// What no layout may be.
+fn wrong_with(layout: &FileLayout, moves: bool) -> Option<String> {
+    for segment in layout.segments.iter().filter(|segment| segment.is_coded()) {
+        let columns = segment.columns.len();
+        let unmade = segment.filling.iter().find(|f| usize::from(f.column.0) >= columns);
+        if let Some(unmade) = unmade.filter(|_| !moves) {
+            return Some(format!("parity {} counts and is not made yet", unmade.column.0));
+        }
+    }
+    None
+}
+
+fn are_encoded(config: &ClientConfig, world: &World) -> bool {
+    let Ok(client) = Client::connect(config.clone()) else { return false };
+    let are = world.ids().into_iter().all(|file| {
+        let layout = layout_of(&client, file);
+        *world.last.borrow_mut() = format!("file {file}: {layout:?}");
+        layout.is_ok_and(|layout| is_encoded(&layout))
+    });
+    client.shutdown();
+    are
+}
+
+fn is_encoded(layout: &FileLayout) -> bool {
+    layout.segments.iter().all(|segment| {
+        let members: Vec<Vec<TargetId>> = segment
+            .members()
+            .map(|(_, member)| member.copies().map(|(_, target)| target).collect())
+            .collect();
+        let targets: BTreeSet<TargetId> = members.iter().flatten().copied().collect();
+        segment.is_coded()
+            && segment.filling.is_empty()
+            && members.iter().all(|targets| targets.len() == 1)
+            && targets.len() == members.len()
+    })
+}

@@ -1,0 +1,258 @@
+//! The clients of files with parities, and what the files should hold.
+
+use fastrand::Rng;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::time::Duration;
+use weir_client::{Client, ClientConfig, Context};
+use weir_host::simulated;
+use weir_host::thread::sleep;
+use weir_types::{FileId, Result};
+use weir_wire::Rights;
+
+/// The most bytes of a file.
+const MOST: usize = 48 << 10;
+/// Bytes that are read of one version of a file, or of another.
+const PIECE: usize = 512;
+/// After a failure.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Without leases a copy that takes over may have what is about to be written, or not yet.
+const GO_AND_COME: usize = 2;
+
+/// One change of a file.
+#[derive(Clone, Debug)]
+enum Step {
+    Write { offset: usize, bytes: Vec<u8> },
+    Cut(usize),
+    Anew(Vec<u8>),
+}
+
+impl Step {
+    fn random(rng: &mut Rng, len: usize) -> Self {
+        let noise = |rng: &mut Rng, len: usize| (0..len).map(|_| rng.u8(1..)).collect();
+        match rng.u8(0..8) {
+            0 if len > 1 => Self::Cut(rng.usize(1..len)),
+            1 => {
+                let len = rng.usize(1..MOST);
+                Self::Anew(noise(rng, len))
+            }
+            _ => {
+                let offset = rng.usize(0..MOST - 1);
+                let len = rng.usize(1..=(MOST - offset).min(16 << 10));
+                Self::Write { offset, bytes: noise(rng, len) }
+            }
+        }
+    }
+
+    fn apply(&self, to: &[u8]) -> Vec<u8> {
+        let mut to = to.to_vec();
+        match self {
+            Self::Cut(len) => to.truncate(*len),
+            Self::Anew(bytes) => to.clone_from(bytes),
+            Self::Write { offset, bytes } => {
+                to.resize(to.len().max(offset + bytes.len()), 0);
+                to[*offset..offset + bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        to
+    }
+
+    fn perform(&self, client: &Client, file: FileId) -> Result<()> {
+        let ctx = Context::root();
+        let (open, _) = client.open(&ctx, file, Rights::READ_WRITE)?;
+        let change = || match self {
+            Self::Cut(len) => open.truncate(&ctx, *len as u64).map(drop),
+            Self::Anew(bytes) => {
+                open.truncate(&ctx, 0)?;
+                open.write_at(&ctx, 0, bytes).map(drop)
+            }
+            Self::Write { offset, bytes } => open.write_at(&ctx, *offset as u64, bytes).map(drop),
+        };
+        let changed = change().and_then(|()| open.sync(&ctx).map(drop));
+        let closed = open.close(&ctx).map(drop);
+        changed.and(closed)?;
+        client.sync_metadata(&ctx).map(drop)
+    }
+}
+
+/// What a file should hold.
+struct Kept {
+    id: FileId,
+    /// All versions that were begun. The last one may be under way.
+    versions: Vec<Vec<u8>>,
+    /// The change that is under way. Whoever was killed in it, or told of an error, begins it anew.
+    pending: Option<Step>,
+}
+
+/// All files, and what is wrong.
+pub(super) struct World {
+    files: RefCell<Vec<Kept>>,
+    leases: bool,
+    /// Clients are to end.
+    pub over: Cell<bool>,
+    /// What went wrong first.
+    pub trouble: RefCell<Option<String>>,
+    /// What was seen last by who waits.
+    pub last: RefCell<String>,
+    seeds: RefCell<Rng>,
+}
+
+impl World {
+    pub fn new(seed: u64, leases: bool) -> Self {
+        Self {
+            files: RefCell::default(),
+            leases,
+            over: Cell::new(false),
+            trouble: RefCell::default(),
+            last: RefCell::default(),
+            seeds: RefCell::new(Rng::with_seed(seed)),
+        }
+    }
+
+    pub fn add(&self, files: &[FileId]) {
+        let kept = |id: &FileId| Kept { id: *id, versions: vec![Vec::new()], pending: None };
+        self.files.borrow_mut().extend(files.iter().map(kept));
+    }
+
+    pub fn ids(&self) -> Vec<FileId> {
+        self.files.borrow().iter().map(|file| file.id).collect()
+    }
+
+    pub fn complain(&self, what: String) {
+        let now = simulated::current().map_or(Duration::ZERO, |machine| machine.now());
+        let what = format!("at {:.3} s: {what}", now.as_secs_f64());
+        self.trouble.borrow_mut().get_or_insert(what);
+    }
+
+    fn seed(&self) -> u64 {
+        self.seeds.borrow_mut().u64(..)
+    }
+
+    /// Which versions a read may see that begins now: from here on.
+    fn oldest(&self, number: usize) -> usize {
+        let file = &self.files.borrow()[number];
+        let last = file.versions.len() - 1;
+        // What is under way may be seen or not; a file that is emptied first is so for a while.
+        match &file.pending {
+            Some(Step::Anew(_)) => last.saturating_sub(2),
+            Some(_) => last.saturating_sub(1),
+            None => last,
+        }
+    }
+
+    /// Begins a change, or the one that is under way again, and tries until it is done.
+    fn change(&self, client: &Client, number: usize, rng: &mut Rng) {
+        let (id, step) = {
+            let mut files = self.files.borrow_mut();
+            let file = &mut files[number];
+            let last = file.versions.last().cloned().unwrap_or_default();
+            let step = file.pending.clone().unwrap_or_else(|| {
+                let step = Step::random(rng, last.len());
+                if let Step::Anew(_) = step {
+                    file.versions.push(Vec::new());
+                }
+                file.versions.push(step.apply(&last));
+                step
+            });
+            file.pending = Some(step.clone());
+            (file.id, step)
+        };
+        while let Err(error) = step.perform(client, id) {
+            *self.last.borrow_mut() = format!("file {id}: {error}");
+            sleep(PAUSE);
+        }
+        self.files.borrow_mut()[number].pending = None;
+    }
+
+    /// Reads a file, and compares. Whether it could be read.
+    fn look(&self, client: &Client, number: usize) -> bool {
+        let oldest = self.oldest(number);
+        let id = self.files.borrow()[number].id;
+        let read = match read(client, id) {
+            Ok(read) => read,
+            Err(error) => {
+                *self.last.borrow_mut() = format!("file {id}: {error}");
+                return false;
+            }
+        };
+        let oldest = if self.leases { oldest } else { oldest.saturating_sub(GO_AND_COME) };
+        let wrong = wrong_with(&read, &self.files.borrow()[number].versions[oldest..]);
+        if let Some(at) = wrong {
+            self.complain(format!("file {id}: byte {at} of {} is of no version", read.len()));
+        }
+        true
+    }
+
+    /// Reads all files, which nobody writes any more, until each could be read.
+    pub fn verify(&self, config: &ClientConfig) {
+        let client = connect(config);
+        for number in 0..self.ids().len() {
+            while !self.look(&client, number) {
+                sleep(PAUSE);
+            }
+        }
+        client.shutdown();
+    }
+}
+
+/// The first piece of a read that no version has. Those that are shorter have zeros there.
+fn wrong_with(read: &[u8], versions: &[Vec<u8>]) -> Option<usize> {
+    let least = versions.iter().map(Vec::len).min().unwrap_or_default();
+    if read.len() < least {
+        return Some(read.len());
+    }
+    let is_of = |version: &Vec<u8>, at: usize, piece: &[u8]| {
+        piece.iter().enumerate().all(|(i, byte)| version.get(at + i).unwrap_or(&0) == byte)
+    };
+    let mut pieces = read.chunks(PIECE).enumerate().map(|(n, piece)| (n * PIECE, piece));
+    let wrong = pieces.find(|(at, piece)| !versions.iter().any(|v| is_of(v, *at, piece)));
+    let longest = versions.iter().map(Vec::len).max().unwrap_or_default();
+    wrong.map(|(at, _)| at).or((read.len() > longest).then_some(longest))
+}
+
+fn read(client: &Client, file: FileId) -> Result<Vec<u8>> {
+    let ctx = Context::root();
+    let (open, _) = client.open(&ctx, file, Rights::READ)?;
+    let mut bytes = vec![0; MOST + PIECE];
+    let read = open.read_at(&ctx, 0, &mut bytes);
+    open.close(&ctx)?;
+    bytes.truncate(read?);
+    Ok(bytes)
+}
+
+fn connect(config: &ClientConfig) -> Client {
+    loop {
+        match Client::connect(config.clone()) {
+            Ok(client) => return client,
+            Err(_) => sleep(PAUSE),
+        }
+    }
+}
+
+/// A client that writes its own files and reads all, until it is over.
+pub(super) fn live(world: &World, own: Range<usize>, config: &ClientConfig) {
+    let client = connect(config);
+    let mut rng = Rng::with_seed(world.seed());
+    let all = world.ids().len();
+    // Whoever was killed goes on.
+    let begun = |number: &usize| world.files.borrow()[*number].pending.is_some();
+    for number in own.clone().filter(begun).collect::<Vec<_>>() {
+        world.change(&client, number, &mut rng);
+    }
+    while !world.over.get() {
+        match rng.u8(0..8) {
+            0 | 1 => world.change(&client, rng.usize(own.clone()), &mut rng),
+            2..6 => drop(world.look(&client, rng.usize(0..all))),
+            _ => sleep(Duration::from_millis(rng.u64(0..5_000))),
+        }
+        sleep(Duration::from_millis(rng.u64(0..300)));
+    }
+    // An empty file gets no parities.
+    for number in own {
+        let is_empty = world.files.borrow()[number].versions.last().is_none_or(Vec::is_empty);
+        if is_empty {
+            world.change(&client, number, &mut rng);
+        }
+    }
+    client.shutdown();
+}

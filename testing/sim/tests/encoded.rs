@@ -1,0 +1,106 @@
+//! Files whose copies become parities, while anything fails. `WEIR_SIM_SEEDS` sets how many seeds are
+//! run, `WEIR_SEED` where they begin.
+
+use std::ops::Range;
+use std::process::Command;
+use weir_host::plant::{self, Bug};
+use weir_sim::encoded::{Set, try_every_loss, try_full, try_rot, try_seed};
+use weir_types::ErrorKind;
+
+/// Killed processes give no memory back: so many seeds of a process.
+const AT_A_TIME: u64 = 10;
+
+/// Seeds that are clean. Others are not: see what there is not in `docs/reduce.md`.
+const CLEAN: Range<u64> = 3..22;
+
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
+}
+
+/// No test of its own: what the processes of the others do.
+#[test]
+fn runs_seeds_for_the_others() {
+    let Ok(range) = std::env::var("WEIR_ENCODED_CHILD") else { return };
+    let (start, end) = range.split_once(' ').unwrap();
+    if let Ok(name) = std::env::var("WEIR_ENCODED_PLANT") {
+        let bug = Bug::ALL.iter().find(|(_, known)| *known == name).expect("a known bug").0;
+        assert!(plant::plant(Some(bug)), "a build with debug assertions");
+    }
+    for seed in start.parse::<u64>().unwrap()..end.parse().unwrap() {
+        if let Err(what) = try_seed(seed) {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}
+
+/// What goes wrong in one of the seeds.
+fn run(seeds: Range<u64>, bug: Option<&str>) -> Option<String> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["encoded::runs_seeds_for_the_others", "--exact", "--nocapture"]);
+    command.env("WEIR_ENCODED_CHILD", format!("{} {}", seeds.start, seeds.end));
+    match bug {
+        Some(bug) => command.env("WEIR_ENCODED_PLANT", bug),
+        None => command.env_remove("WEIR_ENCODED_PLANT"),
+    };
+    let said = command.output().unwrap();
+    let text = String::from_utf8_lossy(&said.stdout) + String::from_utf8_lossy(&said.stderr);
+    assert!(text.contains("running 1 test"), "{text}");
+    (!said.status.success()).then(|| text.into_owned())
+}
+
+#[test]
+fn files_keep_their_bytes_while_parities_are_made_and_dropped_whatever_goes_wrong() {
+    let first = number("WEIR_SEED", CLEAN.start);
+    let count = number("WEIR_SIM_SEEDS", CLEAN.end - CLEAN.start);
+    for start in (first..first + count).step_by(AT_A_TIME as usize) {
+        let end = (start + AT_A_TIME).min(first + count);
+        assert_eq!(run(start..end, None).unwrap_or_default(), "");
+    }
+}
+
+#[test]
+fn every_loss_that_a_set_bears_is_borne() {
+    for (columns, parities) in [(2, 1), (2, 2), (3, 3), (4, 2), (6, 3), (8, 2)] {
+        let set = Set { columns, parities, copies: 2 };
+        let times = try_every_loss(set).unwrap_or_else(|what| panic!("{set:?}: {what}"));
+        let (all, lost) = (u64::from(columns + parities), u64::from(parities));
+        let choose = |k: u64| (0..k).fold(1, |of, i| of * (all - i) / (i + 1));
+        assert_eq!(times as u64, (0..=lost).map(choose).sum::<u64>());
+    }
+}
+
+#[test]
+fn rot_in_parts_of_a_set_is_mended_from_the_rest() {
+    for seed in 1..=4 {
+        try_rot(seed).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+}
+
+#[test]
+fn who_writes_a_file_with_parities_is_told_that_there_is_no_room_for_its_copies() {
+    assert_eq!(try_full().unwrap(), ErrorKind::NoSpace);
+}
+
+/// The bugs, and the clean seed that has found each. It is tried first; all of them are searched when
+/// it finds nothing any more, because something else has changed.
+const BUGS: [(Bug, u64); 4] = [
+    (Bug::SkipParitySync, 3),
+    (Bug::CountUnmadeParities, 3),
+    (Bug::SetOnOneTarget, 3),
+    (Bug::EncodeUnfenced, 20),
+];
+
+#[test]
+fn planted_bugs_of_parities_are_found() {
+    if !plant::plant(None) || !cfg!(debug_assertions) {
+        return;
+    }
+    for (bug, first) in BUGS {
+        let name = Bug::ALL.iter().find(|(of, _)| *of == bug).unwrap().1;
+        let mut seeds = std::iter::once(first).chain(CLEAN);
+        let found = seeds.find_map(|seed| run(seed..seed + 1, Some(name)));
+        let found = found.unwrap_or_else(|| panic!("{name} is not found"));
+        let what = found.lines().find(|line| line.starts_with("seed ")).unwrap_or_default();
+        println!("{name}: {what}");
+    }
+}
