@@ -1,7 +1,7 @@
 //! What the design promises of messages, shown by counters of real servers
 //! (PVFS).
 
-use crate::harness::{self, Cluster, Place, noise};
+use crate::harness::{self, Cluster, Place, eventually, noise};
 use crate::library::{self, client, counter};
 use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, File};
 use weir_layout::{Region, RegionList};
@@ -89,6 +89,36 @@ fn without_cache_the_bytes_on_the_wire_are_the_bytes_asked_for() {
     }
     assert_eq!(counter(&client, "read_wire_bytes") - before, asked);
     assert_eq!(asked, 200 * 838);
+}
+
+#[test]
+fn what_is_fetched_ahead_of_many_files_takes_bounded_memory_and_is_given_back() {
+    const LIMIT: u64 = 256 << 20;
+    const PIECE: usize = 4 << 20;
+    let place = Place::new();
+    let cluster = four(&place);
+    let client = client(&cluster, true);
+    let ctx = Context::root();
+    let mut buffer = vec![1; PIECE];
+    let (mut files, mut most) = (Vec::new(), 0);
+    // Each holds the rest of a piece of 4 MiB; more of them than the memory has room for.
+    for number in 0..2 * LIMIT / PIECE as u64 {
+        let name = format!("f{number}");
+        let options = CreateOptions::default();
+        let (file, _) = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options).unwrap();
+        file.truncate(&ctx, 4 * PIECE as u64).unwrap();
+        for (offset, len) in [(0, PIECE), (PIECE as u64, 838)] {
+            assert_eq!(file.read_at(&ctx, offset, &mut buffer[..len]).unwrap(), len);
+            assert!(buffer[..len].iter().all(|byte| *byte == 0));
+        }
+        files.push(file);
+        let held = counter(&client, "buffer_bytes");
+        assert!(held <= LIMIT, "{held} bytes by {number} files");
+        most = most.max(held);
+    }
+    assert!(most >= PIECE as u64, "nothing was held");
+    files.into_iter().for_each(|file| file.close(&ctx).unwrap());
+    eventually("it is given back", || counter(&client, "buffer_bytes") == 0);
 }
 
 #[test]
