@@ -16,7 +16,6 @@ use crate::config::Consistency;
 use crate::context::Context;
 use crate::core::lease::CallKind;
 use crate::core::plan::{MAX_CALL_BYTES, plan_regions};
-use crate::core::stream::Pattern;
 use crate::counters::add;
 use crate::drive::Call;
 use crate::leases::{Entered, enter, span};
@@ -203,33 +202,7 @@ impl File {
     /// Reads at `offset` until `buffer` is full or the file ends. Returns the number of bytes. One
     /// request goes to each server that has any of a call's bytes (for calls of up to 4 MiB).
     pub fn read_at(&self, ctx: &Context, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        if self.read_held(ctx, offset, buffer) {
-            return Ok(buffer.len());
-        }
         self.read_past_pages(ctx, offset, buffer, &|_| ())
-    }
-
-    /// Serves a whole read from memory that was fetched ahead; false if that takes more than a copy
-    /// and nothing was done.
-    fn read_held(&self, ctx: &Context, offset: u64, buffer: &mut [u8]) -> bool {
-        let holdings = &self.inner.holdings;
-        // As for every call under a lease.
-        let may = self.consistency() == Consistency::Strict && self.pattern() == Pattern::Usual;
-        if !may || !holdings.clock.is_good() || !holdings.drops.is_clean() {
-            return false;
-        }
-        let (call, end) = (self.call(ctx), offset.saturating_add(buffer.len() as u64));
-        let Some(next) = Reader::read_held(call, offset, buffer) else { return false };
-        add(&self.inner.counters.read_bytes, buffer.len() as u64);
-        if !next.is_empty() {
-            // Fetched under the lease, as by a call that needs more than a copy.
-            match self.enter(ctx, offset..end, CallKind::Look) {
-                Ok(_entered) => Reader::fetch_next(call, offset, next),
-                // This read is done; the next one finds out what is wrong and says so.
-                Err(error) => tracing::debug!("nothing is fetched ahead: {error}"),
-            }
-        }
-        true
     }
 
     /// As [`File::read_at`] into locked pages of the layer above. `entered` is called with `true`

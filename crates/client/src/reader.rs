@@ -132,60 +132,6 @@ impl Reader {
         read
     }
 
-    /// Serves a read from a held range of which more is left, with the locks of this and of the
-    /// leases held: no recall and no change comes between, so that the call need not be under way.
-    /// Returns the ranges to fetch next ([`Reader::fetch_next`]); `None` if it cannot be served so.
-    pub(crate) fn read_held(
-        call: Call<'_>,
-        offset: u64,
-        dest: &mut [u8],
-    ) -> Option<Vec<Range<u64>>> {
-        let file = call.file;
-        let range = offset..offset.checked_add(dest.len() as u64)?;
-        // What was written is sent first.
-        if file.dirty.load(Ordering::Acquire) || range.end > file.size() {
-            return None;
-        }
-        let mut reader = file.reader();
-        if reader.losses != file.losses() {
-            return None;
-        }
-        let has = |p: &&Piece| p.leased && p.range.start <= offset && range.end < p.range.end;
-        let piece = reader.pieces.iter().find(has)?;
-        let Data::Held(held) = &piece.data else { return None };
-        let start = (offset - piece.range.start) as usize;
-        let limit = {
-            let lease = file.lease();
-            if !lease.admits_at_once(&range) {
-                return None;
-            }
-            dest.copy_from_slice(held.get(start..start + dest.len())?);
-            lease.reach(offset)
-        };
-        add(&call.inner.counters.ahead_used, 1);
-        reader.used = Some(clock::now());
-        if call.inner.config.only_hinted {
-            return Some(Vec::new());
-        }
-        let mut ahead = Vec::new();
-        let (size, window) = (file.size().min(limit), call.inner.config.read_ahead_bytes);
-        reader.streams.on_read(range, size, window, &mut ahead);
-        Some(ahead)
-    }
-
-    /// Fetches ranges that a read was told of, as far as the lease of `offset` on still reaches.
-    pub(crate) fn fetch_next(call: Call<'_>, offset: u64, ranges: Vec<Range<u64>>) {
-        let any_copy = may_read_any_copy(call, Consistency::Strict);
-        let mut reader = call.file.reader();
-        if call.file.dirty.load(Ordering::Acquire) {
-            // It would be out of date when it is used.
-            return;
-        }
-        let limit = call.file.lease().reach(offset);
-        let within = ranges.into_iter().filter(|range| range.end <= limit);
-        within.for_each(|range| reader.fetch(call, range, true, any_copy));
-    }
-
     fn take(&mut self, offset: u64, consistency: Consistency) -> Option<Piece> {
         // Nobody changes what is under a lease.
         let leased = consistency == Consistency::Strict;

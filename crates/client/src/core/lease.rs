@@ -191,14 +191,6 @@ impl FileLease {
         Enter::Entered(id)
     }
 
-    /// Whether a call that only reads some bytes, and ends before the leases are used again, may go
-    /// on without [`FileLease::enter`]: a lease covers them, and none is wanted back.
-    pub fn admits_at_once(&self, range: &Range<u64>) -> bool {
-        let whole = blocks(range);
-        let leased = self.held.reach(whole.start, LeaseMode::Read) >= whole.end;
-        leased && self.recall.is_none()
-    }
-
     /// Ends a call. Returns whether another call may wait for that.
     pub fn leave(&mut self, id: u64) -> bool {
         self.calls.retain(|call| call.id != id);

@@ -263,24 +263,3 @@ proptest! {
         }
     }
 }
-
-#[test]
-fn a_read_goes_on_at_once_only_under_a_lease_that_nobody_wants_back() {
-    let mut lease = FileLease::default();
-    assert!(!lease.admits_at_once(&(0..838)));
-    lease.grant(0, 4096, Read);
-    assert!(lease.admits_at_once(&(0..838)) && lease.admits_at_once(&(3000..4096)));
-    assert!(!lease.admits_at_once(&(4000..4097)), "half of it is not leased");
-    // Of other bytes, or only of the right to write: the way of all calls decides.
-    lease.begin_recall(8192, 12288, Read);
-    assert!(!lease.admits_at_once(&(0..838)));
-    lease.close();
-    lease.give_up();
-    lease.end_recall();
-    assert!(lease.admits_at_once(&(0..838)));
-    lease.begin_recall(0, 4096, Write);
-    lease.close();
-    lease.give_up();
-    lease.end_recall();
-    assert!(!lease.admits_at_once(&(0..838)), "it was given up");
-}
