@@ -1,7 +1,7 @@
 //! What the design promises of messages, shown by counters of real servers
 //! (PVFS).
 
-use crate::harness::{self, Cluster, Place, noise};
+use crate::harness::{self, Cluster, Place, eventually, noise};
 use crate::library::{self, client, counter};
 use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, File};
 use weir_layout::{Region, RegionList};

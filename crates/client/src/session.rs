@@ -82,6 +82,8 @@ enum Cause {
 /// One client's session.
 pub(crate) struct MetaSession {
     config: Arc<ClientConfig>,
+    /// Whether there are several servers, of which one leads.
+    several: bool,
     counters: Arc<Counters>,
     slots: Slots,
     state: Mutex<State>,
@@ -101,6 +103,7 @@ impl MetaSession {
         holdings: Arc<Holdings>,
     ) -> Result<Self> {
         let session = Self {
+            several: leader::are_several(&config.metadata),
             slots: Slots::default(),
             state: Mutex::new(State {
                 session: SessionId(0),

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::net::{Signal, Socket};
@@ -48,6 +49,8 @@ pub(crate) struct Peers {
     key: Key,
     cluster: [u8; 16],
     metadata: Vec<Address>,
+    /// Which of them has answered last.
+    answers: AtomicUsize,
     /// Ends all waits.
     shutdown: Signal,
     state: Mutex<State>,
@@ -65,7 +68,8 @@ impl Peers {
         shutdown: Signal,
     ) -> Self {
         let (metadata, state) = (metadata.to_vec(), Mutex::default());
-        Self { server, key, cluster, metadata, shutdown, state }
+        let answers = AtomicUsize::new(0);
+        Self { server, key, cluster, metadata, answers, shutdown, state }
     }
 
     /// A wait of `ms` milliseconds, at most until the server stops.
@@ -198,21 +202,35 @@ impl Peers {
         self.ask_metadata(&FindPeerRequest { target }, wait)
     }
 
-    /// Sends a request to any metadata server that replies.
+    /// Sends a request to any metadata server that replies. The one that has answered last is asked
+    /// first, and each may take its part of the time.
+    ///
+    /// # Errors
+    /// That of the last one; `Unreachable` if there are only such that do not lead.
     pub(crate) fn ask_metadata<R: Request>(&self, request: &R, wait: &Wait) -> Result<R::Reply> {
-        let mut failure = Error::new(ErrorKind::TargetMissing, "there is no metadata server");
-        for address in &self.metadata {
-            match self.ask(address, request, wait) {
-                Ok(answer) => return Ok(answer),
-                Err(error) => failure = error.context(format!("metadata server {address}")),
+        let (count, first) = (self.metadata.len(), self.answers.load(Relaxed));
+        let mut failure = None;
+        for tried in 0..count {
+            let at = (first + tried) % count;
+            let address = &self.metadata[at];
+            let part_ms = wait.remaining().as_millis() as u64 / (count - tried) as u64;
+            match self.ask(address, request, part_ms.min(FIND_MS)) {
+                Ok(answer) => {
+                    self.answers.store(at, Relaxed);
+                    return Ok(answer);
+                }
+                Err(error) if error.kind == ErrorKind::NotLeader => {
+                    failure.get_or_insert(Error { kind: ErrorKind::Unreachable, ..error });
+                }
+                Err(error) => failure = Some(error.context(format!("metadata server {address}"))),
             }
         }
-        Err(failure)
+        let none = || Error::new(ErrorKind::TargetMissing, "there is no metadata server");
+        Err(failure.unwrap_or_else(none))
     }
 
-    fn ask<R: Request>(&self, address: &Address, request: &R, wait: &Wait) -> Result<R::Reply> {
-        let left = wait.remaining().as_millis() as u64;
-        let wait = self.wait(left.min(FIND_MS));
+    fn ask<R: Request>(&self, address: &Address, request: &R, ms: u64) -> Result<R::Reply> {
+        let wait = self.wait(ms);
         let hello = self.hello(Identity::Server(self.server))?;
         let (mut conn, welcome) = BlockingConn::connect(address, self.key.clone(), &hello, &wait)?;
         if welcome.cluster != self.cluster {

@@ -107,7 +107,8 @@ impl EtcdJournal {
         }
         let (number, of) = match seen.found(1) {
             Some(found) => (decimal(found)?, found.mod_revision),
-            None => (0, 0),
+            // Above all terms of a journal that was lost: numbers of events come from the term.
+            None => (clock::unix_now().as_secs() / 60, 0),
         };
         let next = number + 1;
         let mut compare = vec![created_at(&leader, 0), changed_at(&term, of)];

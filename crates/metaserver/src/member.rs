@@ -36,6 +36,9 @@ const READS_PER_LOOK: usize = 256;
 /// With more bytes than this in the journal it is cut, though a member does not have them yet. That
 /// member then needs a copy of another's directory.
 const MAX_JOURNAL_BYTES: u64 = 256 << 20;
+/// So many bytes stay in any case: for members that are made from a copy of another's directory, and for
+/// those that keep up and have not yet read what is newest.
+const KEPT_JOURNAL_BYTES: u64 = 64 << 20;
 /// The most times at which the size of the journal is remembered.
 const MAX_MARKS: usize = 1024;
 
@@ -245,6 +248,9 @@ impl Follower {
             }
             self.engine.flush()?;
             self.engine.poll()?;
+            if head.is_some_and(|head| head <= self.engine.sequence()) {
+                return Ok(());
+            }
         }
         // There is more: it is no time to lead.
         Err(Error::new(ErrorKind::TimedOut, "this metadata server is behind"))
@@ -362,9 +368,11 @@ impl Marks {
         if self.marks.len() < MAX_MARKS && self.marks.back().is_none_or(|last| last.0 < now.0) {
             self.marks.push_back(now);
         }
+        let is_old = |(_, bytes): &&(Sequence, u64)| bytes + KEPT_JOURNAL_BYTES <= now.1;
+        let old = self.marks.iter().rev().find(is_old).map_or(self.cut, |(at, _)| *at);
         let slowest = members.iter().min_by_key(|(_, holds)| *holds);
         if now.1 - self.cut_bytes > MAX_JOURNAL_BYTES
-            && let Some((behind, holds)) = slowest.filter(|(_, holds)| *holds < now.0)
+            && let Some((behind, holds)) = slowest.filter(|(_, holds)| *holds < old)
         {
             tracing::warn!(
                 member = behind,
@@ -372,9 +380,9 @@ impl Marks {
                 "the journal is too large to wait for a metadata server, which needs a copy of \
                  another one's directory"
             );
-            return now.0;
+            return old;
         }
-        slowest.map_or(now.0, |(_, holds)| now.0.min(*holds))
+        slowest.map_or(old, |(_, holds)| old.min(*holds))
     }
 
     fn cut_to(&mut self, cut: Sequence) {
@@ -391,20 +399,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_journal_is_cut_to_the_slowest_member_unless_it_grows_too_large() {
+    fn the_journal_is_cut_to_the_slowest_member_unless_it_grows_too_large_and_keeps_its_end() {
         let member = |name: &str, holds| (name.to_owned(), Sequence(holds));
         let mut marks = Marks::default();
         let all = [member("a", 10), member("b", 7)];
-        assert_eq!(marks.next_cut((Sequence(10), 1000), &all), Sequence(7));
+        assert_eq!(marks.next_cut((Sequence(10), 1000), &all), Sequence(0), "all of it is new");
+        assert_eq!(marks.next_cut((Sequence(20), KEPT_JOURNAL_BYTES), &all), Sequence(0));
+        assert_eq!(marks.next_cut((Sequence(30), KEPT_JOURNAL_BYTES + 1000), &all), Sequence(7));
         marks.cut_to(Sequence(7));
         assert_eq!(marks.cut_bytes, 0, "nothing is known of what is before");
-        let all = [member("a", 20), member("b", 25)];
-        assert_eq!(marks.next_cut((Sequence(20), 2000), &all), Sequence(20));
+        let all = [member("a", 40), member("b", 25)];
+        assert_eq!(marks.next_cut((Sequence(40), 2 * KEPT_JOURNAL_BYTES), &all), Sequence(20));
         marks.cut_to(Sequence(20));
-        assert_eq!(marks.cut_bytes, 2000);
-        let all = [member("a", 30), member("b", 25)];
-        let (most, too_many) = (2000 + MAX_JOURNAL_BYTES, 2001 + MAX_JOURNAL_BYTES);
-        assert_eq!(marks.next_cut((Sequence(30), most), &all), Sequence(25));
-        assert_eq!(marks.next_cut((Sequence(31), too_many), &all), Sequence(31));
+        assert_eq!(marks.cut_bytes, KEPT_JOURNAL_BYTES);
+        let most = KEPT_JOURNAL_BYTES + MAX_JOURNAL_BYTES;
+        assert_eq!(marks.next_cut((Sequence(50), most), &all), Sequence(25));
+        assert_eq!(marks.next_cut((Sequence(51), most + 1), &all), Sequence(40), "but not its end");
     }
 }

@@ -263,7 +263,7 @@ mod tests {
             assert!(CASES.contains(&(manner, None)), "{}", manner.name());
         }
         let named = |name: &&str| CASES.iter().any(|(_, hint)| name_of(*hint) == *name);
-        let missing: Vec<_> = Hint::NAMES.iter().filter(|name| !named(*name)).collect();
+        let missing: Vec<_> = Hint::NAMES.iter().filter(|name| !named(name)).collect();
         assert_eq!(missing, [&"normal"]);
     }
 }

@@ -97,6 +97,9 @@ impl Beside {
     }
 }
 
+/// What is wrong with a seed by which no other file is on just the one server.
+pub const NO_FILE: &str = "no file shares just the one server";
+
 /// Tries one. Errors: in words, what went wrong.
 pub fn try_cut(point: Point) -> std::result::Result<Seen, String> {
     let shared = Rc::new(Shared::new(plan_of(point)));
@@ -112,7 +115,7 @@ pub fn try_cut(point: Point) -> std::result::Result<Seen, String> {
         nodes[0] == copies[0] && !nodes.contains(&copies[1])
     };
     let beside = (1..files.len()).find(is_beside).map(|n| FileId(files[n]));
-    let beside = beside.ok_or("no file shares just the one server")?;
+    let beside = beside.ok_or(NO_FILE)?;
     let first = TargetId(targets_of(&shared.plan.shape, copies[0])[0]);
     for user in 0..2 {
         let (log, config) = (log.clone(), config.clone());

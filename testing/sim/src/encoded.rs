@@ -137,10 +137,12 @@ pub fn try_rot(seed: u64) -> std::result::Result<(), String> {
     run.attack(Vec::new())?;
     run.finish()?;
     let servers = run.cluster.shared.plan.shape.data_servers;
-    let mut rotten = 0;
-    for server in [0, 1 + rng.u8(0..servers - 1)] {
-        for _ in 0..4 {
-            rotten += usize::from(run.cluster.rot(server, rng.u32(..)).is_some());
+    let (mut rotten, first) = (0, rng.u8(0..servers));
+    for server in (0..servers).map(|n| (first + n) % servers) {
+        let blocks = (0..4).filter(|_| run.cluster.rot(server, rng.u32(..)).is_some()).count();
+        rotten += usize::from(blocks > 0);
+        if rotten == usize::from(set.parities) {
+            break;
         }
     }
     if rotten == 0 {

@@ -11,8 +11,8 @@ use crate::disk::Disk;
 use crate::machine::Work;
 use std::ops::Range;
 use weir_store::{ELSEWHERE, Note, UNHEARD};
-use weir_types::Result;
 use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
+use weir_types::{ObjectId, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -61,13 +61,25 @@ pub(super) fn refuse_elsewhere(
     }
     let whole = |(start, len): &(u64, u64)| start % BLOCK == 0 && len % BLOCK == 0;
     match &change.work {
-        Work::Write { pieces, .. } if pieces.iter().all(whole) => Ok(()),
+        Work::Write { pieces, .. } if pieces.iter().all(whole) && fits(disk, object, pieces) => {
+            Ok(())
+        }
         _ => {
             let what = "its last changes are on a copy that is away: bring that one back, or \
                         accept the loss";
             Err(not_current(disk.served.id, what))
         }
     }
+}
+
+/// Whether it can be noted that these bytes are not elsewhere any more: only so many parts are noted.
+fn fits(disk: &Disk, object: ObjectId, pieces: &[(u64, u64)]) -> bool {
+    let Some(mut left) = disk.store.gaps().of(object, ELSEWHERE) else { return true };
+    let mut all = pieces.iter().map(|&(start, len)| start..start + len);
+    all.all(|range| {
+        left.remove(&range);
+        !left.touches(&range)
+    })
 }
 
 /// Refuses to promise durability of bytes that only another copy has, or of a copy of which it is not

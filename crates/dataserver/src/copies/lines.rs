@@ -367,6 +367,7 @@ pub(crate) fn says_nothing(error: &Error) -> bool {
             | ErrorKind::TimedOut
             | ErrorKind::Interrupted
             | ErrorKind::NotCurrent
+            | ErrorKind::NotLeader
             | ErrorKind::TargetMissing
             | ErrorKind::BadTicket
             | ErrorKind::Overloaded

@@ -93,9 +93,11 @@ impl Mender<'_> {
         }
     }
 
-    /// Whether the column has no other copy.
+    /// Whether the column has no other whole copy.
     fn is_alone(&self, column: &Column) -> bool {
-        let is_other = |copy: &CopyAccess| ![self.own(), TargetId::NONE].contains(&copy.target);
+        let is_other = |copy: &CopyAccess| {
+            !copy.filling && ![self.own(), TargetId::NONE].contains(&copy.target)
+        };
         !column.copies.iter().any(is_other)
     }
 

@@ -474,7 +474,12 @@ impl<'a> Order<'a> {
             (Work::Write { pieces, .. }, true, Some(Ok(_))) => {
                 let clear = |&(start, len): &(u64, u64)| {
                     let (gaps, object) = (self.disk.store.gaps(), self.change.access.object);
-                    gaps.clear(object, ELSEWHERE, &(start..start + len))
+                    gaps.clear(object, ELSEWHERE, &(start..start + len))?;
+                    // Others may have taken the last room for parts meanwhile.
+                    match gaps.lacks(object, ELSEWHERE, &(start..start + len)) {
+                        true => Err(ErrorKind::NotCurrent.into()),
+                        false => Ok(()),
+                    }
                 };
                 pieces.iter().try_for_each(clear)
             }

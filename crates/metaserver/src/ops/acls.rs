@@ -3,6 +3,7 @@
 
 use crate::acl::Acl;
 use crate::ops::access::{self, SETGID};
+use crate::ops::revoke::Standing;
 use crate::ops::{Context, Outcome, inodes, revoke, xattrs};
 use crate::schema::{Inode, key};
 use weir_metastore::{Tx, Value};
@@ -97,6 +98,7 @@ pub(crate) fn change(
     if acl.is_none() && !kind.is_on(&inode) {
         return Ok(());
     }
+    let before = Standing::of(&inode);
     let kept = match (kind, acl) {
         (Kind::Access, Some(acl)) => {
             let (mode, is_all) = acl.mode();
@@ -111,7 +113,12 @@ pub(crate) fn change(
     put(tx, (file, &mut inode), kind, kept)?;
     inode.changed(ctx.now);
     inodes::store(tx, file, &inode)?;
-    revoke::run(tx, ctx, (file, &inode))
+    let after = Standing::of(&inode);
+    match before.has_acl() || after.has_acl() || revoke::takes_rights(before, after) {
+        true => revoke::run(tx, ctx, (file, &inode)),
+        // Copying a tree sets lists that say what the modes say.
+        false => Ok(()),
+    }
 }
 
 /// Adapts the list of a file after a change of its mode. The caller stores the inode.

@@ -24,6 +24,10 @@ impl Standing {
         Self { mode: mode & DATA_BITS, uid, gid, has_acl }
     }
 
+    pub(crate) fn has_acl(self) -> bool {
+        self.has_acl
+    }
+
     fn owner(self) -> u16 {
         self.mode >> 6
     }
