@@ -229,7 +229,9 @@ pub(crate) fn rights_again(limits: &Restrictions, inode: &Inode) -> Rights {
         }
         Squash::All => {
             let caller = limits.squashed(Caller::ROOT);
-            let allowed = |bit| if access::allows(&caller, inode, bit) { bit } else { 0 };
+            let is_owner = caller.uid == inode.uid;
+            let allowed =
+                |bit| if is_owner || access::allows(&caller, inode, bit) { bit } else { 0 };
             allowed(access::READ) | allowed(access::WRITE)
         }
     };
