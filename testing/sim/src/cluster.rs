@@ -231,7 +231,7 @@ impl Cluster {
         let shape = &self.shared.plan.shape;
         let made = self.shared.made.borrow();
         let mirrored = made.files.iter().enumerate().filter(|(at, _)| shape.copies_of(*at) > 1);
-        let prefixes: Vec<String> = mirrored.map(|(_, id)| format!("f{id}.")).collect();
+        let prefixes: Vec<String> = mirrored.map(|(_, id)| format!("f{id:x}.")).collect();
         let is_object = |path: &str| {
             let name = path.rsplit('/').next().unwrap_or_default();
             path.starts_with("target-") && prefixes.iter().any(|of| name.starts_with(of.as_str()))

@@ -97,9 +97,6 @@ impl Beside {
     }
 }
 
-/// What is wrong with a seed by which no other file is on just the one server.
-pub const NO_FILE: &str = "no file shares just the one server";
-
 /// Tries one. Errors: in words, what went wrong.
 pub fn try_cut(point: Point) -> std::result::Result<Seen, String> {
     let shared = Rc::new(Shared::new(plan_of(point)));
@@ -115,7 +112,7 @@ pub fn try_cut(point: Point) -> std::result::Result<Seen, String> {
         nodes[0] == copies[0] && !nodes.contains(&copies[1])
     };
     let beside = (1..files.len()).find(is_beside).map(|n| FileId(files[n]));
-    let beside = beside.ok_or(NO_FILE)?;
+    let beside = beside.ok_or("no file shares just the one server")?;
     let first = TargetId(targets_of(&shared.plan.shape, copies[0])[0]);
     for user in 0..2 {
         let (log, config) = (log.clone(), config.clone());
@@ -238,6 +235,6 @@ fn plan_of(point: Point) -> Plan {
     plan.shape.copies = vec![point.copies];
     plan.shape.protocols = vec![point.protocol];
     plan.shape.placements = vec![Placement::Random];
-    plan.shape.shared_files = 16;
+    plan.shape.shared_files = 32;
     plan
 }
