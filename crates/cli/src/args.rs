@@ -26,7 +26,7 @@ pub use files::{Cat, Cp, Kept, Ls, Mkdir, Rm, Spread, Stat, Take};
 pub use holders::{Clients, HoldChoice, Locks, StandingChoice};
 pub use jobs::{Explain, Run};
 pub use joining::{Invite, Join};
-pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice};
+pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyRotate, KeyServer, SquashChoice};
 pub use layouts::{
     Advise, Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, Reduced, SetLayout,
 };

@@ -92,6 +92,7 @@ mod quota;
 mod reduce;
 mod reliability;
 mod repair;
+mod revoked;
 mod rot;
 mod semantics_doc;
 mod service;

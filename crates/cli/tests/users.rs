@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
-use weir_client::{Client, ClientConfig, Context};
+use weir_client::{Client, Context};
 use weir_types::{ErrorKind, FileId};
 use weir_wire::Rights;
 
@@ -198,13 +198,7 @@ fn a_read_only_key_reads_through_its_mount_and_changes_nothing() {
 
 /// A client of the library with a credential.
 fn client_of(place: &Place, key: &str) -> Client {
-    let text = fs::read_to_string(place.path(key)).unwrap();
-    let file: toml::Table = text.parse().unwrap();
-    let id = weir_types::ClientId(file["client"].as_integer().unwrap() as u64);
-    let key = weir_wire::Key::from_hex(file["key"].as_str().unwrap()).unwrap();
-    let addresses = file["metadata"].as_array().unwrap();
-    let metadata = addresses.iter().map(|a| a.as_str().unwrap().to_string()).collect();
-    Client::connect(ClientConfig { metadata, ..ClientConfig::new("", id, key) }).unwrap()
+    Client::connect(crate::library::credential(&place.path(key))).unwrap()
 }
 
 #[test]

@@ -27,8 +27,9 @@ use weir_wire::meta::{
 };
 use weir_wire::quota::{ListQuotasRequest, QuotaChange, QuotaInfo, QuotaSubject, SetQuotaRequest};
 use weir_wire::targets::{
-    AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, ListTargetsRequest, LostColumn,
-    Numbers, RemoveServerRequest, RemoveTargetRequest, SetTargetRequest, TargetView,
+    AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, KeyRotation, ListTargetsRequest,
+    LostColumn, Numbers, RemoveServerRequest, RemoveTargetRequest, RotateKeysRequest,
+    SetTargetRequest, TargetView,
 };
 use weir_wire::{Header, Request};
 
@@ -218,6 +219,15 @@ impl Administrator {
     /// Ids that no data server and no target has or had.
     pub fn free_numbers(&self) -> Result<Numbers> {
         self.inner.session.call(&Context::root(), &FreeNumbersRequest {})
+    }
+
+    /// Makes new working keys, which sign all capabilities from now on. The earlier ones of a
+    /// target, or of all, count until what they have signed has expired, or, with `now`, no more.
+    ///
+    /// # Errors
+    /// `Busy` while earlier ones count since the last rotation, `TargetMissing`.
+    pub fn rotate_keys(&self, target: Option<TargetId>, now: bool) -> Result<KeyRotation> {
+        self.inner.session.call(&Context::root(), &RotateKeysRequest { target, now })
     }
 
     /// Number of files with copies on any of these targets.

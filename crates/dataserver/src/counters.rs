@@ -80,6 +80,11 @@ counters! {
     refused_file = "refused.capability_for_other_file";
     refused_rights = "refused.capability_without_right";
     refused_expired = "refused.capability_expired";
+    refused_old_key = "refused.capability_of_old_key";
+    refused_revoked = "refused.capability_revoked";
+    refused_session_over = "refused.session_revoked";
+    /// Requests that came before the server knew what was revoked.
+    refused_unsure = "refused.revocations_unknown";
     refused_malformed = "refused.malformed";
     refused_stale = "refused.stale_generation";
     refused_ticket = "refused.ticket";
@@ -166,6 +171,8 @@ impl Counters {
             Refusal::OtherFile => &self.refused_file,
             Refusal::NoRight => &self.refused_rights,
             Refusal::Expired => &self.refused_expired,
+            Refusal::OldKey => &self.refused_old_key,
+            Refusal::Revoked => &self.refused_revoked,
         };
         add(counter, 1);
     }

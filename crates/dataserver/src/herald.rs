@@ -97,7 +97,9 @@ impl Herald {
             }
             // It acts under no epoch: nothing is served.
             let (acting, machine) = (Epoch(0), MachineLoad::default());
-            let request = HeartbeatRequest { acting, machine, targets: self.under.reports() };
+            // Nor does it need to know what was revoked.
+            let (revoked, targets) = (u64::MAX, self.under.reports());
+            let request = HeartbeatRequest { acting, revoked, machine, targets };
             reply = exchange(&mut conn, &request, &self.wait())?;
         }
     }

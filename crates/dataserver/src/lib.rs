@@ -43,6 +43,7 @@ pub mod queue;
 mod readers;
 mod register;
 mod reserve;
+mod revoked;
 mod run;
 mod service;
 

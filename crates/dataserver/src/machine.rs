@@ -3,7 +3,7 @@
 //!
 //! A request is checked in this order: it decodes; the target is served here; the capability is
 //! signed for it, belongs to the connection's session, is for the object's file, grants the
-//! operation and has not expired; the share of the regions is within the limits; payload and
+//! operation, has not expired and was not revoked; the share of the regions is within the limits; payload and
 //! checksums are as long as the share. Generations are compared in the store, under the object's
 //! lock.
 
@@ -17,6 +17,7 @@ mod work;
 mod tests;
 
 pub use crate::counters::Counters;
+pub use crate::revoked::Revoked;
 pub use action::{Action, Body};
 pub use load::{Asker, Load};
 pub use work::{CopyWork, Outcome, ReadWork, RepairWork, Work};
@@ -24,7 +25,7 @@ pub use work::{CopyWork, Outcome, ReadWork, RepairWork, Work};
 use crate::copies::Asked;
 use crate::counters::add;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use weir_layout::{Piece, cut_count, share};
 use weir_types::codec::Decode;
 use weir_types::limits::{
@@ -32,7 +33,7 @@ use weir_types::limits::{
     MAX_SCRUB_BYTES,
 };
 use weir_types::{Error, ErrorKind, FileId, Result, ServerId, SessionId, StripeMap, TargetId};
-use weir_wire::capability::{ANY_FILE, Check};
+use weir_wire::capability::{ANY_FILE, Check, Refusal};
 use weir_wire::data::{
     AcceptLossRequest, Access, AdminAccess, AllocateRequest, FenceRequest, ListLackingRequest,
     ListObjectsRequest, ObjectLen, PunchRequest, ReadRequest, RemoveObjectsRequest, ScrubRequest,
@@ -46,12 +47,22 @@ use weir_wire::{Capability, Header, Key, Mac, Op, Rights};
 pub struct ServedTarget {
     /// Id of the target.
     pub id: TargetId,
-    /// Key that signs its capabilities.
+    /// Key from which the working keys follow that sign its capabilities.
     pub key: Key,
+    /// The lowest generation of working keys that counts.
+    pub oldest_key: AtomicU32,
     /// Its load.
     pub load: Load,
     /// Why it could not be opened, so that nothing of it can be served.
     pub unopened: Option<String>,
+}
+
+impl ServedTarget {
+    /// A target of which every generation of working keys counts, until it is told otherwise.
+    pub fn new(id: TargetId, key: Key, unopened: Option<String>) -> Self {
+        let (oldest_key, load) = <_>::default();
+        Self { id, key, oldest_key, load, unopened }
+    }
 }
 
 /// Id of a request in progress.
@@ -100,6 +111,7 @@ pub struct Machine<C> {
     /// Sorted by id.
     targets: Vec<Arc<ServedTarget>>,
     counters: Arc<Counters>,
+    revoked: Arc<Revoked>,
     pending: Vec<Option<Pending<C>>>,
     free: Vec<OpId>,
     pieces: Vec<Piece>,
@@ -111,10 +123,11 @@ impl<C: Copy> Machine<C> {
         server: ServerId,
         mut targets: Vec<Arc<ServedTarget>>,
         counters: Arc<Counters>,
+        revoked: Arc<Revoked>,
     ) -> Self {
         targets.sort_by_key(|t| t.id);
         let (pending, free, pieces) = (Vec::new(), Vec::new(), Vec::new());
-        Self { server, targets, counters, pending, free, pieces }
+        Self { server, targets, counters, revoked, pending, free, pieces }
     }
 
     /// Handles a request.
@@ -446,7 +459,13 @@ impl<C: Copy> Machine<C> {
         needed: Rights,
     ) -> Result<Arc<ServedTarget>> {
         let shown = (&access.capability, &access.mac);
-        self.check(incoming, access.target, shown, access.object.file, needed)
+        // A server that copies for a client has checked only where it writes. What the server of
+        // another copy passes on was checked by that one: copies must not disagree.
+        let of_client = incoming.session != OF_SERVERS
+            || reads(incoming.header.op)
+                && access.copies.is_empty()
+                && access.capability.session != OF_SERVERS;
+        self.check(incoming, access.target, shown, (access.object.file, needed), of_client)
     }
 
     /// Checks that the client may administer the target.
@@ -456,7 +475,7 @@ impl<C: Copy> Machine<C> {
         access: &AdminAccess,
     ) -> Result<Arc<ServedTarget>> {
         let shown = (&access.capability, &access.mac);
-        self.check(incoming, access.target, shown, ANY_FILE, Rights::ADMIN)
+        self.check(incoming, access.target, shown, (ANY_FILE, Rights::ADMIN), true)
     }
 
     fn served(&self, target: TargetId) -> Result<Arc<ServedTarget>> {
@@ -470,14 +489,14 @@ impl<C: Copy> Machine<C> {
         Ok(self.targets[at].clone())
     }
 
-    /// Checks a capability for a request.
+    /// Checks a capability for a request; `of_client`: also whether it has ended before its time.
     fn check(
         &self,
         incoming: &Incoming<'_, C>,
         target: TargetId,
         (capability, mac): (&Capability, &Mac),
-        file: FileId,
-        needed: Rights,
+        (file, needed): (FileId, Rights),
+        of_client: bool,
     ) -> Result<Arc<ServedTarget>> {
         let target = self.served(target)?;
         let check = Check {
@@ -492,7 +511,18 @@ impl<C: Copy> Machine<C> {
             needed,
             now_unix_ms: incoming.now_unix_ms,
         };
-        if let Some(refusal) = capability.refusal(mac, &check) {
+        if of_client && let Err(error) = self.revoked.is_known() {
+            add(&self.counters.refused_unsure, 1);
+            return Err(error.context(format!("target {}", target.id)));
+        }
+        let revoked = || match of_client {
+            true if capability.key_generation.0 < target.oldest_key.load(Relaxed) => {
+                Some(Refusal::OldKey)
+            }
+            true => self.revoked.refusal(file, capability.version),
+            false => None,
+        };
+        if let Some(refusal) = capability.refusal(mac, &check).or_else(revoked) {
             self.counters.count_refusal(refusal);
             let message = format!("target {}: {}", target.id, refusal.text());
             return Err(Error::new(ErrorKind::BadCapability, message));
@@ -610,10 +640,13 @@ fn expect_no_payload(header: &Header) -> Result<()> {
 
 /// Whether another data server may send the operation: it reads, and passes on clients' requests.
 fn may_servers_ask(op: Op) -> bool {
-    let reads = matches!(op, Op::Read | Op::Seek | Op::StatObject | Op::Ping);
     let hands_on =
         matches!(op, Op::Write | Op::Sync | Op::Truncate | Op::Punch | Op::Allocate | Op::Fence);
-    reads || hands_on || only_servers_ask(op)
+    reads(op) || op == Op::Ping || hands_on || only_servers_ask(op)
+}
+
+fn reads(op: Op) -> bool {
+    matches!(op, Op::Read | Op::Seek | Op::StatObject)
 }
 
 fn only_servers_ask(op: Op) -> bool {

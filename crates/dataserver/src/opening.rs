@@ -4,7 +4,7 @@
 use crate::config::{DataServerConfig, TargetConfig, read_key};
 use crate::disk::{Disk, Unopened};
 use crate::herald::{AtWork, Herald};
-use crate::machine::{Load, ServedTarget};
+use crate::machine::ServedTarget;
 use crate::metrics::Observer;
 use crate::run::{Listening, is_raised, listen, runs, spawn};
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ impl Opener<'_> {
         let mut fails = |id: TargetId, key: Key, dir: PathBuf, error: Error| {
             tracing::error!("not served: {error}");
             let why = format!("out of service: {error}");
-            let served = ServedTarget { id, key, load: Load::default(), unopened: Some(why) };
+            let served = ServedTarget::new(id, key, Some(why));
             unopened.push(Unopened { served: Arc::new(served), dir });
             failure.get_or_insert(error);
         };
@@ -107,7 +107,7 @@ impl Opener<'_> {
             match result {
                 Ok(store) => {
                     keep_gaps(&store);
-                    let served = ServedTarget { id, key, load: Load::default(), unopened: None };
+                    let served = ServedTarget::new(id, key, None);
                     let (limit, probes) = (self.config.queue_limit, self.config.probe_disks);
                     disks.push(Arc::new(Disk::new(store, Arc::new(served), limit, probes)));
                 }

@@ -137,7 +137,8 @@ impl Registrar {
             self.begin_anew();
             let acting = self.shared.copies.acting();
             let machine = self.machine.load(clock::uptime(), MachineCounts::now());
-            let request = HeartbeatRequest { acting, machine, targets: self.report() };
+            let (revoked, targets) = (self.shared.revoked.upto(), self.report());
+            let request = HeartbeatRequest { acting, revoked, machine, targets };
             reply = self.exchange(&mut conn, &request)?;
         }
     }
@@ -157,6 +158,13 @@ impl Registrar {
         let sent = clock::since_boot();
         let reply: HeartbeatReply = exchange(conn, request, &wait)?;
         self.shared.copies.standings.adopt(&reply, sent);
+        for (target, oldest) in &reply.oldest_keys {
+            if let Some(disk) = self.shared.disk(*target) {
+                disk.served.oldest_key.store(oldest.0, Relaxed);
+            }
+        }
+        // Last: a server that has just started serves from then on.
+        self.shared.revoked.adopt(&reply.revoked, clock::unix_now().as_millis() as u64);
         self.shared.busy_percent.store(reply.busy_percent, Relaxed);
         for disk in &self.shared.disks {
             disk.progress.ordered(disk.served.id, &reply.fill);

@@ -11,6 +11,7 @@ use crate::metrics::{Observer, RequestTimes};
 use crate::opening::{Opened, Opener};
 use crate::peers::Peers;
 use crate::register::Registrar;
+use crate::revoked::Revoked;
 use crate::service::{DataService, Shared};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
@@ -142,6 +143,7 @@ fn serve(
         counters: Arc::new(Counters::default()),
         times: RequestTimes::default(),
         attempts: Arc::default(),
+        revoked: Arc::new(Revoked::new(config.metadata.is_empty())),
         copies,
         resync_bytes_per_s: config.resync_bytes_per_s,
         busy_percent: AtomicU8::new(BUSY_PERCENT),

@@ -10,6 +10,7 @@ use crate::forward::{ForwardTask, Forwarder, Way};
 use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, Work};
 use crate::metrics::RequestTimes;
 use crate::queue::Admission;
+use crate::revoked::Revoked;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
@@ -28,6 +29,9 @@ use weir_wire::{Header, Key, Op};
 /// Replies with at least this much data are sent at once, while it is in the CPU caches; smaller
 /// ones at the end of the turn, many together.
 const SEND_AT_ONCE_BYTES: usize = 16 << 10;
+
+/// Why a client whose key was revoked or changed is refused.
+const REVOKED: &str = "the session has ended: the client's key was revoked or changed";
 
 /// Events from other threads.
 pub(crate) enum Event {
@@ -56,6 +60,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) times: RequestTimes,
     pub(crate) attempts: Arc<Attempts>,
+    pub(crate) revoked: Arc<Revoked>,
     pub(crate) copies: Copies,
     /// The highest rate of bringing other copies up to date, bytes per second; 0 for no limit.
     pub(crate) resync_bytes_per_s: u64,
@@ -194,7 +199,8 @@ impl DataService {
     ) -> Self {
         let opened = shared.disks.iter().map(|d| &d.served);
         let targets = opened.chain(shared.unopened.iter().map(|u| &u.served)).cloned().collect();
-        let machine = Machine::new(shared.server, targets, shared.counters.clone());
+        let machine =
+            Machine::new(shared.server, targets, shared.counters.clone(), shared.revoked.clone());
         Self {
             shared,
             machine,
@@ -541,6 +547,9 @@ impl Service for DataService {
         if hello.session != ticket.session {
             return refuse("the ticket belongs to another session".into());
         }
+        if self.shared.revoked.is_over(ticket.client, ticket.session) {
+            return refuse(REVOKED.into());
+        }
         Ok(ticket.key(&self.shared.server_key))
     }
 
@@ -558,6 +567,15 @@ impl Service for DataService {
     }
 
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
+        if let Identity::Ticket(ticket, _) = &frame.peer.identity
+            && self.shared.revoked.is_over(ticket.client, ticket.session)
+        {
+            add(&self.shared.counters.refused_session_over, 1);
+            let error = Error::new(ErrorKind::BadTicket, REVOKED);
+            out.reply_error(frame.conn, &frame.header, &error);
+            out.close(frame.conn);
+            return;
+        }
         let mut arrived = Data { buf: frame.payload, checks: Vec::new() };
         decode_checks(frame.checks, &mut arrived.checks);
         let incoming = Incoming {

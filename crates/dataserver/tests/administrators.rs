@@ -46,7 +46,7 @@ fn an_ordinary_capability_administers_nothing() {
     let server = Running::start(prepare(&dir));
     let mut client = server.connect();
     client.write(&access(1), 0, &pattern(100)).unwrap();
-    let admin = || Capability::of_administrator(SESSION, weir_types::KeyGeneration(1), FOREVER);
+    let admin = || Capability::of_administrator(SESSION, 1, weir_types::KeyGeneration(1), FOREVER);
     let forged = AdminAccess {
         capability: Capability { rights: Rights::ADMIN, ..capability(1, Rights::READ_WRITE) },
         ..admin_access_with(T, capability(1, Rights::READ_WRITE))
@@ -83,7 +83,7 @@ fn an_administrator_reads_and_writes_no_data() {
     let server = Running::start(prepare(&dir));
     let mut client = server.connect();
     client.write(&access(1), 0, &pattern(100)).unwrap();
-    let admin = Capability::of_administrator(SESSION, weir_types::KeyGeneration(1), FOREVER);
+    let admin = Capability::of_administrator(SESSION, 1, weir_types::KeyGeneration(1), FOREVER);
     for file in [1, ANY_FILE.0] {
         let bad = access_with(T, file, admin.clone());
         let cut = TruncateRequest { access: bad.clone(), len: 0 };

@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use weir_net::server::ServerCounters;
 use weir_net::{
     Address, BufferPool, ConnId, Frame, Listener, Outbox, Server, ServerConfig, Service,
 };
 use weir_types::codec::Decode;
 use weir_types::{
-    ClientId, ColumnIndex, Epoch, Error, ErrorKind, Generation, KeyGeneration, Result, ServerId,
-    SessionId, TargetId,
+    ClientId, ColumnIndex, Epoch, Error, ErrorKind, FileId, Generation, KeyGeneration, Result,
+    ServerId, SessionId, TargetId,
 };
 use weir_wire::data::{
     Access, Copied, CopyAccess, CopyPiece, CopyRequest, FenceRequest, ForwardRequest, PunchRequest,
@@ -21,7 +22,7 @@ use weir_wire::data::{
 };
 use weir_wire::handshake::{Attempt, Hello, Identity, Welcome};
 use weir_wire::map::ServerEntry;
-use weir_wire::peer::{FindPeerRequest, HeartbeatReply, Peer};
+use weir_wire::peer::{FindPeerRequest, HeartbeatReply, Peer, Revocation, Revocations};
 use weir_wire::ticket::{OF_SERVERS, SealedTicket, Ticket};
 use weir_wire::{Capability, Header, Key, Op, Rights};
 
@@ -32,7 +33,14 @@ const NOWHERE: TargetId = TargetId(99);
 
 /// As much of a metadata server as data servers need.
 #[derive(Clone, Default)]
-struct Metadata(Arc<Mutex<BTreeMap<TargetId, ServerEntry>>>);
+struct Metadata(Arc<Mutex<BTreeMap<TargetId, ServerEntry>>>, Arc<Mutex<News>>);
+
+/// What it tells them of keys and capabilities.
+#[derive(Default)]
+struct News {
+    oldest_keys: Vec<(TargetId, KeyGeneration)>,
+    revoked: Revocations,
+}
 
 impl Metadata {
     fn listen(&self) -> (Server<()>, String) {
@@ -90,6 +98,7 @@ impl Service for Metadata {
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
         let (conn, header) = (frame.conn, &frame.header);
         if header.op != Op::FindPeer {
+            let news = self.1.lock().unwrap();
             let reply = HeartbeatReply {
                 epoch: Epoch(1),
                 in_effect: Epoch(1),
@@ -101,8 +110,11 @@ impl Service for Metadata {
                 distrust: Vec::new(),
                 give_up: Vec::new(),
                 busy_percent: 100,
-                interval_ms: 1000,
+                oldest_keys: news.oldest_keys.clone(),
+                revoked: news.revoked.clone(),
+                interval_ms: 20,
             };
+            drop(news);
             return out.reply(conn, Header::reply_to(header, None), &reply, &[], None);
         }
         let Identity::Server(asking) = frame.peer.identity else { panic!() };
@@ -137,6 +149,7 @@ impl World {
             config.metadata = vec![address.clone()];
             let running = Running::start(config);
             metadata.serves(&running);
+            serves_clients(&running, targets[0]);
             running
         };
         let near = start("near", SERVER, &TARGETS);
@@ -150,6 +163,17 @@ impl World {
             true => Client::connect_to(self.far.as_ref().unwrap()),
             false => self.near.connect(),
         }
+    }
+}
+
+/// Waits until the server has heard from the metadata server: before that it refuses clients.
+fn serves_clients(server: &Running, target: TargetId) {
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut client = Client::connect_to(server);
+    let stat = StatObjectRequest { access: on(target, 1) };
+    while client.ask(&stat).is_err_and(|error| error.kind == ErrorKind::NotCurrent) {
+        assert!(Instant::now() < end, "it does not hear from the metadata server");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -306,6 +330,55 @@ fn a_copy_that_comes_late_or_is_of_an_older_generation_changes_nothing() {
     assert_eq!(new.ask(&nothing).unwrap_err().kind, ErrorKind::Stale);
     let newer = Access { generation: Generation(9), ..to };
     assert!(new.read(&newer, 0, 50_000).unwrap() == [3; 50_000]);
+}
+
+/// Waits until the server of a target refuses a capability.
+fn is_refused(world: &World, access: &Access) {
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut client = world.client(access.target);
+    while client.read(access, 0, 1).is_ok() {
+        assert!(Instant::now() < end, "it does not hear of it");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_a_client_may_read_no_more_is_not_copied_for_it_either() {
+    let world = World::new();
+    let copy = |file| {
+        let to = on(TARGETS[0], 100 + file);
+        let copy = copy_of(&on(FAR[0], file), &to, vec![piece(0, 0, 5000)]);
+        world.client(TARGETS[0]).ask(&copy)
+    };
+    for file in [1, 2] {
+        world.client(FAR[0]).write(&on(FAR[0], file), 0, &pattern(5000)).unwrap();
+        copy(file).unwrap();
+    }
+    let revoked =
+        Revocation { number: 10, client: None, file: Some(FileId(1)), until_unix_ms: u64::MAX };
+    let told = |change: &dyn Fn(&mut News)| change(&mut world.metadata.1.lock().unwrap());
+    told(&|news| news.revoked = Revocations { list: vec![revoked.clone()], upto: 10, more: false });
+    is_refused(&world, &on(FAR[0], 1));
+    assert_eq!(copy(1).unwrap_err().kind, ErrorKind::BadCapability);
+    copy(2).unwrap();
+    told(&|news| news.oldest_keys = vec![(FAR[0], KeyGeneration(2))]);
+    is_refused(&world, &on(FAR[0], 2));
+    assert_eq!(copy(2).unwrap_err().kind, ErrorKind::BadCapability);
+}
+
+#[test]
+fn data_servers_reach_each_other_though_a_client_of_the_same_number_is_revoked() {
+    let world = World::new();
+    let source = on(FAR[0], 1);
+    world.client(FAR[0]).write(&source, 0, &pattern(5000)).unwrap();
+    let client = Some(ClientId(SERVER.0.into()));
+    let entry = |number, client, file| Revocation { number, client, file, until_unix_ms: u64::MAX };
+    // The second says that the first has arrived.
+    let list = vec![entry(1, client, None), entry(2, None, Some(FileId(9)))];
+    world.metadata.1.lock().unwrap().revoked = Revocations { list, upto: 2, more: false };
+    is_refused(&world, &on(FAR[0], 9));
+    let copy = copy_of(&source, &on(TARGETS[0], 2), vec![piece(0, 0, 5000)]);
+    world.client(TARGETS[0]).ask(&copy).unwrap();
 }
 
 #[test]

@@ -10,13 +10,16 @@ use weir_net::{
 };
 use weir_types::codec::Decode;
 use weir_types::{
-    CopyIndex, Epoch, Error, ErrorKind, KeyGeneration, ObjectId, Result, SessionId, TargetId,
+    ClientId, CopyIndex, Epoch, Error, ErrorKind, FileId, KeyGeneration, ObjectId, Result,
+    SessionId, TargetId,
 };
-use weir_wire::data::{NoteGapRequest, StatObjectRequest};
+use weir_wire::data::{ListObjectsRequest, NoteGapRequest, PingRequest, StatObjectRequest};
 use weir_wire::handshake::{Hello, Identity, Welcome};
-use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
+use weir_wire::peer::{
+    HeartbeatReply, HeartbeatRequest, RegisterRequest, Revocation, Revocations, TargetReport,
+};
 use weir_wire::ticket::{OF_SERVERS, Ticket};
-use weir_wire::{Header, Key, Op};
+use weir_wire::{Capability, Header, Key, Op, Rights};
 
 /// What the metadata server heard, and what it says.
 #[derive(Default)]
@@ -30,6 +33,10 @@ struct Heard {
     remove: Vec<(TargetId, ObjectId)>,
     /// The same of copies that may lack what only a lost target had.
     distrust: Vec<(TargetId, ObjectId)>,
+    oldest_keys: Vec<(TargetId, KeyGeneration)>,
+    revoked: Revocations,
+    /// Up to which number the server knows what was revoked.
+    knows: u64,
 }
 
 #[derive(Clone)]
@@ -69,6 +76,8 @@ impl Metadata {
             distrust: heard.distrust.clone(),
             give_up: Vec::new(),
             busy_percent: 100,
+            oldest_keys: heard.oldest_keys.clone(),
+            revoked: heard.revoked.clone(),
             interval_ms: 20,
         }
     }
@@ -104,8 +113,16 @@ impl Service for Metadata {
                 self.take_reports(request.targets)
             }
             Op::Heartbeat => {
-                self.0.lock().unwrap().heartbeats += 1;
-                self.take_reports(HeartbeatRequest::from_bytes(frame.body).unwrap().targets)
+                let request = HeartbeatRequest::from_bytes(frame.body).unwrap();
+                let mut heard = self.0.lock().unwrap();
+                (heard.heartbeats, heard.knows) = (heard.heartbeats + 1, request.revoked);
+                drop(heard);
+                self.take_reports(request.targets)
+            }
+            // It looks for the copies that lack something, sooner or later.
+            Op::FindCopies => {
+                let later = Error::from(ErrorKind::Busy);
+                return out.reply_error(frame.conn, &frame.header, &later);
             }
             other => panic!("{other:?}"),
         };
@@ -155,6 +172,7 @@ fn what_may_lack_something_is_reported_once_it_is_not_served() {
     let mut config = prepare(&dir);
     config.metadata = vec![address];
     let server = Running::start(config);
+    metadata.until("registered", |h| h.heartbeats > 0);
     let mut client = server.connect();
     client.write(&access(1), 0, b"older").unwrap();
     client.write(&access(2), 0, b"precious").unwrap();
@@ -204,13 +222,15 @@ fn data_is_served_while_the_metadata_server_is_away_and_registration_comes_back(
     let (_guard, dir) = scratch();
     let metadata = Metadata(Arc::default());
     let (running, address) = metadata.listen("127.0.0.1:0");
-    running.stop().unwrap();
     let mut config = prepare(&dir);
     config.metadata = vec![address.clone()];
     let server = Running::start(config);
     let mut client = server.connect();
+    // Before that it does not know what was revoked.
+    metadata.until("registered", |h| h.heartbeats > 0);
+    running.stop().unwrap();
     client.write(&access(1), 0, b"here").unwrap();
-    for times in 1..=2 {
+    for times in 2..=3 {
         let (running, _) = metadata.listen(&address);
         metadata.until("registered again", |h| h.registered.len() == times);
         running.stop().unwrap();
@@ -293,4 +313,133 @@ fn what_keeps_a_server_from_starting_is_named_with_advice() {
     let running = Running::start(good.clone());
     told(&cannot_start(good), &["target 10", "already served"]);
     drop(running);
+}
+
+#[test]
+fn capabilities_of_working_keys_that_were_replaced_are_refused() {
+    let (_guard, dir) = scratch();
+    let metadata = Metadata(Arc::default());
+    let (_running, address) = metadata.listen("127.0.0.1:0");
+    let mut config = prepare(&dir);
+    config.metadata = vec![address];
+    let server = Running::start(config);
+    metadata.until("registered", |heard| heard.heartbeats > 1);
+    let mut client = server.connect();
+    client.write(&access(1), 0, b"mine").unwrap();
+    let of = |generation| {
+        let key_generation = KeyGeneration(generation);
+        let capability = Capability { key_generation, ..capability(1, Rights::READ) };
+        access_with(TARGETS[0], 1, capability)
+    };
+    // A new generation counts at once: nobody has to be told of it.
+    for generation in [1, 2, 9] {
+        assert_eq!(client.read(&of(generation), 0, 4).unwrap(), b"mine");
+    }
+    // The code of another generation's key.
+    let mut mixed = of(2);
+    mixed.mac = of(1).mac;
+    assert_eq!(client.read(&mixed, 0, 4).unwrap_err().kind, ErrorKind::BadCapability);
+    assert_eq!(server.counter("refused.capability_not_signed"), 1);
+    let before = metadata.0.lock().unwrap().heartbeats;
+    metadata.0.lock().unwrap().oldest_keys = vec![(TARGETS[0], KeyGeneration(2))];
+    metadata.until("told", |heard| heard.heartbeats > before + 1);
+    let error = client.read(&of(1), 0, 4).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::BadCapability);
+    assert!(error.message.contains("replaced"), "{error}");
+    assert_eq!(server.counter("refused.capability_of_old_key"), 1);
+    assert_eq!(client.read(&of(2), 0, 4).unwrap(), b"mine");
+    let other = access_with(TARGETS[1], 1, capability(1, Rights::READ_WRITE));
+    client.write(&other, 0, b"another target").unwrap();
+    // The metadata server was killed before the rotation was durable.
+    let before = metadata.0.lock().unwrap().heartbeats;
+    metadata.0.lock().unwrap().oldest_keys = vec![(TARGETS[0], KeyGeneration(1))];
+    metadata.until("told", |heard| heard.heartbeats > before + 1);
+    assert_eq!(client.read(&of(1), 0, 4).unwrap(), b"mine");
+}
+
+/// Lets the metadata server tell a revocation, and waits until the server has confirmed it.
+fn revoke(metadata: &Metadata, what: (Option<ClientId>, Option<FileId>), number: u64) {
+    let (client, file) = what;
+    let entry = Revocation { number, client, file, until_unix_ms: u64::MAX };
+    metadata.0.lock().unwrap().revoked =
+        Revocations { list: vec![entry], upto: number, more: false };
+    metadata.until("confirmed", |heard| heard.knows >= number);
+}
+
+#[test]
+fn what_was_revoked_is_refused_and_counted_and_what_was_made_later_is_not() {
+    let (_guard, dir) = scratch();
+    let metadata = Metadata(Arc::default());
+    let (_running, address) = metadata.listen("127.0.0.1:0");
+    let mut config = prepare(&dir);
+    config.metadata = vec![address];
+    let server = Running::start(config);
+    metadata.until("registered", |heard| heard.heartbeats > 1);
+    let mut client = server.connect();
+    client.write(&access(1), 0, b"mine").unwrap();
+    client.write(&access(2), 0, b"other").unwrap();
+
+    revoke(&metadata, (None, Some(FileId(1))), 10);
+    let error = client.read(&access(1), 0, 4).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::BadCapability, "{error}");
+    assert!(error.message.contains("revoked"), "{error}");
+    assert_eq!(client.write(&access(1), 0, b"evil").unwrap_err().kind, ErrorKind::BadCapability);
+    assert_eq!(server.counter("refused.capability_revoked"), 2);
+    assert_eq!(client.read(&access(2), 0, 5).unwrap(), b"other");
+    let later = Capability { version: 10, ..capability(1, Rights::READ) };
+    assert_eq!(client.read(&access_with(TARGETS[0], 1, later), 0, 4).unwrap(), b"mine");
+    // All of them, also those of administrators.
+    revoke(&metadata, (None, None), 11);
+    assert_eq!(client.read(&access(2), 0, 5).unwrap_err().kind, ErrorKind::BadCapability);
+    let (access, after) = (admin_access(TARGETS[0]), None);
+    let list = ListObjectsRequest { access, after, max_objects: 9 };
+    assert_eq!(client.ask(&list).unwrap_err().kind, ErrorKind::BadCapability);
+
+    // The sessions of a client: on connections that it has, and on new ones.
+    let mut idle = server.connect();
+    revoke(&metadata, (Some(ClientId(1)), None), SESSION.0);
+    let latest = Capability { version: 99, ..capability(2, Rights::READ) };
+    let latest = access_with(TARGETS[0], 2, latest);
+    let error = client.read(&latest, 0, 5).unwrap_err();
+    assert_eq!((error.kind, error.message.contains("revoked")), (ErrorKind::BadTicket, true));
+    assert_eq!(client.ask(&PingRequest {}).unwrap_err().kind, ErrorKind::Unreachable);
+    assert_eq!(idle.ask(&PingRequest {}).unwrap_err().kind, ErrorKind::BadTicket);
+    let ticket = |session| Ticket { session, ..ticket(SERVER, FOREVER) };
+    let refused = Client::connect(&server.address(), ticket(SESSION)).map(drop).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::BadTicket, "{refused}");
+    // A session of after the change of its key.
+    let mut anew = Client::connect(&server.address(), ticket(SessionId(SESSION.0 + 1))).unwrap();
+    anew.ask(&PingRequest {}).unwrap();
+    assert_eq!(counter(&mut anew, "refused.session_revoked"), 2);
+}
+
+fn counter(client: &mut Client, name: &str) -> u64 {
+    client.status().counters.into_iter().find(|(n, _)| n == name).unwrap().1
+}
+
+#[test]
+fn a_server_that_starts_refuses_clients_until_it_knows_what_was_revoked_while_it_was_away() {
+    let (_guard, dir) = scratch();
+    let mut config = prepare(&dir);
+    Running::start(config.clone()).connect().write(&access(1), 0, b"mine").unwrap();
+    // Nobody listens there yet.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    config.metadata = vec![address.clone()];
+    let server = Running::start(config);
+    let mut client = server.connect();
+    let error = client.read(&access(1), 0, 4).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NotCurrent, "{error}");
+    assert!(error.message.contains("target 10") && error.message.contains("metadata server"));
+    assert_eq!(server.counter("refused.revocations_unknown"), 1);
+    let metadata = Metadata(Arc::default());
+    let entry =
+        Revocation { number: 10, client: None, file: Some(FileId(1)), until_unix_ms: u64::MAX };
+    metadata.0.lock().unwrap().revoked = Revocations { list: vec![entry], upto: 10, more: false };
+    let (_running, _) = metadata.listen(&address);
+    metadata.until("registered", |heard| heard.heartbeats > 0);
+    assert_eq!(client.read(&access(1), 0, 4).unwrap_err().kind, ErrorKind::BadCapability);
+    let later = Capability { version: 10, ..capability(1, Rights::READ) };
+    assert_eq!(client.read(&access_with(TARGETS[0], 1, later), 0, 4).unwrap(), b"mine");
 }

@@ -149,6 +149,8 @@ fn tell_clients(page: &mut Page, counted: &mut Counted) {
     counted.tell(page, &n::META_OBJECTS_REMOVED, "objects_removed");
     counted.tell(page, &n::META_TARGETS_LOST, "targets_lost");
     counted.tell(page, &n::META_EPOCH, "map_epoch");
+    counted.tell(page, &n::META_KEY_GENERATION, "keys.generation");
+    counted.tell(page, &n::META_REVOCATIONS_LACKING, "revocations.servers_lacking");
 }
 
 /// Copies that are being made and moved.

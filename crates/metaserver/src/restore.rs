@@ -1,5 +1,6 @@
 //! Makes the metadata of a file system from an export.
 
+use crate::keys::WorkingKeys;
 use crate::schema::{self, key};
 use std::io::Read;
 use std::path::Path;
@@ -59,7 +60,7 @@ pub fn restore(engine: &mut dyn Engine, from: impl Read) -> Result<Restored> {
         return Err(not_empty());
     }
     let mut reader = ExportReader::new(from)?;
-    let mut format = None;
+    let (mut format, mut keys) = (None, WorkingKeys::default());
     while let Some(records) = reader.next_chunk()? {
         let mut rest = &records[..];
         while !rest.is_empty() {
@@ -70,6 +71,7 @@ pub fn restore(engine: &mut dyn Engine, from: impl Read) -> Result<Restored> {
                         key::FORMAT => format = Some(value.clone()),
                         key::IDS => tx.put(key, &later_ids(value)?)?,
                         key::MAP_EPOCH => tx.put(key, &later_epoch(value)?)?,
+                        key::WORKING_KEYS => keys = schema::decode(value, "of working keys")?,
                         _ => tx.put(key, value)?,
                     }
                 }
@@ -84,7 +86,11 @@ pub fn restore(engine: &mut dyn Engine, from: impl Read) -> Result<Restored> {
         Error::new(ErrorKind::Corrupt, "the export holds no file system: use another one")
     })?;
     // Last, so that there is a file system only when all of it is there.
-    transact(engine, |tx| Ok::<_, Error>(tx.put(key::FORMAT, &format)?))?;
+    let keys = schema::encode(&keys.restored()?);
+    transact(engine, |tx| {
+        tx.put(key::WORKING_KEYS, &keys)?;
+        Ok::<_, Error>(tx.put(key::FORMAT, &format)?)
+    })?;
     engine.sync()?;
     Ok(Restored { header: reader.header(), totals: reader.totals() })
 }

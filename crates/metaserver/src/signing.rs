@@ -1,21 +1,23 @@
 //! Signs capabilities and tickets.
 
+use crate::keys::KEYS_IN_FILES;
 use std::collections::BTreeMap;
 use weir_types::{FileId, KeyGeneration, Segment, ServerId, SessionId, TargetId};
 use weir_wire::key::MasterKey;
 use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Capability, Key, Mac, Rights, SignedCapability};
 
-/// The generation of all keys; keys are not rotated yet.
-pub const KEY_GENERATION: KeyGeneration = KeyGeneration(1);
-
-/// Holds the master key, and derived keys of targets.
+/// Holds the master key, and the present working keys of targets.
 #[derive(Debug)]
 pub struct Signer {
     master: MasterKey,
+    /// Generation of the working keys.
+    generation: KeyGeneration,
     targets: BTreeMap<TargetId, Key>,
     /// Validity of capabilities, milliseconds.
     capability_ms: u64,
+    /// Number of the last revocation.
+    version: u64,
 }
 
 /// The contents of a capability.
@@ -23,8 +25,6 @@ pub struct Signer {
 pub struct Grant {
     /// The file whose objects may be used.
     pub file: FileId,
-    /// The version of the file's capabilities.
-    pub version: u64,
     /// The session that may use it.
     pub session: SessionId,
     /// The granted rights.
@@ -35,16 +35,37 @@ pub struct Grant {
 
 impl Signer {
     /// Signs with keys derived from the master key.
-    pub fn new(master: MasterKey, capability_ms: u64) -> Self {
-        Self { master, targets: BTreeMap::new(), capability_ms }
+    pub fn new(master: MasterKey, generation: KeyGeneration, capability_ms: u64) -> Self {
+        Self { master, generation, targets: BTreeMap::new(), capability_ms, version: 0 }
+    }
+
+    /// The number of the last revocation. Capabilities that are made from now on have it.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Records a revocation. Numbers ascend.
+    pub fn revoked(&mut self, number: u64) {
+        self.version = self.version.max(number);
     }
 
     /// Derives the keys of these targets in advance.
     pub fn prepare(&mut self, targets: impl Iterator<Item = TargetId>) {
         for target in targets {
-            let key = || self.master.target(target, KEY_GENERATION);
-            self.targets.entry(target).or_insert_with(key);
+            if !self.targets.contains_key(&target) {
+                self.targets.insert(target, self.working(target));
+            }
         }
+    }
+
+    /// Signs with the working keys of a later generation from now on.
+    pub fn rotate(&mut self, generation: KeyGeneration) {
+        self.generation = generation;
+        self.targets.clear();
+    }
+
+    fn working(&self, target: TargetId) -> Key {
+        self.master.target(target, KEYS_IN_FILES).working(self.generation)
     }
 
     /// The master key.
@@ -54,7 +75,7 @@ impl Signer {
 
     /// The key of a data server.
     pub fn server_key(&self, server: ServerId) -> Key {
-        self.master.server(server, KEY_GENERATION)
+        self.master.server(server, KEYS_IN_FILES)
     }
 
     /// A capability with a signature for each target of the segments.
@@ -77,7 +98,8 @@ impl Signer {
         targets: impl Iterator<Item = TargetId>,
     ) -> SignedCapability {
         let expires_unix_ms = now_unix_ms.saturating_add(self.capability_ms);
-        let capability = Capability::of_administrator(session, KEY_GENERATION, expires_unix_ms);
+        let capability =
+            Capability::of_administrator(session, self.version, self.generation, expires_unix_ms);
         let mut targets: Vec<TargetId> = targets.collect();
         targets.sort_unstable();
         let macs = targets.into_iter().map(|t| (t, self.code(&capability, t))).collect();
@@ -94,8 +116,8 @@ impl Signer {
             file: grant.file,
             session: grant.session,
             rights: grant.rights,
-            version: grant.version,
-            key_generation: KEY_GENERATION,
+            version: self.version,
+            key_generation: self.generation,
             expires_unix_ms: grant.now_unix_ms.saturating_add(self.capability_ms),
         }
     }
@@ -103,8 +125,8 @@ impl Signer {
     /// The signature of a capability for one target.
     pub fn code(&self, capability: &Capability, target: TargetId) -> Mac {
         match self.targets.get(&target) {
-            Some(key) => capability.sign(target, key),
-            None => capability.sign(target, &self.master.target(target, KEY_GENERATION)),
+            Some(working) => capability.sign_with(target, working),
+            None => capability.sign_with(target, &self.working(target)),
         }
     }
 }

@@ -240,7 +240,12 @@ fn clients_do_not_pass_for_servers_nor_servers_for_clients() {
     let me = &mut c.client(root());
     let prefix = MetaPrefix { caller: root(), mutation: None };
     let machine = weir_wire::targets::MachineLoad::default();
-    let request = weir_wire::peer::HeartbeatRequest { acting: Epoch(0), machine, targets: vec![] };
+    let request = weir_wire::peer::HeartbeatRequest {
+        acting: Epoch(0),
+        revoked: 0,
+        machine,
+        targets: vec![],
+    };
     let as_client = c.raw(Peer::Client(me.session), Op::Heartbeat, &body(&prefix, &request));
     assert_eq!(kind(as_client), ErrorKind::Protocol);
     let request = GetAttrRequest { file: FileId::ROOT };

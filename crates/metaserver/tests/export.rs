@@ -1,10 +1,12 @@
 //! A snapshot of the metadata, saved and restored.
 
 use crate::harness::*;
+use weir_metaserver::keys::WorkingKeys;
 use weir_metaserver::restore::{ExportHeader, ExportWriter, Sequence, restore};
-use weir_metastore::{Engine, ModelEngine, transact};
+use weir_metaserver::schema::{self, key};
+use weir_metastore::{Engine, ModelEngine, Tx, transact};
 use weir_types::codec::Bytes;
-use weir_types::{ClientId, Error, ErrorKind, FileId, SessionId};
+use weir_types::{ClientId, Error, ErrorKind, FileId, SessionId, TargetId};
 use weir_wire::handshake::Identity;
 use weir_wire::meta::*;
 
@@ -100,6 +102,11 @@ fn what_is_imported_is_the_same_file_system_and_repeats_no_id() {
 
     let mut engine = ModelEngine::new();
     let restored = restore(&mut engine, &saved[..]).unwrap();
+    // Keys may have been rotated since.
+    let keys = Tx::new(&engine).get(key::WORKING_KEYS).unwrap().unwrap();
+    let keys: WorkingKeys = schema::decode(&keys, "of working keys").unwrap();
+    assert_eq!(keys.oldest(TargetId(1), 0), keys.generation());
+    assert!(keys.generation() > WorkingKeys::default().generation());
     assert_eq!(restored.totals.records, records.len() as u64);
     assert_eq!(engine.synced(), engine.sequence(), "it is durable");
     let mut again = Cluster::open(engine, c.now, c.times, 9);

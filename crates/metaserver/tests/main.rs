@@ -34,6 +34,7 @@ mod quota_random;
 mod readdir;
 mod rename;
 mod restrictions;
+mod revoked;
 mod server;
 mod settings;
 mod standings;

@@ -139,6 +139,10 @@ families! {
         META_TARGETS_LOST: Counter "weir_meta_targets_lost_total" [] =
             "Times that a target went offline";
         META_EPOCH: Gauge "weir_meta_map_epoch" [] = "Epoch of the cluster map";
+        META_KEY_GENERATION: Gauge "weir_meta_key_generation" [] =
+            "Generation of the working keys that sign capabilities";
+        META_REVOCATIONS_LACKING: Gauge "weir_meta_revocations_lacking" [] =
+            "Data servers that have not heard yet of a client whose key was revoked or changed";
         META_DISK_SIZE: Gauge "weir_meta_disk_size_bytes" [] =
             "Space of the disk that the metadata is on; 0: not known";
         META_DISK_FREE: Gauge "weir_meta_disk_free_bytes" [] =

@@ -67,9 +67,10 @@ pub struct Capability {
     pub session: SessionId,
     /// The granted rights.
     pub rights: Rights,
-    /// The file's capability version when the capability was made. No server compares it yet.
+    /// The number of the last revocation when the capability was made: later ones may end it before
+    /// its time.
     pub version: u64,
-    /// The generation of the target keys that signed the capability.
+    /// The generation of the working keys that signed the capability.
     pub key_generation: KeyGeneration,
     /// End of validity, in milliseconds since 1970.
     pub expires_unix_ms: u64,
@@ -105,6 +106,7 @@ impl Capability {
     /// The capability of an administrator's session for the objects of every file.
     pub fn of_administrator(
         session: SessionId,
+        version: u64,
         key_generation: KeyGeneration,
         expires_unix_ms: u64,
     ) -> Self {
@@ -112,15 +114,20 @@ impl Capability {
             file: ANY_FILE,
             session,
             rights: Rights::ADMIN,
-            version: 1,
+            version,
             key_generation,
             expires_unix_ms,
         }
     }
 
-    /// The signature for one target.
+    /// The signature for one target, under the working key of the capability's generation.
     pub fn sign(&self, target: TargetId, target_key: &Key) -> Mac {
-        target_key.mac("weir 1 capability", &[&target.0.to_le_bytes(), &self.to_bytes()])
+        self.sign_with(target, &target_key.working(self.key_generation))
+    }
+
+    /// The same with that working key.
+    pub fn sign_with(&self, target: TargetId, working: &Key) -> Mac {
+        working.mac("weir 1 capability", &[&target.0.to_le_bytes(), &self.to_bytes()])
     }
 
     /// Checks everything that a data server has to check: the signature for this target, the
@@ -166,6 +173,10 @@ pub enum Refusal {
     NoRight,
     /// The capability has expired.
     Expired,
+    /// The key that signed the capability was replaced, and its time is over.
+    OldKey,
+    /// The capability was made before a revocation of its file's capabilities, or of all.
+    Revoked,
 }
 
 impl Refusal {
@@ -177,6 +188,8 @@ impl Refusal {
             Refusal::OtherFile => "capability is for another file",
             Refusal::NoRight => "capability does not grant this kind of access",
             Refusal::Expired => "capability has expired",
+            Refusal::OldKey => "capability is signed with a key that was replaced",
+            Refusal::Revoked => "capability was revoked",
         }
     }
 }
@@ -249,7 +262,7 @@ mod tests {
     #[test]
     fn the_right_of_administrators_cannot_be_asked_for_nor_mixed_with_others() {
         assert_eq!(Rights::from_bytes(&[4]), Err(DecodeError::BadValue));
-        let admin = Capability::of_administrator(SessionId(3), KeyGeneration(1), 1000);
+        let admin = Capability::of_administrator(SessionId(3), 1, KeyGeneration(1), 1000);
         assert_eq!(Capability::from_bytes(&admin.to_bytes()).unwrap(), admin);
         for mixed in 5..=u8::MAX {
             let bad = Capability { rights: Rights(mixed), ..admin.clone() };
@@ -269,6 +282,9 @@ mod tests {
         let forged = Capability { rights: Rights::READ_WRITE, ..capability() };
         assert!(forged.check(&mac, &check(&k)).is_err(), "forged rights");
         assert!(good.check(&Mac([0; 16]), &check(&k)).is_err(), "forged code");
+        let generation = Capability { key_generation: KeyGeneration(2), ..capability() };
+        assert!(generation.check(&mac, &check(&k)).is_err(), "another generation");
+        assert!(generation.check(&generation.sign(TargetId(2), &k), &check(&k)).is_ok());
         let other_key = key(2);
         assert!(good.check(&mac, &check(&other_key)).is_err(), "key of another target");
         assert!(good.check(&mac, &Check { target: TargetId(3), ..check(&k) }).is_err());

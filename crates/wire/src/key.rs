@@ -88,6 +88,13 @@ impl Key {
         Mac(mac)
     }
 
+    /// The working key of a target, which signs its capabilities, from the target's key. The
+    /// metadata server and the target's server derive each generation alike, so no key travels; and
+    /// who knows one knows no other.
+    pub fn working(&self, generation: KeyGeneration) -> Key {
+        self.derive("weir 1 working", &[&generation.0.to_le_bytes()])
+    }
+
     /// Encrypts or decrypts 32 bytes (the same operation) under a fresh nonce.
     pub(crate) fn mask(&self, nonce: &[u8; 16], bytes: &mut [u8; 32]) {
         let pad = self.hash("weir 1 mask", &[nonce]);
@@ -113,7 +120,7 @@ impl Key {
 pub struct MasterKey(pub Key);
 
 impl MasterKey {
-    /// The key that signs capabilities for a target.
+    /// The key of a target, from which its working keys follow ([`Key::working`]).
     pub fn target(&self, target: TargetId, generation: KeyGeneration) -> Key {
         self.0.derive("weir 1 target", &[&target.0.to_le_bytes(), &generation.0.to_le_bytes()])
     }
@@ -157,5 +164,9 @@ mod tests {
         assert_ne!(key(1, 1), key(2, 1));
         assert_ne!(key(1, 1), key(1, 2));
         assert_ne!(key(1, 1), master.server(ServerId(1), KeyGeneration(1)));
+        let working = |t, g| key(t, 1).working(KeyGeneration(g));
+        assert_ne!(working(1, 1), working(1, 2));
+        assert_ne!(working(1, 1), working(2, 1));
+        assert_ne!(working(1, 1), key(1, 1));
     }
 }

@@ -17,6 +17,7 @@ pub mod message;
 pub mod meta;
 pub mod peer;
 pub mod quota;
+pub mod revoked;
 pub mod targets;
 pub mod ticket;
 

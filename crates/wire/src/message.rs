@@ -223,6 +223,8 @@ ops! {
     SetQuota = 0x250, "set_quota";
     /// A page of all quotas, or the quotas of the caller.
     ListQuotas = 0x251, "list_quotas";
+    /// Makes new working keys (administrators).
+    RotateKeys = 0x252, "rotate_keys";
     /// Registers a data server.
     Register = 0x300, "register";
     /// A data server reports and gets its instructions.

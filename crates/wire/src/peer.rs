@@ -6,7 +6,9 @@ use crate::map::{ServerEntry, Standing};
 use crate::message::{records, requests};
 use crate::targets::{MachineLoad, TargetWork};
 use crate::ticket::SealedTicket;
-use weir_types::{DiskId, Epoch, FileId, FsUsage, Generation, ObjectId, TargetId};
+use weir_types::{
+    ClientId, DiskId, Epoch, FileId, FsUsage, Generation, KeyGeneration, ObjectId, TargetId,
+};
 
 records! {
     /// Report of one target.
@@ -107,6 +109,29 @@ records! {
         /// permits, whatever session the capability belongs to, and change nothing.
         ticket: SealedTicket,
     }
+    /// Rights that have ended before their time: of a client, of a file, or, if it names neither, all
+    /// capabilities.
+    Revocation {
+        /// Its number. Capabilities with a lower version, and sessions with this id or a lower one,
+        /// were made before.
+        number: u64,
+        /// All sessions of this client that were made before are over.
+        client: Option<ClientId>,
+        /// All capabilities for this file that were made before are void.
+        file: Option<FileId>,
+        /// Until then they may not have run out by themselves, in milliseconds since 1970.
+        until_unix_ms: u64,
+    }
+    /// A page of the revocations.
+    #[derive(Default)]
+    Revocations {
+        /// At most [`MAX_REVOCATIONS`](crate::revoked::MAX_REVOCATIONS), by ascending number.
+        list: Vec<Revocation>,
+        /// All with this number or a lower one were told.
+        upto: u64,
+        /// Whether there are more.
+        more: bool,
+    }
     /// Instructions for a data server.
     HeartbeatReply {
         /// Epoch of the newest map.
@@ -132,6 +157,11 @@ records! {
         give_up: Vec<TargetId>,
         /// Share of the time for making and updating copies while clients have requests, percent.
         busy_percent: u8,
+        /// Of targets of the server whose working keys were replaced, the lowest generation that
+        /// counts. Of others every generation does.
+        oldest_keys: Vec<(TargetId, KeyGeneration)>,
+        /// Revocations that the server does not know yet; after a registration the first of all.
+        revoked: Revocations,
         /// Time until the next report, milliseconds.
         interval_ms: u32,
     }
@@ -185,6 +215,8 @@ requests! {
     HeartbeatRequest(Heartbeat) -> HeartbeatReply {
         /// The epoch under which it acts; 0 for none yet.
         acting: Epoch,
+        /// It knows all revocations up to this number: [`Revocations::upto`] of the last reply.
+        revoked: u64,
         /// Load of its machine.
         machine: MachineLoad,
         /// Reports of its targets.

@@ -3,7 +3,9 @@
 use crate::map::TargetState;
 use crate::message::{records, requests};
 use weir_types::codec::Bytes;
-use weir_types::{ColumnIndex, DiskId, FileId, FsUsage, SegmentIndex, ServerId, TargetId};
+use weir_types::{
+    ColumnIndex, DiskId, FileId, FsUsage, KeyGeneration, SegmentIndex, ServerId, TargetId,
+};
 
 records! {
     /// Work of a target for clients.
@@ -118,6 +120,14 @@ records! {
         /// Id for a target.
         target: TargetId,
     }
+    /// New working keys.
+    #[derive(Copy)]
+    KeyRotation {
+        /// Their generation: they sign all capabilities from now on.
+        generation: KeyGeneration,
+        /// Capabilities of earlier generations count until then, in milliseconds since 1970.
+        old_until_unix_ms: u64,
+    }
     /// Position in a scan of all layouts, for example during the removal of a target.
     RemovalPlace {
         /// Key of the next metadata record.
@@ -167,6 +177,15 @@ requests! {
         targets: Vec<TargetId>,
         /// Where to begin; `None`: at the beginning.
         place: Option<RemovalPlace>,
+    }
+    /// Makes new working keys, which sign all capabilities from the reply on (administrators). The
+    /// error is `Busy` while capabilities of the last rotation of one of the targets count.
+    RotateKeysRequest(RotateKeys) -> KeyRotation {
+        /// The target whose earlier keys are to count no more; `None` for all targets.
+        target: Option<TargetId>,
+        /// Whether they count no more at once, and not when the capabilities that they have signed
+        /// have expired.
+        now: bool,
     }
     /// Asks for ids for a new data server and its targets (administrators).
     FreeNumbersRequest(FreeNumbers) -> Numbers {

@@ -2,6 +2,7 @@
 
 use crate::random::Gen;
 use crate::sample::Sample;
+use weir_metaserver::keys::WorkingKeys;
 use weir_metaserver::schema::{
     self, Body, ClientRecord, DeadList, Dentry, Directory, FormatRecord, Inode, ListEntry, Orphan,
     Past, QuotaRecord, RegularFile, SegmentPage, ServerRecord, SessionRecord, SlotRecord,
@@ -37,7 +38,7 @@ macro_rules! records {
 }
 records! {
     Inode Dentry ListEntry SegmentPage WrittenPage DeadList Orphan SessionRecord SlotRecord ServerRecord
-    ClientRecord FormatRecord QuotaRecord
+    ClientRecord FormatRecord QuotaRecord WorkingKeys
 }
 
 pub(crate) fn record_example(g: &mut Gen) -> Vec<u8> {
@@ -108,6 +109,14 @@ impl Sample for QuotaRecord {
             used_files: Sample::sample(g),
             counted_to: Sample::sample(g),
         }
+    }
+}
+
+impl Sample for WorkingKeys {
+    fn sample(g: &mut Gen) -> Self {
+        let of = [TargetId(1), TargetId::sample(g)];
+        let (then, now) = (g.number(), g.number());
+        WorkingKeys::default().rotated(&of, then, now, |_| true).unwrap_or_default()
     }
 }
 

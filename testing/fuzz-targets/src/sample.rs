@@ -51,16 +51,17 @@ use weir_wire::meta::{
 };
 use weir_wire::peer::{
     Build, Copies, CopyPage, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply,
-    HeartbeatRequest, ListCopiesRequest, Peer, RegisterRequest, TargetReport,
+    HeartbeatRequest, ListCopiesRequest, Peer, RegisterRequest, Revocation, Revocations,
+    TargetReport,
 };
 use weir_wire::quota::{
     ListQuotasRequest, QuotaChange, QuotaInfo, QuotaLimits, QuotaPage, QuotaSubject, Room,
     RoomRequest, SetQuotaRequest,
 };
 use weir_wire::targets::{
-    AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, ListTargetsRequest, LossPage,
-    LostColumn, MachineLoad, Numbers, Removal, RemovalPlace, RemoveServerRequest,
-    RemoveTargetRequest, SetTargetRequest, TargetPage, TargetView, TargetWork,
+    AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, KeyRotation, ListTargetsRequest,
+    LossPage, LostColumn, MachineLoad, Numbers, Removal, RemovalPlace, RemoveServerRequest,
+    RemoveTargetRequest, RotateKeysRequest, SetTargetRequest, TargetPage, TargetView, TargetWork,
 };
 use weir_wire::ticket::{SealedTicket, Ticket};
 use weir_wire::{Key, Mac};
@@ -524,6 +525,8 @@ sample_struct! {
     SetTargetRequest { target, draining }
     RemoveTargetRequest { target, force, place }
     Numbers { server, target }
+    KeyRotation { generation, old_until_unix_ms }
+    RotateKeysRequest { target, now }
     CountCopiesRequest { targets, place }
     FreeNumbersRequest {}
     RemoveServerRequest { server }
@@ -550,9 +553,11 @@ sample_struct! {
     CopyPage { objects, next }
     ListCopiesRequest { target, start, end, after }
     Standing { target, state, since, forgot }
-    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, build, distrust, give_up, busy_percent, interval_ms }
+    Revocation { number, client, file, until_unix_ms }
+    Revocations { list, upto, more }
+    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, build, distrust, give_up, busy_percent, oldest_keys, revoked, interval_ms }
     RegisterRequest { host, domain, tcp, unix, first, runs, targets }
-    HeartbeatRequest { acting, machine, targets }
+    HeartbeatRequest { acting, revoked, machine, targets }
     Peer { entry, ticket }
     FindPeerRequest { target }
     Attempt { run, number }

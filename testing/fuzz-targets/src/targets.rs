@@ -19,7 +19,7 @@ use weir_wire::peer::*;
 use weir_wire::quota::{ListQuotasRequest, RoomRequest, SetQuotaRequest};
 use weir_wire::targets::{
     AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, ListTargetsRequest,
-    RemoveServerRequest, RemoveTargetRequest, SetTargetRequest,
+    RemoveServerRequest, RemoveTargetRequest, RotateKeysRequest, SetTargetRequest,
 };
 
 /// A decoder under test.
@@ -244,6 +244,7 @@ targets! {
         rebalance_request / rebalance_reply: RebalanceRequest;
         accept_losses_request / accept_losses_reply: AcceptLossesRequest;
         free_numbers_request / free_numbers_reply: FreeNumbersRequest;
+        rotate_keys_request / rotate_keys_reply: RotateKeysRequest;
         count_copies_request / count_copies_reply: CountCopiesRequest;
     }
     others {

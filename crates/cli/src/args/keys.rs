@@ -17,6 +17,8 @@ pub enum Key {
     /// Refuse a client's key from now on
     #[command(visible_aliases = ["remove", "rm"])]
     Revoke(KeyRevoke),
+    /// Sign capabilities with new working keys from now on
+    Rotate(KeyRotate),
     /// Write keys and configuration of a further data server, on this machine or another
     Server(KeyServer),
 }
@@ -87,6 +89,21 @@ pub struct KeyRevoke {
     pub cluster: ClusterChoice,
     /// Name of the key, or number of its client
     pub key: String,
+}
+
+#[derive(Args)]
+pub struct KeyRotate {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// Number of the target whose earlier keys are to count no more
+    #[arg(long, value_name = "N", required_unless_present = "all", conflicts_with = "all")]
+    pub target: Option<u32>,
+    /// Those of all targets
+    #[arg(long)]
+    pub all: bool,
+    /// End them at once, as after a theft, and not when what they have signed has expired
+    #[arg(long)]
+    pub now: bool,
 }
 
 #[derive(Args)]

@@ -2,7 +2,7 @@
 //! server learns of a restriction before the credential is written, so that no credential exists
 //! without its restrictions.
 
-use crate::args::{KeyList, KeyNew, KeyRevoke, SquashChoice};
+use crate::args::{KeyList, KeyNew, KeyRevoke, KeyRotate, SquashChoice};
 use crate::cluster::secret;
 use crate::cluster::state::StateDir;
 use crate::failure::{Done, Failure, Failures};
@@ -13,12 +13,21 @@ use crate::settings;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use weir_client::{Administrator, Client, Context};
 use weir_connect::Credential;
+use weir_host::clock;
 use weir_types::restrictions::{NOBODY, plain_client, recorded_client};
-use weir_types::{ClientId, ClientStanding, FileId, FileKind, Restrictions, Squash};
+use weir_types::{ClientId, ClientStanding, FileId, FileKind, Restrictions, Squash, TargetId};
 use weir_wire::key::MasterKey;
 use weir_wire::meta::ClientInfo;
+
+/// Data servers report twice a second, and have confirmed a revocation with the second report.
+const CONFIRMED: Duration = Duration::from_secs(5);
+/// Interval at which the metadata server is asked whether they have.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Its counter of data servers that have not.
+const LACKING: &str = "revocations.servers_lacking";
 
 /// A session of the administrator.
 struct Server {
@@ -50,6 +59,26 @@ impl Server {
 
     fn path(&self, dir: FileId) -> Option<String> {
         path_of(&self.client, dir)
+    }
+
+    /// Waits until all data servers know of a revoked key, a few seconds at most. Returns the number
+    /// of those that do not.
+    fn lacking(&self) -> Done<u64> {
+        let until = Instant::now() + CONFIRMED;
+        loop {
+            let status = self.client.metadata_status()?;
+            let counter = status.counters.iter().find(|(name, _)| name == LACKING);
+            let Some((_, lacking)) = counter else {
+                return Err(Failure::new(format!(
+                    "the metadata server does not count `{LACKING}`"
+                )));
+            };
+            let lacking = *lacking;
+            if lacking == 0 || Instant::now() >= until {
+                return Ok(lacking);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
     }
 
     /// A warning if users whom a key maps to the anonymous user cannot create files in the key's
@@ -205,10 +234,41 @@ pub fn revoke(revoke: &KeyRevoke) -> Done {
     };
     let info = ClientInfo { standing: ClientStanding::Revoked, ..info };
     server.admin.set_client(&info)?;
+    let client = info.client;
+    print(&match server.lacking()? {
+        0 => format!("client {client} is refused from now on, by every data server too\n"),
+        lacking => format!(
+            "client {client} is refused from now on, but {lacking} data servers have not \
+             confirmed that yet (`weir status`). Those that are down refuse it when they are back; \
+             one that runs and cannot reach the metadata server lets it read and write what it \
+             had open, until its capabilities run out (`capability_ms`, an hour)\n"
+        ),
+    })
+}
+
+/// Runs `weir key rotate`.
+pub fn rotate(rotate: &KeyRotate) -> Done {
+    let state = settings::state_dir(&rotate.cluster)?;
+    state.require()?;
+    let target = rotate.target.map(TargetId).filter(|_| !rotate.all);
+    let made = Server::of(&state)?.admin.rotate_keys(target, rotate.now)?;
+    let whose = match target {
+        Some(target) => format!("target {target}"),
+        None => "all targets".to_owned(),
+    };
+    let until = match rotate.now {
+        true => "count no more: clients fetch new capabilities".to_owned(),
+        false => {
+            let left_ms =
+                made.old_until_unix_ms.saturating_sub(clock::unix_now().as_millis() as u64);
+            let minutes = left_ms.div_ceil(60_000);
+            format!("count for {minutes} more minutes, until what they have signed has expired")
+        }
+    };
     print(&format!(
-        "client {} is refused from now on; what it has open it may read and write on data \
-         servers for up to an hour\n",
-        info.client
+        "working keys of generation {} sign capabilities from now on\n  the earlier ones of {whose} \
+         {until}\n",
+        made.generation
     ))
 }
 

@@ -26,6 +26,7 @@ pub fn run(key: &Key) -> Done {
         Key::New(new) => clients::make(new),
         Key::List(list) => clients::show(list),
         Key::Revoke(revoke) => clients::revoke(revoke),
+        Key::Rotate(rotate) => clients::rotate(rotate),
         Key::Server(server) => make_server(server),
     }
 }

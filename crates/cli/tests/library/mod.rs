@@ -12,7 +12,12 @@ pub fn config(cluster: &Cluster<'_>) -> ClientConfig {
 
 /// The same, by the state directory of the cluster.
 pub fn config_in(dir: &std::path::Path) -> ClientConfig {
-    let text = std::fs::read_to_string(dir.join("client.toml")).unwrap();
+    credential(&dir.join("client.toml"))
+}
+
+/// What is in a credential.
+pub fn credential(path: &std::path::Path) -> ClientConfig {
+    let text = std::fs::read_to_string(path).unwrap();
     let file: toml::Table = text.parse().unwrap();
     let id = ClientId(file["client"].as_integer().unwrap() as u64);
     let key = Key::from_hex(file["key"].as_str().unwrap()).unwrap();

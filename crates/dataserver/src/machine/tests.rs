@@ -23,13 +23,13 @@ fn key(target: TargetId) -> Key {
 }
 
 fn served(id: TargetId, unopened: Option<String>) -> ServedTarget {
-    ServedTarget { id, key: key(id), load: Load::default(), unopened }
+    ServedTarget::new(id, key(id), unopened)
 }
 
 fn machine() -> Machine<u8> {
     let target = |id| Arc::new(served(id, None));
     let targets = vec![target(TargetId(8)), target(TARGET)];
-    Machine::new(ServerId(2), targets, Arc::default())
+    Machine::new(ServerId(2), targets, Arc::default(), Arc::default())
 }
 
 fn object() -> ObjectId {
@@ -283,7 +283,7 @@ fn room_is_given_back_and_reserved_with_the_right_to_write() {
 fn a_target_that_was_not_opened_is_refused_for_good_but_only_to_those_with_a_right() {
     let why = "out of service: target directory /gone is missing".to_owned();
     let targets = vec![Arc::new(served(TARGET, Some(why.clone())))];
-    let mut m: Machine<u8> = Machine::new(ServerId(2), targets, Arc::default());
+    let mut m: Machine<u8> = Machine::new(ServerId(2), targets, Arc::default(), Arc::default());
     let refused = [
         ask(&mut m, &read_of(access())),
         ask(&mut m, &SyncRequest { access: access() }),

@@ -157,7 +157,7 @@ pub fn capability(file: u64, rights: Rights) -> Capability {
 
 /// The right of an administrator, signed for the target.
 pub fn admin_access(target: TargetId) -> AdminAccess {
-    admin_access_with(target, Capability::of_administrator(SESSION, KeyGeneration(1), FOREVER))
+    admin_access_with(target, Capability::of_administrator(SESSION, 1, KeyGeneration(1), FOREVER))
 }
 
 pub fn admin_access_with(target: TargetId, capability: Capability) -> AdminAccess {

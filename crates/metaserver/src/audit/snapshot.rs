@@ -3,6 +3,7 @@
 use super::fact::Fact;
 use super::problem::{Kind, Problem};
 use super::quotas::QuotaSums;
+use crate::keys::WorkingKeys;
 use crate::schema::{
     self, ClientRecord, DeadList, Dentry, Inode, ListEntry, Orphan, QuotaRecord, SegmentPage,
     ServerRecord, SessionRecord, SlotRecord, WrittenPage, key,
@@ -204,6 +205,8 @@ impl SnapshotReader {
             key::MAP_EPOCH | key::DIRECTORY_MOVES | key::MIRRORED => {
                 schema::decode::<Epoch>(value, "of a counter")?;
             }
+            key::WORKING_KEYS => drop(schema::decode::<WorkingKeys>(value, "of working keys")?),
+            key::REVOKED | key::LASTED => drop(schema::decode::<u64>(value, "of revocations")?),
             _ => match key.first_chunk::<2>() {
                 Some(b"n/") => {
                     let session = key::session_id(key)?;

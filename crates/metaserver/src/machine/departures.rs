@@ -43,6 +43,7 @@ impl<E: Engine> MetaMachine<E> {
             return busy(format!("data server {server} is the last one of the cluster"));
         }
         self.commit_change(self.cluster.without_server(server), now)?;
+        self.revoked.removed(server);
         tracing::warn!(server = server.0, "a data server was removed from the cluster");
         Ok(())
     }

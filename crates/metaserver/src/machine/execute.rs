@@ -93,6 +93,9 @@ impl<E: Engine> MetaMachine<E> {
         body: Reader<'_>,
         now: Moment,
     ) -> Result<Done> {
+        if matches!(op, Op::SetAttr | Op::SetXattr | Op::RemoveXattr) {
+            self.require_number()?;
+        }
         let fresh = if takes_fresh_id(op) { self.spare()? } else { FileId(0) };
         let done = self.attempts(session, op, prefix, body, fresh, now);
         if done.as_ref().is_err_and(|error| error.kind == ErrorKind::NoSpace) {
@@ -120,7 +123,11 @@ impl<E: Engine> MetaMachine<E> {
             reply.keep |= ROOM_LIMITED;
         }
         let objects_follow = effects.objects_follow;
+        let revoked = effects.revoked;
         self.apply(session, effects);
+        if let Some(file) = revoked {
+            self.revoke_file(file, now);
+        }
         Ok(Done { reply, objects_follow })
     }
 
@@ -211,6 +218,7 @@ impl<E: Engine> MetaMachine<E> {
             servers: &self.cluster.servers,
             opens: &self.opens,
             signer: &self.signer,
+            revoked: &self.revoked,
             quotas: &self.quotas,
             leases: &self.leases,
             default_layout: &self.format.default_layout,
@@ -270,6 +278,7 @@ impl<E: Engine> MetaMachine<E> {
         if let Some(room) = effects.room {
             self.quotas.grants.note(session, room);
         }
+        effects.marked_until_ms.into_iter().for_each(|until_ms| self.revoked.marked(until_ms));
         effects.quotas_gone.into_iter().for_each(|subject| self.quotas.forget(subject));
     }
 

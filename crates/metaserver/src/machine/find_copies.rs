@@ -82,7 +82,6 @@ impl<E: Engine> MetaMachine<E> {
         };
         let capability = self.signer.for_servers(Grant {
             file: object.file,
-            version: placed.inode.capability_version,
             session: OF_SERVERS,
             rights,
             now_unix_ms: now.unix_ms(),

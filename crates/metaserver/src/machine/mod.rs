@@ -27,7 +27,9 @@ mod obstacles;
 mod quota_ops;
 mod registration;
 mod restrictions;
+mod revoke;
 mod room;
+mod rotate;
 mod servers;
 mod sessions;
 mod shortfalls;
@@ -38,8 +40,10 @@ pub use counters::Counters;
 pub use mover::MoverSettings;
 pub use waiting::ParkedTicket;
 
+use crate::keys::WorkingKeys;
 use crate::open_files::OpenFiles;
 use crate::quota::Quotas;
+use crate::revoked::Revoked;
 use crate::schema::{self, ClientRecord, ClientStanding, FormatRecord, SessionRecord, key};
 use crate::signing::Signer;
 use background::Background;
@@ -188,7 +192,9 @@ pub struct MetaMachine<E: Engine> {
     engine: E,
     times: Times,
     format: FormatRecord,
+    keys: WorkingKeys,
     signer: Signer,
+    revoked: Revoked,
     ids: IdAllocator,
     /// An id taken from `ids` that is not used yet.
     spare_id: Option<u64>,
@@ -231,15 +237,21 @@ impl<E: Engine> MetaMachine<E> {
     ) -> Result<Self> {
         let (format, age) = crate::init::check_format(&engine, &master)?;
         crate::init::upgrade(&mut engine, &format, age)?;
-        let ids = IdAllocator::open(&mut engine, key::IDS, FIRST_ID, ID_BLOCK)?;
+        let mut ids = IdAllocator::open(&mut engine, key::IDS, FIRST_ID, ID_BLOCK)?;
         let entropy = Key::from_bytes(entropy);
         let cluster = Cluster::load(&engine, now.monotonic_ms)?;
-        let mut signer = Signer::new(master, times.capability_ms);
+        let keys = rotate::load(&engine)?;
+        let mut signer = Signer::new(master, keys.generation(), times.capability_ms);
         signer.prepare(cluster.view.targets.iter().map(|t| t.target));
+        let lasts_ms = times.capability_ms.max(times.ticket_ms);
+        let (revoked, number) = revoke::load(&mut engine, &mut ids, lasts_ms, now)?;
+        signer.revoked(number);
         let mut machine = Self {
             times,
             format,
+            keys,
             signer,
+            revoked,
             ids,
             spare_id: None,
             sessions: Sessions::default(),
@@ -430,7 +442,7 @@ impl<E: Engine> MetaMachine<E> {
                 Reply::ok(&self.export_meta(client, &asked, now)?)
             }
             Op::SetClient => {
-                self.set_client(client, request::<SetClientRequest>(rest)?.info)?;
+                self.set_client(client, request::<SetClientRequest>(rest)?.info, now)?;
                 return Ok(self.after_sync(Reply::ok(&())));
             }
             Op::Rebalance => {
@@ -473,6 +485,10 @@ impl<E: Engine> MetaMachine<E> {
             Op::FreeNumbers => {
                 request::<FreeNumbersRequest>(rest)?;
                 Reply::ok(&self.free_numbers(client)?)
+            }
+            Op::RotateKeys => {
+                let rotation = self.rotate_keys(client, &request(rest)?, now)?;
+                return Ok(self.after_sync(Reply::ok(&rotation)));
             }
             Op::CountCopies => Reply::ok(&self.count_copies(client, request(rest)?)?),
             Op::AcceptLosses => {
@@ -577,6 +593,9 @@ impl<E: Engine> MetaMachine<E> {
         counters.extend(self.mover.list());
         counters.extend(self.shortfalls());
         counters.push(("map_epoch".into(), self.cluster.epoch.0));
+        counters.push(("keys.generation".into(), self.keys.generation().0.into()));
+        let lacking = self.revoked.lacking(self.cluster.servers.keys());
+        counters.push(("revocations.servers_lacking".into(), lacking));
         counters.push(("disk.size_bytes".into(), self.room.total_bytes));
         counters.push(("disk.free_bytes".into(), self.room.free_bytes));
         counters.sort();
@@ -616,6 +635,7 @@ impl<E: Engine> MetaMachine<E> {
         self.notice_pause(now);
         self.last_tick_ms = now.monotonic_ms;
         self.exports.forget_old(now.monotonic_ms);
+        self.revoked.forget_old(now.unix_ms());
         // A step that finds no room does not keep the others from being taken.
         let mut no_room = None;
         let mut goes_on = |done: Result<()>| match done {
@@ -625,6 +645,7 @@ impl<E: Engine> MetaMachine<E> {
             }
             done => done,
         };
+        goes_on(self.settle_keys(now))?;
         goes_on(self.lose_silent_targets(now))?;
         self.cluster.give_up_removal(now.monotonic_ms);
         self.cluster.sample(now.monotonic_ms);

@@ -97,15 +97,30 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     /// Sets what a client may do. Its sessions end, because they have opened files under the old
-    /// rights.
-    pub(super) fn set_client(&mut self, asker: ClientId, info: ClientInfo) -> Result<()> {
+    /// rights; on data servers, too, which are told with their next heartbeat.
+    pub(super) fn set_client(
+        &mut self,
+        asker: ClientId,
+        info: ClientInfo,
+        now: Moment,
+    ) -> Result<()> {
         self.require_administrator(asker)?;
         self.check_client(asker, &info)?;
         let ClientInfo { client, name, standing, restrictions } = info;
         let record = ClientRecord { standing, name, restrictions };
         let bytes = schema::encode(&record);
-        transact(&mut self.engine, |tx| Ok::<_, Error>(tx.put(&key::client(client), &bytes)?))?;
+        // A key that was just made has nothing yet.
+        let is_new = needs_record(client) && !self.clients.by_id.contains_key(&client);
+        self.require_number()?;
+        let (marked, _) = transact(&mut self.engine, |tx| {
+            tx.put(&key::client(client), &bytes)?;
+            Ok::<_, Error>(if is_new { None } else { self.revoked.mark(tx, now.unix_ms())? })
+        })?;
+        marked.into_iter().for_each(|until_ms| self.revoked.marked(until_ms));
         self.clients.by_id.insert(client, record);
+        if !is_new {
+            self.revoke_client(client, now);
+        }
         let all = self.sessions.by_id.iter();
         let ended: Vec<_> = all.filter(|(_, s)| s.client == client).map(|(id, _)| *id).collect();
         ended.into_iter().try_for_each(|session| self.end_session(session, false))

@@ -90,7 +90,7 @@ impl<E: Engine> MetaMachine<E> {
             self.cluster.acts(server, &request.targets, self.cluster.epoch);
         }
         self.cluster.heard(server, &request.targets, request.first, now.monotonic_ms);
-        self.report(server, &request.targets, Epoch(0), now)
+        self.report(server, &request.targets, (Epoch(0), 0), now)
     }
 
     fn heartbeat(
@@ -108,7 +108,7 @@ impl<E: Engine> MetaMachine<E> {
         self.cluster.acts(server, &request.targets, request.acting);
         self.cluster.machines.insert(server, request.machine);
         self.cluster.heard(server, &request.targets, false, now.monotonic_ms);
-        self.report(server, &request.targets, request.acting, now)
+        self.report(server, &request.targets, (request.acting, request.revoked), now)
     }
 
     /// Address of a target's server, for a server that copies from it.
@@ -143,7 +143,7 @@ impl<E: Engine> MetaMachine<E> {
         &mut self,
         server: ServerId,
         reports: &[TargetReport],
-        acting: Epoch,
+        (acting, known): (Epoch, u64),
         now: Moment,
     ) -> Result<Reply> {
         self.take_distrusted(server, reports)?;
@@ -187,6 +187,17 @@ impl<E: Engine> MetaMachine<E> {
             true => interval_ms,
             false => BUSY_HEARTBEAT_MS.min(interval_ms),
         };
+        let served = reports.iter().map(|report| report.target);
+        let served = served.filter(|target| self.cluster.serves(server, *target));
+        let now_unix_ms = now.unix_ms();
+        let oldest = |target| (target, self.keys.oldest(target, now_unix_ms));
+        // Of all, also if all of its keys count: it may have heard of a rotation that a crash undid.
+        let oldest_keys = served.map(oldest).collect();
+        let revoked = self.revoked.tell(server, known, self.signer.version());
+        let interval_ms = match revoked.list.is_empty() {
+            true => interval_ms,
+            false => BUSY_HEARTBEAT_MS.min(interval_ms),
+        };
         let is_source = |target| self.mover.is_only_source(target);
         let give_up = self.cluster.who_hangs(reports, is_source);
         let serve_ms = serve_ms(self.times.target_timeout_ms);
@@ -201,6 +212,8 @@ impl<E: Engine> MetaMachine<E> {
             distrust,
             give_up,
             busy_percent: self.mover.busy_percent(),
+            oldest_keys,
+            revoked,
             interval_ms,
         }))
     }

@@ -3,7 +3,7 @@
 
 use crate::acl::Acl;
 use crate::ops::access::{self, SETGID};
-use crate::ops::{Context, Outcome, inodes, xattrs};
+use crate::ops::{Context, Outcome, inodes, revoke, xattrs};
 use crate::schema::{Inode, key};
 use weir_metastore::{Tx, Value};
 use weir_types::codec::Bytes;
@@ -79,7 +79,7 @@ pub(crate) fn value(tx: &mut Tx<'_>, file: FileId, kind: Kind) -> Outcome<Bytes>
 /// a file that is no directory; `NotPermitted`.
 pub(crate) fn change(
     tx: &mut Tx<'_>,
-    ctx: &Context<'_>,
+    ctx: &mut Context<'_>,
     (file, kind): (FileId, Kind),
     value: &[u8],
 ) -> Outcome<()> {
@@ -110,7 +110,8 @@ pub(crate) fn change(
     };
     put(tx, (file, &mut inode), kind, kept)?;
     inode.changed(ctx.now);
-    inodes::store(tx, file, &inode)
+    inodes::store(tx, file, &inode)?;
+    revoke::run(tx, ctx, (file, &inode))
 }
 
 /// Adapts the list of a file after a change of its mode. The caller stores the inode.

@@ -29,7 +29,7 @@ pub(crate) fn page(
     rights: Rights,
 ) -> Outcome<LayoutPage> {
     let (segments, more_segments) = layouts::segments_from(tx, file, body.list, offset)?;
-    let capability = ctx.sign(file, inode.capability_version, rights, &segments);
+    let capability = ctx.sign(file, rights, &segments);
     let layout = layouts::acting_now(ctx, file, body, body.layout(segments), rights);
     let generation = inode.generation;
     Ok(LayoutPage { layout, more_segments, generation, capability })

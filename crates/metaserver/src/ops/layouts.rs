@@ -330,7 +330,7 @@ pub(crate) fn open_file(
     }
     let layout = acting_now(ctx, file, body, layout, rights);
     let more_segments = has_more(tx, file, body.list, &layout.segments)?;
-    let capability = ctx.sign(file, inode.capability_version, rights, &layout.segments);
+    let capability = ctx.sign(file, rights, &layout.segments);
     // Who only reads need not, and may not, carry a truncation out: what lies
     // beyond the size is not read. But after a writer that died the size itself
     // is to be found.
@@ -383,7 +383,7 @@ pub(crate) fn without_data(ctx: &Context<'_>, file: FileId, inode: &Inode) -> Op
         consistency: None,
         layout: none.layout(Vec::new()),
         more_segments: false,
-        capability: ctx.sign(file, inode.capability_version, Rights::NONE, &[]),
+        capability: ctx.sign(file, Rights::NONE, &[]),
         pending_truncate: None,
         loads: Vec::new(),
     }

@@ -41,6 +41,7 @@ pub mod reassert;
 pub mod recovered;
 pub mod remove_xattr;
 pub mod rename;
+mod revoke;
 pub mod rmdir;
 pub mod room;
 pub mod root;
@@ -57,6 +58,7 @@ mod xattrs;
 
 use crate::open_files::OpenFiles;
 use crate::quota::{Quotas, RoomNews};
+use crate::revoked::Revoked;
 use crate::schema::ServerRecord;
 use crate::signing::{Grant, Signer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,6 +157,10 @@ pub struct Effects {
     pub(crate) room: Option<RoomNews>,
     /// Quotas that were removed with their directories.
     pub quotas_gone: Vec<QuotaSubject>,
+    /// A file whose capabilities are void.
+    pub revoked: Option<FileId>,
+    /// Until when the store says from now on that there may be revocations.
+    pub marked_until_ms: Option<u64>,
 }
 
 /// The cluster, for operations.
@@ -211,6 +217,8 @@ pub struct Context<'a> {
     pub opens: &'a OpenFiles,
     /// Signs capabilities.
     pub signer: &'a Signer,
+    /// What was revoked.
+    pub revoked: &'a Revoked,
     /// Quotas.
     pub quotas: &'a Quotas,
     /// What other clients hold.
@@ -228,15 +236,9 @@ impl Context<'_> {
     }
 
     /// A capability for the targets of these segments.
-    fn sign(
-        &self,
-        file: FileId,
-        version: u64,
-        rights: Rights,
-        segments: &[Segment],
-    ) -> SignedCapability {
+    fn sign(&self, file: FileId, rights: Rights, segments: &[Segment]) -> SignedCapability {
         let now_unix_ms = self.now_unix_ms();
-        let grant = Grant { file, version, session: self.session, rights, now_unix_ms };
+        let grant = Grant { file, session: self.session, rights, now_unix_ms };
         self.signer.sign(grant, segments)
     }
 

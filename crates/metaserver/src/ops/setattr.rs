@@ -1,7 +1,8 @@
 //! Changes attributes: chmod, chown, utimens and truncate, any of them at once.
 
 use crate::ops::access::{self, MODE_BITS, SETGID, SETUID, WRITE};
-use crate::ops::{Context, Outcome, acls, inodes, layouts, open, truncation};
+use crate::ops::revoke::Standing;
+use crate::ops::{Context, Outcome, acls, inodes, layouts, open, revoke, truncation};
 use crate::schema::Inode;
 use weir_metastore::Tx;
 use weir_types::{ErrorKind, FileKind, Timestamp};
@@ -12,6 +13,7 @@ use weir_wire::meta::{OpenFile, SetAttrRequest, SetTime};
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetAttrRequest) -> Outcome<OpenFile> {
     let file = request.file;
     let mut inode = inodes::load(tx, file)?;
+    let before = Standing::of(&inode);
     let mut layout = None;
     require_all(ctx, request, &inode)?;
     if is_nothing(request) {
@@ -40,6 +42,9 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetAttrRequest) -> 
     // Also if nothing was to be set: so `chown` does with no user and no group.
     inode.changed(ctx.now);
     inodes::store(tx, file, &inode)?;
+    if revoke::takes_rights(before, Standing::of(&inode)) {
+        revoke::run(tx, ctx, (file, &inode))?;
+    }
     if request.size.is_none() {
         return Ok(layouts::without_data(ctx, file, &inode));
     }

@@ -43,7 +43,7 @@ pub struct Inode {
     pub change: u64,
     /// Number of the last truncation or fence.
     pub generation: Generation,
-    /// Version of capabilities.
+    /// Always 1: revocations are numbered for all files together.
     pub capability_version: u64,
     /// Its directory; for a file with several names, that of the name made or moved last.
     pub parent: FileId,

@@ -13,6 +13,12 @@ pub const FORMAT: &[u8] = b"m/format";
 pub const MAP_EPOCH: &[u8] = b"m/epoch";
 /// Exists if any file ever had several copies.
 pub const MIRRORED: &[u8] = b"m/mirrored";
+/// The generations of working keys: [`crate::keys::WorkingKeys`].
+pub const WORKING_KEYS: &[u8] = b"m/keys";
+/// Until when capabilities that were revoked may not have run out by themselves.
+pub const REVOKED: &[u8] = b"m/revoked";
+/// The longest validity that capabilities and tickets ever had, milliseconds.
+pub const LASTED: &[u8] = b"m/lasted";
 /// Written by every move of a directory to another one: two concurrent moves could make a loop that
 /// neither of them sees.
 pub const DIRECTORY_MOVES: &[u8] = b"m/moves";

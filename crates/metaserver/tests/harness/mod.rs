@@ -305,7 +305,7 @@ impl<E: Engine> Cluster<E> {
         targets: Vec<TargetReport>,
     ) -> Result<HeartbeatReply, Error> {
         let machine = weir_wire::targets::MachineLoad::default();
-        self.serve(server, &HeartbeatRequest { acting, machine, targets })
+        self.serve(server, &HeartbeatRequest { acting, revoked: 0, machine, targets })
     }
 
     fn serve<R: Request>(&mut self, server: u32, request: &R) -> Result<R::Reply, Error> {
