@@ -33,6 +33,9 @@ pub const HANGING: u64 = 3_000_000_000;
 /// runs on.
 pub const RESETTING: u64 = 4_000_000_000;
 
+/// Seeds from here on are the same from 0 to [`HANGING`], but working keys rotate meanwhile.
+pub const ROTATING: u64 = 8_000_000_000;
+
 /// All policies in turn.
 fn read_policy(seed: u64) -> u8 {
     (seed % 5) as u8
@@ -63,6 +66,9 @@ pub fn fill_metadata_disk(plan: &mut Plan, rng: &mut Rng) {
 }
 
 fn without_full_metadata(seed: u64, duration_ms: u32) -> Plan {
+    if let Some(of) = seed.checked_sub(ROTATING).filter(|of| *of < HANGING) {
+        return with_rotations(Plan { seed, ..without_full_metadata(of, duration_ms) });
+    }
     if let Some(of) = seed.checked_sub(RESETTING).filter(|of| *of < HANGING) {
         return of_disks_alone(Plan { seed, ..without_full_metadata(of, duration_ms) });
     }
@@ -94,6 +100,16 @@ fn of_disks_alone(mut plan: Plan) -> Plan {
             *disk_only = true;
         }
     }
+    plan
+}
+
+fn with_rotations(mut plan: Plan) -> Plan {
+    let mut rng = Rng::with_seed(plan.seed ^ 0x6b65_7973);
+    for _ in 0..rng.u8(1..=4) {
+        let (at_ms, now) = (rng.u32(0..plan.duration_ms.max(1)), rng.u8(0..3) > 0);
+        plan.faults.push(PlannedFault { at_ms, fault: Fault::Rotate { now } });
+    }
+    plan.faults.sort_by_key(|planned| planned.at_ms);
     plan
 }
 

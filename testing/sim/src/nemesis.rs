@@ -107,6 +107,7 @@ fn ill(fault: &Fault) -> Vec<(NodeName, Option<NodeName>, Duration)> {
         | Fault::Copies { .. }
         | Fault::Join { .. }
         | Fault::Leave { .. }
+        | Fault::Rotate { .. }
         | Fault::Even => Vec::new(),
     }
 }
@@ -151,6 +152,7 @@ fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
         | Fault::Copies { .. }
         | Fault::Join { .. }
         | Fault::Leave { .. }
+        | Fault::Rotate { .. }
         | Fault::Even => None,
         Fault::Lose { .. } => Some((None, LOST)),
         Fault::Kill { node, down_ms: time }
@@ -453,6 +455,7 @@ impl Nemesis {
             }
             Fault::Copies { file, copies } => order(cluster, Order::Copies { file, copies }),
             Fault::Even => order(cluster, Order::Even),
+            Fault::Rotate { now } => order(cluster, Order::Rotate { now }),
             Fault::Join { server } => {
                 let node = NodeName::Data(server);
                 if !cluster.processes.contains_key(&node) {

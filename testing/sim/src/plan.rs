@@ -515,6 +515,11 @@ pub enum Fault {
     },
     /// An administrator wants targets to be equally full.
     Even,
+    /// An administrator has new working keys sign.
+    Rotate {
+        /// The earlier ones count no more.
+        now: bool,
+    },
     /// A data server that was no part of the cluster joins it.
     Join {
         /// Which.

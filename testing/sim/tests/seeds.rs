@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 use weir_host::plant::{self, Bug};
 use weir_sim::batch::{self, Line};
-use weir_sim::generate::{self, CHANGING, HANGING, MIRRORED, RESETTING};
+use weir_sim::generate::{self, CHANGING, HANGING, MIRRORED, RESETTING, ROTATING};
 use weir_sim::plan::{Plan, first_copies};
 use weir_sim::run::{self, Report};
 
@@ -106,6 +106,18 @@ fn clusters_whose_disks_are_mounted_anew_keep_their_promises_whatever_goes_wrong
         keep_their_promises(first, 30, CLEAN_RESETTING);
     }
 }
+
+/// `WEIR_SEED` is counted from [`ROTATING`], or that and [`MIRRORED`] or [`CHANGING`].
+#[test]
+fn clusters_whose_keys_rotate_keep_their_promises_whatever_goes_wrong() {
+    for kind in [0, MIRRORED, CHANGING] {
+        let first = ROTATING + kind + number("WEIR_SEED", 1);
+        keep_their_promises(first, 20, CLEAN_ROTATING);
+    }
+}
+
+/// So many seeds of each kind of clusters whose keys rotate are clean.
+const CLEAN_ROTATING: u64 = 100;
 
 /// So many seeds of each kind of clusters whose disks are mounted anew are clean.
 const CLEAN_RESETTING: u64 = 100;
