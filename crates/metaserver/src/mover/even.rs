@@ -36,7 +36,8 @@ impl Uneven {
         for (target, has, size) in &all {
             let mean = (used * u128::from(*size) / total) as i64;
             let over = i64::try_from(*has).unwrap_or(i64::MAX).saturating_sub(mean);
-            let percent = u128::from(over.unsigned_abs()) * 100 / u128::from(*size);
+            // Rounded up: 4.5 % is not within 4 %.
+            let percent = (u128::from(over.unsigned_abs()) * 100).div_ceil(u128::from(*size));
             uneven.percent = uneven.percent.max(percent as u64);
             // Half of it: what comes elsewhere is not known before it is there.
             uneven.surplus.insert(*target, over - over / 2);
@@ -107,6 +108,7 @@ mod tests {
         assert!(!uneven.take(TargetId(1), 1) && !uneven.take(TargetId(9), 1));
         assert_eq!(Uneven::of(&map(&[(50, 100), (100, 200)])).percent(), 0);
         assert_eq!(Uneven::of(&map(&[])).percent(), 0);
+        assert_eq!(Uneven::of(&map(&[(545, 1000), (455, 1000)])).percent(), 5, "4.5 %");
     }
 
     #[test]
