@@ -177,15 +177,22 @@ impl World {
     }
 }
 
-/// Waits until the server has heard from the metadata server: before that it refuses clients.
-fn serves_clients(server: &Running, target: TargetId) {
+/// Waits for an event, for a minute at most.
+fn until(what: &str, mut has_come: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
-    let mut client = Client::connect_to(server);
-    let stat = StatObjectRequest { access: on(target, 1) };
-    while client.ask(&stat).is_err_and(|error| error.kind == ErrorKind::NotCurrent) {
-        assert!(Instant::now() < end, "it does not hear from the metadata server");
+    while !has_come() {
+        assert!(Instant::now() < end, "not within a minute: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits until the server has heard from the metadata server: before that it refuses clients.
+fn serves_clients(server: &Running, target: TargetId) {
+    let mut client = Client::connect_to(server);
+    let stat = StatObjectRequest { access: on(target, 1) };
+    until("it hears from the metadata server", || {
+        !client.ask(&stat).is_err_and(|error| error.kind == ErrorKind::NotCurrent)
+    });
 }
 
 fn on(target: TargetId, file: u64) -> Access {
@@ -345,12 +352,8 @@ fn a_copy_that_comes_late_or_is_of_an_older_generation_changes_nothing() {
 
 /// Waits until the server of a target refuses a capability.
 fn is_refused(world: &World, access: &Access) {
-    let end = Instant::now() + Duration::from_secs(60);
     let mut client = world.client(access.target);
-    while client.read(access, 0, 1).is_ok() {
-        assert!(Instant::now() < end, "it does not hear of it");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("it hears of it", || client.read(access, 0, 1).is_err());
 }
 
 #[test]
