@@ -231,7 +231,9 @@ fn seeds_that_have_once_failed_do_not_fail_again() {
 /// As the others, of clients that read any copy.
 #[test]
 fn what_was_found_since_any_copy_is_read_does_not_fail_again() {
-    for seed in [1_000_001_411, 1_000_020_793, 1_000_060_460, 2_000_000_169, 2_000_060_174] {
+    for seed in
+        [1_000_001_411, 1_000_020_793, 1_000_060_460, 2_000_000_169, 2_000_060_174, 3_000_000_123]
+    {
         is_clean(seed, &run::run_seed(seed, DURATION_MIRRORED));
     }
     for seed in [2_000_062_004, 970_152_219, 646_435_473, 701_263_323] {

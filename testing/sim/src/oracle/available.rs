@@ -5,7 +5,7 @@
 use super::Violation;
 use super::data::{ClientFacts, FileFacts};
 use super::health::Health;
-use super::losses::{Asked, Losses};
+use super::losses::{Asked, Losses, changed_by};
 use crate::history::{Call, History, Outcome, Position, What};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -49,6 +49,8 @@ pub fn judge(
     let limit = 2 * (expected.detection + hung) + FEW_SECONDS;
     let mut begun: BTreeMap<u32, (Position, u8, &Call)> = BTreeMap::new();
     let mut owed = Owed::default();
+    // The end of a client's last change of a file that succeeded, by file and client.
+    let mut settled: BTreeMap<(u8, u8), Position> = BTreeMap::new();
     // Clients that were refused because of a loss, and of which file: they may not be able to
     // give up their leases before that is accepted.
     let mut refused = BTreeSet::new();
@@ -66,6 +68,14 @@ pub fn judge(
                 let behind = clients[usize::from(client)].write_behind;
                 let asked = Asked { call, behind, span: (from, position) };
                 let is_told_again = behind && owed.explains((client, file), call, outcome);
+                // What was written behind since then may have failed at any time, and been told to
+                // nobody: each call that failed meanwhile told its own error.
+                let since = settled.get(&(file, client)).copied().unwrap_or(from).min(from);
+                let owing =
+                    Asked { call, behind, span: (if behind { since } else { from }, position) };
+                if changed_by(call).is_some() && !matches!(outcome, Outcome::Unknown(_)) {
+                    settled.insert((file, client), position);
+                }
                 // What is lost is waited for until somebody accepts that.
                 let waited = losses.met(&asked).map(|accepted| history.entries[accepted].at);
                 let took = entry.at.saturating_sub(waited.unwrap_or(begun_at));
@@ -99,7 +109,7 @@ pub fn judge(
                     {
                         continue;
                     }
-                    Outcome::Unknown(error) if losses.explain(error.kind, &asked) => {
+                    Outcome::Unknown(error) if losses.explain(error.kind, &owing) => {
                         refused.insert((file, client));
                         continue;
                     }

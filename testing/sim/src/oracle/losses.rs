@@ -130,7 +130,8 @@ fn refused_change(history: &History, file: u8, within: Range<Position>) -> Optio
     })
 }
 
-fn changed_by(call: &Call) -> Option<u8> {
+/// The file that a call changes, or makes durable.
+pub(super) fn changed_by(call: &Call) -> Option<u8> {
     match call {
         Call::Write { file, .. }
         | Call::Append { file, .. }
