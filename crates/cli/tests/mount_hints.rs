@@ -38,6 +38,10 @@ fn a_program_says_by_attributes_how_it_reads() {
     let mnt = cluster.mount("mnt", "rw");
     std::fs::write(mnt.join("f"), &bytes).unwrap();
     assert_eq!(set(&mnt.join("f"), "reverse", "").unwrap_err(), Errno::BADF, "it is not open");
+    std::fs::create_dir(mnt.join("d")).unwrap();
+    let dir = File::open(mnt.join("d")).unwrap();
+    assert_eq!(set(&mnt.join("d"), "reverse", "").unwrap_err(), Errno::BADF, "a directory");
+    drop(dir);
     cluster.umount(&mnt);
 
     let backward = |file: &File| {

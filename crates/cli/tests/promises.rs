@@ -4,6 +4,7 @@
 use crate::harness::{self, Cluster, Place, eventually, noise};
 use crate::library::{self, client, counter};
 use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, File};
+use weir_conformance::Random;
 use weir_layout::{Region, RegionList};
 use weir_types::{FileId, LayoutSpec, TargetId};
 
@@ -48,8 +49,14 @@ fn one_request_and_one_reply_per_server_and_none_to_the_metadata_server() {
     let file = striped(&client, b"f", size);
     let data = noise(size, 5);
     // (offset, length, servers that hold any of it)
-    let calls = [(0, 838, 1), (8000, 838, 2), (0, 3 * 8192, 3), (100, 30_000, 4), (0, 1 << 20, 4)];
-    for (offset, len, servers) in calls {
+    let fixed = [(0, 838, 1), (8000, 838, 2), (0, 3 * 8192, 3), (100, 30_000, 4), (0, 1 << 20, 4)];
+    let mut random = Random::new(20);
+    let any = (0..50).map(|_| {
+        let (offset, len) = (random.below(size as u64 - 40_000), 1 + random.below(40_000));
+        let stripes = (offset + len - 1) / 8192 - offset / 8192 + 1;
+        (offset as usize, len as usize, stripes.min(4))
+    });
+    for (offset, len, servers) in fixed.into_iter().chain(any) {
         let (reads, meta) = (received(&client, "op.read"), meta_requests(&client));
         let (asked, answered) =
             (counter(&client, "data_requests"), counter(&client, "data_replies"));
@@ -89,6 +96,36 @@ fn without_cache_the_bytes_on_the_wire_are_the_bytes_asked_for() {
     }
     assert_eq!(counter(&client, "read_wire_bytes") - before, asked);
     assert_eq!(asked, 200 * 838);
+}
+
+#[test]
+fn what_is_fetched_ahead_of_many_files_takes_bounded_memory_and_is_given_back() {
+    const LIMIT: u64 = 256 << 20;
+    const PIECE: usize = 4 << 20;
+    let place = Place::new();
+    let cluster = four(&place);
+    let client = client(&cluster, true);
+    let ctx = Context::root();
+    let mut buffer = vec![1; PIECE];
+    let (mut files, mut most) = (Vec::new(), 0);
+    // Each holds the rest of a piece of 4 MiB; more of them than the memory has room for.
+    for number in 0..2 * LIMIT / PIECE as u64 {
+        let name = format!("f{number}");
+        let options = CreateOptions::default();
+        let (file, _) = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options).unwrap();
+        file.truncate(&ctx, 4 * PIECE as u64).unwrap();
+        for (offset, len) in [(0, PIECE), (PIECE as u64, 838)] {
+            assert_eq!(file.read_at(&ctx, offset, &mut buffer[..len]).unwrap(), len);
+            assert!(buffer[..len].iter().all(|byte| *byte == 0));
+        }
+        files.push(file);
+        let held = counter(&client, "buffer_bytes");
+        assert!(held <= LIMIT, "{held} bytes by {number} files");
+        most = most.max(held);
+    }
+    assert!(most >= PIECE as u64, "nothing was held");
+    files.into_iter().for_each(|file| file.close(&ctx).unwrap());
+    eventually("it is given back", || counter(&client, "buffer_bytes") == 0);
 }
 
 #[test]

@@ -43,11 +43,13 @@ fn every_function_over_a_cluster() {
         a_list_is_one_request_per_server(&other);
         a_collective_is_one_request_per_server(&other);
         hints_spare_and_prepare_requests(&other);
+        caching_modes_show_in_what_the_servers_count(&other);
         weak_caching_between_two_clients(&other);
         a_fast_copy_is_made_by_the_servers(&other);
         damage_is_a_failure_that_is_named(&cluster);
     });
     what_cannot_be_attached_is_told(&cluster);
+    what_a_key_or_a_quota_forbids_has_its_code(&cluster);
     let left = other.readdir(&Context::root(), FileId::ROOT, (0, 0), 100, false).unwrap();
     assert!(left.entries.is_empty(), "{left:?}");
 }
@@ -192,9 +194,34 @@ fn hints_spare_and_prepare_requests(servers: &Client) {
     };
     let most = fetched(HINT_READ | HINT_SEQUENTIAL);
     assert!(most.iter().sum::<u64>() > 4, "read ahead: {most:?}");
-    for flags in [HINT_RANDOM_PARTIAL, HINT_RANDOM_COMPLETE, HINT_REVERSE] {
+    for flags in [HINT_RANDOM_PARTIAL, HINT_RANDOM_COMPLETE, HINT_REVERSE, HINT_READ_ONCE] {
         assert_eq!(fetched(HINT_READ | flags), [1; 4], "what was asked for and no more");
     }
+    // Three fields of each of eight records of 1 KiB.
+    let fields = |flags| {
+        let mut record_bytes = 1024u64;
+        let fd = open("hinted", MODE_READ);
+        let hint = sio::sio_hint_t {
+            flags,
+            io_list: std::ptr::null_mut(),
+            list_len: 0,
+            arg: std::ptr::from_mut(&mut record_bytes).cast(),
+            arg_len: 8,
+        };
+        // SAFETY: one hint, whose argument is a number.
+        done(unsafe { sio::sio_hint(fd, HINT_CLASS_ORDERED, &hint, 1) });
+        let before = counted(servers, "op.read");
+        for record in (0..8).map(|i| i * 997 * 1024) {
+            for field in [0, 300, 900] {
+                assert!(read(fd, record + field, 100) == data[(record + field) as usize..][..100]);
+            }
+        }
+        let requests: u64 = since(servers, "op.read", &before).iter().sum();
+        close(fd);
+        requests
+    };
+    assert_eq!(fields(HINT_READ_ONCE), 24, "one for each field");
+    assert_eq!(fields(HINT_RECORDS), 8, "one for each record");
     // What will be used is asked for before.
     let before = counted(servers, "op.read");
     let fd = hinted(HINT_READ | HINT_WILL_USE, &mut [in_file(4 << 20, 1 << 20, 0, 1)]);
@@ -203,6 +230,49 @@ fn hints_spare_and_prepare_requests(servers: &Client) {
     });
     assert!(read(fd, 4 << 20, 1 << 20) == data[4 << 20..5 << 20]);
     drop_file(fd, "hinted");
+}
+
+/// `NONE` asks at every call; `STRONG` gathers and has a lease; `WEAK` gathers and has none.
+fn caching_modes_show_in_what_the_servers_count(servers: &Client) {
+    const CALLS: u64 = 32;
+    let leases = || {
+        let counters = servers.metadata_status().unwrap().counters;
+        counters.into_iter().find(|(name, _)| name == "op.acquire").map_or(0, |(_, n)| n)
+    };
+    let data = noise(4096 * CALLS as usize, 7);
+    for mode in [CACHING_NONE, CACHING_STRONG, CACHING_WEAK] {
+        close(striped("cached"));
+        let (name, mut fd, mut caching) = (CString::new("cached").unwrap(), -1, mode);
+        let mut ops = [mandatory(op(CTL_SET_CACHING_MODE, &mut caching))];
+        let both = MODE_READ | MODE_WRITE;
+        // A file that another client has open: leases are asked for.
+        let attr = servers.resolve(&Context::root(), b"cached", true).unwrap();
+        let (elsewhere, _) = servers.open(&Context::root(), attr.file, Rights::READ_WRITE).unwrap();
+        let asked = leases();
+        // SAFETY: a string, and a list of one control.
+        done(unsafe { sio::sio_open(&mut fd, name.as_ptr(), both, ops.as_mut_ptr(), 1) });
+        let before = counted(servers, "op.write");
+        for (at, part) in (0..).step_by(4096).zip(data.chunks(4096)) {
+            write(fd, at, part);
+        }
+        assert_eq!(control(fd, &mut bare(CTL_PROPAGATE)), Code::Success);
+        let writes: u64 = since(servers, "op.write", &before).iter().sum();
+        let before = counted(servers, "op.read");
+        for (at, part) in (0..).step_by(4096).zip(data.chunks(4096)) {
+            assert!(read(fd, at, 4096) == part);
+        }
+        let reads: u64 = since(servers, "op.read", &before).iter().sum();
+        match mode {
+            CACHING_NONE => assert_eq!((writes, reads), (CALLS, CALLS), "one for each call"),
+            _ => assert!(writes < CALLS / 2 && reads < CALLS / 2, "{mode}: {writes}, {reads}"),
+        }
+        match mode {
+            CACHING_STRONG => assert!(leases() > asked, "no lease was asked for"),
+            _ => assert_eq!(leases(), asked, "leases of mode {mode}"),
+        }
+        drop(elsewhere);
+        drop_file(fd, "cached");
+    }
 }
 
 fn weak_caching_between_two_clients(other: &Client) {
@@ -328,4 +398,41 @@ fn what_cannot_be_attached_is_told(cluster: &Cluster<'_>) {
     std::fs::set_permissions(&wrong, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     assert_eq!(attach(&format!("weir:{}", wrong.display())), Code::IoFailed);
     assert!(last_error().contains("cannot connect to cluster"), "{}", last_error());
+}
+
+/// A key that only reads is `INCORRECT_MODE`, a directory without room is `NO_SPACE`.
+fn what_a_key_or_a_quota_forbids_has_its_code(cluster: &Cluster<'_>) {
+    let key = |name: &str, restriction: &[&str]| {
+        let path = cluster.place.path(&format!("{name}.toml"));
+        let to = ["-o", path.to_str().unwrap()];
+        cluster.weir(&[&["key", "create", name][..], restriction, &to].concat()).ok();
+        &*format!("weir:{}", path.display()).leak()
+    };
+    cluster.weir(&["mkdir", "-m", "777", "/small"]).ok();
+    cluster.weir(&["quota", "set", "dir:/small", "--bytes", "1M", "--wait"]).ok();
+    // The superuser is refused nothing.
+    let files = key("anybody", &["--squash", "all"]);
+    suite::attached(Over { files, servers: TARGETS }, || {
+        let fd = create("small/file");
+        let mut data = noise(2 << 20, 8);
+        let list = [in_file(0, 1 << 20, 0, 1), in_file(3 << 20, 1 << 20, 0, 1)];
+        let (ended, total) = transfer(true, fd, &list, &all_of(&mut data));
+        assert_eq!(ended, Code::NoSpace, "{}", last_error());
+        assert!(last_error().contains("small/file"), "{}", last_error());
+        assert!(total < 2 << 20);
+        close(fd);
+    });
+    let files = key("reads", &["--read-only"]);
+    suite::attached(Over { files, servers: TARGETS }, || {
+        for mode in [MODE_WRITE, MODE_READ | MODE_WRITE] {
+            let refused = suite::files::opened("small/file", mode, &mut []);
+            assert_eq!(refused, Err(Code::IncorrectMode), "{}", last_error());
+        }
+        let created = suite::files::opened("small/new", MODE_WRITE | MODE_CREATE, &mut []);
+        assert_eq!(created, Err(Code::IncorrectMode), "{}", last_error());
+        close(open("small/file", MODE_READ));
+        assert_eq!(suite::unlink("small/file"), Code::IncorrectMode, "{}", last_error());
+    });
+    cluster.weir(&["quota", "rm", "dir:/small"]).ok();
+    cluster.weir(&["rm", "-r", "/small"]).ok();
 }
