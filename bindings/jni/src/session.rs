@@ -171,7 +171,11 @@ impl Session {
         }
         let mut stack = vec![Open { dir, name: None }];
         while let Some(Open { dir, name }) = stack.pop() {
-            let page = self.page(dir, (0, 0))?;
+            let page = match self.page(dir, (0, 0)) {
+                // Somebody else has removed it meanwhile.
+                Err(error) if is_gone(&error) && name.is_some() => continue,
+                page => page?,
+            };
             let all = page.entries.iter().filter(|e| &*e.name != b"." && &*e.name != b"..");
             let (below, files): (Vec<_>, Vec<_>) =
                 all.partition(|entry| entry.kind == FileKind::Directory);
@@ -240,7 +244,7 @@ fn is_gone(error: &Error) -> bool {
 /// What is gone already need not be removed.
 fn gone(result: Result<()>) -> Result<()> {
     match result {
-        Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+        Err(error) if is_gone(&error) => Ok(()),
         other => other,
     }
 }

@@ -97,7 +97,12 @@ pub(crate) fn walk(
         let mut next = Vec::new();
         for (path, listed) in in_parallel(level, LISTINGS, list) {
             let listed = match listed {
-                Err(error) if error.kind == ErrorKind::NotFound && !path.is_empty() => continue,
+                Err(error)
+                    if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Stale)
+                        && !path.is_empty() =>
+                {
+                    continue;
+                }
                 listed => listed?,
             };
             for (name, attr) in listed {

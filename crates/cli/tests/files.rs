@@ -124,6 +124,30 @@ fn trees_are_removed_only_when_asked_to() {
 }
 
 #[test]
+fn two_that_remove_one_tree_at_once_both_succeed() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    let tree = place.path("tree");
+    for (dir, below) in (0..8).flat_map(|dir| (0..4).map(move |below| (dir, below))) {
+        let dir = tree.join(format!("{dir}/{below}"));
+        fs::create_dir_all(&dir).unwrap();
+        (0..4).for_each(|file| fs::write(dir.join(file.to_string()), "f").unwrap());
+    }
+    for _ in 0..6 {
+        cluster.weir(&["cp", "-r", "tree", "weir:/"]).ok();
+        let both = [(); 2].map(|()| {
+            let mut rm = cluster.command(&["rm", "-rf", "/tree"]);
+            rm.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        });
+        for rm in both {
+            let ended = rm.wait_with_output().unwrap();
+            assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        }
+        assert_eq!(cluster.weir(&["ls", "/"]).ok(), "");
+    }
+}
+
+#[test]
 fn a_tree_is_removed_however_deep_it_is() {
     let place = Place::new();
     let cluster = place.up("deep", &["--targets", "1"]);

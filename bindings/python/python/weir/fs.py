@@ -11,6 +11,7 @@ import errno
 import io
 import os
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 from fsspec.core import has_magic
@@ -23,6 +24,15 @@ __all__ = ["WeirFileSystem"]
 
 # Of one call of a buffered reader or writer.
 _BUFFER_BYTES = 1 << 20
+
+
+def _unless_gone(remove: Callable[[str], None], path: str) -> None:
+    """Removes what somebody else may have removed meanwhile."""
+    try:
+        remove(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ESTALE):
+            raise
 
 
 class WeirFileSystem(AbstractFileSystem):
@@ -212,11 +222,11 @@ class WeirFileSystem(AbstractFileSystem):
             for name, stat in reversed(self.client.walk(one, maxdepth=maxdepth)):
                 below = f"{one.rstrip('/')}/{name}"
                 if stat.type != "directory":
-                    self.client.unlink(below)
+                    _unless_gone(self.client.unlink, below)
                 elif maxdepth is None:
-                    self.client.rmdir(below)
+                    _unless_gone(self.client.rmdir, below)
             if maxdepth is None:
-                self.client.rmdir(one)
+                _unless_gone(self.client.rmdir, one)
 
     rm_recursive = rm
 

@@ -42,8 +42,9 @@ fn remove(rm: &Rm, sessions: &mut Sessions, text: &OsStr, progress: &Progress) -
     };
     let (parent, last) = tree.parent(path)?;
     if meta.kind != FileKind::Directory {
-        let removed = tree.client.unlink(&tree.context, parent, last);
-        return removed.map(drop).map_err(tree.about(path));
+        let removed = tree.client.unlink(&tree.context, parent, last).map(drop);
+        let removed = if rm.force { unless_gone(removed) } else { removed };
+        return removed.map_err(tree.about(path));
     }
     if !rm.recursive {
         let failure = Failure::new("is a directory").about(tree.shown(path));
@@ -127,7 +128,7 @@ impl<'a> Removal<'a> {
     }
 
     fn is_done(&mut self, removed: Result<(), Error>) {
-        if let Err(error) = removed {
+        if let Err(error) = unless_gone(removed) {
             let failure = self.tree.about(&self.path)(error);
             self.progress.suspend(|| self.failures.keep::<()>(Err(failure)));
             return self.stays();
@@ -149,5 +150,13 @@ impl<'a> Removal<'a> {
     fn go_up(&mut self) {
         let above = split(&self.path).map_or(0, |(dir, _)| dir.len());
         self.path.truncate(above);
+    }
+}
+
+/// What somebody else has removed meanwhile need not be removed.
+fn unless_gone(removed: Result<(), Error>) -> Result<(), Error> {
+    match removed {
+        Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Stale) => Ok(()),
+        other => other,
     }
 }
