@@ -63,11 +63,18 @@ impl WeirFs {
 }
 
 /// Whether the result of a change of attributes may depend on membership in the file's group,
-/// beyond write permission: a change of owner or size clears setgid, or keeps it.
-pub(crate) fn groups_may_matter(set: &SetAttrRequest) -> bool {
-    let sets_group = set.mode.is_some_and(|mode| u32::from(mode) & libc::S_ISGID != 0);
-    let is_plain = set.mode.is_some() || set.atime.is_some() || set.mtime.is_some();
-    sets_group || !is_plain || set.uid.is_some() || set.gid.is_some() || set.size.is_some()
+/// beyond write permission: a change of owner clears setgid, or keeps it, and so does a change of
+/// size where the file has it. `known`: what is known of the file.
+pub(crate) fn groups_may_matter(set: &SetAttrRequest, known: Option<&Attr>) -> bool {
+    let is_setgid = |mode: u16| u32::from(mode) & libc::S_ISGID != 0;
+    let may_lose = set.size.is_some() && known.is_none_or(|attr| is_setgid(attr.mode));
+    let is_plain =
+        [set.mode.is_some(), set.atime.is_some(), set.mtime.is_some(), set.size.is_some()];
+    set.mode.is_some_and(is_setgid)
+        || may_lose
+        || !is_plain.contains(&true)
+        || set.uid.is_some()
+        || set.gid.is_some()
 }
 
 /// Whether a user's groups decide if the user gets all of `wanted`.
@@ -116,5 +123,15 @@ mod tests {
         assert!(decide(1001, 0o640, false, READ) && decide(1001, 0o604, false, READ));
         assert!(decide(1001, 0o600, false, READ), "by a capability of the key, perhaps");
         assert!(decide(1001, 0o664, false, WRITE) && decide(1001, 0o644, true, READ));
+    }
+
+    #[test]
+    fn groups_may_matter_for_a_size_only_where_it_may_take_setgid() {
+        let set = SetAttrRequest { size: Some(0), ..weir_client::set_nothing(FileId(7)) };
+        assert!(!groups_may_matter(&set, Some(&attr(1000, 0o644, false))));
+        assert!(groups_may_matter(&set, Some(&attr(1000, 0o2755, false))));
+        assert!(groups_may_matter(&set, None));
+        let set = SetAttrRequest { gid: Some(50), ..set };
+        assert!(groups_may_matter(&set, Some(&attr(1000, 0o644, false))));
     }
 }

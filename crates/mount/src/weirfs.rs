@@ -28,7 +28,7 @@ use crate::translate::{
 use std::sync::Arc;
 use std::time::Duration;
 use weir_client::core::copy::MAX_COPY_CALL_BYTES;
-use weir_client::{Client, Consistency, Context, File, set_nothing};
+use weir_client::{Client, Consistency, Context, CreateOptions, File, set_nothing};
 use weir_types::{Attr, ErrorKind, FileId, FileKind, FsUsage};
 use weir_wire::meta::{self, CAPABILITY, RenameRequest, XattrMode};
 
@@ -322,7 +322,8 @@ impl Filesystem for WeirFs {
             self.access_is_set(request.file);
         }
         let change = |by: &Context| self.set_attr_or_last(by, &request);
-        let done = match by_handle || groups_may_matter(&request) {
+        let known = self.client.known_attr(request.file);
+        let done = match by_handle || groups_may_matter(&request, known.as_ref()) {
             true => change(by),
             false => self.judged(ctx, request.file, WRITE, change),
         };
@@ -473,12 +474,20 @@ impl Filesystem for WeirFs {
     ) -> Reply<(Entry, Opened)> {
         let options = create_options(mode, args);
         let dir = self.file(parent)?;
-        let create = |by: &Context| self.client.create(by, dir, name, &options);
-        // Who is of the group keeps setgid: of a new file, and of one that is emptied.
-        let may_keep_setgid = u32::from(options.mode) & libc::S_ISGID != 0 || !options.exclusive;
-        let made = match may_keep_setgid {
-            true => create(&context(ctx)),
-            false => self.judged(ctx, dir, CHANGE, create),
+        let create = |by: &Context, exclusive: bool| {
+            self.client.create(by, dir, name, &CreateOptions { exclusive, ..options.clone() })
+        };
+        // Who is of the group keeps setgid: of a new file, and of one that is emptied. As a rule there
+        // is none: the kernel has just asked for the name.
+        let sets_group = u32::from(options.mode) & libc::S_ISGID != 0;
+        let made = match sets_group {
+            true => create(&context(ctx), options.exclusive),
+            false => match self.judged(ctx, dir, CHANGE, |by| create(by, true)) {
+                Err(error) if error.kind == ErrorKind::Exists && !options.exclusive => {
+                    create(&context(ctx), false)
+                }
+                made => made,
+            },
         };
         self.created(ctx, in_directory(made)?, args)
     }
