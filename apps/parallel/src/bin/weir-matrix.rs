@@ -4,9 +4,10 @@
 
 use clap::Parser;
 use std::fmt::Write;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use weir_parallel::sort;
 use weir_parallel::tree::Tree;
@@ -32,7 +33,7 @@ struct Arguments {
 }
 
 /// Name, and flags of `weir setlayout`.
-const LAYOUTS: [(&str, &[&str]); 8] = [
+const LAYOUTS: [(&str, &[&str]); 9] = [
     ("one target", &["--layout", "striped", "--count", "1"]),
     ("striped, unit 64 KiB", &["--layout", "striped", "--unit", "64K"]),
     ("striped, unit 1 MiB", &["--layout", "striped", "--unit", "1M"]),
@@ -50,7 +51,16 @@ const LAYOUTS: [(&str, &[&str]); 8] = [
         "chunks where written first",
         &["--layout", "chunked", "--placement", "graduated", "--count", "2"],
     ),
+    (
+        "RAID 6 of two columns, from three copies",
+        &[
+            "--layout", "striped", "--count", "2", "--copies", "3", "--reduce", "raid6", "--after",
+            "0s",
+        ],
+    ),
 ];
+/// Parities are there within this time.
+const ENCODED: Duration = Duration::from_secs(600);
 const WAYS: [&str; 3] = ["take", "locations", "shares"];
 /// Programs that read over the SIO interface.
 const OVER_SIO: [&str; 2] = ["weir-match", "weir-mining"];
@@ -62,6 +72,14 @@ struct Cell {
     seconds: f64,
     cpu_seconds: f64,
     equal: bool,
+}
+
+impl Cell {
+    fn text(&self) -> String {
+        let Self { seconds, cpu_seconds, equal } = self;
+        let result = if *equal { "" } else { " **differs**" };
+        format!("{seconds:.2} s, {cpu_seconds:.2} s{result}")
+    }
 }
 
 /// A cluster in a directory of its own, which is gone in the end.
@@ -76,11 +94,15 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
-            eprintln!("weir-matrix: outputs differ: see {}", arguments.out.display());
+            let _ = writeln!(
+                io::stderr(),
+                "weir-matrix: outputs differ: see {}",
+                arguments.out.display()
+            );
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("weir-matrix: {error}");
+            let _ = writeln!(io::stderr(), "weir-matrix: {error}");
             ExitCode::FAILURE
         }
     }
@@ -119,10 +141,9 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     for (name, way, ranks, cells) in rows {
         _ = write!(table, "| {name} | {way} | {ranks} |");
         for cell in cells {
-            let Cell { seconds, cpu_seconds, equal } = cell?;
-            all_equal &= equal;
-            let result = if equal { "" } else { " **differs**" };
-            _ = write!(table, " {seconds:.2} s, {cpu_seconds:.2} s{result} |");
+            let cell = cell?;
+            all_equal &= cell.equal;
+            _ = write!(table, " {} |", cell.text());
         }
         table.push('\n');
     }
@@ -130,9 +151,9 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     for (name, cells) in sio_rows {
         _ = write!(sio_table, "| {name} |");
         for cell in cells {
-            let (seconds, equal) = cell?;
-            all_equal &= equal;
-            _ = write!(sio_table, " {seconds:.2} s{} |", if equal { "" } else { " **differs**" });
+            let cell = cell?;
+            all_equal &= cell.equal;
+            _ = write!(sio_table, " {} |", cell.text());
         }
         sio_table.push('\n');
     }
@@ -251,7 +272,26 @@ impl Lab {
         self.weir(&["mkdir", "weir:/d"])?;
         self.weir(&[&["setlayout"], layout, &["weir:/d"]].concat())?;
         let inputs = ["text", "records", "customers", "people", "sales"];
-        self.weir(&[&["cp", "--quiet"], &inputs[..], &["weir:/d"]].concat())
+        self.weir(&[&["cp", "--quiet"], &inputs[..], &["weir:/d"]].concat())?;
+        match layout.contains(&"--reduce") {
+            true => inputs.iter().try_for_each(|input| self.is_encoded(input)),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until an input has parities instead of copies.
+    fn is_encoded(&self, input: &str) -> Result<(), String> {
+        let begun = Instant::now();
+        let path = format!("weir:/d/{input}");
+        while begun.elapsed() < ENCODED {
+            let done = self.command(&self.weir).args(["layout", &path]).output();
+            let done = done.map_err(|e| format!("{}: {e}", self.weir.display()))?;
+            if String::from_utf8_lossy(&done.stdout).contains("2 parities") {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Err(format!("{path} has no parities after {ENCODED:?}"))
     }
 
     /// Runs a program that is beside this one; what it printed.
@@ -266,8 +306,8 @@ impl Lab {
     }
 
     /// Runs a program over the SIO interface, on a directory of the cluster or on local files;
-    /// its seconds, and whether it found what it found on local files.
-    fn over_sio(&self, program: &str, in_cluster: bool) -> Result<(f64, bool), String> {
+    /// compared with what it found on local files.
+    fn over_sio(&self, program: &str, in_cluster: bool) -> Result<Cell, String> {
         let dir = if in_cluster { "d/" } else { "" };
         let [people, customers, result, sales] =
             ["people", "customers", "result", "sales"].map(|name| format!("{dir}{name}"));
@@ -281,9 +321,10 @@ impl Lab {
         if in_cluster {
             arguments.extend(["--files", "weir:matrix"]);
         }
-        let begun = Instant::now();
+        let (begun, cpu_before) = (Instant::now(), cpu_of_children()?);
         let said = self.said(program, &arguments)?;
         let seconds = begun.elapsed().as_secs_f64();
+        let cpu_seconds = cpu_of_children()? - cpu_before;
         let told: serde_json::Value =
             serde_json::from_str(&said).map_err(|e| format!("{program}: {said}: {e}"))?;
         let found = match program {
@@ -301,7 +342,7 @@ impl Lab {
             std::fs::write(&first, &found).map_err(|e| format!("{}: {e}", first.display()))?;
         }
         let first = std::fs::read(&first).map_err(|e| format!("{}: {e}", first.display()))?;
-        Ok((seconds, !first.is_empty() && found == first))
+        Ok(Cell { seconds, cpu_seconds, equal: !first.is_empty() && found == first })
     }
 
     /// Runs a program, in a directory of the cluster or on local files, and compares what comes of
@@ -359,6 +400,14 @@ impl Lab {
             |path: &Path| std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
         Ok(Cell { seconds, cpu_seconds, equal: read(&found)? == read(&first)? })
     }
+}
+
+/// Seconds of processor time of the children of this process that have ended.
+fn cpu_of_children() -> Result<f64, String> {
+    let stat = std::fs::read_to_string("/proc/self/stat").map_err(|e| e.to_string())?;
+    // Behind the name, which may have spaces, the 16th and 17th: in hundredths of a second.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    Ok(fields.skip(13).take(2).filter_map(|n| n.parse::<f64>().ok()).sum::<f64>() / 100.0)
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), String> {
