@@ -14,7 +14,7 @@ pub fn end(program: &str, done: Result<String, String>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("{program}: {message}");
+            let _ = writeln!(io::stderr(), "{program}: {message}");
             ExitCode::FAILURE
         }
     }

@@ -244,8 +244,8 @@ fn what_was_found_since_any_copy_is_read_does_not_fail_again() {
     }
 }
 
-/// Its changes of names have more orders than the judge follows: it keeps those that come first, and
-/// not whichever the order of a hash table has.
+/// Its changes of names have more orders than the judge follows: it says that these are undecided, and
+/// says so each time.
 #[test]
 fn a_run_with_more_orders_of_names_than_are_followed_is_judged_alike_each_time() {
     let seed = 318_631_117;

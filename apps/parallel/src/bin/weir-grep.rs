@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 use weir_client::Record;
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
         Ok(0) => ExitCode::from(1),
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("weir-grep: {error}");
+            let _ = writeln!(io::stderr(), "weir-grep: {error}");
             ExitCode::from(2)
         }
     }

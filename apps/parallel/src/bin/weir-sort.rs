@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use weir_client::Record;
 use weir_parallel::invalid;
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("weir-sort: {error}");
+            let _ = writeln!(io::stderr(), "weir-sort: {error}");
             ExitCode::FAILURE
         }
     }

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use weir_client::Record;
 use weir_parallel::count::count;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
     match counted {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("weir-wordcount: {error}");
+            let _ = writeln!(io::stderr(), "weir-wordcount: {error}");
             ExitCode::FAILURE
         }
     }
