@@ -101,7 +101,7 @@ pub fn number_from(variable: &str) -> Option<u64> {
 fn after_any_crash_the_engine_is_what_some_commit_left_with_all_that_was_promised() {
     let (first, images) = match number_from("WEIR_SEED") {
         Some(seed) => (seed, 1),
-        None => (1, number_from("WEIR_CRASH_IMAGES").unwrap_or(5000)),
+        None => (1, number_from("WEIR_CRASH_IMAGES").unwrap_or(2000)),
     };
     let threads = 2;
     let results: Vec<_> = std::thread::scope(|scope| {
