@@ -1,4 +1,5 @@
-//! Snapshots of the whole store for administrators, a page at a time: for backups and for checks.
+//! Snapshots of the whole store, a page at a time: for administrators, for backups and checks; and
+//! for metadata servers that stand by and have no metadata yet.
 
 use super::{MetaMachine, Moment};
 use std::collections::BTreeMap;
@@ -25,7 +26,8 @@ const _: () = assert!(2 * PAGE_BYTES + 2 * MAX_KEY_BYTES < MAX_BODY_BYTES);
 
 /// A snapshot that is being read.
 struct Reading {
-    client: ClientId,
+    /// The administrator who reads it; `None`: a metadata server.
+    client: Option<ClientId>,
     snapshot: Box<dyn Snapshot>,
     begun_ms: u64,
     asked_ms: u64,
@@ -52,14 +54,17 @@ impl Exports {
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// A page of a snapshot, which is made if the request asks for that.
+    /// A page of a snapshot for `client`, an administrator, or for another metadata server. It is
+    /// made if the request asks for that.
     pub(super) fn export_meta(
         &mut self,
-        client: ClientId,
+        client: Option<ClientId>,
         request: &ExportMetaRequest,
         now: Moment,
     ) -> Result<ExportPage> {
-        self.require_administrator(client)?;
+        if let Some(client) = client {
+            self.require_administrator(client)?;
+        }
         self.exports.forget_old(now.monotonic_ms);
         let number = match request.snapshot {
             0 => self.begin_export(client, now)?,
@@ -79,7 +84,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(ExportPage { snapshot: number, cluster: self.format.cluster, sequence, records, next })
     }
 
-    fn begin_export(&mut self, client: ClientId, now: Moment) -> Result<u64> {
+    fn begin_export(&mut self, client: Option<ClientId>, now: Moment) -> Result<u64> {
         let exports = &mut self.exports;
         if exports.readings.len() >= MAX_SNAPSHOTS {
             // One that was read to its end, or else the one that has waited
