@@ -3,7 +3,7 @@
 
 use super::{MetaMachine, Moment};
 use std::collections::BTreeMap;
-use weir_metastore::{Engine, MAX_KEY_BYTES, ReadError, Snapshot};
+use weir_metastore::{Engine, MAX_KEY_BYTES, Snapshot};
 use weir_types::codec::Bytes;
 use weir_types::limits::MAX_BODY_BYTES;
 use weir_types::{ClientId, Error, ErrorKind, Result};
@@ -124,10 +124,7 @@ fn page(
     let mut room = PAGE_BYTES;
     let mut records = Vec::new();
     loop {
-        let rows = snapshot.range(&start, &end, ROWS_AT_ONCE).map_err(|e| match e {
-            ReadError::Failed(e) => e,
-            e @ ReadError::NeedsRead => Error::new(ErrorKind::Busy, e.to_string()),
-        })?;
+        let rows = snapshot.range(&start, &end, ROWS_AT_ONCE)?;
         let last_page = rows.len() < ROWS_AT_ONCE;
         for (key, row) in rows {
             if skip > 0 && *key != *place.key.0 {

@@ -5,6 +5,7 @@ use crate::journal::Journal;
 use crate::model_journal::{LostAppend, ModelJournal};
 use crate::tx::transact;
 use tempfile::TempDir;
+use weir_types::ErrorKind;
 
 fn open(dir: &TempDir) -> Embedded {
     Embedded::open_member(dir.path(), EmbeddedConfig::default(), || {}).unwrap()
