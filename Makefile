@@ -61,7 +61,7 @@ package-test: deb ## Boot a Debian with systemd in a container, and use the pack
 upgrade-test: deps ## Build the last release from the history, and let it meet today's
 	@CARGO="$(CARGO)" scripts/upgrade-test.sh
 
-soak: deps ## Crash images, kill cycles and simulated seeds for hours (SOAK="images cycles kills names sim")
+soak: deps ## Crash images, kill cycles and simulated seeds for hours (SOAK="images cycles kills metas names sim")
 	@SOAK="$(SOAK)" CARGO="$(CARGO)" scripts/soak.sh
 
 verify: $(DENY) ## Check format, lints, licences and sources; writes nothing

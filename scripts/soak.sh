@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # What takes hours: 100,000 crash images of the object store and of the metadata
 # engine, 1,000 cycles of kill -9 of real daemons, 500 cycles of all that can fail of
-# machines, links and disks under files with copies (as root), a directory of a million
-# files (as root), then simulated seeds without end (interrupt it when you have seen
+# machines, links and disks under files with copies (as root), 500 rounds of losing the
+# metadata server that leads or a member of etcd, a directory of a million files (as root), then simulated seeds without end (interrupt it when you have seen
 # enough). `SOAK` picks parts of it:
-#   make soak SOAK="images cycles kills names sim"
+#   make soak SOAK="images cycles kills metas names sim"
 # Every part prints the seed that brings a failure back.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo=${CARGO:-cargo}
-parts=${SOAK:-images cycles kills names sim}
+parts=${SOAK:-images cycles kills metas names sim}
 images=${WEIR_CRASH_IMAGES:-100000}
 cycles=${WEIR_CYCLES:-1000}
 kills=${WEIR_KILL_CYCLES:-500}
@@ -28,6 +28,10 @@ for part in $parts; do
     kills)
       WEIR_KILL_CYCLES=$kills WEIR_KILL_LONG=1 "$cargo" test --locked -p weir --test all -- \
         kills:: --nocapture
+      ;;
+    metas)
+      WEIR_META_ROUNDS=${WEIR_META_ROUNDS:-500} "$cargo" test --locked -p weir --test all -- \
+        meta_rounds:: --nocapture
       ;;
     names)
       "$cargo" test --release --locked -p weir --test all -- \
@@ -50,7 +54,7 @@ for part in $parts; do
       exit 1
       ;;
     *)
-      echo "soak: unknown part \`$part'; there are: images cycles kills names sim" >&2
+      echo "soak: unknown part \`$part'; there are: images cycles kills metas names sim" >&2
       exit 2
       ;;
   esac

@@ -21,7 +21,9 @@ mod testbed;
 
 pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
 pub use cluster::{Down, Rebalance, Status, Up};
-pub use daemons::{Daemon, Detach, Meta, MetaCommand, MetaExport, MetaImport, Mount, Umount};
+pub use daemons::{
+    Daemon, Detach, Meta, MetaAdd, MetaCommand, MetaExport, MetaImport, MetaRemove, Mount, Umount,
+};
 pub use files::{Cat, Cp, Kept, Ls, Mkdir, Rm, Spread, Stat, Take};
 pub use holders::{Clients, HoldChoice, Locks, StandingChoice};
 pub use jobs::{Explain, Run};

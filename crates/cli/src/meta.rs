@@ -1,6 +1,7 @@
 //! `weir meta`: the metadata server, and backups of the metadata.
 
 use crate::args::{Meta, MetaCommand, MetaExport, MetaImport};
+use crate::cluster::meta_change;
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::output::{human_size, print};
@@ -23,6 +24,8 @@ pub fn run(meta: &Meta) -> Done {
     match &meta.command {
         Some(MetaCommand::Export(export)) => run_export(export),
         Some(MetaCommand::Import(import)) => run_import(import),
+        Some(MetaCommand::Add(add)) => meta_change::add(add),
+        Some(MetaCommand::Remove(remove)) => meta_change::remove(remove),
         None => {
             let none = || Failure::new("which configuration? give one with --config");
             serve::meta(meta.config.as_deref().ok_or_else(none)?, &meta.detach)

@@ -14,6 +14,7 @@ use weir_dataserver::DataServerConfig;
 use weir_etcd::EtcdJournal;
 use weir_host::net::Signal;
 use weir_metaserver::{Journal, JournalConfig, MetaServerConfig};
+use weir_types::ErrorKind;
 
 /// When a daemon leaves the session of the process that started it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,19 +94,37 @@ pub fn meta(config: &Path, detach: &Detach) -> Done {
             metrics::serve(metrics::parse(address)?, "meta", move |page| observer.tell(page));
         }
         if config.journal.is_some() {
-            weir_metaserver::run_member(config, on_etcd, &shutdown, observer, |info| {
-                ready(&format!(
-                    "the metadata server stands by or leads on {}",
-                    info.addresses.join(", ")
-                ));
-            })?;
-            return Ok(());
+            return member(config, &shutdown, &observer, ready);
         }
         weir_metaserver::run_observed(config, &shutdown, observer, |info| {
             ready(&format!("the metadata server serves on {}", info.addresses.join(", ")));
         })?;
         Ok(())
     })
+}
+
+/// Runs a member of several metadata servers. One that has lost the lead stands by again.
+fn member(
+    config: MetaServerConfig,
+    shutdown: &Signal,
+    observer: &Arc<weir_metaserver::Observer>,
+    ready: &dyn Fn(&str),
+) -> Done {
+    loop {
+        let on_ready = |info: weir_metaserver::ReadyInfo| {
+            ready(&format!(
+                "the metadata server stands by or leads on {}",
+                info.addresses.join(", ")
+            ));
+        };
+        let run = weir_metaserver::run_member;
+        match run(config.clone(), on_etcd, shutdown, observer.clone(), on_ready) {
+            Err(error) if error.kind == ErrorKind::NotLeader => {
+                tracing::warn!("the metadata server stands by again: {error}");
+            }
+            done => return Ok(done?),
+        }
+    }
 }
 
 /// The journal of a cluster on etcd.

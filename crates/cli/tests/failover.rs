@@ -3,6 +3,7 @@
 
 use crate::harness::{Place, Running, eventually, kill_and_wait, noise};
 use crate::library;
+use crate::link::Link;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use weir_client::{Client, ClientConfig, Context, CreateOptions};
+use weir_testbed::{Disk, missing};
 use weir_types::{ErrorKind, FileId};
 use weir_wire::Rights;
 use weir_wire::map::TargetState;
@@ -26,11 +29,11 @@ struct Pair<'a> {
     _etcd: Running,
 }
 
-fn free_address() -> String {
+pub fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-fn set(path: &Path, values: &[(&str, toml::Value)]) {
+pub fn set(path: &Path, values: &[(&str, toml::Value)]) {
     let mut settings: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
     for (name, value) in values {
         settings.insert((*name).into(), value.clone());
@@ -38,7 +41,7 @@ fn set(path: &Path, values: &[(&str, toml::Value)]) {
     fs::write(path, settings.to_string()).unwrap();
 }
 
-fn list(items: &[String]) -> toml::Value {
+pub fn list(items: &[String]) -> toml::Value {
     toml::Value::Array(items.iter().map(|item| item.clone().into()).collect())
 }
 
@@ -153,7 +156,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn daemon(place: &Place, what: &str, config: &Path) -> Running {
+pub fn daemon(place: &Place, what: &str, config: &Path) -> Running {
     let log = fs::File::create(config.with_extension("log")).unwrap();
     let mut command = place.command(&[what, "--config", config.to_str().unwrap()]);
     Running(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap())
@@ -161,14 +164,28 @@ fn daemon(place: &Place, what: &str, config: &Path) -> Running {
 
 /// What a writer was told that is done: contents by name.
 #[derive(Default)]
-struct Told {
+pub struct Told {
     files: Mutex<BTreeMap<String, Vec<u8>>>,
+    /// When something was acknowledged last, and the longest time between two.
+    stalls: Mutex<(Option<Instant>, Duration)>,
     stop: AtomicBool,
 }
 
 impl Told {
-    fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.files.lock().unwrap().len()
+    }
+
+    /// The longest time between two acknowledgements.
+    pub fn longest_stall(&self) -> Duration {
+        self.stalls.lock().unwrap().1
+    }
+
+    fn acknowledged(&self) {
+        let mut stalls = self.stalls.lock().unwrap();
+        let now = Instant::now();
+        let stall = stalls.0.replace(now).map_or(Duration::ZERO, |last| now - last);
+        stalls.1 = stalls.1.max(stall);
     }
 
     /// Writes file after file. Nothing fails, whatever happens to a server.
@@ -181,11 +198,12 @@ impl Told {
             let bytes = noise(20_000 + n, n as u64);
             write_file(client, &name, &bytes);
             self.files.lock().unwrap().insert(name, bytes);
+            self.acknowledged();
         }
     }
 
     /// Every name that was acknowledged is there, with its bytes.
-    fn check(&self, client: &Client) {
+    pub fn check(&self, client: &Client) {
         let files = self.files.lock().unwrap();
         for (name, bytes) in files.iter() {
             assert!(read_file(client, name) == *bytes, "{name}");
@@ -218,14 +236,19 @@ fn read_file(client: &Client, name: &str) -> Vec<u8> {
 fn with_writers(pair: &mut Pair<'_>, during: impl FnOnce(&mut Pair<'_>, &Told)) -> Told {
     let told = Told::default();
     let clients = [0, 1].map(|_| pair.client());
+    told_while(&told, &clients, || during(pair, &told));
+    told
+}
+
+/// A writer for each client goes on while `during` runs, and after it.
+pub fn told_while(told: &Told, clients: &[Client], during: impl FnOnce()) {
     std::thread::scope(|scope| {
         for (writer, client) in clients.iter().enumerate() {
-            let told = &told;
             scope.spawn(move || told.write(client, writer));
         }
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             eventually("they write", || told.count() > 20);
-            during(pair, &told);
+            during();
             let before = told.count();
             eventually("they go on", || told.count() > before + 20);
         }));
@@ -234,7 +257,6 @@ fn with_writers(pair: &mut Pair<'_>, during: impl FnOnce(&mut Pair<'_>, &Told)) 
             std::panic::resume_unwind(panic);
         }
     });
-    told
 }
 
 #[test]
@@ -283,16 +305,68 @@ fn a_leader_that_was_stopped_acknowledges_nothing_when_it_goes_on() {
             let before = told.count();
             eventually("they write there", || told.count() > before + 10);
             pair.signal(0, Signal::CONT);
-            let Running(process) = pair.members[0].as_mut().unwrap();
-            eventually("it ends", || process.try_wait().unwrap().is_some_and(|s| !s.success()));
+            // It stands by from then on.
+            let stands_by = || pair.asks(0).is_err_and(|e| e.kind == ErrorKind::NotLeader);
+            eventually("it follows", stands_by);
             assert!(asking.join().unwrap().is_err(), "acknowledged by who does not lead");
         });
-        pair.begin(0);
-        eventually("it follows", || pair.asks(0).is_err_and(|e| e.kind == ErrorKind::NotLeader));
     });
     let client = pair.client();
     told.check(&client);
     let found = |name: &str| client.lookup(&Context::root(), FileId::ROOT, name.as_bytes());
     found("early").unwrap();
     assert_eq!(found("late").unwrap_err().kind, ErrorKind::NotFound);
+}
+
+#[test]
+fn a_leader_whose_disk_hangs_gives_the_lead_up_and_stands_by_when_it_answers_again() {
+    if let Some(what) = missing() {
+        println!("skipped: needs {what}");
+        return;
+    }
+    let place = Place::new();
+    let disk = Disk::make(&place.path("image"), &place.path("disk"), 160 << 20).unwrap();
+    let Some(mut pair) = Pair::start(&place) else { return };
+    pair.kill(0);
+    let (dir, there) = (pair.dir.join("meta"), disk.path().join("meta"));
+    assert!(Command::new("cp").arg("-a").args([&dir, &there]).status().unwrap().success());
+    fs::remove_dir_all(&dir).unwrap();
+    std::os::unix::fs::symlink(there, dir).unwrap();
+    eventually("the other one leads", || pair.asks(1).is_ok());
+    pair.begin(0);
+    eventually("it follows", || pair.asks(0).is_err_and(|e| e.kind == ErrorKind::NotLeader));
+    pair.kill(1);
+    eventually("the one on that disk leads", || pair.asks(0).is_ok());
+    pair.begin(1);
+    eventually("the other one follows", || {
+        pair.asks(1).is_err_and(|e| e.kind == ErrorKind::NotLeader)
+    });
+    let told = with_writers(&mut pair, |pair, told| {
+        let frozen = disk.freeze().unwrap();
+        eventually("the other one leads", || pair.asks(1).is_ok());
+        let before = told.count();
+        eventually("they write there", || told.count() > before + 10);
+        drop(frozen);
+        eventually("it follows", || pair.asks(0).is_err_and(|e| e.kind == ErrorKind::NotLeader));
+        pair.kill(1);
+    });
+    told.check(&pair.client());
+}
+
+/// Bytes of the server in a handshake: the challenge and the welcome.
+const WELCOMED: u64 = 128 + 116;
+
+#[test]
+fn a_server_that_hangs_after_its_welcome_is_not_waited_for_when_there_is_another() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    let config = library::config_in(&cluster.dir());
+    let direct = config.metadata.last().unwrap().clone();
+    let hangs = Link::that_hangs_after(direct.clone(), WELCOMED);
+    let metadata = vec![hangs.address.clone(), direct];
+    let (connect_timeout_ms, request_timeout_ms) = (60_000, 60_000);
+    let config = ClientConfig { metadata, connect_timeout_ms, request_timeout_ms, ..config };
+    let client = Client::connect(config).unwrap();
+    client.mkdir(&Context::root(), FileId::ROOT, b"made", 0o755).unwrap();
+    assert!(hangs.has_hung(), "it was welcomed");
 }

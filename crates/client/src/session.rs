@@ -434,6 +434,7 @@ impl MetaSession {
 
     /// Reports open files and leases to a server that does not know them.
     fn reassert(&self, conn: &mut BlockingConn, forgets: bool, wait: &Wait) -> Result<()> {
+        let of_one = || self.wait_for_one_answer(wait);
         let epoch = {
             let mut state = self.lock();
             state.epoch += 1;
@@ -453,23 +454,24 @@ impl MetaSession {
             let (first, leases) = (batch == 0, Vec::new());
             let (files, held) = (part(&files, batch), part(&held, batch));
             let request = ReassertRequest { first, files, held, leases, last: false };
-            self.reassert_files(conn, &prefix, &request, wait)?;
+            self.reassert_files(conn, &prefix, &request, &of_one())?;
         }
         for batch in self.holdings.locks.all().chunks(REASSERT_BATCH) {
             let request = ReassertLocksRequest { locks: batch.to_vec() };
             let header = Header::request(ReassertLocksRequest::OP, conn.next_request_id());
-            conn.send(header, &(&prefix, &request), &[], &[], wait)?;
-            self.holdings.locks.lost(&conn.recv_reply::<Vec<Lock>>(wait)?);
+            let wait = of_one();
+            conn.send(header, &(&prefix, &request), &[], &[], &wait)?;
+            self.holdings.locks.lost(&conn.recv_reply::<Vec<Lock>>(&wait)?);
         }
         let batches = leases.len().div_ceil(REASSERT_BATCH).max(1);
         for batch in 0..batches {
             let (leases, last) = (part(&leases, batch), batch + 1 == batches);
             let (files, held) = (Vec::new(), Vec::new());
             let request = ReassertRequest { first: false, files, held, leases, last };
-            self.reassert_files(conn, &prefix, &request, wait)?;
+            self.reassert_files(conn, &prefix, &request, &of_one())?;
         }
         if self.config.consistency == Consistency::Strict {
-            self.first_poll(conn, &prefix, wait)?;
+            self.first_poll(conn, &prefix, &of_one())?;
         }
         Ok(())
     }

@@ -21,6 +21,11 @@ const DEADLINE_EXCEEDED: i32 = 4;
 const UNAVAILABLE: i32 = 14;
 const NOT_FOUND: i32 = 5;
 const RESOURCE_EXHAUSTED: i32 = 8;
+const OUT_OF_RANGE: i32 = 11;
+
+/// What to do when etcd has reached its quota.
+const WHEN_FULL: &str = "give its members a larger --quota-backend-bytes, run `etcdctl compact` and \
+                         `etcdctl defrag --cluster`, then `etcdctl alarm disarm`";
 
 pub(crate) struct Gateway {
     agent: ureq::Agent,
@@ -92,7 +97,13 @@ impl Gateway {
         let refused: Refused = serde_json::from_slice(&text).unwrap_or_default();
         let kind = match refused.code {
             NOT_FOUND => ErrorKind::NotFound,
-            RESOURCE_EXHAUSTED => ErrorKind::NoSpace,
+            RESOURCE_EXHAUSTED if refused.error.contains("space exceeded") => {
+                let what = format!("it is full ({}): {WHEN_FULL}", refused.error);
+                return Err(Error::new(ErrorKind::NoSpace, what));
+            }
+            // Too many requests.
+            RESOURCE_EXHAUSTED => ErrorKind::Unreachable,
+            OUT_OF_RANGE => ErrorKind::Stale,
             DEADLINE_EXCEEDED => ErrorKind::TimedOut,
             UNAVAILABLE => ErrorKind::Unreachable,
             _ if reply.status().is_server_error() => ErrorKind::Unreachable,

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use weir_host::sync::Mutex;
 use weir_host::{clock, thread};
-use weir_metastore::{Batch, Journal, Sequence};
+use weir_metastore::{Batch, Held, Journal, Sequence};
 use weir_types::{Error, ErrorKind, Result};
 
 /// Time of a lease in etcd, seconds. So long a dead leader is waited for.
@@ -27,6 +27,8 @@ const CLOCK_MARGIN: u32 = 8;
 const BATCHES_PER_READ: usize = 8;
 /// The most members that are listed.
 const MAX_MEMBERS: usize = 64;
+/// etcd is compacted after so many changes.
+const COMPACT_AFTER: i64 = 100;
 /// Pause before an append is sent again.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -43,6 +45,8 @@ pub struct EtcdJournal {
     gateway: Gateway,
     prefix: String,
     lead: Mutex<Option<Lead>>,
+    /// The revision up to which this server has compacted etcd.
+    compacted: Mutex<i64>,
 }
 
 impl EtcdJournal {
@@ -52,7 +56,12 @@ impl EtcdJournal {
     /// `InvalidArgument` for addresses that are not `http://HOST:PORT`.
     pub fn new(endpoints: &[String], cluster: [u8; 16]) -> Result<Self> {
         let prefix = format!("/weir/{:032x}/", u128::from_be_bytes(cluster));
-        Ok(Self { gateway: Gateway::new(endpoints)?, prefix, lead: Mutex::new(None) })
+        Ok(Self {
+            gateway: Gateway::new(endpoints)?,
+            prefix,
+            lead: Mutex::new(None),
+            compacted: Mutex::new(0),
+        })
     }
 
     fn key(&self, name: &str) -> String {
@@ -252,13 +261,22 @@ impl Journal for EtcdJournal {
         self.gateway.ask::<Value>("/v3/kv/put", &request).map(drop)
     }
 
-    fn members(&self) -> Result<Vec<(String, Sequence)>> {
+    fn forget(&self, member: &str) -> Result<()> {
+        let request = json!({"key": text(self.key(&format!("members/{member}")))});
+        self.gateway.ask::<Value>("/v3/kv/deleterange", &request).map(drop)
+    }
+
+    fn members(&self) -> Result<Vec<Held>> {
         let prefix = self.key("members/");
         let found = self.range(&prefix, &self.key("members0"), MAX_MEMBERS)?;
         let member = |found: &KeyValue| {
             let name = String::from_utf8_lossy(&found.key);
             let name = name.strip_prefix(&prefix).ok_or_else(|| foreign(found))?;
-            Ok((name.to_owned(), Sequence(decimal(found)?)))
+            Ok(Held {
+                member: name.to_owned(),
+                upto: Sequence(decimal(found)?),
+                stamp: found.mod_revision.unsigned_abs(),
+            })
         };
         found.iter().map(member).collect()
     }
@@ -270,6 +288,24 @@ impl Journal for EtcdJournal {
             true => Ok(()),
             false => Err(lost("another one has taken it")),
         }
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.fence()?;
+        let request = json!({"key": text(self.key("head"))});
+        let now = self.gateway.ask::<RangeResponse>("/v3/kv/range", &request)?.header.revision;
+        if now - *self.compacted.lock() < COMPACT_AFTER {
+            return Ok(());
+        }
+        // Nobody reads older revisions than the newest one.
+        let request = json!({"revision": now.to_string()});
+        match self.gateway.ask::<Value>("/v3/kv/compaction", &request) {
+            // Somebody else has done it.
+            Err(error) if error.kind == ErrorKind::Stale => {}
+            other => drop(other?),
+        }
+        *self.compacted.lock() = now;
+        Ok(())
     }
 }
 

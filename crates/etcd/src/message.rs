@@ -43,6 +43,8 @@ pub(crate) struct ResponseHeader {
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct RangeResponse {
     #[serde(default)]
+    pub header: ResponseHeader,
+    #[serde(default)]
     pub kvs: Vec<KeyValue>,
 }
 

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use weir_etcd::{EtcdJournal, LEASE_S};
 use weir_metastore::journal_conformance::{Pair, run};
 use weir_metastore::{Batch, Journal, MAX_BATCH_BYTES, Sequence};
+use weir_types::ErrorKind;
 
 /// Processes of etcd, which are gone when the test ends.
 struct Etcd {
@@ -20,6 +21,11 @@ struct Etcd {
 impl Etcd {
     /// `None` where etcd is not installed.
     fn start(members: usize) -> Option<Self> {
+        Self::start_with(members, &[])
+    }
+
+    /// As [`Etcd::start`], with more arguments.
+    fn start_with(members: usize, more: &[&str]) -> Option<Self> {
         if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
             eprintln!("skipped: needs etcd");
             return None;
@@ -39,7 +45,7 @@ impl Etcd {
                 .args(["--listen-client-urls", &clients[n], "--advertise-client-urls", &clients[n]])
                 .args(["--listen-peer-urls", &peers[n], "--initial-advertise-peer-urls", &peers[n]])
                 .args(["--initial-cluster", &cluster.join(","), "--log-level", "error"]);
-            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+            command.args(more).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
         };
         let members = (0..members).map(start).collect();
         let etcd = Self { members, endpoints: clients, _dir: dir };
@@ -184,4 +190,44 @@ fn without_a_quorum_the_lead_ends_and_nothing_is_confirmed() {
     let all = other.read(Sequence::ZERO).unwrap();
     assert_eq!(other.head().unwrap(), all.last().map(|batch| batch.last));
     assert!(all == [batch(1, 10)] || all == [batch(1, 10), batch(2, 10)]);
+}
+
+#[test]
+fn what_was_cut_takes_no_room_once_the_leader_has_compacted() {
+    let Some(etcd) = Etcd::start_with(1, &["--quota-backend-bytes", "33554432"]) else { return };
+    let journal = etcd.journal([1; 16]);
+    journal.acquire("a", Some(Sequence(0))).unwrap().unwrap();
+    // Twice as much as etcd takes, and never much of it at a time.
+    for last in 1..=1024 {
+        journal.renew().unwrap();
+        journal.append(Sequence(last - 1), &batch(last, 64 << 10)).unwrap();
+        if last % 64 == 0 {
+            journal.cut(Sequence(last - 8)).unwrap();
+            journal.compact().unwrap();
+        }
+    }
+    assert_eq!(journal.read(Sequence(1016)).unwrap().len(), 8);
+}
+
+#[test]
+fn etcd_that_is_full_says_what_to_do_and_confirms_nothing_more() {
+    let Some(etcd) = Etcd::start_with(1, &["--quota-backend-bytes", "16777216"]) else { return };
+    let journal = etcd.journal([1; 16]);
+    journal.acquire("a", Some(Sequence(0))).unwrap().unwrap();
+    let mut last = 0;
+    let error = loop {
+        journal.renew().unwrap();
+        match journal.append(Sequence(last), &batch(last + 1, MAX_BATCH_BYTES)) {
+            Ok(()) => last += 1,
+            Err(error) => break error,
+        }
+        assert!(last < 64, "it takes everything");
+    };
+    assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+    for word in ["full", "--quota-backend-bytes", "etcdctl alarm disarm"] {
+        assert!(error.message.contains(word), "{error}");
+    }
+    assert!(journal.check().is_err(), "it leads no more");
+    let other = etcd.journal([1; 16]);
+    assert_eq!(other.head().unwrap(), Some(Sequence(last)), "what was confirmed is there");
 }

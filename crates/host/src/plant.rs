@@ -106,6 +106,12 @@ bugs! {
     SetOnOneTarget = "set-on-one-target",
     /// Parities are computed from columns that are not fenced, and not durable.
     EncodeUnfenced = "encode-unfenced",
+    /// A metadata server goes on answering when its lead has ended.
+    OldLeaderAnswers = "old-leader-answers",
+    /// A snapshot for another metadata server counts as of an operation that is not in it.
+    SnapshotSkips = "snapshot-skips",
+    /// The journal is cut before all metadata servers have it.
+    CutJournalEarly = "cut-journal-early",
     /// A client panics when it reads a symbolic link.
     PanicAtLinks = "panic-at-links",
 }

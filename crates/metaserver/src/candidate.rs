@@ -84,7 +84,7 @@ impl<E: Engine + Send + 'static> Service for Candidate<E> {
             }
             (news, Some(service)) => service.on_event(news, out),
             // The thread that follows looks after the engine.
-            (News::Engine | News::Observer | News::Room(_), None) => {}
+            (News::Engine | News::Observer | News::Room(_) | News::Members(_), None) => {}
         }
     }
 

@@ -8,9 +8,12 @@
 
 use crate::candidate::{Candidate, Standing};
 use crate::config::{JournalConfig, MetaServerConfig, read_master_key};
+use crate::disk_watch::DiskWatch;
 use crate::metrics::Observer;
+use crate::observed::{Heard, Members, Timed};
+use crate::receive::Receiver;
 use crate::run::{
-    Notify, ROOM_EVERY, ReadyInfo, broken, check_cluster, in_directory, listen, net,
+    Notify, ROOM_EVERY, ReadyInfo, broken, check_cluster, has_format, in_directory, listen, net,
     require_format, room, start_machine, wait_for,
 };
 use crate::service::{Failure, MetaService, News};
@@ -19,9 +22,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::net::Signal;
+use weir_host::plant::{Bug, planted};
 use weir_host::sync::Mutex;
 use weir_host::thread::{self, JoinHandle};
-use weir_metastore::{Embedded, Engine, Journal, Progress, Sequence};
+use weir_metastore::{Embedded, Engine, Held, Journal, Progress, Sequence};
 use weir_net::{LoopHandle, Server};
 use weir_types::{Error, ErrorKind, Result};
 
@@ -31,13 +35,15 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(200);
 const RENEW_EVERY: Duration = Duration::from_millis(500);
 /// Number of looks between two reports of what a standby holds.
 const LOOKS_PER_REPORT: u32 = 5;
+/// Number of looks after which it reports though it holds nothing new.
+const LOOKS_PER_SIGN: u32 = 25;
 /// The most reads of the journal in one look; then it looks again.
 const READS_PER_LOOK: usize = 256;
 /// With more bytes than this in the journal it is cut, though a member does not have them yet. That
-/// member then needs a copy of another's directory.
+/// member then needs a snapshot.
 const MAX_JOURNAL_BYTES: u64 = 256 << 20;
-/// So many bytes stay in any case: for members that are made from a copy of another's directory, and for
-/// those that keep up and have not yet read what is newest.
+/// So many bytes stay in any case: for members that begin with a snapshot, and for those that keep up
+/// and have not yet read what is newest.
 const KEPT_JOURNAL_BYTES: u64 = 64 << 20;
 /// The most times at which the size of the journal is remembered.
 const MAX_MARKS: usize = 1024;
@@ -64,9 +70,18 @@ pub fn run_member(
     let listeners = listen(&config)?;
     let addresses: Vec<String> = listeners.iter().map(|l| l.address().to_string()).collect();
     let handle: Arc<OnceLock<LoopHandle<News>>> = Arc::default();
-    let engine = open_member(&config, notifier(&handle))?;
-    let cluster = check_cluster(&config, &engine, &master)?;
+    let open_engine = || {
+        let engine = open_member(&config, notifier(&handle))?;
+        let cluster = check_cluster(&config, &engine, &master)?;
+        Ok::<_, Error>((engine, cluster))
+    };
+    // What is wrong with a directory is told before anybody counts on this server.
+    let (mut opened, cluster) = match has_format(&config.dir) {
+        true => open_engine().map(|(engine, cluster)| (Some(engine), cluster))?,
+        false => (None, config.cluster.ok_or_else(|| unnamed(&config))?),
+    };
     let journal = open(&journal_config, cluster)?;
+    let journal: Arc<dyn Journal> = Arc::new(Timed { journal, observer: observer.clone() });
 
     let standing = Arc::new(Standing::default());
     let mut candidate = Some(Candidate::new(standing.clone()));
@@ -78,15 +93,33 @@ pub fn run_member(
     on_ready(ReadyInfo { addresses: addresses.clone() });
 
     let member = journal_config.member.clone();
-    let progress = engine.progress();
-    let reported = None;
-    let follower =
-        Follower { engine, journal: journal.clone(), member, standing, reported, looks: 0 };
-    let Some(Elected { engine, term, renewing, standing }) =
-        follower.follow(&addresses.join(", "), shutdown)?
-    else {
-        return running.stop();
+    let receiver = Receiver {
+        dir: &config.dir,
+        cluster,
+        master: &master,
+        journal: &journal,
+        member: &member,
+        standing: &standing,
+        shutdown,
     };
+    let elected = loop {
+        let engine = match opened.take() {
+            Some(engine) => engine,
+            None if receiver.run().map_err(|e| in_directory(&config, e))? => open_engine()?.0,
+            None => return running.stop(),
+        };
+        let follower = Follower::new(engine, journal.clone(), member.clone());
+        let (standing, observer) = (standing.clone(), Some(observer.clone()));
+        let follower = Follower { standing, observer, ..follower };
+        match follower.follow(&addresses.join(", "), shutdown) {
+            Err(error) if error.kind == ErrorKind::Stale => tracing::warn!("{error}"),
+            Err(error) => return Err(error),
+            Ok(None) => return running.stop(),
+            Ok(Some(elected)) => break elected,
+        }
+    };
+    let Elected { engine, term, renewing } = elected;
+    let progress = engine.progress();
 
     let start = clock::now();
     let mut machine = start_machine(&config, engine, master, start)?;
@@ -106,14 +139,18 @@ pub fn run_member(
         config.dir.display()
     );
     let dir = config.dir.clone();
-    let upkeep = Upkeep { journal: journal.clone(), member: journal_config.member, progress };
-    let (upkeep, marks) = (upkeep, Mutex::new(Marks::default()));
+    let upkeep = Upkeep { journal: journal.clone(), member: journal_config.member, progress, term };
+    let marks = Mutex::new((Marks::default(), Heard::default()));
     let look = move || {
+        let mut seen = marks.lock();
+        let (marks, heard) = &mut *seen;
+        match (upkeep.run(marks, heard), handle.get()) {
+            (Ok(members), Some(handle)) => handle.post(News::Members(members)),
+            (Ok(_), None) => {}
+            (Err(error), _) => tracing::warn!("the journal was not cut: {error}"),
+        }
         if let Some((handle, room)) = handle.get().zip(room(&dir)) {
             handle.post(News::Room(room));
-        }
-        if let Err(error) = upkeep.run(&mut marks.lock()) {
-            tracing::warn!("the journal was not cut: {error}");
         }
     };
     look();
@@ -130,6 +167,14 @@ pub fn run_member(
     }
 }
 
+fn unnamed(config: &MetaServerConfig) -> Error {
+    let what = format!(
+        "{} is no metadata directory: correct the path; or, for a new member, name the `cluster`",
+        config.dir.display()
+    );
+    Error::new(ErrorKind::NotFound, what)
+}
+
 fn notifier(handle: &Arc<OnceLock<LoopHandle<News>>>) -> Notify {
     let posted = handle.clone();
     Box::new(move || {
@@ -139,7 +184,7 @@ fn notifier(handle: &Arc<OnceLock<LoopHandle<News>>>) -> Notify {
     })
 }
 
-fn open_member(config: &MetaServerConfig, notify: Notify) -> Result<Embedded> {
+pub(crate) fn open_member(config: &MetaServerConfig, notify: Notify) -> Result<Embedded> {
     require_format(config)?;
     Embedded::open_member(&config.dir, config.engine(), notify).map_err(|e| in_directory(config, e))
 }
@@ -149,34 +194,42 @@ struct Elected {
     engine: Embedded,
     term: u64,
     renewing: Renewing,
-    standing: Arc<Standing<Embedded>>,
 }
 
 /// Follows the journal.
-struct Follower {
-    engine: Embedded,
+pub(crate) struct Follower {
+    pub engine: Embedded,
     journal: Arc<dyn Journal>,
     member: String,
     standing: Arc<Standing<Embedded>>,
+    observer: Option<Arc<Observer>>,
     /// What it has reported that it holds.
     reported: Option<Sequence>,
     looks: u32,
 }
 
 impl Follower {
+    pub fn new(engine: Embedded, journal: Arc<dyn Journal>, member: String) -> Self {
+        let (standing, observer, reported) = (Arc::default(), None, None);
+        Self { engine, journal, member, standing, observer, reported, looks: 0 }
+    }
+
     /// Follows until nobody else leads, and takes the lead. `None`: shut down.
     fn follow(mut self, address: &str, shutdown: &Signal) -> Result<Option<Elected>> {
         let mut answers = true;
         loop {
             match self.look(address) {
                 Ok(Some((term, renewing))) => {
-                    let Self { mut engine, journal, standing, .. } = self;
+                    if let Some(observer) = &self.observer {
+                        observer.stand_by(None);
+                    }
+                    let Self { mut engine, journal, .. } = self;
                     if let Err(error) = engine.lead(journal.clone()) {
                         renewing.end();
                         journal.resign();
                         return Err(error);
                     }
-                    return Ok(Some(Elected { engine, term, renewing, standing }));
+                    return Ok(Some(Elected { engine, term, renewing }));
                 }
                 Ok(None) => answers = true,
                 Err(error) if is_passing(&error) => {
@@ -203,6 +256,7 @@ impl Follower {
         self.join(head)?;
         self.catch_up(head)?;
         self.engine.poll()?;
+        self.tell(head);
         self.report()?;
         let leader = self.journal.leader()?;
         let vacant = leader.is_none();
@@ -211,13 +265,13 @@ impl Follower {
     }
 
     /// Makes sure that the directory fits to the journal, and marks it.
-    fn join(&mut self, head: Option<Sequence>) -> Result<()> {
+    pub fn join(&mut self, head: Option<Sequence>) -> Result<()> {
         let here = self.engine.sequence();
         match head {
             Some(head) if head < here => Err(unfit(format!(
                 "the metadata directory has operations up to {here}, and the journal only up to \
-                 {head}: it has served without the journal; replace it by a copy of another \
-                 member's directory"
+                 {head}: it has served without the journal; empty it, and it gets a snapshot \
+                 of the metadata server that leads"
             ))),
             Some(_) if !self.engine.is_replicated()? => self.engine.mark_replicated(),
             None if self.engine.is_replicated()? => Err(unfit(format!(
@@ -230,16 +284,17 @@ impl Follower {
     }
 
     /// Takes in the journal, at least up to `head`.
-    fn catch_up(&mut self, head: Option<Sequence>) -> Result<()> {
+    pub fn catch_up(&mut self, head: Option<Sequence>) -> Result<()> {
         for _ in 0..READS_PER_LOOK {
             let batches = self.journal.read(self.engine.sequence())?;
             if batches.is_empty() {
                 if head.is_some_and(|head| head > self.engine.sequence()) {
-                    return Err(unfit(format!(
+                    let what = format!(
                         "the metadata directory has operations up to {}, and later ones were cut \
-                         from the journal: replace it by a copy of another member's directory",
+                         from the journal: it needs a snapshot of the metadata server that leads",
                         self.engine.sequence()
-                    )));
+                    );
+                    return Err(Error::new(ErrorKind::Stale, what));
                 }
                 return Ok(());
             }
@@ -256,12 +311,21 @@ impl Follower {
         Err(Error::new(ErrorKind::TimedOut, "this metadata server is behind"))
     }
 
+    /// Tells the metrics what this server lacks.
+    fn tell(&self, head: Option<Sequence>) {
+        let behind = head.unwrap_or_default().0.saturating_sub(self.engine.sequence().0);
+        if let Some(observer) = &self.observer {
+            observer.stand_by(Some(behind));
+        }
+    }
+
     /// Reports what this member holds, at first and then from time to time.
     fn report(&mut self) -> Result<()> {
         let durable = self.engine.progress().durable();
         self.looks = self.looks.wrapping_add(1);
         let due = self.reported.is_none() || self.looks.is_multiple_of(LOOKS_PER_REPORT);
-        if due && self.reported != Some(durable) {
+        let sign = self.looks.is_multiple_of(LOOKS_PER_SIGN);
+        if sign || due && self.reported != Some(durable) {
             self.journal.report(&self.member, durable)?;
             self.reported = Some(durable);
         }
@@ -276,7 +340,8 @@ impl Follower {
             self.engine.sync()?;
         }
         let Some(term) = self.journal.acquire(address, begin)? else { return Ok(None) };
-        let renewing = Renewing::start(self.journal.clone())?;
+        let disk = DiskWatch::start(self.engine.path().to_owned())?;
+        let renewing = Renewing::start(self.journal.clone(), disk)?;
         let mut complete = || {
             let head = self.journal.head()?;
             self.join(head)?;
@@ -301,18 +366,27 @@ fn unfit(what: String) -> Error {
     Error::new(ErrorKind::Corrupt, what)
 }
 
-/// A thread that renews the lead.
+/// A thread that renews the lead, as long as the disk of the metadata answers.
 struct Renewing {
     stop: Signal,
     thread: JoinHandle,
 }
 
 impl Renewing {
-    fn start(journal: Arc<dyn Journal>) -> Result<Self> {
+    fn start(journal: Arc<dyn Journal>, disk: DiskWatch) -> Result<Self> {
         let stop = Signal::new().map_err(broken)?;
         let stopped = stop.clone();
         let renew = move || {
             while matches!(stopped.wait(Some(RENEW_EVERY)), Ok(false)) {
+                if let Some(hangs) = disk.hangs() {
+                    tracing::error!(
+                        "the disk of the metadata has not answered for {} s: this metadata server \
+                         gives the lead up",
+                        hangs.as_secs()
+                    );
+                    journal.resign();
+                    return;
+                }
                 if let Err(error) = journal.renew() {
                     tracing::warn!("the lead of the metadata servers was not renewed: {error}");
                 }
@@ -332,11 +406,12 @@ impl Renewing {
     }
 }
 
-/// Reports what the leader holds, and cuts the journal.
+/// Reports what the leader holds, cuts the journal, and looks what the others hold.
 struct Upkeep {
     journal: Arc<dyn Journal>,
     member: String,
     progress: Progress,
+    term: u64,
 }
 
 /// What had been appended when the leader held so much durably.
@@ -349,7 +424,7 @@ struct Marks {
 }
 
 impl Upkeep {
-    fn run(&self, marks: &mut Marks) -> Result<()> {
+    fn run(&self, marks: &mut Marks, heard: &mut Heard) -> Result<Members> {
         let (durable, bytes) = (self.progress.durable(), self.progress.published_bytes());
         self.journal.report(&self.member, durable)?;
         let members = self.journal.members()?;
@@ -358,31 +433,36 @@ impl Upkeep {
             self.journal.cut(cut)?;
             marks.cut_to(cut);
         }
-        Ok(())
+        self.journal.compact()?;
+        let head = self.journal.head()?.unwrap_or_default();
+        let others = heard.look(&self.member, head, &members);
+        Ok(Members { term: self.term, leader: self.member.clone(), head, others })
     }
 }
 
 impl Marks {
     /// Up to where the journal is to be cut, when the leader holds so much durably.
-    fn next_cut(&mut self, now: (Sequence, u64), members: &[(String, Sequence)]) -> Sequence {
+    fn next_cut(&mut self, now: (Sequence, u64), members: &[Held]) -> Sequence {
         if self.marks.len() < MAX_MARKS && self.marks.back().is_none_or(|last| last.0 < now.0) {
             self.marks.push_back(now);
         }
+        if planted(Bug::CutJournalEarly) {
+            return now.0;
+        }
         let is_old = |(_, bytes): &&(Sequence, u64)| bytes + KEPT_JOURNAL_BYTES <= now.1;
         let old = self.marks.iter().rev().find(is_old).map_or(self.cut, |(at, _)| *at);
-        let slowest = members.iter().min_by_key(|(_, holds)| *holds);
+        let slowest = members.iter().min_by_key(|held| held.upto);
         if now.1 - self.cut_bytes > MAX_JOURNAL_BYTES
-            && let Some((behind, holds)) = slowest.filter(|(_, holds)| *holds < old)
+            && let Some(slowest) = slowest.filter(|held| held.upto < old)
         {
             tracing::warn!(
-                member = behind,
-                holds = holds.0,
-                "the journal is too large to wait for a metadata server, which needs a copy of \
-                 another one's directory"
+                member = slowest.member,
+                holds = slowest.upto.0,
+                "the journal is too large to wait for a metadata server, which needs a snapshot"
             );
             return old;
         }
-        slowest.map_or(old, |(_, holds)| old.min(*holds))
+        slowest.map_or(old, |held| old.min(held.upto))
     }
 
     fn cut_to(&mut self, cut: Sequence) {
@@ -400,7 +480,8 @@ mod tests {
 
     #[test]
     fn the_journal_is_cut_to_the_slowest_member_unless_it_grows_too_large_and_keeps_its_end() {
-        let member = |name: &str, holds| (name.to_owned(), Sequence(holds));
+        let member =
+            |name: &str, holds| Held { member: name.to_owned(), upto: Sequence(holds), stamp: 0 };
         let mut marks = Marks::default();
         let all = [member("a", 10), member("b", 7)];
         assert_eq!(marks.next_cut((Sequence(10), 1000), &all), Sequence(0), "all of it is new");

@@ -40,6 +40,10 @@ pub(crate) struct Told {
 #[derive(Default)]
 pub struct Observer {
     pub(crate) times: RequestTimes,
+    /// Durations of appends to the journal.
+    pub(crate) appends: Histogram,
+    /// Operations that this server lacks, while it stands by.
+    behind: Mutex<Option<u64>>,
     state: Mutex<State>,
     answered: Condvar,
 }
@@ -57,6 +61,11 @@ struct State {
 impl Observer {
     pub(crate) fn begin(&self, serving: LoopHandle<News>, net_counters: Arc<ServerCounters>) {
         self.state.lock().serving = Some((serving, net_counters));
+    }
+
+    /// Notes that this server stands by, and what it lacks; `None`: it does not stand by.
+    pub(crate) fn stand_by(&self, behind: Option<u64>) {
+        *self.behind.lock() = behind;
     }
 
     pub(crate) fn end(&self) {
@@ -94,7 +103,12 @@ impl Observer {
     /// Adds all metrics of a metadata server to a page. Returns `false` if it does not serve, or
     /// does not reply in time.
     pub fn tell(&self, page: &mut Page) -> bool {
-        let Some((told, net_counters)) = self.ask() else { return false };
+        let Some((told, net_counters)) = self.ask() else {
+            let Some(behind) = *self.behind.lock() else { return false };
+            page.number(&n::META_LEADS, 0);
+            page.number(&n::META_BEHIND, behind);
+            return true;
+        };
         let Told { status, targets } = &*told;
         page.value(&n::UPTIME, status.uptime_ms as f64 / 1e3);
         let mut counted = Counted::new(status.counters.iter().cloned());
@@ -107,12 +121,29 @@ impl Observer {
         counted.tell(page, &n::META_DISK_SIZE, "disk.size_bytes");
         counted.tell(page, &n::META_DISK_FREE, "disk.free_bytes");
         tell_copies(page, &mut counted);
+        self.tell_members(page, &mut counted);
         tell_targets(page, targets);
         // Told of each target: its state, and what it lacks.
         counted.take("targets_out_of_service");
         counted.take_if(|name| name.starts_with("target."));
         debug_assert!(counted.left().is_empty(), "not told: {:?}", counted.left());
         true
+    }
+
+    /// Who leads, and what the others lack.
+    fn tell_members(&self, page: &mut Page, counted: &mut Counted) {
+        page.number(&n::META_LEADS, 1);
+        page.number(&n::META_BEHIND, 0);
+        counted.tell(page, &n::META_TERM, "journal.term");
+        counted.tell_prefix(page, &n::META_MEMBER_BEHIND, "journal.behind.");
+        let prefix = "journal.silent_ms.";
+        let mut samples = page.family(&n::META_MEMBER_SILENT);
+        for (name, ms) in counted.take_if(|name| name.starts_with(prefix)) {
+            samples.value(&[name.get(prefix.len()..).unwrap_or_default()], ms as f64 / 1e3);
+        }
+        page.family(&n::META_APPEND_TIME).times(&[], &self.appends.times());
+        // The names say who leads and where the journal ends.
+        counted.take_if(|name| name.starts_with("journal."));
     }
 
     fn tell_requests(&self, page: &mut Page, counted: &mut Counted) {

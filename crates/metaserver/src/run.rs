@@ -182,7 +182,8 @@ pub(crate) fn require_format(config: &MetaServerConfig) -> Result<()> {
     Ok(())
 }
 
-fn has_format(dir: &Path) -> bool {
+/// Whether a directory has the metadata of a file system.
+pub(crate) fn has_format(dir: &Path) -> bool {
     fs::Directory::open(dir).is_ok_and(|dir| dir.stat("format").is_ok())
 }
 

@@ -6,6 +6,7 @@
 
 use crate::machine::{Answer, MetaMachine, Moment, ParkedTicket, Peer, Reply};
 use crate::metrics::{Observer, RequestTimes, Told};
+use crate::observed::Members;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,6 +33,8 @@ pub(crate) enum News {
     Observer,
     /// Free space of the metadata's disk.
     Room(FsUsage),
+    /// What the metadata servers hold.
+    Members(Members),
     /// This server leads: what serves from now on is there to be taken.
     Lead,
 }
@@ -281,6 +284,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
         let peer = match frame.peer.identity {
             Identity::Client(_) => Peer::Client(frame.peer.session),
             Identity::Server(server) => Peer::Server(server),
+            Identity::Metadata => Peer::Metadata,
             // Never welcomed.
             Identity::Ticket(..) => return,
         };
@@ -304,6 +308,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
                 self.observer.answer(Told { status, targets });
             }
             News::Room(room) => self.machine.set_room(room),
+            News::Members(members) => self.machine.set_members(members),
             News::Lead => {}
         }
     }

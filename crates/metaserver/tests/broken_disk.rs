@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use weir_metaserver::{MetaServerConfig, Notify};
 use weir_metastore::{
-    Commit, CommitOutcome, Embedded, EmbeddedConfig, Engine, Key, ReadError, Sequence, Snapshot,
-    Versioned,
+    Commit, CommitOutcome, Embedded, EmbeddedConfig, Engine, Key, Sequence, Snapshot, Versioned,
 };
 use weir_types::{Error, ErrorKind, FileId, Result, SessionId};
 use weir_wire::data::StatusRequest;
@@ -47,7 +46,7 @@ impl Engine for Ill {
         self.engine.sequence()
     }
 
-    fn get(&self, key: &[u8]) -> std::result::Result<Option<Versioned>, ReadError> {
+    fn get(&self, key: &[u8]) -> weir_types::Result<Option<Versioned>> {
         self.engine.get(key)
     }
 
@@ -56,7 +55,7 @@ impl Engine for Ill {
         start: &[u8],
         end: &[u8],
         limit: usize,
-    ) -> std::result::Result<Vec<(Key, Versioned)>, ReadError> {
+    ) -> weir_types::Result<Vec<(Key, Versioned)>> {
         self.engine.range(start, end, limit)
     }
 

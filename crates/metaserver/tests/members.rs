@@ -29,7 +29,7 @@ fn copy(from: &Path, to: &Path) {
 
 fn config(place: &Place, member: &str) -> MetaServerConfig {
     let journal = Some(JournalConfig { etcd: Vec::new(), member: member.to_owned() });
-    MetaServerConfig { journal, ..place.config() }
+    MetaServerConfig { journal, cluster: Some([6; 16]), ..place.config() }
 }
 
 fn start(place: &Place, member: &str, journal: ModelJournal) -> Running {
@@ -132,15 +132,8 @@ fn a_directory_that_does_not_fit_to_the_journal_is_refused() {
         error.message
     };
 
-    // Later operations were cut from the journal.
     let last = journal.head().unwrap().unwrap();
-    let cut = journal.another();
     a.stop();
-    cut.acquire("x", None).unwrap().unwrap();
-    cut.cut(last).unwrap();
-    cut.resign();
-    let told = refused(&places[1], journal.another());
-    assert!(told.contains("cut from the journal") && told.contains("copy"), "{told}");
     // A journal is not begun anew by who had one.
     let told = refused(&places[0], ModelJournal::default());
     assert!(told.contains("gone") && told.contains("replicated"), "{told}");
@@ -157,6 +150,52 @@ fn a_directory_that_does_not_fit_to_the_journal_is_refused() {
     drop(engine);
     let told = refused(&alone, journal.another());
     assert!(told.contains("served without the journal"), "{told}");
+}
+
+#[test]
+fn a_member_that_is_new_or_was_away_too_long_gets_a_snapshot_of_the_one_that_leads() {
+    let journal = ModelJournal::default();
+    let [place, late] = members();
+    let new = Place::new();
+    let a = start(&place, "a", journal.another());
+    let mut on_a = client(&a, SessionId(0));
+    // Values that fill several pages, and the end of a page within one of them.
+    let names: Vec<String> = (0..300).map(|n| format!("{n}-{}", "x".repeat(200))).collect();
+    let made: Vec<FileId> =
+        names.iter().map(|name| on_a.make(&mkdir(name)).unwrap().file).collect();
+    // Nobody else has the beginning of the journal.
+    let leader = journal.leading();
+    leader.cut(leader.head().unwrap().unwrap()).unwrap();
+    for (member, place) in [("new", &new), ("late", &late)] {
+        let b = start(place, member, journal.another());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let here = |name: &str| {
+            let members = journal.members().unwrap();
+            members.into_iter().find(|held| held.member == name).map(|held| held.upto)
+        };
+        let wait = |is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                assert!(Instant::now() < deadline, "{member} has not caught up");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        // What comes after the snapshot it has from the journal.
+        wait(&|| here(member).is_some());
+        on_a.make(&mkdir(member)).unwrap();
+        let head = journal.head().unwrap();
+        wait(&|| here(member) >= head);
+        b.stop();
+    }
+    a.stop();
+    // Either has everything, and leads.
+    for (member, place) in [("new", &new), ("late", &late)] {
+        let b = start(place, member, journal.another());
+        let mut on_b = client(&b, on_a.welcome.session);
+        for (name, file) in names.iter().zip(&made) {
+            assert_eq!(on_b.ask(&lookup(name)).unwrap().file, *file, "{member}");
+        }
+        b.stop();
+    }
 }
 
 #[test]

@@ -101,6 +101,6 @@ fn gets(engine: &Embedded) -> Result<()> {
     Ok(())
 }
 
-fn failed(e: weir_metastore::ReadError) -> Error {
+fn failed(e: weir_types::Error) -> Error {
     Error::new(weir_types::ErrorKind::Io, e.to_string())
 }

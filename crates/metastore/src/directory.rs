@@ -212,6 +212,14 @@ impl Home {
         self.sync("meta-replicated-name")
     }
 
+    /// Marks durably that the directory follows no journal.
+    pub fn mark_alone(&self) -> Result<()> {
+        if self.is_replicated()? {
+            self.remove(REPLICATED)?;
+        }
+        self.sync("meta-replicated-name")
+    }
+
     /// Refuses a directory that follows a journal to whoever has none.
     pub fn check_alone(&self) -> Result<()> {
         if !self.is_replicated()? {
@@ -227,7 +235,7 @@ impl Home {
     }
 
     /// The names in it that are text.
-    fn names(&self) -> Result<Vec<String>> {
+    pub fn names(&self) -> Result<Vec<String>> {
         let list = || {
             let names = self.directory.entries()?.collect::<Result<Vec<_>, Errno>>()?;
             Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect())

@@ -4,8 +4,7 @@
 use crate::applier::{Applier, Job};
 use crate::directory::{Home, damage};
 use crate::engine::{
-    Commit, CommitOutcome, Engine, Key, ReadError, Sequence, Snapshot, Verified, Versioned, Write,
-    checks_hold,
+    Commit, CommitOutcome, Engine, Key, Sequence, Snapshot, Verified, Versioned, Write, checks_hold,
 };
 use crate::journal::MAX_BATCH_BYTES;
 use crate::log::LogWriter;
@@ -22,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 use weir_host::{clock, fs};
-use weir_types::{Error, ErrorKind, Result};
+use weir_types::{Error, Result};
 
 pub(crate) mod member;
 
@@ -349,19 +348,14 @@ impl Engine for Embedded {
         self.sequence
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Versioned>, ReadError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Versioned>> {
         match self.layers().into_iter().flatten().find_map(|layer| layer.get(key)) {
             Some(found) => Ok(found),
-            None => Ok(self.snapshot.get(key).map_err(|e| self.break_with(e))?),
+            None => self.snapshot.get(key).map_err(|e| self.break_with(e)),
         }
     }
 
-    fn range(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        limit: usize,
-    ) -> Result<Vec<(Key, Versioned)>, ReadError> {
+    fn range(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Key, Versioned)>> {
         if start >= end || limit == 0 {
             return Ok(Vec::new());
         }
@@ -369,7 +363,7 @@ impl Engine for Embedded {
             let base = self.snapshot.range(start, end)?;
             merged_range(self.layers(), base, start, end, limit)
         };
-        Ok(read().map_err(|e| self.break_with(e))?)
+        read().map_err(|e| self.break_with(e))
     }
 
     /// Applies to memory and buffers for the log: see [`Engine::flush`]. Waits
@@ -377,13 +371,8 @@ impl Engine for Embedded {
     fn commit(&mut self, commit: Commit) -> Result<CommitOutcome> {
         self.shared.check_sound()?;
         commit.validate()?;
-        match checks_hold(self, &commit) {
-            Ok(true) => {}
-            Ok(false) => return Ok(CommitOutcome::Conflict),
-            Err(ReadError::Failed(e)) => return Err(e),
-            Err(e @ ReadError::NeedsRead) => {
-                return Err(Error::new(ErrorKind::Internal, e.to_string()));
-            }
+        if !checks_hold(self, &commit)? {
+            return Ok(CommitOutcome::Conflict);
         }
         if commit.writes.is_empty() {
             return Ok(CommitOutcome::Committed(self.sequence));
@@ -482,12 +471,7 @@ impl Snapshot for EmbeddedSnapshot {
         self.sequence
     }
 
-    fn range(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        limit: usize,
-    ) -> Result<Vec<(Key, Versioned)>, ReadError> {
+    fn range(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Key, Versioned)>> {
         if start >= end || limit == 0 {
             return Ok(Vec::new());
         }
@@ -496,11 +480,8 @@ impl Snapshot for EmbeddedSnapshot {
             let layers = [Some(&self.active), self.committing.as_deref()];
             merged_range(layers, base, start, end, limit)
         };
-        read().map_err(|e: Error| {
-            // The engine reads the same file.
-            self.shared.fail(e.clone());
-            ReadError::Failed(e)
-        })
+        // The engine reads the same file.
+        read().inspect_err(|e| self.shared.fail(e.clone()))
     }
 }
 

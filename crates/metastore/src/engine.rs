@@ -69,9 +69,7 @@ pub enum Check {
         /// Its version.
         version: Sequence,
     },
-    /// The range holds exactly these keys with these versions. With etcd it
-    /// becomes a comparison per key and one that no key of the range is newer
-    /// than [`Commit::read_at`].
+    /// The range holds exactly these keys with these versions.
     Range {
         /// First key of the range.
         start: Key,
@@ -141,18 +139,6 @@ pub enum CommitOutcome {
     Conflict,
 }
 
-/// Why a read gave nothing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
-    /// The engine must fetch the key or range first (a remote engine); run the
-    /// operation again when it has.
-    #[error("the engine has to fetch the key first")]
-    NeedsRead,
-    /// The engine cannot read.
-    #[error(transparent)]
-    Failed(#[from] Error),
-}
-
 /// An ordered transactional key-value engine. One owner calls it; nothing in it
 /// waits for a disk except where said.
 pub trait Engine {
@@ -160,16 +146,11 @@ pub trait Engine {
     fn sequence(&self) -> Sequence;
 
     /// The value of a key as of the last commit.
-    fn get(&self, key: &[u8]) -> Result<Option<Versioned>, ReadError>;
+    fn get(&self, key: &[u8]) -> Result<Option<Versioned>>;
 
     /// The first `limit` keys of `start..end` in order. Fewer than `limit`
     /// means that there are no more. An `end` at or before `start` is empty.
-    fn range(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        limit: usize,
-    ) -> Result<Vec<(Key, Versioned)>, ReadError>;
+    fn range(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Key, Versioned)>>;
 
     /// Applies a transaction if its checks hold. The next read sees it.
     ///
@@ -249,12 +230,7 @@ pub trait Snapshot: Send {
     fn sequence(&self) -> Sequence;
 
     /// As [`Engine::range`].
-    fn range(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        limit: usize,
-    ) -> Result<Vec<(Key, Versioned)>, ReadError>;
+    fn range(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Key, Versioned)>>;
 }
 
 impl Commit {
@@ -303,10 +279,7 @@ pub(crate) fn is_key(key: &[u8]) -> bool {
 
 /// Whether every check of a commit holds now. Reads no more of a range than it
 /// takes to know.
-pub(crate) fn checks_hold<E: Engine + ?Sized>(
-    engine: &E,
-    commit: &Commit,
-) -> Result<bool, ReadError> {
+pub(crate) fn checks_hold<E: Engine + ?Sized>(engine: &E, commit: &Commit) -> Result<bool> {
     if commit.read_at == engine.sequence() {
         return Ok(true);
     }

@@ -26,6 +26,17 @@ pub struct Batch {
     pub records: Vec<u8>,
 }
 
+/// What a member holds durably.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The member.
+    pub member: String,
+    /// The last record.
+    pub upto: Sequence,
+    /// Another number after each report.
+    pub stamp: u64,
+}
+
 /// A log that is shared by several processes. Every call is bounded in time.
 ///
 /// Errors of all calls: `Unreachable` or `TimedOut` if the log does not answer, `Corrupt` if it
@@ -65,9 +76,16 @@ pub trait Journal: Send + Sync {
     /// Notes what a member holds durably.
     fn report(&self, member: &str, upto: Sequence) -> Result<()>;
 
+    /// Forgets a member, for which nothing is kept any more.
+    fn forget(&self, member: &str) -> Result<()>;
+
     /// What each member holds durably.
-    fn members(&self) -> Result<Vec<(String, Sequence)>>;
+    fn members(&self) -> Result<Vec<Held>>;
 
     /// Removes batches that end at or before this sequence. Only the leader's call has an effect.
     fn cut(&self, upto: Sequence) -> Result<()>;
+
+    /// Lets the room be used again of what was removed and replaced. Only the leader's call has an
+    /// effect.
+    fn compact(&self) -> Result<()>;
 }

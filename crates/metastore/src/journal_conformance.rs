@@ -59,11 +59,24 @@ pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     a.report("a", Sequence(8)).unwrap();
     b.report("b", Sequence(300)).unwrap();
     a.report("a", Sequence(9)).unwrap();
-    let members = [("a".to_owned(), Sequence(9)), ("b".to_owned(), Sequence(300))];
-    assert_eq!(b.members().unwrap(), members);
+    let held = || -> Vec<(String, Sequence, u64)> {
+        b.members().unwrap().into_iter().map(|it| (it.member, it.upto, it.stamp)).collect()
+    };
+    let [one, two] = &held()[..] else { panic!("{:?}", held()) };
+    assert_eq!((&*one.0, one.1, &*two.0, two.1), ("a", Sequence(9), "b", Sequence(300)));
+    // A report is noticed though it says nothing new.
+    a.report("a", Sequence(9)).unwrap();
+    let again = held();
+    assert!(again[0].2 != one.2 && again[1] == *two);
+    a.report("gone", Sequence(1)).unwrap();
+    a.forget("gone").unwrap();
+    assert_eq!(held().len(), 2);
     b.cut(Sequence(9)).unwrap();
     assert_eq!(read_all(a, Sequence(5)), [all[2].clone(), batch(301, b"in time")]);
     assert_eq!(a.head().unwrap(), Some(Sequence(301)));
+    b.compact().unwrap();
+    assert!(a.compact().is_err(), "it does not lead");
+    assert_eq!(read_all(a, Sequence(8)), [all[2].clone(), batch(301, b"in time")]);
 
     // A lead that is given up is free at once.
     b.resign();

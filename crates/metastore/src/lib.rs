@@ -40,6 +40,7 @@ mod model;
 mod model_journal;
 mod overlay;
 mod pages;
+mod reception;
 mod record;
 mod replay;
 mod reserve;
@@ -52,10 +53,11 @@ pub use embedded::member::Progress;
 pub use embedded::{Embedded, EmbeddedConfig};
 pub use engine::{
     Check, Commit, CommitOutcome, Engine, Key, MAX_KEY_BYTES, MAX_OPERATIONS, MAX_REQUEST_BYTES,
-    ReadError, Sequence, Snapshot, Value, Verified, Versioned, Write, key_after, prefix_end,
+    Sequence, Snapshot, Value, Verified, Versioned, Write, key_after, prefix_end,
 };
 pub use ids::IdAllocator;
-pub use journal::{Batch, Journal, MAX_BATCH_BYTES};
+pub use journal::{Batch, Held, Journal, MAX_BATCH_BYTES};
 pub use model::{Injection, ModelEngine};
 pub use model_journal::{LostAppend, ModelJournal};
-pub use tx::{Tx, TxError, Want, transact};
+pub use reception::Reception;
+pub use tx::{Tx, TxError, transact};

@@ -2,11 +2,9 @@
 //! on demand.
 
 use crate::engine::{
-    Commit, CommitOutcome, Engine, Key, ReadError, Sequence, Snapshot, Versioned, Write,
-    checks_hold,
+    Commit, CommitOutcome, Engine, Key, Sequence, Snapshot, Versioned, Write, checks_hold,
 };
-use crate::tx::Want;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use weir_types::{Error, ErrorKind, Result};
 
@@ -39,42 +37,12 @@ pub struct ModelEngine {
     synced: Sequence,
     unsynced: VecDeque<Undo>,
     injections: VecDeque<Injection>,
-    fetched: Option<Fetched>,
-}
-
-/// What a remote engine holds of its keys and ranges. Fetched once, it is kept
-/// up to date here, so that only the first read of anything waits.
-#[derive(Default)]
-struct Fetched {
-    keys: BTreeSet<Key>,
-    ranges: Vec<(Key, Key, usize)>,
 }
 
 impl ModelEngine {
-    /// An empty engine whose reads are immediate, as [`crate::Embedded`]'s are.
+    /// An empty engine.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// An empty engine that answers `NeedsRead` for what was not yet handed to
-    /// [`ModelEngine::fetch`], as an engine at the end of a network does.
-    pub fn remote() -> Self {
-        Self { fetched: Some(Fetched::default()), ..Self::default() }
-    }
-
-    /// Makes keys and ranges readable (a remote engine's round trip).
-    pub fn fetch(&mut self, wants: &[Want]) {
-        let Some(fetched) = &mut self.fetched else { return };
-        for want in wants {
-            match want {
-                Want::Key(key) => {
-                    fetched.keys.insert(key.clone());
-                }
-                Want::Range { start, end, limit } => {
-                    fetched.ranges.push((start.clone(), end.clone(), *limit));
-                }
-            }
-        }
     }
 
     /// Adds a fault; each is used up by one commit, in the order given.
@@ -134,23 +102,11 @@ impl Engine for ModelEngine {
         self.sequence
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Versioned>, ReadError> {
-        if self.fetched.as_ref().is_some_and(|fetched| !fetched.keys.contains(key)) {
-            return Err(ReadError::NeedsRead);
-        }
+    fn get(&self, key: &[u8]) -> Result<Option<Versioned>> {
         Ok(self.rows.get(key).cloned())
     }
 
-    fn range(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        limit: usize,
-    ) -> Result<Vec<(Key, Versioned)>, ReadError> {
-        let covers = |(s, e, l): &(Key, Key, usize)| &**s == start && &**e == end && *l >= limit;
-        if self.fetched.as_ref().is_some_and(|fetched| !fetched.ranges.iter().any(covers)) {
-            return Err(ReadError::NeedsRead);
-        }
+    fn range(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Key, Versioned)>> {
         if start >= end {
             return Ok(Vec::new());
         }
@@ -160,11 +116,7 @@ impl Engine for ModelEngine {
 
     fn commit(&mut self, commit: Commit) -> Result<CommitOutcome> {
         commit.validate()?;
-        // The checks are the server's business: they see every key.
-        let fetched = self.fetched.take();
-        let holds = checks_hold(self, &commit);
-        self.fetched = fetched;
-        if !matches!(holds, Ok(true)) {
+        if !checks_hold(self, &commit)? {
             return Ok(CommitOutcome::Conflict);
         }
         if commit.writes.is_empty() {
@@ -219,12 +171,7 @@ impl Snapshot for ModelSnapshot {
         self.0.sequence
     }
 
-    fn range(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        limit: usize,
-    ) -> Result<Vec<(Key, Versioned)>, ReadError> {
+    fn range(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Key, Versioned)>> {
         self.0.range(start, end, limit)
     }
 }
@@ -232,7 +179,7 @@ impl Snapshot for ModelSnapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tx::{Tx, TxError, transact};
+    use crate::tx::transact;
 
     fn put(engine: &mut ModelEngine, key: &[u8]) -> Result<Sequence> {
         transact(engine, |tx| tx.put(key, b"v").map_err(Error::from)).map(|((), at)| at)
@@ -268,24 +215,5 @@ mod tests {
         assert_eq!(put(&mut engine, b"a").unwrap_err().kind, ErrorKind::TimedOut);
         assert_eq!(engine.len(), 1);
         put(&mut engine, b"b").unwrap();
-    }
-
-    #[test]
-    fn an_operation_on_a_remote_engine_is_run_again_until_all_it_needs_is_there() {
-        let mut engine = ModelEngine::remote();
-        put(&mut engine, b"d/a").unwrap();
-        let mut rounds = 0;
-        let found = loop {
-            let mut tx = Tx::new(&engine);
-            let result = tx.get(b"d").and_then(|_| tx.range(b"d/", b"d0", 10));
-            let wants = tx.wants().to_vec();
-            match result {
-                Ok(found) => break found,
-                Err(e) => assert_eq!(e, TxError::NeedsRead),
-            }
-            engine.fetch(&wants);
-            rounds += 1;
-        };
-        assert_eq!((rounds, found.len()), (2, 1));
     }
 }

@@ -2,7 +2,7 @@
 //! unknown.
 
 use crate::engine::Sequence;
-use crate::journal::{Batch, Journal};
+use crate::journal::{Batch, Held, Journal};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_host::sync::{Mutex, MutexGuard};
@@ -24,7 +24,8 @@ struct Shared {
     term: u64,
     head: Option<Sequence>,
     batches: BTreeMap<Sequence, Vec<u8>>,
-    members: BTreeMap<String, Sequence>,
+    members: BTreeMap<String, (Sequence, u64)>,
+    reports: u64,
     servers: usize,
     fault: Option<LostAppend>,
 }
@@ -45,6 +46,13 @@ impl ModelJournal {
         Self { shared: Arc::clone(&self.shared), server: shared.servers }
     }
 
+    /// The view of the server that leads.
+    #[must_use]
+    pub fn leading(&self) -> Self {
+        let server = self.shared.lock().leader.as_ref().map_or(self.server, |(server, _)| *server);
+        Self { shared: Arc::clone(&self.shared), server }
+    }
+
     /// Ends the lead of whoever has it.
     pub fn end_lead(&self) {
         self.shared.lock().leader = None;
@@ -55,7 +63,7 @@ impl ModelJournal {
         self.shared.lock().fault = Some(how);
     }
 
-    fn leading(&self) -> Result<MutexGuard<'_, Shared>> {
+    fn lead(&self) -> Result<MutexGuard<'_, Shared>> {
         let shared = self.shared.lock();
         match &shared.leader {
             Some((server, _)) if *server == self.server => Ok(shared),
@@ -91,7 +99,7 @@ impl Journal for ModelJournal {
     }
 
     fn append(&self, previous: Sequence, batch: &Batch) -> Result<()> {
-        let mut shared = self.leading()?;
+        let mut shared = self.lead()?;
         if shared.head != Some(previous) {
             return Err(Error::new(ErrorKind::Corrupt, "the journal goes on elsewhere"));
         }
@@ -104,32 +112,49 @@ impl Journal for ModelJournal {
     }
 
     fn renew(&self) -> Result<()> {
-        self.leading().map(drop)
+        self.lead().map(drop)
     }
 
     fn check(&self) -> Result<()> {
-        self.leading().map(drop)
+        self.lead().map(drop)
     }
 
     fn resign(&self) {
-        if let Ok(mut shared) = self.leading() {
+        if let Ok(mut shared) = self.lead() {
             shared.leader = None;
         }
     }
 
     fn report(&self, member: &str, upto: Sequence) -> Result<()> {
-        self.shared.lock().members.insert(member.to_owned(), upto);
+        let mut shared = self.shared.lock();
+        shared.reports += 1;
+        let stamp = shared.reports;
+        shared.members.insert(member.to_owned(), (upto, stamp));
         Ok(())
     }
 
-    fn members(&self) -> Result<Vec<(String, Sequence)>> {
+    fn forget(&self, member: &str) -> Result<()> {
+        self.shared.lock().members.remove(member);
+        Ok(())
+    }
+
+    fn members(&self) -> Result<Vec<Held>> {
         let shared = self.shared.lock();
-        Ok(shared.members.iter().map(|(name, upto)| (name.clone(), *upto)).collect())
+        let held = |(member, (upto, stamp)): (&String, &(Sequence, u64))| Held {
+            member: member.clone(),
+            upto: *upto,
+            stamp: *stamp,
+        };
+        Ok(shared.members.iter().map(held).collect())
     }
 
     fn cut(&self, upto: Sequence) -> Result<()> {
-        let mut shared = self.leading()?;
+        let mut shared = self.lead()?;
         shared.batches = shared.batches.split_off(&upto.next());
         Ok(())
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.lead().map(drop)
     }
 }

@@ -52,9 +52,20 @@ impl Tree {
     /// Makes an empty tree; after a crash there is a whole one or none. Its
     /// name becomes durable with that of the log segment which is made next.
     pub fn create(home: &Home) -> Result<()> {
-        let tree = Self::start(home, PageFile::create(home, NEW_NAME)?, 1 << 20)?;
+        Self::create_beside(home, 1 << 20)?.take_place(home)
+    }
+
+    /// Makes an empty tree beside the one that there may be: see [`Tree::take_place`].
+    pub fn create_beside(home: &Home, cache_bytes: usize) -> Result<Self> {
+        let tree = Self::start(home, PageFile::create(home, NEW_NAME)?, cache_bytes)?;
         tree.apply(&Overlay::default(), Sequence::ZERO)?;
-        drop(tree);
+        Ok(tree)
+    }
+
+    /// Gives a tree that was made beside another one its name. What was applied is durable; the name
+    /// becomes so with that of the log segment which is made next.
+    pub fn take_place(self, home: &Home) -> Result<()> {
+        drop(self);
         home.rename(NEW_NAME, NAME)
     }
 

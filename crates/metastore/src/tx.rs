@@ -2,7 +2,7 @@
 
 use crate::engine::{
     Check, Commit, CommitOutcome, Engine, Key, MAX_OPERATIONS, MAX_REQUEST_BYTES,
-    OPERATION_OVERHEAD_BYTES, ReadError, Sequence, Value, Versioned, Write, is_key, key_after,
+    OPERATION_OVERHEAD_BYTES, Sequence, Value, Versioned, Write, is_key, key_after,
 };
 use std::collections::BTreeMap;
 use weir_types::{Error, ErrorKind};
@@ -13,9 +13,6 @@ const MAX_ATTEMPTS: usize = 16;
 /// Why an operation has to stop.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TxError {
-    /// The engine must fetch [`Tx::wants`] first; then run the operation again.
-    #[error("the engine has to fetch keys first")]
-    NeedsRead,
     /// More than [`MAX_OPERATIONS`] checks or writes.
     #[error("more than {MAX_OPERATIONS} operations in one metadata transaction")]
     TooManyOperations,
@@ -27,42 +24,21 @@ pub enum TxError {
     Failed(Error),
 }
 
-impl From<ReadError> for TxError {
-    fn from(e: ReadError) -> Self {
-        match e {
-            ReadError::NeedsRead => TxError::NeedsRead,
-            ReadError::Failed(e) => TxError::Failed(e),
-        }
+impl From<Error> for TxError {
+    fn from(e: Error) -> Self {
+        TxError::Failed(e)
     }
 }
 
-/// For callers that answer a client: a limit becomes `TooBig`, and `NeedsRead`
-/// (which only remote engines give, and their shell handles) becomes `Busy`.
+/// For callers that answer a client: a limit becomes `TooBig`.
 impl From<TxError> for Error {
     fn from(e: TxError) -> Self {
         let kind = match e {
-            TxError::NeedsRead => ErrorKind::Busy,
             TxError::TooManyOperations | TxError::TooLarge => ErrorKind::TooBig,
             TxError::Failed(e) => return e,
         };
         Error::new(kind, e.to_string())
     }
-}
-
-/// What a remote engine has to fetch before an operation can go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Want {
-    /// One key.
-    Key(Key),
-    /// The first `limit` keys of a range.
-    Range {
-        /// First key.
-        start: Key,
-        /// The key after the last.
-        end: Key,
-        /// How many.
-        limit: usize,
-    },
 }
 
 /// A transaction in the making. Reads see the state as of one commit plus the
@@ -75,7 +51,6 @@ pub struct Tx<'a> {
     ranges: Vec<Check>,
     writes: BTreeMap<Key, Option<Value>>,
     write_bytes: usize,
-    wants: Vec<Want>,
 }
 
 impl<'a> Tx<'a> {
@@ -88,7 +63,6 @@ impl<'a> Tx<'a> {
             ranges: Vec::new(),
             writes: BTreeMap::new(),
             write_bytes: 0,
-            wants: Vec::new(),
         }
     }
 
@@ -112,27 +86,11 @@ impl<'a> Tx<'a> {
         if let Some(own) = self.writes.get(key) {
             return Ok(own.clone());
         }
-        match self.engine.get(key) {
-            Ok(found) => Ok(found.map(|v| v.value)),
-            Err(e) => {
-                if e == ReadError::NeedsRead {
-                    self.wants.push(Want::Key(key.into()));
-                }
-                Err(e.into())
-            }
-        }
+        Ok(self.engine.get(key)?.map(|v| v.value))
     }
 
     fn read(&mut self, key: &[u8]) -> Result<Option<Versioned>, TxError> {
-        let found = match self.engine.get(key) {
-            Ok(found) => found,
-            Err(e) => {
-                if e == ReadError::NeedsRead {
-                    self.wants.push(Want::Key(key.into()));
-                }
-                return Err(e.into());
-            }
-        };
+        let found = self.engine.get(key)?;
         let version = found.as_ref().map_or(Sequence::ZERO, |v| v.version);
         self.reads.insert(key.into(), version);
         Ok(found)
@@ -182,16 +140,7 @@ impl<'a> Tx<'a> {
         // Each own deletion may hide one key, so ask for that many more.
         let deletions = own.iter().filter(|(_, value)| value.is_none()).count();
         let asked = limit.saturating_add(deletions);
-        let stored = match self.engine.range(start, end, asked) {
-            Ok(stored) => stored,
-            Err(e) => {
-                if e == ReadError::NeedsRead {
-                    let (start, end) = (start.into(), end.into());
-                    self.wants.push(Want::Range { start, end, limit: asked });
-                }
-                return Err(e.into());
-            }
-        };
+        let stored = self.engine.range(start, end, asked)?;
         if check {
             self.record_range(start, end, asked, &stored);
         }
@@ -262,11 +211,6 @@ impl<'a> Tx<'a> {
     /// How many more keys can be written.
     pub fn writes_left(&self) -> usize {
         MAX_OPERATIONS - self.writes.len()
-    }
-
-    /// What a remote engine has to fetch, after [`TxError::NeedsRead`].
-    pub fn wants(&self) -> &[Want] {
-        &self.wants
     }
 
     /// The transaction as it is to be applied. If nothing was written there is

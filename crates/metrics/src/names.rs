@@ -143,6 +143,17 @@ families! {
             "Generation of the working keys that sign capabilities";
         META_REVOCATIONS_LACKING: Gauge "weir_meta_revocations_lacking" [] =
             "Data servers that have not heard yet of a client whose key was revoked or changed";
+        META_LEADS: Gauge "weir_meta_leads" [] =
+            "1: this metadata server leads, or is the only one; 0: it stands by";
+        META_TERM: Gauge "weir_meta_term" [] = "Number of the lead; 0: there is one metadata server";
+        META_BEHIND: Gauge "weir_meta_behind_operations" [] =
+            "Operations of the journal that this metadata server does not have yet";
+        META_MEMBER_BEHIND: Gauge "weir_meta_member_behind_operations" ["member"] =
+            "Operations that another metadata server did not have on its disk when it reported last; told by the one that leads";
+        META_MEMBER_SILENT: Gauge "weir_meta_member_silent_seconds" ["member"] =
+            "Time since another metadata server has reported; told by the one that leads";
+        META_APPEND_TIME: Histogram "weir_meta_append_duration_seconds" [] =
+            "Time of appends to the journal of several metadata servers";
         META_DISK_SIZE: Gauge "weir_meta_disk_size_bytes" [] =
             "Space of the disk that the metadata is on; 0: not known";
         META_DISK_FREE: Gauge "weir_meta_disk_free_bytes" [] =

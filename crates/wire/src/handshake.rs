@@ -27,6 +27,8 @@ pub enum Identity {
     Ticket(Ticket, Attempt),
     /// A data server, at the metadata server.
     Server(ServerId),
+    /// A metadata server that stands by, at the one that leads.
+    Metadata,
 }
 
 impl Encode for Identity {
@@ -45,6 +47,7 @@ impl Encode for Identity {
                 out.push(3);
                 id.encode(out);
             }
+            Identity::Metadata => out.push(4),
         }
     }
 }
@@ -54,6 +57,7 @@ impl Decode for Identity {
             1 => Identity::Client(Decode::decode(r)?),
             2 => Identity::Ticket(Decode::decode(r)?, Decode::decode(r)?),
             3 => Identity::Server(Decode::decode(r)?),
+            4 => Identity::Metadata,
             _ => return Err(DecodeError::BadValue),
         })
     }

@@ -135,6 +135,11 @@ impl MasterKey {
     pub fn server(&self, server: ServerId, generation: KeyGeneration) -> Key {
         self.0.derive("weir 1 server", &[&server.0.to_le_bytes(), &generation.0.to_le_bytes()])
     }
+
+    /// The key with which metadata servers authenticate to each other.
+    pub fn metadata(&self) -> Key {
+        self.0.derive("weir 1 metadata server", &[])
+    }
 }
 
 #[cfg(test)]

@@ -309,10 +309,11 @@ impl Sample for SignedCapability {
 
 impl Sample for Identity {
     fn sample(g: &mut Gen) -> Self {
-        match g.below(3) {
+        match g.below(4) {
             0 => Identity::Client(Sample::sample(g)),
             1 => Identity::Ticket(Sample::sample(g), Sample::sample(g)),
-            _ => Identity::Server(Sample::sample(g)),
+            2 => Identity::Server(Sample::sample(g)),
+            _ => Identity::Metadata,
         }
     }
 }

@@ -5,8 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_metaserver::Notify;
 use weir_metastore::{
-    Commit, CommitOutcome, Engine, Injection, Key, ModelEngine, ReadError, Sequence, Snapshot,
-    Versioned,
+    Commit, CommitOutcome, Engine, Injection, Key, ModelEngine, Sequence, Snapshot, Versioned,
 };
 use weir_types::Result;
 
@@ -57,16 +56,11 @@ impl Engine for RunningModel {
         self.model.lock().engine.sequence()
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Versioned>, ReadError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Versioned>> {
         self.model.lock().engine.get(key)
     }
 
-    fn range(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        limit: usize,
-    ) -> Result<Vec<(Key, Versioned)>, ReadError> {
+    fn range(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Key, Versioned)>> {
         self.model.lock().engine.range(start, end, limit)
     }
 

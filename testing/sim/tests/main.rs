@@ -12,6 +12,7 @@ mod graduated;
 mod half_done;
 mod late;
 mod lost_notes;
+mod members;
 mod once;
 mod oracles;
 mod pace;

@@ -321,7 +321,8 @@ const MAX_SEEDS: u64 = 500;
 /// that serves without a lease shows to clients that still reach it, one that applies
 /// what was ordered before it was away when just that is late, and one that orders too
 /// early when another has not heard of it: what is made for them finds those (`standings.rs`,
-/// `regrant.rs`). Those of files with parities `encoded.rs` finds.
+/// `regrant.rs`). Those of files with parities `encoded.rs` finds, those of several metadata servers
+/// `members.rs`.
 const FOUND_ELSEWHERE: &[Bug] = &[
     Bug::ServeUnverified,
     Bug::ForgetGeneration,
@@ -337,6 +338,9 @@ const FOUND_ELSEWHERE: &[Bug] = &[
     Bug::CountUnmadeParities,
     Bug::SetOnOneTarget,
     Bug::EncodeUnfenced,
+    Bug::OldLeaderAnswers,
+    Bug::SnapshotSkips,
+    Bug::CutJournalEarly,
 ];
 
 /// Bugs that show on files with several copies only.

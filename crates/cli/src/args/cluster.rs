@@ -25,6 +25,10 @@ pub struct Up {
     /// Targets that one data server process serves [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub targets_per_server: Option<u32>,
+    /// Metadata servers, of which one leads; more than one share a journal on etcd, which is started
+    /// with them and has to be installed [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=7), value_name = "N")]
+    pub meta: Option<u32>,
     /// Mount the file system here; the directory is made if it is missing
     #[arg(long, env = "WEIR_MOUNT", value_name = "DIR")]
     pub mount: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! Command lines of the daemons in the foreground, of mounts and of metadata backups.
 
-use super::ClientChoice;
+use super::{ClientChoice, ClusterChoice};
 use crate::mount_options::KNOWN;
 use crate::output::{ByteSize, parse_size};
 use clap::{Args, Subcommand};
@@ -36,6 +36,40 @@ pub enum MetaCommand {
     Export(MetaExport),
     /// Make a metadata directory from a saved file
     Import(MetaImport),
+    /// Add metadata servers on this machine, which go on when the one that leads dies
+    Add(MetaAdd),
+    /// Remove a metadata server of this machine
+    Remove(MetaRemove),
+}
+
+/// Add metadata servers on this machine, which go on when the one that leads dies
+#[derive(Args)]
+#[command(
+    after_help = "The cluster has to be down (`weir down`). Several metadata servers share a \
+    journal on etcd, which is started with them: its program has to be installed \
+    (docs/high-availability.md)."
+)]
+pub struct MetaAdd {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=6))]
+    pub count: u32,
+}
+
+/// Remove a metadata server of this machine
+#[derive(Args)]
+#[command(
+    after_help = "The cluster has to be down (`weir down`). When only the first one is left, \
+    the cluster needs etcd no more."
+)]
+pub struct MetaRemove {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// Its number: 2 for meta-2
+    #[arg(value_name = "NUMBER")]
+    pub server: u32,
 }
 
 /// Save all metadata to a file, while the cluster runs

@@ -1,6 +1,6 @@
 //! Starts and stops daemons of the cluster on this machine by name.
 
-use crate::cluster::daemon::META;
+use crate::cluster::daemon::is_data;
 use crate::cluster::process::{self, DaemonSpec, Process, Starting};
 use crate::cluster::state::StateDir;
 use crate::failure::Done;
@@ -15,7 +15,7 @@ pub fn start(state: &StateDir, name: &str) -> Done<Option<Starting>> {
     let network = state.network_file(name);
     let daemon = DaemonSpec {
         name,
-        command: &[if name == META { "meta" } else { "data" }],
+        command: &[if is_data(name) { "data" } else { "meta" }],
         arguments: vec!["--config".into(), state.config_file(name).into()],
         log: &state.log_file(name),
         pid_file: &pid_file,

@@ -16,6 +16,16 @@ pub fn data_name(server: u32) -> String {
     format!("data-{server}")
 }
 
+/// Whether a daemon is a metadata server, by its name.
+pub fn is_meta(name: &str) -> bool {
+    name == META || name.starts_with("meta-")
+}
+
+/// Whether a daemon is a data server, by its name.
+pub fn is_data(name: &str) -> bool {
+    name.starts_with("data-")
+}
+
 /// Reads a configuration file. Relative paths in it are resolved against its directory.
 pub fn read<T: DeserializeOwned + RelativePaths>(path: &Path) -> Done<T> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, e))?;

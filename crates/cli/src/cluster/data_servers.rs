@@ -1,17 +1,12 @@
 //! Writes the configurations of data servers on this machine, and changes them when targets are
 //! added or removed.
 
-use crate::cluster::daemon::{META, data_name, to_text};
+use crate::cluster::daemon::{data_name, to_text};
+use crate::cluster::metas;
 use crate::cluster::secret;
 use crate::cluster::state::{Description, StateDir};
 use crate::failure::{Done, Failure};
 use weir_dataserver::{DataServerConfig, TargetConfig};
-
-/// The addresses by which daemons and clients on this machine reach the metadata server.
-pub fn metadata_addresses(state: &StateDir, description: &Description) -> Vec<String> {
-    let socket = state.socket_file(META).map(|path| path.display().to_string());
-    socket.into_iter().chain([description.metadata.clone()]).collect()
-}
 
 /// The configuration of a new data server that serves metrics at an address.
 pub fn new_config(
@@ -24,7 +19,7 @@ pub fn new_config(
     DataServerConfig {
         metrics,
         unix: state.socket_file(&data_name(server)),
-        metadata: metadata_addresses(state, description),
+        metadata: metas::addresses(state, description),
         targets: targets.iter().map(|target| target_config(state, *target)).collect(),
         ..DataServerConfig::new(server, address, state.key_file(&format!("server-{server}")))
     }

@@ -3,7 +3,9 @@
 
 use crate::args::Down;
 use crate::cluster::control;
-use crate::cluster::daemon::{META, data_name};
+use crate::cluster::daemon::data_name;
+use crate::cluster::etcd::etcd_name;
+use crate::cluster::metas;
 use crate::cluster::mounting::{MountFiles, mounts_of, unmount};
 use crate::cluster::state::{Description, StateDir};
 use crate::failure::{Done, Failure};
@@ -95,18 +97,28 @@ fn leave_mounts(state: &StateDir, force: bool) -> Done {
     Ok(())
 }
 
-/// Stops all data servers at the same time and then the metadata server, to which they report.
-/// Returns how many daemons were running.
+/// Stops all data servers at the same time, then the metadata servers, to which they report, and then
+/// the members of etcd. Returns how many daemons were running.
 fn stop_daemons(state: &StateDir, description: &Description, force: bool) -> Done<usize> {
     let data: Vec<String> = description.servers.iter().map(|s| data_name(s.id)).collect();
+    let metas: Vec<String> =
+        metas::of_this_machine(description).into_iter().map(|(name, _)| name).collect();
+    let etcd: Vec<String> = description.etcd.iter().map(|member| etcd_name(member.id)).collect();
+    let mut ran = 0;
+    for together in [data, metas, etcd] {
+        ran += stop_together(state, &together, force)?;
+    }
+    Ok(ran)
+}
+
+fn stop_together(state: &StateDir, names: &[String], force: bool) -> Done<usize> {
     let ran = std::thread::scope(|scope| {
         let stops: Vec<_> =
-            data.iter().map(|name| scope.spawn(|| control::stop(state, name, force))).collect();
+            names.iter().map(|name| scope.spawn(|| control::stop(state, name, force))).collect();
         let results = stops
             .into_iter()
             .map(|stop| stop.join().unwrap_or_else(|_| Err(Failure::new("a thread panicked"))));
         results.collect::<Done<Vec<bool>>>()
     })?;
-    let meta = control::stop(state, META, force)?;
-    Ok(ran.into_iter().filter(|ran| *ran).count() + usize::from(meta))
+    Ok(ran.into_iter().filter(|ran| *ran).count())
 }

@@ -36,6 +36,9 @@ pub struct Invitation {
     pub id: String,
     /// The `address:port` of the metadata server.
     pub metadata: String,
+    /// Those of further metadata servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
     /// Number and key of a client that is no administrator.
     pub client: u64,
     client_key: String,
@@ -66,6 +69,8 @@ impl Invitation {
             cluster: description.name.clone(),
             id: description.id.clone(),
             metadata: metadata.to_string(),
+            // All of them are reached in the same way.
+            others: description.metas.iter().map(|meta| at(&meta.address, metadata.ip())).collect(),
             client,
             client_key: master.client(ClientId(client)).to_hex(),
             server,
@@ -82,9 +87,14 @@ impl Invitation {
             cluster: self.cluster.clone(),
             client: ClientId(self.client),
             key: key(&self.client_key)?,
-            metadata: vec![self.metadata.clone()],
+            metadata: self.metadata_servers(),
             note: "by weir join".to_owned(),
         })
+    }
+
+    /// The addresses of all metadata servers.
+    pub fn metadata_servers(&self) -> Vec<String> {
+        [&self.metadata].into_iter().chain(&self.others).cloned().collect()
     }
 
     /// The key of the data server.
@@ -192,6 +202,14 @@ fn reached_at(metadata: &str, given: Option<IpAddr>) -> Done<SocketAddr> {
     Ok(at)
 }
 
+/// An address of the metadata servers' machine, as others reach it.
+fn at(listens: &str, ip: IpAddr) -> String {
+    listens.parse().map_or_else(
+        |_| listens.to_owned(),
+        |at: SocketAddr| SocketAddr::new(ip, at.port()).to_string(),
+    )
+}
+
 /// Whether other machines may reach a metadata server that listens at this address.
 pub fn is_for_others(metadata: &str) -> bool {
     reached_at(metadata, None).is_ok()
@@ -246,6 +264,7 @@ mod tests {
             cluster: "one".into(),
             id: "00".repeat(16),
             metadata: "10.0.0.1:7700".into(),
+            others: vec!["10.0.0.1:7702".into()],
             client: 77,
             client_key: secret.clone(),
             server: 5,

@@ -8,7 +8,7 @@ use crate::cluster::data_servers::{self, target_config};
 use crate::cluster::invitation::{Invitation, MAX_BYTES};
 use crate::cluster::secret;
 use crate::cluster::starting::start_daemons;
-use crate::cluster::state::{Description, ServerDescription, StateDir};
+use crate::cluster::state::{Description, MetaDescription, ServerDescription, StateDir};
 use crate::cluster::up::{Undo, await_targets, never_heard_of};
 use crate::cluster::{grow, ports, replaced};
 use crate::failure::{Done, Failure};
@@ -174,15 +174,19 @@ fn require_accepted(invitation: &Invitation) -> Done {
     }
     let server = ServerId(invitation.server);
     let (key, id) = (invitation.server_key()?, cluster_id(&invitation.id)?);
-    match weir_dataserver::try_key(&invitation.metadata, server, key, id) {
-        Err(e) if e.kind == ErrorKind::AuthFailed => {
-            Err(Failure::from(e).about("the invitation is good no more").hint(
-                "each machine needs one of its own, also one that was removed and comes again: \
+    // Of several metadata servers only the one that leads can say it.
+    let asked = invitation
+        .metadata_servers()
+        .into_iter()
+        .map(|metadata| weir_dataserver::try_key(&metadata, server, key.clone(), id));
+    let mut refused = asked.filter_map(Result::err).filter(|e| e.kind == ErrorKind::AuthFailed);
+    match refused.next() {
+        Some(e) => Err(Failure::from(e).about("the invitation is good no more").hint(
+            "each machine needs one of its own, also one that was removed and comes again: \
                  `weir invite` on the first machine",
-            ))
-        }
+        )),
         // If it cannot be asked now, the data server goes on asking.
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
@@ -194,6 +198,8 @@ fn make(
     here: IpAddr,
     dirs: &[PathBuf],
 ) -> Done<ports::Held> {
+    let others = (2..).zip(invitation.others.iter().cloned());
+    let others = others.map(|(id, address)| MetaDescription { id, address });
     let mut description = Description {
         name: invitation.cluster.clone(),
         id: invitation.id.clone(),
@@ -206,6 +212,8 @@ fn make(
         adding: None,
         servers: Vec::new(),
         invited: Vec::new(),
+        metas: others.collect(),
+        etcd: Vec::new(),
     };
     invitation.credential()?.write_new(&state.credential_file())?;
     let mut held = ports::Held::default();

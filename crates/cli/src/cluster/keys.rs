@@ -4,11 +4,11 @@
 //! once.
 
 use crate::args::{Key, KeyServer, TargetCreate};
-use crate::cluster::clients;
 use crate::cluster::daemon::{cluster_id, data_name, to_text};
 use crate::cluster::secret;
 use crate::cluster::state::{Description, StateDir, make_dir};
 use crate::cluster::up::FIRST_CLIENT;
+use crate::cluster::{clients, metas};
 use crate::failure::{Done, Failure};
 use crate::output::print;
 use crate::settings;
@@ -101,7 +101,7 @@ fn make_server(new: &KeyServer) -> Done {
     };
     let config = DataServerConfig {
         domain: new.domain.clone(),
-        metadata: vec![description.metadata.clone()],
+        metadata: metas::addresses_for_others(&description),
         targets: new.targets.iter().map(target).collect(),
         ..DataServerConfig::new(
             new.server,

@@ -1,7 +1,8 @@
 //! `weir up --metrics ADDRESS` for an existing cluster: makes its daemons serve metrics.
 
 use crate::cluster::control;
-use crate::cluster::daemon::{META, data_name};
+use crate::cluster::daemon::data_name;
+use crate::cluster::metas;
 use crate::cluster::process::Process;
 use crate::cluster::state::{Description, StateDir};
 use crate::cluster::up::{TARGETS_TIMEOUT, await_targets_for};
@@ -28,9 +29,8 @@ pub fn run(
     port: Option<u16>,
 ) -> Done {
     let servers = || description.servers.iter().filter(|server| !server.targets.is_empty());
-    let first = (!description.joined).then(|| META.to_owned());
-    let daemons: Vec<String> =
-        first.into_iter().chain(servers().map(|server| data_name(server.id))).collect();
+    let first = metas::of_this_machine(description).into_iter().map(|(name, _)| name);
+    let daemons: Vec<String> = first.chain(servers().map(|server| data_name(server.id))).collect();
     all_there(state, TARGETS_TIMEOUT)?;
     // Those of a run that was interrupted are in use by now.
     let known = daemons.iter().map(|name| known(state, name, address)).collect::<Done<Vec<_>>>()?;

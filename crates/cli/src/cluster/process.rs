@@ -96,7 +96,7 @@ impl Process {
         }
     }
 
-    /// The process in a pid file, if it is running this program.
+    /// The process in a pid file, if it is running this program, or etcd.
     pub fn from_file(path: &Path) -> Option<Self> {
         Self::recorded(path).filter(|process| process.lives())
     }
@@ -129,9 +129,9 @@ impl Process {
         self.pid.as_raw_nonzero().get()
     }
 
-    /// Whether the process is still running, and runs this program.
+    /// Whether the process is still running, and runs this program, or etcd.
     pub fn lives(self) -> bool {
-        self.stat().is_some_and(|stat| !stat.has_ended()) && runs_weir(self.pid)
+        self.stat().is_some_and(|stat| !stat.has_ended()) && runs_ours(self.pid)
     }
 
     /// Whether a signal has stopped the process (SIGSTOP, or a debugger).
@@ -235,13 +235,14 @@ impl Stat {
     }
 }
 
-fn runs_weir(pid: Pid) -> bool {
+/// Whether a process runs this program, or one that it starts as a daemon.
+fn runs_ours(pid: Pid) -> bool {
     let Ok(program) = std::fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())) else {
         return false;
     };
     // The kernel adds " (deleted)" once the program was built or installed anew.
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    name.trim_end_matches(" (deleted)") == "weir"
+    matches!(name.trim_end_matches(" (deleted)"), "weir" | "etcd")
 }
 
 /// A daemon that was started and has not yet said that it is ready.
@@ -270,6 +271,35 @@ pub struct DaemonSpec<'a> {
     pub pid_file: &'a Path,
     /// The network namespace to run in; without one, that of this process.
     pub network: Option<&'a Path>,
+}
+
+/// Starts another program as a daemon in a session of its own, which begins when the pid file names
+/// its process.
+pub fn start_other(
+    program: &str,
+    arguments: &[OsString],
+    log: &Path,
+    pid_file: &Path,
+) -> Done<Process> {
+    let log_file = File::options().create(true).append(true).open(log);
+    let log_file = log_file.map_err(|e| Failure::file(log, e))?;
+    let errors = log_file.try_clone().map_err(|e| Failure::file(log, e))?;
+    let mut child = Command::new("setsid")
+        .args(["sh", "-c", "read -r go && exec \"$0\" \"$@\" </dev/null", program])
+        .args(arguments)
+        .env_remove("NOTIFY_SOCKET")
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(log_file)
+        .stderr(errors)
+        .spawn()
+        .map_err(|e| Failure::new(format!("cannot start {program}: {e}")))?;
+    let ended = || Failure::new(format!("{program} has ended; its log: {}", log.display()));
+    let process = Pid::from_raw(child.id() as i32).and_then(Process::living).ok_or_else(ended)?;
+    process.record(pid_file)?;
+    let mut input = child.stdin.take().ok_or_else(ended)?;
+    input.write_all(b"go\n").map_err(|_| ended())?;
+    Ok(process)
 }
 
 /// Starts this program as a daemon in a session of its own.

@@ -27,12 +27,17 @@ pub fn write_new_public(path: &Path, text: &str) -> Done {
 /// Replaces a file that everyone can read. An interruption leaves the complete old or the complete
 /// new file.
 pub fn replace_public(path: &Path, text: &str) -> Done {
+    replace(path, text, 0o644)
+}
+
+/// As [`replace_public`], for a file of this mode.
+pub fn replace(path: &Path, text: &str, mode: u32) -> Done {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
     let fresh = PathBuf::from(fresh);
     // One that an interrupted command left behind.
     let _ = std::fs::remove_file(&fresh);
-    write_new_public(&fresh, text)?;
+    weir_connect::secret::write_with(&fresh, text, mode)?;
     std::fs::rename(&fresh, path).map_err(|e| Failure::file(path, e))?;
     let dir = path.parent().unwrap_or(Path::new("/"));
     let sync = File::open(dir).and_then(|dir| dir.sync_all());

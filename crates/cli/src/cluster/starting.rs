@@ -1,10 +1,11 @@
 //! Starts the daemons of a cluster on this machine that are not running.
 
 use crate::cluster::control;
-use crate::cluster::daemon::{META, data_name};
+use crate::cluster::daemon::data_name;
 use crate::cluster::process::{Process, START_TIMEOUT, Starting};
 use crate::cluster::state::{Description, StateDir};
 use crate::cluster::up::Undo;
+use crate::cluster::{etcd, metas};
 use crate::failure::{Done, Failure};
 use std::time::Instant;
 
@@ -30,16 +31,13 @@ pub struct Started {
     pub failures: Vec<(u32, Failure)>,
 }
 
-/// Starts the metadata server and waits for it, then starts the data servers without waiting.
+/// Starts the metadata servers, with etcd if there are several, and waits for them, then starts the
+/// data servers without waiting.
 pub fn begin(state: &StateDir, description: &Description, undo: &mut Undo) -> Done<Begun> {
     let mut begun = Begun { count: 0, servers: Vec::new(), failures: Vec::new() };
-    // The data servers present themselves to the metadata server: it comes first.
-    if !description.joined
-        && let Some(starting) = start(state, META, undo)?
-    {
-        undo.processes.push(starting.ready()?);
-        begun.count += 1;
-    }
+    begun.count += etcd::start(state, description, undo)?;
+    // The data servers present themselves to the metadata servers: these come first.
+    begun.count += start_metas(state, description, undo)?;
     for server in description.servers.iter().filter(|server| !server.targets.is_empty()) {
         let name = data_name(server.id);
         match start(state, &name, undo) {
@@ -75,6 +73,37 @@ impl Begun {
         }
         Started { count, failures }
     }
+}
+
+/// Starts the metadata servers of this machine that are not running. One that cannot start is named,
+/// and the others go on; it fails if none is left.
+fn start_metas(state: &StateDir, description: &Description, undo: &mut Undo) -> Done<usize> {
+    let names = metas::of_this_machine(description);
+    let mut starting = Vec::new();
+    let mut failures = Vec::new();
+    for (name, _) in &names {
+        match start(state, name, undo) {
+            Ok(started) => starting.extend(started),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    let mut count = 0;
+    for one in starting {
+        match one.ready() {
+            Ok(process) => {
+                undo.processes.push(process);
+                count += 1;
+            }
+            Err(failure) => failures.push(failure),
+        }
+    }
+    if let Some(last) = failures.pop() {
+        if failures.len() + 1 == names.len() {
+            return Err(last);
+        }
+        failures.into_iter().chain([last]).for_each(|failure| failure.say());
+    }
+    Ok(count)
 }
 
 fn start(state: &StateDir, name: &str, undo: &mut Undo) -> Done<Option<Starting>> {

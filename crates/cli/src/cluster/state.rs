@@ -4,10 +4,11 @@
 //! ```text
 //! cluster.toml            the description of the cluster
 //! client.toml             credential of a client                       0600
-//! meta.toml data-N.toml   configuration of each daemon
+//! meta.toml meta-N.toml data-N.toml   configuration of each daemon
 //! keys/                   master.key server-N.key target-N.key         0600
 //! clients/                further credentials                          0600
-//! meta/ targets/N/        namespace; objects                           0700
+//! meta/ meta-N/ targets/N/  namespace, of each metadata server; objects  0700
+//! etcd/N/                 members of etcd, for several metadata servers 0700
 //! run/                    NAME.pid NAME.sock; NAME.metrics of a mount; NAME.net of a testbed;
 //!                         reserve: space for commands on a full disk
 //! log/                    NAME.log
@@ -64,6 +65,34 @@ pub struct Description {
     /// to others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invited: Vec<Invited>,
+    /// The metadata servers beside the first one.
+    #[serde(rename = "meta", default, skip_serializing_if = "Vec::is_empty")]
+    pub metas: Vec<MetaDescription>,
+    /// The members of etcd on this machine that have the journal of several metadata servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub etcd: Vec<EtcdDescription>,
+}
+
+/// A further metadata server of the cluster.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct MetaDescription {
+    /// The number of the server, from 2.
+    pub id: u32,
+    /// The `address:port` of the server.
+    pub address: String,
+}
+
+/// A member of etcd.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdDescription {
+    /// The number of the member.
+    pub id: u32,
+    /// The `address:port` for metadata servers.
+    pub client: String,
+    /// The `address:port` for the other members.
+    pub peer: String,
 }
 
 /// The numbers in an invitation.
@@ -152,7 +181,8 @@ impl Description {
 
     /// The last port on which a server of this machine listens.
     pub fn last_port(&self) -> u16 {
-        let all = self.servers.iter().map(|server| &server.address).chain([&self.metadata]);
+        let metas = self.metas.iter().map(|meta| &meta.address).chain([&self.metadata]);
+        let all = self.servers.iter().map(|server| &server.address).chain(metas);
         let port = |at: &String| at.parse().ok().map(|at: SocketAddr| at.port());
         all.filter_map(port).max().unwrap_or_default()
     }
@@ -423,6 +453,18 @@ impl StateDir {
     pub fn metadata_dir(&self) -> PathBuf {
         self.dir.join("meta")
     }
+    /// The directory of the metadata of a metadata server, by the name of its daemon.
+    pub fn meta_dir(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+    /// The directories of all members of etcd.
+    pub fn etcd_dirs(&self) -> PathBuf {
+        self.dir.join("etcd")
+    }
+    /// The directory of a member of etcd.
+    pub fn etcd_dir(&self, member: u32) -> PathBuf {
+        self.etcd_dirs().join(member.to_string())
+    }
     /// The directory of a target.
     pub fn target_dir(&self, target: u32) -> PathBuf {
         self.dir.join("targets").join(target.to_string())
@@ -491,8 +533,14 @@ mod tests {
                 Invited { client: 11, server: 7, targets: vec![8, 9], replaces: None },
                 Invited { client: 11, server: 7, targets: vec![10], replaces: Some(8) },
             ],
+            metas: vec![MetaDescription { id: 2, address: "127.0.0.1:20002".into() }],
+            etcd: vec![EtcdDescription {
+                id: 1,
+                client: "127.0.0.1:20003".into(),
+                peer: "127.0.0.1:20004".into(),
+            }],
         };
-        assert_eq!(description.last_port(), 20001);
+        assert_eq!(description.last_port(), 20002);
         assert_eq!((description.free_server(3), description.free_server(30)), (8, 30));
         assert_eq!((description.free_target(3), description.free_target(30)), (11, 30));
         state.set_description(&description).unwrap();

@@ -1,8 +1,11 @@
 //! `weir status`: shows daemons, targets, space, counters and problems.
 
 use crate::args::Status;
-use crate::cluster::daemon::{META, cluster_id, data_name};
+use crate::cluster::daemon::{META, cluster_id, data_name, is_meta};
+use crate::cluster::etcd::etcd_name;
 use crate::cluster::life::Life;
+use crate::cluster::meta_members::{self, MetaMember};
+use crate::cluster::metas;
 use crate::cluster::mounting::{MountFiles, mounts_of};
 use crate::cluster::mounts::WeirMount;
 use crate::cluster::moving::Moving;
@@ -61,6 +64,8 @@ struct Picture {
     map: Option<ClusterMap>,
     /// The metadata server's view of each target.
     views: Vec<TargetView>,
+    /// The metadata servers, if there are several.
+    metas: Vec<MetaMember>,
     /// The status of each server that answered, with the server's name.
     servers: Vec<(String, ServerStatus)>,
     /// The problems, with what to do about each.
@@ -91,6 +96,7 @@ fn look(cluster: &Cluster) -> Done<Picture> {
         mounts: Vec::new(),
         map: None,
         views: Vec::new(),
+        metas: Vec::new(),
         servers: Vec::new(),
         trouble: Vec::new(),
         here: None,
@@ -104,9 +110,12 @@ fn look(cluster: &Cluster) -> Done<Picture> {
             let description = state.description()?;
             picture.name.clone_from(&description.name);
             picture.place = state.dir().display().to_string();
-            if !description.joined {
-                picture.daemon(state, META, &description.metadata);
-                picture.look_at_metadata_space(state);
+            for member in &description.etcd {
+                picture.daemon(state, &etcd_name(member.id), &member.client);
+            }
+            for (name, address) in metas::of_this_machine(&description) {
+                picture.daemon(state, &name, &address);
+                picture.look_at_metadata_space(&state.meta_dir(&name));
             }
             for server in description.servers.iter().filter(|s| !s.targets.is_empty()) {
                 picture.daemon(state, &data_name(server.id), &server.address);
@@ -122,8 +131,9 @@ fn look(cluster: &Cluster) -> Done<Picture> {
 
 /// Adds the answers of the servers.
 fn ask_servers(cluster: &Cluster, picture: &mut Picture) -> Done {
-    // Nothing to ask where this machine's metadata server does not run.
-    if picture.daemons.iter().any(|daemon| daemon.name == META && daemon.pid.is_none()) {
+    // Nothing to ask where no metadata server of this machine runs.
+    let mut metas = picture.daemons.iter().filter(|daemon| is_meta(&daemon.name)).peekable();
+    if metas.peek().is_some() && metas.all(|daemon| daemon.pid.is_none()) {
         return Ok(());
     }
     let credential = cluster.credential()?;
@@ -199,10 +209,9 @@ impl Picture {
         Ok(())
     }
 
-    fn look_at_metadata_space(&mut self, state: &StateDir) {
-        let dir = state.metadata_dir();
+    fn look_at_metadata_space(&mut self, dir: &Path) {
         // Who may not look at it is not told.
-        let Ok(space) = rustix::fs::statvfs(&dir) else { return };
+        let Ok(space) = rustix::fs::statvfs(dir) else { return };
         let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
         let usage = FsUsage {
             total_bytes: bytes(space.f_blocks),
@@ -214,6 +223,11 @@ impl Picture {
 
     fn look_at_metadata(&mut self, status: ServerStatus, host: &str) {
         self.look_at_version(META, &status);
+        self.metas = meta_members::of(&status);
+        let silent: Vec<Trouble> = meta_members::troubles(&self.metas)
+            .filter(|silent| !self.trouble.iter().any(|known| known.is_of_same_daemon(silent)))
+            .collect();
+        self.trouble.extend(silent);
         // Unless it was seen here, where it has a name.
         if !self.trouble.iter().any(|trouble| matches!(trouble, Trouble::MetadataFull { .. })) {
             let usage = metadata_space(&status);
@@ -345,14 +359,14 @@ impl Picture {
             titles.extend(with_metrics.then_some("METRICS"));
             let mut table = Table::new(&titles);
             for daemon in &self.daemons {
-                let status = self.servers.iter().find(|(name, _)| *name == daemon.name);
+                let status = self.status_of(&daemon.name);
                 let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
                 let mut row = vec![
                     daemon.name.clone(),
                     or_dash(daemon.pid.map(|pid| pid.to_string())),
                     daemon.address.clone(),
                     or_dash(daemon.uptime_s.map(human_duration)),
-                    or_dash(status.map(|(_, s)| s.connections.to_string())),
+                    or_dash(status.map(|status| status.connections.to_string())),
                 ];
                 let metrics = daemon.metrics.as_ref().map(|at| format!("http://{at}/metrics"));
                 row.extend(with_metrics.then(|| or_dash(metrics)));
@@ -360,6 +374,7 @@ impl Picture {
             }
             text += &format!("\n{}", table.render());
         }
+        text += &meta_members::text(&self.metas);
         text += &self.targets_text();
         text += &Moving::of(&self.servers).map(|moving| moving.text()).unwrap_or_default();
         text += &rot_text(&self.servers);
@@ -388,6 +403,18 @@ impl Picture {
             text += "All is well.\n";
         }
         text
+    }
+
+    /// The status of a daemon of this machine. Of several metadata servers one has answered: the one
+    /// that leads.
+    fn status_of(&self, daemon: &str) -> Option<&ServerStatus> {
+        let leader = self.metas.iter().find(|meta| meta.leads()).map(|meta| meta.name());
+        let name = match (is_meta(daemon), leader) {
+            (true, Some(leader)) if leader == daemon => META,
+            (true, Some(_)) => return None,
+            _ => daemon,
+        };
+        self.servers.iter().find(|(of, _)| of == name).map(|(_, status)| status)
     }
 
     fn targets_text(&self) -> String {
@@ -505,6 +532,7 @@ impl Picture {
         json!({
             "name": self.name,
             "daemons": self.daemons,
+            "metadata_servers": self.metas,
             "servers": servers,
             "targets": targets,
             "mounts": self.mounts.iter().map(|m| &m.mountpoint).collect::<Vec<_>>(),
@@ -520,8 +548,10 @@ impl Picture {
 fn is_removed(state: &StateDir, description: &Description, server: ServerId) -> bool {
     let key = secret::read_key(&state.key_file(&format!("server-{server}")));
     let (Ok(key), Ok(id)) = (key, cluster_id(&description.id)) else { return false };
-    weir_dataserver::try_key(&description.metadata, server, key, id)
-        .is_err_and(|error| error.kind == ErrorKind::AuthFailed)
+    metas::addresses_for_others(description).iter().any(|metadata| {
+        weir_dataserver::try_key(metadata, server, key.clone(), id)
+            .is_err_and(|error| error.kind == ErrorKind::AuthFailed)
+    })
 }
 
 /// The numbers of damaged blocks found since the servers started, of those repaired, and of those

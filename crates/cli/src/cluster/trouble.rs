@@ -34,6 +34,8 @@ pub enum Trouble {
     NoAnswer { server: String, host: String, error: Error },
     /// A server has another version than this program.
     OtherVersion { server: String, version: String },
+    /// A metadata server that stands by has not reported to the one that leads.
+    MetaSilent { name: String, silent_s: u64 },
     /// No target is online, so no file can be read or written.
     NoTargetOnline { targets: usize },
     /// A data server of this machine was removed from the cluster for good.
@@ -103,6 +105,14 @@ impl Trouble {
         )
     }
 
+    /// Whether both are about one daemon that does not run.
+    pub fn is_of_same_daemon(&self, other: &Self) -> bool {
+        matches!(
+            (self, other),
+            (Self::DaemonDown { name }, Self::MetaSilent { name: silent, .. }) if name == silent
+        )
+    }
+
     /// The kind of the problem for JSON.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -118,6 +128,7 @@ impl Trouble {
                 _ => "no_answer",
             },
             Self::OtherVersion { .. } => "version_differs",
+            Self::MetaSilent { .. } => "metadata_server_silent",
             Self::NoTargetOnline { .. } => "no_target_online",
             Self::Removed { .. } => "server_removed",
             Self::NotKnown { .. } => "server_not_known",
@@ -163,6 +174,10 @@ impl Trouble {
             Self::OtherVersion { server, version } => format!(
                 "{server} runs version {version} of the program, and this is {}",
                 env!("CARGO_PKG_VERSION")
+            ),
+            Self::MetaSilent { name, silent_s } => format!(
+                "the metadata server {name} has not been heard of for {}",
+                human_duration(*silent_s)
             ),
             Self::NoTargetOnline { targets } => {
                 format!("none of the {targets} targets is online: nothing can be read or written")
@@ -251,6 +266,9 @@ impl Trouble {
             },
             Self::OtherVersion { .. } => "install the same release everywhere, and start what is \
                 older anew: `weir down`, `weir up`"
+                .to_owned(),
+            Self::MetaSilent { .. } => "start it: `weir up` on its machine. Without it fewer may \
+                fail. If it is gone for good: docs/high-availability.md"
                 .to_owned(),
             Self::NoTargetOnline { .. } => {
                 "start the data servers: `weir up` on their machines; `weir targets` shows which \

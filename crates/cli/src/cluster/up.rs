@@ -8,8 +8,10 @@ use crate::cluster::life::{self, Life};
 use crate::cluster::mounting::{self, mounts_of};
 use crate::cluster::process::Process;
 use crate::cluster::starting::{self, Begun, Started, start_daemons};
-use crate::cluster::state::{Description, ServerDescription, StateDir, StateLock};
-use crate::cluster::{daemon, data_servers, grow, invitation, keys, metrics_on, ports, secret};
+use crate::cluster::state::{Description, MetaDescription, ServerDescription, StateDir, StateLock};
+use crate::cluster::{
+    daemon, data_servers, etcd, grow, invitation, keys, metas, metrics_on, ports, secret,
+};
 use crate::failure::{Done, Failure};
 use crate::files::remote::{caller, try_to_connect};
 use crate::logging;
@@ -155,6 +157,10 @@ fn go_on(up: &Up, mountpoint: Option<&Path>, undo: &mut Undo, lock: StateLock) -
         failure.say();
     }
     check_same(&state, &description, up)?;
+    if !description.etcd.is_empty() {
+        // A change of the metadata servers may have been interrupted.
+        metas::settle(&state, &description)?;
+    }
     let begun = starting::begin(&state, &description, undo)?;
     // Other commands may change the cluster while this one waits.
     drop(lock);
@@ -213,7 +219,7 @@ pub fn make_described(state: &StateDir, description: &Description) -> Done {
 }
 
 /// Makes keys, configuration files, target directories and the metadata. `metrics` has the metrics
-/// addresses of the metadata server and then of each data server, or is empty.
+/// addresses of the metadata servers and then of each data server, or is empty.
 fn lay_out(
     state: &StateDir,
     description: &Description,
@@ -222,13 +228,16 @@ fn lay_out(
 ) -> Done {
     let master = MasterKey(secret::fresh_key()?);
     secret::write_key(&state.key_file("master"), &master.0)?;
-    let metadata = data_servers::metadata_addresses(state, description);
+    let metadata = metas::addresses(state, description);
+    let socket = state.socket_file(META).map(|path| path.display().to_string());
+    let listen = socket.into_iter().chain([description.metadata.clone()]).collect();
     let cluster = cluster_id(&description.id)?;
     let mut metrics_of = metrics.iter().cloned();
     let meta = MetaServerConfig {
         cluster: Some(cluster),
         metrics: metrics_of.next(),
-        ..MetaServerConfig::new(state.metadata_dir(), metadata.clone(), state.key_file("master"))
+        journal: metas::journal_config(description, META),
+        ..MetaServerConfig::new(state.metadata_dir(), listen, state.key_file("master"))
     };
     secret::write_new_public(&state.config_file(META), &to_text(&meta)?)?;
     let owner = caller();
@@ -243,6 +252,9 @@ fn lay_out(
         ..NewFileSystem::new(cluster, FIRST_CLIENT)
     };
     weir_metaserver::init(&state.metadata_dir(), &master, &new)?;
+    for meta in &description.metas {
+        metas::make(state, description, meta, metrics_of.next())?;
+    }
     for server in &description.servers {
         let its_own = (domain.clone(), metrics_of.next());
         make_server(state, description, server, &master, its_own)?;
@@ -286,7 +298,11 @@ fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Plan> {
         (None, None) => ByteSize(0),
     };
     let servers = targets.div_ceil(per_server);
-    let count = servers as usize + 1;
+    let metas = up.meta.unwrap_or(1) as usize;
+    if metas > 1 {
+        etcd::require()?;
+    }
+    let count = servers as usize + metas;
     let base = up.port.or(defaults.port);
     let (held, base) = match base {
         Some(base) => (ports::from_base(listen, base, count)?, Some(base)),
@@ -301,6 +317,12 @@ fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Plan> {
     let (metrics, held_for_metrics) = ports::for_metrics(metrics_address, metrics_base, count)?;
     let mut addresses = held.ports.iter().map(|port| SocketAddr::new(listen, *port).to_string());
     let metadata = addresses.next().unwrap_or_default();
+    let others = addresses.by_ref().take(metas - 1).zip(2..);
+    let others = others.map(|(address, id)| MetaDescription { id, address }).collect();
+    let (etcd, held_for_etcd) = match metas {
+        1 => (Vec::new(), ports::Held::default()),
+        _ => etcd::plan(listen, metas)?,
+    };
     let servers = addresses
         .zip(1..)
         .map(|(address, id)| {
@@ -329,8 +351,10 @@ fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Plan> {
         adding: None,
         servers,
         invited: Vec::new(),
+        metas: others,
+        etcd,
     };
-    Ok(Plan { description, dirs, metrics, held: vec![held, held_for_metrics] })
+    Ok(Plan { description, dirs, metrics, held: vec![held, held_for_metrics, held_for_etcd] })
 }
 
 /// Links the targets that are elsewhere into the state directory.
@@ -440,6 +464,14 @@ fn check_same(state: &StateDir, description: &Description, up: &Up) -> Done {
         ))
         .hint("`weir setlayout --copies N weir:/` changes it for new files"));
     }
+    let metas = 1 + description.metas.len();
+    if up.meta.is_some_and(|meta| meta as usize != metas) {
+        let name = &description.name;
+        return Err(Failure::new(format!(
+            "cluster {name} exists and has {metas} metadata servers"
+        ))
+        .hint("`weir meta add` and `weir meta remove` change that"));
+    }
     if up.targets_per_server.is_some_and(|n| n as usize != per_server) {
         return differs("--targets-per-server", format!("{per_server} targets per server"));
     }
@@ -485,7 +517,7 @@ fn check_listens(state: &StateDir, description: &Description, listen: IpAddr) ->
     )))
 }
 
-/// The process of this cluster's metadata server, if it is running on this machine.
+/// The process of this cluster's first metadata server, if it is running on this machine.
 fn running_metadata(state: &StateDir) -> Option<Process> {
     Process::from_file(&state.pid_file(META))
 }
@@ -493,6 +525,7 @@ fn running_metadata(state: &StateDir) -> Option<Process> {
 /// Connects to the metadata server. If it is running but does not answer, this waits and says so.
 fn await_metadata(state: &StateDir) -> Done<Client> {
     let credential = Credential::read(&state.credential_file())?;
+    let several = !state.description()?.etcd.is_empty();
     let begin = Instant::now();
     let mut said = String::new();
     loop {
@@ -512,7 +545,10 @@ fn await_metadata(state: &StateDir) -> Done<Client> {
             Ok(client) => return Ok(client),
             Err(error) => error,
         };
-        if error.kind != ErrorKind::TimedOut {
+        // Of several metadata servers none leads in the first moment.
+        let is_early =
+            several && matches!(error.kind, ErrorKind::NotLeader | ErrorKind::Unreachable);
+        if error.kind != ErrorKind::TimedOut && !is_early {
             let about = format!("cannot connect to cluster {}", credential.cluster);
             return Err(Failure::from(error).about(about));
         }
@@ -521,9 +557,12 @@ fn await_metadata(state: &StateDir) -> Done<Client> {
             return Err(Failure::new(format!("{why}; it was waited for {seconds} s"))
                 .hint("what was started goes on by itself; `weir status` shows it"));
         }
-        if said != why {
+        if said != why && !is_early {
             logging::say(&format!("weir: {why}; waiting for it"));
             said = why;
+        }
+        if is_early {
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 }
@@ -604,6 +643,11 @@ impl Undo {
         }
     }
 
+    /// For an existing cluster.
+    pub fn of_existing(state: &StateDir) -> Self {
+        Self { fresh: false, ..Self::of_new(state) }
+    }
+
     /// Records the contents of directories in which targets are about to be made. These contents
     /// will be kept.
     pub fn may_change(&mut self, dirs: &[PathBuf]) -> Done {
@@ -677,6 +721,7 @@ fn report(
             "name": description.name,
             "dir": state.dir(),
             "metadata": description.metadata,
+            "metadata_servers": metas::addresses_for_others(description),
             "credential": state.credential_file(),
             "servers": description.servers,
             "mounts": mounts.iter().map(|m| m.mountpoint.clone()).collect::<Vec<_>>(),
@@ -692,9 +737,12 @@ fn report(
         Some(_) => format!(" --dir {}", state.dir().display()),
         None => choice,
     };
+    let metas = metas::addresses_for_others(description);
     let mut text = format!(
-        "Cluster {} is up: {targets} targets on {servers} data servers, metadata server at {}\n",
-        description.name, description.metadata
+        "Cluster {} is up: {targets} targets on {servers} data servers, metadata server{} at {}\n",
+        description.name,
+        if metas.len() == 1 { "" } else { "s" },
+        metas.join(", ")
     );
     if started == 0 {
         text += "Everything was running already.\n";

@@ -155,7 +155,7 @@ fn is_log_of_daemon(path: &Path) -> bool {
     };
     match daemon.split_once('-') {
         None => daemon == META,
-        Some(("data" | "disk", number)) => number.parse::<u32>().is_ok(),
+        Some(("data" | "disk" | "meta", number)) => number.parse::<u32>().is_ok(),
         Some(("mount", hash)) => hash.len() == 8 && u32::from_str_radix(hash, 16).is_ok(),
         Some(_) => false,
     }
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn logs_are_known_by_the_names_of_daemons() {
-        for name in [META, &data_name(10), "disk-2", "mount-0123abcd"] {
+        for name in [META, "meta-2", &data_name(10), "disk-2", "mount-0123abcd"] {
             let log = PathBuf::from(format!("/l/{name}.log"));
             assert!(is_log_of_daemon(&log) && is_log_of_daemon(&older(&log)), "{name}");
         }

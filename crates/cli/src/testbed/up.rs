@@ -157,6 +157,8 @@ fn make_cluster(place: &Place, record: &Record, network: &Network) -> Done {
         adding: None,
         servers,
         invited: Vec::new(),
+        metas: Vec::new(),
+        etcd: Vec::new(),
     };
     make_described(&state, &description)
 }

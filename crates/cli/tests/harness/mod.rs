@@ -266,9 +266,10 @@ fn pid_in(file: &Path) -> Option<i32> {
     is_ours(pid).then_some(pid)
 }
 
-/// Whether a living process runs the program under test.
+/// Whether a living process runs the program under test, or etcd.
 pub fn is_ours(pid: i32) -> bool {
-    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == Path::new(WEIR))
+    let exe = std::fs::read_link(format!("/proc/{pid}/exe"));
+    exe.is_ok_and(|exe| exe == Path::new(WEIR) || exe.file_name() == Some(OsStr::new("etcd")))
 }
 
 /// SIGKILL to one of our processes; returns when it is gone, with all that it had open: its

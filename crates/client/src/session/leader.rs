@@ -44,6 +44,15 @@ impl MetaSession {
         joined.conn.watch_for_reply(wait, Some(Watch { every: SILENCE, look: &look }))
     }
 
+    /// The wait for one answer of a server that is new to the session. Of several servers, one that
+    /// has welcomed and then hangs is waited for only so long: then the next one is asked.
+    pub(super) fn wait_for_one_answer(&self, wait: &Wait) -> Wait {
+        match self.has_several_servers() {
+            true => wait.at_most(Duration::from_millis(TAKEOVER_MS)),
+            false => wait.at_most(wait.remaining()),
+        }
+    }
+
     /// Goes to the server that leads. Errors: `Unreachable` if it is another one than this.
     fn look_for_another_than(&self, instance: u64) -> Result<()> {
         let due = {

@@ -1,8 +1,9 @@
-//! Snapshots of the whole store for administrators, a page at a time: for backups and for checks.
+//! Snapshots of the whole store, a page at a time: for administrators, for backups and checks; and
+//! for metadata servers that stand by and have no metadata yet.
 
 use super::{MetaMachine, Moment};
 use std::collections::BTreeMap;
-use weir_metastore::{Engine, MAX_KEY_BYTES, ReadError, Snapshot};
+use weir_metastore::{Engine, MAX_KEY_BYTES, Snapshot};
 use weir_types::codec::Bytes;
 use weir_types::limits::MAX_BODY_BYTES;
 use weir_types::{ClientId, Error, ErrorKind, Result};
@@ -25,7 +26,8 @@ const _: () = assert!(2 * PAGE_BYTES + 2 * MAX_KEY_BYTES < MAX_BODY_BYTES);
 
 /// A snapshot that is being read.
 struct Reading {
-    client: ClientId,
+    /// The administrator who reads it; `None`: a metadata server.
+    client: Option<ClientId>,
     snapshot: Box<dyn Snapshot>,
     begun_ms: u64,
     asked_ms: u64,
@@ -52,14 +54,17 @@ impl Exports {
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// A page of a snapshot, which is made if the request asks for that.
+    /// A page of a snapshot for `client`, an administrator, or for another metadata server. It is
+    /// made if the request asks for that.
     pub(super) fn export_meta(
         &mut self,
-        client: ClientId,
+        client: Option<ClientId>,
         request: &ExportMetaRequest,
         now: Moment,
     ) -> Result<ExportPage> {
-        self.require_administrator(client)?;
+        if let Some(client) = client {
+            self.require_administrator(client)?;
+        }
         self.exports.forget_old(now.monotonic_ms);
         let number = match request.snapshot {
             0 => self.begin_export(client, now)?,
@@ -79,7 +84,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(ExportPage { snapshot: number, cluster: self.format.cluster, sequence, records, next })
     }
 
-    fn begin_export(&mut self, client: ClientId, now: Moment) -> Result<u64> {
+    fn begin_export(&mut self, client: Option<ClientId>, now: Moment) -> Result<u64> {
         let exports = &mut self.exports;
         if exports.readings.len() >= MAX_SNAPSHOTS {
             // One that was read to its end, or else the one that has waited
@@ -119,10 +124,7 @@ fn page(
     let mut room = PAGE_BYTES;
     let mut records = Vec::new();
     loop {
-        let rows = snapshot.range(&start, &end, ROWS_AT_ONCE).map_err(|e| match e {
-            ReadError::Failed(e) => e,
-            e @ ReadError::NeedsRead => Error::new(ErrorKind::Busy, e.to_string()),
-        })?;
+        let rows = snapshot.range(&start, &end, ROWS_AT_ONCE)?;
         let last_page = rows.len() < ROWS_AT_ONCE;
         for (key, row) in rows {
             if skip > 0 && *key != *place.key.0 {

@@ -41,6 +41,7 @@ pub use mover::MoverSettings;
 pub use waiting::ParkedTicket;
 
 use crate::keys::WorkingKeys;
+use crate::observed::Members;
 use crate::open_files::OpenFiles;
 use crate::quota::Quotas;
 use crate::revoked::Revoked;
@@ -140,6 +141,8 @@ pub enum Peer {
     Client(SessionId),
     /// A data server.
     Server(ServerId),
+    /// A metadata server that stands by.
+    Metadata,
 }
 
 /// The reply to a request.
@@ -218,6 +221,8 @@ pub struct MetaMachine<E: Engine> {
     started_ms: u64,
     /// Space of the metadata's disk; 0 if unknown.
     room: FsUsage,
+    /// What the metadata servers hold, if there are several.
+    members: Option<Members>,
     last_tick_ms: u64,
     connections: u32,
 }
@@ -272,6 +277,7 @@ impl<E: Engine> MetaMachine<E> {
             nonce_count: 0,
             started_ms: now.monotonic_ms,
             room: FsUsage::default(),
+            members: None,
             last_tick_ms: now.monotonic_ms,
             connections: 0,
             engine,
@@ -298,6 +304,7 @@ impl<E: Engine> MetaMachine<E> {
                 self.cluster.may_be_there(*server)?;
                 Ok(self.signer.server_key(*server))
             }
+            Identity::Metadata => Ok(self.signer.master().metadata()),
             Identity::Ticket(..) => Err(Error::new(
                 ErrorKind::AuthFailed,
                 "this is the metadata server; tickets are for data servers",
@@ -365,6 +372,7 @@ impl<E: Engine> MetaMachine<E> {
         let result = match peer {
             Peer::Client(session) => self.on_client(session, header.op, body, now),
             Peer::Server(server) => self.on_server(server, header.op, body, now),
+            Peer::Metadata => self.on_metadata(header.op, body, now),
         };
         let answer = result.unwrap_or_else(|error| Answer::Now(Reply::error(&error)));
         self.stamped(peer, header.op, answer)
@@ -393,6 +401,15 @@ impl<E: Engine> MetaMachine<E> {
             self.counters.answered(op, reply.status.is_some());
         }
         answer
+    }
+
+    /// Handles a request of a metadata server that stands by: it may ask for a snapshot only.
+    fn on_metadata(&mut self, op: Op, body: &[u8], now: Moment) -> Result<Answer> {
+        if op != Op::ExportMeta {
+            return Err(ErrorKind::NotPermitted.into());
+        }
+        let asked = request::<ExportMetaRequest>(Reader::new(body))?;
+        Ok(Answer::Now(Reply::ok(&self.export_meta(None, &asked, now)?)))
     }
 
     fn on_client(
@@ -439,7 +456,7 @@ impl<E: Engine> MetaMachine<E> {
             }
             Op::ExportMeta => {
                 let asked = request::<ExportMetaRequest>(rest)?;
-                Reply::ok(&self.export_meta(client, &asked, now)?)
+                Reply::ok(&self.export_meta(Some(client), &asked, now)?)
             }
             Op::SetClient => {
                 self.set_client(client, request::<SetClientRequest>(rest)?.info, now)?;
@@ -598,6 +615,7 @@ impl<E: Engine> MetaMachine<E> {
         counters.push(("revocations.servers_lacking".into(), lacking));
         counters.push(("disk.size_bytes".into(), self.room.total_bytes));
         counters.push(("disk.free_bytes".into(), self.room.free_bytes));
+        counters.extend(self.members.iter().flat_map(Members::list));
         counters.sort();
         ServerStatus {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -670,6 +688,11 @@ impl<E: Engine> MetaMachine<E> {
     /// because the clocks of the servers may differ.
     pub fn set_term(&mut self, term: u64) {
         self.leases.events.set_term(term);
+    }
+
+    /// Sets what the metadata servers of the cluster hold.
+    pub fn set_members(&mut self, members: Members) {
+        self.members = Some(members);
     }
 
     /// Sets the space of the metadata's disk.

@@ -13,6 +13,7 @@ use crate::syncer::SyncState;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weir_host::plant::{Bug, planted};
 use weir_types::{Error, ErrorKind, Result};
 
 /// How an engine gets its commits.
@@ -41,6 +42,7 @@ impl Role {
     pub fn check(&self) -> Result<()> {
         match self {
             Role::Alone => Ok(()),
+            Role::Leads { deposed: false, .. } if planted(Bug::OldLeaderAnswers) => Ok(()),
             Role::Leads { journal, deposed: false } => journal.check(),
             Role::Follows | Role::Leads { deposed: true, .. } => Err(ErrorKind::NotLeader.into()),
         }
@@ -77,6 +79,11 @@ impl Embedded {
         Self::open_as(Role::Follows, dir, config, notify)
     }
 
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        self.home.path()
+    }
+
     /// Whether the directory follows a journal already.
     pub fn is_replicated(&self) -> Result<bool> {
         self.home.is_replicated()
@@ -87,6 +94,11 @@ impl Embedded {
         self.home.mark_replicated()
     }
 
+    /// Notes durably that the directory follows no journal any more. It has all of it.
+    pub fn mark_alone(&self) -> Result<()> {
+        self.home.mark_alone()
+    }
+
     /// What is durable, for other threads.
     pub fn progress(&self) -> Progress {
         let published_bytes = Arc::clone(&self.published_bytes);
@@ -95,7 +107,7 @@ impl Embedded {
 
     /// Takes in the records of a batch that this engine does not have yet. To be flushed.
     ///
-    /// Errors: `Corrupt` if a record is damaged, or others are missing before it.
+    /// Errors: `Corrupt` if a record is damaged, `Stale` if others are missing before it.
     pub fn follow(&mut self, batch: &Batch) -> Result<()> {
         self.shared.check_sound()?;
         let mut rest = &batch.records[..];
@@ -109,12 +121,12 @@ impl Embedded {
             if record.sequence > self.sequence.next() {
                 let what = format!(
                     "metadata directory {} has operations up to {}, and the journal begins only \
-                     with {}: replace the directory by a copy of another member's that is stopped",
+                     with {}: it needs a snapshot of the metadata server that leads",
                     self.home.path().display(),
                     self.sequence,
                     record.sequence
                 );
-                return Err(Error::new(ErrorKind::Corrupt, what));
+                return Err(Error::new(ErrorKind::Stale, what));
             }
             if record.sequence == self.sequence.next() {
                 self.add(record.writes)?;
@@ -125,19 +137,19 @@ impl Embedded {
 
     /// Leads from now on: this server has acquired the journal, and follows all of it.
     ///
-    /// Errors: `Corrupt` if this engine does not hold exactly what the journal says.
+    /// Errors: `Stale` if this engine does not hold exactly what the journal says.
     pub fn lead(&mut self, journal: Arc<dyn Journal>) -> Result<()> {
         self.flush()?;
         let head = journal.head()?;
         if head != Some(self.sequence) {
             let what = format!(
-                "metadata directory {} has operations up to {}, and the journal up to {}: replace \
-                 the directory by a copy of another member's that is stopped",
+                "metadata directory {} has operations up to {}, and the journal up to {}: it needs \
+                 a snapshot of a metadata server that leads",
                 self.home.path().display(),
                 self.sequence,
                 head.unwrap_or_default()
             );
-            return Err(Error::new(ErrorKind::Corrupt, what));
+            return Err(Error::new(ErrorKind::Stale, what));
         }
         self.role = Role::Leads { journal, deposed: false };
         Ok(())

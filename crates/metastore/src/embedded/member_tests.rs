@@ -5,6 +5,7 @@ use crate::journal::Journal;
 use crate::model_journal::{LostAppend, ModelJournal};
 use crate::tx::transact;
 use tempfile::TempDir;
+use weir_types::ErrorKind;
 
 fn open(dir: &TempDir) -> Embedded {
     Embedded::open_member(dir.path(), EmbeddedConfig::default(), || {}).unwrap()
@@ -151,14 +152,14 @@ fn who_comes_after_the_log_was_cut_is_told_and_leads_nothing() {
     }
     on_a.cut(Sequence(2)).unwrap();
     let error = catch_up(&mut b, &on_a).unwrap_err();
-    assert!(error.kind == ErrorKind::Corrupt && error.message.contains("copy"), "{error}");
+    assert!(error.kind == ErrorKind::Stale && error.message.contains("snapshot"), "{error}");
     // Cut to the end, there is nothing to read that would tell.
     on_a.cut(a.sequence()).unwrap();
     on_a.end_lead();
     let on_b = on_a.another();
     on_b.acquire("b", None).unwrap().unwrap();
     catch_up(&mut b, &on_b).unwrap();
-    assert_eq!(b.lead(Arc::new(on_b)).unwrap_err().kind, ErrorKind::Corrupt);
+    assert_eq!(b.lead(Arc::new(on_b)).unwrap_err().kind, ErrorKind::Stale);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
+use weir_types::ErrorKind;
 
 /// Nothing is synced or applied unless a test asks.
 fn idle() -> EmbeddedConfig {

@@ -1,8 +1,8 @@
 //! What was committed, and what that means for what may be found later.
 
 use std::collections::{BTreeMap, BTreeSet};
-use weir_metastore::{Engine, ReadError};
-use weir_types::{Error, ErrorKind};
+use weir_metastore::Engine;
+use weir_types::Error;
 
 pub type Bytes = Vec<u8>;
 /// Key → value and the commit that wrote it.
@@ -28,14 +28,9 @@ impl std::fmt::Display for Unlike {
     }
 }
 
-impl From<ReadError> for Unlike {
-    fn from(e: ReadError) -> Self {
-        match e {
-            ReadError::Failed(e) => Unlike::Fails(e),
-            e @ ReadError::NeedsRead => {
-                Unlike::Fails(Error::new(ErrorKind::Internal, e.to_string()))
-            }
-        }
+impl From<Error> for Unlike {
+    fn from(e: Error) -> Self {
+        Unlike::Fails(e)
     }
 }
 

@@ -1,0 +1,169 @@
+//! `weir meta add` and `weir meta remove`: moves a cluster of this machine from one metadata server
+//! to several with a journal on etcd, and back. The cluster is down meanwhile, since whoever runs
+//! knows only the metadata servers that there were when it began.
+//!
+//! Invariants
+//! - `cluster.toml` is written last when metadata servers are removed, and after everything that it
+//!   names when they are added. A command that was interrupted can be run again.
+//! - A metadata server is removed only after another one has everything that is in the journal.
+
+use crate::args::{MetaAdd, MetaRemove};
+use crate::cluster::daemon::{self, META, data_name};
+use crate::cluster::metas::{self, meta_name};
+use crate::cluster::mounting::mounts_of;
+use crate::cluster::process::Process;
+use crate::cluster::state::{Description, MetaDescription, StateDir};
+use crate::cluster::up::Undo;
+use crate::cluster::{etcd, ports};
+use crate::failure::{Done, Failure};
+use crate::output::print;
+use crate::settings;
+use std::net::SocketAddr;
+use std::path::Path;
+use weir_metaserver::MetaServerConfig;
+
+/// The most metadata servers of a cluster.
+pub const MAX_METAS: u32 = 7;
+
+/// Runs `weir meta add`.
+pub fn add(add: &MetaAdd) -> Done {
+    let state = settings::state_dir(&add.cluster)?;
+    let lock = state.lock()?;
+    let mut description = state.description()?;
+    require_down(&state, &description)?;
+    etcd::require()?;
+    let count = add.count as usize;
+    if 1 + description.metas.len() + count > MAX_METAS as usize {
+        return Err(Failure::new(format!("a cluster has at most {MAX_METAS} metadata servers")));
+    }
+    let first: SocketAddr = description.metadata.parse().map_err(|_| {
+        Failure::new(format!("metadata = \"{}\": not an address", description.metadata))
+    })?;
+    let held = match first.ip().is_loopback() {
+        true => ports::free(first.ip(), count)?,
+        // Among those that a firewall lets in.
+        false => ports::usual(first.ip(), description.last_port().saturating_add(1), count)?.0,
+    };
+    let addresses = held.ports.iter().map(|port| SocketAddr::new(first.ip(), *port).to_string());
+    let metrics = ports::for_metrics(description.metrics, None, count)?;
+    let mut metrics = metrics.0.into_iter();
+    let next = description.metas.iter().map(|meta| meta.id).max().unwrap_or(1) + 1;
+    let new: Vec<MetaDescription> =
+        addresses.zip(next..).map(|(address, id)| MetaDescription { id, address }).collect();
+    if description.etcd.is_empty() {
+        let all = 1 + description.metas.len() + count;
+        description.etcd = etcd::plan(first.ip(), all)?.0;
+    }
+    for meta in &new {
+        metas::make(&state, &description, meta, metrics.next())?;
+    }
+    description.metas.extend(new);
+    state.set_description(&description)?;
+    metas::settle(&state, &description)?;
+    drop(lock);
+    let names = metas::of_this_machine(&description);
+    let list: Vec<String> = names.iter().map(|(name, at)| format!("{name} at {at}")).collect();
+    print(&format!(
+        "Cluster {} has {} metadata servers: {}\n`weir up` starts it.\n{}",
+        description.name,
+        list.len(),
+        list.join(", "),
+        elsewhere(&description)
+    ))
+}
+
+/// Runs `weir meta remove`.
+pub fn remove(remove: &MetaRemove) -> Done {
+    let state = settings::state_dir(&remove.cluster)?;
+    let lock = state.lock()?;
+    let mut description = state.description()?;
+    let id = remove.server;
+    if id == 1 {
+        return Err(Failure::new("the first metadata server, 1, is the one that stays").hint(
+            "remove the others; if its disk is lost, empty its directory: it gets all of it \
+                   from the one that leads",
+        ));
+    }
+    if description.metas.iter().all(|meta| meta.id != id) {
+        let known: Vec<String> = description.metas.iter().map(|meta| meta.id.to_string()).collect();
+        return Err(Failure::new(format!("there is no metadata server {id} on this machine"))
+            .hint(format!("those that can be removed: {}", known.join(", "))));
+    }
+    require_down(&state, &description)?;
+    let mut undo = Undo::of_existing(&state);
+    let taken = take_in(&state, &description, id, &mut undo);
+    undo.run();
+    taken?;
+    let name = meta_name(id);
+    description.metas.retain(|meta| meta.id != id);
+    let alone = description.metas.is_empty();
+    if alone {
+        description.etcd.clear();
+    }
+    metas::settle(&state, &description)?;
+    state.set_description(&description)?;
+    discard(&state.meta_dir(&name))?;
+    let _ = std::fs::remove_file(state.config_file(&name));
+    if alone {
+        discard(&state.etcd_dirs())?;
+    }
+    drop(lock);
+    print(&format!(
+        "Cluster {} has {} metadata server{}.\n`weir up` starts it.\n{}",
+        description.name,
+        1 + description.metas.len(),
+        if alone { ", and needs etcd no more" } else { "s" },
+        elsewhere(&description)
+    ))
+}
+
+/// Makes sure that the first metadata server has everything, and that nobody waits for the one that
+/// goes.
+fn take_in(state: &StateDir, description: &Description, id: u32, undo: &mut Undo) -> Done {
+    etcd::start(state, description, undo)?;
+    let journal = etcd::journal(description)?;
+    let config: MetaServerConfig = daemon::read(&state.config_file(META))?;
+    match description.metas.len() {
+        1 => weir_metaserver::leave_journal(&config, &journal)?,
+        _ => weir_metaserver::take_in_journal(&config, &journal)?,
+    }
+    Ok(journal.forget(&meta_name(id))?)
+}
+
+fn discard(dir: &Path) -> Done {
+    match std::fs::remove_dir_all(dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Failure::file(dir, e)),
+        _ => Ok(()),
+    }
+}
+
+/// Fails unless this is the machine of the metadata servers, and none of its daemons and mounts
+/// runs.
+fn require_down(state: &StateDir, description: &Description) -> Done {
+    if description.joined {
+        return Err(Failure::new("the metadata servers of this cluster are on another machine")
+            .hint("run this command there"));
+    }
+    let metas = metas::of_this_machine(description).into_iter().map(|(name, _)| name);
+    let data = description.servers.iter().map(|server| data_name(server.id));
+    let running =
+        metas.chain(data).find(|name| Process::from_file(&state.pid_file(name)).is_some());
+    let mount = mounts_of(state)?.into_iter().next().map(|it| it.mountpoint.display().to_string());
+    match running.or(mount) {
+        None => Ok(()),
+        Some(what) => Err(Failure::new(format!("the cluster is in use: {what}"))
+            .hint("`weir down` first: what runs knows only the metadata servers that there were")),
+    }
+}
+
+/// What is to be done on other machines.
+fn elsewhere(description: &Description) -> String {
+    if description.invited.is_empty() {
+        return String::new();
+    }
+    let addresses = metas::addresses_for_others(description);
+    format!(
+        "On machines that have joined, and in credentials that were handed out, write\n  metadata = \
+         {addresses:?}\ninto client.toml and data-N.toml before their daemons and mounts start.\n"
+    )
+}

@@ -1,0 +1,129 @@
+//! Several metadata servers by command: `weir up --meta`, `weir meta add`, `weir meta remove`.
+
+use crate::harness::{Cluster, Place, eventually, is_ours};
+use std::process::{Command, Stdio};
+
+fn etcd() -> bool {
+    let is_there = Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !is_there {
+        println!("skipped: needs etcd");
+    }
+    is_there
+}
+
+fn names(cluster: &Cluster<'_>) -> Vec<String> {
+    let mut names: Vec<String> = cluster
+        .weir(&["ls", "/"])
+        .ok()
+        .lines()
+        .map(|line| line.trim_end_matches('/').rsplit([' ', '/']).next().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn several_metadata_servers_come_up_go_on_without_any_of_them_and_go_down() {
+    if !etcd() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("three", &["--targets", "2", "--copies", "2", "--meta", "3"]);
+    let status = cluster.weir(&["status", "--json"]).json();
+    let daemons = status["daemons"].as_array().unwrap();
+    assert_eq!(daemons.len(), 8, "{status}");
+    assert_eq!(status["trouble"].as_array().unwrap().len(), 0, "{status}");
+    assert_eq!(cluster.pids().len(), 8);
+    cluster.weir(&["mkdir", "/of-all"]).ok();
+    // Who leads and who has all of it is shown, and told to Prometheus.
+    eventually("all stand by", || {
+        let status = cluster.weir(&["status", "--json"]).json();
+        let metas = status["metadata_servers"].as_array().unwrap();
+        // Who asks opens a session, which is a change.
+        let follows = |meta: &&serde_json::Value| {
+            meta["behind"].as_u64().unwrap() < 10 && meta["silent_ms"].as_u64().unwrap() < 20_000
+        };
+        metas.iter().filter(|meta| meta["leads"] == true).count() == 1
+            && metas.iter().filter(follows).count() == 3
+    });
+    let text = cluster.weir(&["status"]).ok();
+    assert!(text.contains("leads") && text.contains("stands by"), "{text}");
+    cluster.weir(&["up", "--meta", "2"]).fails(&["has 3 metadata servers", "weir meta remove"]);
+
+    // Whichever leads, and a member of etcd.
+    for (killed, name) in [("meta", "a"), ("meta-2", "b"), ("meta-3", "c"), ("etcd-1", "d")] {
+        cluster.kill(killed);
+        let mkdir = ["mkdir", &format!("/{name}")];
+        eventually("another one leads", || cluster.weir(&mkdir).code == Some(0));
+        let said = cluster.weir(&["status"]);
+        let told = said.out.contains(&format!("{killed} does not run"));
+        assert!(said.code == Some(1) && told, "{said:?}");
+        cluster.weir(&["up"]).ok();
+    }
+    eventually("all is well again", || cluster.weir(&["status"]).code == Some(0));
+    assert_eq!(names(&cluster), ["a", "b", "c", "d", "of-all"]);
+
+    let pids = cluster.pids();
+    assert_eq!(pids.len(), 8);
+    cluster.weir(&["down"]).ok();
+    assert!(!pids.iter().any(|pid| is_ours(*pid)), "a daemon runs on");
+    cluster.weir(&["up"]).ok();
+    assert_eq!(names(&cluster), ["a", "b", "c", "d", "of-all"]);
+    cluster.weir(&["down", "--purge", "--yes"]).ok();
+    assert!(!cluster.dir().exists());
+}
+
+#[test]
+fn a_cluster_moves_to_several_metadata_servers_and_back() {
+    if !etcd() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    cluster.weir(&["mkdir", "/alone"]).ok();
+    cluster.weir(&["meta", "add"]).fails(&["in use: meta", "weir down"]);
+    cluster.weir(&["down"]).ok();
+    let told = cluster.weir(&["meta", "add", "--count", "2"]).ok();
+    assert!(told.contains("3 metadata servers") && told.contains("meta-3 at"), "{told}");
+    cluster.weir(&["up"]).ok();
+    cluster.weir(&["mkdir", "/together"]).ok();
+    // The first one is not needed for what was made without it, not even later on.
+    cluster.kill("meta");
+    eventually("another one leads", || cluster.weir(&["mkdir", "/later"]).code == Some(0));
+    cluster.weir(&["down"]).ok();
+
+    cluster.weir(&["meta", "remove", "1"]).fails(&["the one that stays"]);
+    cluster.weir(&["meta", "remove", "4"]).fails(&["no metadata server 4", "2, 3"]);
+    cluster.weir(&["meta", "remove", "2"]).ok();
+    let told = cluster.weir(&["meta", "remove", "3"]).ok();
+    assert!(told.contains("1 metadata server, and needs etcd no more"), "{told}");
+    for gone in ["meta-2", "meta-2.toml", "meta-3", "meta-3.toml", "etcd", "meta/replicated"] {
+        assert!(!cluster.dir().join(gone).exists(), "{gone}");
+    }
+    cluster.weir(&["up"]).ok();
+    assert_eq!(cluster.pids().len(), 2);
+    assert_eq!(names(&cluster), ["alone", "later", "together"]);
+    cluster.weir(&["mkdir", "/alone-again"]).ok();
+
+    // And once more, with nothing of the first time.
+    cluster.weir(&["down"]).ok();
+    cluster.weir(&["meta", "add"]).ok();
+    cluster.weir(&["up"]).ok();
+    assert_eq!(names(&cluster), ["alone", "alone-again", "later", "together"]);
+}
+
+#[test]
+fn without_etcd_it_is_said_how_to_install_it() {
+    let place = Place::new();
+    let mut up = place.command(&["up", "--name", "none", "--meta", "2"]);
+    up.env("PATH", place.path("nowhere"));
+    crate::harness::said(up)
+        .fails(&["etcd, which is not installed", "apt-get install etcd-server"]);
+    assert!(!place.cluster("none").dir().exists());
+    let cluster = place.up("one", &["--targets", "1"]);
+    cluster.weir(&["down"]).ok();
+    let mut add = cluster.command(&["meta", "add"]);
+    add.env("PATH", place.path("nowhere"));
+    crate::harness::said(add).fails(&["apt-get install etcd-server"]);
+    cluster.weir(&["up"]).ok();
+}

@@ -1,0 +1,73 @@
+//! The metadata directory of a member, while no metadata server runs: takes the journal in, and
+//! leaves it.
+
+use crate::config::MetaServerConfig;
+use crate::member::{Follower, open_member};
+use std::sync::Arc;
+use std::time::Duration;
+use weir_host::{clock, thread};
+use weir_metastore::{Engine, Journal};
+use weir_types::{Error, ErrorKind, Result};
+
+/// The longest to wait for the end of the lead of a server that was killed.
+const VACANT_WITHIN: Duration = Duration::from_secs(15);
+/// Interval at which it is looked whether it has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// What is shown as the leader meanwhile.
+const ADDRESS: &str = "a command that changes the metadata servers";
+
+/// Takes everything that is in the journal into the metadata directory, durably. No metadata server
+/// may lead.
+///
+/// # Errors
+/// `Busy` if one leads; `Stale` if the journal does not have everything that the directory lacks;
+/// those of the journal and of the disk.
+pub fn take_in_journal(config: &MetaServerConfig, journal: &Arc<dyn Journal>) -> Result<()> {
+    take_in(config, journal, false)
+}
+
+/// As [`take_in_journal`]. From then on the directory is that of a single metadata server, which
+/// has no journal.
+///
+/// # Errors
+/// As [`take_in_journal`].
+pub fn leave_journal(config: &MetaServerConfig, journal: &Arc<dyn Journal>) -> Result<()> {
+    take_in(config, journal, true)
+}
+
+fn take_in(config: &MetaServerConfig, journal: &Arc<dyn Journal>, leave: bool) -> Result<()> {
+    let engine = open_member(config, Box::new(|| {}))?;
+    let mut follower = Follower::new(engine, journal.clone(), String::new());
+    if journal.head()?.is_some() {
+        // Nobody appends meanwhile.
+        let begin = clock::now();
+        while journal.acquire(ADDRESS, None)?.is_none() {
+            if clock::elapsed(begin) > VACANT_WITHIN {
+                let leader = journal.leader()?.unwrap_or_default();
+                let what = format!("a metadata server leads, at {leader}: stop it first");
+                return Err(Error::new(ErrorKind::Busy, what));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+    let taken: Result<()> = (|| {
+        let head = journal.head()?;
+        follower.join(head)?;
+        while head.is_some_and(|head| head > follower.engine.sequence()) {
+            match follower.catch_up(head) {
+                // There is more of it.
+                Err(error) if error.kind == ErrorKind::TimedOut => journal.renew()?,
+                other => other?,
+            }
+        }
+        Ok(())
+    })();
+    journal.resign();
+    taken?;
+    let mut engine = follower.engine;
+    engine.sync()?;
+    if leave {
+        engine.mark_alone()?;
+    }
+    engine.close()
+}

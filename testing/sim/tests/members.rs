@@ -1,0 +1,78 @@
+//! Several metadata servers with a model of their journal, while anything fails. `WEIR_SIM_SEEDS` sets
+//! how many seeds are run, `WEIR_SEED` where they begin.
+
+use std::process::Command;
+use weir_host::plant::{self, Bug};
+use weir_sim::members::try_members;
+
+/// Seeds of a usual run.
+const SEEDS: u64 = 4;
+/// Up to here seeds are searched for planted bugs.
+const SEARCHED: u64 = 40;
+
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
+}
+
+/// No test of its own: what the processes of the others do.
+#[test]
+fn runs_a_seed_for_the_others() {
+    let Ok(seed) = std::env::var("WEIR_MEMBERS_CHILD") else { return };
+    if let Ok(name) = std::env::var("WEIR_MEMBERS_PLANT") {
+        let bug = Bug::ALL.iter().find(|(_, known)| *known == name).expect("a known bug").0;
+        assert!(plant::plant(Some(bug)), "a build with debug assertions");
+    }
+    if let Err(what) = try_members(seed.parse().unwrap()) {
+        panic!("seed {seed}: {what}");
+    }
+}
+
+/// What goes wrong in a seed.
+fn run(seed: u64, bug: Option<&str>) -> Option<String> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["members::runs_a_seed_for_the_others", "--exact", "--nocapture"]);
+    command.env("WEIR_MEMBERS_CHILD", seed.to_string());
+    match bug {
+        Some(bug) => command.env("WEIR_MEMBERS_PLANT", bug),
+        None => command.env_remove("WEIR_MEMBERS_PLANT"),
+    };
+    let said = command.output().unwrap();
+    let text = String::from_utf8_lossy(&said.stdout) + String::from_utf8_lossy(&said.stderr);
+    assert!(text.contains("running 1 test"), "{text}");
+    (!said.status.success()).then(|| text.into_owned())
+}
+
+#[test]
+fn nothing_acknowledged_is_missing_and_somebody_leads_whatever_happens_to_members_and_journal() {
+    let first = number("WEIR_SEED", 1);
+    for seed in first..first + number("WEIR_SIM_SEEDS", SEEDS) {
+        assert_eq!(run(seed, None).unwrap_or_default(), "");
+    }
+}
+
+/// The bugs, and the seed that has found each. It is tried first; others are searched when it finds
+/// nothing any more, because something else has changed.
+const BUGS: [(Bug, u64); 4] = [
+    (Bug::AckBeforeAppend, 1),
+    (Bug::OldLeaderAnswers, 1),
+    (Bug::SnapshotSkips, 1),
+    (Bug::CutJournalEarly, 1),
+];
+
+#[test]
+fn planted_bugs_of_members_are_found() {
+    if !plant::plant(None) || !cfg!(debug_assertions) {
+        return;
+    }
+    for (bug, first) in BUGS {
+        let name = Bug::ALL.iter().find(|(of, _)| *of == bug).unwrap().1;
+        let mut seeds = std::iter::once(first).chain(1..SEARCHED);
+        // It is the bug that is found, and not what goes wrong without it.
+        let found = seeds.find_map(|seed| {
+            run(seed, Some(name)).filter(|_| run(seed, None).is_none()).map(|found| (seed, found))
+        });
+        let (seed, found) = found.unwrap_or_else(|| panic!("{name} is not found"));
+        let what = found.lines().find(|line| line.starts_with("seed ")).unwrap_or_default();
+        println!("{name}: by seed {seed}: {what}");
+    }
+}
