@@ -79,6 +79,16 @@ fn any_two_servers_may_die_when_copies_have_become_parities() {
         stored(&cluster.dir()) < 2 * LEN as u64
     });
     assert!(cluster.weir(&["layout", "weir:/d/data"]).ok().contains(", 2 parities,"));
+    let encoding = cluster.weir(&["status", "--json"]).json()["encoding"].clone();
+    assert_eq!(encoding["segments_coded"], 1, "{encoding}");
+    // Half as much again, and what the four columns differ by.
+    let said = |name: &str| encoding[name].as_u64().unwrap();
+    let more = said("stored_bytes") - said("logical_bytes");
+    assert!((LEN as u64..LEN as u64 + (1 << 20)).contains(&(2 * more)), "{encoding}");
+    assert_eq!((said("logical_bytes"), said("reclaimable_bytes")), (LEN as u64, 0));
+    assert!(cluster.weir(&["status"]).ok().contains("with parities: 1"));
+    let space = cluster.weir(&["df", "-h"]).ok();
+    assert!(space.contains("2.9M logical, 4.4M stored, 0 reclaimable"), "{space}");
     reads_back(&place, &cluster, &bytes, "with all servers");
     cluster.weir(&["fsck"]).ok();
     for first in 1..=6 {

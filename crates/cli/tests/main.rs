@@ -28,6 +28,7 @@ mod deb;
 mod dir_reader;
 mod disk;
 mod encoded;
+mod encoded_kills;
 mod environment;
 mod exercise;
 mod failover;

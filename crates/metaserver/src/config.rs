@@ -66,6 +66,10 @@ pub struct MetaServerConfig {
     /// server, percent. Without requests it is all of the time.
     #[serde(default = "default_rebuild_busy_percent")]
     pub rebuild_busy_percent: u8,
+    /// Files that wish parities get them early if one of their copies is on a target with less free
+    /// space than this, percent; 0 for never.
+    #[serde(default = "default_encode_below_percent")]
+    pub encode_below_percent: u8,
     /// Time from a first change to the sync that makes it durable. A power cut may lose changes of
     /// this time.
     #[serde(default = "default_sync_delay_ms")]
@@ -133,6 +137,9 @@ fn default_rebuild_after_ms() -> u64 {
 fn default_rebuild_busy_percent() -> u8 {
     MoverSettings::default().busy_percent
 }
+fn default_encode_below_percent() -> u8 {
+    MoverSettings::default().encode_below_percent
+}
 fn default_rebuild_concurrency() -> u32 {
     MoverSettings::default().rebuild_concurrency
 }
@@ -166,6 +173,7 @@ impl MetaServerConfig {
             rebuild_after_ms: default_rebuild_after_ms(),
             rebuild_concurrency: default_rebuild_concurrency(),
             rebuild_busy_percent: default_rebuild_busy_percent(),
+            encode_below_percent: default_encode_below_percent(),
             sync_delay_ms: default_sync_delay_ms(),
             cache_bytes: default_cache_bytes(),
             max_connections: default_max_connections(),
@@ -214,6 +222,9 @@ impl MetaServerConfig {
         if !(1..=100).contains(&self.rebuild_busy_percent) {
             return bad("`rebuild_busy_percent` must be from 1 to 100");
         }
+        if self.encode_below_percent > 90 {
+            return bad("`encode_below_percent` must be at most 90");
+        }
         if self.rebuild_concurrency == 0 || self.rebuild_concurrency > MAX_CONCURRENCY {
             return bad("`rebuild_concurrency` must be from 1 to 1024");
         }
@@ -221,9 +232,9 @@ impl MetaServerConfig {
     }
 
     pub(crate) fn mover(&self) -> MoverSettings {
-        let Self { rebuild_after_ms, rebuild_concurrency, .. } = *self;
+        let Self { rebuild_after_ms, rebuild_concurrency, encode_below_percent, .. } = *self;
         let busy_percent = self.rebuild_busy_percent;
-        MoverSettings { rebuild_after_ms, rebuild_concurrency, busy_percent }
+        MoverSettings { rebuild_after_ms, rebuild_concurrency, busy_percent, encode_below_percent }
     }
 
     pub(crate) fn engine(&self) -> EmbeddedConfig {
@@ -327,6 +338,7 @@ mod tests {
             rebuild_after_ms = 600001
             rebuild_concurrency = 255
             rebuild_busy_percent = 26
+            encode_below_percent = 11
             sync_delay_ms = 503
             cache_bytes = 1048576
         "#;
@@ -343,7 +355,13 @@ mod tests {
         };
         assert_eq!(config.times(), times);
         let (rebuild_after_ms, rebuild_concurrency, busy_percent) = (600_001, 255, 26);
-        let mover = MoverSettings { rebuild_after_ms, rebuild_concurrency, busy_percent };
+        let encode_below_percent = 11;
+        let mover = MoverSettings {
+            rebuild_after_ms,
+            rebuild_concurrency,
+            busy_percent,
+            encode_below_percent,
+        };
         assert_eq!(config.mover(), mover);
         let engine = config.engine();
         assert_eq!((engine.sync_delay_ms, engine.cache_bytes), (503, 1 << 20));

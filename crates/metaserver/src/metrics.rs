@@ -203,6 +203,8 @@ fn tell_copies(page: &mut Page, counted: &mut Counted) {
     for (family, name) in numbers {
         counted.tell(page, family, name);
     }
+    counted.tell_prefix(page, &n::ENCODING_SEGMENTS, "encoding.segments.");
+    counted.tell_prefix(page, &n::ENCODING_BYTES, "encoding.bytes.");
     page.value(&n::UNEVEN, counted.take("mover.uneven_percent") as f64 / 100.0);
     // What was made says it better, over any time.
     counted.take("mover.bytes_per_s");

@@ -173,6 +173,10 @@ families! {
         COPIES_LOOKING: Gauge "weir_copies_looking" [] =
             "1 while all files are looked at for what is missing";
         COPIES_LOOKED_AT: Gauge "weir_copies_files_looked_at" [] = "Files that were looked at";
+        ENCODING_SEGMENTS: Gauge "weir_encoding_segments" ["state"] =
+            "Segments of files that get parities: waiting, sealed (parities are being made), coded";
+        ENCODING_BYTES: Gauge "weir_encoding_bytes" ["kind"] =
+            "Bytes of those: logical (of files), stored (on targets), reclaimable (by parities)";
         REBALANCING: Gauge "weir_rebalancing" [] = "1 while targets are evened out";
         UNEVEN: Gauge "weir_uneven_ratio" [] =
             "How far the furthest target was from the mean, of its space, when it was looked last";

@@ -7,6 +7,7 @@ pub mod daemon;
 mod data_servers;
 pub mod down;
 pub mod draining;
+pub mod encoding;
 pub mod etcd;
 pub mod explain;
 mod grow;

@@ -2,6 +2,7 @@
 
 use crate::args::Status;
 use crate::cluster::daemon::{META, cluster_id, data_name, is_meta};
+use crate::cluster::encoding::Encoding;
 use crate::cluster::etcd::etcd_name;
 use crate::cluster::life::Life;
 use crate::cluster::meta_members::{self, MetaMember};
@@ -351,6 +352,12 @@ impl Picture {
         }
     }
 
+    /// The progress of encoding, if the metadata server answered.
+    fn encoding(&self) -> Option<Encoding> {
+        let found = self.servers.iter().find(|(name, _)| name == META);
+        found.map(|(_, status)| Encoding::of(status))
+    }
+
     fn text(&self, counters: bool) -> String {
         let mut text = format!("Cluster {} ({})\n", self.name, self.place);
         if !self.daemons.is_empty() {
@@ -377,6 +384,7 @@ impl Picture {
         text += &meta_members::text(&self.metas);
         text += &self.targets_text();
         text += &Moving::of(&self.servers).map(|moving| moving.text()).unwrap_or_default();
+        text += &self.encoding().map(|encoding| encoding.text()).unwrap_or_default();
         text += &rot_text(&self.servers);
         for mount in &self.mounts {
             let MountState { mountpoint, pid, log, metrics } = mount;
@@ -538,6 +546,7 @@ impl Picture {
             "mounts": self.mounts.iter().map(|m| &m.mountpoint).collect::<Vec<_>>(),
             "mount_daemons": self.mounts,
             "copies": Moving::of(&self.servers).map(|moving| moving.json()),
+            "encoding": self.encoding().map(|encoding| encoding.json()),
             "trouble": listed(false),
             "notes": listed(true),
         })

@@ -2,6 +2,7 @@
 
 use crate::args::Df;
 use crate::cluster::daemon::data_name;
+use crate::cluster::encoding::Encoding;
 use crate::cluster::targets::{disk_name, domain_of};
 use crate::failure::Done;
 use crate::files::remote::connect;
@@ -56,7 +57,8 @@ pub fn run(df: &Df) -> Done {
         let state = format!("{} online", disks.targets());
         row("all".to_owned(), disks_in_words(disks.count()), &disks.usage(), state);
     }
-    print(&table.render())
+    let coded = Encoding::of(&client.metadata_status()?).space();
+    print(&(table.render() + &coded.map(|line| format!("\n{line}")).unwrap_or_default()))
 }
 
 /// The disks that can be written to. `df` on a mount shows their space.

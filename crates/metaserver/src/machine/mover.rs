@@ -17,6 +17,7 @@ use super::servers::fault;
 use super::shortfalls::Arrivals;
 use super::{MetaMachine, Moment};
 use crate::mover::away::Away;
+use crate::mover::coding::Coding;
 use crate::mover::progress::Progress;
 use crate::mover::sites::{Differs, Sites};
 use crate::ops::move_copies::{self, Filled, Look, Means, Relieved};
@@ -61,11 +62,19 @@ pub struct MoverSettings {
     pub rebuild_concurrency: u32,
     /// Share of the time for making and updating copies while clients have requests, percent.
     pub busy_percent: u8,
+    /// Files that wish parities get them early if one of their copies is on a target with less free
+    /// space than this, percent; 0 for never.
+    pub encode_below_percent: u8,
 }
 
 impl Default for MoverSettings {
     fn default() -> Self {
-        Self { rebuild_after_ms: 600_000, rebuild_concurrency: 256, busy_percent: 25 }
+        Self {
+            rebuild_after_ms: 600_000,
+            rebuild_concurrency: 256,
+            busy_percent: 25,
+            encode_below_percent: 10,
+        }
     }
 }
 
@@ -127,7 +136,13 @@ pub(super) struct Mover {
     awaited: BTreeMap<FileId, u64>,
     /// Those of them whose copies cannot be made for lack of room, when last looked at.
     without_room: BTreeSet<FileId>,
+    /// Targets that are short of room: files there get parities early.
+    short: BTreeSet<TargetId>,
     pub counted: Survey,
+    /// Segments that get parities: those of the last scan, and what the mover has changed since.
+    coding: Coding,
+    /// When that scan ended.
+    coding_at_ms: Option<u64>,
     pub progress: Progress,
     /// Progress of each target.
     pub arrivals: Arrivals,
@@ -306,7 +321,8 @@ impl Mover {
         let Survey { copies, bytes, stuck, files, .. } = self.counted;
         let speed = self.progress.bytes_per_s();
         let away = self.jobs.values().filter(|job| !self.has_source(&job.copy)).count();
-        vec![
+        let mut list = self.known_coding().list();
+        list.extend([
             ("mover.bytes_done".into(), self.progress.bytes_done),
             ("mover.bytes_per_s".into(), speed),
             ("mover.bytes_to_do".into(), bytes),
@@ -321,7 +337,8 @@ impl Mover {
             ("mover.looking".into(), u64::from(self.survey.is_some() || self.search.is_some())),
             ("mover.segments_stuck".into(), stuck),
             ("mover.without_source".into(), away as u64),
-        ]
+        ]);
+        list
     }
 }
 
@@ -379,6 +396,7 @@ impl<E: Engine> MetaMachine<E> {
         for (file, start) in ready {
             self.mover.finish.entry(file).or_insert(start);
         }
+        self.mover.find_short(&map);
         self.tick_encode(now);
         // No file has several copies, and all can stay where they are.
         self.tick_rebalance(now);

@@ -14,6 +14,7 @@
 //!   copies are filled, nothing is left to do.
 
 pub mod away;
+pub mod coding;
 pub mod even;
 pub mod partners;
 pub mod plan;

@@ -1,6 +1,7 @@
 //! Changes where the copies of a file are, a page of its segments at a time. [`crate::mover::plan`]
 //! decides what to do.
 
+use crate::mover::coding::Coding;
 use crate::mover::even::Uneven;
 use crate::mover::plan::{Change, Place, Verdict, Wish, improve_with, lacks_room};
 use crate::mover::sites::{Fit, Sites};
@@ -119,6 +120,8 @@ pub struct Look {
     pub due_in_ms: Option<u64>,
     /// Whether it has parities.
     pub sealed: bool,
+    /// Its segments, if they get parities.
+    pub coding: Coding,
     /// First byte of the rest of the file.
     pub next: Option<u64>,
     /// Generation of the file.
@@ -136,6 +139,8 @@ pub struct Made {
     pub dropped: Vec<ObjectId>,
     /// Copies that are whole from now on.
     pub filled: Vec<ObjectId>,
+    /// Changed segments that get parities, before and after.
+    pub coding: (Coding, Coding),
     /// First byte of the changed page; there may be more to change.
     pub changed_at: Option<u64>,
     /// Generation of the file.
@@ -177,6 +182,7 @@ fn look_at(
 ) -> Outcome<()> {
     look.filling.extend(filling(file, inode, segment));
     look.note_targets(segment, means.sites);
+    look.coding.add(&coding(inode, body, segment));
     look.sealed |= segment.state == SegmentState::Sealed;
     if segment.state == SegmentState::Open {
         look.due_in_ms = parities::due_in_ms(file, inode, body, segment, &means.writers);
@@ -202,6 +208,16 @@ fn look_at(
         }
     }
     Ok(())
+}
+
+/// How a segment counts among those that get parities.
+fn coding(inode: &Inode, body: &RegularFile, segment: &Segment) -> Coding {
+    match parities::has_or_gets_some(inode, body, segment) {
+        true => Coding::of(segment, body.spec.parities, |number| {
+            bytes_of(inode, segment, ColumnIndex(number as u16))
+        }),
+        false => Coding::default(),
+    }
 }
 
 /// Whether remaining copies are nearer to each other than necessary.
@@ -269,7 +285,9 @@ pub fn change(
         } else if made.filled.len() == before {
             continue;
         }
+        made.coding.0.add(&coding(&inode, &body, &page[position]));
         page[position] = Segment { epoch, ..segment };
+        made.coding.1.add(&coding(&inode, &body, &page[position]));
         layouts::note_places(ctx, &page[position..=position]);
         made.filling.extend(filling(file, &inode, &page[position]));
         made.changed_at = page.first().map(|first| first.start);

@@ -8,13 +8,13 @@ use crate::mover::plan::Parities;
 use crate::open_files::OpenFiles;
 use crate::ops::{Context, Outcome, inodes, layouts};
 use crate::schema::{Inode, RegularFile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::{Home, Spread, object_len};
 use weir_metastore::Tx;
 use weir_types::limits::{MAX_CODED_COLUMNS, MAX_PARITIES, MIN_CODED_COLUMNS, NEVER_S};
 use weir_types::{
     ColumnIndex, Error, ErrorKind, FileId, LayoutKind, LayoutSpec, Segment, SegmentState, ServerId,
-    Timestamp,
+    TargetId, Timestamp,
 };
 
 /// The most bytes of a column of a segment that gets parities, holes among them: those are computed
@@ -22,14 +22,19 @@ use weir_types::{
 const MAX_COLUMN_BYTES: u64 = 64 << 30;
 /// A file that is open for writing is looked at again after this time, milliseconds.
 const LOOK_MS: u64 = 2_000;
+/// Where room is short a file gets parities when nobody has changed it for this time, milliseconds:
+/// whoever writes it again soon would wait for its copies each time.
+const SHORT_AFTER_MS: u64 = 10_000;
 
-/// Who writes, and who waits to.
+/// Who writes and who waits to, and where room is short.
 #[derive(Clone, Copy)]
 pub struct Writers<'a> {
     /// Who has files open.
     pub opens: &'a OpenFiles,
     /// Files with parities that somebody waits to write.
     pub awaited: &'a BTreeMap<FileId, u64>,
+    /// Targets that are short of room.
+    pub short: &'a BTreeSet<TargetId>,
     /// The time.
     pub now: Timestamp,
 }
@@ -49,7 +54,7 @@ pub(crate) fn wish(
 ) -> Parities {
     let awaited = writers.awaited.contains_key(&file) || writers.opens.has_writers(file);
     let begins = || {
-        let is_due = since_change_ms(inode, writers) >= after_ms(body);
+        let is_due = since_change_ms(inode, writers) >= after_ms(body, segment, writers);
         can_get_some(inode, body, segment)
             && is_due
             && !writers.opens.is_settling()
@@ -60,6 +65,12 @@ pub(crate) fn wish(
         true => Parities::Wished(body.spec.parities),
         false => Parities::None,
     }
+}
+
+/// Whether a segment has parities, or gets some in time.
+pub(crate) fn has_or_gets_some(inode: &Inode, body: &RegularFile, segment: &Segment) -> bool {
+    let gets = are_wished(&body.spec) && can_get_some(inode, body, segment);
+    gets || segment.state == SegmentState::Sealed
 }
 
 /// Whether a segment may get parities, as it is now.
@@ -82,11 +93,25 @@ pub(crate) fn due_in_ms(
     if !are_wished(&body.spec) || too_long || now() {
         return None;
     }
-    Some(after_ms(body).saturating_sub(since_change_ms(inode, writers)).max(LOOK_MS))
+    let after_ms = after_ms(body, segment, writers);
+    Some(after_ms.saturating_sub(since_change_ms(inode, writers)).max(LOOK_MS))
 }
 
-fn after_ms(body: &RegularFile) -> u64 {
-    u64::from(body.spec.encode_after_s) * 1_000
+/// How long nobody has changed a segment that gets parities.
+fn after_ms(body: &RegularFile, segment: &Segment, writers: &Writers<'_>) -> u64 {
+    let after_ms = u64::from(body.spec.encode_after_s) * 1_000;
+    let mut targets = segment.members().flat_map(|(_, member)| member.copies());
+    let is_short = targets.any(|(_, target)| writers.short.contains(&target));
+    match is_short && saves_room(&body.spec, segment) {
+        true => after_ms.min(SHORT_AFTER_MS),
+        false => after_ms,
+    }
+}
+
+/// Whether parities take less room than the copies in whose place they are.
+fn saves_room(spec: &LayoutSpec, segment: &Segment) -> bool {
+    let surplus = usize::from(spec.copies.saturating_sub(1)) * segment.columns.len();
+    surplus > usize::from(spec.parities)
 }
 
 fn since_change_ms(inode: &Inode, writers: &Writers<'_>) -> u64 {

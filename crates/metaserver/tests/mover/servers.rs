@@ -8,7 +8,7 @@ use weir_types::{Epoch, Error, FileId, FsUsage, LayoutSpec, ObjectId, Segment};
 use weir_wire::Rights;
 use weir_wire::map::TargetState;
 use weir_wire::meta::{GetLayoutRequest, OpenFile, SetLayoutRequest};
-use weir_wire::peer::{Fill, HeartbeatReply, TargetReport};
+use weir_wire::peer::{Build, Fill, HeartbeatReply, TargetReport};
 
 pub(super) type Model = Cluster<ModelEngine>;
 
@@ -26,6 +26,8 @@ pub(super) struct Servers {
     pub(super) all: Vec<u32>,
     /// What each was told to fill, until it says that it has.
     pub(super) filled: BTreeMap<u32, Vec<Fill>>,
+    /// What each was told to compute.
+    pub(super) built: BTreeMap<u32, Vec<Build>>,
     pub(super) removed: BTreeMap<u32, Vec<ObjectId>>,
     pub(super) ordered: Vec<Fill>,
     /// Nothing is filled for now.
@@ -44,7 +46,7 @@ impl Servers {
         (2..=count).for_each(|server| drop(c.register(server, &[server]).unwrap()));
         settings(&mut c);
         let me = c.client(root());
-        let (dead, filled, removed) = Default::default();
+        let (dead, filled, built, removed) = Default::default();
         let all = (1..=count).collect();
         let mut new = Self {
             c,
@@ -52,6 +54,7 @@ impl Servers {
             dead,
             all,
             filled,
+            built,
             removed,
             ordered: vec![],
             idle: false,
@@ -72,6 +75,7 @@ impl Servers {
         let report = TargetReport {
             usage: usage.unwrap_or(Model::report(server).usage),
             filled: self.filled.remove(&server).unwrap_or_default(),
+            built: self.built.remove(&server).unwrap_or_default(),
             removed: self.removed.remove(&server).unwrap_or_default(),
             ..Model::report(server)
         };
@@ -82,6 +86,7 @@ impl Servers {
             self.ordered.extend(new);
             let can = reply.fill.iter().filter(|fill| Some(fill.to.0) != self.full);
             self.filled.insert(server, can.cloned().collect());
+            self.built.insert(server, reply.build.clone());
         }
         let removed = reply.remove.iter().map(|(_, object)| *object).collect();
         self.removed.insert(server, removed);
@@ -151,8 +156,8 @@ impl Servers {
     pub(super) fn restart(self) -> Self {
         let mut c = self.c.restart();
         settings(&mut c);
-        let (filled, removed) = Default::default();
-        Self { c, filled, removed, ..self }
+        let (filled, built, removed) = Default::default();
+        Self { c, filled, built, removed, ..self }
     }
 }
 

@@ -3,11 +3,13 @@
 
 use super::{MAX_QUEUED, Mover, orders};
 use crate::machine::{MetaMachine, Moment};
+use crate::mover::coding::Coding;
 use crate::ops::move_copies::{Computed, Look};
 use crate::ops::parities::Writers;
 use std::collections::BTreeSet;
 use weir_metastore::Engine;
-use weir_types::{Error, ErrorKind, FileId, ObjectId, ServerId, TargetId};
+use weir_types::{Error, ErrorKind, FileId, FsUsage, ObjectId, ServerId, TargetId};
+use weir_wire::map::{ClusterMap, TargetEntry};
 use weir_wire::peer::{Build, Fill, TargetReport};
 
 /// The most objects that one server computes at a time.
@@ -20,6 +22,10 @@ const SOON_MS: u64 = 1_000;
 const AWAITED_MS: u64 = 600_000;
 /// The least time between two scans for files that may get parities.
 const SCAN_MS: u64 = 60_000;
+/// What is said of all segments that get parities is counted again after this time.
+const COUNT_MS: u64 = 600_000;
+/// A target that was short of room is so until it has this much more, percent of its space.
+const SLACK_PERCENT: u64 = 2;
 
 impl Mover {
     /// Records that a file may get parities.
@@ -38,6 +44,9 @@ impl Mover {
 
     /// Records when a file may get parities.
     pub(super) fn encode_later(&mut self, file: FileId, look: &Look, now: Moment) {
+        if look.sealed {
+            self.candidates.remove(&file);
+        }
         if let Some(due_in_ms) = look.due_in_ms {
             self.candidate(file, now.monotonic_ms.saturating_add(due_in_ms));
         }
@@ -58,6 +67,38 @@ impl Mover {
             self.scanned_at_ms = now.monotonic_ms;
             self.look_at_all();
         }
+    }
+
+    /// Segments that get parities. Files that no scan has seen count as one that waits.
+    pub(super) fn known_coding(&self) -> Coding {
+        let waiting = self.coding.waiting.max(self.candidates.len() as u64);
+        Coding { waiting, ..self.coding }
+    }
+
+    /// Counts segments that get parities anew from time to time: files are removed and made, too.
+    fn recount(&mut self, now: Moment) {
+        let is_old = |at_ms: u64| now.monotonic_ms.saturating_sub(at_ms) >= COUNT_MS;
+        if self.known_coding().segments() > 0 && self.coding_at_ms.is_none_or(is_old) {
+            self.coding_at_ms = Some(now.monotonic_ms);
+            self.look_at_all();
+        }
+    }
+
+    /// Finds the targets that are short of room. Files there may get parities now.
+    pub(super) fn find_short(&mut self, map: &ClusterMap) {
+        let below = u64::from(self.settings.encode_below_percent);
+        let is_short = |entry: &TargetEntry| {
+            let FsUsage { total_bytes, free_bytes, .. } = entry.usage;
+            let slack = if self.short.contains(&entry.target) { SLACK_PERCENT } else { 0 };
+            let least = u128::from(total_bytes) * u128::from(below + slack);
+            below > 0 && u128::from(free_bytes) * 100 < least
+        };
+        let short = map.targets().filter(|(_, entry)| is_short(entry));
+        let short: BTreeSet<TargetId> = short.map(|(_, entry)| entry.target).collect();
+        if !short.is_subset(&self.short) {
+            self.scan_at_ms = Some(0);
+        }
+        self.short = short;
     }
 
     /// Why nobody need wait to write a file with parities: there is no room for its copies. It keeps
@@ -85,9 +126,10 @@ impl Mover {
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// Who writes files, or waits to.
+    /// Who writes files or waits to, and where room is short.
     pub(super) fn writers(&self, now: Moment) -> Writers<'_> {
-        Writers { opens: &self.opens, awaited: &self.mover.awaited, now: now.unix }
+        let (awaited, short) = (&self.mover.awaited, &self.mover.short);
+        Writers { opens: &self.opens, awaited, short, now: now.unix }
     }
 
     /// Looks at the files that may get parities by now, and at those that nobody waits for any
@@ -101,6 +143,7 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.enqueue(file, 0);
         }
         self.mover.scan_for_candidates(now);
+        self.mover.recount(now);
         // Disks may have become full since.
         let awaited: Vec<FileId> = self.mover.awaited.keys().copied().take(MAX_LOOKS).collect();
         awaited.into_iter().for_each(|file| self.mover.enqueue(file, 0));

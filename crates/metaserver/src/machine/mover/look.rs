@@ -2,6 +2,7 @@
 
 use super::{MAX_QUEUE, Mover, RETRY_MS};
 use crate::machine::{MetaMachine, Moment};
+use crate::mover::coding::Coding;
 use crate::mover::sites::Sites;
 use crate::ops::move_copies::Look;
 use crate::schema::{TargetRecord, key};
@@ -24,6 +25,8 @@ pub struct Survey {
     pub bytes: u64,
     /// Segments without a target for a copy, or without a source.
     pub stuck: u64,
+    /// Segments that get parities.
+    pub coding: Coding,
 }
 
 impl Survey {
@@ -35,6 +38,7 @@ impl Survey {
         self.copies += look.missing.0 + look.filling.len() as u64;
         self.bytes = self.bytes.saturating_add(bytes);
         self.stuck += look.stuck;
+        self.coding.add(&look.coding);
     }
 
     /// Subtracts a filled copy.
@@ -141,6 +145,8 @@ impl<E: Engine> MetaMachine<E> {
         for _ in 0..FILES_PER_STEP {
             let Some((_, look)) = self.walk(&mut walk, &mut scratch, now)? else {
                 self.mover.counted = survey;
+                self.mover.coding = survey.coding;
+                self.mover.coding_at_ms = Some(now.monotonic_ms);
                 self.end_look();
                 return Ok(());
             };

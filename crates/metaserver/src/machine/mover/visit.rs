@@ -186,6 +186,7 @@ impl<E: Engine> MetaMachine<E> {
         for (object, job) in of.take_while(|(object, _)| object.file == file) {
             // What was not confirmed in time has to be said anew.
             let Some(times) = job.confirmed.take() else { continue };
+            tracing::debug!("{object} on {}: confirmed {times} times", job.copy.to);
             if times < CONFIRMATIONS {
                 (job.ready, job.waits_since_ms) = (false, now.monotonic_ms);
             } else if job.copy.is_whole {
@@ -211,6 +212,8 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.finish.insert(file, start);
         }
         let Some(at) = made.changed_at else { return };
+        self.mover.coding.subtract(&made.coding.0);
+        self.mover.coding.add(&made.coding.1);
         self.cluster.partners.moved();
         let since = self.engine.sequence();
         self.engine.request_sync(since);

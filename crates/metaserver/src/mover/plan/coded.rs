@@ -2,9 +2,9 @@
 //! target.
 //!
 //! Invariants
-//! - A segment is sealed only if no part of the cluster, see [`Sites::part`], has more of its set
-//!   than there are parities: one part may die. What is made anew goes to such places, too, and
-//!   elsewhere only if there are none.
+//! - A segment is sealed only if its set can be where no part of the cluster, see [`Sites::part`],
+//!   has more of it than there are parities: one part may die. What is made anew goes to such places,
+//!   too, and elsewhere only if there are none. All copies stay until the set is there.
 //! - A segment is open, and has no parities, or sealed: then nobody may write it. It is sealed while
 //!   its parities are made, and as long as they count.
 //! - Copies are dropped only after all parities are whole. Parities are dropped only after there are
@@ -156,11 +156,18 @@ fn seal(segment: &Segment, count: u8, wish: &Wish<'_>, sites: &mut Sites) -> Ver
     let most = usize::from(count);
     let mut kept = Kept::none(&all, most, sites);
     kept.settle_all(&is_whole);
-    let Some(mut apart) =
-        kept.at().iter().zip(&all).map(|(at, of)| Some(of[(*at)?].target)).collect()
-    else {
-        return Verdict::Stuck;
-    };
+    let at = kept.at();
+    let chosen = at.iter().zip(&all).filter_map(|(at, of)| Some(of[(*at)?].target));
+    let mut apart: BTreeSet<TargetId> = chosen.collect();
+    // Columns that share too few targets stay as copies beside the parities, until `keep` has made
+    // them on targets of their own. Is there room for that?
+    for (number, _) in at.iter().enumerate().filter(|(_, at)| at.is_none()) {
+        let column = ColumnIndex(number as u16);
+        let has_source = all[number].iter().any(is_whole);
+        let room = room(column, &all[number], (&apart, most), wish, sites);
+        let Some((_, target)) = room.filter(|_| has_source) else { return Verdict::Stuck };
+        apart.insert(target);
+    }
     let mut added = Vec::new();
     for parity in 0..usize::from(count) {
         let column = ColumnIndex((columns + parity) as u16);
@@ -215,7 +222,9 @@ fn keep(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
                     (0..slots.len()).filter(|&i| i != at && slots[i].is_there()).collect();
                 for other in others {
                     let stays = !complete || !crowded.is_empty() && slots[other].is_good();
+                    // It may go when others are back, or elsewhere.
                     if stays && !slots[other].filling {
+                        found.stuck = true;
                         continue;
                     }
                     if !settled && !slots[other].filling {

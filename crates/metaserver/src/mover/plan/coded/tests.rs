@@ -207,6 +207,22 @@ fn copies_are_dropped_only_when_the_parities_are_whole() {
 }
 
 #[test]
+fn copies_that_stay_while_a_target_is_away_are_looked_at_again() {
+    let mut world = World::new();
+    world.look();
+    world.made(true);
+    assert!(matches!(world.look(), Verdict::Change(_)) && world.segment.is_coded());
+    // The parity on it has no copy.
+    let (_, away) = world.segment.parities[0].copies().next().unwrap();
+    world.sites.get_mut(&away).unwrap().online = false;
+    let segment = world.segment.clone();
+    assert_eq!(world.look(), Verdict::Stuck, "nobody would look again at what is fine");
+    assert_eq!(world.segment, segment);
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_encoded(&world);
+}
+
+#[test]
 fn who_wants_to_write_has_the_parities_dropped_when_there_are_copies() {
     let mut world = World::new();
     world.look();
@@ -369,17 +385,42 @@ fn copies_stay_as_long_as_a_server_would_have_too_many_without_them() {
 }
 
 #[test]
-fn columns_whose_only_copies_are_on_one_server_stay_copies() {
+fn columns_whose_only_copies_are_on_one_server_are_made_on_others_beside_parities() {
     let mut world = few_servers();
     world.copies = 1;
     for (column, target) in world.segment.columns.iter_mut().zip([0, 3, 6, 1]) {
         column.targets = vec![TargetId(target)];
     }
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_encoded(&world);
+    assert_eq!(most_on_one_server(&world), 2, "{:?}", world.segment);
+}
+
+#[test]
+fn copies_on_too_few_targets_stay_until_each_column_is_on_one_of_its_own() {
+    let mut world = World::new();
+    for (number, column) in world.segment.columns.iter_mut().enumerate() {
+        column.targets = (0..3).map(|copy| TargetId((number as u32 + copy) % 3)).collect();
+    }
+    let copies = |world: &World| world.segment.columns.iter().map(|c| c.copies().count()).min();
+    assert!(matches!(world.look(), Verdict::Change(_)));
+    world.made(true);
+    assert!(matches!(world.look(), Verdict::Change(_)) && world.segment.is_coded());
+    assert!(matches!(world.look(), Verdict::Change(_)) && !world.segment.filling.is_empty());
+    assert_eq!(copies(&world), Some(COPIES), "nothing is dropped yet");
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_encoded(&world);
+}
+
+#[test]
+fn copies_on_too_few_targets_stay_copies_while_there_are_no_others() {
+    let mut world = World::new();
+    world.sites.retain(|target, _| target.0 < 3 + 2);
+    for (number, column) in world.segment.columns.iter_mut().enumerate() {
+        column.targets = (0..3).map(|copy| TargetId((number as u32 + copy) % 3)).collect();
+    }
     assert_eq!(world.look(), Verdict::Stuck);
     assert_eq!(world.segment.state, SegmentState::Open);
-    world.segment.columns[2].targets = vec![TargetId(2)];
-    assert!(matches!(world.look(), Verdict::Change(_)));
-    assert_eq!(most_on_one_server(&world), 2, "{:?}", world.segment);
 }
 
 #[test]
