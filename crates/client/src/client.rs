@@ -343,7 +343,7 @@ impl Inner {
         let own = Context::root();
         let request = OpenRequest { file, rights: Rights::READ_WRITE };
         let (open, found) = self.session.alter(&own, &request);
-        let open = open?;
+        let (open, _) = open?;
         // It counts like any other: a server that starts anew is told of it, and does
         // not take its close for another one's.
         *self.holdings.opened.lock().counts.entry(file).or_default() += 1;
@@ -522,7 +522,7 @@ impl Inner {
             }
         }
         let reply = reply?;
-        self.keep_changed(changed, &reply.attr, None);
+        self.keep_changed(&changed, &reply.attr, None);
         match (&state, request.size) {
             (Some(state), Some(size)) => {
                 state.update(&reply);

@@ -256,7 +256,8 @@ impl Inner {
     ) -> (Result<R::Reply>, Changed) {
         if !self.keeps() || planted(Bug::ForgetOwnChange) {
             let (result, found) = self.session.alter(ctx, request);
-            return (result, Changed { found, asked: None });
+            let result = result.map(|(reply, _)| reply);
+            return (result, Changed { found, asked: None, also: Vec::new() });
         }
         let mut files = files.to_vec();
         let begun = {
@@ -275,17 +276,50 @@ impl Inner {
             files.iter().for_each(|file| upper.attributes_change(*file));
         }
         let (result, found) = self.session.alter(ctx, request);
+        let (result, also) = match result {
+            Ok((reply, also)) => (Ok(reply), also),
+            Err(error) => (Err(error), Vec::new()),
+        };
         let mut kept = self.holdings.kept.lock();
         let asked = kept.news.end_change(begun, &files);
         files.iter().for_each(|file| kept.forget(*file));
         names.iter().for_each(|(dir, name)| kept.forget_name(*dir, name));
-        (result, Changed { found, asked: Some(asked) })
+        for attr in &also {
+            kept.keep_also((begun, asked), found, &files, attr, self.end());
+        }
+        drop(kept);
+        if let Some(upper) = &self.upper {
+            let others = also.iter().map(|attr| attr.file).filter(|file| !files.contains(file));
+            others.for_each(|file| upper.attributes_change(file));
+        }
+        let also = also.into_iter().map(|attr| attr.file).collect();
+        (result, Changed { found, asked: Some(asked), also })
+    }
+
+    /// Caches the file of a name after a change, or that there is none, if the directory's
+    /// attributes came with the reply.
+    pub(crate) fn keep_changed_name(
+        &self,
+        changed: &Changed,
+        name: (FileId, &[u8]),
+        value: Option<FileId>,
+    ) {
+        if let Some(asked) = changed.asked.filter(|_| changed.also.contains(&name.0)) {
+            let (mut kept, end) = (self.holdings.kept.lock(), self.end());
+            kept.keep_changed_name((asked, changed.found), name, value, end);
+        }
+    }
+
+    /// Whether exactly these attributes are cached.
+    pub(crate) fn has_learned(&self, attr: &Attr) -> bool {
+        self.may_use_kept()
+            && self.holdings.kept.lock().attr(attr.file, clock::uptime()).as_ref() == Some(attr)
     }
 
     /// Caches attributes from the reply to a change, possibly under a name.
     pub(crate) fn keep_changed(
         &self,
-        changed: Changed,
+        changed: &Changed,
         attr: &Attr,
         name: Option<(FileId, &[u8])>,
     ) {
@@ -300,7 +334,7 @@ impl Inner {
     }
 
     /// Caches that a directory which this client has made is empty.
-    pub(crate) fn keep_empty(&self, changed: Changed, dir: FileId) {
+    pub(crate) fn keep_empty(&self, changed: &Changed, dir: FileId) {
         if let Some(asked) = changed.asked
             && self.config.consistency == Consistency::Strict
         {
@@ -321,14 +355,16 @@ impl Inner {
         let (result, changed) = self.alter(call.ctx, request, &[request.file], &[]);
         let attr = result?;
         call.file.saw_limits(changed.found.keep, attr.size);
-        self.keep_changed(changed, &attr, None);
+        self.keep_changed(&changed, &attr, None);
         Ok(attr)
     }
 }
 
 /// What may be cached of the reply to a change.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Changed {
     pub(crate) found: Found,
+    /// Other files and directories of which the attributes came with it.
+    pub(crate) also: Vec<FileId>,
     asked: Option<Asked>,
 }
