@@ -81,3 +81,22 @@ fn names_that_are_made_linked_moved_and_removed_through_a_mount_cost_no_question
         counted(&cluster)[0] - before < ROUNDS / 2
     });
 }
+
+#[test]
+fn a_small_directory_is_listed_by_one_message() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("listed", &["--targets", "1", "--metrics"]);
+    let dir = cluster.mount("m", "").join("d");
+    fs::create_dir(&dir).unwrap();
+    for n in 0..5 {
+        fs::write(dir.join(n.to_string()), "text").unwrap();
+    }
+    harness::eventually("nothing else is asked meanwhile", || {
+        let [before, _] = counted(&cluster);
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 5);
+        counted(&cluster)[0] - before == 1
+    });
+}
