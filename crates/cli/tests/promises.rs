@@ -524,3 +524,51 @@ fn a_change_of_names_is_one_message_and_what_it_has_changed_is_known_without_ano
         names(&[(one, b"d", None), (two, b"s", None)]);
     }
 }
+
+#[test]
+fn a_small_file_is_made_written_and_closed_in_two_round_trips() {
+    let place = Place::new();
+    let cluster = place.up("promises", &["--targets", "1"]);
+    let keeps = ClientConfig { keep_metadata: true, ..library::config(&cluster) };
+    let (client, other) = (Client::connect(keeps).unwrap(), client(&cluster, false));
+    let ctx = Context::root();
+    let create = |name: &str| {
+        client.create(&ctx, FileId::ROOT, name.as_bytes(), &CreateOptions::default()).unwrap().0
+    };
+    // Before its first poll it gets no lease.
+    let mut number = 0;
+    eventually("a lease comes with a new file", || {
+        number += 1;
+        let file = create(&format!("early-{number}"));
+        let has_lease = file.lease_on_whole().is_some();
+        file.close(&ctx).unwrap();
+        has_lease
+    });
+    let counted = || [meta_requests(&client), counter(&client, "data_requests")];
+    let made = |name: &str| {
+        let (mut tried, mut made) = (0, None);
+        eventually("nothing else is told meanwhile: closes, or a size after half a second", || {
+            tried += 1;
+            let before = counted();
+            let file = create(&format!("{name}-{tried}"));
+            file.write_at(&ctx, 0, &[7; 4096]).unwrap();
+            file.flush_for_close(&ctx).unwrap();
+            let after = counted();
+            made = Some(file);
+            [after[0] - before[0], after[1] - before[1]] == [1, 1]
+        });
+        made.unwrap()
+    };
+    let size = |file: FileId| other.getattr(&ctx, file).unwrap().size;
+    let asked = made("asked");
+    assert_eq!(size(asked.id()), 4096, "who asks is told");
+    assert_eq!(client.getattr(&ctx, asked.id()).unwrap().size, 4096);
+    let linked = made("linked");
+    assert_eq!(client.link(&ctx, linked.id(), FileId::ROOT, b"again").unwrap().size, 4096);
+    let synced = made("synced");
+    client.sync_metadata(&ctx).unwrap();
+    let dropped = made("dropped");
+    let files = [asked.id(), linked.id(), synced.id(), dropped.id()];
+    drop((asked, linked, synced, dropped));
+    assert!(files.iter().all(|file| size(*file) == 4096));
+}
