@@ -502,7 +502,9 @@ fn a_change_of_names_is_one_message_and_what_it_has_changed_is_known_without_ano
             made.set(made_now.file);
         });
         let file = made.get();
-        change("link", &[one, file], &|| drop(keeping.link(&ctx, file, one, b"g").unwrap()));
+        change("link", &[one, file], &|| {
+            keeping.link(&ctx, file, one, b"g").unwrap();
+        });
         let moved = RenameRequest {
             parent: one,
             name: b"f"[..].into(),
@@ -515,11 +517,21 @@ fn a_change_of_names_is_one_message_and_what_it_has_changed_is_known_without_ano
         };
         change("rename", &[one, two, file], &|| keeping.rename(&ctx, &moved).unwrap());
         names(&[(one, b"f", None), (one, b"g", Some(file)), (two, b"f", Some(file))]);
-        change("unlink", &[one, file], &|| drop(keeping.unlink(&ctx, one, b"g").unwrap()));
-        change("unlink", &[two], &|| drop(keeping.unlink(&ctx, two, b"f").unwrap()));
-        change("symlink", &[two], &|| drop(keeping.symlink(&ctx, two, b"s", b"x").unwrap()));
-        change("unlink", &[two], &|| drop(keeping.unlink(&ctx, two, b"s").unwrap()));
-        change("mkdir", &[one], &|| drop(keeping.mkdir(&ctx, one, b"d", 0o755).unwrap()));
+        change("unlink", &[one, file], &|| {
+            keeping.unlink(&ctx, one, b"g").unwrap();
+        });
+        change("unlink", &[two], &|| {
+            keeping.unlink(&ctx, two, b"f").unwrap();
+        });
+        change("symlink", &[two], &|| {
+            keeping.symlink(&ctx, two, b"s", b"x").unwrap();
+        });
+        change("unlink", &[two], &|| {
+            keeping.unlink(&ctx, two, b"s").unwrap();
+        });
+        change("mkdir", &[one], &|| {
+            keeping.mkdir(&ctx, one, b"d", 0o755).unwrap();
+        });
         change("rmdir", &[one], &|| keeping.rmdir(&ctx, one, b"d").unwrap());
         names(&[(one, b"d", None), (two, b"s", None)]);
     }
