@@ -6,7 +6,8 @@ use crate::library::{self, client, counter};
 use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, File};
 use weir_conformance::Random;
 use weir_layout::{Region, RegionList};
-use weir_types::{FileId, LayoutSpec, TargetId};
+use weir_types::{FileId, FileKind, LayoutSpec, TargetId};
+use weir_wire::meta::RenameRequest;
 
 const UNIT: u64 = 8192;
 
@@ -494,4 +495,129 @@ fn a_write_that_is_confirmed_is_not_mistaken_for_buffered_bytes_before_it() {
         });
         assert!(done.iter().all(|done| !done), "round {round}: {done:?}");
     }
+}
+
+#[test]
+fn a_change_of_names_is_one_message_and_what_it_has_changed_is_known_without_another() {
+    let place = Place::new();
+    let cluster = place.up("promises", &["--targets", "1"]);
+    let keeps = ClientConfig { keep_metadata: true, ..library::config(&cluster) };
+    let (keeping, asking) = (Client::connect(keeps).unwrap(), client(&cluster, false));
+    let ctx = Context::root();
+    let dir = |name: &[u8]| keeping.mkdir(&ctx, FileId::ROOT, name, 0o755).unwrap().file;
+    // Before its first poll it may keep nothing.
+    harness::eventually("it may keep what it is told", || {
+        let before = meta_requests(&keeping);
+        keeping.getattr(&ctx, FileId::ROOT).unwrap();
+        meta_requests(&keeping) == before
+    });
+    let (one, two) = (dir(b"one"), dir(b"two"));
+    // One message each, and what is asked afterwards costs none and is right.
+    let change = |what: &str, files: &[FileId], change: &dyn Fn()| {
+        let before = meta_requests(&keeping);
+        change();
+        assert_eq!(meta_requests(&keeping) - before, 1, "{what}");
+        for file in files {
+            let known = keeping.getattr(&ctx, *file).unwrap();
+            assert_eq!(meta_requests(&keeping) - before, 1, "{what}: attributes of {file}");
+            assert_eq!(known, asking.getattr(&ctx, *file).unwrap(), "{what}");
+        }
+    };
+    let names = |names: &[(FileId, &[u8], Option<FileId>)]| {
+        let before = meta_requests(&keeping);
+        for (dir, name, file) in names {
+            let found = keeping.lookup(&ctx, *dir, name).ok().map(|attr| attr.file);
+            assert_eq!(found, *file, "{}", String::from_utf8_lossy(name));
+        }
+        assert_eq!(meta_requests(&keeping), before, "of names");
+    };
+    let made = std::cell::Cell::new(FileId(0));
+    for _ in 0..3 {
+        names(&[(one, b"f", None), (one, b"g", None), (two, b"f", None)]);
+        change("mknod", &[one], &|| {
+            let made_now = keeping.mknod(&ctx, one, b"f", FileKind::Fifo, (0o644, 0), 0).unwrap();
+            made.set(made_now.file);
+        });
+        let file = made.get();
+        change("link", &[one, file], &|| {
+            keeping.link(&ctx, file, one, b"g").unwrap();
+        });
+        let moved = RenameRequest {
+            parent: one,
+            name: b"f"[..].into(),
+            new_parent: two,
+            new_name: b"f"[..].into(),
+            no_replace: false,
+            exchange: false,
+            whiteout: false,
+            hold: true,
+        };
+        change("rename", &[one, two, file], &|| keeping.rename(&ctx, &moved).unwrap());
+        names(&[(one, b"f", None), (one, b"g", Some(file)), (two, b"f", Some(file))]);
+        change("unlink", &[one, file], &|| {
+            keeping.unlink(&ctx, one, b"g").unwrap();
+        });
+        change("unlink", &[two], &|| {
+            keeping.unlink(&ctx, two, b"f").unwrap();
+        });
+        change("symlink", &[two], &|| {
+            keeping.symlink(&ctx, two, b"s", b"x").unwrap();
+        });
+        change("unlink", &[two], &|| {
+            keeping.unlink(&ctx, two, b"s").unwrap();
+        });
+        change("mkdir", &[one], &|| {
+            keeping.mkdir(&ctx, one, b"d", 0o755).unwrap();
+        });
+        change("rmdir", &[one], &|| keeping.rmdir(&ctx, one, b"d").unwrap());
+        names(&[(one, b"d", None), (two, b"s", None)]);
+    }
+}
+
+#[test]
+fn a_small_file_is_made_written_and_closed_in_two_round_trips() {
+    let place = Place::new();
+    let cluster = place.up("promises", &["--targets", "1"]);
+    let keeps = ClientConfig { keep_metadata: true, ..library::config(&cluster) };
+    let (client, other) = (Client::connect(keeps).unwrap(), client(&cluster, false));
+    let ctx = Context::root();
+    let create = |name: &str| {
+        client.create(&ctx, FileId::ROOT, name.as_bytes(), &CreateOptions::default()).unwrap().0
+    };
+    // Before its first poll it gets no lease.
+    let mut number = 0;
+    eventually("a lease comes with a new file", || {
+        number += 1;
+        let file = create(&format!("early-{number}"));
+        let has_lease = file.lease_on_whole().is_some();
+        file.close(&ctx).unwrap();
+        has_lease
+    });
+    let counted = || [meta_requests(&client), counter(&client, "data_requests")];
+    let made = |name: &str| {
+        let (mut tried, mut made) = (0, None);
+        eventually("nothing else is told meanwhile: closes, or a size after half a second", || {
+            tried += 1;
+            let before = counted();
+            let file = create(&format!("{name}-{tried}"));
+            file.write_at(&ctx, 0, &[7; 4096]).unwrap();
+            file.flush_for_close(&ctx).unwrap();
+            let after = counted();
+            made = Some(file);
+            [after[0] - before[0], after[1] - before[1]] == [1, 1]
+        });
+        made.unwrap()
+    };
+    let size = |file: FileId| other.getattr(&ctx, file).unwrap().size;
+    let asked = made("asked");
+    assert_eq!(size(asked.id()), 4096, "who asks is told");
+    assert_eq!(client.getattr(&ctx, asked.id()).unwrap().size, 4096);
+    let linked = made("linked");
+    assert_eq!(client.link(&ctx, linked.id(), FileId::ROOT, b"again").unwrap().size, 4096);
+    let synced = made("synced");
+    client.sync_metadata(&ctx).unwrap();
+    let dropped = made("dropped");
+    let files = [asked.id(), linked.id(), synced.id(), dropped.id()];
+    drop((asked, linked, synced, dropped));
+    assert!(files.iter().all(|file| size(*file) == 4096));
 }

@@ -372,7 +372,7 @@ fn who_makes_a_squashed_key_is_told_whom_its_directory_has_to_belong_to() {
 
 /// What the metadata server was asked of names, attributes and files, and how often the mount read
 /// the groups of a caller. (What is told a little later, closes say, is not counted.)
-fn counted(cluster: &Cluster<'_>) -> [u64; 2] {
+pub(crate) fn counted(cluster: &Cluster<'_>) -> [u64; 2] {
     let status = cluster.weir(&["status", "--json"]).json();
     let page = |address: &serde_json::Value| {
         let mut stream = TcpStream::connect(address.as_str().unwrap()).unwrap();

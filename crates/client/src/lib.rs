@@ -14,6 +14,7 @@
 mod accesses;
 mod admin;
 mod allocated;
+mod answered;
 mod buffer;
 mod bytes;
 mod client;

@@ -22,6 +22,10 @@ use weir_wire::meta::{
 /// Prefixes of extended attributes of which a file may have any.
 const KINDS: [&[u8]; 3] = [b"security.", b"trusted.", b"user."];
 
+/// How often attributes are asked for anew whose file was closed meanwhile: each time somebody has
+/// opened, written and closed it again.
+const ANEW: u32 = 8;
+
 /// When a reply was requested and when it was made.
 type News = (Asked, Found);
 
@@ -59,6 +63,7 @@ impl Inner {
                 return attr.map(|attr| self.seen(attr)).ok_or_else(|| ErrorKind::NotFound.into());
             }
         }
+        let _under_way = self.begin_question();
         let asked = self.asking();
         let request = LookupRequest { parent: dir, name: name.into() };
         let (result, found) = self.session.ask(ctx, &request);
@@ -82,7 +87,11 @@ impl Inner {
             // (The kernel asks for attributes after the name.)
             return Ok(self.seen(self.find_size(ctx, attr.clone())));
         }
-        result.map(|attr| self.seen(attr))
+        let attr = result?;
+        if self.is_outdated(&attr) {
+            return self.getattr(ctx, attr.file);
+        }
+        Ok(self.seen(attr))
     }
 
     /// Cached attributes.
@@ -105,8 +114,20 @@ impl Inner {
             add(&self.counters.kept_hits, 1);
             return Ok(self.seen(attr));
         }
-        let asked = self.asking();
-        let (result, found) = self.session.ask_within(ctx, &GetAttrRequest { file }, time_ms);
+        let _under_way = self.begin_question();
+        let ask = || {
+            let asked = self.asking();
+            (asked, self.session.ask_within(ctx, &GetAttrRequest { file }, time_ms))
+        };
+        let mut left = ANEW;
+        let (asked, (result, found)) = loop {
+            let (asked, answer) = ask();
+            let is_outdated = answer.0.as_ref().is_ok_and(|attr| self.is_outdated(attr));
+            if left == 0 || !is_outdated {
+                break (asked, answer);
+            }
+            left -= 1;
+        };
         let attr = result?;
         if found.keep & SIZE_UNKNOWN != 0 {
             return Ok(self.seen(self.find_size(ctx, attr)));
@@ -137,6 +158,7 @@ impl Inner {
 
     /// A page of a directory.
     pub(crate) fn readdir(&self, ctx: &Context, request: &ReaddirRequest) -> Result<DirPage> {
+        let _under_way = self.begin_question();
         let asked = self.asking();
         let (result, found) = self.session.ask(ctx, request);
         let mut page = result?;
@@ -157,7 +179,8 @@ impl Inner {
             });
         }
         for entry in &mut page.entries {
-            entry.attr = entry.attr.take().map(|attr| self.seen(attr));
+            let attr = entry.attr.take().filter(|attr| !self.is_outdated(attr));
+            entry.attr = attr.map(|attr| self.seen(attr));
         }
         Ok(page)
     }
@@ -256,7 +279,8 @@ impl Inner {
     ) -> (Result<R::Reply>, Changed) {
         if !self.keeps() || planted(Bug::ForgetOwnChange) {
             let (result, found) = self.session.alter(ctx, request);
-            return (result, Changed { found, asked: None });
+            let result = result.map(|(reply, _)| reply);
+            return (result, Changed { found, asked: None, also: Vec::new() });
         }
         let mut files = files.to_vec();
         let begun = {
@@ -275,17 +299,50 @@ impl Inner {
             files.iter().for_each(|file| upper.attributes_change(*file));
         }
         let (result, found) = self.session.alter(ctx, request);
+        let (result, also) = match result {
+            Ok((reply, also)) => (Ok(reply), also),
+            Err(error) => (Err(error), Vec::new()),
+        };
         let mut kept = self.holdings.kept.lock();
         let asked = kept.news.end_change(begun, &files);
         files.iter().for_each(|file| kept.forget(*file));
         names.iter().for_each(|(dir, name)| kept.forget_name(*dir, name));
-        (result, Changed { found, asked: Some(asked) })
+        for attr in &also {
+            kept.keep_also((begun, asked), found, &files, attr, self.end());
+        }
+        drop(kept);
+        if let Some(upper) = &self.upper {
+            let others = also.iter().map(|attr| attr.file).filter(|file| !files.contains(file));
+            others.for_each(|file| upper.attributes_change(file));
+        }
+        let also = also.into_iter().map(|attr| attr.file).collect();
+        (result, Changed { found, asked: Some(asked), also })
+    }
+
+    /// Caches the file of a name after a change, or that there is none, if the directory's
+    /// attributes came with the reply.
+    pub(crate) fn keep_changed_name(
+        &self,
+        changed: &Changed,
+        name: (FileId, &[u8]),
+        value: Option<FileId>,
+    ) {
+        if let Some(asked) = changed.asked.filter(|_| changed.also.contains(&name.0)) {
+            let (mut kept, end) = (self.holdings.kept.lock(), self.end());
+            kept.keep_changed_name((asked, changed.found), name, value, end);
+        }
+    }
+
+    /// Whether exactly these attributes are cached.
+    pub(crate) fn has_learned(&self, attr: &Attr) -> bool {
+        self.may_use_kept()
+            && self.holdings.kept.lock().attr(attr.file, clock::uptime()).as_ref() == Some(attr)
     }
 
     /// Caches attributes from the reply to a change, possibly under a name.
     pub(crate) fn keep_changed(
         &self,
-        changed: Changed,
+        changed: &Changed,
         attr: &Attr,
         name: Option<(FileId, &[u8])>,
     ) {
@@ -300,7 +357,7 @@ impl Inner {
     }
 
     /// Caches that a directory which this client has made is empty.
-    pub(crate) fn keep_empty(&self, changed: Changed, dir: FileId) {
+    pub(crate) fn keep_empty(&self, changed: &Changed, dir: FileId) {
         if let Some(asked) = changed.asked
             && self.config.consistency == Consistency::Strict
         {
@@ -321,14 +378,16 @@ impl Inner {
         let (result, changed) = self.alter(call.ctx, request, &[request.file], &[]);
         let attr = result?;
         call.file.saw_limits(changed.found.keep, attr.size);
-        self.keep_changed(changed, &attr, None);
+        self.keep_changed(&changed, &attr, None);
         Ok(attr)
     }
 }
 
 /// What may be cached of the reply to a change.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Changed {
     pub(crate) found: Found,
+    /// Other files and directories of which the attributes came with it.
+    pub(crate) also: Vec<FileId>,
     asked: Option<Asked>,
 }

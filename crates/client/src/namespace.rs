@@ -130,9 +130,9 @@ impl Client {
 
     /// Opens a file.
     pub fn open(&self, ctx: &Context, file: FileId, rights: Rights) -> Result<(File, Attr)> {
-        let _under_way = self.inner.begin_open();
+        let _under_way = self.inner.begin_question();
         let (reply, found) = self.inner.session.alter(ctx, &OpenRequest { file, rights });
-        let reply = reply?;
+        let (reply, _) = reply?;
         let handle = self.inner.opened(ctx, &reply, found, false)?;
         Ok((handle, self.inner.seen(reply.attr)))
     }
@@ -181,11 +181,11 @@ impl Client {
             rights: options.rights,
             layout: options.layout.clone(),
         };
-        let _under_way = self.inner.begin_open();
+        let _under_way = self.inner.begin_question();
         let name = name.map(|name| (parent, name));
         let (reply, changed) = self.inner.alter(ctx, &request, &[], name.as_slice());
         let reply = reply?;
-        self.inner.keep_changed(changed, &reply.attr, name);
+        self.inner.keep_changed(&changed, &reply.attr, name);
         let emptied = options.truncate && reply.attr.size == 0;
         let handle = self.inner.opened(ctx, &reply, changed.found, emptied)?;
         Ok((handle, self.inner.seen(reply.attr)))
@@ -222,7 +222,7 @@ impl Client {
         };
         let (reply, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
         let attr = reply?.attr;
-        self.inner.keep_changed(changed, &attr, Some((parent, name)));
+        self.inner.keep_changed(&changed, &attr, Some((parent, name)));
         Ok(attr)
     }
 
@@ -242,8 +242,8 @@ impl Client {
         let request = MkdirRequest { parent, name: name.into(), mode, umask };
         let (attr, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
         let attr = attr?;
-        self.inner.keep_changed(changed, &attr, Some((parent, name)));
-        self.inner.keep_empty(changed, attr.file);
+        self.inner.keep_changed(&changed, &attr, Some((parent, name)));
+        self.inner.keep_empty(&changed, attr.file);
         Ok(attr)
     }
 
@@ -268,13 +268,17 @@ impl Client {
         let names = [(request.parent, &request.name[..])];
         let ctx = Context { learns_end: request.hold, ..ctx.clone() };
         let (reply, changed) = self.inner.alter(&ctx, request, &[], &names);
-        Ok(self.left(reply?.attr, request.hold, changed.found))
+        let left = self.left(reply?.attr, request.hold, changed.found);
+        self.inner.keep_changed_name(&changed, names[0], None);
+        Ok(left)
     }
 
     /// The attributes of a file that has lost a name.
     fn left(&self, left: Option<Attr>, hold: bool, found: Found) -> Option<Attr> {
         if let Some(attr) = &left {
-            self.inner.forget(attr.file);
+            if !self.inner.has_learned(attr) {
+                self.inner.forget(attr.file);
+            }
             if hold && attr.nlink == 0 && attr.kind == FileKind::File {
                 self.inner.is_held(attr.file, found);
             }
@@ -290,7 +294,10 @@ impl Client {
     /// Removes an empty directory.
     pub fn rmdir(&self, ctx: &Context, parent: FileId, name: &[u8]) -> Result<()> {
         let request = RmdirRequest { parent, name: name.into() };
-        self.inner.alter(ctx, &request, &[], &[(parent, name)]).0
+        let (done, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
+        done?;
+        self.inner.keep_changed_name(&changed, (parent, name), None);
+        Ok(())
     }
 
     /// Renames a file or directory.
@@ -305,15 +312,26 @@ impl Client {
             [(request.parent, &request.name[..]), (request.new_parent, &request.new_name[..])];
         let ctx = Context { learns_end: request.hold, ..ctx.clone() };
         let (reply, changed) = self.inner.alter(&ctx, request, &[], &names);
-        Ok(self.left(reply?.attr, request.hold, changed.found))
+        let left = self.left(reply?.attr, request.hold, changed.found);
+        let is_plain = !request.exchange && !request.whiteout && names[0] != names[1];
+        // Besides the directories only these two have changed.
+        let replaced = left.as_ref().map(|left| left.file);
+        let dirs = [request.parent, request.new_parent];
+        let mut others = changed.also.iter().filter(|file| !dirs.contains(file));
+        if let Some(moved) = others.find(|file| replaced != Some(**file)).filter(|_| is_plain) {
+            self.inner.keep_changed_name(&changed, names[0], None);
+            self.inner.keep_changed_name(&changed, names[1], Some(*moved));
+        }
+        Ok(left)
     }
 
     /// Adds a name to a file (hard link).
     pub fn link(&self, ctx: &Context, file: FileId, parent: FileId, name: &[u8]) -> Result<Attr> {
+        self.inner.tell_size(ctx, file)?;
         let request = LinkRequest { file, parent, name: name.into() };
         let (attr, changed) = self.inner.alter(ctx, &request, &[file], &[(parent, name)]);
         let attr = attr?;
-        self.inner.keep_changed(changed, &attr, Some((parent, name)));
+        self.inner.keep_changed(&changed, &attr, Some((parent, name)));
         Ok(self.inner.seen(attr))
     }
 
@@ -328,7 +346,7 @@ impl Client {
         let request = SymlinkRequest { parent, name: name.into(), target: target.into() };
         let (attr, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
         let attr = attr?;
-        self.inner.keep_changed(changed, &attr, Some((parent, name)));
+        self.inner.keep_changed(&changed, &attr, Some((parent, name)));
         Ok(attr)
     }
 
@@ -426,6 +444,7 @@ impl Client {
 
     /// Makes all changes of names and attributes so far durable.
     pub fn sync_metadata(&self, ctx: &Context) -> Result<()> {
+        self.inner.tell_sizes(ctx)?;
         self.inner.session.sync(ctx)
     }
 }

@@ -2,6 +2,7 @@
 
 mod leader;
 
+use crate::answered::{Answered, WithAlso, decode_with_also};
 use crate::config::{ClientConfig, Consistency};
 use crate::context::Context;
 use crate::core::news::Found;
@@ -171,7 +172,7 @@ impl MetaSession {
         time_ms: u64,
     ) -> (Result<R::Reply>, Found) {
         let (result, found) = self.exchange(ctx, None, request, time_ms);
-        (result.map(|(reply, _)| reply), found)
+        (result.map(|answered| answered.reply), found)
     }
 
     /// Makes everything durable that was acknowledged before.
@@ -181,13 +182,13 @@ impl MetaSession {
     pub(crate) fn sync(&self, ctx: &Context) -> Result<()> {
         let changes = self.lock().unsynced.changes();
         let time_ms = self.config.request_timeout_ms;
-        let ((), instance) = self.exchange(ctx, None, &SyncMetaRequest {}, time_ms).0?;
+        let instance = self.exchange(ctx, None, &SyncMetaRequest {}, time_ms).0?.instance;
         self.lock().unsynced.synced(changes, instance, clock::now())
     }
 
     /// Sends a change, which is carried out exactly once.
     pub(crate) fn change<R: Request>(&self, ctx: &Context, request: &R) -> Result<R::Reply> {
-        self.alter(ctx, request).0
+        self.alter(ctx, request).0.map(|(reply, _)| reply)
     }
 
     /// As [`MetaSession::change`], but repeats the request with the same number as long as there is
@@ -211,17 +212,18 @@ impl MetaSession {
                 {
                     tracing::warn!("metadata server: {error}; asking again");
                 }
-                result => return result.map(|(reply, _)| reply),
+                result => return result.map(|answered| answered.reply),
             }
         }
     }
 
-    /// As [`MetaSession::change`], and returns what may be cached of the reply.
+    /// As [`MetaSession::change`], and returns what may be cached of the reply, and attributes of
+    /// other files and directories that the change has changed, as far as the server tells them.
     pub(crate) fn alter<R: Request>(
         &self,
         ctx: &Context,
         request: &R,
-    ) -> (Result<R::Reply>, Found) {
+    ) -> (Result<WithAlso<R::Reply>>, Found) {
         let deadline = clock::now() + Duration::from_millis(self.config.request_timeout_ms);
         let slot = match self.slots.take(deadline, Urgency::of(R::OP)) {
             Ok(slot) => slot,
@@ -238,7 +240,7 @@ impl MetaSession {
                 (result, found) = (Ok(done), of);
             }
         }
-        (result.map(|(reply, _)| reply), found)
+        (result.map(|answered| (answered.reply, answered.also)), found)
     }
 
     /// Sends a keepalive and checks that the server is alive. No call waits for it.
@@ -273,7 +275,7 @@ impl MetaSession {
         slot: Option<&SlotGuard<'_>>,
         request: &R,
         time_ms: u64,
-    ) -> (Result<(R::Reply, u64)>, Found) {
+    ) -> (Result<Answered<R::Reply>>, Found) {
         let wait = Wait::for_ms(time_ms).interruptible(ctx.interrupt);
         let mutation = slot.map(|slot| slot.mutation);
         let prefix = MetaPrefix { caller: ctx.signer(), mutation };
@@ -319,14 +321,14 @@ impl MetaSession {
         }
     }
 
-    /// Makes one attempt. Returns the reply and the run of the server that sent it.
+    /// Makes one attempt.
     fn attempt<R: Request>(
         &self,
         ctx: &Context,
         (prefix, slot): (&MetaPrefix, Option<&SlotGuard<'_>>),
         request: &R,
         wait: &Wait,
-    ) -> (std::result::Result<(R::Reply, u64), Failed>, Found) {
+    ) -> (std::result::Result<Answered<R::Reply>, Failed>, Found) {
         let pooled = self.take_idle(slot.is_some());
         let cause = if pooled.is_some() { Cause::Idle } else { Cause::Connection };
         let mut joined = match pooled.map_or_else(|| self.connect(wait), Ok) {
@@ -356,12 +358,13 @@ impl MetaSession {
                 add(&self.counters.meta_replies, 1);
                 let Joined { conn, epoch, .. } = &mut joined;
                 let found = Found { epoch: *epoch, events: header.events(), keep: header.keep };
-                (conn.reply::<R::Reply>(&header), found)
+                let reply = decode_with_also::<R::Reply>(conn, &header);
+                (reply, found)
             }
             Err(error) => (Err(error), Found::default()),
         };
         match result {
-            Ok(reply) => {
+            Ok((reply, also)) => {
                 self.counters.presence.heard(Peer::Metadata);
                 self.holdings.clock.answered(sent);
                 // Which files are open is not kept on a disk.
@@ -370,7 +373,7 @@ impl MetaSession {
                 let instance = joined.instance;
                 self.lock().unsynced.answered(instance, change, clock::now());
                 self.put_back(joined);
-                (Ok((reply, instance)), found)
+                (Ok(Answered { reply, instance, also }), found)
             }
             Err(error) if joined.conn.is_usable() && !given_up => {
                 self.counters.presence.heard(Peer::Metadata);

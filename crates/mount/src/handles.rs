@@ -115,7 +115,7 @@ impl Handles {
 pub(crate) struct DirHandle {
     /// Whether listing it leaves its access time unchanged (`O_NOATIME`).
     pub(crate) unseen: bool,
-    /// The rest of a page that did not fit the kernel's buffer.
+    /// The rest of a page that did not fit the kernel's buffer; of the last one perhaps nothing.
     rest: Mutex<Option<(u64, DirPage)>>,
     /// End of the listing; 0 before its first page.
     last: AtomicU64,

@@ -102,7 +102,13 @@ impl WeirFs {
                 }
                 cookie = found.cookie;
             }
-            if page.end || page.entries.is_empty() {
+            if page.end {
+                // The kernel asks for what follows, and needs no message to learn that nothing does.
+                let all = page.entries.len();
+                dir.put_back(cookie, page, all);
+                return Ok(());
+            }
+            if page.entries.is_empty() {
                 return Ok(());
             }
         }

@@ -21,9 +21,16 @@ pub const SIZE_UNKNOWN: u8 = 16;
 /// A quota applies to the file in this reply. Before the file grows, the writer has to ask for
 /// space ([`crate::quota::RoomRequest`]).
 pub const ROOM_LIMITED: u8 = 32;
+/// The reply to a change is followed by [`Also`], which may be cached.
+pub const HAS_ALSO: u8 = 64;
 /// All flags.
-pub const KEEP_ALL: u8 =
-    KEEP_NAMES | KEEP_ATTRIBUTES | LEASE_READ | LEASE_WRITE | SIZE_UNKNOWN | ROOM_LIMITED;
+pub const KEEP_ALL: u8 = KEEP_NAMES
+    | KEEP_ATTRIBUTES
+    | LEASE_READ
+    | LEASE_WRITE
+    | SIZE_UNKNOWN
+    | ROOM_LIMITED
+    | HAS_ALSO;
 /// The end of a lease that covers any growth of the file.
 pub const TO_THE_END: u64 = u64::MAX;
 
@@ -88,6 +95,12 @@ records! {
         /// Leases or cached names were revoked since the last poll, because the client was silent.
         /// The client has to drop everything.
         lapsed: bool,
+    }
+    /// Follows the reply to a change with [`HAS_ALSO`]: what else has changed, as it is now. Names of
+    /// the directories among it, as they follow from the change, may be cached too.
+    Also {
+        /// Attributes of files and directories.
+        attributes: Vec<Attr>,
     }
     /// Reply to an [`AcquireRequest`].
     Granted {

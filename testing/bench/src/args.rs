@@ -64,6 +64,9 @@ pub enum Other {
     Hints(Pieces),
     /// Calls of one record one after the other, and a file that is read again
     Small(Small),
+    /// Small files: made, looked at and removed, by one process and by four; and what people do to
+    /// trees of them, as root and as an ordinary user
+    Names(Trees),
     /// A load generator
     #[command(hide = true)]
     Worker,
@@ -135,6 +138,23 @@ pub struct Small {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99), default_value_t = 5)]
     pub rounds: u32,
     /// Also write what was measured as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Which tree of small files.
+#[derive(Args)]
+pub struct Trees {
+    /// Files of the tree
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000), default_value_t = 1000)]
+    pub files: u32,
+    /// Measured rounds of each step
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99), default_value_t = 1)]
+    pub rounds: u32,
+    /// Only the trees
+    #[arg(long)]
+    pub trees: bool,
+    /// Also write what was measured of trees as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

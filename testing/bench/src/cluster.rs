@@ -6,6 +6,8 @@ use crate::stop;
 use crate::worker_process::end;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -172,11 +174,33 @@ impl Cluster {
 
     /// Mounts it, if it is not.
     pub fn mount(&mut self, accounting: &mut Accounting) -> Done {
+        self.mount_with("tcp", accounting)
+    }
+
+    /// The same, with a page of what the mount counts.
+    pub fn mount_counting(&mut self, accounting: &mut Accounting) -> Done {
+        self.mount_with("tcp,metrics=127.0.0.1:0", accounting)
+    }
+
+    /// That page.
+    pub fn metrics_of_mount(&self) -> Done<String> {
+        let status = self.status()?;
+        let address = status["mount_daemons"][0]["metrics"].as_str();
+        let address = address.ok_or_else(|| Failure::other("the mount shows no metrics"))?;
+        let failed = |e| Failure::system("the metrics of the mount", e);
+        let mut stream = TcpStream::connect(address).map_err(failed)?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").map_err(failed)?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).map_err(failed)?;
+        Ok(page)
+    }
+
+    fn mount_with(&mut self, options: &str, accounting: &mut Accounting) -> Done {
         if self.mount.is_some() {
             return Ok(());
         }
         let mut command = accounting.command(Group::Mount, &self.weir)?;
-        command.args(["mount", "--foreground", "-o", "tcp", "--dir"]).arg(&self.state);
+        command.args(["mount", "--foreground", "-o", options, "--dir"]).arg(&self.state);
         command.arg(&self.mountpoint).stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().map_err(|e| Failure::system("weir mount", e))?;
         accounting.adopt(Group::Mount, child.id())?;

@@ -165,7 +165,7 @@ fn ratios(results: &Results, row: Row, out: &mut Vec<Ratio>) {
             cpu_ratio(Via::Mount, &[Via::PingPong, Via::Fuse], Bound::None);
         }
         Row::Kill => {}
-        Row::Create1 | Row::Create4 | Row::Stat | Row::Unlink => {
+        Row::Create1 | Row::Create4 | Row::Stat | Row::Stat4 | Row::Unlink | Row::Unlink4 => {
             cpu_ratio(Via::Mount, &[Via::Fuse, Via::RoundTrip], Bound::AtMost(1.5));
             cpu_ratio(Via::Library, &[Via::RoundTrip], Bound::None);
             cpu_ratio(Via::MountUser, &[Via::Mount], Bound::AtMost(1.1));

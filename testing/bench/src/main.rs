@@ -34,6 +34,7 @@ mod rows;
 mod sample;
 mod small;
 mod stop;
+mod trees;
 mod ways;
 mod worker;
 mod worker_process;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
             measure(&arguments, |weir, dir| pieces::run(pieces, weir, dir))
         }
         Some(Other::Hints(hints)) => measure(&arguments, |weir, dir| hints::run(hints, weir, dir)),
+        Some(Other::Names(trees)) => names(&arguments, trees),
         Some(Other::Small(small)) => measure(&arguments, |weir, dir| small::run(small, weir, dir)),
         None => bench(&arguments),
     };
@@ -77,6 +79,29 @@ fn measure(arguments: &Arguments, run: impl FnOnce(&Path, &Path) -> Done) -> Don
     let _alone = machine::alone()?;
     println!("{}", machine::Machine::look(&dir));
     run(&weir, &dir)
+}
+
+/// Rows of single files first, then trees.
+fn names(arguments: &Arguments, trees: &args::Trees) -> Done {
+    stop::catch_signals();
+    let _alone = machine::alone()?;
+    let (weir, dir) = arguments.places()?;
+    println!("{}", machine::Machine::look(&dir));
+    if trees.trees {
+        return trees::run(trees, &weir, &dir);
+    }
+    let rows = ways::Row::ALL.into_iter().filter(|row| row.is_of_names()).collect();
+    let plan = args::Plan {
+        rows,
+        rounds: trees.rounds,
+        files: trees.files.next_multiple_of(4),
+        ..arguments.plan()?
+    };
+    let results = rows::run(&plan)?;
+    let verdicts = judge::judge(&results);
+    print!("{}", report::text(&results, &verdicts));
+    trees::run(trees, &weir, &dir)?;
+    results.outcome()
 }
 
 fn code(json: Option<&Path>) -> Done {

@@ -106,9 +106,7 @@ impl Bench<'_> {
             Via::PingPong => self.ping(via, SERVERS, MANY, BLOCK_BYTES, self.plan.random_ms),
             Via::RoundTrip => self.ping(via, 1, 1, REQUEST_BYTES, self.plan.random_ms / 2),
             _ => match row {
-                Row::Create1 | Row::Create4 | Row::Stat | Row::Unlink => {
-                    self.names(row, via, round)
-                }
+                row if row.is_of_names() => self.names(row, via, round),
                 Row::Kill => self.kill(via),
                 _ => self.data(row, via),
             },
@@ -225,18 +223,18 @@ impl Bench<'_> {
             _ => "posix",
         };
         let dir = self.path(via, &format!("{kind}-{count}-{round}"))?;
-        if matches!(row, Row::Create1 | Row::Create4) {
+        if row.makes() {
             self.make_dir(via, &dir)?;
         } else {
             self.have_files(via, &dir)?;
         }
-        if row == Row::Stat && via.is_mount() {
+        if row.stats() && via.is_mount() {
             self.lab.unmount();
         }
         let place = self.place(via)?;
         let files = self.plan.files;
         // The trivial server's existing files, see there.
-        let exist = via == Via::Fuse && !matches!(row, Row::Create1 | Row::Create4);
+        let exist = via == Via::Fuse && !row.makes();
         let mut job = self.lab.job();
         for i in 0..count as u32 {
             let share = files / count as u32;
@@ -244,14 +242,14 @@ impl Bench<'_> {
             let names = Names { dir: dir.clone(), prefix, from: share * i, to: share * (i + 1) };
             let place = place.clone();
             let order = match row {
-                Row::Stat => Order::Stat { place, names },
-                Row::Unlink => Order::Unlink { place, names },
+                Row::Stat | Row::Stat4 => Order::Stat { place, names },
+                Row::Unlink | Row::Unlink4 => Order::Unlink { place, names },
                 _ => Order::Create { place, names },
             };
             job.prepare((via.worker_group(), via.worker_index(i as usize)), &order)?;
         }
         let done = job.run(via.groups(), 0)?;
-        if row == Row::Unlink {
+        if row.removes() {
             self.made.remove(&(via, dir));
         } else {
             self.made.insert((via, dir));

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Processes of rows with more than one.
 pub const MANY: usize = 4;
 /// A user who is nobody in particular.
-const USER: u32 = 65_534;
+pub const USER: u32 = 65_534;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
@@ -33,8 +33,12 @@ pub enum Row {
     Create4,
     /// Stat files that are not cached, one process
     Stat,
+    /// Stat files that are not cached, four processes
+    Stat4,
     /// Remove files, one process
     Unlink,
+    /// Remove files, four processes
+    Unlink4,
     /// Read one file and write another while a data server is killed
     Kill,
 }
@@ -92,7 +96,7 @@ pub enum Via {
 
 impl Row {
     /// All rows, in order.
-    pub const ALL: [Row; 12] = [
+    pub const ALL: [Row; 14] = [
         Row::Read1,
         Row::Read4,
         Row::Rewrite1,
@@ -103,7 +107,9 @@ impl Row {
         Row::Create1,
         Row::Create4,
         Row::Stat,
+        Row::Stat4,
         Row::Unlink,
+        Row::Unlink4,
         Row::Kill,
     ];
 
@@ -120,7 +126,9 @@ impl Row {
             Row::Create1 => "create empty files, 1 process",
             Row::Create4 => "create empty files, 4 processes",
             Row::Stat => "stat (cold), 1 process",
+            Row::Stat4 => "stat (cold), 4 processes",
             Row::Unlink => "unlink, 1 process",
+            Row::Unlink4 => "unlink, 4 processes",
             Row::Kill => "1 reads, 1 writes; kill -9",
         }
     }
@@ -128,6 +136,26 @@ impl Row {
     /// Whether calls are counted, not bytes.
     pub fn counts_calls(self) -> bool {
         self >= Row::Random
+    }
+
+    /// Whether many small files are made, looked at or removed.
+    pub fn is_of_names(self) -> bool {
+        self.makes() || self.stats() || self.removes()
+    }
+
+    /// Whether files are made.
+    pub fn makes(self) -> bool {
+        matches!(self, Row::Create1 | Row::Create4)
+    }
+
+    /// Whether files are looked at.
+    pub fn stats(self) -> bool {
+        matches!(self, Row::Stat | Row::Stat4)
+    }
+
+    /// Whether files are removed.
+    pub fn removes(self) -> bool {
+        matches!(self, Row::Unlink | Row::Unlink4)
     }
 
     /// Whether a big file is written.
@@ -139,7 +167,8 @@ impl Row {
     /// How many load generators there are.
     pub fn processes(self) -> usize {
         match self {
-            Row::Read4 | Row::Rewrite4 | Row::Protocols4 | Row::Random | Row::Create4 => MANY,
+            Row::Read4 | Row::Rewrite4 | Row::Protocols4 | Row::Random => MANY,
+            Row::Create4 | Row::Stat4 | Row::Unlink4 => MANY,
             _ => 1,
         }
     }
@@ -176,7 +205,9 @@ impl Row {
             Row::Create1 | Row::Create4 => {
                 &[RoundTrip, Disk, Fuse, Library, Mount, MountUser, LibraryTwo, MountTwo]
             }
-            Row::Stat | Row::Unlink => &[RoundTrip, Disk, Fuse, Library, Mount, MountUser],
+            Row::Stat | Row::Stat4 | Row::Unlink | Row::Unlink4 => {
+                &[RoundTrip, Disk, Fuse, Library, Mount, MountUser]
+            }
             Row::Kill => &[LibraryTwo, MountTwo, MountTwoDirect],
         }
     }

@@ -29,7 +29,7 @@ use weir_wire::holders::{
     SessionStanding, SessionView,
 };
 use weir_wire::lease::{
-    AckEventsRequest, AcquireRequest, EndSessionRequest, Event, EventAck, EventKind, Events,
+    AckEventsRequest, AcquireRequest, Also, EndSessionRequest, Event, EventAck, EventKind, Events,
     Granted, HeldLease, LeaseMode, LeaseRange, PollEventsRequest, RecoveredRequest,
 };
 use weir_wire::lock::{
@@ -463,6 +463,7 @@ sample_struct! {
     Event { number, what }
     EventAck { number, forgotten, unconfirmed, holds }
     Events { events, lease_ms, lapsed }
+    Also { attributes }
     Granted { lease, attr, pending_truncate }
     PollEventsRequest { have }
     AckEventsRequest { acks }

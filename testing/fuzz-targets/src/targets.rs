@@ -153,6 +153,7 @@ targets! {
         error: Error;
         cluster_map: ClusterMap;
         attr: Attr;
+        also: Also;
         names: Vec<Bytes>;
     }
     requests {

@@ -222,6 +222,7 @@ impl Writer {
         }
         check_kept(call, &unsynced, &synced_by)?;
         let reported = call.file.reported();
+        call.inner.tell_sizes(call.ctx)?;
         call.inner.session.sync(call.ctx)?;
         call.file.is_durable(reported);
         Ok(())

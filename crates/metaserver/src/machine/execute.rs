@@ -12,7 +12,8 @@ use weir_metastore::{CommitOutcome, Engine, Tx, TxError};
 use weir_types::codec::{Bytes, Reader};
 use weir_types::limits::MAX_SLOTS;
 use weir_types::{
-    Caller, Decode, Error, ErrorKind, FileId, FileKind, Result, Retry, SessionId, SlotSequence,
+    Attr, Caller, Decode, Error, ErrorKind, FileId, FileKind, Result, Retry, SessionId,
+    SlotSequence,
 };
 use weir_wire::lease::{ROOM_LIMITED, SIZE_UNKNOWN};
 use weir_wire::message::Op;
@@ -45,6 +46,8 @@ pub(super) struct Done {
     pub(super) reply: Reply,
     /// Whether the reply must wait until the operation is durable.
     pub(super) objects_follow: bool,
+    /// See [`Effects::also`].
+    pub(super) also: Vec<Attr>,
 }
 
 impl<E: Engine> MetaMachine<E> {
@@ -77,7 +80,7 @@ impl<E: Engine> MetaMachine<E> {
             // What it changed may not be durable yet.
             let objects_follow =
                 matches!(op, Op::SetAttr | Op::Create | Op::Open | Op::Extend | Op::CommitSize);
-            return Ok(Some(Done { reply, objects_follow }));
+            return Ok(Some(Done { reply, objects_follow, also: Vec::new() }));
         }
         Ok(None)
     }
@@ -100,7 +103,7 @@ impl<E: Engine> MetaMachine<E> {
         let done = self.attempts(session, op, prefix, body, fresh, now);
         if done.as_ref().is_err_and(|error| error.kind == ErrorKind::NoSpace) {
             // Nothing has changed, and its next try is another one.
-            return done.map(|(reply, _)| Done { reply, objects_follow: false });
+            return done.map(|(reply, _)| Done { reply, objects_follow: false, also: Vec::new() });
         }
         if let Some(mutation) = prefix.mutation
             && let Some(session) = self.sessions.by_id.get_mut(&session)
@@ -115,7 +118,7 @@ impl<E: Engine> MetaMachine<E> {
             self.spare_id = None;
             self.background.look_again();
         }
-        let (mut reply, effects) = done?;
+        let (mut reply, mut effects) = done?;
         if effects.size_unknown {
             reply.keep = SIZE_UNKNOWN;
         }
@@ -124,11 +127,12 @@ impl<E: Engine> MetaMachine<E> {
         }
         let objects_follow = effects.objects_follow;
         let revoked = effects.revoked;
+        let also = std::mem::take(&mut effects.also);
         self.apply(session, effects);
         if let Some(file) = revoked {
             self.revoke_file(file, now);
         }
-        Ok(Done { reply, objects_follow })
+        Ok(Done { reply, objects_follow, also })
     }
 
     fn spare(&mut self) -> Result<FileId> {

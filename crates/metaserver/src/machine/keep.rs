@@ -9,22 +9,24 @@ use crate::ops::Unsettled;
 use crate::ops::scope::{self, Told};
 use weir_metastore::Engine;
 use weir_types::codec::Reader;
-use weir_types::{Consistency, Decode, ErrorKind, FileId, FileKind, Result, SessionId};
+use weir_types::{
+    Attr, Consistency, Decode, Encode, ErrorKind, FileId, FileKind, Result, SessionId,
+};
 use weir_wire::Rights;
 use weir_wire::lease::{
-    KEEP_ATTRIBUTES, KEEP_NAMES, LEASE_READ, LEASE_WRITE, LeaseMode, SIZE_UNKNOWN,
+    Also, HAS_ALSO, KEEP_ATTRIBUTES, KEEP_NAMES, LEASE_READ, LEASE_WRITE, LeaseMode, SIZE_UNKNOWN,
 };
 use weir_wire::message::Op;
 use weir_wire::meta::{CreateRequest, OpenFile, OpenRequest, Removed};
 
 impl<E: Engine> MetaMachine<E> {
-    /// Sets in a reply what may be cached of it, and records that.
+    /// Sets in a reply what may be cached of it, and records that. Appends what else the operation
+    /// has changed, as far as that may be cached.
     pub(super) fn note_keep(
         &mut self,
         session: SessionId,
-        op: Op,
-        rest: Reader<'_>,
-        answer: &mut Answer,
+        (op, rest): (Op, Reader<'_>),
+        (answer, also): (&mut Answer, Vec<Attr>),
         now: Moment,
     ) -> Result<()> {
         let Some(reply) = answer.reply_mut() else { return Ok(()) };
@@ -54,6 +56,15 @@ impl<E: Engine> MetaMachine<E> {
             keep &= !KEEP_ATTRIBUTES;
         }
         reply.keep |= keep;
+        let settled = |attr: &Attr| {
+            let told = Told { names: None, attributes: vec![attr.file] };
+            self.keep(session, &told, now) & KEEP_ATTRIBUTES != 0
+        };
+        let attributes: Vec<Attr> = also.into_iter().filter(settled).collect();
+        if !absent && !attributes.is_empty() {
+            Also { attributes }.encode(&mut reply.body);
+            reply.keep |= HAS_ALSO;
+        }
         Ok(())
     }
 

@@ -218,9 +218,10 @@ impl<E: Engine> MetaMachine<E> {
                 self.answer(done)
             }
             _ => {
-                let done = self.execute(session, op, &prefix, rest.clone(), now)?;
+                let mut done = self.execute(session, op, &prefix, rest.clone(), now)?;
+                let also = std::mem::take(&mut done.also);
                 let mut answer = self.answer(done);
-                self.note_keep(session, op, rest, &mut answer, now)?;
+                self.note_keep(session, (op, rest), (&mut answer, also), now)?;
                 answer
             }
         };

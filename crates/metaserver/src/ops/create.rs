@@ -30,6 +30,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CreateRequest) -> O
     let entry = (file, request.kind);
     names::insert(tx, ctx, (request.parent, &mut parent), &request.name, entry)?;
     inodes::store(tx, request.parent, &parent)?;
+    ctx.changes(request.parent, &parent);
     inodes::store(tx, file, &inode)?;
     match layout {
         Some(layout) => opened(tx, ctx, request, &inode, layout),

@@ -26,6 +26,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &LinkRequest) -> Out
     let entry = (request.file, inode.kind);
     names::insert(tx, ctx, (request.parent, &mut parent), &request.name, entry)?;
     inodes::store(tx, request.parent, &parent)?;
+    ctx.changes(request.parent, &parent);
     inodes::store(tx, request.file, &inode)?;
     Ok(inode.attr(request.file))
 }

@@ -25,6 +25,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &MkdirRequest) -> Ou
     parent.nlink += 1;
     names::insert(tx, ctx, (request.parent, &mut parent), &request.name, (file, kind))?;
     inodes::store(tx, request.parent, &parent)?;
+    ctx.changes(request.parent, &parent);
     inodes::store(tx, file, &inode)?;
     Ok(inode.attr(file))
 }

@@ -59,14 +59,14 @@ mod xattrs;
 use crate::open_files::OpenFiles;
 use crate::quota::{Quotas, RoomNews};
 use crate::revoked::Revoked;
-use crate::schema::ServerRecord;
+use crate::schema::{Inode, ServerRecord};
 use crate::signing::{Grant, Signer};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::{Pairs, TargetInfo};
 use weir_metastore::TxError;
 use weir_types::{
-    Caller, Column, Error, ErrorKind, FileId, FsUsage, LayoutSpec, Restrictions, Segment, ServerId,
-    SessionId, TargetId, Timestamp,
+    Attr, Caller, Column, Error, ErrorKind, FileId, FsUsage, LayoutSpec, Restrictions, Segment,
+    ServerId, SessionId, TargetId, Timestamp,
 };
 use weir_wire::meta::TargetLoad;
 use weir_wire::quota::QuotaSubject;
@@ -161,6 +161,8 @@ pub struct Effects {
     pub revoked: Option<FileId>,
     /// Until when the store says from now on that there may be revocations.
     pub marked_until_ms: Option<u64>,
+    /// Attributes of files and directories that were changed and are not in the reply.
+    pub also: Vec<Attr>,
 }
 
 /// The cluster, for operations.
@@ -230,6 +232,13 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Records the attributes of a file or directory that is changed and is not in the reply.
+    fn changes(&mut self, file: FileId, inode: &Inode) {
+        if inode.nlink > 0 && !inode.size_unknown() {
+            self.effects.also.push(inode.attr(file));
+        }
+    }
+
     /// Milliseconds since 1970.
     pub fn now_unix_ms(&self) -> u64 {
         u64::try_from(self.now.0 / 1_000_000).unwrap_or(0)

@@ -223,20 +223,22 @@ fn move_links(dirs: &mut Directories, handed: u32, got: u32) -> Outcome<()> {
 
 fn store_directories(
     tx: &mut Tx<'_>,
-    from: &End<'_>,
-    to: &End<'_>,
+    ctx: &mut Context<'_>,
+    (from, to): (&End<'_>, &End<'_>),
     dirs: &Directories,
 ) -> Outcome<()> {
     inodes::store(tx, from.dir, &dirs.from)?;
-    match &dirs.to {
-        Some(inode) => inodes::store(tx, to.dir, inode),
-        None => Ok(()),
+    ctx.changes(from.dir, &dirs.from);
+    if let Some(inode) = &dirs.to {
+        inodes::store(tx, to.dir, inode)?;
+        ctx.changes(to.dir, inode);
     }
+    Ok(())
 }
 
 fn exchange(
     tx: &mut Tx<'_>,
-    ctx: &Context<'_>,
+    ctx: &mut Context<'_>,
     mut dirs: Directories,
     (from, mut source): (&End<'_>, Found),
     (to, mut target): (&End<'_>, Found),
@@ -254,10 +256,11 @@ fn exchange(
     for found in [&mut source, &mut target] {
         found.inode.changed(ctx.now);
         inodes::store(tx, found.dentry.file, &found.inode)?;
+        ctx.changes(found.dentry.file, &found.inode);
     }
     dirs.from.modified(ctx.now);
     dirs.to_mut().modified(ctx.now);
-    store_directories(tx, from, to, &dirs)
+    store_directories(tx, ctx, (from, to), &dirs)
 }
 
 fn replace(
@@ -303,7 +306,8 @@ fn replace(
     links::relocate(tx, source.dentry.file, &mut source.inode, (from.dir, to.dir))?;
     source.inode.changed(ctx.now);
     inodes::store(tx, source.dentry.file, &source.inode)?;
-    store_directories(tx, from, to, &dirs)?;
+    ctx.changes(source.dentry.file, &source.inode);
+    store_directories(tx, ctx, (from, to), &dirs)?;
     remove_replaced(tx, ctx, to.dir, target, request.hold)
 }
 
@@ -320,6 +324,7 @@ fn remove_replaced(
         deletion::forget(tx, ctx, dentry.file, &inode)?;
     } else {
         deletion::drop_link(tx, ctx, dir, dentry.file, &mut inode, hold)?;
+        ctx.changes(dentry.file, &inode);
     }
     Ok(Removed { attr: Some(inode.attr(dentry.file)) })
 }

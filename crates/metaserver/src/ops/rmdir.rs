@@ -18,5 +18,6 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RmdirRequest) -> Ou
     parent.nlink = parent.nlink.saturating_sub(1);
     names::remove(tx, ctx, (request.parent, &mut parent), &request.name, &dentry)?;
     inodes::store(tx, request.parent, &parent)?;
+    ctx.changes(request.parent, &parent);
     deletion::forget(tx, ctx, dentry.file, &inode)
 }

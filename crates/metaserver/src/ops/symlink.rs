@@ -24,6 +24,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SymlinkRequest) -> 
     inode.size = request.target.len() as u64;
     names::insert(tx, ctx, (request.parent, &mut parent), &request.name, (file, kind))?;
     inodes::store(tx, request.parent, &parent)?;
+    ctx.changes(request.parent, &parent);
     inodes::store(tx, file, &inode)?;
     tx.put(&key::symlink(file), &request.target)?;
     Ok(inode.attr(file))

@@ -16,6 +16,8 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &UnlinkRequest) -> O
     }
     names::remove(tx, ctx, (request.parent, &mut parent), &request.name, &dentry)?;
     inodes::store(tx, request.parent, &parent)?;
+    ctx.changes(request.parent, &parent);
     deletion::drop_link(tx, ctx, request.parent, dentry.file, &mut inode, request.hold)?;
+    ctx.changes(dentry.file, &inode);
     Ok(Removed { attr: Some(inode.attr(dentry.file)) })
 }

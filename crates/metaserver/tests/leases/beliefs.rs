@@ -2,7 +2,7 @@
 
 use super::world::*;
 use crate::harness::*;
-use weir_types::{ErrorKind, FileId};
+use weir_types::{Attr, ErrorKind, FileId, FileKind};
 use weir_wire::Rights;
 use weir_wire::lease::*;
 use weir_wire::meta::*;
@@ -25,7 +25,7 @@ fn what_answers_may_be_kept() {
     let mut w = World::new();
     let a = &mut w.mount();
     let made = w.heard(a, &create_request(ROOT, "f"));
-    assert_eq!(made.keep, BOTH | LEASE_WRITE);
+    assert_eq!(made.keep, BOTH | LEASE_WRITE | HAS_ALSO);
     let file = made.said.unwrap().attr.file;
     assert_eq!(w.heard(a, &lookup("nothing")).keep, KEEP_NAMES, "that there is none");
     assert_eq!(w.heard(a, &GetAttrRequest { file }).keep, KEEP_ATTRIBUTES);
@@ -35,6 +35,69 @@ fn what_answers_may_be_kept() {
     assert_eq!(w.heard(a, &xattr).keep, KEEP_ATTRIBUTES, "that there is none");
     assert_eq!(w.heard(a, &lookup("..")).keep, KEEP_ATTRIBUTES);
     assert_eq!(w.heard(a, &create_request(ROOT, "f")).keep, 0, "a refusal");
+}
+
+#[test]
+fn a_change_tells_what_else_it_has_changed_as_it_is_now() {
+    let mut w = World::new();
+    let (a, other) = (&mut w.mount(), &mut w.relaxed());
+    let mut as_now = |w: &mut World, also: Vec<Attr>, files: &[FileId]| {
+        let mut told: Vec<FileId> = also.iter().map(|attr| attr.file).collect();
+        told.sort_unstable();
+        assert_eq!(told, files);
+        for attr in also {
+            assert_eq!(w.now(other, &GetAttrRequest { file: attr.file }), attr);
+        }
+    };
+    let made = |name: &str| MkdirRequest {
+        parent: ROOT,
+        name: name.as_bytes().into(),
+        mode: 0o755,
+        umask: 0,
+    };
+    let [one, two] = ["one", "two"].map(|name| {
+        let heard = w.heard(a, &made(name));
+        as_now(&mut w, heard.also, &[ROOT]);
+        heard.said.unwrap().file
+    });
+    let pipe = CreateRequest { kind: FileKind::Fifo, ..create_request(one, "f") };
+    let heard = w.heard(a, &pipe);
+    as_now(&mut w, heard.also, &[one]);
+    let file = heard.said.unwrap().attr.file;
+    let link = LinkRequest { file, parent: two, name: b"g"[..].into() };
+    let heard = w.heard(a, &link);
+    as_now(&mut w, heard.also, &[two]);
+    let heard = w.heard(a, &rename_request((one, "f"), (two, "f")));
+    as_now(&mut w, heard.also, &[one, two, file]);
+    let heard = w.heard(a, &rename_request((two, "f"), (two, "g")));
+    as_now(&mut w, heard.also, &[]);
+    let heard = w.heard(a, &UnlinkRequest { parent: two, name: b"f"[..].into(), hold: false });
+    as_now(&mut w, heard.also, &[two, file]);
+    let heard = w.heard(a, &UnlinkRequest { parent: two, name: b"g"[..].into(), hold: false });
+    as_now(&mut w, heard.also, &[two]);
+    let heard = w.heard(a, &RmdirRequest { parent: ROOT, name: b"two"[..].into() });
+    as_now(&mut w, heard.also, &[ROOT]);
+    assert_eq!(w.heard(a, &made("one")).also, [], "a refusal");
+}
+
+#[test]
+fn what_another_change_is_about_to_change_is_not_told_with_one() {
+    let mut w = World::new();
+    let (mut a, mut b, mut c) = (w.mount(), w.mount(), w.mount());
+    let made = |name: &str| MkdirRequest {
+        parent: ROOT,
+        name: name.as_bytes().into(),
+        mode: 0o755,
+        umask: 0,
+    };
+    w.heard(&mut c, &lookup("x"));
+    let pending = [w.waits(&mut a, &made("x")), w.waits(&mut b, &made("y"))];
+    w.obey(&mut c);
+    let heard = pending.map(|pending| w.later::<MkdirRequest>(pending));
+    // The one that is done first waits for nobody; the other may still wait for it.
+    let first = heard.into_iter().flatten().next().unwrap();
+    assert!(first.said.is_ok());
+    assert_eq!(first.also, [], "the other waits");
 }
 
 /// Each change of a name waits until the other client has forgotten it, and

@@ -10,7 +10,7 @@ use crate::harness::*;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::collections::BTreeMap;
-use weir_types::FileId;
+use weir_types::{Attr, FileId};
 use weir_wire::Rights;
 use weir_wire::lease::*;
 use weir_wire::meta::*;
@@ -211,9 +211,9 @@ impl Model {
     }
 
     /// A change has been answered: so it has happened.
-    fn happened(&mut self, who: usize, change: &Change, heard: Option<(bool, u8, Option<FileId>)>) {
-        let Some((done, keep, made)) = heard else { return };
-        if !done {
+    fn happened(&mut self, who: usize, change: &Change, done: Done) {
+        let Done { is_ok, keep, made, also } = done;
+        if !is_ok {
             return;
         }
         match change {
@@ -239,6 +239,20 @@ impl Model {
                 self.modes.insert(*file, *mode);
             }
             Change::Acquire(..) => {}
+        }
+        // What came with it is kept, too: modes, and what the names in the directory are now.
+        for attr in also.iter().filter(|attr| attr.file != ROOT) {
+            self.learn_mode(who, attr, KEEP_ATTRIBUTES);
+        }
+        if also.iter().any(|attr| attr.file == ROOT) {
+            let changed: &[&str] = match change {
+                Change::Create(name) | Change::Unlink(name) => &[name],
+                Change::Rename(from, to) => &[from, to],
+                _ => &[],
+            };
+            for name in changed {
+                self.learn_name(who, name, self.names.get(*name).copied(), KEEP_NAMES);
+            }
         }
     }
 
@@ -274,9 +288,7 @@ impl Model {
 
     fn finish(&mut self, who: usize, change: &Change, outcome: Outcome) {
         match outcome {
-            Outcome::Done(done, keep, made) => {
-                self.happened(who, change, Some((done, keep, made)));
-            }
+            Outcome::Done(done) => self.happened(who, change, done),
             Outcome::Granted(lease) => self.learn_lease(who, &lease),
         }
     }
@@ -418,18 +430,26 @@ impl Model {
     }
 }
 
+struct Done {
+    is_ok: bool,
+    keep: u8,
+    made: Option<FileId>,
+    also: Vec<Attr>,
+}
+
 enum Outcome {
-    Done(bool, u8, Option<FileId>),
+    Done(Done),
     Granted(LeaseRange),
 }
 
 fn plain<T>(heard: Heard<T>) -> Outcome {
-    Outcome::Done(heard.said.is_ok(), heard.keep, None)
+    let Heard { said, keep, also } = heard;
+    Outcome::Done(Done { is_ok: said.is_ok(), keep, made: None, also })
 }
 
 fn opened(heard: Heard<OpenFile>) -> Outcome {
     let made = heard.said.as_ref().ok().map(|open| open.attr.file);
-    Outcome::Done(made.is_some(), heard.keep, made)
+    Outcome::Done(Done { is_ok: made.is_some(), keep: heard.keep, made, also: heard.also })
 }
 
 /// Runs so many random lists of steps; the first that shows a client that is

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_metaserver::machine::{Answer, ParkedTicket, Peer, Reply};
 use weir_metaserver::ops::dispatch::{Repeat, repeat_of};
 use weir_metastore::ModelEngine;
-use weir_types::{Decode, Error, FileId, RequestId, SlotId, SlotSequence};
+use weir_types::{Attr, Decode, Error, FileId, RequestId, SlotId, SlotSequence};
 use weir_wire::lease::*;
 use weir_wire::message::Request;
 use weir_wire::meta::*;
@@ -32,6 +32,7 @@ pub struct Mount {
 pub struct Heard<T> {
     pub said: Result<T, Error>,
     pub keep: u8,
+    pub also: Vec<Attr>,
 }
 
 /// A request that waits.
@@ -40,11 +41,17 @@ pub struct Pending(pub ParkedTicket);
 
 pub fn heard<R: Request>(reply: Reply) -> Heard<R::Reply> {
     let keep = reply.keep;
+    let mut also = Vec::new();
     let said = match reply.status {
+        None if keep & HAS_ALSO != 0 => {
+            let (said, more) = <(R::Reply, Also)>::from_bytes(&reply.body).unwrap();
+            also = more.attributes;
+            Ok(said)
+        }
         None => Ok(R::Reply::from_bytes(&reply.body).unwrap()),
         Some(_) => Err(Error::from_bytes(&reply.body).unwrap()),
     };
-    Heard { said, keep }
+    Heard { said, keep, also }
 }
 
 impl World {
