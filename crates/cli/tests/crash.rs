@@ -296,27 +296,6 @@ fn the_mount_is_killed_under_a_copy() {
     fs::write(dir.join("after"), b"goes on").unwrap();
 }
 
-/// A second descriptor keeps the file open, as that of a child does: the mount may tell the size later.
-#[test]
-fn what_was_closed_is_kept_though_the_mount_is_killed_at_once() {
-    if !root() {
-        return;
-    }
-    let place = Place::new();
-    let at = place.path("mnt");
-    let cluster = place.up("kill-closed", &["--mount", at.to_str().unwrap()]);
-    let mount = cluster.mount_daemon();
-    let other = cluster.mount("other", "");
-    let mut file = File::create(at.join("f")).unwrap();
-    file.write_all(&contents(3)).unwrap();
-    let second = file.try_clone().unwrap();
-    drop(file);
-    cluster.kill(&mount);
-    assert_eq!(fs::read(other.join("f")).unwrap(), contents(3));
-    assert_eq!(fs::metadata(other.join("f")).unwrap().len(), contents(3).len() as u64);
-    drop(second);
-}
-
 #[test]
 fn everything_is_killed_at_once() {
     if !root() {

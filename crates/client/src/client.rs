@@ -249,50 +249,20 @@ impl Drop for Client {
     }
 }
 
-/// Marks a question with attributes in its answer as under way until it is dropped.
-pub(crate) struct UnderWay<'a>(&'a Inner, u64);
+/// Marks an open as under way until it is dropped.
+pub(crate) struct OpenUnderWay<'a>(&'a Inner);
 
-impl Drop for UnderWay<'_> {
+impl Drop for OpenUnderWay<'_> {
     fn drop(&mut self) {
-        self.0.holdings.opened.lock().departed.end(self.1);
+        self.0.holdings.opened.lock().departed.end();
     }
 }
 
 impl Inner {
-    /// To be held from before attributes are requested, by an open say, until the reply is handled.
-    pub(crate) fn begin_question(&self) -> UnderWay<'_> {
-        let number = self.holdings.opened.lock().departed.begin();
-        UnderWay(self, number)
-    }
-
-    /// Whether attributes in a reply are from before the close of their file in this client, which
-    /// has told a greater size since. (The question is still marked as under way.)
-    pub(crate) fn is_outdated(&self, attr: &Attr) -> bool {
-        let opened = self.holdings.opened.lock();
-        !opened.files.contains_key(&attr.file) && opened.departed.is_newer(attr.file, attr.change)
-    }
-
-    /// Tells the metadata server the size of a file that it may be told later: before a change whose
-    /// reply has the size.
-    pub(crate) fn tell_size(&self, ctx: &Context, file: FileId) -> Result<()> {
-        match self.open_state(file) {
-            Some(state) if state.uncommitted().is_some() => {
-                Writer::flush_and_keep_error(Call { inner: self, file: &state, ctx })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Tells the sizes of all files that were closed and may be told of later.
-    pub(crate) fn tell_sizes(&self, ctx: &Context) -> Result<()> {
-        let untold = std::mem::take(&mut self.holdings.opened.lock().untold);
-        for file in &untold {
-            if let Err(error) = self.tell_size(ctx, *file) {
-                self.holdings.opened.lock().untold.extend(&untold);
-                return Err(error);
-            }
-        }
-        Ok(())
+    /// To be held from before an open is requested until its reply is handled.
+    pub(crate) fn begin_open(&self) -> OpenUnderWay<'_> {
+        self.holdings.opened.lock().departed.begin();
+        OpenUnderWay(self)
     }
 
     /// Makes a handle from the reply to an open or create. `emptied` says that this request has
@@ -452,7 +422,6 @@ impl Inner {
             }
             if last {
                 opened.departed.left(state.id, state.newest_change());
-                opened.untold.remove(&state.id);
             }
             if last && state.is_unconfirmed() {
                 opened.unconfirmed.insert(state.id);

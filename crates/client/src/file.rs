@@ -454,17 +454,6 @@ impl File {
         Writer::flush_and_keep_error(self.call(ctx))
     }
 
-    /// As [`File::flush`], for a descriptor that is closed: the servers have the data on return. If
-    /// no other client may use the file without asking this one for it, the metadata server is told
-    /// the size when the last handle is dropped, or half a second later, or before anybody needs it.
-    /// If this client dies before, the size is found by what the servers have.
-    pub fn flush_for_close(&self, ctx: &Context) -> Result<()> {
-        match self.consistency() {
-            Consistency::Strict => Writer::flush_for_close(self.call(ctx)),
-            Consistency::Relaxed | Consistency::None => self.flush(ctx),
-        }
-    }
-
     /// Makes data and metadata durable.
     pub fn sync(&self, ctx: &Context) -> Result<()> {
         Writer::sync(self.call(ctx))
@@ -491,10 +480,6 @@ impl Drop for File {
         if !self.closed {
             if let Err(error) = self.flush(&Context::root()) {
                 tracing::error!("file {}: data was lost at close: {error}", self.id());
-                if self.state.uncommitted().is_some() && self.state.has_leases(&self.inner) {
-                    // The metadata server finds out what the servers have.
-                    self.state.leave_unconfirmed();
-                }
             }
             self.inner.closed(&self.state);
         }

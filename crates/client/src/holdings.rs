@@ -29,8 +29,6 @@ pub(crate) struct Opened {
     /// Closed files that were not reported yet, with writes that may still reach a data server.
     pub(crate) unconfirmed: BTreeSet<FileId>,
     pub(crate) departed: Departed,
-    /// Files of which a descriptor was closed and the size may not have been told since.
-    pub(crate) untold: BTreeSet<FileId>,
     /// Under which epoch the metadata server was told of all this.
     epoch: u64,
 }

@@ -22,10 +22,6 @@ use weir_wire::meta::{
 /// Prefixes of extended attributes of which a file may have any.
 const KINDS: [&[u8]; 3] = [b"security.", b"trusted.", b"user."];
 
-/// How often attributes are asked for anew whose file was closed meanwhile: each time somebody has
-/// opened, written and closed it again.
-const ANEW: u32 = 8;
-
 /// When a reply was requested and when it was made.
 type News = (Asked, Found);
 
@@ -63,7 +59,6 @@ impl Inner {
                 return attr.map(|attr| self.seen(attr)).ok_or_else(|| ErrorKind::NotFound.into());
             }
         }
-        let _under_way = self.begin_question();
         let asked = self.asking();
         let request = LookupRequest { parent: dir, name: name.into() };
         let (result, found) = self.session.ask(ctx, &request);
@@ -87,11 +82,7 @@ impl Inner {
             // (The kernel asks for attributes after the name.)
             return Ok(self.seen(self.find_size(ctx, attr.clone())));
         }
-        let attr = result?;
-        if self.is_outdated(&attr) {
-            return self.getattr(ctx, attr.file);
-        }
-        Ok(self.seen(attr))
+        result.map(|attr| self.seen(attr))
     }
 
     /// Cached attributes.
@@ -114,20 +105,8 @@ impl Inner {
             add(&self.counters.kept_hits, 1);
             return Ok(self.seen(attr));
         }
-        let _under_way = self.begin_question();
-        let ask = || {
-            let asked = self.asking();
-            (asked, self.session.ask_within(ctx, &GetAttrRequest { file }, time_ms))
-        };
-        let mut left = ANEW;
-        let (asked, (result, found)) = loop {
-            let (asked, answer) = ask();
-            let is_outdated = answer.0.as_ref().is_ok_and(|attr| self.is_outdated(attr));
-            if left == 0 || !is_outdated {
-                break (asked, answer);
-            }
-            left -= 1;
-        };
+        let asked = self.asking();
+        let (result, found) = self.session.ask_within(ctx, &GetAttrRequest { file }, time_ms);
         let attr = result?;
         if found.keep & SIZE_UNKNOWN != 0 {
             return Ok(self.seen(self.find_size(ctx, attr)));
@@ -158,7 +137,6 @@ impl Inner {
 
     /// A page of a directory.
     pub(crate) fn readdir(&self, ctx: &Context, request: &ReaddirRequest) -> Result<DirPage> {
-        let _under_way = self.begin_question();
         let asked = self.asking();
         let (result, found) = self.session.ask(ctx, request);
         let mut page = result?;
@@ -179,8 +157,7 @@ impl Inner {
             });
         }
         for entry in &mut page.entries {
-            let attr = entry.attr.take().filter(|attr| !self.is_outdated(attr));
-            entry.attr = attr.map(|attr| self.seen(attr));
+            entry.attr = entry.attr.take().map(|attr| self.seen(attr));
         }
         Ok(page)
     }

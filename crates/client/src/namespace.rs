@@ -130,7 +130,7 @@ impl Client {
 
     /// Opens a file.
     pub fn open(&self, ctx: &Context, file: FileId, rights: Rights) -> Result<(File, Attr)> {
-        let _under_way = self.inner.begin_question();
+        let _under_way = self.inner.begin_open();
         let (reply, found) = self.inner.session.alter(ctx, &OpenRequest { file, rights });
         let (reply, _) = reply?;
         let handle = self.inner.opened(ctx, &reply, found, false)?;
@@ -181,7 +181,7 @@ impl Client {
             rights: options.rights,
             layout: options.layout.clone(),
         };
-        let _under_way = self.inner.begin_question();
+        let _under_way = self.inner.begin_open();
         let name = name.map(|name| (parent, name));
         let (reply, changed) = self.inner.alter(ctx, &request, &[], name.as_slice());
         let reply = reply?;
@@ -327,7 +327,6 @@ impl Client {
 
     /// Adds a name to a file (hard link).
     pub fn link(&self, ctx: &Context, file: FileId, parent: FileId, name: &[u8]) -> Result<Attr> {
-        self.inner.tell_size(ctx, file)?;
         let request = LinkRequest { file, parent, name: name.into() };
         let (attr, changed) = self.inner.alter(ctx, &request, &[file], &[(parent, name)]);
         let attr = attr?;
@@ -444,7 +443,6 @@ impl Client {
 
     /// Makes all changes of names and attributes so far durable.
     pub fn sync_metadata(&self, ctx: &Context) -> Result<()> {
-        self.inner.tell_sizes(ctx)?;
         self.inner.session.sync(ctx)
     }
 }

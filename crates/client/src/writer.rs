@@ -37,7 +37,6 @@ use weir_host::sync::MutexGuard;
 use weir_layout::RegionList;
 use weir_policy::Micros;
 use weir_types::{Error, ErrorKind, Result, TargetId, Timestamp};
-use weir_wire::lease::LeaseMode;
 
 /// A write of this size is sent at once if nothing is before it, because it fills stripes by
 /// itself.
@@ -401,37 +400,6 @@ impl Writer {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         call.file.writer().flush_locked(call, |failures| failures.show())
-    }
-
-    /// As [`Writer::flush_and_keep_error`], but size and time may be told later: see
-    /// [`File::flush_for_close`](crate::File::flush_for_close).
-    pub(crate) fn flush_for_close(call: Call<'_>) -> Result<()> {
-        let ctx = patient(call.ctx);
-        let call = Call { ctx: &ctx, ..call };
-        let mut writer = call.file.writer();
-        if !writer.may_tell_later(call) {
-            return writer.flush_locked(call, |failures| failures.show());
-        }
-        writer.between_calls();
-        writer.notice_loss(call);
-        writer.send_gathered(call);
-        writer.finish_all(call);
-        writer.notice_loss(call);
-        writer.note_clean(call);
-        if call.file.uncommitted().is_some() {
-            call.inner.holdings.opened.lock().untold.insert(call.file.id);
-        }
-        writer.failures.show()
-    }
-
-    /// Whether nobody can miss the size: others ask this client for their lease first, and the
-    /// metadata server knows that this client writes.
-    fn may_tell_later(&self, call: Call<'_>) -> bool {
-        call.file.has_leases(call.inner)
-            && call.file.lease().on_whole() == Some(LeaseMode::Write)
-            && call.file.is_unlimited()
-            && self.told == call.file.server_runs()
-            && !call.file.is_unconfirmed()
     }
 
     fn flush_locked(

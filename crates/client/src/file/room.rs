@@ -29,11 +29,6 @@ impl OpenState {
         }
     }
 
-    /// Whether no quota applies to the file, as far as this client knows.
-    pub(crate) fn is_unlimited(&self) -> bool {
-        self.room.load(Ordering::Acquire) == UNLIMITED
-    }
-
     /// Forgets granted space, because this client has set the size or the metadata server has
     /// restarted.
     pub(crate) fn forget_room(&self, size: u64) {

@@ -222,7 +222,6 @@ impl Writer {
         }
         check_kept(call, &unsynced, &synced_by)?;
         let reported = call.file.reported();
-        call.inner.tell_sizes(call.ctx)?;
         call.inner.session.sync(call.ctx)?;
         call.file.is_durable(reported);
         Ok(())
