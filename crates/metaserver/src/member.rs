@@ -47,6 +47,8 @@ const MAX_JOURNAL_BYTES: u64 = 256 << 20;
 const KEPT_JOURNAL_BYTES: u64 = 64 << 20;
 /// The most times at which the size of the journal is remembered.
 const MAX_MARKS: usize = 1024;
+/// Bytes of earlier leaders between two places where the journal may be cut.
+const OLD_MARK_BYTES: u64 = 1 << 20;
 
 /// Serves as a member of several metadata servers with one journal, which `open` gives for the
 /// cluster with this id, until `shutdown` is raised. `on_ready` is called once, when connections
@@ -76,7 +78,7 @@ pub fn run_member(
         Ok::<_, Error>((engine, cluster))
     };
     // What is wrong with a directory is told before anybody counts on this server.
-    let (mut opened, cluster) = match has_format(&config.dir) {
+    let (mut opened, cluster) = match has_format(&config.dir)? {
         true => open_engine().map(|(engine, cluster)| (Some(engine), cluster))?,
         false => (None, config.cluster.ok_or_else(|| unnamed(&config))?),
     };
@@ -119,7 +121,7 @@ pub fn run_member(
         }
     };
     let Elected { engine, term, renewing } = elected;
-    let progress = engine.progress();
+    let (progress, begun) = (engine.progress(), engine.sequence());
 
     let start = clock::now();
     let mut machine = start_machine(&config, engine, master, start)?;
@@ -139,7 +141,8 @@ pub fn run_member(
         config.dir.display()
     );
     let dir = config.dir.clone();
-    let upkeep = Upkeep { journal: journal.clone(), member: journal_config.member, progress, term };
+    let (journal_of, member) = (journal.clone(), journal_config.member);
+    let upkeep = Upkeep { journal: journal_of, member, progress, begun, term };
     let marks = Mutex::new((Marks::default(), Heard::default()));
     let look = move || {
         let mut seen = marks.lock();
@@ -227,7 +230,10 @@ impl Follower {
                     if let Err(error) = engine.lead(journal.clone()) {
                         renewing.end();
                         journal.resign();
-                        return Err(error);
+                        // It stands by once more.
+                        let kind =
+                            if is_passing(&error) { ErrorKind::NotLeader } else { error.kind };
+                        return Err(Error { kind, ..error });
                     }
                     return Ok(Some(Elected { engine, term, renewing }));
                 }
@@ -411,6 +417,8 @@ struct Upkeep {
     journal: Arc<dyn Journal>,
     member: String,
     progress: Progress,
+    /// The end of the journal when this server began to lead.
+    begun: Sequence,
     term: u64,
 }
 
@@ -421,11 +429,14 @@ struct Marks {
     cut: Sequence,
     /// Bytes up to the cut.
     cut_bytes: u64,
+    /// Bytes that earlier leaders have left in the journal. `None`: not known yet.
+    left: Option<u64>,
 }
 
 impl Upkeep {
     fn run(&self, marks: &mut Marks, heard: &mut Heard) -> Result<Members> {
-        let (durable, bytes) = (self.progress.durable(), self.progress.published_bytes());
+        let left = marks.left.map_or_else(|| self.look_back(marks), Ok)?;
+        let (durable, bytes) = (self.progress.durable(), left + self.progress.published_bytes());
         self.journal.report(&self.member, durable)?;
         let members = self.journal.members()?;
         let cut = marks.next_cut((durable, bytes), &members);
@@ -440,7 +451,33 @@ impl Upkeep {
     }
 }
 
+impl Upkeep {
+    /// Reads what earlier leaders have left in the journal. Returns the number of its bytes.
+    fn look_back(&self, marks: &mut Marks) -> Result<u64> {
+        let (mut after, mut found) = (Sequence::ZERO, Marks { left: Some(0), ..Marks::default() });
+        while after < self.begun {
+            let batches = self.journal.read(after)?;
+            let Some(last) = batches.last() else { break };
+            after = last.last;
+            let old = batches.iter().filter(|batch| batch.last <= self.begun);
+            old.for_each(|batch| found.add_old(batch.last, batch.records.len() as u64));
+        }
+        *marks = found;
+        Ok(marks.left.unwrap_or_default())
+    }
+}
+
 impl Marks {
+    /// Adds a batch of an earlier leader.
+    fn add_old(&mut self, last: Sequence, bytes: u64) {
+        let all = self.left.unwrap_or_default() + bytes;
+        self.left = Some(all);
+        let marked = self.marks.back().map_or(0, |(_, bytes)| *bytes);
+        if self.marks.len() < MAX_MARKS / 2 && all - marked >= OLD_MARK_BYTES {
+            self.marks.push_back((last, all));
+        }
+    }
+
     /// Up to where the journal is to be cut, when the leader holds so much durably.
     fn next_cut(&mut self, now: (Sequence, u64), members: &[Held]) -> Sequence {
         if self.marks.len() < MAX_MARKS && self.marks.back().is_none_or(|last| last.0 < now.0) {
@@ -451,6 +488,7 @@ impl Marks {
         }
         let is_old = |(_, bytes): &&(Sequence, u64)| bytes + KEPT_JOURNAL_BYTES <= now.1;
         let old = self.marks.iter().rev().find(is_old).map_or(self.cut, |(at, _)| *at);
+        let old = old.min(now.0);
         let slowest = members.iter().min_by_key(|held| held.upto);
         if now.1 - self.cut_bytes > MAX_JOURNAL_BYTES
             && let Some(slowest) = slowest.filter(|held| held.upto < old)
@@ -496,5 +534,17 @@ mod tests {
         let most = KEPT_JOURNAL_BYTES + MAX_JOURNAL_BYTES;
         assert_eq!(marks.next_cut((Sequence(50), most), &all), Sequence(25));
         assert_eq!(marks.next_cut((Sequence(51), most + 1), &all), Sequence(40), "but not its end");
+    }
+
+    #[test]
+    fn what_earlier_leaders_have_left_counts_from_the_beginning() {
+        let mut marks = Marks { left: Some(0), ..Marks::default() };
+        let batch = KEPT_JOURNAL_BYTES / 8;
+        (1..=24).for_each(|n| marks.add_old(Sequence(n), batch));
+        assert_eq!(marks.left, Some(3 * KEPT_JOURNAL_BYTES));
+        let holds = |upto| [Held { member: "a".to_owned(), upto: Sequence(upto), stamp: 0 }];
+        let now = (Sequence(24), 3 * KEPT_JOURNAL_BYTES);
+        assert_eq!(marks.next_cut(now, &holds(24)), Sequence(16));
+        assert_eq!(marks.next_cut(now, &holds(3)), Sequence(3));
     }
 }

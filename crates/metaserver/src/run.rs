@@ -171,7 +171,7 @@ pub(crate) fn require_format(config: &MetaServerConfig) -> Result<()> {
     let shown = config.dir.display();
     // The engine would make itself at home in any directory; its own begin
     // with a file of this name.
-    if !has_format(&config.dir) {
+    if !has_format(&config.dir)? {
         return Err(Error::new(
             ErrorKind::NotFound,
             format!(
@@ -183,8 +183,13 @@ pub(crate) fn require_format(config: &MetaServerConfig) -> Result<()> {
 }
 
 /// Whether a directory has the metadata of a file system.
-pub(crate) fn has_format(dir: &Path) -> bool {
-    fs::Directory::open(dir).is_ok_and(|dir| dir.stat("format").is_ok())
+pub(crate) fn has_format(dir: &Path) -> Result<bool> {
+    let found = fs::Directory::open(dir).and_then(|dir| dir.stat("format"));
+    match found {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(broken(error).context(dir.display().to_string())),
+    }
 }
 
 /// The cluster that an open engine belongs to.

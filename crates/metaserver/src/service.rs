@@ -141,7 +141,8 @@ impl<E: Engine> MetaService<E> {
     /// Refuses the changes that have no reply yet, then reports the error to the owner. Without a
     /// reply each of their callers would wait for a server that does not come back.
     fn fail(&mut self, error: &Error, out: &mut Outbox) {
-        if self.machine.engine().is_deposed() {
+        let engine = self.machine.engine();
+        if engine.is_deposed() || engine.check_lead().is_err() {
             // Whoever leads next knows what became of them. Their senders ask that one.
             self.turn.clear();
             self.waiting.clear();

@@ -102,7 +102,8 @@ impl Reception {
 
 /// Whether an engine makes files of this name.
 fn is_ours(name: &str) -> bool {
-    matches!(name, "." | ".." | "alive" | "lock" | "reserve" | "replicated")
+    // A mount point has `lost+found`.
+    matches!(name, "." | ".." | "lost+found" | "alive" | "lock" | "reserve" | "replicated")
         || ["format", "tree.redb", "poisoned."].iter().any(|ours| name.starts_with(ours))
         || segment_first(name.trim_end_matches(".new")).is_some()
 }

@@ -87,7 +87,8 @@ impl SyncState {
         }
         let cause = self.state.lock().failure.clone();
         let kind = cause.as_ref().map_or(ErrorKind::Io, |cause| match cause.kind {
-            ErrorKind::Corrupt => ErrorKind::Corrupt,
+            // Who has lost the lead is no failed disk.
+            ErrorKind::Corrupt | ErrorKind::NotLeader => cause.kind,
             _ => ErrorKind::Io,
         });
         let cause = cause.map_or_else(String::new, |cause| cause.to_string());

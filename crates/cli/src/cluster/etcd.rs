@@ -110,7 +110,7 @@ fn arguments(
         .map(|member| format!("{}={}", etcd_name(member.id), url(&member.peer)))
         .collect();
     let (client, peer) = (url(&member.client), url(&member.peer));
-    let pairs: [(&str, OsString); 10] = [
+    let pairs: [(&str, OsString); 11] = [
         ("--name", etcd_name(member.id).into()),
         ("--data-dir", state.etcd_dir(member.id).into()),
         ("--listen-client-urls", client.clone().into()),
@@ -120,6 +120,8 @@ fn arguments(
         ("--initial-cluster", all.join(",").into()),
         ("--initial-cluster-token", description.id.clone().into()),
         ("--quota-backend-bytes", QUOTA_BYTES.to_string().into()),
+        // Of an entry of the log, up to 1 MiB, as many stay in memory, and 5,000 besides.
+        ("--snapshot-count", "1000".into()),
         ("--log-level", "warn".into()),
     ];
     pairs.into_iter().flat_map(|(flag, value)| [OsString::from(flag), value]).collect()

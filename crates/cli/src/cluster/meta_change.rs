@@ -51,6 +51,8 @@ pub fn add(add: &MetaAdd) -> Done {
     let new: Vec<MetaDescription> =
         addresses.zip(next..).map(|(address, id)| MetaDescription { id, address }).collect();
     if description.etcd.is_empty() {
+        require_alone(&state)?;
+        forget_etcd(&state)?;
         let all = 1 + description.metas.len() + count;
         description.etcd = etcd::plan(first.ip(), all)?.0;
     }
@@ -130,6 +132,28 @@ fn take_in(state: &StateDir, description: &Description, id: u32, undo: &mut Undo
     Ok(journal.forget(&meta_name(id))?)
 }
 
+/// Fails if the metadata server has a journal that was set up by hand.
+fn require_alone(state: &StateDir) -> Done {
+    let path = state.config_file(META);
+    let config: MetaServerConfig = daemon::read(&path)?;
+    match config.journal {
+        None => Ok(()),
+        Some(_) => Err(Failure::new(format!("{} has a [journal] already", path.display())).hint(
+            "it was set up by hand: add metadata servers in the same way (docs/high-availability.md)",
+        )),
+    }
+}
+
+/// Ends and removes what a removal that was interrupted has left of etcd: it has the journal of before.
+fn forget_etcd(state: &StateDir) -> Done {
+    for member in 1..=MAX_METAS {
+        if let Some(process) = Process::from_file(&state.pid_file(&etcd::etcd_name(member))) {
+            process.stop(false)?;
+        }
+    }
+    discard(&state.etcd_dirs())
+}
+
 fn discard(dir: &Path) -> Done {
     match std::fs::remove_dir_all(dir) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Failure::file(dir, e)),
@@ -146,8 +170,11 @@ fn require_down(state: &StateDir, description: &Description) -> Done {
     }
     let metas = metas::of_this_machine(description).into_iter().map(|(name, _)| name);
     let data = description.servers.iter().map(|server| data_name(server.id));
-    let running =
-        metas.chain(data).find(|name| Process::from_file(&state.pid_file(name)).is_some());
+    let etcd = description.etcd.iter().map(|member| etcd::etcd_name(member.id));
+    let running = metas
+        .chain(data)
+        .chain(etcd)
+        .find(|name| Process::from_file(&state.pid_file(name)).is_some());
     let mount = mounts_of(state)?.into_iter().next().map(|it| it.mountpoint.display().to_string());
     match running.or(mount) {
         None => Ok(()),
