@@ -66,11 +66,6 @@ pub(crate) trait Parts {
     fn may_lack(&self) -> bool {
         false
     }
-    /// The parts that read all columns of the same stripes as this one, itself among them; none if
-    /// the call does not read whole stripes.
-    fn stripe_of(&self, _part: usize) -> Vec<usize> {
-        Vec::new()
-    }
     /// Whether parts wait for space at copies independently of each other.
     fn is_cut(&self) -> bool {
         false
@@ -142,10 +137,6 @@ pub(crate) fn drive(
     let mut sent_ms = begun_ms;
     loop {
         match transfer.next(now_ms()) {
-            Next::Send(part) if was_late(call, transfer, parts, part) => {
-                let what = "its target was much slower than the others";
-                transfer.lacks(part, Error::new(ErrorKind::TimedOut, what));
-            }
             Next::Send(part) => {
                 match choose(call, transfer, parts, part, &wait) {
                     Ok(Chosen::Copy) => {}
@@ -196,28 +187,10 @@ pub(crate) fn drive(
                     deferred.into_iter().for_each(|part| parts.keep(part, None));
                 }
                 let (part, came) = await_reads(call, transfer, parts, &awaited, (&wait, begun_ms));
-                let late = late_until_ms(call, transfer, parts, part, begun_ms);
-                if let (Err(error), Some(late_ms)) = (&came, late)
-                    && error.kind == ErrorKind::TimedOut
-                    && late_ms <= now_ms()
-                {
-                    tracing::debug!("computed from others instead: {error}");
-                    call.inner.servers.late.lock().was_late(parts.place(part).target, now_ms());
-                    parts.conns()[part] = None;
-                    parts.keep(part, None);
-                    asking.remove(&part);
-                    transfer.lacks(part, error.clone());
-                    continue;
-                }
                 match came.and_then(|()| receive(call, transfer, parts, part, &wait)) {
                     Ok(()) => {
                         parts.keep(part, None);
                         asking.remove(&part);
-                        transfer.came(part, begun_ms, now_ms());
-                        if late.is_some() {
-                            let target = parts.place(part).target;
-                            call.inner.servers.late.lock().was_in_time(target);
-                        }
                         transfer.on_result(part, Ok(()), now_ms());
                     }
                     Err(error) => retry(call, transfer, parts, part, error),
@@ -462,23 +435,16 @@ fn await_reads(
     (wait, begun_ms): (&Wait, u64),
 ) -> (usize, Result<()>) {
     // Nobody can stand in for an only copy.
-    let mut times = Vec::with_capacity(awaited.len());
-    for part in awaited.iter().copied() {
-        let patient_ms = match transfer.purpose(part) {
-            Some(Purpose::Read) => transfer.patient_until_ms(part, begun_ms),
-            _ => u64::MAX,
-        };
-        let late_ms = late_until_ms(call, transfer, parts, part, begun_ms);
-        times.push((patient_ms.min(late_ms.unwrap_or(u64::MAX)), late_ms, part));
-    }
-    let earliest = times.into_iter().min_by_key(|(until_ms, ..)| *until_ms);
-    let (until_ms, late_ms, part) = earliest.unwrap_or((u64::MAX, None, 0));
-    if until_ms == u64::MAX && awaited.len() < 2 {
+    let until_ms = |part: &usize| match transfer.purpose(*part) {
+        Some(Purpose::Read) => transfer.patient_until_ms(*part, begun_ms),
+        _ => u64::MAX,
+    };
+    let part = awaited.iter().copied().min_by_key(until_ms).unwrap_or_default();
+    if until_ms(&part) == u64::MAX && awaited.len() < 2 {
         return (part, Ok(()));
     }
     // Each has its own time since it was sent.
-    let left_ms = until_ms.saturating_sub(now_ms());
-    let left_ms = if late_ms.is_some() { left_ms } else { left_ms.max(LAST_LOOK_MS) };
+    let left_ms = until_ms(&part).saturating_sub(now_ms()).max(LAST_LOOK_MS);
     match first_to_come(parts.conns(), awaited, &at_most(call, wait, left_ms)) {
         Ok(part) => (part, Ok(())),
         Err(error) => {
@@ -487,45 +453,6 @@ fn await_reads(
             (part, Err(conn.map_or(error.clone(), |conn| conn.in_context(target, error))))
         }
     }
-}
-
-/// The whole stripes of a part, if others of the set are enough to compute it, and of how many parts
-/// that is so at a time.
-fn spare(call: Call<'_>, parts: &mut impl Parts, part: usize) -> Option<(Vec<usize>, usize)> {
-    let Place { object, mirrored, .. } = *parts.place(part);
-    if mirrored || !parts.may_lack() {
-        return None;
-    }
-    let stripe = parts.stripe_of(part);
-    if stripe.is_empty() {
-        return None;
-    }
-    let parities = |segment: &Segment| match segment.is_coded() {
-        true => segment.parities.len(),
-        false => 0,
-    };
-    let spare = call.file.with_segment(object, parities).filter(|spare| *spare > 0)?;
-    Some((stripe, spare))
-}
-
-/// Time from which a part in flight is computed instead of waiting for it.
-fn late_until_ms(
-    call: Call<'_>,
-    transfer: &Transfer,
-    parts: &mut impl Parts,
-    part: usize,
-    begun_ms: u64,
-) -> Option<u64> {
-    let (stripe, spare) = spare(call, parts, part)?;
-    transfer.late_until_ms(part, (&stripe, spare), begun_ms)
-}
-
-/// Whether a part is computed without asking for it, because its target was late with others.
-fn was_late(call: Call<'_>, transfer: &Transfer, parts: &mut impl Parts, part: usize) -> bool {
-    let target = parts.place(part).target;
-    call.inner.servers.late.lock().is_late(target, now_ms())
-        && spare(call, parts, part)
-            .is_some_and(|(stripe, spare)| transfer.may_lack(part, (&stripe, spare)))
 }
 
 /// Whether one of several replies begins to arrive before the next check for space at a copy.

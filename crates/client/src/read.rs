@@ -17,12 +17,12 @@ use weir_layout::{Piece, Run, cut_count, cuts, scatter};
 use weir_net::{Expected, Wait};
 use weir_policy::Micros;
 use weir_types::checksum::crc32c;
-use weir_types::{Epoch, Error, ErrorKind, Result, Segment, SegmentIndex, TargetId};
+use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{ObjectLen, ReadFlags, ReadRequest};
 use weir_wire::{Header, Request, Rights};
 
 mod decode;
-use decode::{Lacking, Undecoded};
+use decode::Undecoded;
 
 /// First and longest pause before a read of what cannot be computed either is tried again.
 const FIRST_PAUSE_MS: u64 = 20;
@@ -47,8 +47,6 @@ pub(crate) struct ReadOp {
     /// Target that is read where any copy may be read, if its copy is usable.
     preferred: Option<TargetId>,
     deadline_ms: u64,
-    /// Segments with parities that it reads, as they were when the first part was sent.
-    coded: Vec<(SegmentIndex, Epoch)>,
 }
 
 /// Whether any current copy may be read. The call has to be under a lease, if the file's
@@ -116,9 +114,7 @@ impl ReadOp {
             ahead,
             preferred,
             deadline_ms,
-            coded: Vec::new(),
         };
-        op.look_at_segments(call);
         // What fails now is tried again by `finish`.
         if let Err(error) = op.drive(call, &mut [], Until::Sent) {
             tracing::debug!("{error}");
@@ -138,11 +134,9 @@ impl ReadOp {
                 return Ok(());
             }
             // Its copies may be others by then, or it has none because it is written again.
-            let lacking = Lacking { parts: self.transfer.lacking(), coded: &self.coded, rounds };
-            match decode::all(call, &self.plan, &lacking, dest) {
+            match decode::all(call, &self.plan, (self.transfer.lacking(), rounds), dest) {
                 Err(Undecoded::Changed) if now_ms() < self.deadline_ms => {
                     self.transfer = Transfer::new(self.plan.parts.len(), self.deadline_ms);
-                    self.look_at_segments(call);
                 }
                 // Servers may come back, as is hoped of that of an only copy.
                 Err(Undecoded::TooFew(_)) if now_ms() + pause_ms < self.deadline_ms => {
@@ -151,25 +145,10 @@ impl ReadOp {
                     (pause_ms, rounds) = ((2 * pause_ms).min(MAX_PAUSE_MS), rounds + 1);
                     self.transfer = Transfer::new(self.plan.parts.len(), self.deadline_ms);
                     self.transfer.set_rounds(rounds);
-                    self.look_at_segments(call);
                 }
                 Err(undecoded) => return Err(undecoded.into()),
                 Ok(()) => return Ok(()),
             }
-        }
-    }
-
-    /// Records which segments have parities, before parts of them are sent.
-    fn look_at_segments(&mut self, call: Call<'_>) {
-        self.coded.clear();
-        let mut last = None;
-        for part in &self.plan.parts {
-            if last.replace(part.chunk) == Some(part.chunk) {
-                continue;
-            }
-            let coded = |segment: &Segment| segment.is_coded().then_some(segment.epoch);
-            let epoch = call.file.with_segment(part.place.object, coded).flatten();
-            self.coded.extend(epoch.map(|epoch| (part.place.object.segment, epoch)));
         }
     }
 
@@ -228,10 +207,6 @@ impl Parts for ReadParts<'_> {
 
     fn may_lack(&self) -> bool {
         true
-    }
-
-    fn stripe_of(&self, part: usize) -> Vec<usize> {
-        self.plan.stripe_of(part)
     }
 
     fn is_ahead(&self) -> bool {

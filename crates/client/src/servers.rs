@@ -7,7 +7,6 @@ mod questions;
 use crate::config::{ClientConfig, Transport};
 use crate::context::Context;
 use crate::core::copies::{self, Failure, Purpose, next_copy, no_current_copy};
-use crate::core::late::Late;
 use crate::core::pace::Paces;
 use crate::counters::{Counters, add};
 use crate::presence::Peer;
@@ -213,8 +212,6 @@ pub(crate) struct Servers {
     /// Speeds of the targets.
     paces: Arc<Mutex<Paces>>,
     questions: Questions,
-    /// Targets that were late with parts of whole stripes.
-    pub(crate) late: Mutex<Late>,
 }
 
 impl Servers {
@@ -238,7 +235,6 @@ impl Servers {
             tickets_used: AtomicU64::new(0),
             paces: Arc::default(),
             questions: Questions::default(),
-            late: Mutex::default(),
         })
     }
 

@@ -14,7 +14,6 @@ pub mod gather;
 pub mod graduated;
 pub mod held;
 pub mod kept;
-pub mod late;
 pub mod lease;
 pub mod links;
 pub mod located;

@@ -81,15 +81,6 @@ impl Plan {
         &self.chunks[self.parts[part].chunk]
     }
 
-    /// The parts of a chunk of which this is one, if they are of all columns; none otherwise.
-    pub fn stripe_of(&self, part: usize) -> Vec<usize> {
-        let chunk = self.parts[part].chunk;
-        let columns = usize::from(self.chunks[chunk].stripe.columns);
-        let parts: Vec<usize> =
-            (0..self.parts.len()).filter(|other| self.parts[*other].chunk == chunk).collect();
-        if columns > 1 && parts.len() == columns { parts } else { Vec::new() }
-    }
-
     /// Where the last byte of a part ends in the file, of a contiguous call with this range of it.
     pub fn end_of(&self, part: usize, range: &Range<u64>) -> Option<u64> {
         let (chunk, column) = (self.chunk(part), self.parts[part].place.object.column);

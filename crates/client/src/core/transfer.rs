@@ -9,7 +9,6 @@
 //! not, at its deadline at the latest.
 
 use super::copies::{Failure, Purpose, is_damage, is_elsewhere};
-use super::late::late_after_ms;
 use weir_types::{CopyIndex, Error, ErrorKind, Retry};
 
 /// First wait before a retry; doubled each time.
@@ -64,8 +63,6 @@ struct Part {
     expected_ms: u64,
     /// Time at which it was sent last.
     sent_ms: u64,
-    /// How long its caller waited for the reply.
-    took_ms: u64,
 }
 
 impl Part {
@@ -139,7 +136,6 @@ impl Transfer {
             rounds: 0,
             expected_ms: 0,
             sent_ms: 0,
-            took_ms: 0,
         };
         let parts = (0..parts).map(|_| fresh()).collect();
         let lacking = Vec::new();
@@ -234,42 +230,6 @@ impl Transfer {
     /// Time until which a caller that waits since `begun_ms` waits for the part's server.
     pub fn patient_until_ms(&self, part: usize, begun_ms: u64) -> u64 {
         self.parts[part].sent_ms.max(begun_ms) + self.patience_ms(part)
-    }
-
-    /// Records that the reply to a part came to a caller that waits since `begun_ms`.
-    pub fn came(&mut self, part: usize, begun_ms: u64, now_ms: u64) {
-        let part = &mut self.parts[part];
-        part.took_ms = now_ms.saturating_sub(part.sent_ms.max(begun_ms));
-    }
-
-    /// Time until which a caller that waits since `begun_ms` waits for a part of a whole stripe;
-    /// `None` if more of the stripe are lacking than the `spare` that can be computed, or if that was
-    /// tried in vain.
-    pub fn late_until_ms(
-        &self,
-        part: usize,
-        (stripe, spare): (&[usize], usize),
-        begun_ms: u64,
-    ) -> Option<u64> {
-        let has_come = |n: &&usize| self.has_bytes(**n);
-        let come = stripe.iter().filter(has_come);
-        let longest_ms = come.clone().map(|n| self.parts[*n].took_ms).max()?;
-        let lacking = stripe.len() - come.count();
-        let part = &self.parts[part];
-        let can = lacking <= spare && part.rounds == 0;
-        can.then(|| part.sent_ms.max(begun_ms) + late_after_ms(longest_ms))
-    }
-
-    /// Whether a part can be computed though no other has come yet: no more of the stripe are lacking
-    /// for good than the `spare`, and that was not tried in vain.
-    pub fn may_lack(&self, part: usize, (stripe, spare): (&[usize], usize)) -> bool {
-        let lacks = |n: &&usize| self.lacking.iter().any(|(lacking, _)| lacking == *n);
-        stripe.iter().filter(lacks).count() < spare && self.parts[part].rounds == 0
-    }
-
-    fn has_bytes(&self, part: usize) -> bool {
-        let lacks = self.lacking.iter().any(|(lacking, _)| *lacking == part);
-        self.parts[part].state == PartState::Done && !lacks
     }
 
     /// Sets the expected time until the chosen copy replies.

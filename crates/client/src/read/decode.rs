@@ -12,9 +12,7 @@ use std::ops::Range;
 use weir_erasure::{Code, Lost};
 use weir_layout::{RegionList, Run, scatter, segment_offset};
 use weir_types::limits::MAX_STRIPE_UNIT_BYTES;
-use weir_types::{
-    ColumnIndex, Epoch, Error, ErrorKind, ObjectId, Result, Segment, SegmentIndex, StripeMap,
-};
+use weir_types::{ColumnIndex, Error, ErrorKind, ObjectId, Result, Segment, StripeMap};
 
 /// The most bytes of a column that are computed at a time.
 const STEP_BYTES: u64 = 256 << 10;
@@ -47,26 +45,17 @@ impl From<Undecoded> for Error {
     }
 }
 
-/// What a read lacks.
-pub(super) struct Lacking<'a> {
-    /// The parts without bytes, and why.
-    pub(super) parts: &'a [(usize, Error)],
-    /// Segments with parities, as they were before any part was read.
-    pub(super) coded: &'a [(SegmentIndex, Epoch)],
-    /// How often computing was in vain.
-    pub(super) rounds: u32,
-}
-
-/// Fills in the bytes of the parts of a read that are lacking.
+/// Fills in the bytes of the parts of a read that are lacking. `rounds` says how often that was in
+/// vain.
 pub(super) fn all(
     call: Call<'_>,
     plan: &Plan,
-    lacking: &Lacking<'_>,
+    (lacking, rounds): (&[(usize, Error)], u32),
     dest: &mut [u8],
 ) -> Result<(), Undecoded> {
     let mut segments: Vec<(ObjectId, Segment)> = Vec::new();
     let mut lost = BTreeSet::new();
-    for (part, error) in lacking.parts {
+    for (part, error) in lacking {
         let object = plan.parts[*part].place.object;
         let segment = match segments.iter().find(|(of, _)| of.segment == object.segment) {
             Some((_, segment)) => segment.clone(),
@@ -86,13 +75,7 @@ pub(super) fn all(
         let at = usize::try_from(chunk.buffer_offset).unwrap_or(usize::MAX);
         let dest = dest.get_mut(at..).ok_or_else(|| Error::from(ErrorKind::Internal))?;
         for range in steps(&runs) {
-            // Parts that have come are of the same time only if the segment has stayed.
-            let stays = lacking.coded.contains(&(object.segment, segment.epoch));
-            let come =
-                Come { plan, chunk: plan.parts[*part].chunk, lacking: lacking.parts, dest: &*dest };
-            let come = stays.then_some(&come);
-            let how = (&range, lacking.rounds, come);
-            let bytes = compute(call, (&segment, object), how, &mut lost_here)?;
+            let bytes = compute(call, (&segment, object), (&range, rounds), &mut lost_here)?;
             let too_few = |lost: Lost| Error {
                 message: format!("{}; {lost}", error.message),
                 ..error.clone()
@@ -164,7 +147,7 @@ fn fill(dest: &mut [u8], runs: &[Run], range: &Range<u64>, bytes: &[u8]) {
 fn compute(
     call: Call<'_>,
     (segment, object): (&Segment, ObjectId),
-    (range, rounds, come): (&Range<u64>, u32, Option<&Come<'_>>),
+    (range, rounds): (&Range<u64>, u32),
     lost: &mut BTreeSet<usize>,
 ) -> Result<Result<Vec<u8>, Lost>> {
     let wanted = usize::from(object.column.0);
@@ -179,24 +162,13 @@ fn compute(
             Err(lost) => return Ok(Err(lost)),
         };
         let mut plan = Plan::default();
-        let mut bytes = vec![0; len * repair.sources().len()];
-        let mut asked = Vec::new();
         for (at, number) in repair.sources().iter().enumerate() {
-            let to = &mut bytes[at * len..(at + 1) * len];
-            if come.is_some_and(|come| come.gather(*number, range, to)) {
-                continue;
-            }
             plan_part(&mut plan, (segment, object), *number, range, at * len)?;
-            asked.push(*number);
         }
-        let lacking = match asked.is_empty() {
-            true => Vec::new(),
-            false => {
-                let mut read = ReadOp::start(call, plan, bytes.len(), (false, false));
-                read.set_rounds(rounds);
-                read.take(call, &mut bytes)?
-            }
-        };
+        let mut bytes = vec![0; len * repair.sources().len()];
+        let mut read = ReadOp::start(call, plan, bytes.len(), (false, false));
+        read.set_rounds(rounds);
+        let lacking = read.take(call, &mut bytes)?;
         if lacking.is_empty() {
             let sources: Vec<&[u8]> = bytes.chunks(len).collect();
             let mut computed = vec![0; len];
@@ -204,51 +176,8 @@ fn compute(
             run.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
             return Ok(Ok(computed));
         }
-        lost.extend(lacking.iter().map(|part| asked[*part]));
+        lost.extend(lacking.iter().map(|part| repair.sources()[*part]));
     }
-}
-
-/// The bytes of a chunk that have come.
-struct Come<'a> {
-    plan: &'a Plan,
-    chunk: usize,
-    lacking: &'a [(usize, Error)],
-    dest: &'a [u8],
-}
-
-impl Come<'_> {
-    /// Puts a range of a column together. Whether all of it has come.
-    fn gather(&self, number: usize, range: &Range<u64>, to: &mut [u8]) -> bool {
-        let is_it = |part: &usize| {
-            let Part { chunk, place } = &self.plan.parts[*part];
-            *chunk == self.chunk && usize::from(place.object.column.0) == number
-        };
-        let Some(part) = (0..self.plan.parts.len()).find(is_it) else { return false };
-        if self.lacking.iter().any(|(lacking, _)| *lacking == part) {
-            return false;
-        }
-        let chunk = self.plan.chunk(part);
-        let column = self.plan.parts[part].place.object.column;
-        let mut runs = Vec::new();
-        scatter(&chunk.regions, chunk.stripe, column, &mut runs).is_ok()
-            && take(self.dest, &runs, range, to)
-    }
-}
-
-/// Copies a range of an object from where the runs have it. Whether they have all of it.
-fn take(from: &[u8], runs: &[Run], range: &Range<u64>, to: &mut [u8]) -> bool {
-    let mut len = 0;
-    for run in runs {
-        let start = run.object_offset.max(range.start);
-        let end = (run.object_offset + run.len).min(range.end);
-        if start < end {
-            let at = (run.buffer_offset + (start - run.object_offset)) as usize;
-            let (part, behind) = ((end - start) as usize, (start - range.start) as usize);
-            to[behind..behind + part].copy_from_slice(&from[at..at + part]);
-            len += part;
-        }
-    }
-    len == to.len()
 }
 
 /// Whether a column or parity has a copy that is not being made.
@@ -318,9 +247,5 @@ mod tests {
         let mut dest = [0; 12];
         fill(&mut dest, &runs, &(10..30), &bytes);
         assert_eq!(dest, [10, 11, 12, 13, 0, 0, 0, 0, 20, 21, 22, 23]);
-        let mut back = [0; 3];
-        assert!(take(&dest, &runs, &(21..24), &mut back));
-        assert_eq!(back, [21, 22, 23]);
-        assert!(!take(&dest, &runs, &(13..16), &mut back), "only a part of it has come");
     }
 }
