@@ -24,7 +24,7 @@ const MAX_COLUMN_BYTES: u64 = 64 << 30;
 const LOOK_MS: u64 = 2_000;
 /// Where room is short a file gets parities when nobody has changed it for this time, milliseconds:
 /// whoever writes it again soon would wait for its copies each time.
-const SHORT_AFTER_MS: u64 = 10_000;
+const SHORT_AFTER_MS: u64 = 600_000;
 
 /// Who writes and who waits to, and where room is short.
 #[derive(Clone, Copy)]
@@ -54,7 +54,7 @@ pub(crate) fn wish(
 ) -> Parities {
     let awaited = writers.awaited.contains_key(&file) || writers.opens.has_writers(file);
     let begins = || {
-        let is_due = since_change_ms(inode, writers) >= after_ms(body, segment, writers);
+        let is_due = since_change_ms(inode, writers) >= after_ms(inode, body, segment, writers);
         can_get_some(inode, body, segment)
             && is_due
             && !writers.opens.is_settling()
@@ -93,25 +93,28 @@ pub(crate) fn due_in_ms(
     if !are_wished(&body.spec) || too_long || now() {
         return None;
     }
-    let after_ms = after_ms(body, segment, writers);
+    let after_ms = after_ms(inode, body, segment, writers);
     Some(after_ms.saturating_sub(since_change_ms(inode, writers)).max(LOOK_MS))
 }
 
 /// How long nobody has changed a segment that gets parities.
-fn after_ms(body: &RegularFile, segment: &Segment, writers: &Writers<'_>) -> u64 {
+fn after_ms(inode: &Inode, body: &RegularFile, segment: &Segment, writers: &Writers<'_>) -> u64 {
     let after_ms = u64::from(body.spec.encode_after_s) * 1_000;
     let mut targets = segment.members().flat_map(|(_, member)| member.copies());
     let is_short = targets.any(|(_, target)| writers.short.contains(&target));
-    match is_short && saves_room(&body.spec, segment) {
+    match is_short && saves_room(&body.spec, inode, segment) {
         true => after_ms.min(SHORT_AFTER_MS),
         false => after_ms,
     }
 }
 
 /// Whether parities take less room than the copies in whose place they are.
-fn saves_room(spec: &LayoutSpec, segment: &Segment) -> bool {
-    let surplus = usize::from(spec.copies.saturating_sub(1)) * segment.columns.len();
-    surplus > usize::from(spec.parities)
+fn saves_room(spec: &LayoutSpec, inode: &Inode, segment: &Segment) -> bool {
+    let within = inode.size.clamp(segment.start, segment.end()) - segment.start;
+    let column = |number| object_len(segment.stripe(), ColumnIndex(number), within);
+    let one_copy: u64 = (0..segment.columns.len() as u16).map(column).sum();
+    // A parity is as long as the longest column, which is the first.
+    u64::from(spec.copies.saturating_sub(1)) * one_copy > u64::from(spec.parities) * column(0)
 }
 
 fn since_change_ms(inode: &Inode, writers: &Writers<'_>) -> u64 {

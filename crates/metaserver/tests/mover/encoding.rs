@@ -6,9 +6,9 @@ use weir_types::{LayoutSpec, Segment};
 use weir_wire::meta::OpenFile;
 
 /// After this time files get parities, however much room there is.
-const AFTER_S: u32 = 500;
-/// Files are looked at again once a minute, and wait for ten seconds besides.
-const SOON_S: u64 = 100;
+const AFTER_S: u32 = 5_000;
+/// Files are looked at again once a minute, and wait for ten minutes besides.
+const SOON_S: u64 = 700;
 
 fn spec(copies: u8) -> LayoutSpec {
     let (count, parities, encode_after_s) = (4, 2, AFTER_S);

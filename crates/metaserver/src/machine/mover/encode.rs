@@ -78,6 +78,9 @@ impl Mover {
     /// Counts segments that get parities anew from time to time: files are removed and made, too.
     fn recount(&mut self, now: Moment) {
         let is_old = |at_ms: u64| now.monotonic_ms.saturating_sub(at_ms) >= COUNT_MS;
+        if self.survey.is_some() || self.search.is_some() {
+            return;
+        }
         if self.known_coding().segments() > 0 && self.coding_at_ms.is_none_or(is_old) {
             self.coding_at_ms = Some(now.monotonic_ms);
             self.look_at_all();
