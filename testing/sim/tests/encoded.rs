@@ -109,7 +109,7 @@ const BUGS: [(Bug, u64); 4] = [
     (Bug::SkipParitySync, 3),
     (Bug::CountUnmadeParities, 3),
     (Bug::SetOnOneTarget, 3),
-    (Bug::EncodeUnfenced, 20),
+    (Bug::EncodeUnfenced, 249),
 ];
 
 #[test]
