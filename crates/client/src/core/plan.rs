@@ -296,17 +296,6 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_whole_stripes_are_known() {
-        let layout = layout(vec![segment(0, 0, None, &[1, 2, 3])]);
-        let plan = |len| plan_range(FileId(9), &layout, 0, len).unwrap();
-        assert_eq!(plan(3 << 16).stripe_of(1), [0, 1, 2]);
-        assert_eq!(plan(2 << 16).stripe_of(1), [0_usize; 0], "a column is not read");
-        let layout = FileLayout { segments: vec![segment(0, 0, None, &[1])], ..layout.clone() };
-        let plan = plan_range(FileId(9), &layout, 0, 4096).unwrap();
-        assert_eq!(plan.stripe_of(0), [0_usize; 0], "nothing else could help");
-    }
-
-    #[test]
     fn a_call_that_is_cut_asks_each_column_for_so_much_at_a_time_and_for_each_byte_once() {
         let segments =
             vec![segment(0, 0, Some(10 * 65_536), &[1]), segment(1, 10 * 65_536, None, &[2, 3])];

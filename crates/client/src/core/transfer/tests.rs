@@ -285,28 +285,3 @@ fn an_error_that_stays_fails_the_call_and_what_is_still_on_its_way_is_known() {
     t.on_result(0, fail(ErrorKind::NoSpace), 0);
     assert_eq!(t.outstanding().collect::<Vec<_>>(), [1]);
 }
-
-#[test]
-fn a_part_is_late_when_the_rest_of_its_stripe_has_come_long_before() {
-    let stripe = [0, 1, 2, 3];
-    let mut t = Transfer::new(4, 10_000);
-    for part in stripe {
-        assert_eq!(t.next(100), Next::Send(part));
-        t.sent(part, 100);
-    }
-    let late = |t: &Transfer, spare| t.late_until_ms(3, (&stripe, spare), 0);
-    assert_eq!(late(&t, 4), None, "nothing has come");
-    for (part, now_ms) in [(0, 110), (1, 140)] {
-        t.came(part, 0, now_ms);
-        t.on_result(part, Ok(()), now_ms);
-    }
-    assert_eq!(late(&t, 1), None, "two of the stripe are lacking");
-    assert_eq!(late(&t, 2), Some(100 + 3 * 40));
-    t.lacks(2, ErrorKind::TimedOut.into());
-    assert_eq!((late(&t, 1), late(&t, 2)), (None, Some(220)), "what is lacking has not come");
-    assert!(t.may_lack(3, (&stripe, 2)) && !t.may_lack(3, (&stripe, 1)));
-    // A reader that comes later has not waited yet.
-    assert_eq!(t.late_until_ms(3, (&stripe, 2), 1_000), Some(1_120));
-    t.set_rounds(1);
-    assert_eq!((late(&t, 2), t.may_lack(3, (&stripe, 2))), (None, false), "it was tried in vain");
-}
