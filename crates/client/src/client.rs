@@ -273,11 +273,11 @@ impl Inner {
     }
 
     /// Tells the metadata server the size of a file that it may be told later: before a change whose
-    /// reply has the size.
+    /// reply has the size. No data server is waited for, which other files than the caller's need.
     pub(crate) fn tell_size(&self, ctx: &Context, file: FileId) -> Result<()> {
         match self.open_state(file) {
             Some(state) if state.uncommitted().is_some() => {
-                Writer::flush_and_keep_error(Call { inner: self, file: &state, ctx })
+                Writer::report(Call { inner: self, file: &state, ctx })
             }
             _ => Ok(()),
         }
