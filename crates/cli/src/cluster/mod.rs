@@ -31,6 +31,7 @@ pub mod rebalance;
 pub mod removal;
 mod replaced;
 pub mod replacing;
+mod rot;
 pub mod secret;
 pub mod servers;
 pub mod sessions;

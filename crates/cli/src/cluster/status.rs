@@ -12,6 +12,7 @@ use crate::cluster::mounts::WeirMount;
 use crate::cluster::moving::Moving;
 use crate::cluster::process::Process;
 use crate::cluster::replacing;
+use crate::cluster::rot::Rot;
 use crate::cluster::state::{Description, StateDir};
 use crate::cluster::trouble::{Trouble, recovers};
 use crate::cluster::{secret, targets};
@@ -292,7 +293,7 @@ impl Picture {
             }
             Err(error) => self.trouble.push(of_metadata(error)),
         }
-        let blocks = rot(&self.servers).2;
+        let blocks = Rot::of(&self.servers).unrepairable;
         self.trouble.extend((blocks > 0).then_some(Trouble::Rotten { blocks }));
         self.look_for_own(&map);
         self.map = Some(map);
@@ -385,7 +386,7 @@ impl Picture {
         text += &self.targets_text();
         text += &Moving::of(&self.servers).map(|moving| moving.text()).unwrap_or_default();
         text += &self.encoding().map(|encoding| encoding.text()).unwrap_or_default();
-        text += &rot_text(&self.servers);
+        text += &Rot::of(&self.servers).text();
         for mount in &self.mounts {
             let MountState { mountpoint, pid, log, metrics } = mount;
             let by = pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
@@ -561,31 +562,6 @@ fn is_removed(state: &StateDir, description: &Description, server: ServerId) -> 
         weir_dataserver::try_key(metadata, server, key.clone(), id)
             .is_err_and(|error| error.kind == ErrorKind::AuthFailed)
     })
-}
-
-/// The numbers of damaged blocks found since the servers started, of those repaired, and of those
-/// not repairable.
-fn rot(servers: &[(String, ServerStatus)]) -> (u64, u64, u64) {
-    let sum = |name: &str| -> u64 {
-        let counters = servers.iter().flat_map(|(_, status)| &status.counters);
-        counters.filter(|(counter, _)| counter == name).map(|(_, value)| value).sum()
-    };
-    (sum("rot.found"), sum("rot.repaired"), sum("rot.unrepairable"))
-}
-
-/// The damaged blocks as text, if there are any.
-fn rot_text(servers: &[(String, ServerStatus)]) -> String {
-    match rot(servers) {
-        (0, ..) => String::new(),
-        (found, repaired, 0) => {
-            format!("\nRot: {found} blocks found, {repaired} repaired from other copies\n")
-        }
-        (found, repaired, lost) => {
-            format!(
-                "\nRot: {found} blocks found, {repaired} repaired from other copies, {lost} not\n"
-            )
-        }
-    }
 }
 
 /// The space of the metadata server's disk, as the server reports it.
