@@ -104,8 +104,6 @@ bugs! {
     CountUnmadeParities = "count-unmade-parities",
     /// A part of a set goes to a target that has another one.
     SetOnOneTarget = "set-on-one-target",
-    /// Parities are computed from columns that are not fenced, and not durable.
-    EncodeUnfenced = "encode-unfenced",
     /// A metadata server goes on answering when its lead has ended.
     OldLeaderAnswers = "old-leader-answers",
     /// A snapshot for another metadata server counts as of an operation that is not in it.

@@ -337,7 +337,6 @@ const FOUND_ELSEWHERE: &[Bug] = &[
     Bug::SkipParitySync,
     Bug::CountUnmadeParities,
     Bug::SetOnOneTarget,
-    Bug::EncodeUnfenced,
     Bug::OldLeaderAnswers,
     Bug::SnapshotSkips,
     Bug::CutJournalEarly,

@@ -5,7 +5,6 @@ use super::resync::find;
 use crate::copier::checksums;
 use crate::pull::Pull;
 use crate::service::Shared;
-use weir_host::plant::{Bug, planted};
 use weir_types::{ColumnIndex, CopyIndex, Error, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::{Access, ObjectStat};
 use weir_wire::peer::{Build, Copies as Column};
@@ -50,8 +49,7 @@ impl Set<'_> {
             let mut pull = Pull::new(self.shared.copies.lines.peers(), &access);
             let ObjectStat { exists, len, generation, .. } = pull.stat()?;
             pull.end();
-            let is_fenced =
-                order.coded || generation >= order.generation || planted(Bug::EncodeUnfenced);
+            let is_fenced = order.coded || generation >= order.generation;
             match exists && is_fenced {
                 true => Ok(Source { access, len }),
                 false => Err(Error::new(ErrorKind::Busy, format!("{object} is not fenced yet"))),
