@@ -197,7 +197,7 @@ fn a_mount_that_was_busy_gives_back_what_it_does_not_use() {
     });
     let busy = holds(pid);
     let (begin, mut idle) = (Instant::now(), busy);
-    let most = (before.0 + 12, before.1 + (24 << 20));
+    let most = (before.0 + 12, before.1 + (32 << 20));
     while (idle.0 > most.0 || idle.1 > most.1) && begin.elapsed() < Duration::from_secs(120) {
         std::thread::sleep(Duration::from_millis(200));
         idle = holds(pid);

@@ -36,6 +36,7 @@ pub mod secret;
 pub mod servers;
 pub mod sessions;
 mod shrink;
+mod spares;
 pub mod starting;
 pub mod state;
 pub mod status;

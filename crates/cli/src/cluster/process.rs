@@ -1,6 +1,7 @@
 //! Daemons as processes: starts one and waits until it is ready or has failed, finds it by its pid
 //! file, and stops exactly that process.
 
+use crate::cluster::spares;
 use crate::cluster::state::{RESERVE, give_up_reserve};
 use crate::failure::{Done, Failure};
 use crate::logging;
@@ -115,6 +116,11 @@ impl Process {
         let text = format!("{} {}\n", self.pid.as_raw_nonzero(), self.start_ticks);
         loop {
             match std::fs::write(path, &text) {
+                Err(e)
+                    if e.kind() == io::ErrorKind::StorageFull && spares::use_one(path, &text) =>
+                {
+                    return Ok(());
+                }
                 // When it is needed, not before: servers that run take what is free.
                 Err(e)
                     if e.kind() == io::ErrorKind::StorageFull

@@ -15,6 +15,7 @@
 //! ```
 
 use crate::cluster::secret;
+use crate::cluster::spares;
 use crate::failure::{Done, Failure};
 use crate::progress::Progress;
 use rustix::fs::{FlockOperation, flock};
@@ -242,6 +243,9 @@ impl Drop for StateLock {
     fn drop(&mut self) {
         if self.state.exists() {
             // As much as there is room for.
+            if let Some(run) = self.state.reserve_file().parent() {
+                spares::make(run);
+            }
             let _ = std::fs::write(self.state.reserve_file(), vec![0; RESERVE_BYTES]);
         }
     }
