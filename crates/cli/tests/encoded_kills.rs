@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::Duration;
 use weir_conformance::Random;
 
 const LEN: usize = 3_000_001;
@@ -68,14 +69,12 @@ impl Files<'_> {
 
     /// Waits until a file is seen at one of some steps.
     fn wait_for(&self, file: usize, steps: &[Step]) -> Step {
-        let begin = Instant::now();
-        loop {
-            let step = self.step(file);
-            if let Some(step) = step.filter(|step| steps.contains(step)) {
-                return step;
-            }
-            assert!(begin.elapsed() < PATIENCE, "file {file} is {step:?}, not {steps:?}");
-        }
+        let mut seen = None;
+        eventually_within(PATIENCE, &format!("file {file} is one of {steps:?}"), || {
+            seen = self.step(file).filter(|step| steps.contains(step));
+            seen.is_some()
+        });
+        seen.unwrap()
     }
 
     /// Writes a part of a file anew, as often as that takes.
@@ -152,11 +151,18 @@ fn whoever_is_killed_at_a_step_of_encoding_no_byte_is_wrong_and_all_is_encoded()
             files.wait_for(file, &[Step::Encoded]);
             let path = files.at.join(format!("f{file}"));
             std::thread::scope(|scope| {
-                // It waits for copies, which are made while daemons die.
-                let writer = scope.spawn(|| OpenOptions::new().write(true).open(&path).map(drop));
+                let (open, is_to_close) = mpsc::channel::<()>();
+                // It waits for copies, which are made while daemons die. Until it is closed there are
+                // no parities again, however late somebody looks.
+                let writer = scope.spawn(move || {
+                    let opened = OpenOptions::new().write(true).open(&path);
+                    let _ = is_to_close.recv();
+                    opened.map(drop)
+                });
                 files.wait_for(file, &[Step::Thawing, Step::Copies]);
                 let dead = files.kill(&mut random);
                 files.cluster.weir(&["up"]).ok();
+                drop(open);
                 // Whether or not it was told of an error.
                 let _ = writer.join().unwrap();
                 dead
