@@ -26,6 +26,7 @@ mod cycles;
 mod dashboard;
 mod deb;
 mod dir_reader;
+mod direct_writers;
 mod disk;
 mod encoded;
 mod encoded_kills;

@@ -45,10 +45,15 @@ impl WeirFs {
         if keep_cache && !others {
             opening.kept(attr.size);
         }
-        // Where an append ends up, the kernel cannot know.
+        let is_direct = flags as i32 & libc::O_DIRECT != 0;
+        // Where an append ends up, the kernel cannot know. Direct writers of one file need not wait
+        // for each other, where the kernel knows that no other handle uses pages.
         let direct = self.options.direct_io
             || consistency == Consistency::None
-            || flags as i32 & libc::O_APPEND != 0;
+            || flags as i32 & libc::O_APPEND != 0
+            || is_direct;
+        // Past the pages go direct writes alone, and all writes where nothing goes through pages.
+        let confirmed_past_pages = is_direct || !direct;
         let synchronous = flags as i32 & (libc::O_SYNC | libc::O_DSYNC) != 0;
         // Who is about to become another program has the environment of the one before.
         let part = if is_to_run(flags) { Part::default() } else { self.jobs.of(ctx.pid, ctx.uid) };
@@ -56,10 +61,20 @@ impl WeirFs {
         let access = self.access_of(attr, flags, keep_cache);
         let capable = AtomicBool::new(attr.extras.any);
         let given_up = GivenUp::default();
-        let handle =
-            FileHandle { file, direct, synchronous, opening, reading, capable, access, given_up };
+        let handle = FileHandle {
+            file,
+            direct,
+            confirmed_past_pages,
+            synchronous,
+            opening,
+            reading,
+            capable,
+            access,
+            given_up,
+        };
         let fh = self.handles.insert(Handle::File(handle));
-        Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
+        let parallel_direct_writes = is_direct;
+        Opened { direct_io: direct, keep_cache, parallel_direct_writes, ..Opened::new(fh) }
     }
 
     /// Reads into `buffer` from `offset` on. Returns the number of bytes.
@@ -134,7 +149,8 @@ impl WeirFs {
         let (len, flags) = (data.len() as u64, args.open_flags as i32);
         let bytes = offset..offset.saturating_add(len);
         // The flag may have been cleared since a direct write began.
-        let confirmed = flags & libc::O_DIRECT != 0 || args.is_past_pages() && !handle.direct;
+        let confirmed =
+            flags & libc::O_DIRECT != 0 || args.is_past_pages() && handle.confirmed_past_pages;
         let write = || write_through(handle, &by, (offset, data), flags, confirmed);
         if args.is_past_pages() {
             // Where an append ends up the kernel does not know.

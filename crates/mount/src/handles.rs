@@ -42,6 +42,8 @@ pub(crate) struct FileHandle {
     pub(crate) file: File,
     /// Whether it bypasses the kernel's page cache.
     pub(crate) direct: bool,
+    /// What passes the pages may be a direct write: it returns when servers have it.
+    pub(crate) confirmed_past_pages: bool,
     /// Whether it was opened with `O_SYNC` or `O_DSYNC`. (For writes the kernel says so with each.)
     pub(crate) synchronous: bool,
     /// Job of the opening process, from its environment or set by itself.
