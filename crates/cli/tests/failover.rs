@@ -4,11 +4,10 @@
 use crate::harness::{Place, Running, eventually, kill_and_wait, noise};
 use crate::library;
 use crate::link::Link;
+use crate::several_metas::{Metas, daemon, free_address, list, set};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,32 +16,14 @@ use weir_client::{Client, ClientConfig, Context, CreateOptions};
 use weir_testbed::{Disk, missing};
 use weir_types::{ErrorKind, FileId};
 use weir_wire::Rights;
-use weir_wire::map::TargetState;
 
 /// What is needed for a test of failover, or `None` where there is no etcd.
 struct Pair<'a> {
     place: &'a Place,
-    dir: PathBuf,
-    addresses: [String; 2],
+    metas: Metas,
     members: [Option<Running>; 2],
     _data: Vec<Running>,
     _etcd: Running,
-}
-
-pub fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
-
-pub fn set(path: &Path, values: &[(&str, toml::Value)]) {
-    let mut settings: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
-    for (name, value) in values {
-        settings.insert((*name).into(), value.clone());
-    }
-    fs::write(path, settings.to_string()).unwrap();
-}
-
-pub fn list(items: &[String]) -> toml::Value {
-    toml::Value::Array(items.iter().map(|item| item.clone().into()).collect())
 }
 
 impl<'a> Pair<'a> {
@@ -96,28 +77,18 @@ impl<'a> Pair<'a> {
             );
         }
         set(&dir.join("client.toml"), &[("metadata", list(&addresses))]);
-        let data = [1, 2].map(|server| {
-            let path = dir.join(format!("data-{server}.toml"));
-            let text = fs::read_to_string(&path).unwrap();
-            fs::write(&path, text.replace(from.to_str().unwrap(), dir.to_str().unwrap())).unwrap();
-            set(&path, &[("metadata", list(&addresses))]);
-            daemon(place, "data", &path)
-        });
-        let mut pair =
-            Self { place, dir, addresses, members: [None, None], _data: data.into(), _etcd: etcd };
+        let metas = Metas { dir, addresses: addresses.into() };
+        let data = metas.start_data(place, &from);
+        let mut pair = Self { place, metas, members: [None, None], _data: data, _etcd: etcd };
         pair.begin(0);
-        let client = pair.client();
-        eventually("both targets are online", || {
-            let map = client.cluster_map().unwrap();
-            map.targets().filter(|(_, target)| target.state == TargetState::Online).count() == 2
-        });
+        pair.metas.all_online(2);
         pair.begin(1);
         Some(pair)
     }
 
     /// Starts a member.
     fn begin(&mut self, member: usize) {
-        let path = self.dir.join(["a.toml", "b.toml"][member]);
+        let path = self.metas.dir.join(["a.toml", "b.toml"][member]);
         self.members[member] = Some(daemon(self.place, "meta", &path));
     }
 
@@ -133,33 +104,6 @@ impl<'a> Pair<'a> {
         kill_and_wait(self.pid(member));
         self.members[member] = None;
     }
-
-    fn config(&self) -> ClientConfig {
-        // One call waits for as long as it takes another server to lead.
-        ClientConfig { request_timeout_ms: 60_000, ..library::config_in(&self.dir) }
-    }
-
-    /// A client of whoever leads, as soon as somebody does.
-    fn client(&self) -> Client {
-        let mut client = None;
-        eventually("somebody leads", || {
-            client = Client::connect(self.config()).ok();
-            client.is_some()
-        });
-        client.unwrap()
-    }
-
-    /// A client that knows only this member.
-    fn asks(&self, member: usize) -> weir_types::Result<Client> {
-        let metadata = vec![self.addresses[member].clone()];
-        Client::connect(ClientConfig { metadata, connect_timeout_ms: 1_000, ..self.config() })
-    }
-}
-
-pub fn daemon(place: &Place, what: &str, config: &Path) -> Running {
-    let log = fs::File::create(config.with_extension("log")).unwrap();
-    let mut command = place.command(&[what, "--config", config.to_str().unwrap()]);
-    Running(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap())
 }
 
 /// What a writer was told that is done: contents by name.
@@ -235,7 +179,7 @@ fn read_file(client: &Client, name: &str) -> Vec<u8> {
 /// Two writers go on while `during` runs, and after it.
 fn with_writers(pair: &mut Pair<'_>, during: impl FnOnce(&mut Pair<'_>, &Told)) -> Told {
     let told = Told::default();
-    let clients = [0, 1].map(|_| pair.client());
+    let clients = [0, 1].map(|_| pair.metas.client());
     told_while(&told, &clients, || during(pair, &told));
     told
 }
@@ -264,8 +208,8 @@ fn the_standby_goes_on_with_all_that_was_acknowledged_when_the_leader_is_killed(
     let place = Place::new();
     let Some(mut pair) = Pair::start(&place) else { return };
     eventually("the standby says who leads", || {
-        let refused = pair.asks(1).map(drop).unwrap_err();
-        refused.kind == ErrorKind::NotLeader && refused.message.contains(&pair.addresses[0])
+        let refused = pair.metas.asks(1).map(drop).unwrap_err();
+        refused.kind == ErrorKind::NotLeader && refused.message.contains(&pair.metas.addresses[0])
     });
     let told = with_writers(&mut pair, |pair, told| {
         pair.kill(0);
@@ -273,14 +217,14 @@ fn the_standby_goes_on_with_all_that_was_acknowledged_when_the_leader_is_killed(
         eventually("they write at the standby", || told.count() > before + 10);
         // What was killed comes back as the standby, and is needed at once.
         pair.begin(0);
-        eventually("it follows", || pair.asks(0).is_err_and(|e| e.kind == ErrorKind::NotLeader));
+        eventually("it follows", || pair.metas.stands_by(0));
         pair.kill(1);
     });
-    told.check(&pair.client());
+    told.check(&pair.metas.client());
     // Whoever comes anew sees the same.
     pair.begin(1);
     pair.kill(0);
-    told.check(&pair.client());
+    told.check(&pair.metas.client());
 }
 
 #[test]
@@ -291,9 +235,12 @@ fn a_leader_that_was_stopped_acknowledges_nothing_when_it_goes_on() {
         client.mkdir(&Context::root(), FileId::ROOT, name.as_bytes(), 0o755).map(drop)
     };
     // A client that knows only the first one: it has nobody else to turn to.
-    let metadata = vec![pair.addresses[0].clone()];
-    let faithful =
-        Client::connect(ClientConfig { metadata, request_timeout_ms: 20_000, ..pair.config() });
+    let metadata = vec![pair.metas.addresses[0].clone()];
+    let faithful = Client::connect(ClientConfig {
+        metadata,
+        request_timeout_ms: 20_000,
+        ..pair.metas.config()
+    });
     let faithful = faithful.unwrap();
     late("early", &faithful).unwrap();
     let told = with_writers(&mut pair, |pair, told| {
@@ -301,17 +248,17 @@ fn a_leader_that_was_stopped_acknowledges_nothing_when_it_goes_on() {
             pair.signal(0, Signal::STOP);
             // It lies in the socket of the stopped server.
             let asking = scope.spawn(|| late("late", &faithful));
-            eventually("the other one leads", || pair.asks(1).is_ok());
+            eventually("the other one leads", || pair.metas.asks(1).is_ok());
             let before = told.count();
             eventually("they write there", || told.count() > before + 10);
             pair.signal(0, Signal::CONT);
             // It stands by from then on.
-            let stands_by = || pair.asks(0).is_err_and(|e| e.kind == ErrorKind::NotLeader);
+            let stands_by = || pair.metas.stands_by(0);
             eventually("it follows", stands_by);
             assert!(asking.join().unwrap().is_err(), "acknowledged by who does not lead");
         });
     });
-    let client = pair.client();
+    let client = pair.metas.client();
     told.check(&client);
     let found = |name: &str| client.lookup(&Context::root(), FileId::ROOT, name.as_bytes());
     found("early").unwrap();
@@ -328,29 +275,27 @@ fn a_leader_whose_disk_hangs_gives_the_lead_up_and_stands_by_when_it_answers_aga
     let disk = Disk::make(&place.path("image"), &place.path("disk"), 160 << 20).unwrap();
     let Some(mut pair) = Pair::start(&place) else { return };
     pair.kill(0);
-    let (dir, there) = (pair.dir.join("meta"), disk.path().join("meta"));
+    let (dir, there) = (pair.metas.dir.join("meta"), disk.path().join("meta"));
     assert!(Command::new("cp").arg("-a").args([&dir, &there]).status().unwrap().success());
     fs::remove_dir_all(&dir).unwrap();
     std::os::unix::fs::symlink(there, dir).unwrap();
-    eventually("the other one leads", || pair.asks(1).is_ok());
+    eventually("the other one leads", || pair.metas.asks(1).is_ok());
     pair.begin(0);
-    eventually("it follows", || pair.asks(0).is_err_and(|e| e.kind == ErrorKind::NotLeader));
+    eventually("it follows", || pair.metas.stands_by(0));
     pair.kill(1);
-    eventually("the one on that disk leads", || pair.asks(0).is_ok());
+    eventually("the one on that disk leads", || pair.metas.asks(0).is_ok());
     pair.begin(1);
-    eventually("the other one follows", || {
-        pair.asks(1).is_err_and(|e| e.kind == ErrorKind::NotLeader)
-    });
+    eventually("the other one follows", || pair.metas.stands_by(1));
     let told = with_writers(&mut pair, |pair, told| {
         let frozen = disk.freeze().unwrap();
-        eventually("the other one leads", || pair.asks(1).is_ok());
+        eventually("the other one leads", || pair.metas.asks(1).is_ok());
         let before = told.count();
         eventually("they write there", || told.count() > before + 10);
         drop(frozen);
-        eventually("it follows", || pair.asks(0).is_err_and(|e| e.kind == ErrorKind::NotLeader));
+        eventually("it follows", || pair.metas.stands_by(0));
         pair.kill(1);
     });
-    told.check(&pair.client());
+    told.check(&pair.metas.client());
 }
 
 /// Bytes of the server in a handshake: the challenge and the welcome.

@@ -102,6 +102,7 @@ mod revoked;
 mod rot;
 mod semantics_doc;
 mod service;
+mod several_metas;
 mod sharing;
 mod sio_over_weir;
 mod slow_disks;

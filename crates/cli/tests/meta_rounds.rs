@@ -4,17 +4,14 @@
 //!
 //! `WEIR_META_ROUNDS` says how many rounds, `WEIR_META_SEED` repeats a course.
 
-use crate::failover::{Told, daemon, free_address, list, set, told_while};
+use crate::failover::{Told, told_while};
 use crate::harness::{Place, Running, eventually, kill_and_wait};
-use crate::library;
 use crate::link::Link;
+use crate::several_metas::{Metas, daemon, free_address, list, set};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use weir_client::{Client, ClientConfig};
-use weir_types::ErrorKind;
-use weir_wire::map::TargetState;
 
 const MEMBERS: usize = 3;
 const DEFAULT_ROUNDS: u64 = 3;
@@ -29,7 +26,7 @@ enum Fault {
 
 struct Trio<'a> {
     place: &'a Place,
-    dir: PathBuf,
+    shared: Metas,
     /// Where each metadata server listens, for itself and for the others.
     metas: [Link; MEMBERS],
     members: [Option<Running>; MEMBERS],
@@ -60,7 +57,7 @@ impl<'a> Trio<'a> {
         set(&dir.join("client.toml"), &[("metadata", list(&addresses))]);
         let mut trio = Self {
             place,
-            dir,
+            shared: Metas { dir, addresses },
             metas,
             members: [const { None }; MEMBERS],
             to_etcd,
@@ -71,21 +68,8 @@ impl<'a> Trio<'a> {
         (0..MEMBERS).for_each(|member| trio.begin_etcd(member));
         (0..MEMBERS).for_each(|member| trio.configure(member));
         trio.begin(0);
-        trio._data = [1, 2]
-            .map(|server| {
-                let path = trio.dir.join(format!("data-{server}.toml"));
-                let text = fs::read_to_string(&path).unwrap();
-                let moved = text.replace(from.to_str().unwrap(), trio.dir.to_str().unwrap());
-                fs::write(&path, moved).unwrap();
-                set(&path, &[("metadata", list(&addresses))]);
-                daemon(place, "data", &path)
-            })
-            .into();
-        let client = trio.client();
-        eventually("both targets are online", || {
-            let map = client.cluster_map().unwrap();
-            map.targets().filter(|(_, target)| target.state == TargetState::Online).count() == 2
-        });
+        trio._data = trio.shared.start_data(place, &from);
+        trio.shared.all_online(2);
         // They have nothing, and get a snapshot.
         (1..MEMBERS).for_each(|member| trio.begin(member));
         trio.all_follow();
@@ -94,15 +78,19 @@ impl<'a> Trio<'a> {
 
     fn configure(&self, member: usize) {
         let path = self.config_file(member);
-        fs::copy(self.dir.join("meta.toml"), &path).unwrap();
+        fs::copy(self.shared.dir.join("meta.toml"), &path).unwrap();
         let etcd: Vec<String> = (0..MEMBERS)
             .map(|etcd| format!("http://{}", self.to_etcd[member * MEMBERS + etcd].address))
             .collect();
         let journal: toml::Table =
             format!("etcd = {etcd:?}\nmember = \"m{member}\"").parse().unwrap();
-        let own = self.dir.join(if member == 0 { "meta".into() } else { format!("meta-{member}") });
+        let own = self.shared.dir.join(if member == 0 {
+            "meta".into()
+        } else {
+            format!("meta-{member}")
+        });
         let listen = [self.metas[member].target.clone()];
-        let master = self.dir.join("keys/master.key");
+        let master = self.shared.dir.join("keys/master.key");
         set(
             &path,
             &[
@@ -115,7 +103,7 @@ impl<'a> Trio<'a> {
     }
 
     fn config_file(&self, member: usize) -> PathBuf {
-        self.dir.join(format!("m{member}.toml"))
+        self.shared.dir.join(format!("m{member}.toml"))
     }
 
     fn begin(&mut self, member: usize) {
@@ -144,30 +132,10 @@ impl<'a> Trio<'a> {
         self.etcd[member] = Some(Running(etcd.unwrap()));
     }
 
-    fn config(&self) -> ClientConfig {
-        // One call waits for as long as it takes another server to lead.
-        ClientConfig { request_timeout_ms: 60_000, ..library::config_in(&self.dir) }
-    }
-
-    fn client(&self) -> Client {
-        let mut client = None;
-        eventually("somebody leads", || {
-            client = Client::connect(self.config()).ok();
-            client.is_some()
-        });
-        client.unwrap()
-    }
-
-    /// What a client hears that knows only this member.
-    fn asks(&self, member: usize) -> weir_types::Result<Client> {
-        let metadata = vec![self.metas[member].address.clone()];
-        Client::connect(ClientConfig { metadata, connect_timeout_ms: 1_000, ..self.config() })
-    }
-
     fn leader(&self) -> usize {
         let mut leader = None;
         eventually("one leads", || {
-            leader = (0..MEMBERS).find(|member| self.asks(*member).is_ok());
+            leader = (0..MEMBERS).find(|member| self.shared.asks(*member).is_ok());
             leader.is_some()
         });
         leader.unwrap()
@@ -176,10 +144,7 @@ impl<'a> Trio<'a> {
     /// Waits until all but the one that leads stand by.
     fn all_follow(&self) {
         eventually("all stand by", || {
-            let stands_by = |member: &usize| {
-                self.asks(*member).is_err_and(|error| error.kind == ErrorKind::NotLeader)
-            };
-            (0..MEMBERS).filter(stands_by).count() == MEMBERS - 1
+            (0..MEMBERS).filter(|member| self.shared.stands_by(*member)).count() == MEMBERS - 1
         });
     }
 
@@ -243,7 +208,7 @@ fn nothing_acknowledged_is_lost_whatever_happens_to_the_leader_and_to_a_member_o
     let mut dice = fastrand::Rng::with_seed(seed);
     let place = Place::new();
     let Some(mut trio) = Trio::start(&place) else { return };
-    let clients = [0, 1].map(|_| trio.client());
+    let clients = [0, 1].map(|_| trio.shared.client());
     let told = Told::default();
     told_while(&told, &clients, || {
         for round in 0..rounds {
@@ -264,6 +229,6 @@ fn nothing_acknowledged_is_lost_whatever_happens_to_the_leader_and_to_a_member_o
             );
         }
     });
-    told.check(&trio.client());
+    told.check(&trio.shared.client());
     println!("longest time without an acknowledgement: {:?}", told.longest_stall());
 }
