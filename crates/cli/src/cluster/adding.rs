@@ -1,6 +1,7 @@
 //! `weir server add` and `weir target add`.
 
 use crate::args::{ServerAdd, TargetAdd};
+use crate::cluster::awaiting::{await_targets, never_heard_of};
 use crate::cluster::control;
 use crate::cluster::daemon::data_name;
 use crate::cluster::grow;
@@ -9,7 +10,6 @@ use crate::cluster::ports;
 use crate::cluster::secret;
 use crate::cluster::servers::{self, listed};
 use crate::cluster::state::{Adding, Description, StateDir, make_dir};
-use crate::cluster::up::{await_targets, never_heard_of};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::output::print;

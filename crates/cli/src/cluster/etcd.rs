@@ -4,7 +4,7 @@
 use crate::cluster::ports;
 use crate::cluster::process::{self, Process};
 use crate::cluster::state::{Description, EtcdDescription, StateDir, make_dir};
-use crate::cluster::up::Undo;
+use crate::cluster::undo::Undo;
 use crate::failure::{Done, Failure};
 use crate::logging;
 use std::ffi::OsString;

@@ -3,13 +3,14 @@
 //! they do there.
 
 use crate::args::Join;
+use crate::cluster::awaiting::{await_targets, never_heard_of};
 use crate::cluster::daemon::{cluster_id, data_name};
 use crate::cluster::data_servers::{self, target_config};
 use crate::cluster::invitation::{Invitation, MAX_BYTES};
 use crate::cluster::secret;
 use crate::cluster::starting::start_daemons;
 use crate::cluster::state::{Description, MetaDescription, ServerDescription, StateDir};
-use crate::cluster::up::{Undo, await_targets, never_heard_of};
+use crate::cluster::undo::Undo;
 use crate::cluster::{grow, ports, replaced};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;

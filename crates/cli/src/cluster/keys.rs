@@ -7,7 +7,6 @@ use crate::args::{Key, KeyServer, TargetCreate};
 use crate::cluster::daemon::{cluster_id, data_name, to_text};
 use crate::cluster::secret;
 use crate::cluster::state::{Description, StateDir, make_dir};
-use crate::cluster::up::FIRST_CLIENT;
 use crate::cluster::{clients, metas};
 use crate::failure::{Done, Failure};
 use crate::output::print;
@@ -16,9 +15,12 @@ use std::path::{Path, PathBuf};
 use weir_connect::Credential;
 use weir_dataserver::{DataServerConfig, TargetConfig};
 use weir_store::TargetIdentity;
-use weir_types::{KeyGeneration, ServerId, TargetId};
+use weir_types::{ClientId, KeyGeneration, ServerId, TargetId};
 use weir_wire::Key as SecretKey;
 use weir_wire::key::MasterKey;
+
+/// The credential that `weir up` makes.
+pub const FIRST_CLIENT: ClientId = ClientId(1);
 
 /// Runs `weir key`.
 pub fn run(key: &Key) -> Done {

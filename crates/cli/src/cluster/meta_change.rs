@@ -13,7 +13,7 @@ use crate::cluster::metas::{self, meta_name};
 use crate::cluster::mounting::mounts_of;
 use crate::cluster::process::Process;
 use crate::cluster::state::{Description, MetaDescription, StateDir};
-use crate::cluster::up::Undo;
+use crate::cluster::undo::Undo;
 use crate::cluster::{etcd, ports};
 use crate::failure::{Done, Failure};
 use crate::output::print;

@@ -1,11 +1,11 @@
 //! `weir up --metrics ADDRESS` for an existing cluster: makes its daemons serve metrics.
 
+use crate::cluster::awaiting::{TARGETS_TIMEOUT, await_targets_for};
 use crate::cluster::control;
 use crate::cluster::daemon::data_name;
 use crate::cluster::metas;
 use crate::cluster::process::Process;
 use crate::cluster::state::{Description, StateDir};
-use crate::cluster::up::{TARGETS_TIMEOUT, await_targets_for};
 use crate::cluster::{ports, secret};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;

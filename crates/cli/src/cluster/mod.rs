@@ -1,6 +1,7 @@
 //! A cluster on this machine: its state directory, keys, daemons and mounts.
 
 pub mod adding;
+pub mod awaiting;
 pub mod clients;
 mod control;
 pub mod daemon;
@@ -24,6 +25,7 @@ pub mod mount_lock;
 pub mod mounting;
 pub mod mounts;
 mod moving;
+mod planned;
 pub mod ports;
 pub mod process;
 pub mod program;
@@ -44,4 +46,5 @@ mod stuck;
 pub mod targets;
 pub mod top;
 pub mod trouble;
+pub mod undo;
 pub mod up;

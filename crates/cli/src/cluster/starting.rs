@@ -4,7 +4,7 @@ use crate::cluster::control;
 use crate::cluster::daemon::data_name;
 use crate::cluster::process::{Process, START_TIMEOUT, Starting};
 use crate::cluster::state::{Description, StateDir};
-use crate::cluster::up::Undo;
+use crate::cluster::undo::Undo;
 use crate::cluster::{etcd, metas};
 use crate::failure::{Done, Failure};
 use std::time::Instant;

@@ -3,25 +3,25 @@
 //! existing cluster, running daemons keep running.
 
 use crate::args::Up;
-use crate::cluster::daemon::{META, cluster_id, cluster_id_text, data_name, to_text};
+use crate::cluster::awaiting::{Missing, await_targets, never_heard_of};
+use crate::cluster::daemon::{META, cluster_id, data_name, to_text};
 use crate::cluster::life::{self, Life};
 use crate::cluster::mounting::{self, mounts_of};
 use crate::cluster::process::Process;
 use crate::cluster::starting::{self, Begun, Started, start_daemons};
-use crate::cluster::state::{Description, MetaDescription, ServerDescription, StateDir, StateLock};
+use crate::cluster::state::{Description, ServerDescription, StateDir, StateLock};
+use crate::cluster::undo::Undo;
 use crate::cluster::{
-    daemon, data_servers, etcd, grow, invitation, keys, metas, metrics_on, ports, secret,
+    daemon, data_servers, grow, invitation, keys, metas, metrics_on, planned, secret,
 };
 use crate::failure::{Done, Failure};
 use crate::files::remote::{caller, try_to_connect};
 use crate::logging;
-use crate::output::{ByteSize, parse_size, print, print_json};
+use crate::output::{print, print_json};
 use crate::settings::{self, Cluster};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_client::Client;
@@ -29,70 +29,11 @@ use weir_connect::{Credential, UpDefaults};
 use weir_dataserver::DataServerConfig;
 use weir_metaserver::{MetaServerConfig, NewFileSystem};
 use weir_store::{Target, TargetIdentity};
-use weir_types::{ClientId, ErrorKind, LayoutSpec, ServerId, TargetId};
+use weir_types::{ErrorKind, LayoutSpec, ServerId, TargetId};
 use weir_wire::key::MasterKey;
-use weir_wire::map::TargetState;
-
-/// Targets of a cluster that only this machine reaches, made to try things out. A cluster for other
-/// machines has disks of its own, and gets one target by default.
-const DEFAULT_TARGETS: u32 = 4;
-/// The first port of a cluster that other machines reach. It is fixed, so that a firewall can be
-/// configured for it.
-const DEFAULT_PORT: u16 = 7700;
-const DEFAULT_LISTEN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The longest that targets may take to appear in the cluster map.
-pub const TARGETS_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The longest to wait for a metadata server that is running but does not answer.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// What this run made or started, to be undone if a later step fails.
-pub struct Undo {
-    state: StateDir,
-    fresh: bool,
-    /// The daemons that were started; their pid files are in `pid_files`.
-    pub processes: Vec<Process>,
-    pub pid_files: Vec<PathBuf>,
-    mountpoint: Option<PathBuf>,
-    /// The directories of targets outside the state directory, with what they held before.
-    elsewhere: Vec<(PathBuf, Before)>,
-}
-
-/// The earlier state of a directory.
-enum Before {
-    /// The directory had these entries.
-    Names(BTreeSet<OsString>),
-    /// The directory was missing, and so were this many of its parents.
-    Nothing { missing_parents: usize },
-}
-
-impl Before {
-    /// Records the state of a directory. A directory that cannot be read is an error, since entries
-    /// may be deleted on the basis of this record.
-    fn of(dir: &Path) -> std::io::Result<Self> {
-        if !is_missing(dir)? {
-            let names = std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name()));
-            return Ok(Self::Names(names.collect::<std::io::Result<_>>()?));
-        }
-        let mut missing_parents = 0;
-        for parent in dir.ancestors().skip(1) {
-            if !is_missing(parent)? {
-                break;
-            }
-            missing_parents += 1;
-        }
-        Ok(Self::Nothing { missing_parents })
-    }
-}
-
-/// Whether nothing is at a path. A dangling symbolic link counts as something.
-fn is_missing(path: &Path) -> std::io::Result<bool> {
-    match path.symlink_metadata() {
-        Ok(_) => Ok(false),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(true),
-        Err(e) => Err(e),
-    }
-}
 
 /// Runs `weir up`.
 pub fn run(up: &Up) -> Done {
@@ -101,7 +42,8 @@ pub fn run(up: &Up) -> Done {
     let mountpoint = up.mount.clone().or(defaults.mount.clone());
     let existed = state.dir().exists();
     let lock = state.lock_new()?;
-    let mut undo = Undo { fresh: !state.exists(), ..Undo::of_new(&state) };
+    let mut undo = Undo::of_new(&state);
+    undo.fresh = !state.exists();
     if !undo.fresh {
         let done = go_on(up, mountpoint.as_deref(), &mut undo, lock);
         if done.is_err() {
@@ -129,12 +71,12 @@ pub fn run(up: &Up) -> Done {
 /// Makes a cluster and starts it.
 fn make_new(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mut Undo) -> Done {
     let state = undo.state.clone();
-    let plan = plan(&state, up, defaults)?;
+    let plan = planned::plan(&state, up, defaults)?;
     undo.may_change(&plan.dirs)?;
-    link_targets(&state, &plan)?;
+    planned::link_targets(&state, &plan)?;
     lay_out(&state, &plan.description, &up.domain, &plan.metrics)?;
-    warn(&state, up, &plan.description);
-    let Plan { mut description, held, .. } = plan;
+    planned::warn(&state, up, &plan.description);
+    let planned::Plan { mut description, held, .. } = plan;
     let started = start_daemons(&state, &description, undo)?;
     drop(held);
     let missing = await_targets(&await_metadata(&state)?, &description.targets())?;
@@ -210,7 +152,7 @@ fn goes_on_without(cluster: &str, servers: &BTreeSet<u32>) -> Failure {
 /// its daemons. If this fails no daemon is running, and the caller has to delete the files.
 pub fn make_described(state: &StateDir, description: &Description) -> Done {
     lay_out(state, description, &None, &[])?;
-    let mut undo = Undo { fresh: false, ..Undo::of_new(state) };
+    let mut undo = Undo::of_existing(state);
     let started = start_daemons(state, description, &mut undo);
     if started.is_err() {
         undo.run();
@@ -249,7 +191,7 @@ fn lay_out(
             copies: description.copies,
             ..LayoutSpec::default()
         },
-        ..NewFileSystem::new(cluster, FIRST_CLIENT)
+        ..NewFileSystem::new(cluster, keys::FIRST_CLIENT)
     };
     weir_metaserver::init(&state.metadata_dir(), &master, &new)?;
     for meta in &description.metas {
@@ -262,141 +204,6 @@ fn lay_out(
     keys::write_first_credential(state, description, &master, metadata)?;
     // Last: from here on the directory holds a cluster.
     state.set_description(description)
-}
-
-/// The plan of a new cluster.
-struct Plan {
-    description: Description,
-    /// The directories of its targets, unless they are in the state directory.
-    dirs: Vec<PathBuf>,
-    /// The metrics addresses of its servers, if they serve metrics.
-    metrics: Vec<String>,
-    /// The ports, held until the servers listen.
-    held: Vec<ports::Held>,
-}
-
-/// Decides on servers, targets and ports.
-fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Plan> {
-    let listen = up.listen.unwrap_or(DEFAULT_LISTEN);
-    let dirs = up.data.iter().map(|dir| settings::absolute(dir)).collect::<Done<Vec<_>>>()?;
-    if up.targets.is_some_and(|targets| !dirs.is_empty() && targets as usize != dirs.len()) {
-        return Err(Failure::new("--data says how many targets there are: one for each")
-            .hint("leave out --targets"));
-    }
-    let usual = if listen.is_loopback() { DEFAULT_TARGETS } else { 1 };
-    let targets = match dirs.len() {
-        0 => up.targets.or(defaults.targets).unwrap_or(usual),
-        dirs => dirs as u32,
-    };
-    let per_server = up.targets_per_server.or(defaults.targets_per_server).unwrap_or(1);
-    if !(1..=256).contains(&targets) || !(1..=256).contains(&per_server) {
-        return Err(Failure::new("a cluster has 1 to 256 targets"));
-    }
-    let unit = match (&up.unit, &defaults.unit) {
-        (Some(unit), _) => *unit,
-        (None, Some(text)) => parse_size(text).map_err(|e| Failure::new(e).about("up.unit"))?,
-        (None, None) => ByteSize(0),
-    };
-    let servers = targets.div_ceil(per_server);
-    let metas = up.meta.unwrap_or(1) as usize;
-    if metas > 1 {
-        etcd::require()?;
-    }
-    let count = servers as usize + metas;
-    let base = up.port.or(defaults.port);
-    let (held, base) = match base {
-        Some(base) => (ports::from_base(listen, base, count)?, Some(base)),
-        None if listen.is_loopback() => (ports::free(listen, count)?, None),
-        None => {
-            let (held, is_usual) = ports::usual(listen, DEFAULT_PORT, count)?;
-            (held, is_usual.then_some(DEFAULT_PORT))
-        }
-    };
-    let metrics_address = up.metrics.or(defaults.metrics);
-    let metrics_base = base.map(|base| base.saturating_add(count as u16));
-    let (metrics, held_for_metrics) = ports::for_metrics(metrics_address, metrics_base, count)?;
-    let mut addresses = held.ports.iter().map(|port| SocketAddr::new(listen, *port).to_string());
-    let metadata = addresses.next().unwrap_or_default();
-    let others = addresses.by_ref().take(metas - 1).zip(2..);
-    let others = others.map(|(address, id)| MetaDescription { id, address }).collect();
-    let (etcd, held_for_etcd) = match metas {
-        1 => (Vec::new(), ports::Held::default()),
-        _ => etcd::plan(listen, metas)?,
-    };
-    let servers = addresses
-        .zip(1..)
-        .map(|(address, id)| {
-            let first = (id - 1) * per_server + 1;
-            let last = (id * per_server).min(targets);
-            let (targets, replacing) = ((first..=last).collect(), Vec::new());
-            ServerDescription { id, address, targets, replacing }
-        })
-        .collect();
-    let name = match &up.cluster.name {
-        Some(name) => name.clone(),
-        None => state.dir().file_name().map_or("default".into(), |n| n.display().to_string()),
-    };
-    let stripe_unit_bytes = u32::try_from(unit.0).map_err(|_| Failure::new("--unit: too large"))?;
-    let copies = up.copies.unwrap_or(0);
-    weir_layout::check_spec(&LayoutSpec { stripe_unit_bytes, copies, ..LayoutSpec::default() })?;
-    let description = Description {
-        name,
-        id: cluster_id_text(secret::random()?),
-        metadata,
-        joined: false,
-        stripe_unit_bytes,
-        copies,
-        metrics: metrics_address,
-        made_mountpoints: Vec::new(),
-        adding: None,
-        servers,
-        invited: Vec::new(),
-        metas: others,
-        etcd,
-    };
-    Ok(Plan { description, dirs, metrics, held: vec![held, held_for_metrics, held_for_etcd] })
-}
-
-/// Links the targets that are elsewhere into the state directory.
-fn link_targets(state: &StateDir, plan: &Plan) -> Done {
-    let targets = plan.description.targets();
-    targets
-        .iter()
-        .zip(&plan.dirs)
-        .try_for_each(|(target, dir)| grow::make_link(&state.target_dir(*target), dir))
-}
-
-/// Warns of settings that are valid but perhaps not intended.
-fn warn(state: &StateDir, up: &Up, description: &Description) {
-    let targets = description.targets();
-    let copies = usize::from(description.copies);
-    if copies > targets.len() {
-        logging::say(&format!(
-            "weir: no file can be made before there are {copies} targets, for its copies; there are \
-             {}: `weir invite` brings other machines, `weir server add` adds some of this one",
-            targets.len()
-        ));
-    }
-    // The same disk, as far as the kernel tells: that of the file system.
-    let disk = |target: &u32| std::fs::metadata(state.target_dir(*target)).map(|meta| meta.dev());
-    let disks: BTreeSet<u64> = targets.iter().flat_map(disk).collect();
-    if copies > 1 && targets.len() > 1 && disks.len() < targets.len() {
-        logging::say(&format!(
-            "weir: the {} targets are on {} file system{} of this machine: copies that are on one \
-             disk are lost with it. `weir up --data DIR --data DIR` names a directory on each disk",
-            targets.len(),
-            disks.len(),
-            if disks.len() == 1 { "" } else { "s" }
-        ));
-    }
-    if let Some(domain) =
-        up.domain.as_ref().filter(|_| !invitation::is_for_others(&description.metadata))
-    {
-        logging::say(&format!(
-            "weir: all of this machine is in domain {domain}, and no other machine reaches this \
-             cluster: --domain keeps nothing apart here"
-        ));
-    }
 }
 
 fn make_server(
@@ -567,47 +374,6 @@ fn await_metadata(state: &StateDir) -> Done<Client> {
     }
 }
 
-/// The number of targets that are not online.
-#[derive(Default)]
-pub struct Missing {
-    pub out_of_service: usize,
-    /// Those that are getting missed changes, or waiting to learn what they missed.
-    pub syncing: usize,
-    pub offline: usize,
-}
-
-/// Waits until targets are online or out of service, and counts those that are not. Data servers
-/// register with the metadata server only after they have begun to serve.
-pub fn await_targets(client: &Client, targets: &[u32]) -> Done<Missing> {
-    await_targets_for(client, targets, TARGETS_TIMEOUT)
-}
-
-/// As [`await_targets`], with another time limit.
-pub fn await_targets_for(client: &Client, targets: &[u32], patience: Duration) -> Done<Missing> {
-    let begin = Instant::now();
-    loop {
-        let map = client.cluster_map()?;
-        let wanted = || map.targets().filter(|(_, t)| targets.contains(&t.target.0));
-        let count = |state| wanted().filter(|(_, t)| t.state == state).count();
-        let (out_of_service, syncing) =
-            (count(TargetState::OutOfService), count(TargetState::Syncing));
-        let known = count(TargetState::Online) + out_of_service + syncing;
-        let offline = targets.len().saturating_sub(known);
-        let is_up = syncing + offline == 0;
-        if is_up || begin.elapsed() > patience {
-            return Ok(Missing { out_of_service, syncing, offline });
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// The failure that targets have not appeared: their data servers have not registered.
-pub fn never_heard_of(targets: usize) -> Failure {
-    let seconds = TARGETS_TIMEOUT.as_secs();
-    Failure::new(format!("{targets} targets are not online after {seconds} s"))
-        .hint("the logs of the data servers say why they cannot reach the metadata server")
-}
-
 /// Mounts the cluster, unless it is mounted there already.
 fn mount(state: &StateDir, description: &mut Description, path: &Path, undo: &mut Undo) -> Done {
     let (path, made) = mounting::made_mountpoint(path)?;
@@ -628,84 +394,6 @@ fn mount(state: &StateDir, description: &mut Description, path: &Path, undo: &mu
         state.set_description(description)?;
     }
     Ok(())
-}
-
-impl Undo {
-    /// For a new cluster of which only the directories exist.
-    pub fn of_new(state: &StateDir) -> Self {
-        Self {
-            state: state.clone(),
-            fresh: true,
-            processes: Vec::new(),
-            pid_files: Vec::new(),
-            mountpoint: None,
-            elsewhere: Vec::new(),
-        }
-    }
-
-    /// For an existing cluster.
-    pub fn of_existing(state: &StateDir) -> Self {
-        Self { fresh: false, ..Self::of_new(state) }
-    }
-
-    /// Records the contents of directories in which targets are about to be made. These contents
-    /// will be kept.
-    pub fn may_change(&mut self, dirs: &[PathBuf]) -> Done {
-        let before = |dir: &PathBuf| match Before::of(dir) {
-            Ok(before) => Ok((dir.clone(), before)),
-            Err(e) => Err(Failure::file(dir, e)
-                .hint("it has to be a directory that can be read, or not be there yet")),
-        };
-        self.elsewhere = dirs.iter().map(before).collect::<Done<_>>()?;
-        Ok(())
-    }
-
-    /// Keeps the started daemons running, whatever fails later.
-    fn leave(&mut self) {
-        self.processes.clear();
-        self.pid_files.clear();
-    }
-
-    /// Undoes everything.
-    pub fn run(self) {
-        for process in self.processes.into_iter().rev() {
-            if let Err(failure) = process.stop(true) {
-                failure.say();
-            }
-        }
-        for pid_file in self.pid_files {
-            let _ = std::fs::remove_file(pid_file);
-        }
-        if let Some(mountpoint) = self.mountpoint {
-            let _ = std::fs::remove_dir(mountpoint);
-        }
-        if self.fresh
-            && let Err(failure) = self.state.purge()
-        {
-            failure.say();
-        }
-        for (dir, before) in self.elsewhere {
-            let before = match before {
-                Before::Names(before) => before,
-                Before::Nothing { missing_parents } => {
-                    let _ = std::fs::remove_dir_all(&dir);
-                    for parent in dir.ancestors().skip(1).take(missing_parents) {
-                        // Others may have put something there: then it stays.
-                        let _ = std::fs::remove_dir(parent);
-                    }
-                    continue;
-                }
-            };
-            for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
-                let is_made = !before.contains(&entry.file_name());
-                let _ = match entry.file_type() {
-                    Ok(kind) if is_made && kind.is_dir() => std::fs::remove_dir_all(entry.path()),
-                    Ok(_) if is_made => std::fs::remove_file(entry.path()),
-                    _ => Ok(()),
-                };
-            }
-        }
-    }
 }
 
 fn report(
@@ -772,6 +460,3 @@ fn report(
     }
     print(&text)
 }
-
-/// The credential that `weir up` makes.
-pub const FIRST_CLIENT: ClientId = ClientId(1);
