@@ -1,6 +1,10 @@
 //! Stream sockets, a poller for many of them, and signals that end a wait.
 //! Everything is non-blocking unless it says otherwise.
 
+pub(crate) mod kinds;
+
+pub use kinds::{Event, Interest};
+
 use crate::simulated;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,41 +23,6 @@ pub struct Socket(SocketKind);
 enum SocketKind {
     Os(OwnedFd),
     Simulated(Arc<dyn simulated::Socket>),
-}
-
-/// What to wait for. Broken connections are always told of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interest {
-    /// Bytes to receive, a connection to accept, the end of the stream.
-    pub readable: bool,
-    /// Room to send.
-    pub writable: bool,
-    /// Of a poller: tell once when it becomes so, not as long as it is so.
-    pub edge: bool,
-}
-
-impl Interest {
-    /// Something to receive or accept.
-    pub const READ: Self = Self { readable: true, writable: false, edge: false };
-    /// Room to send.
-    pub const WRITE: Self = Self { readable: false, writable: true, edge: false };
-    /// Every change.
-    pub const EDGES: Self = Self { readable: true, writable: true, edge: true };
-    /// Nothing.
-    pub const NONE: Self = Self { readable: false, writable: false, edge: false };
-}
-
-/// What a poller tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Given with [`Poller::add_socket`].
-    pub token: u64,
-    /// There is something to receive.
-    pub readable: bool,
-    /// There is room to send.
-    pub writable: bool,
-    /// The peer sends no more, or the connection is broken.
-    pub hangup: bool,
 }
 
 impl From<OwnedFd> for Socket {

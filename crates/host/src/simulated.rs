@@ -5,8 +5,8 @@
 //! take turns: one runs until it waits for something. So between two waits
 //! nothing else happens, and none of these calls needs a lock.
 
-use crate::fs::{OpenHow, Space, Stat};
-use crate::net::{Event, Interest};
+use crate::fs::kinds::{OpenHow, Space, Stat};
+use crate::net::kinds::{Event, Interest};
 use rustix::io::Result;
 use std::any::Any;
 use std::cell::RefCell;

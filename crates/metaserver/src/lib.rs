@@ -22,6 +22,7 @@ pub mod audit;
 mod candidate;
 pub mod config;
 mod disk_watch;
+mod fault;
 pub mod init;
 pub mod keys;
 pub mod leases;

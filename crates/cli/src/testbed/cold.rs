@@ -1,6 +1,6 @@
 //! `weir testbed cold`: drops all file contents from memory and verifies that they are gone.
 
-use super::failed;
+use super::failed::failed;
 use super::record::{Place, Record};
 use crate::args::TestbedCold;
 use crate::cluster::mounting::mounts_of;

@@ -1,6 +1,6 @@
 //! `weir testbed disk`: the daemon of a disk with a modelled head.
 
-use super::failed;
+use super::failed::failed;
 use super::record::Place;
 use crate::args::{TestbedChoice, TestbedDisk};
 use crate::failure::{Done, Failure};

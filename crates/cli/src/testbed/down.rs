@@ -1,6 +1,6 @@
 //! `weir testbed down`: removes a testbed completely, even if parts of it are gone already.
 
-use super::failed;
+use super::failed::failed;
 use super::record::{Place, Record, head_name};
 use crate::args::TestbedChoice;
 use crate::cluster::down::stop;

@@ -14,6 +14,7 @@
 mod cold;
 mod disk;
 mod down;
+mod failed;
 mod perturb;
 mod profiles;
 mod record;
@@ -22,7 +23,7 @@ mod status;
 mod up;
 
 use crate::args::Testbed;
-use crate::failure::{Done, Failure};
+use crate::failure::Done;
 
 /// Runs `weir testbed`.
 pub fn run(command: &Testbed) -> Done {
@@ -36,9 +37,4 @@ pub fn run(command: &Testbed) -> Done {
         Testbed::Down(choice) => down::run(choice),
         Testbed::Disk(disk) => disk::run(disk),
     }
-}
-
-/// Converts an error of a mechanism. Its text names the subject.
-fn failed(error: std::io::Error) -> Failure {
-    Failure::new(error.to_string())
 }

@@ -1,7 +1,7 @@
 //! `weir testbed perturb`: uses a share of a disk or link, and reports from the kernel's counters
 //! how much that was.
 
-use super::failed;
+use super::failed::failed;
 use super::record::{Place, Record};
 use crate::args::TestbedPerturb;
 use crate::failure::{Done, Failure};

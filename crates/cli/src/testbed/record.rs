@@ -9,7 +9,7 @@
 //! .lock           lock of the command that changes the testbed
 //! ```
 
-use super::failed;
+use super::failed::failed;
 use crate::args::TestbedChoice;
 use crate::cluster::process::Process;
 use crate::cluster::secret;

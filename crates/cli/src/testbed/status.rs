@@ -1,6 +1,6 @@
 //! `weir testbed status`: shows nodes, disks and links with the kernel's counters.
 
-use super::failed;
+use super::failed::failed;
 use super::profiles::megabytes;
 use super::record::{Place, Record, head_name};
 use crate::args::TestbedStatus;

@@ -1,9 +1,10 @@
 //! `weir testbed up`: makes the network, the disks, and a cluster on them. If something fails,
 //! everything is removed again.
 
+use super::down;
+use super::failed::failed;
 use super::profiles::megabytes;
 use super::record::{Node, Place, Record, head_name};
-use super::{down, failed};
 use crate::args::TestbedUp;
 use crate::cluster::awaiting::{await_targets, never_heard_of};
 use crate::cluster::daemon::{META, cluster_id_text, data_name};

@@ -4,7 +4,7 @@
 use super::{MetaMachine, Moment, Reply};
 use crate::machine::sessions::Slot;
 use crate::ops::dispatch::{Repeat, dispatch, needs_room, repeat_of, takes_fresh_id};
-use crate::ops::{Context, Effects, Fault};
+use crate::ops::{Context, Effects, Fault, quotas};
 use crate::quota::{self, Charge};
 use crate::schema::{self, SlotRecord, key};
 use weir_host::plant::{Bug, planted};
@@ -188,7 +188,7 @@ impl<E: Engine> MetaMachine<E> {
         let mut tx = Tx::new(&self.engine);
         let mut ctx = self.context(session, caller, fresh, now);
         let done = dispatch(&mut tx, &mut ctx, op, body).and_then(|body| {
-            let by = Charge { op: Some(op), exempt: quota::is_exempt(&ctx) };
+            let by = Charge { op: Some(op), exempt: quotas::is_exempt(&ctx) };
             ctx.effects.quotas_gone = quota::charge(&self.quotas, &self.engine, &mut tx, by)?;
             Ok(body)
         });

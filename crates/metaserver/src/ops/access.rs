@@ -1,6 +1,6 @@
 //! Permissions: the rules of POSIX, with Linux's errors.
 
-use crate::ops::Outcome;
+use crate::fault::Outcome;
 use crate::schema::Inode;
 use weir_types::{Caller, ErrorKind, FileKind};
 use weir_wire::Rights;

@@ -1,7 +1,6 @@
 //! Records size, time and written columns after writes.
 
-use crate::ops::{Context, Outcome, inodes, layouts, open};
-use crate::quota;
+use crate::ops::{Context, Outcome, inodes, layouts, open, quotas};
 use crate::schema::{Holes, Inode, RegularFile};
 use weir_metastore::Tx;
 use weir_types::limits::{MAX_WRITTEN_RANGES, MAX_WRITTEN_SEGMENTS};
@@ -27,7 +26,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) 
     let holes = holes_after(&inode, request)?;
     let grows = request.size > inode.size;
     if !(grows || request.mtime.is_some() || request.sparse || holes != inode.holes) {
-        quota::note(tx, ctx, file, &inode, None)?;
+        quotas::note(tx, ctx, file, &inode, None)?;
         return Ok(inode.attr(file));
     }
     inode.holes = holes;
@@ -48,7 +47,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) 
     let shown = shown.filter(|time| inode.ctime < *time && *time <= ctx.now);
     inode.changed(shown.unwrap_or(ctx.now));
     inodes::store(tx, file, &inode)?;
-    quota::note(tx, ctx, file, &inode, None)?;
+    quotas::note(tx, ctx, file, &inode, None)?;
     Ok(inode.attr(file))
 }
 

@@ -1,7 +1,6 @@
 //! Segments of files: placement, paging, grants, and their form for clients.
 
-use crate::ops::{ClusterView, Context, Outcome, hints, inodes, parities};
-use crate::quota;
+use crate::ops::{ClusterView, Context, Outcome, hints, inodes, parities, quotas};
 use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, ServerRecord, WrittenPage, key};
 use std::borrow::Cow;
 use std::cell::LazyCell;
@@ -339,7 +338,7 @@ pub(crate) fn open_file(
         rights.allow(Rights::WRITE) || hides
     });
     let consistency = if inode.xattrs > 0 { hints::of(tx, file)? } else { None };
-    quota::note(tx, ctx, file, inode, None)?;
+    quotas::note(tx, ctx, file, inode, None)?;
     // Whoever is told of it carries it out.
     ctx.effects.objects_follow |= pending_truncate.is_some();
     let loads = Vec::new();

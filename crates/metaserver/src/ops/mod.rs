@@ -35,6 +35,7 @@ pub mod move_copies;
 mod names;
 pub mod open;
 pub mod parities;
+pub(crate) mod quotas;
 pub mod readdir;
 pub mod readlink;
 pub mod reassert;
@@ -63,49 +64,15 @@ use crate::schema::{Inode, ServerRecord};
 use crate::signing::{Grant, Signer};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::{Pairs, TargetInfo};
-use weir_metastore::TxError;
 use weir_types::{
-    Attr, Caller, Column, Error, ErrorKind, FileId, FsUsage, LayoutSpec, Restrictions, Segment,
-    ServerId, SessionId, TargetId, Timestamp,
+    Attr, Caller, Column, FileId, FsUsage, LayoutSpec, Restrictions, Segment, ServerId, SessionId,
+    TargetId, Timestamp,
 };
 use weir_wire::meta::TargetLoad;
 use weir_wire::quota::QuotaSubject;
 use weir_wire::{Rights, SignedCapability};
 
-/// Why an operation has no result.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// It is refused: the client gets this error, and the same one for a repeated request.
-    #[error(transparent)]
-    Refused(Error),
-    /// The engine has failed: nothing is known, nothing is stored.
-    #[error(transparent)]
-    Engine(TxError),
-}
-
-impl From<ErrorKind> for Fault {
-    fn from(kind: ErrorKind) -> Self {
-        Fault::Refused(kind.into())
-    }
-}
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Fault::Refused(error)
-    }
-}
-impl From<TxError> for Fault {
-    fn from(error: TxError) -> Self {
-        match error {
-            // The operation asks for more than any transaction holds: it would
-            // the next time too.
-            TxError::TooManyOperations | TxError::TooLarge => Fault::Refused(error.into()),
-            other => Fault::Engine(other),
-        }
-    }
-}
-
-/// Result of an operation.
-pub type Outcome<T> = Result<T, Fault>;
+pub use crate::fault::{Fault, Outcome};
 
 /// Changes in memory after the transaction of an operation is committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

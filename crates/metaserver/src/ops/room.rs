@@ -1,8 +1,7 @@
 //! Grants space to a growing file with a quota. Changes nothing in the store: granted space is kept
 //! in memory, until the client has written it or closes the file.
 
-use crate::ops::{Context, Outcome, inodes, layouts, open};
-use crate::quota;
+use crate::ops::{Context, Outcome, inodes, layouts, open, quotas};
 use weir_metastore::Tx;
 use weir_types::{Error, ErrorKind};
 use weir_wire::Rights;
@@ -23,6 +22,6 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RoomRequest) -> Out
         let message = "space is granted only for files that are open for writing";
         return Err(Error::new(ErrorKind::BadHandle, message).into());
     }
-    let up_to = quota::room(tx, ctx, (file, &inode), request.end)?;
+    let up_to = quotas::room(tx, ctx, (file, &inode), request.end)?;
     Ok(Room { up_to: up_to.unwrap_or(u64::MAX) })
 }

@@ -2,7 +2,7 @@
 //! a quota does not allow it.
 
 use super::{Quotas, Share, bytes_of, exceeded, peek, record, share};
-use crate::ops::Outcome;
+use crate::fault::Outcome;
 use crate::schema::{self, Inode, QuotaRecord, key};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

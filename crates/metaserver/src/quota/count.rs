@@ -2,7 +2,7 @@
 //! `counted_to` are counted; each transaction advances that.
 
 use super::{Quotas, record, share};
-use crate::ops::Outcome;
+use crate::fault::Outcome;
 use crate::schema::{self, ALL_COUNTED, Inode, QuotaRecord, key};
 use std::collections::BTreeMap;
 use weir_metastore::Tx;

@@ -2,8 +2,8 @@
 //! whole, after every record that had been appended before it began; and
 //! whoever reads the file meanwhile sees all that had been appended before.
 
-use super::Exercise;
 use super::calls::{How, OpenFile, Place};
+use super::kind::Exercise;
 use crate::Outcome;
 use crate::linear::Event;
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@
 //! it into pages first): such a read says nothing of what the others see.
 
 use super::calls::{How, OpenFile, Place};
-use super::{Exercise, SEARCH_BOUND};
+use super::kind::{Exercise, SEARCH_BOUND};
 use crate::Outcome;
 use crate::linear::{Event, Sequential, Verdict, check};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 //! name leads to an inode, so that whoever finds one finds the right one.
 
 use super::calls::{How, Place};
-use super::{Exercise, SEARCH_BOUND};
+use super::kind::{Exercise, SEARCH_BOUND};
 use crate::Outcome;
 use crate::linear::{Event, Sequential, Verdict, check};
 use rustix::io::Errno;

@@ -10,7 +10,7 @@
 //! that had returned.
 
 use super::calls::{How, OpenFile, Place};
-use super::{Exercise, SEARCH_BOUND};
+use super::kind::{Exercise, SEARCH_BOUND};
 use crate::Outcome;
 use crate::linear::{Event, Sequential, Verdict, check};
 use serde::{Deserialize, Serialize};

@@ -3,9 +3,9 @@
 use super::appends::Appends;
 use super::blocks::Blocks;
 use super::calls::{Calls, Place, System};
+use super::kind::{Exercise, Kind, Plan};
 use super::names::Names;
 use super::sizes::{Ends, Sizes};
-use super::{Exercise, Kind, Plan};
 use crate::Outcome;
 use crate::linear::Event;
 use rustix::time::{ClockId, clock_gettime};
