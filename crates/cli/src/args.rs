@@ -1,6 +1,7 @@
 //! The command line: names and flags follow cp, ls, df, mount and kubectl.
 
 mod checks;
+mod choices;
 mod cluster;
 mod daemons;
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod reduce;
 mod testbed;
 
 pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
+pub use choices::{ClientChoice, ClusterChoice};
 pub use cluster::{Down, Rebalance, Status, Up};
 pub use daemons::{
     Daemon, Detach, Meta, MetaAdd, MetaCommand, MetaExport, MetaImport, MetaRemove, Mount, Umount,
@@ -39,15 +41,14 @@ pub use members::{
     TargetChoice, TargetCreate, TargetDrain, TargetRemove, TargetReplace, Targets, Top,
 };
 pub use mount_helper::MountHelper;
-pub use quotas::{Quota, QuotaCommand, QuotaList, QuotaRemove, QuotaSet};
+pub use quotas::{Quota, QuotaCommand, QuotaList, QuotaRemove, QuotaSet, SubjectName};
 pub use reduce::{Reduce, ReduceEncode, ReduceShow, ReduceWork};
 pub use testbed::{
     Testbed, TestbedChoice, TestbedCold, TestbedDisk, TestbedPerturb, TestbedRun, TestbedStatus,
     TestbedUp,
 };
 
-use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
+use clap::{Parser, Subcommand};
 
 /// Weir: a parallel file system
 #[derive(Parser)]
@@ -154,34 +155,6 @@ pub enum Command {
     Completions(Completions),
     /// Write a manual page for each command
     Man(Man),
-}
-
-/// The flags that choose a cluster. Flags take precedence over the environment, and the environment
-/// over the configuration file.
-// The heading is with each flag: one for the struct would go on for what follows it elsewhere.
-#[derive(Args, Clone, Debug, Default)]
-pub struct ClusterChoice {
-    /// Name of a cluster made by `weir up` on this machine [default: default]
-    #[arg(long = "name", visible_alias = "cluster", env = "WEIR_CLUSTER", value_name = "NAME")]
-    #[arg(help_heading = "Which cluster")]
-    pub name: Option<String>,
-    /// The cluster's state directory [default: /var/lib/weir/NAME, or ~/.local/state/weir/NAME]
-    #[arg(long, env = "WEIR_DIR", value_name = "DIR", help_heading = "Which cluster")]
-    pub dir: Option<PathBuf>,
-    /// Configuration file [default: ~/.config/weir/config.toml, then /etc/weir/config.toml]
-    #[arg(long, env = "WEIR_CONFIG", value_name = "FILE", help_heading = "Which cluster")]
-    pub config: Option<PathBuf>,
-}
-
-/// The flags that choose a cluster for clients: by name, directory or credential.
-#[derive(Args, Clone, Debug, Default)]
-pub struct ClientChoice {
-    #[command(flatten)]
-    pub cluster: ClusterChoice,
-    /// Credential file of a client, for clusters elsewhere [default, if there is no cluster here:
-    /// ~/.config/weir/client.toml, then /etc/weir/client.toml]
-    #[arg(long, env = "WEIR_CREDENTIAL", value_name = "FILE", help_heading = "Which cluster")]
-    pub credential: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The failure of a command: what happened and what to do about it.
 
-use crate::output::plain_lines;
+use crate::text::plain_lines;
 use crate::{journal, logging};
 use std::fmt;
 use std::path::Path;

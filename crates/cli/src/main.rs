@@ -7,6 +7,7 @@ mod check;
 mod cluster;
 mod failure;
 mod files;
+mod held_back;
 mod jobs;
 mod journal;
 mod layouts;
@@ -31,15 +32,17 @@ mod settings;
 mod signals;
 mod sim;
 mod testbed;
+mod text;
 mod version;
 
-use args::{Arguments, Command, Server, Target};
+use args::{Arguments, Command, Detach, Server, Target, Testbed};
 use clap::Parser;
 use cluster::{
     adding, down, draining, explain, holds, invitation, joining, keys, rebalance, removal,
     replacing, servers, sessions, status, targets, top, up,
 };
 use failure::Done;
+use logging::Logs;
 use std::process::ExitCode;
 use weir_host::plant::{Bug, plant};
 
@@ -67,8 +70,22 @@ fn plant_if_asked() {
     }
 }
 
+/// What the process of a command logs.
+fn logs_of(command: &Command) -> Logs<'_> {
+    let detach = match command {
+        Command::Data(daemon) => &daemon.detach,
+        Command::Testbed(Testbed::Disk(disk)) => &disk.detach,
+        Command::Meta(meta) if meta.command.is_none() => &meta.detach,
+        Command::Mount(mount) if mount.foreground => &mount.detach,
+        Command::Sim(_) => return Logs::Nothing,
+        _ => return Logs::Command,
+    };
+    let Detach { detached, log, log_limit, .. } = detach;
+    Logs::Daemon { detached: *detached, file: log.as_deref(), limit: *log_limit }
+}
+
 fn run(command: &Command) -> Done {
-    logging::start(command);
+    logging::start(logs_of(command));
     plant_if_asked();
     match command {
         Command::Up(up) => up::run(up),

@@ -1,7 +1,7 @@
 //! Mount options, for `weir mount -o`, `mount -t fuse.weir`, /etc/fstab and the configuration file.
 
 use crate::failure::{Done, Failure};
-use crate::output::parse_size;
+use crate::text::parse_size;
 use rustix::mount::MountFlags;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;

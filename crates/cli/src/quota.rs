@@ -1,14 +1,17 @@
 //! `weir quota`: shows and sets the quotas of users, groups and directories, and shows their usage.
 
-use crate::args::{ClientChoice, Quota, QuotaCommand, QuotaList, QuotaRemove, QuotaSet};
+use crate::args::{
+    ClientChoice, Quota, QuotaCommand, QuotaList, QuotaRemove, QuotaSet, SubjectName,
+};
 use crate::cluster::mounts::holding;
 use crate::failure::{Done, Failure};
 use crate::files::owners::Owners;
 use crate::files::remote::{caller, connect};
 use crate::files::upward::path_of;
-use crate::output::{Table, human_size, print, print_json};
+use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::settings;
+use crate::text::{Table, human_size};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -18,30 +21,6 @@ use weir_wire::quota::{QUOTA_XATTR, QuotaChange, QuotaInfo, QuotaLimits, QuotaSu
 
 /// The interval of checks how far the counting is.
 const INTERVAL: Duration = Duration::from_millis(200);
-
-/// The subject of a quota, as given on the command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SubjectName {
-    /// A user, by name or number.
-    User(String),
-    /// A group, by name or number.
-    Group(String),
-    /// The path of a directory in the file system.
-    Directory(String),
-}
-
-/// Parses the subject of a quota.
-pub fn parse_subject(text: &str) -> Result<SubjectName, String> {
-    let wrong = || "whose? user:NAME, group:NAME or dir:/PATH".to_owned();
-    let (kind, name) = text.split_once(':').ok_or_else(wrong)?;
-    match kind {
-        _ if name.is_empty() => Err(wrong()),
-        "user" => Ok(SubjectName::User(name.to_owned())),
-        "group" => Ok(SubjectName::Group(name.to_owned())),
-        "dir" => Ok(SubjectName::Directory(name.to_owned())),
-        _ => Err(wrong()),
-    }
-}
 
 /// Runs `weir quota`.
 pub fn run(quota: &Quota) -> Done {
@@ -251,16 +230,6 @@ fn kind(subject: QuotaSubject) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn whose_quota_it_is_says_what_and_who() {
-        assert_eq!(parse_subject("user:alice"), Ok(SubjectName::User("alice".into())));
-        assert_eq!(parse_subject("group:100"), Ok(SubjectName::Group("100".into())));
-        assert_eq!(parse_subject("dir:weir:/a"), Ok(SubjectName::Directory("weir:/a".into())));
-        for bad in ["alice", "user:", "project:7", ""] {
-            assert!(parse_subject(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn what_is_used_is_rounded_up() {

@@ -2,8 +2,9 @@
 
 use crate::args::{Reduce, ReduceEncode, ReduceShow, ReduceWork};
 use crate::failure::{Done, Failure};
-use crate::output::{human_size, named, print, print_json};
+use crate::output::{print, print_json};
 use crate::progress::Progress;
+use crate::text::{human_size, named};
 use serde::Serialize;
 use serde_json::json;
 use weir_reduce::{Finding, Purpose, Step, Tree, Trouble, Usage, Wishes};

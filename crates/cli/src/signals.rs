@@ -1,7 +1,7 @@
 //! Turns SIGTERM and SIGINT into events of a thread, so that a daemon ends in order.
 
 use crate::failure::{Done, Failure};
-use libc::{SIG_BLOCK, SIG_SETMASK, SIG_UNBLOCK, SIGHUP, SIGINT, SIGTERM, c_int, sigset_t};
+use libc::{SIG_BLOCK, SIG_UNBLOCK, SIGHUP, SIGINT, SIGTERM, c_int, sigset_t};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
@@ -11,24 +11,6 @@ use std::thread;
 /// The signals that end a daemon, blocked in the threads of this process.
 pub struct Signals {
     set: sigset_t,
-}
-
-/// Runs `action` with all signals blocked. Threads that it starts never receive any.
-pub fn all_held_back<T>(action: impl FnOnce() -> T) -> T {
-    let mut all = MaybeUninit::<sigset_t>::uninit();
-    let mut before = MaybeUninit::<sigset_t>::uninit();
-    // SAFETY: `sigfillset` initialises the set, and `pthread_sigmask` the one of before; both are
-    // ours alone. With a valid set and a known way it cannot fail.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let done = action();
-    // SAFETY: the set of before was initialised above.
-    unsafe {
-        libc::pthread_sigmask(SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
-    }
-    done
 }
 
 impl Signals {

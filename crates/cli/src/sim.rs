@@ -268,37 +268,3 @@ fn tell_totals(sim: &Sim, totals: &Totals) -> Done {
         totals.undecided,
     ))
 }
-
-/// Parses `20s`, `1500ms`, `2m` or a number of seconds.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| "not a duration: try 20s".to_owned())?;
-    let ms = match unit {
-        "ms" => Some(number),
-        "" | "s" => number.checked_mul(1000),
-        "m" => number.checked_mul(60_000),
-        other => return Err(format!("unknown unit '{other}': use ms, s or m")),
-    };
-    match ms {
-        Some(ms @ 1..=3_600_000) => Ok(Duration::from_millis(ms)),
-        _ => Err("must be from 1 ms to 60 m".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_have_units() {
-        let ms = |text| parse_duration(text).map(|d| d.as_millis()).ok();
-        assert_eq!(ms("20s"), Some(20_000));
-        assert_eq!(ms("20"), Some(20_000));
-        assert_eq!(ms("1500ms"), Some(1500));
-        assert_eq!(ms("2m"), Some(120_000));
-        for bad in ["", "s", "0s", "5h", "-1s", "99999999999999999999s", "61m"] {
-            assert_eq!(ms(bad), None, "{bad}");
-        }
-    }
-}

@@ -1,7 +1,7 @@
 //! Command lines of the commands that look for problems.
 
-use super::ClientChoice;
-use crate::output::{ByteSize, parse_size};
+use super::choices::ClientChoice;
+use crate::text::{ByteSize, parse_size};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ pub struct Sim {
     #[arg(long, value_name = "N")]
     pub seeds: Option<u64>,
     /// How long faults occur in each run, in simulated time: 20s, 500ms, 2m
-    #[arg(long, default_value = "20s", value_parser = crate::sim::parse_duration)]
+    #[arg(long, default_value = "20s", value_parser = crate::text::parse_duration)]
     pub duration: std::time::Duration,
     /// Run each seed twice and check that both runs are equal
     #[arg(long)]

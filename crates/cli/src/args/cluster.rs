@@ -1,7 +1,7 @@
 //! Command lines of the commands for the cluster of this machine.
 
-use super::{ClientChoice, ClusterChoice};
-use crate::output::{ByteSize, parse_domain, parse_size};
+use super::choices::{ClientChoice, ClusterChoice};
+use crate::text::{ByteSize, parse_domain, parse_size};
 use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;

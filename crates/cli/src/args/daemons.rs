@@ -1,8 +1,8 @@
 //! Command lines of the daemons in the foreground, of mounts and of metadata backups.
 
-use super::{ClientChoice, ClusterChoice};
+use super::choices::{ClientChoice, ClusterChoice};
 use crate::mount_options::KNOWN;
-use crate::output::{ByteSize, parse_size};
+use crate::text::{ByteSize, parse_size};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! Command lines of the commands for files, named as on every Unix.
 
-use super::ClientChoice;
-use crate::output::{ByteSize, parse_size};
+use super::choices::ClientChoice;
+use crate::text::{ByteSize, parse_size};
 use clap::builder::ArgAction;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;

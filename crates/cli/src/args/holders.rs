@@ -1,6 +1,6 @@
 //! Command lines of the commands that show connections and locks.
 
-use super::ClientChoice;
+use super::choices::ClientChoice;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 

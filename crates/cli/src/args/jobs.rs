@@ -1,6 +1,6 @@
 //! Commands for jobs.
 
-use super::ClientChoice;
+use super::choices::ClientChoice;
 use super::members::interval;
 use clap::Args;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! Command lines of the commands for clusters of several machines.
 
-use super::ClusterChoice;
-use crate::output::parse_domain;
+use super::choices::ClusterChoice;
+use crate::text::parse_domain;
 use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;

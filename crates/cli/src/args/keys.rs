@@ -1,7 +1,7 @@
 //! Command lines of the commands for keys of clients and servers.
 
-use super::ClusterChoice;
-use crate::output::parse_domain;
+use super::choices::ClusterChoice;
+use crate::text::parse_domain;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! Command lines of the commands for layouts.
 
-use super::ClientChoice;
+use super::choices::ClientChoice;
 use super::reduce::parse_after;
-use crate::output::{ByteSize, parse_size};
 use crate::reliability::units::parse_speed;
+use crate::text::{ByteSize, parse_size};
 use clap::builder::{ArgAction, ArgPredicate};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! Command line of `weir log`.
 
-use super::ClientChoice;
+use super::choices::ClientChoice;
 use crate::log::since::Since;
 use clap::Args;
 

@@ -1,6 +1,6 @@
 //! Command lines of the commands for data servers and targets.
 
-use super::{ClientChoice, ClusterChoice};
+use super::choices::{ClientChoice, ClusterChoice};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 

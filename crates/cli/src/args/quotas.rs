@@ -1,8 +1,7 @@
 //! Command lines of `weir quota`.
 
-use super::ClientChoice;
-use crate::output::{ByteSize, parse_size};
-use crate::quota::{SubjectName, parse_subject};
+use super::choices::ClientChoice;
+use crate::text::{ByteSize, parse_size};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -93,9 +92,43 @@ fn parse_files(text: &str) -> Result<Limit, String> {
     }
 }
 
+/// The subject of a quota, as given on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubjectName {
+    /// A user, by name or number.
+    User(String),
+    /// A group, by name or number.
+    Group(String),
+    /// The path of a directory in the file system.
+    Directory(String),
+}
+
+/// Parses the subject of a quota.
+pub fn parse_subject(text: &str) -> Result<SubjectName, String> {
+    let wrong = || "whose? user:NAME, group:NAME or dir:/PATH".to_owned();
+    let (kind, name) = text.split_once(':').ok_or_else(wrong)?;
+    match kind {
+        _ if name.is_empty() => Err(wrong()),
+        "user" => Ok(SubjectName::User(name.to_owned())),
+        "group" => Ok(SubjectName::Group(name.to_owned())),
+        "dir" => Ok(SubjectName::Directory(name.to_owned())),
+        _ => Err(wrong()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whose_quota_it_is_says_what_and_who() {
+        assert_eq!(parse_subject("user:alice"), Ok(SubjectName::User("alice".into())));
+        assert_eq!(parse_subject("group:100"), Ok(SubjectName::Group("100".into())));
+        assert_eq!(parse_subject("dir:weir:/a"), Ok(SubjectName::Directory("weir:/a".into())));
+        for bad in ["alice", "user:", "project:7", ""] {
+            assert!(parse_subject(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_limit_is_a_number_or_none() {

@@ -1,7 +1,7 @@
 //! Command lines of `weir testbed`.
 
-use super::Detach;
-use crate::output::{ByteSize, parse_size};
+use super::daemons::Detach;
+use crate::text::{ByteSize, parse_size};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;

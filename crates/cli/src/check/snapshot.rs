@@ -2,8 +2,8 @@
 
 use crate::check::spool::Spool;
 use crate::failure::Done;
-use crate::output::named;
 use crate::progress::Progress;
+use crate::text::named;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_client::Administrator;
 use weir_metaserver::audit::{Fact, Problem, SnapshotReader};

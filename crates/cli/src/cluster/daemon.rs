@@ -1,30 +1,14 @@
 //! Configuration files of the daemons: written by `weir up`, or by hand. Their
 //! fields are those of [`MetaServerConfig`] and [`DataServerConfig`].
 
+pub use crate::cluster::names::{META, data_name, is_data, is_meta};
+
 use crate::failure::{Done, Failure};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 use weir_dataserver::DataServerConfig;
 use weir_metaserver::MetaServerConfig;
-
-/// The name of the metadata server's daemon.
-pub const META: &str = "meta";
-
-/// The name of a data server's daemon.
-pub fn data_name(server: u32) -> String {
-    format!("data-{server}")
-}
-
-/// Whether a daemon is a metadata server, by its name.
-pub fn is_meta(name: &str) -> bool {
-    name == META || name.starts_with("meta-")
-}
-
-/// Whether a daemon is a data server, by its name.
-pub fn is_data(name: &str) -> bool {
-    name.starts_with("data-")
-}
 
 /// Reads a configuration file. Relative paths in it are resolved against its directory.
 pub fn read<T: DeserializeOwned + RelativePaths>(path: &Path) -> Done<T> {

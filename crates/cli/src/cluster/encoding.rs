@@ -1,6 +1,6 @@
 //! The progress of replacing copies by parities, as the metadata server reports it.
 
-use crate::output::human_size;
+use crate::text::human_size;
 use serde_json::{Value, json};
 use weir_wire::data::ServerStatus;
 

@@ -1,7 +1,7 @@
 //! The metadata servers of a cluster that has several, as the one that leads sees them.
 
 use crate::cluster::trouble::Trouble;
-use crate::output::{Table, human_duration};
+use crate::text::{Table, human_duration};
 use serde::Serialize;
 use weir_wire::data::ServerStatus;
 

@@ -25,6 +25,7 @@ pub mod mount_lock;
 pub mod mounting;
 pub mod mounts;
 mod moving;
+pub mod names;
 mod planned;
 pub mod ports;
 pub mod process;

@@ -2,7 +2,7 @@
 
 use crate::cluster::daemon::META;
 use crate::cluster::targets::time_left;
-use crate::output::human_size;
+use crate::text::human_size;
 use serde_json::{Value, json};
 use weir_wire::data::ServerStatus;
 

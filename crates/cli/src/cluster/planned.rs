@@ -6,8 +6,8 @@ use crate::cluster::state::{Description, MetaDescription, ServerDescription, Sta
 use crate::cluster::{etcd, grow, invitation, ports, secret};
 use crate::failure::{Done, Failure};
 use crate::logging;
-use crate::output::{ByteSize, parse_size};
 use crate::settings;
+use crate::text::{ByteSize, parse_size};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;

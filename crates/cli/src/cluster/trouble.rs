@@ -7,7 +7,7 @@
 use crate::cluster::daemon::data_name;
 use crate::cluster::targets::{lacking, left};
 use crate::failure::Failure;
-use crate::output::{human_duration, human_size};
+use crate::text::{human_duration, human_size};
 use serde_json::{Value, json};
 use weir_types::{Error, ErrorKind, FsUsage};
 use weir_wire::map::TargetState;

@@ -6,7 +6,8 @@ use crate::files::name::{RemoteName, child, shown};
 use crate::files::owners::Owners;
 use crate::files::remote::{RemoteTree, Sessions};
 use crate::files::stat::{describe, kind_letter};
-use crate::output::{Table, human_size, mode_string, named, print, print_json, utc_time};
+use crate::output::{print, print_json};
+use crate::text::{Table, human_size, mode_string, named, utc_time};
 use serde_json::Value;
 use weir_types::{Attr, FileKind};
 

@@ -1,6 +1,6 @@
 //! The progress bar of a copy, shown only on a terminal.
 
-use crate::output::plain;
+use crate::text::plain;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -5,7 +5,8 @@ use crate::failure::{Done, Failures};
 use crate::files::name::{RemoteName, shown};
 use crate::files::owners::Owners;
 use crate::files::remote::{RemoteTree, Sessions};
-use crate::output::{mode_string, named, print, print_json, utc_time};
+use crate::output::{print, print_json};
+use crate::text::{mode_string, named, utc_time};
 use serde_json::{Value, json};
 use weir_types::{Attr, CONSISTENCY_XATTR, ErrorKind, FileKind, Timestamp};
 

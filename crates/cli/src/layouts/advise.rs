@@ -4,7 +4,8 @@ use crate::args::Advise;
 use crate::failure::{Done, Failure};
 use crate::layouts::trial::{self, Measured, Trial};
 use crate::layouts::whereabouts::{Finder, Found};
-use crate::output::{human_size, print, print_json};
+use crate::output::{print, print_json};
+use crate::text::human_size;
 use serde_json::json;
 use weir_layout::advice::{
     Advice, Limit, Machines, Order, Prediction, Stripes, Workload, advise, predict,
@@ -150,7 +151,7 @@ fn machines(asked: &Advise, trial: &Trial, targets: u16) -> Done<Machines> {
         (Some(_), Some(_), Some(_)) => Measured::default(),
         _ => trial.measure()?,
     };
-    let speed = |size: crate::output::ByteSize| size.0 as f64;
+    let speed = |size: crate::text::ByteSize| size.0 as f64;
     Ok(Machines {
         targets,
         link_bytes_per_s: asked.link.map_or(measured.link_bytes_per_s, speed),
@@ -323,7 +324,7 @@ mod tests {
     #[test]
     fn stripe_units_are_written_as_they_are_read() {
         for bytes in [4 << 10, 40 << 10, 64 << 10, 1 << 20, 4 << 20, (1 << 20) + (4 << 10)] {
-            let parsed = crate::output::parse_size(&exact(bytes)).unwrap();
+            let parsed = crate::text::parse_size(&exact(bytes)).unwrap();
             assert_eq!(parsed.0, bytes);
         }
     }

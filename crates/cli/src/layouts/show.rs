@@ -8,7 +8,8 @@ use crate::layouts::spec::{
     describe, duplication_name, family_name, parities_name, placement_name, text,
 };
 use crate::layouts::whereabouts::{Finder, Found};
-use crate::output::{Table, human_size, print, print_json};
+use crate::output::{print, print_json};
+use crate::text::{Table, human_size};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 
 use crate::args::{Family, LayoutFlags, Places, Protocol, Reduced};
 use crate::failure::{Done, Failure};
-use crate::output::human_size;
+use crate::text::human_size;
 use serde_json::{Value, json};
 use weir_types::limits::NEVER_S;
 use weir_types::{Duplication, LayoutKind, LayoutSpec, Placement};
@@ -222,7 +222,7 @@ pub fn describe(spec: &LayoutSpec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::ByteSize;
+    use crate::text::ByteSize;
 
     #[test]
     fn flags_make_a_layout() {

@@ -2,7 +2,7 @@
 
 use crate::failure::{Done, Failure};
 use crate::logging;
-use crate::output::utc_time;
+use crate::text::utc_time;
 use serde::Serialize;
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek};

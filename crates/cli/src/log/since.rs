@@ -1,7 +1,7 @@
 //! The time from which lines are shown.
 
-use crate::output::utc_time;
 use crate::reliability::units::parse_hours;
+use crate::text::utc_time;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_types::Timestamp;
 

@@ -8,8 +8,8 @@
 //! The writer of a log holds a shared lock on its file. A file that is locked, or that is not a log
 //! of Weir, is never removed.
 
-use crate::cluster::daemon::META;
-use crate::output::ByteSize;
+use crate::cluster::names::META;
+use crate::text::ByteSize;
 use rustix::fs::{FlockOperation, flock, fstat};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -188,7 +188,7 @@ impl Idle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::daemon::data_name;
+    use crate::cluster::names::data_name;
 
     /// A file of so many bytes, written last in this second after 1970.
     fn make(path: &Path, bytes: u64, second: u64) {

@@ -8,13 +8,14 @@ mod file;
 mod queue;
 mod writer;
 
-use crate::args::{Command, Detach, Testbed};
+use crate::held_back::all_held_back;
 use crate::journal::{self, ForJournal};
-use crate::signals::all_held_back;
+use crate::text::ByteSize;
 use file::LogFile;
 use queue::Queue;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -29,24 +30,34 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The queue of a daemon's lines. A command has none and writes at once.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
-/// Sets up logging. Daemons log their work; commands log only errors besides their own message.
-/// `WEIR_LOG` (as in `debug` or `weir_client=trace`) selects another level.
-pub fn start(command: &Command) {
-    let detach = match command {
-        Command::Data(daemon) => Some(&daemon.detach),
-        Command::Testbed(Testbed::Disk(disk)) => Some(&disk.detach),
-        Command::Meta(meta) if meta.command.is_none() => Some(&meta.detach),
-        Command::Mount(mount) if mount.foreground => Some(&mount.detach),
-        _ => None,
-    };
-    if let Some(detach) = detach {
-        start_queue(detach);
-    }
-    let usual = match (command, detach) {
-        // What simulated servers complain of is what is done to them.
-        (Command::Sim(_), _) => "off",
-        (_, Some(_)) => "info",
-        (_, None) => "error",
+/// What a process logs.
+#[derive(Clone, Copy, Debug)]
+pub enum Logs<'a> {
+    /// A daemon logs its work.
+    Daemon {
+        /// Whether a program of ours has started it, and put its log where all are Weir's.
+        detached: bool,
+        /// Its file; else standard error alone.
+        file: Option<&'a Path>,
+        /// The most bytes of the file and the one before it.
+        limit: ByteSize,
+    },
+    /// A command logs errors besides its own message.
+    Command,
+    /// A simulation says nothing: what simulated servers complain of is what is done to them.
+    Nothing,
+}
+
+/// Sets up logging. `WEIR_LOG` (as in `debug` or `weir_client=trace`) selects another level.
+pub fn start(logs: Logs<'_>) {
+    let (usual, is_daemon) = match logs {
+        Logs::Daemon { detached, file, limit } => {
+            let new = if detached { LogFile::among_daemons } else { LogFile::alone };
+            start_queue(file.map(|path| new(path, limit)));
+            ("info", true)
+        }
+        Logs::Command => ("error", false),
+        Logs::Nothing => ("off", false),
     };
     let filter = EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     let log = tracing_subscriber::fmt()
@@ -56,16 +67,13 @@ pub fn start(command: &Command) {
         .with_writer(|| Line);
     match journal::is_stderr() {
         true => log.event_format(ForJournal::new()).init(),
-        false => log.with_ansi(false).with_target(detach.is_some()).init(),
+        false => log.with_ansi(false).with_target(is_daemon).init(),
     }
 }
 
 /// Starts the queue and its thread. If the thread cannot be started, lines are written at once, as
 /// in commands.
-fn start_queue(detach: &Detach) {
-    // Only a program of ours puts logs where all are Weir's.
-    let new = if detach.detached { LogFile::among_daemons } else { LogFile::alone };
-    let file = detach.log.as_ref().map(|path| new(path, detach.log_limit));
+fn start_queue(file: Option<LogFile>) {
     let queue = Arc::new(Queue::default());
     let writer = Writer::new(Standard::new(file), journal::is_stderr());
     let written = Arc::clone(&queue);

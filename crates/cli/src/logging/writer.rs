@@ -145,7 +145,7 @@ impl<S: Sink> Writer<S> {
 mod tests {
     use super::*;
     use crate::logging::file::{hold, older};
-    use crate::output::ByteSize;
+    use crate::text::ByteSize;
     use std::cell::Cell;
     use std::fs::File;
     use std::io::Write;

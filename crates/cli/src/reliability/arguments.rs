@@ -1,7 +1,7 @@
 //! The command line of `weir reliability`.
 
 use super::units::{parse_annual_rate, parse_code, parse_hours, parse_probability, parse_speed};
-use crate::output::{ByteSize, parse_size};
+use crate::text::{ByteSize, parse_size};
 use clap::{Args, ValueEnum};
 use weir_reliability::{Cluster, Duplication, Layout, Redundancy, mttf_of_annual_rate};
 

@@ -2,7 +2,8 @@
 
 use super::units::lifetime;
 use crate::failure::{Done, Failure};
-use crate::output::{Table, print, print_json};
+use crate::output::{print, print_json};
+use crate::text::Table;
 use serde_json::json;
 use weir_reliability::Misfit;
 use weir_reliability::paper::{GROUPS, RATES};

@@ -2,7 +2,7 @@
 
 use super::arguments::{LayoutChoice, Protocol, Reliability};
 use crate::failure::{Done, Failure};
-use crate::output::ByteSize;
+use crate::text::ByteSize;
 use weir_reliability::{Assessment, Duplication, Layout, Misfit, Redundancy, Scheme, assess};
 
 /// The most combinations.

@@ -4,7 +4,8 @@ use super::arguments::{Protocol, Reliability};
 use super::rows::{Row, Rows};
 use super::units::{available, duration, lifetime, probability};
 use crate::failure::Done;
-use crate::output::{ByteSize, Table, human_size, print, print_json};
+use crate::output::{print, print_json};
+use crate::text::{ByteSize, Table, human_size};
 use serde_json::json;
 use weir_reliability::HOURS_PER_YEAR;
 

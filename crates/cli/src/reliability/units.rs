@@ -1,6 +1,6 @@
 //! Parses and writes durations, rates and probabilities as people do.
 
-use crate::output::{ByteSize, human_duration, parse_size};
+use crate::text::{ByteSize, human_duration, parse_size};
 use weir_layout::set::SetCode;
 use weir_reliability::{HOURS_PER_YEAR, Redundancy};
 

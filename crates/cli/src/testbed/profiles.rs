@@ -1,7 +1,8 @@
 //! `weir testbed profiles`: lists the profiles.
 
 use crate::failure::Done;
-use crate::output::{Table, print, print_json};
+use crate::output::{print, print_json};
+use crate::text::Table;
 use weir_testbed::profile::{ALL, Profile};
 
 /// Lists all profiles.

@@ -7,7 +7,8 @@ use crate::args::TestbedStatus;
 use crate::cluster::daemon::data_name;
 use crate::cluster::process::Process;
 use crate::failure::Done;
-use crate::output::{Table, human_size, print, print_json};
+use crate::output::{print, print_json};
+use crate::text::{Table, human_size};
 use serde::Serialize;
 use weir_testbed::{Counts, Drive};
 
