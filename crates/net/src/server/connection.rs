@@ -1,6 +1,6 @@
 //! The state of one connection. An idle connection has no buffers and takes a few hundred bytes.
 
-use super::{ConnId, Peer};
+use super::peer::{ConnId, Peer};
 use crate::buffer::PooledBuf;
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,10 +1,13 @@
 //! One event loop: waits for events and serves each connection in turn.
 
+use super::config::ServerConfig;
 use super::connection::Phase;
+use super::counters::ServerCounters;
 use super::mailbox::{Accepted, Mailbox};
 use super::outbox::Outbox;
+use super::peer::ConnId;
 use super::receive::SCRATCH_BYTES;
-use super::{ConnId, ServerConfig, ServerCounters, Service};
+use super::service::Service;
 use crate::socket::{Listener, set_tcp_options, set_unix_options};
 use rustix::io::Errno;
 use std::sync::Arc;

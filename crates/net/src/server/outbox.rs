@@ -1,7 +1,9 @@
 //! The connections of one loop, and the replies to be sent on them.
 
+use super::config::ServerConfig;
 use super::connection::{Chunk, Connection, Heir, Phase};
-use super::{ConnId, Peer, ServerConfig, ServerCounters};
+use super::counters::ServerCounters;
+use super::peer::{ConnId, Peer};
 use crate::buffer::{BufferPool, PooledBuf};
 use rustix::io::Errno;
 use std::collections::VecDeque;

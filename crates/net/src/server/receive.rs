@@ -5,9 +5,11 @@
 //! pool.
 
 use super::connection::{Incoming, Part, Phase, Session};
+use super::counters::ServerCounters;
 use super::event_loop::EventLoop;
 use super::outbox::keep_spare;
-use super::{ConnId, Frame, Peer, ServerCounters, Service};
+use super::peer::{ConnId, Peer};
+use super::service::{Frame, Service};
 use crate::host::random_bytes;
 use rustix::io::Errno;
 use std::io::IoSliceMut;
