@@ -1,7 +1,8 @@
 //! What administrators order in a run: in processes of their own on a node that never
 //! fails, each of which tries until it is obeyed.
 
-use crate::cluster::{layout, targets_of, with_copies};
+use crate::cluster::{layout, with_copies};
+use crate::plan::targets_of;
 use crate::shared::Shared;
 use std::rc::Rc;
 use std::time::Duration;

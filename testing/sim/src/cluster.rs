@@ -4,7 +4,7 @@
 use crate::engine::SharedModel;
 use crate::generate::DIRECTORIES;
 use crate::history::CELL_BYTES;
-use crate::plan::{EngineKind, FileShape, NodeName, Placement, Protocol, Shape};
+use crate::plan::{EngineKind, FileShape, NodeName, Placement, Protocol, Shape, targets_of};
 use crate::shared::{Made, Shared};
 use crate::worker::Worker;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,12 +65,6 @@ fn master() -> MasterKey {
 
 fn address(server: u8) -> String {
     format!("data{server}:7001")
-}
-
-/// Numbers of servers and targets begin with 1.
-pub(crate) fn targets_of(shape: &Shape, server: u8) -> Vec<u32> {
-    let each = u32::from(shape.targets_each);
-    (0..each).map(|i| u32::from(server) * each + i + 1).collect()
 }
 
 impl Cluster {

@@ -4,8 +4,9 @@
 //! all times but those of one disk are the usual ones, and virtual.
 
 use crate::administer::{self, Order};
-use crate::cluster::{Cluster, targets_of};
+use crate::cluster::Cluster;
 use crate::failover::plan;
+use crate::plan::targets_of;
 use crate::plan::{NodeName, Plan};
 use crate::shared::Shared;
 use std::cell::RefCell;

@@ -3,11 +3,11 @@
 
 use crate::administer;
 use crate::cluster::Cluster;
+use crate::held::Held;
 use crate::nemesis::Nemesis;
 use crate::oracle::Violation;
 use crate::plan::NodeName;
 use crate::shared::Shared;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -33,14 +33,6 @@ const SCRUB_BYTES: u32 = 16 << 20;
 const PAUSE: Duration = Duration::from_millis(250);
 /// Read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
-
-/// What the targets hold when all servers have ended.
-#[derive(Default)]
-pub(crate) struct Held {
-    objects: BTreeMap<(TargetId, ObjectId), Vec<u8>>,
-    /// What is noted that others lack.
-    gaps: Vec<String>,
-}
 
 /// Waits until every target is online again.
 pub(crate) fn wait_for_all(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {

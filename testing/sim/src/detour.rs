@@ -3,8 +3,9 @@
 //! read what it has written. The machines are those of all simulations, all times are the usual
 //! ones, and virtual.
 
-use crate::cluster::{Cluster, targets_of};
+use crate::cluster::Cluster;
 use crate::failover::{now, plan};
+use crate::plan::targets_of;
 use crate::plan::{NodeName, Placement, Plan, Protocol};
 use crate::shared::Shared;
 use std::cell::{Cell, RefCell};

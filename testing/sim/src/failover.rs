@@ -3,7 +3,8 @@
 //! one moment. The machines are those of all simulations, all times are the usual ones, and
 //! virtual.
 
-use crate::cluster::{Cluster, targets_of};
+use crate::cluster::Cluster;
+use crate::plan::targets_of;
 use crate::plan::{ClientPlan, EngineKind, FileShape, NodeName, Plan, Shape, first_copies};
 use crate::shared::Shared;
 use std::cell::{Cell, RefCell};

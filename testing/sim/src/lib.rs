@@ -24,6 +24,7 @@ pub mod failover;
 pub mod generate;
 pub mod graduated;
 pub mod half_done;
+mod held;
 pub mod history;
 mod journal;
 mod losses;

@@ -679,3 +679,9 @@ impl fmt::Display for Plan {
         Ok(())
     }
 }
+
+/// Numbers of servers and targets begin with 1.
+pub(crate) fn targets_of(shape: &Shape, server: u8) -> Vec<u32> {
+    let each = u32::from(shape.targets_each);
+    (0..each).map(|i| u32::from(server) * each + i + 1).collect()
+}

@@ -3,9 +3,10 @@
 //! what a server must wait for that is back. Who writes is deaf as well, and so goes on asking the other one;
 //! who reads asks the one that is back first, as the map says. The machines are those of all simulations.
 
-use crate::cluster::{Cluster, targets_of};
+use crate::cluster::Cluster;
 use crate::failover::plan;
 use crate::plan::NodeName;
+use crate::plan::targets_of;
 use crate::shared::Shared;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,9 +1,9 @@
 //! What the processes of a run and its driver share, outside of the simulated
 //! machines: the history, and what the clients have still to do.
 
-use crate::cluster::targets_of;
-use crate::copies::Held;
+use crate::held::Held;
 use crate::history::{Call, History, Outcome, What};
+use crate::plan::targets_of;
 use crate::plan::{NodeName, Plan, Shape};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,10 @@
 //! A server whose disk is slow, or hangs: what the others are told of it meanwhile. The machines are
 //! those of all simulations, all times but those of that disk are the usual ones, and virtual.
 
-use crate::cluster::{Cluster, targets_of};
+use crate::cluster::Cluster;
 use crate::failover::{now, plan};
 use crate::plan::NodeName;
+use crate::plan::targets_of;
 use crate::shared::Shared;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -3,8 +3,9 @@
 //! is the one or the other for good.
 
 use crate::administer::{self, Order};
-use crate::cluster::{Cluster, targets_of};
+use crate::cluster::Cluster;
 use crate::failover::plan;
+use crate::plan::targets_of;
 use crate::plan::{NodeName, Plan};
 use crate::shared::Shared;
 use rustix::io::Errno;

@@ -2,8 +2,8 @@
 //! whole, where its writer was told, and after everything that was
 //! acknowledged before it was asked for.
 
-use super::data::NEVER;
 use super::data_ops::{Action, Asked, Op, Told};
+use super::facts::NEVER;
 use super::{Violation, trouble_of};
 use crate::history::{CELL_BYTES, Call, History, Node, Outcome, Position, What, tag_of_record};
 use std::collections::BTreeMap;

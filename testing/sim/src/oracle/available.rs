@@ -3,7 +3,7 @@
 //! have the clients and the metadata server.
 
 use super::Violation;
-use super::data::{ClientFacts, FileFacts};
+use super::facts::{ClientFacts, FileFacts};
 use super::health::Health;
 use super::losses::{Asked, Losses, changed_by};
 use crate::history::{Call, History, Outcome, Position, What};

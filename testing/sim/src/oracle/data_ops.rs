@@ -7,7 +7,7 @@
 //! client has succeeded, and as unknown when one has failed; meanwhile its own
 //! client sees it, which "calls of one client take effect in their order" says.
 
-use super::data::{ClientFacts, NEVER};
+use super::facts::{ClientFacts, NEVER};
 use crate::history::{CELL_BYTES, Call, History, Node, Outcome, Position, What};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -6,7 +6,7 @@
 //! lost with its power.
 
 use super::Violation;
-use super::data::FileFacts;
+use super::facts::FileFacts;
 use super::health::Health;
 use crate::history::{Call, History, Node, Outcome, Position, What};
 use std::ops::Range;

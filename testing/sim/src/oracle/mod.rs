@@ -15,6 +15,7 @@ pub mod data;
 mod data_cell;
 mod data_ops;
 pub mod errors;
+mod facts;
 pub mod health;
 pub mod losses;
 pub mod names;

@@ -1,7 +1,7 @@
 //! Sizes and times of files whose size only a cut changes: the size is the one
 //! that it was made with, and the time never goes back.
 
-use super::data::{ClientFacts, FileFacts};
+use super::facts::{ClientFacts, FileFacts};
 use super::{Violation, trouble_of};
 use crate::history::{CELL_BYTES, Call, History, Node, Outcome, Position, What};
 use std::collections::BTreeMap;
