@@ -523,6 +523,9 @@ impl<E: Engine> MetaMachine<E> {
         let mut tx = Tx::new(&self.engine);
         let look = move_copies::look(&mut tx, file, from, &mut means).map_err(fault)?;
         self.mover.left |= look.as_ref().is_some_and(|look| look.stuck > 0 || look.makeshift);
+        if look.as_ref().is_some_and(|look| look.waits_for_removal) {
+            self.mover.look_again(file, now);
+        }
         Ok(look)
     }
 }

@@ -107,6 +107,8 @@ pub struct Look {
     pub unsettled: Vec<Filled>,
     /// Number of segments for which nothing can be done now.
     pub stuck: u64,
+    /// Whether places of new copies have objects that are still to be removed.
+    pub waits_for_removal: bool,
     /// Whether copies of a segment with parities cannot be made for lack of room.
     pub no_room: bool,
     /// Whether copies are, or are going to be, nearer to each other than necessary once other
@@ -185,9 +187,12 @@ fn look_at(
     look.coding.add(&coding(inode, body, segment));
     look.sealed |= segment.state == SegmentState::Sealed;
     if segment.state == SegmentState::Open {
-        look.due_in_ms = parities::due_in_ms(file, inode, body, segment, &means.writers);
+        let due_in_ms = parities::due_in_ms(file, inode, body, segment, &means.writers);
+        look.due_in_ms = look.due_in_ms.into_iter().chain(due_in_ms).min();
     }
-    let verdict = verdict(tx, (file, inode, body), segment, (means, usize::MAX, usize::MAX))?;
+    let (verdict, is_barred) =
+        verdict(tx, (file, inode, body), segment, (means, usize::MAX, usize::MAX))?;
+    look.waits_for_removal |= is_barred;
     let then = match &verdict {
         Verdict::Change(change) => &change.segment,
         _ => segment,
@@ -275,7 +280,7 @@ pub fn change(
         let before = made.filled.len();
         made.filled.extend(end_filling(file, &mut segment, means.filled));
         let room = means.room.saturating_sub(made.added);
-        let verdict = verdict(tx, (file, &inode, &body), &segment, (means, left, room))?;
+        let (verdict, _) = verdict(tx, (file, &inode, &body), &segment, (means, left, room))?;
         if let Verdict::Change(change) = verdict {
             note_dropped(tx, ctx, file, &change)?;
             made.added += change.added.len();
@@ -396,12 +401,14 @@ pub fn relieve(
     Ok((found, next))
 }
 
+/// What a segment needs, and whether some places are out of the question because objects there are
+/// still to be removed.
 fn verdict(
     tx: &mut Tx<'_>,
     (file, inode, body): (FileId, &Inode, &RegularFile),
     segment: &Segment,
     (means, most, room): (&mut Means<'_>, usize, usize),
-) -> Outcome<Verdict> {
+) -> Outcome<(Verdict, bool)> {
     let of = |copy: u8| object(file, segment.index, ColumnIndex(0), CopyIndex(copy));
     let last = ObjectId { column: ColumnIndex(u16::MAX), ..of(u8::MAX) };
     let relieved = means.relieved.range(of(0)..=last).map(|o| (o.column, o.copy)).collect();
@@ -431,7 +438,9 @@ fn verdict(
             decodes: false,
         };
         let verdict = improve_with(parities, segment, &wish, means.sites);
-        let Verdict::Change(change) = &verdict else { return Ok(verdict) };
+        let Verdict::Change(change) = &verdict else {
+            return Ok((verdict, !barred.is_empty()));
+        };
         // An object that is still to be removed would take the new one with it.
         let mut more = Vec::new();
         for place in &change.added {
@@ -441,7 +450,7 @@ fn verdict(
             }
         }
         if more.is_empty() {
-            return Ok(verdict);
+            return Ok((verdict, !barred.is_empty()));
         }
         barred.extend(more);
     }

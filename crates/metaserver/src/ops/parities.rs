@@ -89,8 +89,10 @@ pub(crate) fn due_in_ms(
     writers: &Writers<'_>,
 ) -> Option<u64> {
     let now = || wish(file, inode, body, segment, writers) != Parities::None;
-    let too_long = inode.size > 0 && !can_get_some(inode, body, segment);
-    if !are_wished(&body.spec) || too_long || now() {
+    // Who writes may yet write into a segment that is empty so far.
+    let is_final = inode.size > 0 && !writers.opens.has_writers(file);
+    let never = is_final && !can_get_some(inode, body, segment);
+    if !are_wished(&body.spec) || never || now() {
         return None;
     }
     let after_ms = after_ms(inode, body, segment, writers);

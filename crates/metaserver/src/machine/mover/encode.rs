@@ -33,6 +33,11 @@ impl Mover {
         self.candidate(file, 0);
     }
 
+    /// Records that a file was not changed, and may be soon.
+    pub(super) fn look_again(&mut self, file: FileId, now: Moment) {
+        self.candidate(file, now.monotonic_ms + SOON_MS);
+    }
+
     fn candidate(&mut self, file: FileId, at_ms: u64) {
         if self.candidates.len() < MAX_QUEUED {
             self.candidates.insert(file, at_ms);

@@ -62,6 +62,13 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.counted.add(&look);
         }
         self.mover.encode_later(file, &look, now);
+        tracing::trace!(
+            file = file.0,
+            change_at = look.change_at,
+            due_in_ms = look.due_in_ms,
+            stuck = look.stuck,
+            "looked at the copies of a file"
+        );
         if !look.unsettled.is_empty() {
             let since = self.engine.sequence();
             self.engine.request_sync(since);
@@ -211,7 +218,11 @@ impl<E: Engine> MetaMachine<E> {
         if let Some(start) = left {
             self.mover.finish.insert(file, start);
         }
-        let Some(at) = made.changed_at else { return };
+        let Some(at) = made.changed_at else {
+            // What was to be changed is not any more, since somebody writes, say. It may be again.
+            self.mover.look_again(file, now);
+            return;
+        };
         self.mover.coding.subtract(&made.coding.0);
         self.mover.coding.add(&made.coding.1);
         self.cluster.partners.moved();
