@@ -11,7 +11,7 @@ pub use machines::{Advice, CallSize, Delay, Hdfs, HotClients, HotNetwork, Mirror
 pub use mining::Mining;
 pub use nfs::Nfs;
 pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
-pub use sets::Reduce;
+pub use sets::{Deletion, EncodeDelay, Reduce, Redundancy};
 pub use writers::{DistributedQueue, GraduatedWrite, WriteSize};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -63,6 +63,12 @@ pub enum Experiment {
     Hdfs(Hdfs),
     /// Nodes write files in three copies, which become sets: bytes on disk over time
     Reduce(Reduce),
+    /// Files are made and removed, and sets cleaned: bytes read and written, against bytes held
+    Deletion(Deletion),
+    /// Files get parities after a while: what readers gain, and what it holds
+    EncodeDelay(EncodeDelay),
+    /// One file in copies and in parities: writing, reading, losses, repair, processor time
+    Redundancy(Redundancy),
     /// Four processes read, and one of four disks becomes slow: for `make quickstart`
     SlowDisk(SlowDisk),
     /// A reader or a perturber
@@ -252,6 +258,9 @@ pub fn all() -> Vec<Experiment> {
         "nfs",
         "mining",
         "reduce",
+        "deletion",
+        "encode-delay",
+        "redundancy",
         "hdfs",
     ];
     names.iter().filter_map(|name| small(name)).collect()
@@ -279,6 +288,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 17);
+        assert_eq!(all().len(), 20);
     }
 }

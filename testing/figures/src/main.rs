@@ -22,6 +22,9 @@
 //! mining         the first pass of weir-mining, of Weir and of an NFS server
 //! hdfs           a search on HDFS, and on Weir with its layout hidden and exposed
 //! reduce         disks that encode their copies: what is stored, over time
+//! deletion       files are made and removed: what cleaning their sets takes
+//! encode_delay   files that get parities after a while: what readers gain
+//! redundancy     copies and parities side by side
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
 //!   │  cluster   the program `weir`;  bed: machines of a profile
@@ -42,7 +45,9 @@ mod cluster;
 mod compare;
 mod course;
 mod delay;
+mod deletion;
 mod distributed_queue;
+mod encode_delay;
 mod even_reads;
 mod files;
 mod graduated_write;
@@ -62,6 +67,7 @@ mod programs;
 mod proof;
 mod records;
 mod reduce;
+mod redundancy;
 mod report;
 mod round;
 mod slow_disk;
@@ -162,6 +168,9 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::Mining(plan) => mining::run(plan),
         Experiment::Hdfs(plan) => hdfs::run(plan),
         Experiment::Reduce(plan) => reduce::run(plan),
+        Experiment::Deletion(plan) => deletion::run(plan),
+        Experiment::EncodeDelay(plan) => encode_delay::run(plan),
+        Experiment::Redundancy(plan) => redundancy::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),
         Experiment::Worker(work) => worker::run(work),
     }
