@@ -4,6 +4,7 @@ mod machines;
 mod mining;
 mod nfs;
 mod readers;
+mod servers;
 mod sets;
 mod writers;
 
@@ -11,6 +12,7 @@ pub use machines::{Advice, CallSize, Delay, Hdfs, HotClients, HotNetwork, Mirror
 pub use mining::Mining;
 pub use nfs::Nfs;
 pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
+pub use servers::{Links, Match, Servers};
 pub use sets::{Deletion, EncodeDelay, Reduce, Redundancy};
 pub use writers::{DistributedQueue, GraduatedWrite, WriteSize};
 
@@ -69,6 +71,12 @@ pub enum Experiment {
     EncodeDelay(EncodeDelay),
     /// One file in copies and in parities: writing, reading, losses, repair, processor time
     Redundancy(Redundancy),
+    /// Readers and writers by the number of servers, with one copy and with two
+    Servers(Servers),
+    /// Readers of records by what links carry: where disks become the limit
+    Links(Links),
+    /// weir-match with hints and without, by time
+    Match(Match),
     /// Four processes read, and one of four disks becomes slow: for `make quickstart`
     SlowDisk(SlowDisk),
     /// A reader or a perturber
@@ -261,6 +269,9 @@ pub fn all() -> Vec<Experiment> {
         "deletion",
         "encode-delay",
         "redundancy",
+        "servers",
+        "links",
+        "match",
         "hdfs",
     ];
     names.iter().filter_map(|name| small(name)).collect()
@@ -288,6 +299,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 20);
+        assert_eq!(all().len(), 23);
     }
 }
