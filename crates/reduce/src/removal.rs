@@ -50,6 +50,7 @@ pub fn settle(tree: &mut Tree, record: &Record, watch: Watch<'_>) -> Done<u64> {
 /// Gives the copies of a member that are there their new names. Returns how many.
 fn hold(tree: &mut Tree, record: &Record, member: usize, watch: Watch<'_>) -> Done<u64> {
     let known = &record.set.members[member];
+    let held = tree.dead.signs(record.id, member).held;
     let mut count = 0;
     for (target, modified) in known.targets.iter().zip(&known.what.modified) {
         let from = tree.file(&known.what.path, *target)?;
@@ -57,7 +58,8 @@ fn hold(tree: &mut Tree, record: &Record, member: usize, watch: Watch<'_>) -> Do
             let copy = Copy::of(&meta);
             meta.is_file() && (copy.len, copy.modified) == (known.len, *modified)
         });
-        if !is_it {
+        // Where its bytes are already, a file of the old name is another one.
+        if !is_it || held.contains(target) {
             continue;
         }
         let dir = tree.targets.dir(*target).ok_or_else(|| missing(*target))?;

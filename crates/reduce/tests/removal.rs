@@ -211,6 +211,33 @@ fn removal_that_is_stopped_at_any_step_is_done_or_is_not() {
 }
 
 #[test]
+fn a_file_that_is_restored_after_a_stopped_removal_stays_and_nothing_is_stuck() {
+    let mut tree = Dirs::new(10, 8, 3, |_| 5000);
+    tree.encode("raid6");
+    let path = paths(&tree).remove(0);
+    let old = tree.copies(&path).remove(0);
+    let (bytes, modified) =
+        (tree.files[&path].clone(), old.metadata().unwrap().modified().unwrap());
+    let mut changes = 0;
+    let files = [path.clone()].into();
+    // It has its new name, and there is no mark yet.
+    let stopped = remove_files(&mut tree.open(Purpose::Encode), &files, &mut |step| {
+        changes += usize::from(step == Step::Change);
+        if changes > 1 { Err(Failure::other("stopped")) } else { Done::Ok(()) }
+    });
+    assert!(stopped.is_err() && !old.exists());
+    std::fs::write(&old, &bytes).unwrap();
+    let file = std::fs::File::options().write(true).open(&old).unwrap();
+    file.set_times(std::fs::FileTimes::new().set_modified(modified)).unwrap();
+    tree.files.insert(path, bytes);
+    assert_eq!(clean(&tree, "raid6", 100).left, []);
+    tree.check().unwrap();
+    assert_eq!(clean(&tree, "raid6", 0).cleaned, 1);
+    tree.check().unwrap();
+    check_any_two(&tree);
+}
+
+#[test]
 fn cleaning_that_is_stopped_at_any_step_loses_nothing() {
     let mut whole = Dirs::new(6, 8, 3, |file| 20_000 - 770 * file);
     whole.encode("raid6:4");

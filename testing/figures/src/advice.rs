@@ -41,7 +41,9 @@ const WORKLOADS: [(&str, &str, &[&str]); 2] =
 pub fn run(plan: &Advice) -> Result<()> {
     let mut report = Report::new(&plan.common.out, "advice")?;
     let files = WORKLOADS.len() as u64 * plan.records().len() as u64 + 2;
-    let lab = Lab::on(&plan.common, &Bed::new(&plan.profile, plan.disks), files * plan.file)?;
+    let mut bed = Bed::new(&plan.profile, plan.disks);
+    bed.link_rate = plan.link_rate;
+    let lab = Lab::on(&plan.common, &bed, files * plan.file)?;
     lab.cluster.weir(&["setlayout", "weir:/", "--unit", PAPER_UNIT])?;
     lab.write("paper", &["--unit", PAPER_UNIT], plan.file)?;
     lab.write("default", &["--unit", DEFAULT_UNIT], plan.file)?;

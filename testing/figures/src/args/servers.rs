@@ -4,7 +4,8 @@
 use super::{Common, size};
 use clap::Args;
 
-/// Here `--trials` is 1 if nothing is said, and `--rate` 2 MiB.
+/// Here `--trials` is 1 if nothing is said, and `--rate` 4 MiB: what waits for more than a second
+/// is read twice, where there are two copies.
 #[derive(Args, Clone)]
 pub struct Servers {
     #[command(flatten)]
@@ -13,7 +14,7 @@ pub struct Servers {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8],
         value_parser = clap::value_parser!(u32).range(1..=32))]
     pub servers: Vec<u32>,
-    /// Bytes of each client's file [default: 24MiB, with --quick 8MiB]
+    /// Bytes of each client's file [default: 48MiB, with --quick 16MiB]
     #[arg(long, value_parser = size)]
     pub file: Option<u64>,
 }
@@ -29,11 +30,11 @@ impl Servers {
 
     /// What a disk gives, and takes.
     pub fn rate(&self) -> u64 {
-        self.common.rate.unwrap_or(2 << 20)
+        self.common.rate.unwrap_or(4 << 20)
     }
 
     pub fn file(&self) -> u64 {
-        self.file.unwrap_or(if self.common.quick { 8 << 20 } else { 24 << 20 })
+        self.file.unwrap_or(if self.common.quick { 16 << 20 } else { 48 << 20 })
     }
 }
 
