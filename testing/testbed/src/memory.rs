@@ -41,6 +41,19 @@ impl Memory {
         Ok(Some(memory))
     }
 
+    /// It stays when it is dropped.
+    pub fn leave(&mut self) {
+        self.group.leave();
+    }
+
+    /// Takes the group of this name away, if there is one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn remove(name: &str) -> Result<()> {
+        Group::remove(ROOT, name)
+    }
+
     /// Takes a process in: from now on its memory and what is read for it count.
     ///
     /// # Errors
