@@ -89,16 +89,7 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
         VecDeque::from(candidates(tree, &stale, |copies| waits.wait(code, copies), &mut done));
     while !waiting.is_empty() {
         let mut arrangement = arrange()?;
-        let mut chosen = Vec::new();
-        for (i, candidate) in waiting.iter().enumerate().take(LOOK_AHEAD) {
-            let held: Vec<TargetId> = candidate.copies.keys().copied().collect();
-            if let Some(targets) = arrangement.add(&held, false) {
-                chosen.push((i, targets));
-            }
-            if arrangement.is_full() {
-                break;
-            }
-        }
+        let chosen = choose(&waiting, &mut arrangement, (code, sites.len()));
         let parities = arrangement.parities();
         let members: Vec<(Candidate, Vec<TargetId>)> =
             chosen.iter().map(|(i, targets)| (waiting[*i].clone(), targets.clone())).collect();
@@ -139,6 +130,39 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     tree.rescan()?;
     done.usage = usage(tree);
     Ok(done)
+}
+
+/// Chooses the members of a set, in their order: first those whose copies are spread evenly, so
+/// that no disk has most of what is read, and that are nearly as long as the first; then any.
+fn choose(
+    waiting: &VecDeque<Candidate>,
+    arrangement: &mut Arrangement,
+    (code, targets): (SetCode, usize),
+) -> Vec<(usize, Vec<TargetId>)> {
+    let mut chosen: BTreeMap<usize, Vec<TargetId>> = BTreeMap::new();
+    let mut load: BTreeMap<TargetId, usize> = BTreeMap::new();
+    let (copies, longest) = waiting.front().map_or((0, 0), |first| (first.copies.len(), first.len));
+    let even = (code.members() * copies).div_ceil(targets) + 1;
+    for is_even in [true, false] {
+        for (i, candidate) in waiting.iter().enumerate().take(LOOK_AHEAD) {
+            if arrangement.is_full() {
+                break;
+            }
+            let fits = || {
+                let loads = candidate.copies.keys().filter_map(|target| load.get(target));
+                loads.max().is_none_or(|most| *most < even) && candidate.len >= longest / 8 * 7
+            };
+            if chosen.contains_key(&i) || is_even && !fits() {
+                continue;
+            }
+            let held: Vec<TargetId> = candidate.copies.keys().copied().collect();
+            if let Some(targets) = arrangement.add(&held, false) {
+                chosen.insert(i, targets);
+                held.iter().for_each(|target| *load.entry(*target).or_default() += 1);
+            }
+        }
+    }
+    chosen.into_iter().collect()
 }
 
 /// A path that is in no set is a slip of the pen: the file would come back.
@@ -442,4 +466,64 @@ fn remove_copy(
         done.removed_bytes += copy.len;
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // A panic is how a test fails.
+mod tests {
+    use super::*;
+    use weir_layout::Home;
+    use weir_layout::set::Site;
+    use weir_types::ServerId;
+
+    /// Eight files of each of ten nodes, whose disk has a copy of each; as they wait.
+    fn of_nodes(len: impl Fn(usize) -> u64) -> VecDeque<Candidate> {
+        let file = |n: usize| {
+            let (node, step) = (n / 8, 1 + n % 8);
+            let targets = [node, node + step, node + step + 1];
+            let copy = Copy {
+                len: len(n),
+                modified: (0, 0),
+                changed: (0, 0),
+                id: (0, n as u64),
+                mode: 0,
+                owner: (0, 0),
+            };
+            Candidate {
+                path: format!("node{node}/file{n}"),
+                copies: targets.map(|t| (TargetId(t as u32 % 10), copy)).into_iter().collect(),
+                len: len(n),
+                expected: None,
+            }
+        };
+        (0..80).map(file).collect()
+    }
+
+    fn chosen(waiting: &VecDeque<Candidate>) -> Vec<usize> {
+        let site = |n| Site { target: TargetId(n), home: Home::alone(ServerId(n)) };
+        let sites: Vec<Site> = (0..10).map(site).collect();
+        let code: SetCode = "raid6".parse().unwrap();
+        let mut arrangement = Arrangement::new(code, &sites).unwrap();
+        choose(waiting, &mut arrangement, (code, 10)).into_iter().map(|(i, _)| i).collect()
+    }
+
+    #[test]
+    fn no_disk_has_most_of_what_is_read_for_a_set() {
+        let waiting = of_nodes(|_| 1000);
+        let members = chosen(&waiting);
+        assert_eq!(members.len(), 8);
+        let reads = |target| {
+            let all = members.iter().filter(|i| waiting[**i].copies.contains_key(&target));
+            all.count()
+        };
+        let most = (0..10).map(TargetId).map(reads).max();
+        // 24 copies on 10 disks; all files of the first node would be 8 on its disk.
+        assert!(most <= Some(4), "{most:?}: {members:?}");
+    }
+
+    #[test]
+    fn files_of_one_length_are_together_even_if_one_disk_has_all_of_them() {
+        let waiting = of_nodes(|n| if n < 8 { 1000 } else { 10 });
+        assert_eq!(chosen(&waiting), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
 }
