@@ -237,7 +237,7 @@ pub enum WorkKind {
     Send { network: String, node: u32, bytes_per_s: u64 },
 }
 
-/// Every experiment, as small as it makes sense: all of them take no more than half an hour.
+/// Every experiment, as small as it makes sense.
 pub fn all() -> Vec<Experiment> {
     let small = |name: &str| {
         let less: &[&str] = match name {

@@ -21,7 +21,7 @@ pub fn run(plan: &Links) -> Result<()> {
     let mut common = plan.common.clone();
     common.rate = Some(plan.rate());
     let lines = [(1, "one reader"), (plan.readers(), "all readers")];
-    for link in &plan.links {
+    for link in &plan.links() {
         let mut bed = Bed::new(&plan.profile, plan.disks);
         bed.link_rate = Some(*link);
         let lab = Lab::on(&common, &bed, plan.file)?;

@@ -49,9 +49,9 @@ pub struct Links {
     /// Nodes with a disk; all but the first read
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
     pub disks: u32,
-    /// What links carry each way in a second
-    #[arg(long, value_delimiter = ',', value_parser = size,
-        default_values = ["1250000", "2500000", "5000000", "12500000", "50000000", "125000000"])]
+    /// What links carry each way in a second [default: 1.25, 2.5, 5, 12.5, 50 and 125 MB/s, with
+    /// --quick 2.5 and 50]
+    #[arg(long, value_delimiter = ',', value_parser = size)]
     pub links: Vec<u64>,
     /// Bytes of the file
     #[arg(long, value_parser = size, default_value = "64MiB")]
@@ -70,6 +70,16 @@ impl Links {
 
     pub fn readers(&self) -> u32 {
         self.disks - 1
+    }
+
+    pub fn links(&self) -> Vec<u64> {
+        match (&*self.links, self.common.quick) {
+            ([], true) => vec![2_500_000, 50_000_000],
+            ([], false) => {
+                vec![1_250_000, 2_500_000, 5_000_000, 12_500_000, 50_000_000, 125_000_000]
+            }
+            (links, _) => links.to_vec(),
+        }
     }
 }
 
