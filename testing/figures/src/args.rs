@@ -4,6 +4,7 @@ mod machines;
 mod mining;
 mod nfs;
 mod readers;
+mod servers;
 mod sets;
 mod writers;
 
@@ -11,7 +12,8 @@ pub use machines::{Advice, CallSize, Delay, Hdfs, HotClients, HotNetwork, Mirror
 pub use mining::Mining;
 pub use nfs::Nfs;
 pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
-pub use sets::Reduce;
+pub use servers::{Links, Match, Servers};
+pub use sets::{Deletion, EncodeDelay, Reduce, Redundancy};
 pub use writers::{DistributedQueue, GraduatedWrite, WriteSize};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -63,6 +65,18 @@ pub enum Experiment {
     Hdfs(Hdfs),
     /// Nodes write files in three copies, which become sets: bytes on disk over time
     Reduce(Reduce),
+    /// Files are made and removed, and sets cleaned: bytes read and written, against bytes held
+    Deletion(Deletion),
+    /// Files get parities after a while: what readers gain, and what it holds
+    EncodeDelay(EncodeDelay),
+    /// One file in copies and in parities: writing, reading, losses, repair, processor time
+    Redundancy(Redundancy),
+    /// Readers and writers by the number of servers, with one copy and with two
+    Servers(Servers),
+    /// Readers of records by what links carry: where disks become the limit
+    Links(Links),
+    /// weir-match with hints and without, by time
+    Match(Match),
     /// Four processes read, and one of four disks becomes slow: for `make quickstart`
     SlowDisk(SlowDisk),
     /// A reader or a perturber
@@ -223,7 +237,7 @@ pub enum WorkKind {
     Send { network: String, node: u32, bytes_per_s: u64 },
 }
 
-/// Every experiment, as small as it makes sense: all of them take no more than half an hour.
+/// Every experiment, as small as it makes sense.
 pub fn all() -> Vec<Experiment> {
     let small = |name: &str| {
         let less: &[&str] = match name {
@@ -252,6 +266,12 @@ pub fn all() -> Vec<Experiment> {
         "nfs",
         "mining",
         "reduce",
+        "deletion",
+        "encode-delay",
+        "redundancy",
+        "servers",
+        "links",
+        "match",
         "hdfs",
     ];
     names.iter().filter_map(|name| small(name)).collect()
@@ -279,6 +299,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 17);
+        assert_eq!(all().len(), 23);
     }
 }

@@ -22,6 +22,12 @@
 //! mining         the first pass of weir-mining, of Weir and of an NFS server
 //! hdfs           a search on HDFS, and on Weir with its layout hidden and exposed
 //! reduce         disks that encode their copies: what is stored, over time
+//! deletion       files are made and removed: what cleaning their sets takes
+//! encode_delay   files that get parities after a while: what readers gain
+//! servers        bandwidth by the number of servers
+//! links          and by what links carry
+//! matching       weir-match with hints and without
+//! redundancy     copies and parities side by side
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
 //!   │  cluster   the program `weir`;  bed: machines of a profile
@@ -42,7 +48,9 @@ mod cluster;
 mod compare;
 mod course;
 mod delay;
+mod deletion;
 mod distributed_queue;
+mod encode_delay;
 mod even_reads;
 mod files;
 mod graduated_write;
@@ -50,6 +58,8 @@ mod hdfs;
 mod hot_network;
 mod hot_spot;
 mod lab;
+mod links;
+mod matching;
 mod mining;
 mod mirrored;
 mod mirrored_hot;
@@ -62,8 +72,10 @@ mod programs;
 mod proof;
 mod records;
 mod reduce;
+mod redundancy;
 mod report;
 mod round;
+mod servers;
 mod slow_disk;
 mod statistics;
 mod stop;
@@ -111,6 +123,7 @@ fn needs_machines(experiment: &Experiment) -> bool {
         | Experiment::MirroredHot(_)
         | Experiment::Delay(_)
         | Experiment::Advice(_)
+        | Experiment::Links(_)
         | Experiment::Nfs(_)
         | Experiment::Mining(_)
         | Experiment::Hdfs(_) => true,
@@ -162,6 +175,12 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::Mining(plan) => mining::run(plan),
         Experiment::Hdfs(plan) => hdfs::run(plan),
         Experiment::Reduce(plan) => reduce::run(plan),
+        Experiment::Deletion(plan) => deletion::run(plan),
+        Experiment::EncodeDelay(plan) => encode_delay::run(plan),
+        Experiment::Redundancy(plan) => redundancy::run(plan),
+        Experiment::Servers(plan) => servers::run(plan),
+        Experiment::Links(plan) => links::run(plan),
+        Experiment::Match(plan) => matching::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),
         Experiment::Worker(work) => worker::run(work),
     }
