@@ -53,8 +53,8 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
         tree.rescan()?;
     }
     let waits = |copies: &BTreeMap<TargetId, Copy>| waits.wait(code, copies);
-    let (mut waiting, new) = candidates(tree, &stale, waits, &mut done);
-    for file in new {
+    let (mut waiting, left) = candidates(tree, &stale, waits, &mut done);
+    for file in left {
         leave(tree, &file, &mut leaving, &mut done, watch)?;
     }
     while !waiting.is_empty() {
@@ -139,7 +139,10 @@ fn go_on(tree: &mut Tree, done: &mut Encoded, watch: Watch<'_>) -> Done<BTreeSet
         let completed = tree.complete(&record, watch);
         match note(completed.and_then(|()| settle(tree, &record, watch)), None, &mut done.left)? {
             Some(changes) => settled += changes,
-            None => _ = torn.insert(record.id),
+            None => {
+                settled += 1;
+                torn.insert(record.id);
+            }
         }
     }
     settled += note(tree.remove_orphans(watch), None, &mut done.left)?.unwrap_or(1);
@@ -233,8 +236,8 @@ struct Before<'a> {
     sets: Vec<(SetId, &'a Member<FileFacts>)>,
 }
 
-/// Files in no set that stays, the longest first, so that members are of similar length. And those
-/// that are new and wait, though sets have them that go.
+/// Files in no set that stays, the longest first, so that members are of similar length. And of
+/// those that wait or are empty the ones that were in sets.
 fn candidates(
     tree: &Tree,
     stale: &BTreeSet<SetId>,
@@ -254,7 +257,7 @@ fn candidates(
             }
         }
     }
-    let (mut all, mut new) = (Vec::new(), Vec::new());
+    let (mut all, mut left) = (Vec::new(), Vec::new());
     for (path, copies) in &tree.files.files {
         if encoded.contains(path.as_str()) {
             continue;
@@ -271,9 +274,6 @@ fn candidates(
             done.left.push(Finding { trouble, what, target: None });
             continue;
         };
-        if len == 0 {
-            continue;
-        }
         let is_as_it_was = |member: &Member<FileFacts>| {
             let mut times = copies.values().map(|copy| copy.modified);
             len == member.len && times.all(|time| member.what.modified.contains(&time))
@@ -288,16 +288,16 @@ fn candidates(
             again,
             sets: sets.iter().map(|(id, _)| *id).collect(),
         };
-        if waits(copies) {
-            done.waiting += 1;
-            done.waiting_bytes += len * copies.len() as u64;
-            new.extend(Some(candidate).filter(|file| !file.sets.is_empty()));
-        } else {
+        if len > 0 && !waits(copies) {
             all.push(candidate);
+            continue;
         }
+        done.waiting += u64::from(len > 0);
+        done.waiting_bytes += len * copies.len() as u64;
+        left.extend(Some(candidate).filter(|file| !file.sets.is_empty()));
     }
     all.sort_by(|a, b| b.len.cmp(&a.len).then_with(|| a.path.cmp(&b.path)));
-    (all.into(), new)
+    (all.into(), left)
 }
 
 /// Makes a set. Returns which member is not as it should be, if one is not; then nothing

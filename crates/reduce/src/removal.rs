@@ -137,8 +137,9 @@ pub fn to_clean(tree: &Tree, wishes: &Wishes, waits: &Waits) -> BTreeSet<SetId> 
 pub fn remove_files(tree: &mut Tree, files: &BTreeSet<String>, watch: Watch<'_>) -> Done<Removed> {
     let (mut done, mut settled) = (Removed::default(), 0);
     for record in tree.sets.values().cloned().collect::<Vec<_>>() {
-        tree.complete(&record, watch)?;
-        settled += settle(tree, &record, watch)?;
+        let completed = tree.complete(&record, watch);
+        let changes = completed.and_then(|()| settle(tree, &record, watch));
+        settled += note(changes, None, &mut done.left)?.unwrap_or(1);
     }
     if settled > 0 {
         tree.rescan()?;

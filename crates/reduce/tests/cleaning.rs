@@ -61,6 +61,45 @@ fn a_file_that_is_forgotten_though_it_is_there_stays_encoded() {
     check_any_two(&tree);
 }
 
+#[test]
+fn a_set_whose_files_are_empty_or_stay_as_copies_by_now_goes() {
+    let mut tree = Dirs::new(6, 4, 3, |file| 30_000 - 770 * file);
+    tree.encode("raid6:4");
+    let all = paths(&tree);
+    for path in &all[..3] {
+        std::fs::write(&tree.copies(path)[0], b"").unwrap();
+        tree.files.insert(path.clone(), Vec::new());
+    }
+    // Alone it is better as it is; what the old set has of it is of no use.
+    let new = vec![7; 20_000];
+    let at = tree.places(&all[3])[0].0;
+    (0..3).for_each(|by| tree.put((at + by) % 6, &all[3], &new));
+    tree.files.insert(all[3].clone(), new);
+    let done = tree.encode("raid6:4");
+    assert_eq!((done.left, done.usage.sets, done.usage.other_files), (vec![], 0, 4));
+    tree.check().unwrap();
+    assert_eq!((remove(&mut tree, &all).left, tree.stored_bytes()), (vec![], 0));
+}
+
+/// Of a set that stays, one file is in a newer set with other bytes.
+#[test]
+fn old_bytes_do_not_come_back_when_new_ones_are_lost() {
+    let mut tree = Dirs::new(6, 4, 3, |file| 30_000 - 770 * file);
+    tree.encode("raid6:4");
+    let all = paths(&tree);
+    // It cannot be encoded again, as it is missing, and keeps the old set there.
+    std::fs::remove_file(&tree.copies(&all[0])[0]).unwrap();
+    let at = tree.places(&all[1])[0].0;
+    tree.put(at, &all[1], &[9; 20_000]);
+    tree.files.insert(all[1].clone(), vec![9; 20_000]);
+    let left = tree.encode("raid6:4").left;
+    assert_eq!((left.len(), tree.open(Purpose::Look).usage().sets), (1, 2), "{left:?}");
+    tree.lose(at);
+    tree.repair();
+    let bytes = std::fs::read(&tree.copies(&all[1])[0]).unwrap();
+    assert!(bytes == tree.files[&all[1]]);
+}
+
 /// A small file system in a directory.
 struct Small(PathBuf);
 
