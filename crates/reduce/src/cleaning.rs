@@ -14,6 +14,7 @@ use crate::place::{Place, is_copy};
 use crate::record::{Record, SetId};
 use crate::stream::{Watch, hash};
 use crate::tree::{Tree, state_name};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 
@@ -53,11 +54,14 @@ impl Leaving {
                     !forgotten.contains(path) || tree.files.files.contains_key(path);
                 for id in doubles.whole(path).filter(|id| !stale.contains(id)) {
                     let Some(other) = tree.sets.get(&id) else { continue };
-                    if !is_good.contains_key(&id) {
-                        let found = look(tree, other, doubles, watch)?;
-                        is_good.insert(id, found.values().all(|found| *found == Found::Good));
-                    }
-                    is_needed &= !is_good[&id];
+                    let is_good = match is_good.entry(id) {
+                        Entry::Occupied(known) => *known.get(),
+                        Entry::Vacant(place) => {
+                            let found = look(tree, other, doubles, watch)?;
+                            *place.insert(found.values().all(|found| *found == Found::Good))
+                        }
+                    };
+                    is_needed &= !is_good;
                 }
                 if is_needed {
                     leaving.of.entry(path.clone()).or_default().push(record.id);

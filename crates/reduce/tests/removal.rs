@@ -76,7 +76,7 @@ fn a_new_file_of_a_removed_name_is_another_file() {
     let old = tree.copies(&path).remove(0);
     let (bytes, modified) =
         (tree.files[&path].clone(), old.metadata().unwrap().modified().unwrap());
-    remove(&mut tree, &[path.clone()]);
+    remove(&mut tree, std::slice::from_ref(&path));
     // Restored with its time, as by `rsync --times`, where it was.
     std::fs::write(&old, &bytes).unwrap();
     set_time(&old, modified);
@@ -85,7 +85,7 @@ fn a_new_file_of_a_removed_name_is_another_file() {
     clean(&tree, "raid6", 50);
     tree.check().unwrap();
     assert_eq!((tree.verify().findings, tree.copies(&path)), (vec![], vec![old]));
-    remove(&mut tree, &[path.clone()]);
+    remove(&mut tree, std::slice::from_ref(&path));
     assert!(tree.copies(&path).is_empty());
 }
 
@@ -114,7 +114,7 @@ fn what_was_written_since_or_is_not_there_is_not_removed() {
     let path = paths(&tree).remove(0);
     let at = tree.copies(&path).remove(0);
     std::fs::write(&at, b"new").unwrap();
-    let left = remove(&mut tree, &[path.clone()]).left;
+    let left = remove(&mut tree, std::slice::from_ref(&path)).left;
     assert_eq!((left[0].trouble, std::fs::read(&at).unwrap()), (Trouble::Changed, b"new".to_vec()));
     let mut open = tree.open(Purpose::Remove);
     let none = remove_files(&mut open, &["a0/none".to_owned()].into(), &mut quiet);
