@@ -59,7 +59,7 @@ fn encode(asked: &ReduceEncode) -> Done {
 }
 
 fn remove(asked: &ReduceRemove) -> Done {
-    let mut tree = Tree::open(&asked.show.dirs, Purpose::Encode)?;
+    let mut tree = Tree::open(&asked.show.dirs, Purpose::Remove)?;
     let files = asked.file.iter().cloned().collect();
     let done = weir_reduce::remove_files(&mut tree, &files, &mut |_| Ok(()))?;
     let text = format!(
@@ -127,14 +127,15 @@ fn report(asked: &ReduceShow, value: &impl Serialize, text: &str) -> Done {
 }
 
 fn usage_text(usage: &Usage) -> String {
-    let mut text = match usage.overhead_percent() {
-        None => "nothing is encoded\n".to_owned(),
-        Some(percent) => format!(
-            "{} sets of {} files: {} on disk for {}, overhead {percent:.1} %\n",
-            usage.sets,
+    let overhead = usage.overhead_percent().map_or(String::new(), |percent| {
+        format!(" for {}, overhead {percent:.1} %", human_size(usage.logical_bytes))
+    });
+    let mut text = match usage.sets {
+        0 => "nothing is encoded\n".to_owned(),
+        sets => format!(
+            "{sets} sets of {} files: {} on disk{overhead}\n",
             usage.files,
-            human_size(usage.stored_bytes),
-            human_size(usage.logical_bytes)
+            human_size(usage.stored_bytes)
         ),
     };
     if usage.dead_files > 0 {

@@ -114,6 +114,19 @@ fn removed_files_stay_in_sets_until_enough_is_removed_and_do_not_come_back() {
     };
     assert_eq!((clean("40%"), clean("37%")), ((Some(0), Some(3)), (Some(1), Some(0))));
     place.weir(&reduce(&["verify"], &dirs)).ok();
+    // All of it is removed, and still there until the next cleaning; a mistyped directory is none.
+    let mut files = vec!["remove"];
+    let left = ["data/file-3", "data/file-4", "data/file-5", "data/file-6", "data/file-7"];
+    left.iter().for_each(|file| files.extend(["--file", file]));
+    let mistyped = root.path().join("disk");
+    std::fs::create_dir(&mistyped).unwrap();
+    let more = [&dirs[..], std::slice::from_ref(&mistyped)].concat();
+    place.weir(&reduce(&files, &more)).fails(&["disk: is no directory of this tree"]);
+    assert!(mistyped.read_dir().unwrap().next().is_none());
+    let said = place.weir(&reduce(&files, &dirs)).ok();
+    assert!(said.contains("1 sets of 0 files: 684K on disk\n5 removed files"), "{said}");
+    let said = place.weir(&reduce(&["encode", "--low", "0%"], &dirs)).ok();
+    assert!(said.contains("cleaned 1 sets of removed files\nnothing is encoded"), "{said}");
 }
 
 #[test]
@@ -125,7 +138,9 @@ fn new_files_wait_until_they_are_old_or_room_is_short() {
         let done = json(&place, &[&["encode", "--json", "-q"], more].concat(), &dirs);
         (done["waiting"].as_u64(), done["sets"].as_u64())
     };
-    for (wrong, said) in [(["--low", "5%"], "--after"), (["--after", "soon"], "unknown unit")] {
+    for (wrong, said) in
+        [(["--low", "soon"], "not a percentage"), (["--after", "soon"], "unknown unit")]
+    {
         let refused = place.weir(&reduce(&[&["encode"], &wrong[..]].concat(), &dirs));
         assert!(refused.code == Some(2) && refused.err.contains(said), "{}", refused.err);
     }
@@ -134,6 +149,10 @@ fn new_files_wait_until_they_are_old_or_room_is_short() {
     assert_eq!(encode(&["--after", "1h", "--low", "0%"]), (Some(8), Some(0)));
     assert_eq!(encode(&["--after", "1h", "--low", "100%"]), (Some(0), Some(1)));
     check(&dirs, 8, 100_000);
+    // It acts on sets as well, whatever else is asked for.
+    place.weir(&reduce(&["remove", "--file", "data/file-0"], &dirs)).ok();
+    assert_eq!(encode(&["--low", "0%"]), (Some(0), Some(0)));
+    assert_eq!(encode(&["--low", "100%"]), (Some(0), Some(1)));
 }
 
 /// Whether a command draws on a terminal of its own; nothing if there is no `script`.

@@ -1,6 +1,7 @@
 //! What became of each block of a set.
 
 use crate::copy::Copy;
+use crate::doubles::Doubles;
 use crate::failure::{Done, Failure, is_absent, is_unreadable};
 use crate::place::Place;
 use crate::record::{FileFacts, Record};
@@ -19,7 +20,8 @@ pub enum Found {
     Missing,
     /// Other bytes, though nobody has written the file.
     Rotten(Copy),
-    /// A file that was written since it was encoded, here or on another target.
+    /// A file that was written since it was encoded, here or on another target, or that a newer set
+    /// has other bytes of.
     Changed,
     /// Something that cannot be read, or is no file.
     Unreadable,
@@ -33,7 +35,12 @@ impl Found {
 }
 
 /// Reads and judges all blocks of a set.
-pub fn look(tree: &Tree, record: &Record, watch: Watch<'_>) -> Done<BTreeMap<Block, Found>> {
+pub fn look(
+    tree: &Tree,
+    record: &Record,
+    doubles: &Doubles,
+    watch: Watch<'_>,
+) -> Done<BTreeMap<Block, Found>> {
     let mut all = BTreeMap::new();
     for (block, target) in record.set.blocks() {
         let found = match tree.place(record, block, target) {
@@ -46,7 +53,8 @@ pub fn look(tree: &Tree, record: &Record, watch: Watch<'_>) -> Done<BTreeMap<Blo
     for (member, known) in members.filter(|(member, _)| !tree.dead.has(record.id, *member)) {
         let blocks = (0..known.targets.len()).map(|copy| Block::Member { member, copy });
         let is_written = blocks.clone().any(|block| all.get(&block) == Some(&Found::Changed));
-        if is_written || is_replaced(tree, known, watch)? {
+        let is_old = || doubles.is_replaced(tree, record, known);
+        if is_written || is_old() || is_replaced(tree, known, watch)? {
             let others = blocks.filter(|block| all.get(block) != Some(&Found::Good));
             others.collect::<Vec<_>>().into_iter().for_each(|block| {
                 all.insert(block, Found::Changed);
@@ -147,7 +155,7 @@ mod tests {
         let parities = (1..3).map(|i| Parity { generation: 0, target: TargetId(i) }).collect();
         let code = "raid6".parse().unwrap();
         let set = Set { code, members: vec![member], parities };
-        let record = Record::new(set, vec![hash; 2]).unwrap();
+        let record = Record::new(set, vec![hash; 2], 0).unwrap();
         let copy =
             Copy { len: 3, modified: (7, 7), changed: (7, 7), id: (0, 0), mode: 0, owner: (0, 0) };
         let block = Block::Member { member: 0, copy: 0 };

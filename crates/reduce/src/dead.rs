@@ -34,9 +34,10 @@ impl Dead {
         self.0.get(&id).is_some_and(|members| members.contains_key(&member))
     }
 
-    /// Nothing of a set is known any more.
-    pub fn forget(&mut self, id: SetId) {
-        self.0.remove(&id);
+    /// Whether anything says that a member of such a set is dead, though there may be no record
+    /// of it any more.
+    pub fn knows(&self, id: SetId) -> bool {
+        self.0.contains_key(&id)
     }
 
     /// Which directories say it of a member.

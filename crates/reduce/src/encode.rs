@@ -1,52 +1,31 @@
 //! Files are joined to sets, their parities computed, and copies removed.
 
-use crate::blocks::{Found, is_replaced, look};
+use crate::blocks::is_replaced;
 use crate::candidate::Candidate;
+use crate::choosing::choose;
+use crate::cleaning::{Leaving, is_safe};
 use crate::copy::Copy;
-use crate::durable::{Instead, remove};
+use crate::doubles::{Doubles, is_kept};
+use crate::durable::Instead;
+use crate::encoded::Encoded;
+use crate::extra::{remove_copy, remove_extra};
 use crate::failure::{Done, Failure, is_absent};
 use crate::finding::{Finding, Trouble, note};
 use crate::making::{Made, make, open};
-use crate::place::{Place, is_copy};
+use crate::place::Place;
 use crate::record::{FileFacts, Record, STATE, SetId, generation};
 use crate::removal::{settle, to_clean};
-use crate::state::{Usage, usage};
+use crate::state::usage;
 use crate::stream::{Watch, hash};
 use crate::tree::{Tree, missing};
 use crate::wishes::{Waits, Wishes};
 use blake3::{Hash, Hasher};
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_layout::set::{Arrangement, Member, Parity, Set, SetCode};
 use weir_types::TargetId;
 
-/// Files that are looked at for a place in a set.
-const LOOK_AHEAD: usize = 1000;
 /// Bytes that a record has about for each member beside its path, and for each parity.
 const RECORD_BYTES: u64 = 250;
-
-/// What encoding has done.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Encoded {
-    /// Sets that were made.
-    pub sets: u64,
-    /// Files that were encoded.
-    pub files: u64,
-    /// Copies that were removed.
-    pub removed_copies: u64,
-    /// Bytes of these.
-    pub removed_bytes: u64,
-    /// Sets that are gone since enough of their files was removed.
-    pub cleaned: u64,
-    /// Files that stay as copies until they are older.
-    pub waiting: u64,
-    /// Bytes of all copies of these.
-    pub waiting_bytes: u64,
-    /// How much there is now.
-    pub usage: Usage,
-    /// What was not encoded, since something is wrong with it.
-    pub left: Vec<Finding>,
-}
 
 /// Encodes the files that are in no set yet, as far as it is wished. Sets with members that were
 /// written since, or that are forgotten since they were removed on purpose, and sets of which
@@ -60,33 +39,23 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     arrange()?;
     check_forgotten(tree, forgotten)?;
     let mut done = Encoded::default();
-    // Then a record may be missing, and nothing is removed that it may need.
-    let mut is_torn = false;
-    let (mut settled, mut whole) = (0, Vec::new());
-    for record in tree.sets.values().cloned().collect::<Vec<_>>() {
-        let completed = tree.complete(&record, watch);
-        match note(completed.and_then(|()| settle(tree, &record, watch)), None, &mut done.left)? {
-            Some(changes) => {
-                settled += changes;
-                whole.push(record);
-            }
-            None => is_torn = true,
-        }
-    }
-    if settled > 0 {
-        tree.rescan()?;
-    }
-    for record in &whole {
-        remove_extra(tree, record, &mut done, watch)?;
-    }
-    if done.removed_copies > 0 {
-        tree.rescan()?;
-    }
+    let mut torn = go_on(tree, &mut done, watch)?;
+    remove_extra(tree, &torn, &mut done, watch)?;
     done.left.extend(tree.files.failed.iter().cloned());
+    let doubles = Doubles::of(tree, &torn);
     let to_clean = to_clean(tree, wishes, &waits);
-    let stale = stale(tree, (forgotten, &to_clean), &mut done, watch)?;
-    let mut waiting =
-        VecDeque::from(candidates(tree, &stale, |copies| waits.wait(code, copies), &mut done));
+    let stale = stale(tree, (forgotten, &to_clean, &doubles), &mut done, watch)?;
+    let mut leaving = Leaving::begin(tree, &stale, (&doubles, forgotten), watch)?;
+    // Room for what is to be written.
+    leaving.dissolve(tree, &mut done.left, watch)?;
+    if !leaving.gone.is_empty() {
+        tree.rescan()?;
+    }
+    let waits = |copies: &BTreeMap<TargetId, Copy>| waits.wait(code, copies);
+    let (mut waiting, left) = candidates(tree, &stale, waits, &mut done);
+    for file in left {
+        leave(tree, &file, &mut leaving, &mut done, watch)?;
+    }
     while !waiting.is_empty() {
         let mut arrangement = arrange()?;
         let chosen = choose(&waiting, &mut arrangement, (code, sites.len()));
@@ -96,22 +65,27 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
         if !is_worth_it(code, &members) {
             // The first of them would not be in a better one: it has the fewest to be with.
             let first = chosen.first().map_or(0, |(i, _)| *i);
-            if let Some(alone) = waiting.remove(first)
-                && alone.copies.len() <= code.bears()
-            {
-                let (trouble, what) = (Trouble::FewCopies, alone.path);
-                done.left.push(Finding { trouble, what, target: None });
+            if let Some(alone) = waiting.remove(first) {
+                if alone.copies.len() > code.bears() {
+                    leave(tree, &alone, &mut leaving, &mut done, watch)?;
+                } else {
+                    let (trouble, what) = (Trouble::FewCopies, alone.path);
+                    done.left.push(Finding { trouble, what, target: None });
+                }
             }
             continue;
         }
-        let made = one_set(tree, code, &members, &parities, &mut done, watch);
+        let made = one_set(tree, code, (&members, &parities), &mut torn, &mut done, watch);
         match note(made, None, &mut done.left)? {
             Some(Some((bad, finding))) => {
                 done.left.push(finding);
                 waiting.remove(chosen[bad].0);
             }
             made => {
-                is_torn |= made.is_none();
+                if made.is_some() {
+                    leaving.encoded(members.iter().map(|(file, _)| file.path.as_str()));
+                    leaving.dissolve(tree, &mut done.left, watch)?;
+                }
                 // They are among the first: it costs little to take them out.
                 for (i, _) in chosen.iter().rev() {
                     waiting.remove(*i);
@@ -119,50 +93,53 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
             }
         }
     }
-    if !is_torn {
-        for id in covered(tree, &stale, forgotten) {
-            if note(tree.dissolve(id, watch), None, &mut done.left)?.is_some() {
-                done.cleaned += u64::from(to_clean.contains(&id));
-            }
-        }
-        note(tree.remove_orphans(watch), None, &mut done.left)?;
-    }
+    leaving.end();
+    leaving.dissolve(tree, &mut done.left, watch)?;
     tree.rescan()?;
+    if !leaving.gone.is_empty() {
+        // What only these have kept.
+        remove_extra(tree, &torn, &mut done, watch)?;
+    }
+    done.cleaned = leaving.gone.intersection(&to_clean).count() as u64;
     done.usage = usage(tree);
     Ok(done)
 }
 
-/// Chooses the members of a set, in their order: first those whose copies are spread evenly, so
-/// that no disk has most of what is read, and that are nearly as long as the first; then any.
-fn choose(
-    waiting: &VecDeque<Candidate>,
-    arrangement: &mut Arrangement,
-    (code, targets): (SetCode, usize),
-) -> Vec<(usize, Vec<TargetId>)> {
-    let mut chosen: BTreeMap<usize, Vec<TargetId>> = BTreeMap::new();
-    let mut load: BTreeMap<TargetId, usize> = BTreeMap::new();
-    let (copies, longest) = waiting.front().map_or((0, 0), |first| (first.copies.len(), first.len));
-    let even = (code.members() * copies).div_ceil(targets);
-    for at_most in [Some(even), Some(even + 1), None] {
-        for (i, candidate) in waiting.iter().enumerate().take(LOOK_AHEAD) {
-            if arrangement.is_full() {
-                break;
-            }
-            let fits = |at_most| {
-                let loads = candidate.copies.keys().filter_map(|target| load.get(target));
-                loads.max().is_none_or(|most| *most < at_most) && candidate.len >= longest / 8 * 7
-            };
-            if chosen.contains_key(&i) || !at_most.is_none_or(fits) {
-                continue;
-            }
-            let held: Vec<TargetId> = candidate.copies.keys().copied().collect();
-            if let Some(targets) = arrangement.add(&held, false) {
-                chosen.insert(i, targets);
-                held.iter().for_each(|target| *load.entry(*target).or_default() += 1);
+/// Leaves a file with enough copies as these; the sets that had it are not needed for it then.
+fn leave(
+    tree: &Tree,
+    file: &Candidate,
+    leaving: &mut Leaving,
+    done: &mut Encoded,
+    watch: Watch<'_>,
+) -> Done {
+    if !file.sets.is_empty()
+        && note(is_safe(tree, file, watch), None, &mut done.left)? == Some(true)
+    {
+        leaving.encoded(std::iter::once(file.path.as_str()));
+    }
+    Ok(())
+}
+
+/// Ends what was stopped before. Returns the sets for which that could not be done: they may lack
+/// records or marks.
+fn go_on(tree: &mut Tree, done: &mut Encoded, watch: Watch<'_>) -> Done<BTreeSet<SetId>> {
+    let (mut settled, mut torn) = (0, BTreeSet::new());
+    for record in tree.sets.values().cloned().collect::<Vec<_>>() {
+        let completed = tree.complete(&record, watch);
+        match note(completed.and_then(|()| settle(tree, &record, watch)), None, &mut done.left)? {
+            Some(changes) => settled += changes,
+            None => {
+                settled += 1;
+                torn.insert(record.id);
             }
         }
     }
-    chosen.into_iter().collect()
+    settled += note(tree.remove_orphans(watch), None, &mut done.left)?.unwrap_or(1);
+    if settled > 0 {
+        tree.rescan()?;
+    }
+    Ok(torn)
 }
 
 /// A path that is in no set is a slip of the pen: the file would come back.
@@ -190,10 +167,11 @@ fn is_worth_it(code: SetCode, members: &[(Candidate, Vec<TargetId>)]) -> bool {
     !members.is_empty() && (then + records < now || members.iter().any(is_in_danger))
 }
 
-/// Sets that are to be cleaned, or of which a member was written since, or is forgotten.
+/// Sets that are to be cleaned, or of which a member was written since, is in a newer set, or is
+/// forgotten.
 fn stale(
     tree: &Tree,
-    (forgotten, to_clean): (&BTreeSet<String>, &BTreeSet<SetId>),
+    (forgotten, to_clean, doubles): (&BTreeSet<String>, &BTreeSet<SetId>, &Doubles),
     done: &mut Encoded,
     watch: Watch<'_>,
 ) -> Done<BTreeSet<SetId>> {
@@ -203,6 +181,10 @@ fn stale(
             let path = &member.what.path;
             if forgotten.contains(path) {
                 stale.insert(record.id);
+            }
+            if doubles.is_older(record.id, path) {
+                stale.insert(record.id);
+                continue;
             }
             if is_replaced(tree, member, watch)? {
                 stale.insert(record.id);
@@ -236,37 +218,36 @@ fn stale(
     Ok(stale)
 }
 
-/// Sets of which nothing is needed any more: their members are in others, or forgotten.
-fn covered(tree: &Tree, stale: &BTreeSet<SetId>, forgotten: &BTreeSet<String>) -> Vec<SetId> {
-    let others = tree.sets.values().filter(|record| !stale.contains(&record.id));
-    let others: BTreeSet<&str> =
-        others.flat_map(|r| tree.living(r).map(|member| member.what.path.as_str())).collect();
-    let is_covered = |id: &&SetId| {
-        tree.sets.get(id).is_some_and(|record| {
-            let mut members = tree.living(record).map(|member| &member.what.path);
-            members.all(|path| others.contains(path.as_str()) || forgotten.contains(path))
-        })
-    };
-    stale.iter().filter(is_covered).copied().collect()
+/// What is known of a file that was in sets.
+#[derive(Default)]
+struct Before<'a> {
+    again: u64,
+    /// Those that go.
+    sets: Vec<(SetId, &'a Member<FileFacts>)>,
 }
 
-/// Files in no set that stays, the longest first, so that members are of similar length.
+/// Files in no set that stays, the longest first, so that members are of similar length. And of
+/// those that wait or are empty the ones that were in sets.
 fn candidates(
     tree: &Tree,
     stale: &BTreeSet<SetId>,
     waits: impl Fn(&BTreeMap<TargetId, Copy>) -> bool,
     done: &mut Encoded,
-) -> Vec<Candidate> {
-    let (mut encoded, mut expected) = (BTreeSet::new(), BTreeMap::new());
+) -> (VecDeque<Candidate>, Vec<Candidate>) {
+    let (mut encoded, mut before) = (BTreeSet::new(), BTreeMap::<&str, Before<'_>>::new());
     for record in tree.sets.values() {
-        for member in tree.living(record) {
-            match stale.contains(&record.id) {
-                true => drop(expected.insert(member.what.path.as_str(), member)),
-                false => drop(encoded.insert(member.what.path.as_str())),
+        for (number, member) in record.set.members.iter().enumerate() {
+            let path = member.what.path.as_str();
+            let before = before.entry(path).or_default();
+            before.again = before.again.max(record.again.saturating_add(1));
+            match () {
+                () if tree.dead.has(record.id, number) => {}
+                () if stale.contains(&record.id) => before.sets.push((record.id, member)),
+                () => _ = encoded.insert(path),
             }
         }
     }
-    let mut all = Vec::new();
+    let (mut all, mut left) = (Vec::new(), Vec::new());
     for (path, copies) in &tree.files.files {
         if encoded.contains(path.as_str()) {
             continue;
@@ -283,28 +264,30 @@ fn candidates(
             done.left.push(Finding { trouble, what, target: None });
             continue;
         };
-        if len == 0 {
-            continue;
-        }
-        if waits(copies) {
-            done.waiting += 1;
-            done.waiting_bytes += len * copies.len() as u64;
-            continue;
-        }
-        let is_as_it_was = |member: &&&Member<FileFacts>| {
+        let is_as_it_was = |member: &Member<FileFacts>| {
             let mut times = copies.values().map(|copy| copy.modified);
             len == member.len && times.all(|time| member.what.modified.contains(&time))
         };
-        let expected = expected.get(path.as_str()).filter(is_as_it_was);
-        all.push(Candidate {
+        let Before { again, sets } = before.remove(path.as_str()).unwrap_or_default();
+        let expected = sets.iter().find(|(_, member)| is_as_it_was(member));
+        let candidate = Candidate {
             path: path.clone(),
             copies: copies.clone(),
             len,
-            expected: expected.map(|member| member.what.hash),
-        });
+            expected: expected.map(|(_, member)| member.what.hash),
+            again,
+            sets: sets.iter().map(|(id, _)| *id).collect(),
+        };
+        if len > 0 && !waits(copies) {
+            all.push(candidate);
+            continue;
+        }
+        done.waiting += u64::from(len > 0);
+        done.waiting_bytes += len * copies.len() as u64;
+        left.extend(Some(candidate).filter(|file| !file.sets.is_empty()));
     }
     all.sort_by(|a, b| b.len.cmp(&a.len).then_with(|| a.path.cmp(&b.path)));
-    all
+    (all.into(), left)
 }
 
 /// Makes a set. Returns which member is not as it should be, if one is not; then nothing
@@ -312,8 +295,8 @@ fn candidates(
 fn one_set(
     tree: &mut Tree,
     code: SetCode,
-    members: &[(Candidate, Vec<TargetId>)],
-    parities: &[TargetId],
+    (members, parities): (&[(Candidate, Vec<TargetId>)], &[TargetId]),
+    torn: &mut BTreeSet<SetId>,
     done: &mut Encoded,
     watch: Watch<'_>,
 ) -> Done<Option<(usize, Finding)>> {
@@ -388,142 +371,49 @@ fn one_set(
     if let Err(fault) = set.check(&tree.sites()) {
         return Err(Failure::other(format!("a set of {code} has a wrong place: {fault:?}")));
     }
-    let record = Record::new(set, parity_hashes)?;
+    let again = members.iter().map(|(candidate, _)| candidate.again).max().unwrap_or(0);
+    let record = new_record(tree, set, parity_hashes, again)?;
     for (row, (file, _)) in outputs.into_iter().enumerate() {
         let dir = tree.targets.dir(parities[row]).ok_or_else(|| missing(parities[row]))?;
         let place = Place::new(dir, format!("{STATE}/{}", record.parity_name(row)));
         file.name(&place, Instead::Anything, watch)?;
     }
-    tree.complete(&record, watch)?;
-    tree.sets.insert(record.id, record);
+    let completed = tree.complete(&record, watch);
+    if tree.recorded.contains_key(&record.id) {
+        if completed.is_err() {
+            torn.insert(record.id);
+        }
+        tree.sets.insert(record.id, record);
+    }
+    completed?;
     done.sets += 1;
     done.files += members.len() as u64;
-    for (candidate, targets) in members {
-        for (target, copy) in candidate.copies.iter().filter(|(t, _)| !targets.contains(t)) {
+    for ((candidate, targets), hash) in members.iter().zip(&hashes) {
+        let is_extra = |target: &TargetId| {
+            let sets = candidate.sets.iter().copied();
+            !targets.contains(target) && !is_kept(tree, sets, (&candidate.path, *hash), *target)
+        };
+        for (target, copy) in candidate.copies.iter().filter(|(target, _)| is_extra(target)) {
             remove_copy(tree, &candidate.path, (*target, *copy), done, watch)?;
         }
     }
     Ok(None)
 }
 
-/// Copies that a set does not keep: somebody was stopped before removing them. They stay while
-/// anything of the set is not as it should be.
-fn remove_extra(tree: &Tree, record: &Record, done: &mut Encoded, watch: Watch<'_>) -> Done {
-    let mut extra = Vec::new();
-    for member in tree.living(record) {
-        let Some(copies) = tree.files.files.get(&member.what.path) else { continue };
-        let others = copies.iter().filter(|(target, _)| !member.targets.contains(target));
-        extra.extend(others.map(|(target, copy)| (member, *target, *copy)));
-    }
-    if extra.is_empty() || !look(tree, record, watch)?.values().all(|found| *found == Found::Good) {
-        return Ok(());
-    }
-    for (member, target, copy) in extra {
-        let path = member.what.path.as_str();
-        let mut kept = BTreeSet::new();
-        for target in &member.targets {
-            let (place, copies) = (tree.file(path, *target)?, &tree.files.files[path]);
-            let synced = place.open().and_then(|file| {
-                file.sync_all()?;
-                place.sync_name()
-            });
-            let synced = synced.map_err(|e| Failure::file(&place.path(), e));
-            if note(synced, Some(*target), &mut done.left)?.is_some()
-                && let Some(copy) = copies.get(target).filter(|copy| is_copy(&place, copy))
-            {
-                kept.insert(copy.id);
-            }
-        }
-        let hashed =
-            open(tree, path, target).and_then(|(mut file, at)| hash(&mut file, &at, watch));
-        let hashed = note(hashed, Some(target), &mut done.left)?;
-        if kept.len() == member.targets.len()
-            && !kept.contains(&copy.id)
-            && hashed.is_some_and(|(hash, _)| hash == member.what.hash)
-        {
-            remove_copy(tree, path, (target, copy), done, watch)?;
-        }
-    }
-    Ok(())
-}
-
-/// Removes a copy, unless somebody has written it meanwhile.
-fn remove_copy(
+/// A record with a name that nothing has: what is known of a set that was there before, as that
+/// its members are dead, must not be said of a new one of the same files.
+fn new_record(
     tree: &Tree,
-    file: &str,
-    (target, copy): (TargetId, Copy),
-    done: &mut Encoded,
-    watch: Watch<'_>,
-) -> Done {
-    let place = tree.file(file, target)?;
-    if !is_copy(&place, &copy) {
-        let what = format!("{file}: was written or removed while it was read");
-        done.left.push(Finding { trouble: Trouble::Changed, what, target: Some(target.0) });
-        return Ok(());
-    }
-    if note(remove(&place, watch), Some(target), &mut done.left)?.is_some() {
-        done.removed_copies += 1;
-        done.removed_bytes += copy.len;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)] // A panic is how a test fails.
-mod tests {
-    use super::*;
-    use weir_layout::Home;
-    use weir_layout::set::Site;
-    use weir_types::ServerId;
-
-    /// Eight files of each of ten nodes, whose disk has a copy of each; as they wait.
-    fn of_nodes(len: impl Fn(usize) -> u64) -> VecDeque<Candidate> {
-        let file = |n: usize| {
-            let (node, step) = (n / 8, 1 + n % 8);
-            let targets = [node, node + step, node + step + 1];
-            let copy = Copy {
-                len: len(n),
-                modified: (0, 0),
-                changed: (0, 0),
-                id: (0, n as u64),
-                mode: 0,
-                owner: (0, 0),
-            };
-            Candidate {
-                path: format!("node{node}/file{n}"),
-                copies: targets.map(|t| (TargetId(t as u32 % 10), copy)).into_iter().collect(),
-                len: len(n),
-                expected: None,
-            }
-        };
-        (0..80).map(file).collect()
-    }
-
-    fn chosen(waiting: &VecDeque<Candidate>) -> Vec<usize> {
-        let site = |n| Site { target: TargetId(n), home: Home::alone(ServerId(n)) };
-        let sites: Vec<Site> = (0..10).map(site).collect();
-        let code: SetCode = "raid6".parse().unwrap();
-        let mut arrangement = Arrangement::new(code, &sites).unwrap();
-        choose(waiting, &mut arrangement, (code, 10)).into_iter().map(|(i, _)| i).collect()
-    }
-
-    #[test]
-    fn no_disk_has_most_of_what_is_read_for_a_set() {
-        let waiting = of_nodes(|_| 1000);
-        let members = chosen(&waiting);
-        assert_eq!(members.len(), 8);
-        let reads = |target| {
-            let all = members.iter().filter(|i| waiting[**i].copies.contains_key(&target));
-            all.count()
-        };
-        let most = (0..10).map(TargetId).map(reads).max();
-        // 24 copies on 10 disks; all files of the first node would be 8 on its disk.
-        assert!(most <= Some(3), "{most:?}: {members:?}");
-    }
-
-    #[test]
-    fn files_of_one_length_are_together_even_if_one_disk_has_all_of_them() {
-        let waiting = of_nodes(|n| if n < 8 { 1000 } else { 10 });
-        assert_eq!(chosen(&waiting), [0, 1, 2, 3, 4, 5, 6, 7]);
+    set: Set<FileFacts>,
+    parities: Vec<Hash>,
+    mut again: u64,
+) -> Done<Record> {
+    loop {
+        let record = Record::new(set.clone(), parities.clone(), again)?;
+        if !tree.sets.contains_key(&record.id) && !tree.dead.knows(record.id) {
+            return Ok(record);
+        }
+        let more = again.checked_add(1);
+        again = more.ok_or_else(|| Failure::other("no number is left for a new set"))?;
     }
 }

@@ -20,10 +20,15 @@
 
 mod blocks;
 mod candidate;
+mod choosing;
+mod cleaning;
 mod copy;
 mod dead;
+mod doubles;
 mod durable;
 mod encode;
+mod encoded;
+mod extra;
 mod failure;
 mod finding;
 mod making;
@@ -39,7 +44,8 @@ mod targets;
 mod tree;
 mod wishes;
 
-pub use encode::{Encoded, encode};
+pub use encode::encode;
+pub use encoded::Encoded;
 pub use failure::{Done, Failure};
 pub use finding::{Finding, Trouble};
 pub use removal::{Removed, remove_files};

@@ -60,6 +60,13 @@ impl Place {
         from.sync_all()
     }
 
+    /// Gives the file another name in the same file system, which nothing has, durably.
+    pub fn link_to(&self, to: &Self) -> Result<()> {
+        let ((from, name), (parent, new)) = (self.parent()?, to.parent()?);
+        rustix::fs::linkat(&from, name, &parent, new, AtFlags::empty())?;
+        parent.sync_all()
+    }
+
     /// Removes the file, durably.
     pub fn remove(&self) -> Result<()> {
         let (parent, name) = self.parent()?;

@@ -62,6 +62,8 @@ pub struct Record {
     pub set: Set<FileFacts>,
     /// Hashes of the parities.
     pub parities: Vec<Hash>,
+    /// More than in any set that had one of its files before.
+    pub again: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,6 +72,9 @@ struct OnDisk {
     code: String,
     members: Vec<MemberOnDisk>,
     parities: Vec<ParityOnDisk>,
+    /// None says 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    again: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,8 +101,8 @@ pub fn generation(hash: &Hash) -> u64 {
 }
 
 impl Record {
-    /// The record of a set.
-    pub fn new(set: Set<FileFacts>, parities: Vec<Hash>) -> Done<Self> {
+    /// The record of a set, which differs from those of other numbers.
+    pub fn new(set: Set<FileFacts>, parities: Vec<Hash>, again: u64) -> Done<Self> {
         let members = set.members.iter().map(|member| MemberOnDisk {
             facts: member.what.clone(),
             len: member.len,
@@ -111,10 +116,11 @@ impl Record {
             parities: places
                 .map(|(parity, hash)| ParityOnDisk { target: parity.target.0, hash: *hash })
                 .collect(),
+            again: (again > 0).then_some(again),
         };
         let bytes = serde_json::to_vec(&on_disk);
         let bytes = bytes.map_err(|e| Failure::other(format!("the record of a set: {e}")))?;
-        Ok(Self { id: SetId::of(&bytes), bytes, set, parities })
+        Ok(Self { id: SetId::of(&bytes), bytes, set, parities, again })
     }
 
     /// Reads and checks a file that has the name of a record. None if it is rotten.
@@ -164,7 +170,7 @@ impl Record {
             return Err(format!("not a set of {code}"));
         }
         let parities = on_disk.parities.iter().map(|parity| parity.hash).collect();
-        Ok(Self { id, bytes, set, parities })
+        Ok(Self { id, bytes, set, parities, again: on_disk.again.unwrap_or(0) })
     }
 
     /// The name of the record in a target.

@@ -1,20 +1,23 @@
 //! Files are removed from sets: their names at once, their bytes when their set is cleaned.
 //!
-//! Invariant: marks are written when no copy has its old name any more. So a file of the old
-//! name, where there is a mark, is another one, whatever its length and time.
+//! Invariant: marks are written when no copy of the set has its old name any more, but those that
+//! another set keeps as well. So a file of the old name, where there is a mark, is another one,
+//! whatever its length and time.
 
 use crate::copy::Copy;
 use crate::durable::{Instead, remove};
 use crate::failure::{Done, Failure};
 use crate::finding::{Finding, Trouble, note};
 use crate::place::{Place, is_copy};
-use crate::record::{Record, SetId};
+use crate::record::{FileFacts, Record, SetId};
 use crate::state::{Usage, usage};
-use crate::stream::{Step, Watch};
+use crate::stream::{Step, Watch, hash};
 use crate::tree::{Tree, missing, state_name};
 use crate::wishes::{Waits, Wishes};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Metadata;
+use weir_layout::set::Member;
 use weir_types::TargetId;
 
 /// What removal has done.
@@ -40,36 +43,61 @@ pub fn settle(tree: &mut Tree, record: &Record, watch: Watch<'_>) -> Done<u64> {
     let mut changes = 0;
     for member in tree.dead.members(record).collect::<Vec<_>>() {
         if tree.dead.signs(record.id, member).marked.is_empty() {
-            changes += hold(tree, record, member, watch)?;
+            let path = &record.set.members[member].what.path;
+            let sets = living(tree, |of| of == path).remove(path).unwrap_or_default();
+            changes += hold(tree, (record, member), &sets, watch)?.0;
         }
         changes += mark(tree, record, member, watch)?;
     }
     Ok(changes)
 }
 
-/// Gives the copies of a member that are there their new names. Returns how many.
-fn hold(tree: &mut Tree, record: &Record, member: usize, watch: Watch<'_>) -> Done<u64> {
+/// Whether a copy is what was encoded: by its time or, if somebody has touched it, by its bytes.
+fn is_member(
+    known: &Member<FileFacts>,
+    place: &Place,
+    copy: &Copy,
+    watch: Watch<'_>,
+) -> Done<bool> {
+    if copy.len != known.len || known.what.modified.contains(&copy.modified) {
+        return Ok(copy.len == known.len);
+    }
+    let mut file = place.open().map_err(|e| Failure::file(&place.path(), e))?;
+    Ok(hash(&mut file, &place.path(), watch)?.0 == known.what.hash)
+}
+
+/// Gives the copies of a member that are there their new names; those that another of `sets`
+/// keeps as well have their old ones besides. Returns how many, and where there is another file.
+/// A target that has the new name already has no copy of the old one any more.
+fn hold(
+    tree: &mut Tree,
+    (record, member): (&Record, usize),
+    sets: &[(Record, usize)],
+    watch: Watch<'_>,
+) -> Done<(u64, Option<TargetId>)> {
     let known = &record.set.members[member];
+    let (mut count, mut other) = (0, None);
     let held = tree.dead.signs(record.id, member).held;
-    let mut count = 0;
-    for (target, modified) in known.targets.iter().zip(&known.what.modified) {
+    for target in known.targets.iter().filter(|target| !held.contains(target)) {
         let from = tree.file(&known.what.path, *target)?;
-        let is_it = from.metadata().is_ok_and(|meta| {
-            let copy = Copy::of(&meta);
-            meta.is_file() && (copy.len, copy.modified) == (known.len, *modified)
+        let Some(meta) = from.metadata().ok().filter(Metadata::is_file) else { continue };
+        let is_shared = sets.iter().any(|(set, member)| {
+            let is_other = set.id != record.id && !tree.dead.has(set.id, *member);
+            is_other && set.set.members[*member].targets.contains(target)
         });
-        // Where its bytes are already, a file of the old name is another one.
-        if !is_it || held.contains(target) {
+        if !is_member(known, &from, &Copy::of(&meta), watch)? {
+            other = other.or(Some(*target).filter(|_| !is_shared));
             continue;
         }
         let dir = tree.targets.dir(*target).ok_or_else(|| missing(*target))?;
         let to = Place::new(dir, state_name(&record.dead_name(member)));
         watch(Step::Change)?;
-        from.move_to(&to).map_err(|e| Failure::file(&from.path(), e))?;
+        let named = if is_shared { from.link_to(&to) } else { from.move_to(&to) };
+        named.map_err(|e| Failure::file(&from.path(), e))?;
         tree.dead.add(*target, &record.dead_name(member));
         count += 1;
     }
-    Ok(count)
+    Ok((count, other))
 }
 
 /// Marks a member as dead on all targets of its set. Returns on how many it was not.
@@ -107,23 +135,27 @@ pub fn to_clean(tree: &Tree, wishes: &Wishes, waits: &Waits) -> BTreeSet<SetId> 
 
 /// Removes files. The bytes of those in sets stay until their sets are cleaned.
 pub fn remove_files(tree: &mut Tree, files: &BTreeSet<String>, watch: Watch<'_>) -> Done<Removed> {
-    let mut done = Removed::default();
+    let (mut done, mut settled) = (Removed::default(), 0);
     for record in tree.sets.values().cloned().collect::<Vec<_>>() {
-        tree.complete(&record, watch)?;
-        settle(tree, &record, watch)?;
+        let completed = tree.complete(&record, watch);
+        let changes = completed.and_then(|()| settle(tree, &record, watch));
+        settled += note(changes, None, &mut done.left)?.unwrap_or(1);
     }
-    tree.rescan()?;
-    for path in files {
-        let is_there = tree.files.files.contains_key(path);
-        if !is_there && tree.sets.values().all(|record| live(tree, record, path).is_none()) {
-            return Err(Failure::other(format!(
-                "there is no file `{path}` to remove: give its path from the directories on, \
-                 without `./`"
-            )));
-        }
+    if settled > 0 {
+        tree.rescan()?;
+    }
+    let mut sets = living(tree, |path| files.contains(path));
+    let is_there =
+        |path: &&String| tree.files.files.contains_key(*path) || sets.contains_key(*path);
+    if let Some(path) = files.iter().find(|path| !is_there(path)) {
+        return Err(Failure::other(format!(
+            "there is no file `{path}` to remove: give its path from the directories on, \
+             without `./`"
+        )));
     }
     for path in files {
-        let removed = remove_file(tree, path, &mut done, watch);
+        let sets = sets.remove(path).unwrap_or_default();
+        let removed = remove_file(tree, path, &sets, &mut done, watch);
         note(removed, None, &mut done.left)?;
     }
     tree.rescan()?;
@@ -131,48 +163,66 @@ pub fn remove_files(tree: &mut Tree, files: &BTreeSet<String>, watch: Watch<'_>)
     Ok(done)
 }
 
-/// The member of a set that has such a path and is not dead.
-fn live(tree: &Tree, record: &Record, path: &str) -> Option<usize> {
-    let mut members = record.set.members.iter().enumerate();
-    let is_it = |member: &usize| !tree.dead.has(record.id, *member);
-    members.find(|(_, known)| known.what.path == path).map(|(n, _)| n).filter(is_it)
+/// The sets that have some files, and which of their members these are, if they are not dead.
+fn living(tree: &Tree, is_it: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<(Record, usize)>> {
+    let mut all: BTreeMap<String, Vec<(Record, usize)>> = BTreeMap::new();
+    for record in tree.sets.values() {
+        for (member, known) in record.set.members.iter().enumerate() {
+            let path = known.what.path.as_str();
+            if is_it(path) && !tree.dead.has(record.id, member) {
+                all.entry(path.to_owned()).or_default().push((record.clone(), member));
+            }
+        }
+    }
+    all
 }
 
-fn remove_file(tree: &mut Tree, path: &str, done: &mut Removed, watch: Watch<'_>) -> Done {
-    let of = |record: &Record| live(tree, record, path).map(|member| (record.clone(), member));
-    let sets: Vec<(Record, usize)> = tree.sets.values().filter_map(of).collect();
-    let copies = tree.files.files.get(path).cloned().unwrap_or_default();
-    let kept: BTreeSet<TargetId> = sets
-        .iter()
-        .flat_map(|(record, member)| &record.set.members[*member].targets)
-        .copied()
-        .collect();
-    let is_known = |copy: &Copy| {
-        sets.is_empty()
-            || sets.iter().any(|(record, member)| {
-                let known = &record.set.members[*member];
-                copy.len == known.len && known.what.modified.contains(&copy.modified)
-            })
+fn remove_file(
+    tree: &mut Tree,
+    path: &str,
+    sets: &[(Record, usize)],
+    done: &mut Removed,
+    watch: Watch<'_>,
+) -> Done {
+    let changed = |what: &str, target: TargetId| {
+        let what = format!("{path}: {what}");
+        Finding { trouble: Trouble::Changed, what, target: Some(target.0) }
     };
-    if let Some((target, _)) = copies.iter().find(|(_, copy)| !is_known(copy)) {
-        let what = format!("{path}: was written since it was encoded: `weir reduce encode` first");
-        done.left.push(Finding { trouble: Trouble::Changed, what, target: Some(target.0) });
-        return Ok(());
+    let mut extra = Vec::new();
+    for (target, copy) in tree.files.files.get(path).cloned().unwrap_or_default() {
+        let place = tree.file(path, target)?;
+        let (mut is_known, mut is_kept) = (sets.is_empty(), false);
+        for (record, member) in sets {
+            let known = &record.set.members[*member];
+            if is_member(known, &place, &copy, watch)? {
+                is_known = true;
+                is_kept |= known.targets.contains(&target);
+            }
+        }
+        if !is_known {
+            let what = "was written since it was encoded: `weir reduce encode` first";
+            done.left.push(changed(what, target));
+            return Ok(());
+        }
+        if !is_kept {
+            extra.push((target, copy, place));
+        }
     }
     // Copies that no set keeps, first: else they would come back as a new file.
-    for (target, copy) in copies.iter().filter(|(target, _)| !kept.contains(target)) {
-        let place = tree.file(path, *target)?;
-        if !is_copy(&place, copy) {
-            let what = format!("{path}: was written or removed meanwhile");
-            done.left.push(Finding { trouble: Trouble::Changed, what, target: Some(target.0) });
+    for (target, copy, place) in extra {
+        if !is_copy(&place, &copy) {
+            done.left.push(changed("was written or removed meanwhile", target));
             return Ok(());
         }
         remove(&place, watch)?;
         done.removed_copies += 1;
         done.removed_bytes += copy.len;
     }
-    for (record, member) in &sets {
-        hold(tree, record, *member, watch)?;
+    for (record, member) in sets {
+        if let (_, Some(target)) = hold(tree, (record, *member), sets, watch)? {
+            done.left.push(changed("was written meanwhile", target));
+            return Ok(());
+        }
         mark(tree, record, *member, watch)?;
     }
     if let Some((record, member)) = sets.first() {

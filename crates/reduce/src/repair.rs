@@ -1,6 +1,7 @@
 //! What is missing or rotten is made anew from what is left.
 
 use crate::blocks::{Found, look};
+use crate::doubles::Doubles;
 use crate::durable::{Instead, Unnamed};
 use crate::failure::{Done, Failure};
 use crate::finding::{Finding, Trouble, note};
@@ -13,7 +14,7 @@ use crate::tree::{Tree, missing};
 use blake3::{Hash, Hasher};
 use rustix::fs::{Timespec, Timestamps, futimens};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::PathBuf;
@@ -48,8 +49,9 @@ pub fn repair(tree: &mut Tree, watch: Watch<'_>) -> Done<Repaired> {
         done.records += note(settled, None, &mut done.left)?.unwrap_or(0);
     }
     tree.rescan()?;
+    let doubles = Doubles::of(tree, &BTreeSet::new());
     for record in &records {
-        let found = look(tree, record, watch)?;
+        let found = look(tree, record, &doubles, watch)?;
         let there = |tree: &Tree| tree.recorded.get(&record.id).map_or(0, |there| there.len());
         let before = there(tree);
         let completed = tree.complete(record, watch);

@@ -1,6 +1,7 @@
 //! What is there, and what is wrong with it.
 
 use crate::blocks::{Found, look};
+use crate::doubles::Doubles;
 use crate::failure::Done;
 use crate::finding::{Finding, Trouble};
 use crate::record::Record;
@@ -100,6 +101,7 @@ pub fn verify(tree: &Tree, watch: Watch<'_>) -> Done<Verified> {
         let what = path.display().to_string();
         findings.push(Finding { trouble: Trouble::Record, what, target: None });
     }
+    let doubles = Doubles::of(tree, &BTreeSet::new());
     for record in tree.sets.values() {
         let there = tree.recorded.get(&record.id);
         let unmarked = tree.dead.unmarked(record);
@@ -110,7 +112,7 @@ pub fn verify(tree: &Tree, watch: Watch<'_>) -> Done<Verified> {
                 findings.push(Finding { trouble: Trouble::Record, what, target });
             }
         }
-        let found = look(tree, record, watch)?;
+        let found = look(tree, record, &doubles, watch)?;
         for (block, target) in record.set.blocks() {
             let trouble = match found.get(&block) {
                 Some(Found::Good) => continue,

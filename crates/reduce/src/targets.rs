@@ -24,6 +24,8 @@ pub enum Purpose {
     Look,
     /// Directories without a number become new targets.
     Encode,
+    /// Directories without a number are refused.
+    Remove,
     /// Empty directories become the targets that are missing.
     Repair,
 }
@@ -63,6 +65,11 @@ impl Targets {
                 if purpose == Purpose::Repair && !is_empty(dir)? {
                     let why = "is no directory of this tree, and not empty: only an empty one \
                                takes the place of one that is lost";
+                    return Err(Failure::other(format!("{}: {why}", dir.display())));
+                }
+                if purpose == Purpose::Remove {
+                    let why = "is no directory of this tree: if it is to be one, run `weir reduce \
+                               encode` first, or `repair` if it is in place of one that is lost";
                     return Err(Failure::other(format!("{}: {why}", dir.display())));
                 }
                 fresh.push(dir.clone());
@@ -209,7 +216,7 @@ fn lock(state: &Path, purpose: Purpose) -> Done<Option<File>> {
     let path = state.join("lock");
     let (opened, how) = match purpose {
         Purpose::Look => (File::open(&path), FlockOperation::NonBlockingLockShared),
-        Purpose::Encode | Purpose::Repair => {
+        Purpose::Encode | Purpose::Remove | Purpose::Repair => {
             let mut options = File::options();
             let options = options.create(true).truncate(false).write(true).mode(0o600);
             (options.open(&path), FlockOperation::NonBlockingLockExclusive)

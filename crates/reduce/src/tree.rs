@@ -2,7 +2,7 @@
 
 use crate::dead::{self, Dead};
 use crate::durable::{Instead, Unnamed, remove};
-use crate::failure::{Done, Failure};
+use crate::failure::{Done, Failure, is_absent};
 use crate::place::Place;
 use crate::record::{FileFacts, Record, STATE, SetId};
 use crate::scan::Files;
@@ -143,14 +143,31 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes the records of a set, so that nothing asks for its parities.
+    /// Removes a set: its records, so that nothing asks for its blocks, then these. It is a set
+    /// until its last record is gone; what else stays then goes with the orphans.
     pub(crate) fn dissolve(&mut self, id: SetId, watch: Watch<'_>) -> Done {
-        let (Some(record), Some(there)) = (self.sets.remove(&id), self.recorded.remove(&id)) else {
-            return Ok(());
-        };
-        self.dead.forget(id);
-        for dir in there.iter().filter_map(|target| self.targets.dir(*target)) {
-            remove(&Place::new(dir, state_name(&record.name())), watch)?;
+        for target in self.recorded.get(&id).cloned().unwrap_or_default() {
+            if let (Some(dir), Some(record)) = (self.targets.dir(target), self.sets.get(&id)) {
+                remove(&Place::new(dir, state_name(&record.name())), watch)?;
+            }
+            self.recorded.entry(id).or_default().remove(&target);
+        }
+        self.recorded.remove(&id);
+        let Some(record) = self.sets.remove(&id) else { return Ok(()) };
+        let parities = record.set.parities.iter().enumerate();
+        let mut names: Vec<(TargetId, String)> =
+            parities.map(|(row, parity)| (parity.target, record.parity_name(row))).collect();
+        for member in self.dead.members(&record) {
+            let signs = self.dead.signs(id, member);
+            names.extend(signs.held.iter().map(|target| (*target, record.dead_name(member))));
+            names.extend(signs.marked.iter().map(|target| (*target, record.mark_name(member))));
+        }
+        for (target, name) in names {
+            let Some(dir) = self.targets.dir(target) else { continue };
+            match remove(&Place::new(dir, state_name(&name)), watch) {
+                Err(Failure::System { source, .. }) if is_absent(&source) => {}
+                done => done?,
+            }
         }
         Ok(())
     }
@@ -162,10 +179,12 @@ impl Tree {
     }
 
     /// Removes parities, and what there is of removed members, of which no record is known any
-    /// more; not while there is a record that cannot be read, since it may be theirs.
-    pub(crate) fn remove_orphans(&self, watch: Watch<'_>) -> Done {
+    /// more; not while there is a record that cannot be read, since it may be theirs. Returns how
+    /// many.
+    pub(crate) fn remove_orphans(&self, watch: Watch<'_>) -> Done<u64> {
+        let mut count = 0;
         if !self.rotten_records.is_empty() {
-            return Ok(());
+            return Ok(count);
         }
         for (_, dir) in self.targets.iter() {
             let state = dir.join(STATE);
@@ -178,10 +197,11 @@ impl Tree {
                 let Some(id) = parity().or_else(removed) else { continue };
                 if !id.is_some_and(|id| self.sets.contains_key(&id)) {
                     remove(&Place::new(dir, state_name(&name)), watch)?;
+                    count += 1;
                 }
             }
         }
-        Ok(())
+        Ok(count)
     }
 }
 

@@ -4,60 +4,11 @@
 
 mod trees;
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use trees::{Dirs, quiet, rot};
-use weir_reduce::{
-    Done, Encoded, Failure, Purpose, Removed, Step, Trouble, Wishes, encode, remove_files,
+use std::time::{Duration, SystemTime};
+use trees::{
+    Dirs, Random, check_any_two, check_two, clean, paths, quiet, remove, rot, set_time, state,
 };
-
-fn clean(tree: &Dirs, code: &str, percent: u8) -> Encoded {
-    let wishes = Wishes { clean_percent: percent, ..Wishes::default() };
-    encode(&mut tree.open(Purpose::Encode), code.parse().unwrap(), &wishes, &mut quiet).unwrap()
-}
-
-fn remove(tree: &mut Dirs, paths: &[String]) -> Removed {
-    let files: BTreeSet<String> = paths.iter().cloned().collect();
-    let done = remove_files(&mut tree.open(Purpose::Encode), &files, &mut quiet).unwrap();
-    paths.iter().for_each(|path| _ = tree.files.remove(path));
-    done
-}
-
-fn paths(tree: &Dirs) -> Vec<String> {
-    tree.files.keys().cloned().collect()
-}
-
-/// What is in the state of all directories, by the end of its name.
-fn state(tree: &Dirs, part: &str) -> Vec<PathBuf> {
-    let all = tree.dirs.iter().flat_map(|dir| std::fs::read_dir(dir.join(".weir-reduce")).unwrap());
-    let all = all.map(|entry| entry.unwrap().path());
-    all.filter(|path| path.extension().is_some_and(|e| e.to_string_lossy().starts_with(part)))
-        .collect()
-}
-
-/// Any two directories may be lost: all files come back, and nothing that was removed.
-fn check_any_two(tree: &Dirs) {
-    let count = tree.dirs.len();
-    for (one, other) in (0..count).flat_map(|i| (0..i).map(move |j| (j, i))) {
-        check_two(tree, one, other);
-    }
-}
-
-fn check_two(tree: &Dirs, one: usize, other: usize) {
-    let damaged = tree.duplicate();
-    damaged.lose(one);
-    damaged.lose(other);
-    let repaired = damaged.repair();
-    assert_eq!(repaired.left, [], "{one} and {other}");
-    damaged.check().unwrap();
-    assert_eq!(damaged.verify().findings, [], "{one} and {other}");
-    assert_eq!(damaged.stored_bytes(), tree.stored_bytes(), "{one} and {other}");
-    let there = |dirs: &Dirs| {
-        let open = dirs.open(Purpose::Look);
-        (open.usage().files, open.usage().other_files, open.usage().dead_files)
-    };
-    assert_eq!(there(&damaged), there(tree), "{one} and {other}");
-}
+use weir_reduce::{Done, Failure, Purpose, Step, Tree, Trouble, Wishes, encode, remove_files};
 
 #[test]
 fn a_removed_file_is_gone_and_its_bytes_stay_until_its_set_is_cleaned() {
@@ -125,17 +76,16 @@ fn a_new_file_of_a_removed_name_is_another_file() {
     let old = tree.copies(&path).remove(0);
     let (bytes, modified) =
         (tree.files[&path].clone(), old.metadata().unwrap().modified().unwrap());
-    remove(&mut tree, &[path.clone()]);
+    remove(&mut tree, std::slice::from_ref(&path));
     // Restored with its time, as by `rsync --times`, where it was.
     std::fs::write(&old, &bytes).unwrap();
-    let file = std::fs::File::options().write(true).open(&old).unwrap();
-    file.set_times(std::fs::FileTimes::new().set_modified(modified)).unwrap();
+    set_time(&old, modified);
     tree.files.insert(path.clone(), bytes);
     tree.repair();
     clean(&tree, "raid6", 50);
     tree.check().unwrap();
     assert_eq!((tree.verify().findings, tree.copies(&path)), (vec![], vec![old]));
-    remove(&mut tree, &[path.clone()]);
+    remove(&mut tree, std::slice::from_ref(&path));
     assert!(tree.copies(&path).is_empty());
 }
 
@@ -164,9 +114,9 @@ fn what_was_written_since_or_is_not_there_is_not_removed() {
     let path = paths(&tree).remove(0);
     let at = tree.copies(&path).remove(0);
     std::fs::write(&at, b"new").unwrap();
-    let left = remove(&mut tree, &[path.clone()]).left;
+    let left = remove(&mut tree, std::slice::from_ref(&path)).left;
     assert_eq!((left[0].trouble, std::fs::read(&at).unwrap()), (Trouble::Changed, b"new".to_vec()));
-    let mut open = tree.open(Purpose::Encode);
+    let mut open = tree.open(Purpose::Remove);
     let none = remove_files(&mut open, &["a0/none".to_owned()].into(), &mut quiet);
     assert!(none.unwrap_err().to_string().contains("no file `a0/none`"));
     drop(open);
@@ -187,7 +137,7 @@ fn removal_that_is_stopped_at_any_step_is_done_or_is_not() {
             let mut tree = whole.duplicate();
             let mut changes = 0;
             let files = [path.clone()].into();
-            let done = remove_files(&mut tree.open(Purpose::Encode), &files, &mut |step| {
+            let done = remove_files(&mut tree.open(Purpose::Remove), &files, &mut |step| {
                 changes += usize::from(step == Step::Change);
                 if changes > at { Err(Failure::other("stopped")) } else { Done::Ok(()) }
             });
@@ -269,15 +219,97 @@ fn cleaning_that_is_stopped_at_any_step_loses_nothing() {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % bound
+#[test]
+fn a_file_that_somebody_has_only_touched_is_removed() {
+    for (code, dirs) in [("raid6:4", 6), ("raid5-mirror:4", 7)] {
+        let mut tree = Dirs::new(dirs, 4, 3, |file| 30_000 - 770 * file);
+        assert_eq!(tree.encode(code).left, [], "{code}");
+        let path = paths(&tree).remove(0);
+        for (seconds, copy) in (0..).zip(tree.copies(&path)) {
+            set_time(&copy, SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds));
+        }
+        let done = remove(&mut tree, std::slice::from_ref(&path));
+        assert_eq!((done.left, done.marked), (vec![], 1), "{code}");
+        assert!(tree.copies(&path).is_empty(), "{code}");
+        assert_eq!(tree.verify().findings, [], "{code}");
+        check_any_two(&tree);
     }
+}
+
+#[test]
+fn no_copy_of_a_removed_file_keeps_its_name_though_it_has_the_time_of_another() {
+    let mut tree = Dirs::new(7, 4, 3, |file| 30_000 - 770 * file);
+    let path = paths(&tree).remove(0);
+    for (seconds, copy) in (0..).zip(tree.copies(&path)) {
+        set_time(&copy, SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds));
+    }
+    assert_eq!(tree.encode("raid5-mirror:4").left, []);
+    let copies = tree.copies(&path);
+    set_time(&copies[0], copies[1].metadata().unwrap().modified().unwrap());
+    let done = remove(&mut tree, std::slice::from_ref(&path));
+    assert_eq!((done.left, done.marked, tree.copies(&path)), (vec![], 1, vec![]));
+    assert_eq!(tree.verify().findings, []);
+    check_any_two(&tree);
+}
+
+#[test]
+fn a_file_that_comes_while_it_is_removed_stays_and_is_named() {
+    let mut tree = Dirs::new(7, 4, 3, |file| 30_000 - 770 * file);
+    assert_eq!(tree.encode("raid5-mirror:4").left, []);
+    let path = paths(&tree).remove(0);
+    let last = tree.copies(&path).remove(1);
+    let files = [path.clone()].into();
+    let done = remove_files(&mut tree.open(Purpose::Remove), &files, &mut |step| {
+        if step == Step::Change && std::fs::read(&last).unwrap() != b"new" {
+            std::fs::write(&last, b"new").unwrap();
+        }
+        Done::Ok(())
+    });
+    let done = done.unwrap();
+    assert_eq!((done.left.len(), done.left[0].trouble), (1, Trouble::Changed), "{done:?}");
+    tree.files.insert(path.clone(), b"new".to_vec());
+    tree.repair();
+    tree.check().unwrap();
+    assert_eq!(tree.copies(&path), [last]);
+}
+
+#[test]
+fn a_file_that_is_put_back_after_a_removal_was_stopped_stays() {
+    for code in ["raid6:4", "raid5-mirror:4"] {
+        let mut tree = Dirs::new(7, 4, 3, |file| 30_000 - 770 * file);
+        assert_eq!(tree.encode(code).left, [], "{code}");
+        let path = paths(&tree).remove(0);
+        let before = tree.places(&path);
+        let mut changes = 0;
+        let files = [path.clone()].into();
+        // Its copies have their new names, and no directory has the mark.
+        let stopped = remove_files(&mut tree.open(Purpose::Remove), &files, &mut |step| {
+            changes += usize::from(step == Step::Change);
+            if changes > before.len() { Err(Failure::other("stopped")) } else { Done::Ok(()) }
+        });
+        assert!(stopped.is_err() && tree.copies(&path).is_empty(), "{code}");
+        tree.restore(&path, &before);
+        let other = (0..7).find(|dir| !tree.dirs[*dir].join(&path).exists()).unwrap();
+        tree.restore(&path, &[(other, before[0].1)]);
+        let done = clean(&tree, code, 100);
+        assert_eq!((done.left, done.usage.dead_files), (vec![], 1), "{code}");
+        tree.check().unwrap();
+        check_any_two(&tree);
+        remove(&mut tree, std::slice::from_ref(&path));
+        assert!(tree.copies(&path).is_empty(), "{code}");
+    }
+}
+
+#[test]
+fn removal_makes_no_directory_one_of_the_tree() {
+    let tree = Dirs::new(7, 4, 3, |file| 30_000 - 770 * file);
+    tree.encode("raid6:4");
+    let (mistyped, path) = (tree.dirs[0].with_file_name("d99"), paths(&tree).remove(0));
+    std::fs::create_dir(&mistyped).unwrap();
+    let dirs = [&tree.dirs[..], std::slice::from_ref(&mistyped)].concat();
+    let error = Tree::open(&dirs, Purpose::Remove).err().unwrap().to_string();
+    assert!(error.contains("d99: is no directory of this tree"), "{error}");
+    assert!(mistyped.read_dir().unwrap().next().is_none() && !tree.copies(&path).is_empty());
 }
 
 /// Files are made, written anew, removed and encoded at random; after each step any two

@@ -1,7 +1,7 @@
 //! Erasure codes over plain directories.
 
 use crate::reliability::units::parse_hours;
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_layout::set::SetCode;
@@ -41,7 +41,6 @@ pub enum Reduce {
 }
 
 #[derive(Args)]
-#[command(group(ArgGroup::new("waits").args(["after", "clean_at"]).multiple(true)))]
 pub struct ReduceEncode {
     /// raid6, raid6:16, raid5-mirror, raid5-mirror:16 or rs:8+3; sets have 8 files unless it says
     /// otherwise
@@ -59,10 +58,9 @@ pub struct ReduceEncode {
     /// into new sets. Those with removed files that are lost besides are cleaned all the same
     #[arg(long, value_parser = parse_percent, value_name = "PERCENT", default_value = "50%")]
     pub clean_at: u8,
-    /// With --after or --clean-at: but encode files, and clean sets, that have a part on a file
-    /// system with less than this free
-    #[arg(long, value_parser = parse_percent, value_name = "PERCENT", default_value = "10%",
-          requires = "waits")]
+    /// Where less than this of a file system is free, encode files that --after leaves, and clean
+    /// sets that --clean-at leaves
+    #[arg(long, value_parser = parse_percent, value_name = "PERCENT", default_value = "10%")]
     pub low: u8,
     #[command(flatten)]
     pub work: ReduceWork,

@@ -1,11 +1,15 @@
 //! Trees of files in directories, and what may happen to them.
 #![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, FileTimes};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use weir_reduce::{Done, Encoded, Purpose, Step, Tree, Verified, encode, verify};
+use std::time::SystemTime;
+use weir_reduce::{
+    Done, Encoded, Failure, Purpose, Removed, Step, Tree, Verified, Wishes, encode, remove_files,
+    verify,
+};
 
 /// Directories with the same files.
 pub struct Dirs {
@@ -61,6 +65,20 @@ impl Dirs {
     /// Where the copies of a file are.
     pub fn copies(&self, path: &str) -> Vec<PathBuf> {
         self.dirs.iter().map(|dir| dir.join(path)).filter(|path| path.exists()).collect()
+    }
+
+    /// In which directories the copies of a file are, and their times.
+    pub fn places(&self, path: &str) -> Vec<(usize, SystemTime)> {
+        let at = |i: usize| Some((i, self.dirs[i].join(path).metadata().ok()?.modified().unwrap()));
+        (0..self.dirs.len()).filter_map(at).collect()
+    }
+
+    /// Puts copies of a file back, with their times, as `rsync -a` does.
+    pub fn restore(&self, path: &str, places: &[(usize, SystemTime)]) {
+        for (dir, modified) in places {
+            self.put(*dir, path, &self.files[path]);
+            set_time(&self.dirs[*dir].join(path), *modified);
+        }
     }
 
     /// Every file is there, and every copy is what was written.
@@ -131,10 +149,14 @@ fn copy(from: &Path, to: &Path) {
             continue;
         }
         std::fs::copy(&path, &new).unwrap();
-        let modified = path.metadata().unwrap().modified().unwrap();
-        let file = File::options().write(true).open(&new).unwrap();
-        file.set_times(FileTimes::new().set_modified(modified)).unwrap();
+        set_time(&new, path.metadata().unwrap().modified().unwrap());
     }
+}
+
+/// Says when a file was written.
+pub fn set_time(path: &Path, modified: SystemTime) {
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_times(FileTimes::new().set_modified(modified)).unwrap();
 }
 
 /// Watches nothing.
@@ -150,4 +172,95 @@ pub fn rot(path: &Path, at: u64) {
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
     file.set_times(FileTimes::new().set_modified(modified)).unwrap();
+}
+
+/// Encodes, and cleans sets of which so much is removed.
+pub fn clean(tree: &Dirs, code: &str, percent: u8) -> Encoded {
+    let wishes = Wishes { clean_percent: percent, ..Wishes::default() };
+    encode(&mut tree.open(Purpose::Encode), code.parse().unwrap(), &wishes, &mut quiet).unwrap()
+}
+
+/// Removes files.
+pub fn remove(tree: &mut Dirs, paths: &[String]) -> Removed {
+    let files: BTreeSet<String> = paths.iter().cloned().collect();
+    let done = remove_files(&mut tree.open(Purpose::Remove), &files, &mut quiet).unwrap();
+    paths.iter().for_each(|path| _ = tree.files.remove(path));
+    done
+}
+
+/// The files that should be there.
+pub fn paths(tree: &Dirs) -> Vec<String> {
+    tree.files.keys().cloned().collect()
+}
+
+/// What is in the state of all directories, by the end of its name.
+pub fn state(tree: &Dirs, part: &str) -> Vec<PathBuf> {
+    let all = tree.dirs.iter().flat_map(|dir| std::fs::read_dir(dir.join(".weir-reduce")).unwrap());
+    let all = all.map(|entry| entry.unwrap().path());
+    all.filter(|path| path.extension().is_some_and(|e| e.to_string_lossy().starts_with(part)))
+        .collect()
+}
+
+/// Any two directories may be lost: all files come back, and nothing that was removed.
+pub fn check_any_two(tree: &Dirs) {
+    let count = tree.dirs.len();
+    for (one, other) in (0..count).flat_map(|i| (0..i).map(move |j| (j, i))) {
+        check_two(tree, one, other);
+    }
+}
+
+/// These two may be lost.
+pub fn check_two(tree: &Dirs, one: usize, other: usize) {
+    let damaged = tree.duplicate();
+    damaged.lose(one);
+    damaged.lose(other);
+    let repaired = damaged.repair();
+    assert_eq!(repaired.left, [], "{one} and {other}");
+    damaged.check().unwrap();
+    assert_eq!(damaged.verify().findings, [], "{one} and {other}");
+    if tree.open(Purpose::Look).usage().other_files == 0 {
+        assert_eq!(damaged.stored_bytes(), tree.stored_bytes(), "{one} and {other}");
+    }
+    let there = |dirs: &Dirs| {
+        let open = dirs.open(Purpose::Look);
+        (open.usage().files, open.usage().other_files, open.usage().dead_files)
+    };
+    assert_eq!(there(&damaged), there(tree), "{one} and {other}");
+}
+
+/// What happens to one change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Work ends before it, as by `kill -9`.
+    Stopped,
+    /// The system refuses it, and the next ones are done.
+    Refused,
+}
+
+/// Lets so many changes be done, and then something happen to one.
+pub fn but(fate: Fate, at: usize) -> impl FnMut(Step) -> Done {
+    let mut changes = 0;
+    move |step| {
+        changes += usize::from(step == Step::Change);
+        match fate {
+            Fate::Stopped if changes > at => Err(Failure::other("stopped")),
+            Fate::Refused if changes == at + 1 && step == Step::Change => {
+                Err(Failure::file(Path::new("disk"), std::io::Error::from_raw_os_error(5)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Numbers that look random, from a seed.
+pub struct Random(pub u64);
+
+impl Random {
+    /// One below a bound.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound
+    }
 }

@@ -1,0 +1,111 @@
+//! Copies that no set keeps. They go when their file is in a set, and that is as it should be.
+
+use crate::blocks::{Found, look};
+use crate::copy::Copy;
+use crate::doubles::{Doubles, is_kept};
+use crate::durable::remove;
+use crate::encoded::Encoded;
+use crate::failure::{Done, Failure};
+use crate::finding::{Finding, Trouble, note};
+use crate::making::open;
+use crate::place::is_copy;
+use crate::record::{Record, SetId};
+use crate::stream::{Watch, hash};
+use crate::tree::Tree;
+use std::collections::BTreeSet;
+use weir_types::TargetId;
+
+/// Removes the extra copies of all sets whose records are where they should be.
+pub fn remove_extra(
+    tree: &mut Tree,
+    torn: &BTreeSet<SetId>,
+    done: &mut Encoded,
+    watch: Watch<'_>,
+) -> Done {
+    let (doubles, before) = (Doubles::of(tree, torn), done.removed_copies);
+    for record in tree.sets.values().filter(|record| !torn.contains(&record.id)) {
+        of_set(tree, record, &doubles, done, watch)?;
+    }
+    match done.removed_copies > before {
+        true => tree.rescan(),
+        false => Ok(()),
+    }
+}
+
+/// Copies that a set does not keep: somebody was stopped before removing them. They stay while
+/// anything of the set is not as it should be.
+fn of_set(
+    tree: &Tree,
+    record: &Record,
+    doubles: &Doubles,
+    done: &mut Encoded,
+    watch: Watch<'_>,
+) -> Done {
+    let mut extra = Vec::new();
+    for member in tree.living(record) {
+        let (path, hash) = (member.what.path.as_str(), member.what.hash);
+        let Some(copies) = tree.files.files.get(path) else { continue };
+        if doubles.is_older(record.id, path) {
+            continue;
+        }
+        let is_extra = |target: &TargetId| {
+            let others = doubles.all(path).filter(|id| *id != record.id);
+            !member.targets.contains(target) && !is_kept(tree, others, (path, hash), *target)
+        };
+        let others = copies.iter().filter(|(target, _)| is_extra(target));
+        extra.extend(others.map(|(target, copy)| (member, *target, *copy)));
+    }
+    if extra.is_empty()
+        || !look(tree, record, doubles, watch)?.values().all(|found| *found == Found::Good)
+    {
+        return Ok(());
+    }
+    for (member, target, copy) in extra {
+        let path = member.what.path.as_str();
+        let mut kept = BTreeSet::new();
+        for target in &member.targets {
+            let (place, copies) = (tree.file(path, *target)?, &tree.files.files[path]);
+            let synced = place.open().and_then(|file| {
+                file.sync_all()?;
+                place.sync_name()
+            });
+            let synced = synced.map_err(|e| Failure::file(&place.path(), e));
+            if note(synced, Some(*target), &mut done.left)?.is_some()
+                && let Some(copy) = copies.get(target).filter(|copy| is_copy(&place, copy))
+            {
+                kept.insert(copy.id);
+            }
+        }
+        let hashed =
+            open(tree, path, target).and_then(|(mut file, at)| hash(&mut file, &at, watch));
+        let hashed = note(hashed, Some(target), &mut done.left)?;
+        if kept.len() == member.targets.len()
+            && !kept.contains(&copy.id)
+            && hashed.is_some_and(|(hash, _)| hash == member.what.hash)
+        {
+            remove_copy(tree, path, (target, copy), done, watch)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a copy, unless somebody has written it meanwhile.
+pub fn remove_copy(
+    tree: &Tree,
+    file: &str,
+    (target, copy): (TargetId, Copy),
+    done: &mut Encoded,
+    watch: Watch<'_>,
+) -> Done {
+    let place = tree.file(file, target)?;
+    if !is_copy(&place, &copy) {
+        let what = format!("{file}: was written or removed while it was read");
+        done.left.push(Finding { trouble: Trouble::Changed, what, target: Some(target.0) });
+        return Ok(());
+    }
+    if note(remove(&place, watch), Some(target), &mut done.left)?.is_some() {
+        done.removed_copies += 1;
+        done.removed_bytes += copy.len;
+    }
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! Sets that are cleaned: when files come back that were removed, on disks that are full, and
+//! when changes fail. Any two directories may be lost before and after.
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod trees;
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use std::path::PathBuf;
+use trees::{Dirs, Fate, but, check_any_two, check_two, clean, paths, remove, state};
+use weir_reduce::{Purpose, Wishes, encode, remove_files};
+
+#[test]
+fn when_all_of_a_set_is_removed_and_restored_with_its_times_it_is_encoded_again() {
+    let mut tree = Dirs::new(10, 8, 3, |_| 5000);
+    let all = paths(&tree);
+    let (files, places) = (tree.files.clone(), all.iter().map(|path| tree.places(path)));
+    let places: Vec<_> = places.collect();
+    tree.encode("raid6");
+    remove(&mut tree, &all);
+    tree.files = files;
+    all.iter().zip(&places).for_each(|(path, places)| tree.restore(path, places));
+    let done = tree.encode("raid6");
+    assert_eq!((done.left, done.usage.sets, done.usage.files), (vec![], 1, 8));
+    assert_eq!((state(&tree, "p").len(), state(&tree, "m").len()), (2, 0));
+    check_any_two(&tree);
+}
+
+#[test]
+fn when_a_file_is_removed_and_restored_with_its_times_it_is_encoded_again() {
+    for (code, dirs) in [("raid6:4", 6), ("raid5-mirror:4", 7)] {
+        for percent in [0, 25, 100] {
+            let mut tree = Dirs::new(dirs, 4, 3, |file| 30_000 - 770 * file);
+            let path = paths(&tree).remove(1);
+            let (bytes, places) = (tree.files[&path].clone(), tree.places(&path));
+            tree.encode(code);
+            remove(&mut tree, std::slice::from_ref(&path));
+            tree.files.insert(path.clone(), bytes);
+            tree.restore(&path, &places);
+            let done = clean(&tree, code, percent);
+            assert_eq!(
+                (done.left, done.usage.files),
+                (vec![], 4 - u64::from(percent > 0)),
+                "{code}"
+            );
+            check_any_two(&tree);
+            assert_eq!(clean(&tree, code, 0).left, [], "{code}, {percent} %");
+            check_any_two(&tree);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_forgotten_though_it_is_there_stays_encoded() {
+    let tree = Dirs::new(6, 4, 3, |file| 30_000 - 770 * file);
+    tree.encode("raid6:4");
+    let wishes = Wishes { forgotten: tree.files.keys().cloned().collect(), ..Wishes::default() };
+    let mut open = tree.open(Purpose::Encode);
+    let done = encode(&mut open, "raid6:4".parse().unwrap(), &wishes, &mut trees::quiet).unwrap();
+    drop(open);
+    assert_eq!((done.left, done.usage.sets, done.usage.files), (vec![], 1, 4));
+    check_any_two(&tree);
+}
+
+#[test]
+fn a_set_whose_files_are_empty_or_stay_as_copies_by_now_goes() {
+    let mut tree = Dirs::new(6, 4, 3, |file| 30_000 - 770 * file);
+    tree.encode("raid6:4");
+    let all = paths(&tree);
+    for path in &all[..3] {
+        std::fs::write(&tree.copies(path)[0], b"").unwrap();
+        tree.files.insert(path.clone(), Vec::new());
+    }
+    // Alone it is better as it is; what the old set has of it is of no use.
+    let new = vec![7; 20_000];
+    let at = tree.places(&all[3])[0].0;
+    (0..3).for_each(|by| tree.put((at + by) % 6, &all[3], &new));
+    tree.files.insert(all[3].clone(), new);
+    let done = tree.encode("raid6:4");
+    assert_eq!((done.left, done.usage.sets, done.usage.other_files), (vec![], 0, 4));
+    tree.check().unwrap();
+    assert_eq!((remove(&mut tree, &all).left, tree.stored_bytes()), (vec![], 0));
+}
+
+/// Of a set that stays, one file is in a newer set with other bytes.
+#[test]
+fn old_bytes_do_not_come_back_when_new_ones_are_lost() {
+    let mut tree = Dirs::new(6, 4, 3, |file| 30_000 - 770 * file);
+    tree.encode("raid6:4");
+    let all = paths(&tree);
+    // It cannot be encoded again, as it is missing, and keeps the old set there.
+    std::fs::remove_file(&tree.copies(&all[0])[0]).unwrap();
+    let at = tree.places(&all[1])[0].0;
+    tree.put(at, &all[1], &[9; 20_000]);
+    tree.files.insert(all[1].clone(), vec![9; 20_000]);
+    let left = tree.encode("raid6:4").left;
+    assert_eq!((left.len(), tree.open(Purpose::Look).usage().sets), (1, 2), "{left:?}");
+    tree.lose(at);
+    tree.repair();
+    let bytes = std::fs::read(&tree.copies(&all[1])[0]).unwrap();
+    assert!(bytes == tree.files[&all[1]]);
+}
+
+/// A small file system in a directory.
+struct Small(PathBuf);
+
+impl Small {
+    /// None if this user cannot mount.
+    fn mount(at: &std::path::Path, options: &std::ffi::CStr) -> Option<Self> {
+        match mount("none", at, "tmpfs", MountFlags::empty(), Some(options)) {
+            Ok(()) => Some(Self(at.to_owned())),
+            Err(_) => {
+                eprintln!("skipped: needs root");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        unmount(&self.0, UnmountFlags::DETACH).unwrap();
+    }
+}
+
+/// Files with copies in all directories but the last.
+fn put_but_in_last(tree: &mut Dirs, name: &str, count: usize, len: usize) {
+    let others = tree.dirs.len() - 1;
+    for file in 0..count {
+        let (path, bytes) = (format!("{name}-{file}"), vec![file as u8 + 1; len - 100 * file]);
+        (0..3).for_each(|copy| tree.put((file + copy) % others, &path, &bytes));
+        tree.files.insert(path, bytes);
+    }
+}
+
+#[test]
+fn on_a_full_disk_sets_of_which_all_is_removed_make_room_for_new_ones() {
+    let mut tree = Dirs::new(6, 0, 3, |_| 0);
+    let Some(_small) = Small::mount(&tree.dirs[5], c"size=500k") else { return };
+    put_but_in_last(&mut tree, "old", 4, 300_000);
+    assert_eq!(tree.encode("raid6:4").left, []);
+    let old = paths(&tree);
+    remove(&mut tree, &old);
+    put_but_in_last(&mut tree, "new", 4, 290_000);
+    let done = clean(&tree, "raid6:4", 100);
+    assert_eq!((done.cleaned, done.sets, done.left), (1, 1, vec![]));
+    assert_eq!((state(&tree, "m").len(), state(&tree, "dead").len()), (0, 0));
+    check_any_two(&tree);
+}
+
+#[test]
+fn on_a_full_disk_sets_are_cleaned_though_others_do_not_fit() {
+    let mut tree = Dirs::new(6, 0, 3, |_| 0);
+    let Some(_small) = Small::mount(&tree.dirs[5], c"size=500k") else { return };
+    put_but_in_last(&mut tree, "old", 4, 50_000);
+    assert_eq!(tree.encode("raid6:4").left, []);
+    let old = paths(&tree);
+    remove(&mut tree, &old[..2]);
+    put_but_in_last(&mut tree, "large", 4, 600_000);
+    let done = clean(&tree, "raid6:4", 50);
+    assert_eq!((done.cleaned, done.sets, done.left.len()), (1, 1, 1), "{done:?}");
+    assert_eq!((state(&tree, "m").len(), state(&tree, "dead").len()), (0, 0));
+    assert_eq!(tree.verify().findings, []);
+    check_two(&tree, 0, 5);
+}
+
+#[test]
+fn whatever_change_fails_while_sets_are_cleaned_nothing_is_lost_and_the_next_run_ends_it() {
+    for (code, dirs) in [("raid6:4", 6), ("raid5-mirror:4", 7)] {
+        let mut whole = Dirs::new(dirs, 8, 3, |file| 20_000 - 770 * file);
+        let all = paths(&whole);
+        let (bytes, places) = (whole.files[&all[5]].clone(), whole.places(&all[5]));
+        whole.encode(code);
+        // Of one set all goes, of the other one file, which then comes back.
+        let open = whole.open(Purpose::Look);
+        assert_eq!(open.usage().sets, 2, "{code}");
+        drop(open);
+        remove(&mut whole, &[&all[..3], &all[5..6]].concat());
+        whole.files.insert(all[5].clone(), bytes);
+        whole.restore(&all[5], &places);
+        for fate in [Fate::Stopped, Fate::Refused] {
+            for at in 0.. {
+                let say = format!("{code}, {fate:?} at {at}");
+                let tree = whole.duplicate();
+                let mut open = tree.open(Purpose::Encode);
+                let wishes = Wishes { clean_percent: 25, ..Wishes::default() };
+                let done = encode(&mut open, code.parse().unwrap(), &wishes, &mut but(fate, at));
+                drop(open);
+                tree.check().unwrap_or_else(|why| panic!("{say}: {why}"));
+                let crashed = tree.duplicate();
+                crashed.lose(at % dirs);
+                crashed.lose((at + 1 + at / dirs) % dirs);
+                assert_eq!(crashed.repair().left, [], "{say}");
+                crashed.check().unwrap_or_else(|why| panic!("{say}: {why}"));
+                let again = clean(&tree, code, 25);
+                assert_eq!(again.left, [], "{say}");
+                let files = again.usage.files + again.usage.other_files;
+                assert_eq!((files, again.usage.dead_files), (5, 0), "{say}");
+                assert_eq!(tree.verify().findings, [], "{say}");
+                check_two(&tree, at % dirs, (at + 3) % dirs);
+                if done.is_ok_and(|done| done.left.is_empty()) {
+                    assert!(at >= 40, "only {at} steps");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Somebody is stopped when files are in a new set, and the old one is there as well.
+#[test]
+fn a_file_in_two_sets_is_removed_from_both() {
+    for (code, dirs) in [("raid6:4", 6), ("raid5-mirror:4", 7)] {
+        let mut whole = Dirs::new(dirs, 4, 3, |file| 20_000 - 770 * file);
+        whole.encode(code);
+        let all = paths(&whole);
+        remove(&mut whole, &all[..2]);
+        let wishes = Wishes { clean_percent: 50, ..Wishes::default() };
+        let is_double = |at: &usize| {
+            let tree = whole.duplicate();
+            let mut open = tree.open(Purpose::Encode);
+            let watch = &mut but(Fate::Stopped, *at);
+            let done = encode(&mut open, code.parse().unwrap(), &wishes, watch);
+            drop(open);
+            assert!(done.is_err(), "{code}: there was no such moment");
+            (tree.open(Purpose::Look).usage().files == 4).then_some(tree)
+        };
+        let mut double = (0..).find_map(|at| is_double(&at)).unwrap();
+        let damaged = double.duplicate();
+        [1, 3].into_iter().for_each(|dir| damaged.lose(dir));
+        damaged.repair();
+        damaged.check().unwrap();
+        for at in 0.. {
+            let mut tree = double.duplicate();
+            let files = [all[2].clone()].into();
+            let watch = &mut but(Fate::Stopped, at);
+            let done = remove_files(&mut tree.open(Purpose::Remove), &files, watch);
+            assert_eq!(clean(&tree, code, 100).left, [], "{code}, step {at}");
+            let is_gone = tree.copies(&all[2]).is_empty();
+            if is_gone {
+                tree.files.remove(&all[2]);
+            }
+            check_two(&tree, at % dirs, (at + 1) % dirs);
+            if done.is_ok() {
+                assert!(is_gone, "{code}, step {at}");
+                break;
+            }
+        }
+        let done = remove(&mut double, &all[2..3]);
+        assert_eq!((done.left, double.copies(&all[2])), (vec![], vec![]), "{code}");
+        assert_eq!(double.verify().findings, [], "{code}");
+        check_any_two(&double);
+        assert_eq!(clean(&double, code, 50).left, [], "{code}");
+        check_any_two(&double);
+    }
+}
