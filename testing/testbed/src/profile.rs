@@ -258,7 +258,7 @@ mod tests {
             (8, 12_500_000, None)
         );
         let memory = Profile::of("arkansas").unwrap().memory;
-        assert_eq!(memory.iter().sum::<u64>(), 4 * (256 + 128) << 20);
+        assert_eq!(memory.iter().sum::<u64>(), (4 * (256 + 128)) << 20);
         assert_eq!(Profile::of("act").unwrap().memory, [1 << 30; 7]);
         let heads = plan("arkansas-heads");
         assert_eq!(
