@@ -81,23 +81,91 @@ fn a_set_whose_files_are_empty_or_stay_as_copies_by_now_goes() {
     assert_eq!((remove(&mut tree, &all).left, tree.stored_bytes()), (vec![], 0));
 }
 
-/// Of a set that stays, one file is in a newer set with other bytes.
+/// Of a set that stays, one file is in a newer set with other bytes. Whichever is looked at first:
+/// names of sets differ.
 #[test]
 fn old_bytes_do_not_come_back_when_new_ones_are_lost() {
-    let mut tree = Dirs::new(6, 4, 3, |file| 30_000 - 770 * file);
-    tree.encode("raid6:4");
-    let all = paths(&tree);
-    // It cannot be encoded again, as it is missing, and keeps the old set there.
-    std::fs::remove_file(&tree.copies(&all[0])[0]).unwrap();
-    let at = tree.places(&all[1])[0].0;
-    tree.put(at, &all[1], &[9; 20_000]);
-    tree.files.insert(all[1].clone(), vec![9; 20_000]);
-    let left = tree.encode("raid6:4").left;
-    assert_eq!((left.len(), tree.open(Purpose::Look).usage().sets), (1, 2), "{left:?}");
-    tree.lose(at);
+    for byte in 0..8 {
+        let mut tree = Dirs::new(6, 4, 3, |file| 30_000 - 770 * file);
+        tree.encode("raid6:4");
+        let all = paths(&tree);
+        // It cannot be encoded again, as it is missing, and keeps the old set there.
+        std::fs::remove_file(&tree.copies(&all[0])[0]).unwrap();
+        let at = tree.places(&all[1])[0].0;
+        tree.put(at, &all[1], &[byte; 20_000]);
+        tree.files.insert(all[1].clone(), vec![byte; 20_000]);
+        let left = tree.encode("raid6:4").left;
+        assert_eq!((left.len(), tree.open(Purpose::Look).usage().sets), (1, 2), "{left:?}");
+        tree.lose(at);
+        tree.repair();
+        let bytes = std::fs::read(&tree.copies(&all[1])[0]).unwrap();
+        assert!(bytes == tree.files[&all[1]]);
+    }
+}
+
+#[test]
+fn a_set_that_stays_keeps_its_copies_though_their_files_are_in_new_sets() {
+    for file in 1..3 {
+        let mut tree = Dirs::new(7, 4, 3, |file| 30_000 - 770 * file);
+        tree.encode("raid6:4");
+        let all = paths(&tree);
+        let (missing, path) = (tree.places(&all[0])[0].0, &all[file]);
+        let (at, time) = tree.places(path)[0];
+        std::fs::remove_file(&tree.copies(&all[0])[0]).unwrap();
+        // It has copies enough for a place elsewhere, and that is where it is kept.
+        let others = (0..7).filter(|dir| *dir != at);
+        tree.restore(path, &others.map(|dir| (dir, time)).collect::<Vec<_>>());
+        remove(&mut tree, &all[3..]);
+        let done = clean(&tree, "raid6:4", 0);
+        assert_eq!((done.left.len(), done.usage.sets), (1, 2), "{done:?}");
+        // Two are missing then, which is what the old set bears.
+        tree.lose((0..7).find(|dir| *dir != missing && *dir != at).unwrap());
+        tree.repair();
+        tree.check().unwrap();
+    }
+}
+
+/// Encodes files anew that are in a set of which half is removed, and is stopped when they are in
+/// two sets.
+fn doubled(whole: &Dirs, code: &str) -> Dirs {
+    let before = whole.open(Purpose::Look).usage().files;
+    let wishes = Wishes { clean_percent: 50, ..Wishes::default() };
+    let is_double = |at: usize| {
+        let tree = whole.duplicate();
+        let mut open = tree.open(Purpose::Encode);
+        let watch = &mut but(Fate::Stopped, at);
+        let done = encode(&mut open, code.parse().unwrap(), &wishes, watch);
+        drop(open);
+        assert!(done.is_err(), "{code}: there was no such moment");
+        (tree.open(Purpose::Look).usage().files == 2 * before).then_some(tree)
+    };
+    (0..).find_map(is_double).unwrap()
+}
+
+#[test]
+fn an_old_set_stays_while_the_new_one_is_not_as_it_should_be() {
+    let mut whole = Dirs::new(6, 4, 3, |file| 20_000 - 770 * file);
+    whole.encode("raid6:4");
+    let all = paths(&whole);
+    remove(&mut whole, &all[..2]);
+    let names = |tree: &Dirs| -> Vec<_> {
+        state(tree, "p").iter().map(|path| path.file_name().unwrap().to_owned()).collect()
+    };
+    let (tree, old) = (doubled(&whole, "raid6:4"), names(&whole));
+    let new = state(&tree, "p")
+        .into_iter()
+        .filter(|path| !old.contains(&path.file_name().unwrap().to_owned()));
+    let new: Vec<PathBuf> = new.collect();
+    assert_eq!(new.len(), 2);
+    new.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    assert_eq!(clean(&tree, "raid6:4", 50).usage.sets, 2);
+    let damaged = tree.duplicate();
+    all[2..].iter().for_each(|path| damaged.lose(damaged.places(path)[0].0));
+    damaged.repair();
+    damaged.check().unwrap();
     tree.repair();
-    let bytes = std::fs::read(&tree.copies(&all[1])[0]).unwrap();
-    assert!(bytes == tree.files[&all[1]]);
+    assert_eq!(clean(&tree, "raid6:4", 50).usage.sets, 1);
+    check_any_two(&tree);
 }
 
 /// A small file system in a directory.
@@ -214,17 +282,7 @@ fn a_file_in_two_sets_is_removed_from_both() {
         whole.encode(code);
         let all = paths(&whole);
         remove(&mut whole, &all[..2]);
-        let wishes = Wishes { clean_percent: 50, ..Wishes::default() };
-        let is_double = |at: &usize| {
-            let tree = whole.duplicate();
-            let mut open = tree.open(Purpose::Encode);
-            let watch = &mut but(Fate::Stopped, *at);
-            let done = encode(&mut open, code.parse().unwrap(), &wishes, watch);
-            drop(open);
-            assert!(done.is_err(), "{code}: there was no such moment");
-            (tree.open(Purpose::Look).usage().files == 4).then_some(tree)
-        };
-        let mut double = (0..).find_map(|at| is_double(&at)).unwrap();
+        let mut double = doubled(&whole, code);
         let damaged = double.duplicate();
         [1, 3].into_iter().for_each(|dir| damaged.lose(dir));
         damaged.repair();
