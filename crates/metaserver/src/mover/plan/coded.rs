@@ -246,8 +246,9 @@ fn keep(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
                     found.stuck |= !busy;
                     continue;
                 };
-                if copy == slots.len() {
-                    slots.push(absent());
+                // Places between may be out of the question.
+                if copy >= slots.len() {
+                    slots.resize(copy + 1, absent());
                 } else if slots[copy].is_there() {
                     found.dropped.push(place(copy, slots[copy].target));
                 }

@@ -28,6 +28,8 @@ struct World {
     wish: Parities,
     copies: usize,
     servers: u32,
+    /// Places with objects that are still to be removed.
+    barred: BTreeSet<Place>,
 }
 
 /// On one of so many servers.
@@ -59,7 +61,8 @@ impl World {
             parities: Vec::new(),
         };
         let sites = (0..TARGETS).map(|target| (TargetId(target), site(target, servers))).collect();
-        Self { segment, sites, wish: WISHED, copies: COPIES, servers }
+        let barred = BTreeSet::new();
+        Self { segment, sites, wish: WISHED, copies: COPIES, servers, barred }
     }
 
     fn sites(&self) -> Sites {
@@ -67,7 +70,7 @@ impl World {
     }
 
     fn look(&mut self) -> Verdict {
-        let (relieved, barred) = Default::default();
+        let relieved = BTreeSet::new();
         let whole = |(column, member): (ColumnIndex, &Column)| {
             let copies: Vec<_> = member.copies().map(|(copy, _)| (column, copy)).collect();
             copies
@@ -77,7 +80,7 @@ impl World {
             copies: self.copies,
             in_groups: false,
             relieved: &relieved,
-            barred: &barred,
+            barred: &self.barred,
             settled: &settled,
             seed: 7,
             most: usize::MAX,
@@ -218,6 +221,22 @@ fn copies_that_stay_while_a_target_is_away_are_looked_at_again() {
     let segment = world.segment.clone();
     assert_eq!(world.look(), Verdict::Stuck, "nobody would look again at what is fine");
     assert_eq!(world.segment, segment);
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_encoded(&world);
+}
+
+#[test]
+fn a_lost_column_is_made_behind_places_whose_objects_are_still_to_be_removed() {
+    let mut world = World::new();
+    assert_eq!(world.settle(), Verdict::Fine);
+    let (_, lost) = world.segment.columns[0].copies().next().unwrap();
+    let column = ColumnIndex(0);
+    let place = |target| Place { column, copy: CopyIndex(1), target: TargetId(target) };
+    world.barred = (0..TARGETS).map(place).collect();
+    world.sites.insert(lost, Site { fit: Fit::Lost, online: false, ..site(lost.0, TARGETS) });
+    assert!(matches!(world.look(), Verdict::Change(_)));
+    let copies: Vec<CopyIndex> = world.segment.columns[0].copies().map(|(copy, _)| copy).collect();
+    assert_eq!(copies, [CopyIndex(0), CopyIndex(2)]);
     assert_eq!(world.settle(), Verdict::Fine);
     assert_encoded(&world);
 }
