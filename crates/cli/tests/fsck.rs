@@ -189,6 +189,29 @@ fn a_lost_object_is_named_with_the_bytes_of_its_file() {
     assert_eq!((code, &found["repaired"]), (4, &0.into()), "{found:#}");
 }
 
+/// What was written of them is told with the closes, of several in one message.
+#[test]
+fn a_lost_object_of_any_of_many_small_files_that_were_just_closed_is_missed() {
+    const FILES: usize = 40;
+    let place = Place::new();
+    let cluster = place.up("small", &["--targets", "1"]);
+    let (client, ctx) = (client(&cluster, true), Context::root());
+    for number in 0..FILES {
+        let file = create(&client, &format!("f{number}"), LayoutSpec::default());
+        file.write_at(&ctx, 0, &noise(4096, 1)).unwrap();
+        file.close(&ctx).unwrap();
+    }
+    client.shutdown();
+    assert_clean(&cluster);
+    let hashes = fs::read_dir(cluster.dir().join("targets/1/objects")).unwrap();
+    let objects = hashes.flat_map(|hash| fs::read_dir(hash.unwrap().path()).unwrap());
+    let removed = objects.map(|object| fs::remove_file(object.unwrap().path()).unwrap()).count();
+    assert_eq!(removed, FILES);
+    cluster.kill("data-1");
+    cluster.weir(&["up"]).ok();
+    assert_eq!(problems(&cluster, &["missing-object"; FILES]).len(), FILES);
+}
+
 #[test]
 fn an_object_without_a_file_is_removed() {
     let place = Place::new();

@@ -99,6 +99,7 @@ mod reliability;
 mod repair;
 mod revoked;
 mod rot;
+mod rounds;
 mod semantics_doc;
 mod service;
 mod sharing;

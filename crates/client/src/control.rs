@@ -112,6 +112,18 @@ pub(crate) fn run_control(
     run_control_under(call, list, None)
 }
 
+/// As [`run_control`], and calls `beside` once, while the servers work on the first operations.
+pub(crate) fn run_control_beside(
+    call: Call<'_>,
+    mut list: Vec<(Place, Control)>,
+    beside: &mut dyn FnMut(),
+) -> Result<Vec<Option<Taken>>> {
+    let rest = list.split_off(list.len().min(BATCH));
+    let mut answers = ask_batch(call, &mut list, None, Some(beside))?;
+    answers.append(&mut ask_objects_under(call, rest, None)?);
+    Ok(answers.into_iter().map(|answer| answer.taken).collect())
+}
+
 /// As [`run_control`]. With `bound` the operations belong to this generation of the file: after any
 /// truncation or fence they are refused, however often they are retried.
 pub(crate) fn run_control_under(
@@ -135,27 +147,45 @@ fn ask_objects_under(
 ) -> Result<Vec<Answer>> {
     let mut answers = Vec::with_capacity(list.len());
     for batch in list.chunks_mut(BATCH) {
-        let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
-        let mut transfer = Transfer::new(batch.len(), deadline_ms);
-        let conns = batch.iter().map(|_| None).collect();
-        let fresh = vec![Answer::default(); batch.len()];
-        let sent = vec![Sent::default(); batch.len()];
-        let mut parts = ControlParts { call, list: batch, bound, sent, conns, answers: fresh };
-        let done = drive(call, &mut transfer, &mut parts, Until::Done);
-        // One was refused while others were on their way, say.
-        if transfer.outstanding().any(|part| parts.list[part].1.may_undo()) {
-            call.file.leave_unconfirmed();
-        }
-        done?;
-        for (part, _) in transfer.lacking() {
-            // Nobody can say where the holes of a lost column are: it counts as full.
-            if let Control::Seek { offset, hole } = parts.list[*part].1 {
-                parts.answers[*part].found = (!hole).then_some(offset);
-            }
-        }
-        answers.append(&mut parts.answers);
+        answers.append(&mut ask_batch(call, batch, bound, None)?);
     }
     Ok(answers)
+}
+
+/// Carries out at most [`BATCH`] operations in parallel. `beside` is called when all were sent.
+fn ask_batch(
+    call: Call<'_>,
+    batch: &mut [(Place, Control)],
+    bound: Option<Generation>,
+    beside: Option<&mut dyn FnMut()>,
+) -> Result<Vec<Answer>> {
+    let deadline_ms = || now_ms() + call.inner.config.request_timeout_ms;
+    let mut transfer = Transfer::new(batch.len(), deadline_ms());
+    let conns = batch.iter().map(|_| None).collect();
+    let fresh = vec![Answer::default(); batch.len()];
+    let sent = vec![Sent::default(); batch.len()];
+    let mut parts = ControlParts { call, list: batch, bound, sent, conns, answers: fresh };
+    if let Some(beside) = beside {
+        // What fails now is tried again below.
+        if let Err(error) = drive(call, &mut transfer, &mut parts, Until::Sent) {
+            tracing::debug!("{error}");
+        }
+        beside();
+        transfer.set_deadline_ms(deadline_ms());
+    }
+    let done = drive(call, &mut transfer, &mut parts, Until::Done);
+    // One was refused while others were on their way, say.
+    if transfer.outstanding().any(|part| parts.list[part].1.may_undo()) {
+        call.file.leave_unconfirmed();
+    }
+    done?;
+    for (part, _) in transfer.lacking() {
+        // Nobody can say where the holes of a lost column are: it counts as full.
+        if let Control::Seek { offset, hole } = parts.list[*part].1 {
+            parts.answers[*part].found = (!hole).then_some(offset);
+        }
+    }
+    Ok(parts.answers)
 }
 
 /// Result of asking for the allocated space of an object.

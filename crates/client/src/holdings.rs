@@ -15,6 +15,7 @@ use std::sync::Arc;
 use weir_host::sync::Mutex;
 use weir_types::FileId;
 use weir_wire::lease::{HeldLease, LeaseRange};
+use weir_wire::meta::WrittenColumns;
 
 /// The open files.
 #[derive(Default)]
@@ -29,6 +30,8 @@ pub(crate) struct Opened {
     /// Closed files that were not reported yet, with writes that may still reach a data server.
     pub(crate) unconfirmed: BTreeSet<FileId>,
     pub(crate) departed: Departed,
+    /// Written columns of closed files, to be reported with the closes.
+    pub(crate) written: BTreeMap<FileId, Vec<WrittenColumns>>,
     /// Under which epoch the metadata server was told of all this.
     epoch: u64,
 }

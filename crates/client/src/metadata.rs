@@ -350,13 +350,14 @@ impl Inner {
         }
     }
 
-    /// Reports size and time of writes.
-    pub(crate) fn commit_size(&self, call: Call<'_>, request: &CommitSizeRequest) -> Result<Attr> {
+    /// Reports size and time of writes. Returns the epoch of the session in which that was answered.
+    pub(crate) fn commit_size(&self, call: Call<'_>, request: &CommitSizeRequest) -> Result<u64> {
         let (result, changed) = self.alter(call.ctx, request, &[request.file], &[]);
         let attr = result?;
         call.file.saw_limits(changed.found.keep, attr.size);
         self.keep_changed(&changed, &attr, None);
-        Ok(attr)
+        call.file.saw_attr(&attr);
+        Ok(changed.found.epoch)
     }
 }
 

@@ -91,6 +91,11 @@ impl Written {
         !self.new.is_empty()
     }
 
+    /// Whether one request holds all that is to be reported.
+    pub fn fits(&self) -> bool {
+        self.new.len() <= MAX_WRITTEN_SEGMENTS
+    }
+
     /// Forgets everything, because the file was emptied and gets new segments.
     pub fn forget(&mut self) {
         *self = Self::default();
