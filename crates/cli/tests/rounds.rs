@@ -10,7 +10,7 @@ use weir_types::{FileId, TargetId};
 /// How long the other server is waited for in one attempt, and the most attempts: the background
 /// thread may have come first.
 const ATTEMPT: Duration = Duration::from_secs(5);
-const ATTEMPTS: usize = 8;
+const ATTEMPTS: usize = 12;
 
 fn one<'a>(place: &'a Place) -> (Cluster<'a>, Client) {
     let cluster = place.up("rounds", &["--targets", "1"]);

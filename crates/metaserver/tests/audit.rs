@@ -8,8 +8,8 @@ use weir_metaserver::schema::{self, Body, Dentry, Inode, Orphan, WrittenPage, ke
 use weir_metastore::{Engine, ModelEngine};
 use weir_types::codec::Bytes;
 use weir_types::{
-    ColumnIndex, CopyIndex, ErrorKind, FileId, FileKind, Filling, Generation, LayoutKind, LayoutSpec,
-    ObjectId, SegmentIndex, TargetId,
+    ColumnIndex, CopyIndex, ErrorKind, FileId, FileKind, Filling, Generation, LayoutKind,
+    LayoutSpec, ObjectId, SegmentIndex, TargetId,
 };
 use weir_wire::Rights;
 use weir_wire::meta::*;
