@@ -165,3 +165,27 @@ fn a_sync_asks_data_and_metadata_servers_at_the_same_time() {
         [after[0] - before[0], after[1] - before[1]] == [1, 1]
     });
 }
+
+/// It may be asked before the background thread has told them.
+#[test]
+fn a_sync_tells_of_the_columns_that_a_close_just_before_has_left() {
+    let place = Place::new();
+    let (cluster, writer) = one(&place);
+    let (asking, ctx) = (client(&cluster, false), Context::root());
+    let sizes = || told(&asking, &["op.commit_size"]);
+    let mut tried = 0;
+    eventually("the background thread has not come first", || {
+        tried += 1;
+        let before = sizes();
+        let file = create(&writer, &format!("left-{tried}"));
+        file.write_at(&ctx, 0, &[7; 4096]).unwrap();
+        let id = file.id();
+        file.close(&ctx).unwrap();
+        let (file, _) = writer.open(&ctx, id, weir_wire::Rights::READ_WRITE).unwrap();
+        file.sync(&ctx).unwrap();
+        let after = sizes();
+        file.close(&ctx).unwrap();
+        // The one of the sync has the columns alone.
+        after - before == 2
+    });
+}

@@ -7,10 +7,11 @@
 use super::Inner;
 use crate::context::Context;
 use crate::file::OpenState;
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use weir_types::limits::MAX_WRITTEN_SEGMENTS;
-use weir_types::{ErrorKind, FileId};
+use weir_types::{FileId, Retry};
 use weir_wire::meta::{CloseRequest, WrittenColumns};
 
 /// The most closed files before the metadata server is told.
@@ -80,6 +81,11 @@ impl Inner {
         }
     }
 
+    /// The columns of a file that were left to be told with a close, which is not answered yet.
+    pub(crate) fn take_left_columns(&self, file: FileId) -> Vec<WrittenColumns> {
+        self.holdings.opened.lock().written.remove(&file).unwrap_or_default()
+    }
+
     /// Whether written columns of a file that is being closed may be told with the close.
     pub(crate) fn may_leave_columns(&self, file: FileId) -> bool {
         let opened = self.holdings.opened.lock();
@@ -102,15 +108,17 @@ impl Inner {
     fn send_some_closes(&self) -> Sent {
         let (request, more) = {
             let mut opened = self.holdings.opened.lock();
-            let (mut files, mut later, mut written) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut files, mut later, mut written) = (Vec::new(), Vec::new(), BTreeMap::new());
             let (mut room, mut more) = (MAX_WRITTEN_SEGMENTS, false);
             for file in std::mem::take(&mut opened.closing) {
-                let columns = opened.written.get(&file).map_or(0, Vec::len);
+                // They stay until the answer: who asks again may have to say that they are there.
+                let columns = opened.written.get(&file).filter(|_| !written.contains_key(&file));
+                let count = columns.map_or(0, Vec::len);
                 let is_heard = !opened.unheard.contains(&file);
                 // What is beyond one request comes with the next.
-                if is_heard && files.len() < MAX_CLOSES && columns <= room {
-                    room -= columns;
-                    written.extend(opened.written.remove_entry(&file));
+                if is_heard && files.len() < MAX_CLOSES && count <= room {
+                    room -= count;
+                    written.extend(columns.map(|columns| (file, columns.clone())));
                     files.push(file);
                 } else {
                     more |= is_heard;
@@ -120,7 +128,7 @@ impl Inner {
             opened.closing = later;
             let of_these = opened.unconfirmed.iter().filter(|file| files.contains(file)).copied();
             let unconfirmed = of_these.collect();
-            (CloseRequest { files, unconfirmed, written }, more)
+            (CloseRequest { files, unconfirmed, written: written.into_iter().collect() }, more)
         };
         if request.files.is_empty() {
             return Sent::Nothing;
@@ -132,12 +140,14 @@ impl Inner {
         if let Err(error) = told {
             tracing::warn!("metadata server: {error}; will say later what was closed");
             opened.closing.extend(request.files);
-            // On a full disk there is no room for it, and closes make some.
-            if error.kind != ErrorKind::NoSpace {
-                opened.written.extend(request.written);
+            // Columns serve a check alone, and closes have to get through: on a full disk, say, where
+            // they make room.
+            if error.kind.retry() == Retry::Never {
+                opened.forget_written(&request.written);
             }
             return Sent::All;
         }
+        opened.forget_written(&request.written);
         for file in &request.unconfirmed {
             opened.unconfirmed.remove(file);
         }

@@ -36,6 +36,7 @@ impl Writer {
         }
         let reported = call.file.reported_then();
         let mut metadata = Metadata { committed: Ok(()), synced: Ok(()) };
+        let losses = writer.losses;
         let places = || unsynced.all().map(|changed| changed.place);
         let synced = run_control_beside(call, syncs(call, places()), &mut || {
             metadata = writer.sync_metadata(call);
@@ -49,7 +50,8 @@ impl Writer {
         });
         let synced = match synced {
             Ok(synced) => {
-                writer.complete = true;
+                // Leases that were lost meanwhile make it doubtful again.
+                writer.complete |= writer.losses == losses;
                 Ok(synced.into_iter().map(|taken| taken.and_then(|taken| taken.by)).collect())
             }
             Err(error) => {
@@ -79,6 +81,10 @@ impl Writer {
 
     /// Reports size and time, and makes all metadata durable: with one message.
     fn sync_metadata(&mut self, call: Call<'_>) -> Metadata {
+        // It was written, closed and opened again just now. (Who may not write it cannot tell of it.)
+        if call.file.is_writable() {
+            self.written.take_over(&call.inner.take_left_columns(call.file.id));
+        }
         let session = &call.inner.session;
         let changes = session.changes();
         let told = match self.commit_as(call, true) {
