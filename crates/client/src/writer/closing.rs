@@ -50,10 +50,15 @@ impl Writer {
         self.notice_loss(call);
         let with_data = self.may_tell_with_data(call);
         self.send_gathered(call);
+        // What was not sent will not be there.
+        let with_data = with_data && !self.in_flight.is_empty() && self.failures.show().is_ok();
         let told = with_data.then(|| self.tell_with_data(call));
         self.finish_all(call);
         let committed = match told {
-            Some(told) => told.map(|()| self.take_back_ranges(call)),
+            Some(told) => {
+                self.take_back_ranges(call);
+                told
+            }
             None if self.has_only_columns(call) => Ok(()),
             None => self.commit(call),
         };
@@ -69,12 +74,14 @@ impl Writer {
         let file = call.file;
         (1..=SMALL_BYTES).contains(&self.held_bytes())
             && file.told_size() == 0
+            && file.size() <= SMALL_BYTES
             && file.has_grown()
             && !file.is_graduated()
             && !file.is_unconfirmed()
             && self.told == file.server_runs()
             && file.has_leases(call.inner)
             && file.lease().on_whole() == Some(LeaseMode::Write)
+            && call.inner.may_leave_columns(file.id)
     }
 
     /// Reports size and time of bytes that are on their way, and that they leave no holes.
@@ -87,8 +94,8 @@ impl Writer {
         self.commit(call)
     }
 
-    /// If bytes were refused that the metadata server was told of, says that there may be holes. The
-    /// program is told of the failure itself.
+    /// If bytes were refused that the metadata server was told of, or may have been, says that there
+    /// may be holes. The program is told of the failure itself.
     fn take_back_ranges(&mut self, call: Call<'_>) {
         if self.failures.show().is_ok() {
             return;
