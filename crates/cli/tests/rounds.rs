@@ -189,3 +189,30 @@ fn a_sync_tells_of_the_columns_that_a_close_just_before_has_left() {
         after - before == 2
     });
 }
+
+#[test]
+fn a_sync_asks_the_metadata_server_though_a_data_server_cannot_be_connected_to() {
+    let place = Place::new();
+    let (cluster, writer) = one(&place);
+    let (asking, ctx) = (client(&cluster, false), Context::root());
+    let file = create(&writer, "f");
+    file.write_at(&ctx, 0, &[7; 4096]).unwrap();
+    file.sync(&ctx).unwrap();
+    let id = file.id();
+    file.close(&ctx).unwrap();
+    let kinds = ["op.commit_size", "op.sync_meta"];
+    beside(
+        "the metadata server was asked only when the data server could be connected to",
+        |_| {
+            let fresh = client(&cluster, false);
+            let (file, _) = fresh.open(&ctx, id, weir_wire::Rights::READ).unwrap();
+            (fresh, file)
+        },
+        || cluster.stopped(&["data-1"]),
+        |(_, file)| file.sync(&ctx).unwrap(),
+        || {
+            let (asking, before) = (client(&cluster, false), told(&asking, &kinds));
+            Box::new(move || told(&asking, &kinds) > before)
+        },
+    );
+}
