@@ -3,6 +3,7 @@
 use crate::coherence_io::{Two, two};
 use crate::harness::{self, Place, root};
 use crate::users::counted;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -83,7 +84,7 @@ fn names_that_are_made_linked_moved_and_removed_through_a_mount_cost_no_question
 }
 
 #[test]
-fn a_small_directory_is_listed_by_one_message() {
+fn a_small_directory_is_listed_by_one_message_and_again_by_none() {
     if !root() {
         return;
     }
@@ -91,12 +92,67 @@ fn a_small_directory_is_listed_by_one_message() {
     let cluster = place.up("listed", &["--targets", "1", "--metrics"]);
     let dir = cluster.mount("m", "").join("d");
     fs::create_dir(&dir).unwrap();
-    for n in 0..5 {
-        fs::write(dir.join(n.to_string()), "text").unwrap();
-    }
-    harness::eventually("nothing else is asked meanwhile", || {
+    let mut files = 0;
+    let mut listed = |makes: bool| {
+        if makes {
+            files += 1;
+            fs::write(dir.join(files.to_string()), "text").unwrap();
+        }
         let [before, _] = counted(&cluster);
-        assert_eq!(fs::read_dir(&dir).unwrap().count(), 5);
-        counted(&cluster)[0] - before == 1
-    });
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), files);
+        counted(&cluster)[0] - before
+    };
+    harness::eventually("nothing else is asked meanwhile", || listed(true) == 1);
+    harness::eventually("nothing else is asked meanwhile", || listed(false) == 0);
+}
+
+/// With more entries than a page has, too.
+#[test]
+fn a_listing_that_was_kept_shows_what_other_mounts_and_this_one_have_changed_since() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "relisted", "");
+    for (dir, entries) in [("small", 8), ("large", 1300)] {
+        let dirs = [a.join(dir), b.join(dir)];
+        fs::create_dir(&dirs[0]).unwrap();
+        let mut names: BTreeSet<String> = (0..entries).map(|n| format!("n{n}")).collect();
+        names.iter().for_each(|name| drop(fs::File::create(dirs[0].join(name)).unwrap()));
+        let check = |names: &BTreeSet<String>, what: &str| {
+            for dir in [&dirs[0], &dirs[1], &dirs[0], &dirs[1]] {
+                let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+                let found: Vec<_> =
+                    entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+                assert_eq!(found.len(), names.len(), "{what}");
+                assert!(found.iter().all(|name| names.contains(name)), "{what}");
+            }
+        };
+        check(&names, "as it was made");
+        for round in 0..8 {
+            let by = &dirs[round % 2];
+            fs::write(by.join(format!("new{round}")), "x").unwrap();
+            names.insert(format!("new{round}"));
+            check(&names, "after a file was made");
+            fs::rename(by.join(format!("n{round}")), by.join(format!("moved{round}"))).unwrap();
+            names.remove(&format!("n{round}"));
+            names.insert(format!("moved{round}"));
+            check(&names, "after a rename");
+            fs::rename(by.join(format!("new{round}")), by.join(format!("moved{round}"))).unwrap();
+            names.remove(&format!("new{round}"));
+            check(&names, "after a file was replaced");
+            fs::remove_file(by.join(format!("moved{round}"))).unwrap();
+            names.remove(&format!("moved{round}"));
+            check(&names, "after a removal");
+            fs::create_dir(by.join(format!("n{round}"))).unwrap();
+            names.insert(format!("n{round}"));
+            let is_dir = |dir: &Path| {
+                let mut entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+                let found = entries.find(|entry| *entry.file_name() == *format!("n{round}"));
+                found.unwrap().file_type().unwrap().is_dir()
+            };
+            assert!(dirs.iter().all(|dir| is_dir(dir)), "another kind of file has that name");
+            check(&names, "after a directory was made");
+        }
+    }
 }

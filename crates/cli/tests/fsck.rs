@@ -8,9 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, File};
-use weir_types::{FileId, LayoutKind, LayoutSpec};
+use weir_types::{ACL_DEFAULT, FileId, LayoutKind, LayoutSpec};
 use weir_wire::Rights;
-use weir_wire::meta::RenameRequest;
+use weir_wire::meta::{RenameRequest, XattrMode};
 
 const UNIT: u64 = 65_536;
 
@@ -187,6 +187,86 @@ fn a_lost_object_is_named_with_the_bytes_of_its_file() {
     // A repair leaves it: nobody has its bytes.
     let (code, found) = fsck(&cluster, &["--repair"]);
     assert_eq!((code, &found["repaired"]), (4, &0.into()), "{found:#}");
+}
+
+/// What was written of them is told with the closes, of several in one message.
+#[test]
+fn a_lost_object_of_any_of_many_small_files_that_were_just_closed_is_missed() {
+    let place = Place::new();
+    let cluster = place.up("small", &["--targets", "1"]);
+    let client = client(&cluster, true);
+    put_small(&client, FileId::ROOT);
+    client.shutdown();
+    all_small_are_missed(&cluster, SMALL);
+}
+
+/// The server looks at more records of each of them.
+#[test]
+fn small_files_with_access_control_lists_are_closed_and_missed_as_others() {
+    let place = Place::new();
+    let cluster = place.up("small", &["--targets", "1"]);
+    let (client, ctx) = (client(&cluster, true), Context::root());
+    let dir = client.mkdir(&ctx, FileId::ROOT, b"d", 0o755).unwrap().file;
+    // u::rwx, u:5:rwx, g::r-x, m::rwx, o::r-x
+    let entries = [(1u16, 7u16, u32::MAX), (2, 7, 5), (4, 5, u32::MAX), (16, 7, u32::MAX)];
+    let mut list = vec![2, 0, 0, 0];
+    for (tag, bits, who) in entries.into_iter().chain([(32, 5, u32::MAX)]) {
+        list.extend(tag.to_le_bytes().into_iter().chain(bits.to_le_bytes()));
+        list.extend(who.to_le_bytes());
+    }
+    client.set_xattr(&ctx, dir, ACL_DEFAULT, &list, XattrMode::Any).unwrap();
+    put_small(&client, dir);
+    client.unlink(&ctx, dir, b"f0").unwrap();
+    // An object goes only when nobody has its file open.
+    eventually("the closes got through", || objects(&cluster).len() == SMALL - 1);
+    client.shutdown();
+    all_small_are_missed(&cluster, SMALL - 1);
+}
+
+#[test]
+fn what_was_written_is_told_to_a_metadata_server_that_was_killed_before_it_answered_the_close() {
+    let place = Place::new();
+    let cluster = place.up("small", &["--targets", "1"]);
+    let client = client(&cluster, true);
+    put_small(&client, FileId::ROOT);
+    cluster.kill("meta");
+    cluster.weir(&["up"]).ok();
+    client.unlink(&Context::root(), FileId::ROOT, b"f0").unwrap();
+    eventually("the closes got through", || objects(&cluster).len() == SMALL - 1);
+    client.shutdown();
+    all_small_are_missed(&cluster, SMALL - 1);
+}
+
+const SMALL: usize = 40;
+
+/// Makes, writes and closes small files.
+fn put_small(client: &Client, dir: FileId) {
+    let (ctx, options) = (Context::root(), CreateOptions::default());
+    for number in 0..SMALL {
+        let name = format!("f{number}");
+        let (file, _) = client.create(&ctx, dir, name.as_bytes(), &options).unwrap();
+        file.write_at(&ctx, 0, &noise(4096, 1)).unwrap();
+        file.close(&ctx).unwrap();
+    }
+}
+
+/// The files of all objects of target 1.
+fn objects(cluster: &Cluster<'_>) -> Vec<PathBuf> {
+    let hashes = fs::read_dir(cluster.dir().join("targets/1/objects")).unwrap();
+    let objects = hashes.flat_map(|hash| fs::read_dir(hash.unwrap().path()).unwrap());
+    objects.map(|object| object.unwrap().path()).collect()
+}
+
+/// Removes the objects of so many small files, which are missed then.
+#[track_caller]
+fn all_small_are_missed(cluster: &Cluster<'_>, files: usize) {
+    assert_clean(cluster);
+    let all = objects(cluster);
+    assert_eq!(all.len(), files);
+    all.iter().for_each(|object| fs::remove_file(object).unwrap());
+    cluster.kill("data-1");
+    cluster.weir(&["up"]).ok();
+    assert_eq!(problems(cluster, &vec!["missing-object"; files]).len(), files);
 }
 
 #[test]

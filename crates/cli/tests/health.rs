@@ -6,7 +6,7 @@ use crate::harness::{Cluster, Place, Said, eventually, noise};
 use crate::library::{self, client};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use weir_client::{Client, Context, CreateOptions, File};
+use weir_client::{Client, ClientConfig, Context, CreateOptions, File};
 use weir_types::{Duplication, ErrorKind, FileId, LayoutSpec, TargetId};
 use weir_wire::Rights;
 
@@ -215,6 +215,20 @@ fn a_full_disk_refuses_writes_and_goes_on_when_there_is_room_again() {
     reads(&kept, &kept_bytes);
 }
 
+/// A file on target 2 with its lease, of a client that waits for the answer to all it sends.
+fn new_file_that_is_sent_whole(cluster: &Cluster<'_>) -> (Client, File) {
+    let config = library::config(cluster);
+    let config = ClientConfig { keep_metadata: true, write_behind_bytes: 1, ..config };
+    let (client, ctx) = (Client::connect(config).unwrap(), Context::root());
+    let mut made = None;
+    eventually("a lease comes with a new file, which it does after the first poll", || {
+        made.take().into_iter().for_each(|file: File| file.close(&ctx).unwrap());
+        let _ = client.unlink(&ctx, FileId::ROOT, b"in vain");
+        made.insert(file_on(&client, 2, "in vain")).lease_on_whole().is_some()
+    });
+    (client, made.unwrap())
+}
+
 /// What is appended once there is room again comes directly behind what was there before.
 #[test]
 fn an_append_that_a_full_disk_refuses_leaves_no_zeros_in_a_log() {
@@ -226,6 +240,8 @@ fn an_append_that_a_full_disk_refuses_leaves_no_zeros_in_a_log() {
     let log = file_on(&writer, 2, "log");
     log.append(&ctx, &[b'a'; 4000]).unwrap();
     log.sync(&ctx).unwrap();
+    // Made while there is room, and written when there is none.
+    let (_hasty, in_vain) = new_file_that_is_sent_whole(&cluster);
     let big = file_on(&other, 2, "big");
     for len in [1 << 20, 4096] {
         let block = noise(len, 2);
@@ -234,6 +250,10 @@ fn an_append_that_a_full_disk_refuses_leaves_no_zeros_in_a_log() {
         assert_eq!(full.expect("24 MiB do not hold 400").kind, ErrorKind::NoSpace);
     }
     drop(big);
+    in_vain.write_at(&ctx, 0, &[b'f'; 50_000]).unwrap();
+    assert_eq!(in_vain.close(&ctx).unwrap_err().kind, ErrorKind::NoSpace);
+    let told = other.resolve(&ctx, b"in vain", true).unwrap();
+    assert_eq!(told.size, 0, "nothing of it was on its way when the size was told");
     let size = || other.getattr(&ctx, log.id()).unwrap().size;
     // One that is told by a sync, and one that is told at once.
     log.append(&ctx, &[b'b'; 50_000]).unwrap();

@@ -100,6 +100,7 @@ mod reliability;
 mod repair;
 mod revoked;
 mod rot;
+mod rounds;
 mod semantics_doc;
 mod service;
 mod several_metas;

@@ -315,6 +315,7 @@ impl Administrator {
             written: Vec::new(),
             ranges: Vec::new(),
             sparse: false,
+            durable: false,
         };
         self.inner.session.change(&Context::root(), &request)
     }

@@ -1,5 +1,7 @@
 //! The client: one session with a cluster.
 
+mod closes;
+
 use crate::accesses::Accesses;
 use crate::allocated::Silent;
 use crate::config::{ClientConfig, Consistency};
@@ -34,8 +36,7 @@ use weir_wire::data::{
 };
 use weir_wire::map::ClusterMap;
 use weir_wire::meta::{
-    CloseRequest, GetAttrRequest, OpenFile, OpenRequest, PendingTruncate, ReassertRequest,
-    SetAttrRequest,
+    GetAttrRequest, OpenFile, OpenRequest, PendingTruncate, ReassertRequest, SetAttrRequest,
 };
 
 /// The most bytes of buffers of a client.
@@ -50,10 +51,6 @@ const UNUSED: Duration = Duration::from_secs(20);
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// A server is pinged if calls have waited for this long without a reply.
 const QUIET: Duration = Duration::from_secs(1);
-/// The most closed files before the metadata server is told.
-const CLOSE_BATCH: usize = 64;
-/// The most files in one message about closes.
-const MAX_CLOSES: usize = 4096;
 
 /// Number of readers in one page of a target's readers.
 const READERS_PAGE: u32 = 4096;
@@ -408,49 +405,11 @@ impl Inner {
         self.session.call(ctx, &request).map(drop)
     }
 
-    /// Removes a handle.
-    pub(crate) fn closed(&self, state: &Arc<OpenState>) {
-        let many = {
-            let mut opened = self.holdings.opened.lock();
-            let mut last = false;
-            if let Entry::Occupied(mut entry) = opened.files.entry(state.id) {
-                entry.get_mut().1 -= 1;
-                last = entry.get().1 == 0;
-                if last {
-                    entry.remove();
-                }
-            }
-            if last {
-                opened.departed.left(state.id, state.newest_change());
-            }
-            if last && state.is_unconfirmed() {
-                opened.unconfirmed.insert(state.id);
-            }
-            opened.closing.push(state.id);
-            opened.closing.len() >= CLOSE_BATCH
-        };
-        if many {
-            self.stop.1.notify_all();
-        }
-    }
-
     /// Counts a file without names as open, because the session holds it.
     pub(crate) fn is_held(&self, file: FileId, found: Found) {
         *self.holdings.opened.lock().counts.entry(file).or_default() += 1;
         if let Err(error) = self.say_opened(&Context::root(), file, found) {
             tracing::debug!("file {file}: cannot report again that it is held: {error}");
-        }
-    }
-
-    /// Ends the hold on a file without names.
-    pub(crate) fn let_go(&self, file: FileId) {
-        let many = {
-            let mut opened = self.holdings.opened.lock();
-            opened.closing.push(file);
-            opened.closing.len() >= CLOSE_BATCH
-        };
-        if many {
-            self.stop.1.notify_all();
         }
     }
 
@@ -634,51 +593,6 @@ impl Inner {
         if asks_for_loads.is_some_and(|thread: JoinHandle| thread.join().is_err()) {
             tracing::error!("the thread that asks for loads panicked");
         }
-    }
-
-    /// Tells the metadata server which files are closed. Returns whether there were any.
-    pub(crate) fn send_closes(&self) -> bool {
-        let (files, unconfirmed) = {
-            let mut opened = self.holdings.opened.lock();
-            let (files, later) = std::mem::take(&mut opened.closing)
-                .into_iter()
-                .partition(|file| !opened.unheard.contains(file));
-            opened.closing = later;
-            let mut files: Vec<FileId> = files;
-            // What is beyond one request comes next time.
-            let rest = files.split_off(files.len().min(MAX_CLOSES));
-            opened.closing.extend(rest);
-            let of_these = opened.unconfirmed.iter().filter(|file| files.contains(file)).copied();
-            let of_these: Vec<FileId> = of_these.collect();
-            (files, of_these)
-        };
-        if files.is_empty() {
-            return false;
-        }
-        let request = CloseRequest { files, unconfirmed };
-        // Asked for twice, a file that was opened again meanwhile would be closed.
-        let go_on = || !*self.stop.0.lock();
-        match self.session.change_at_last(&Context::root(), &request, go_on) {
-            Ok(()) => {
-                let mut opened = self.holdings.opened.lock();
-                for file in &request.unconfirmed {
-                    opened.unconfirmed.remove(file);
-                }
-                for file in request.files {
-                    if let Entry::Occupied(mut count) = opened.counts.entry(file) {
-                        *count.get_mut() -= 1;
-                        if *count.get() == 0 {
-                            count.remove();
-                        }
-                    }
-                }
-            }
-            Err(error) => {
-                tracing::warn!("metadata server: {error}; will say later what was closed");
-                self.holdings.opened.lock().closing.extend(request.files);
-            }
-        }
-        true
     }
 }
 

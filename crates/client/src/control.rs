@@ -17,8 +17,8 @@ use weir_wire::{Header, Request, Rights};
 
 /// The most objects that are asked in parallel.
 pub(crate) const BATCH: usize = 32;
-/// First timeout of a connection attempt when several servers are asked about allocated space. It
-/// is doubled with each failure.
+/// First timeout of a connection attempt when several servers are asked about allocated space, or
+/// something else is to be done beside. It is doubled with each failure.
 const CONNECT_TO_ASK_MS: u64 = 100;
 /// The most doublings of that timeout.
 const MAX_DOUBLINGS: u32 = 6;
@@ -88,6 +88,9 @@ struct ControlParts<'a> {
     list: &'a mut [(Place, Control)],
     /// The generation of the file to which the operation is bound. It is refused under any other.
     bound: Option<Generation>,
+    /// Whether something else is to be done as soon as these are sent: a server that cannot be
+    /// reached is tried again after it.
+    hurries: bool,
     sent: Vec<Sent>,
     conns: Vec<Option<DataConn>>,
     answers: Vec<Answer>,
@@ -110,6 +113,18 @@ pub(crate) fn run_control(
     list: Vec<(Place, Control)>,
 ) -> Result<Vec<Option<Taken>>> {
     run_control_under(call, list, None)
+}
+
+/// As [`run_control`], and calls `beside` once, while the servers work on the first operations.
+pub(crate) fn run_control_beside(
+    call: Call<'_>,
+    mut list: Vec<(Place, Control)>,
+    beside: &mut dyn FnMut(),
+) -> Result<Vec<Option<Taken>>> {
+    let rest = list.split_off(list.len().min(BATCH));
+    let mut answers = ask_batch(call, &mut list, None, Some(beside))?;
+    answers.append(&mut ask_objects_under(call, rest, None)?);
+    Ok(answers.into_iter().map(|answer| answer.taken).collect())
 }
 
 /// As [`run_control`]. With `bound` the operations belong to this generation of the file: after any
@@ -135,27 +150,48 @@ fn ask_objects_under(
 ) -> Result<Vec<Answer>> {
     let mut answers = Vec::with_capacity(list.len());
     for batch in list.chunks_mut(BATCH) {
-        let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
-        let mut transfer = Transfer::new(batch.len(), deadline_ms);
-        let conns = batch.iter().map(|_| None).collect();
-        let fresh = vec![Answer::default(); batch.len()];
-        let sent = vec![Sent::default(); batch.len()];
-        let mut parts = ControlParts { call, list: batch, bound, sent, conns, answers: fresh };
-        let done = drive(call, &mut transfer, &mut parts, Until::Done);
-        // One was refused while others were on their way, say.
-        if transfer.outstanding().any(|part| parts.list[part].1.may_undo()) {
-            call.file.leave_unconfirmed();
-        }
-        done?;
-        for (part, _) in transfer.lacking() {
-            // Nobody can say where the holes of a lost column are: it counts as full.
-            if let Control::Seek { offset, hole } = parts.list[*part].1 {
-                parts.answers[*part].found = (!hole).then_some(offset);
-            }
-        }
-        answers.append(&mut parts.answers);
+        answers.append(&mut ask_batch(call, batch, bound, None)?);
     }
     Ok(answers)
+}
+
+/// Carries out at most [`BATCH`] operations in parallel. `beside` is called when all were sent.
+fn ask_batch(
+    call: Call<'_>,
+    batch: &mut [(Place, Control)],
+    bound: Option<Generation>,
+    beside: Option<&mut dyn FnMut()>,
+) -> Result<Vec<Answer>> {
+    let deadline_ms = || now_ms() + call.inner.config.request_timeout_ms;
+    let mut transfer = Transfer::new(batch.len(), deadline_ms());
+    let conns = batch.iter().map(|_| None).collect();
+    let fresh = vec![Answer::default(); batch.len()];
+    let sent = vec![Sent::default(); batch.len()];
+    let hurries = beside.is_some();
+    let mut parts = ControlParts { call, list: batch, bound, hurries, sent, conns, answers: fresh };
+    if let Some(beside) = beside {
+        // What fails now is tried again below.
+        if let Err(error) = drive(call, &mut transfer, &mut parts, Until::Sent) {
+            tracing::debug!("{error}");
+        }
+        parts.hurries = false;
+        beside();
+        transfer.retry_deferred();
+        transfer.set_deadline_ms(deadline_ms());
+    }
+    let done = drive(call, &mut transfer, &mut parts, Until::Done);
+    // One was refused while others were on their way, say.
+    if transfer.outstanding().any(|part| parts.list[part].1.may_undo()) {
+        call.file.leave_unconfirmed();
+    }
+    done?;
+    for (part, _) in transfer.lacking() {
+        // Nobody can say where the holes of a lost column are: it counts as full.
+        if let Control::Seek { offset, hole } = parts.list[*part].1 {
+            parts.answers[*part].found = (!hole).then_some(offset);
+        }
+    }
+    Ok(parts.answers)
 }
 
 /// Result of asking for the allocated space of an object.
@@ -180,8 +216,8 @@ pub(crate) fn ask_allocated(call: Call<'_>, places: &[Place], time_ms: u64) -> R
     let conns = list.iter().map(|_| None).collect();
     let answers = vec![Answer::default(); list.len()];
     let sent = vec![Sent::default(); list.len()];
-    let bound = None;
-    let mut parts = ControlParts { call, list: &mut list, bound, sent, conns, answers };
+    let (bound, hurries) = (None, false);
+    let mut parts = ControlParts { call, list: &mut list, bound, hurries, sent, conns, answers };
     let failure = drive(call, &mut transfer, &mut parts, Until::Done).err();
     if let Some(error) = &failure {
         if error.kind == ErrorKind::Interrupted {
@@ -219,7 +255,14 @@ impl Parts for ControlParts<'_> {
     }
 
     fn connect_ms(&self, failures: u32) -> Option<u64> {
+        if self.hurries {
+            return Some(CONNECT_TO_ASK_MS);
+        }
         self.takes_as_they_come().then_some(CONNECT_TO_ASK_MS << failures.min(MAX_DOUBLINGS))
+    }
+
+    fn hurries(&self) -> bool {
+        self.hurries
     }
 
     fn takes_as_they_come(&self) -> bool {

@@ -33,6 +33,9 @@ const STEP_MS: u64 = 100;
 const ROOM_LOOK_MS: u64 = 5;
 /// The call stops these checks if nothing could be sent for this long, milliseconds.
 const LONGEST_LOOKS_MS: u64 = 500;
+/// The most failures of a part that is not waited for before something else is done. The first one
+/// is most often a pooled connection that was closed.
+const HURRIED_FAILURES: u32 = 1;
 /// Longest connection attempt while another server could be asked instead, milliseconds.
 const MAX_CONNECT_MS: u64 = 2000;
 
@@ -78,6 +81,11 @@ pub(crate) trait Parts {
     /// the timeout of the call.
     fn connect_ms(&self, _failures: u32) -> Option<u64> {
         None
+    }
+    /// Whether something else is to be done as soon as all was sent. What has failed twice is then
+    /// tried again after it.
+    fn hurries(&self) -> bool {
+        false
     }
     /// Whether replies are received in order of arrival even without other copies.
     fn takes_as_they_come(&self) -> bool {
@@ -137,6 +145,15 @@ pub(crate) fn drive(
     let mut sent_ms = begun_ms;
     loop {
         match transfer.next(now_ms()) {
+            // What was not tried yet has gone before.
+            Next::Send(part)
+                if until == Until::Sent
+                    && parts.hurries()
+                    && transfer.failures(part) > HURRIED_FAILURES =>
+            {
+                transfer.defer(part);
+                return Ok(());
+            }
             Next::Send(part) => {
                 match choose(call, transfer, parts, part, &wait) {
                     Ok(Chosen::Copy) => {}
@@ -386,7 +403,9 @@ fn send(
         },
         Some(purpose) => {
             // What is to be sent may be long, but not so to connect.
-            let wait = at_most(call, wait, MAX_CONNECT_MS);
+            let hurried = parts.connect_ms(transfer.failures(part));
+            let most_ms = hurried.filter(|_| purpose == Purpose::Change);
+            let wait = at_most(call, wait, most_ms.unwrap_or(MAX_CONNECT_MS).min(MAX_CONNECT_MS));
             match purpose {
                 Purpose::Read => {
                     // At first another copy is asked instead.

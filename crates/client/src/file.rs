@@ -454,6 +454,12 @@ impl File {
         Writer::flush_and_keep_error(self.call(ctx))
     }
 
+    /// As [`File::flush`], for a descriptor that is closed. The metadata server is told the size of a
+    /// new small file while its bytes are on their way, and which columns it has with the close.
+    pub fn flush_for_close(&self, ctx: &Context) -> Result<()> {
+        Writer::flush_for_close(self.call(ctx))
+    }
+
     /// Makes data and metadata durable.
     pub fn sync(&self, ctx: &Context) -> Result<()> {
         Writer::sync(self.call(ctx))
@@ -478,7 +484,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         if !self.closed {
-            if let Err(error) = self.flush(&Context::root()) {
+            if let Err(error) = self.flush_for_close(&Context::root()) {
                 tracing::error!("file {}: data was lost at close: {error}", self.id());
             }
             self.inner.closed(&self.state);

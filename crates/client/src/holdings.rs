@@ -10,11 +10,13 @@ use crate::file::OpenState;
 use crate::lease_clock::LeaseClock;
 use crate::leases::UpperCache;
 use crate::locks::LockBook;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weir_host::sync::Mutex;
 use weir_types::FileId;
 use weir_wire::lease::{HeldLease, LeaseRange};
+use weir_wire::meta::WrittenColumns;
 
 /// The open files.
 #[derive(Default)]
@@ -29,6 +31,8 @@ pub(crate) struct Opened {
     /// Closed files that were not reported yet, with writes that may still reach a data server.
     pub(crate) unconfirmed: BTreeSet<FileId>,
     pub(crate) departed: Departed,
+    /// Written columns of closed files, to be reported with the closes.
+    pub(crate) written: BTreeMap<FileId, Vec<WrittenColumns>>,
     /// Under which epoch the metadata server was told of all this.
     epoch: u64,
 }
@@ -57,10 +61,25 @@ impl Opened {
         None
     }
 
-    /// Whether a file stays though no program has it open. One with writes under way counts as
-    /// open.
+    /// Records that the metadata server needs no more to be told of these written columns. Others
+    /// of the same files may have come meanwhile.
+    pub(crate) fn forget_written(&mut self, told: &[(FileId, Vec<WrittenColumns>)]) {
+        for (file, told) in told {
+            if let Entry::Occupied(mut left) = self.written.entry(*file) {
+                left.get_mut().retain(|columns| !told.contains(columns));
+                if left.get().is_empty() {
+                    left.remove();
+                }
+            }
+        }
+    }
+
+    /// Whether a file stays though no program has it open. One with writes under way, or of which
+    /// written columns are still to be told, counts as open.
     fn only_holds(&self, file: FileId) -> bool {
-        !self.files.contains_key(&file) && !self.unconfirmed.contains(&file)
+        !self.files.contains_key(&file)
+            && !self.unconfirmed.contains(&file)
+            && !self.written.contains_key(&file)
     }
 }
 
@@ -138,20 +157,38 @@ impl Holdings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_types::SegmentIndex;
+    use weir_types::codec::Bytes;
+
+    fn columns(bits: u8) -> WrittenColumns {
+        WrittenColumns { segment: SegmentIndex(0), start: 0, columns: Bytes(vec![bits]) }
+    }
 
     #[test]
     fn what_is_only_held_is_not_said_to_be_open() {
         let holdings = Holdings::default();
         holdings.begin(1, true);
-        let (held, writing) = (FileId(7), FileId(8));
+        let (held, writing, told) = (FileId(7), FileId(8), FileId(9));
         {
             let mut opened = holdings.opened.lock();
             assert_eq!((opened.hold(held, 1), opened.hold(held, 1)), (None, None));
             opened.counts.insert(writing, 1);
             opened.unconfirmed.insert(writing);
+            opened.counts.insert(told, 1);
+            opened.written.insert(told, vec![columns(1)]);
         }
         let claimed = holdings.begin(2, true);
-        assert_eq!((claimed.files, claimed.held), (vec![writing], vec![held, held]));
+        assert_eq!((claimed.files, claimed.held), (vec![writing, told], vec![held, held]));
+    }
+
+    #[test]
+    fn columns_that_came_while_others_were_told_stay_to_be_told() {
+        let (mut opened, file) = (Opened::default(), FileId(7));
+        opened.written.insert(file, vec![columns(1), columns(2)]);
+        opened.forget_written(&[(file, vec![columns(1)]), (FileId(8), vec![columns(2)])]);
+        assert_eq!(opened.written[&file], [columns(2)]);
+        opened.forget_written(&[(file, vec![columns(2)])]);
+        assert!(opened.written.is_empty());
     }
 
     /// Between the answer to a poll and its events another thread tells a new run of the server

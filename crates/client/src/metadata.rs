@@ -137,6 +137,13 @@ impl Inner {
 
     /// A page of a directory.
     pub(crate) fn readdir(&self, ctx: &Context, request: &ReaddirRequest) -> Result<DirPage> {
+        if self.may_use_kept()
+            && let Some(mut page) = self.holdings.kept.lock().page(request, clock::uptime())
+        {
+            add(&self.counters.kept_hits, 1);
+            self.show(&mut page);
+            return Ok(page);
+        }
         let asked = self.asking();
         let (result, found) = self.session.ask(ctx, request);
         let mut page = result?;
@@ -152,14 +159,19 @@ impl Inner {
                 let next = page.entries.last().filter(|_| !page.end).map(|entry| entry.cookie);
                 if self.config.consistency == Consistency::Strict && (page.end || next.is_some()) {
                     let place = (request.cookie, next);
-                    kept.keep_page((asked, found), request.dir, place, page.last);
+                    kept.keep_page((asked, found), request.dir, place, &page);
                 }
             });
         }
+        self.show(&mut page);
+        Ok(page)
+    }
+
+    /// Puts this client's own writes into the attributes of a page.
+    fn show(&self, page: &mut DirPage) {
         for entry in &mut page.entries {
             entry.attr = entry.attr.take().map(|attr| self.seen(attr));
         }
-        Ok(page)
     }
 
     /// The value of an extended attribute.
@@ -350,13 +362,14 @@ impl Inner {
         }
     }
 
-    /// Reports size and time of writes.
-    pub(crate) fn commit_size(&self, call: Call<'_>, request: &CommitSizeRequest) -> Result<Attr> {
+    /// Reports size and time of writes. Returns the epoch of the session in which that was answered.
+    pub(crate) fn commit_size(&self, call: Call<'_>, request: &CommitSizeRequest) -> Result<u64> {
         let (result, changed) = self.alter(call.ctx, request, &[request.file], &[]);
         let attr = result?;
         call.file.saw_limits(changed.found.keep, attr.size);
         self.keep_changed(&changed, &attr, None);
-        Ok(attr)
+        call.file.saw_attr(&attr);
+        Ok(changed.found.epoch)
     }
 }
 

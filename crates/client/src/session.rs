@@ -186,6 +186,23 @@ impl MetaSession {
         self.lock().unsynced.synced(changes, instance, clock::now())
     }
 
+    /// Number of changes so far, for [`MetaSession::synced_with`].
+    pub(crate) fn changes(&self) -> u64 {
+        self.lock().unsynced.changes()
+    }
+
+    /// As [`MetaSession::sync`], after a change of which the answer, in this epoch, said that it is
+    /// durable with all before it. `changes` are those from before it, and it. `None`: the server is
+    /// another one since, and has to be asked.
+    ///
+    /// # Errors
+    /// See [`MetaSession::sync`].
+    pub(crate) fn synced_with(&self, changes: u64, epoch: u64) -> Option<Result<()>> {
+        let mut state = self.lock();
+        let instance = state.instance.filter(|_| state.epoch == epoch)?;
+        Some(state.unsynced.synced(changes, instance, clock::now()))
+    }
+
     /// Sends a change, which is carried out exactly once.
     pub(crate) fn change<R: Request>(&self, ctx: &Context, request: &R) -> Result<R::Reply> {
         self.alter(ctx, request).0.map(|(reply, _)| reply)

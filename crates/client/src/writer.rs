@@ -4,12 +4,14 @@
 //! Invariant: two requests that overlap are never in flight at the same time, so the later write
 //! persists.
 
+mod closing;
 mod commit;
 mod copy;
 mod failures;
 mod graduated;
 mod send;
 mod space;
+mod sync;
 mod together;
 
 pub(crate) use self::together::Together;
@@ -385,13 +387,6 @@ impl Writer {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         call.file.writer().flush_locked(call, Failures::tell_next)
-    }
-
-    /// As [`Writer::flush`], for the last time.
-    pub(crate) fn close(call: Call<'_>) -> Result<()> {
-        let ctx = patient(call.ctx);
-        let call = Call { ctx: &ctx, ..call };
-        call.file.writer().flush_locked(call, Failures::tell_all)
     }
 
     /// As [`Writer::flush`]. A failed write is reported, and reported again to the next write and

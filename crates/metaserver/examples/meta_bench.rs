@@ -170,8 +170,11 @@ fn main() -> Result<()> {
         Ok(())
     })?;
     bench.time("close", count, |b, n| {
-        b.ask(&CloseRequest { files: vec![files[n as usize]], unconfirmed: vec![] }, false)
-            .map(drop)
+        b.ask(
+            &CloseRequest { files: vec![files[n as usize]], unconfirmed: vec![], written: vec![] },
+            false,
+        )
+        .map(drop)
     })?;
     bench.time("lookup", count, |b, n| {
         b.ask(&LookupRequest { parent, name: name(n * 7919 % count) }, false).map(drop)
@@ -182,7 +185,8 @@ fn main() -> Result<()> {
     bench.time("open", count, |b, n| {
         let file = files[(n * 7919 % count) as usize];
         b.ask(&OpenRequest { file, rights: Rights::READ }, false)?;
-        b.ask(&CloseRequest { files: vec![file], unconfirmed: vec![] }, false).map(drop)
+        b.ask(&CloseRequest { files: vec![file], unconfirmed: vec![], written: vec![] }, false)
+            .map(drop)
     })?;
     bench.caller = Caller { uid: 1000, gid: 1000, groups: vec![4, 27] };
     bench.time("lookup/u", count, |b, n| {
@@ -208,6 +212,7 @@ fn main() -> Result<()> {
             written: Vec::new(),
             ranges: Vec::new(),
             sparse: false,
+            durable: false,
         };
         b.ask(&commit, true).map(drop)
     })?;

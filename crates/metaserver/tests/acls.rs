@@ -3,10 +3,12 @@
 
 use crate::harness::*;
 use weir_metastore::ModelEngine;
+use weir_types::codec::Bytes;
+use weir_types::limits::MAX_WRITTEN_SEGMENTS;
 use weir_types::restrictions::NOBODY;
 use weir_types::{
     ACL_ACCESS, ACL_DEFAULT, Attr, Caller, ClientId, Error, ErrorKind, FileId, FileKind,
-    Restrictions, Squash,
+    Restrictions, SegmentIndex, Squash,
 };
 use weir_wire::Rights;
 use weir_wire::meta::*;
@@ -220,6 +222,28 @@ fn new_files_get_the_default_of_their_directory_in_place_of_the_umask() {
     f.set(owner(), dir, ACL_DEFAULT, &[]).unwrap();
     let asked = CreateRequest { mode: 0o666, umask: 0o027, ..create_request(dir, "h") };
     assert_eq!(f.c.make(&mut f.admin, &asked).unwrap().attr.mode, 0o640);
+}
+
+/// A close tells what was written of many files, and one transaction has to hold that.
+#[test]
+fn as_many_files_with_lists_as_a_close_names_are_closed_with_their_columns() {
+    let mut f = Fixture::new();
+    let dir = f.dir("d", 0o777);
+    f.set(owner(), dir, ACL_DEFAULT, &acl("u::rwx,u:5:rwx,g::r-x,m::rwx,o::r-x")).unwrap();
+    let mut files = Vec::new();
+    for number in 0..MAX_WRITTEN_SEGMENTS {
+        let made = f.c.create(&mut f.admin, dir, &format!("f{number}")).attr;
+        assert!(made.extras.acl);
+        files.push(made.file);
+    }
+    let first = || WrittenColumns { segment: SegmentIndex(0), start: 0, columns: Bytes(vec![1]) };
+    let written = files.iter().map(|file| (*file, vec![first()])).collect();
+    let close = CloseRequest { files: files.clone(), unconfirmed: vec![], written };
+    f.c.make(&mut f.admin, &close).unwrap();
+    assert_eq!(f.c.keys("w/"), MAX_WRITTEN_SEGMENTS);
+    f.c.unlink(&mut f.admin, dir, "f0").unwrap();
+    f.c.pass_ms(2000);
+    assert_eq!(f.c.keys("w/"), MAX_WRITTEN_SEGMENTS - 1, "nobody has it open");
 }
 
 #[test]

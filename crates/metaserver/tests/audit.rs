@@ -8,8 +8,8 @@ use weir_metaserver::schema::{self, Body, Dentry, Inode, Orphan, WrittenPage, ke
 use weir_metastore::{Engine, ModelEngine};
 use weir_types::codec::Bytes;
 use weir_types::{
-    ColumnIndex, CopyIndex, FileId, FileKind, Filling, Generation, LayoutKind, LayoutSpec,
-    ObjectId, SegmentIndex, TargetId,
+    ColumnIndex, CopyIndex, ErrorKind, FileId, FileKind, Filling, Generation, LayoutKind,
+    LayoutSpec, ObjectId, SegmentIndex, TargetId,
 };
 use weir_wire::Rights;
 use weir_wire::meta::*;
@@ -484,4 +484,27 @@ fn a_column_is_missed_only_if_no_whole_copy_of_it_is_there() {
     assert_eq!(judge(here, false, &[]), [Kind::MissingObject]);
     assert_eq!(judge(here, true, &[copy]), [Kind::MissingObject]);
     assert_eq!(judge(TargetId::NONE, false, &[]), [Kind::MissingObject]);
+}
+
+#[test]
+fn columns_that_are_told_with_a_close_count_if_the_session_has_the_file_open() {
+    let mut c = Cluster::new(2);
+    let (me, other) = (&mut c.client(root()), &mut c.client(root()));
+    let file = c.create(me, ROOT, "f").attr.file;
+    let closes = |files: Vec<FileId>, segments: usize| CloseRequest {
+        files,
+        unconfirmed: vec![],
+        written: vec![(file, vec![written(0, 0, &[1]); segments])],
+    };
+    c.make(other, &closes(vec![], 1)).unwrap();
+    assert_eq!(c.keys("w/"), 0, "another session's file");
+    let refused = c.make(me, &closes(vec![file], 33)).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::TooBig);
+    c.make(me, &closes(vec![file], 1)).unwrap();
+    assert_eq!(kinds(&check(&snapshot(c.machine.engine()), &[])), [] as [Kind; 0], "no byte in it");
+    assert_eq!(c.keys("w/"), 1);
+    c.unlink(me, ROOT, "f").unwrap();
+    c.make(me, &closes(vec![], 1)).unwrap();
+    c.pass_ms(3000);
+    assert_eq!(c.keys("w/"), 0, "closed, and gone");
 }

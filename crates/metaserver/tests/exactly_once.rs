@@ -147,7 +147,7 @@ fn a_create_whose_reply_was_lost_with_the_server_leaves_the_file_open<E: Engine>
     c.make_as(me, 0, 1, &create_request(ROOT, "f")).unwrap();
     c.make_as(me, 0, 1, &create_request(ROOT, "f")).unwrap();
     for _ in 0..6 {
-        c.ask(me, &CloseRequest { files: vec![], unconfirmed: vec![] }).unwrap();
+        c.ask(me, &CloseRequest { files: vec![], unconfirmed: vec![], written: vec![] }).unwrap();
         c.pass_ms(5_000);
     }
     let me = &mut Client { next: 2, ..me.clone() };

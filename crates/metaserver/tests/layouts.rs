@@ -111,6 +111,7 @@ fn an_empty_file_can_be_laid_out_anew_and_a_full_one_says_why_not() {
         written: Vec::new(),
         ranges: Vec::new(),
         sparse: false,
+        durable: false,
     };
     c.make(me, &commit).unwrap();
     let error = c.make(me, &SetLayoutRequest { file, layout: Some(two()) }).unwrap_err();

@@ -128,9 +128,17 @@ fn what_was_only_held_before_a_restart_stays_and_gives_no_right_to_write() {
     me.caller = user(1000, 1000, &[]);
     let mut writes = |file| {
         let generation = c.getattr(me, file).unwrap().generation;
-        let (written, ranges, sparse) = (vec![], vec![], false);
-        let size =
-            CommitSizeRequest { file, size: 10, generation, mtime: None, written, ranges, sparse };
+        let (written, ranges, sparse, durable) = (vec![], vec![], false, false);
+        let size = CommitSizeRequest {
+            file,
+            size: 10,
+            generation,
+            mtime: None,
+            written,
+            ranges,
+            sparse,
+            durable,
+        };
         c.make(me, &size).map(drop)
     };
     writes(open).unwrap();

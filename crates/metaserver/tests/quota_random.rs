@@ -389,6 +389,7 @@ impl World {
             written: Vec::new(),
             ranges: Vec::new(),
             sparse: false,
+            durable: false,
         };
         let done = self.c.make(&mut self.me, &commit);
         if self.count("write", done).is_some() {

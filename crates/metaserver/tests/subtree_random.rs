@@ -199,9 +199,17 @@ impl World {
             8 => {
                 let written = Vec::new();
                 let mtime = Some(SetTime::Now);
-                let (ranges, sparse) = (Vec::new(), false);
-                let commit =
-                    CommitSizeRequest { file: a, size, generation, mtime, written, ranges, sparse };
+                let (ranges, sparse, durable) = (Vec::new(), false, false);
+                let commit = CommitSizeRequest {
+                    file: a,
+                    size,
+                    generation,
+                    mtime,
+                    written,
+                    ranges,
+                    sparse,
+                    durable,
+                };
                 ask!(&commit, one)
             }
             9 => ask!(&TruncateDoneRequest { file: a, generation }, none),

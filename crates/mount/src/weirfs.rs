@@ -545,7 +545,7 @@ impl Filesystem for WeirFs {
         let handle = self.handle(fh)?;
         let open = handle.file()?;
         self.is_closed(open.file.id(), &open.access);
-        let flushed = open.file.flush(&data_context(ctx));
+        let flushed = open.file.flush_for_close(&data_context(ctx));
         // Whoever gets the lock next sees what was written under it.
         self.client.unlock_all(&Context::root(), self.file(node)?, owner, false);
         self.locks.forget(fh, owner);

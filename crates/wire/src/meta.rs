@@ -431,6 +431,10 @@ requests! {
         files: Vec<FileId>,
         /// Files of which a write has failed and may still reach a data server. They are fenced.
         unconfirmed: Vec<FileId>,
+        /// Written columns of some of the files that were not reported before, as in
+        /// [`CommitSizeRequest`]. At most [`weir_types::limits::MAX_WRITTEN_SEGMENTS`] of all files.
+        /// Those of a file that the session does not have open for writing are ignored.
+        written: Vec<(FileId, Vec<WrittenColumns>)>,
     }
     /// Reports open files (once for each open) and leases after a restart of the server. The reply
     /// has the leases that are lost.
@@ -490,6 +494,8 @@ requests! {
         /// Announces that the file may get holes, and preallocated space beyond its end. The reply
         /// comes when that is durable; only then may the client make them.
         sparse: bool,
+        /// Whether the reply comes when this, and everything before it, is durable.
+        durable: bool,
     }
     /// Reports that the truncation with this generation has reached the objects.
     TruncateDoneRequest(TruncateDone) -> () {

@@ -455,7 +455,7 @@ sample_struct! {
     RemoveXattrRequest { file, name }
     StatfsRequest { file }
     OpenRequest { file, rights }
-    CloseRequest { files, unconfirmed }
+    CloseRequest { files, unconfirmed, written }
     AccessedRequest { files }
     ReassertRequest { first, files, held, leases, last }
     LeaseRange { file, start, end, mode }
@@ -478,7 +478,7 @@ sample_struct! {
     GetLayoutRequest { file, offset, rights }
     ExtendRequest { file, offset, from, waits }
     WrittenColumns { segment, start, columns }
-    CommitSizeRequest { file, size, generation, mtime, written, ranges, sparse }
+    CommitSizeRequest { file, size, generation, mtime, written, ranges, sparse, durable }
     TruncateDoneRequest { file, generation }
     SetLayoutRequest { file, layout }
     GetDefaultLayoutRequest { dir }

@@ -1,12 +1,14 @@
 //! Cached names and attributes, and when they expire. The time is passed in.
 
 use super::complete::Complete;
+use super::listings::Listings;
 use super::news::{Asked, Found, News, Numbered};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_host::plant::{Bug, planted};
 use weir_types::{Attr, FileId};
 use weir_wire::lease::{EventKind, HAS_ALSO, KEEP_ATTRIBUTES, KEEP_NAMES};
+use weir_wire::meta::{DirPage, ReaddirRequest};
 
 /// The most entries of each kind. The later used half of them stays.
 const MAX_ENTRIES: usize = 65_536;
@@ -93,6 +95,8 @@ pub struct Kept {
     names: Recent<Name, Until<Option<FileId>>>,
     /// Directories of which all names are cached.
     complete: Complete,
+    /// Directories as they were listed.
+    listings: Listings,
     attributes: Recent<FileId, Until<Attr>>,
     /// Allocated space of files that may have holes.
     allocated: Recent<FileId, Until<Allocated>>,
@@ -119,6 +123,22 @@ impl Kept {
         };
         self.used.insert(dir, ());
         Some(found)
+    }
+
+    /// A page of a directory, with the attributes of all its entries if they are asked for.
+    pub fn page(&mut self, asked: &ReaddirRequest, now: Duration) -> Option<DirPage> {
+        let ReaddirRequest { dir, cookie, last, max_entries, attributes } = asked;
+        if self.news.is_changing(*dir) {
+            return None;
+        }
+        let page = self.listings.page(*dir, *cookie, *last)?;
+        let mut page =
+            Some(page).filter(|page| page.entries.len() <= *max_entries as usize)?.clone();
+        for entry in page.entries.iter_mut().filter(|_| *attributes) {
+            entry.attr = Some(self.attr(entry.file, now)?);
+        }
+        self.used.insert(*dir, ());
+        Some(page)
     }
 
     /// The attributes of a file.
@@ -222,14 +242,16 @@ impl Kept {
         &mut self,
         (asked, found): (Asked, Found),
         dir: FileId,
-        page: (u64, Option<u64>),
-        last: u64,
+        place: (u64, Option<u64>),
+        page: &DirPage,
     ) {
         // (A lease ends by events alone, and a time to live by itself.)
         if self.may_keep(asked, found, dir, KEEP_NAMES, None) {
-            self.complete.has_page(dir, page, last);
+            self.complete.has_page(dir, place, page.last);
+            self.listings.has_page(dir, place, page);
         } else {
             self.complete.drop(dir);
+            self.listings.drop(dir);
         }
     }
 
@@ -377,10 +399,12 @@ impl Kept {
     pub fn forget_name(&mut self, dir: FileId, name: &[u8]) {
         self.names.remove(&(dir, name.to_vec()));
         self.complete.except(dir, name);
+        self.listings.drop(dir);
     }
 
     fn forget_names(&mut self, dir: FileId) {
         self.complete.drop(dir);
+        self.listings.drop(dir);
         for names in [&mut self.names.young, &mut self.names.old] {
             let from = names.range((dir, Vec::new())..).take_while(|((of, _), _)| *of == dir);
             let of_dir: Vec<_> = from.map(|(name, _)| name.clone()).collect();
@@ -394,6 +418,7 @@ impl Kept {
     pub fn clear(&mut self) {
         self.names = Recent::default();
         self.complete = Complete::default();
+        self.listings = Listings::default();
         self.attributes = Recent::default();
         self.allocated = Recent::default();
         self.bare = Recent::default();

@@ -146,7 +146,7 @@ fn what_is_not_in_a_complete_directory_is_known_not_to_be_there() {
     let (mut kept, news) = kept();
     let listed = |kept: &mut Kept, news| {
         kept.keep_name(news, (DIR, b"a"), Some(FILE), None);
-        kept.keep_page(news, DIR, (0, None), 1);
+        kept.keep_page(news, DIR, (0, None), &DirPage { entries: Vec::new(), end: true, last: 1 });
     };
     listed(&mut kept, news);
     assert_eq!(kept.name(DIR, b"c", NOW), Some(None));
@@ -178,9 +178,57 @@ fn what_is_not_in_a_complete_directory_is_known_not_to_be_there() {
 }
 
 #[test]
+fn a_listing_is_kept_until_a_name_of_its_directory_changes() {
+    let (mut kept, news) = kept();
+    let asks = |attributes, max_entries| ReaddirRequest {
+        dir: DIR,
+        cookie: 0,
+        last: 0,
+        max_entries,
+        attributes,
+    };
+    let entry = weir_wire::meta::DirEntry {
+        name: (&b"a"[..]).into(),
+        file: FILE,
+        kind: weir_types::FileKind::File,
+        cookie: 7,
+        attr: None,
+    };
+    let page = DirPage { entries: vec![entry], end: true, last: 7 };
+    let listed = |kept: &mut Kept, news| kept.keep_page(news, DIR, (0, None), &page);
+    listed(&mut kept, news);
+    assert_eq!(kept.page(&asks(false, 1), NOW), Some(page.clone()));
+    assert!(kept.page(&asks(false, 0), NOW).is_none(), "more than were asked for");
+    let shown = kept.page(&asks(true, 1), NOW).unwrap();
+    assert_eq!(shown.entries[0].attr, kept.attr(FILE, NOW));
+    kept.forget(FILE);
+    assert!(kept.page(&asks(true, 1), NOW).is_none(), "its attributes are not known");
+    // Whoever changes a name: this client, or another one.
+    let change = kept.news.begin_change(&[DIR]);
+    assert!(kept.page(&asks(false, 1), NOW).is_none(), "it is changing");
+    let own = kept.news.end_change(change, &[DIR]);
+    assert!(kept.page(&asks(false, 1), NOW).is_some(), "it was not done");
+    kept.forget_name(DIR, b"c");
+    assert!(kept.page(&asks(false, 1), NOW).is_none());
+    listed(&mut kept, news);
+    assert!(kept.page(&asks(false, 1), NOW).is_none(), "it was asked for before the change");
+    listed(&mut kept, (own, news.1));
+    assert!(!kept.obey(at(1), &name(b"d")) && kept.page(&asks(false, 1), NOW).is_none());
+    let later = (kept.news.asking(), Found { events: 1, ..news.1 });
+    listed(&mut kept, later);
+    kept.obey(at(2), &EventKind::Attributes { file: DIR });
+    assert!(kept.page(&asks(false, 1), NOW).is_none());
+    let later = (kept.news.asking(), Found { events: 2, ..news.1 });
+    listed(&mut kept, later);
+    assert!(kept.page(&asks(false, 1), NOW).is_some());
+    kept.clear();
+    assert!(kept.page(&asks(false, 1), NOW).is_none());
+}
+
+#[test]
 fn no_directory_is_complete_after_names_have_made_room() {
     let (mut kept, news) = kept();
-    kept.keep_page(news, DIR, (0, None), 1);
+    kept.keep_page(news, DIR, (0, None), &DirPage { entries: Vec::new(), end: true, last: 1 });
     for number in 2..MAX_ENTRIES {
         assert_eq!(kept.name(DIR, b"c", NOW), Some(None), "{number} are no too many");
         kept.keep_name(news, (FILE, number.to_string().as_bytes()), Some(FILE), None);

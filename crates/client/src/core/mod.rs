@@ -16,6 +16,7 @@ pub mod held;
 pub mod kept;
 pub mod lease;
 pub mod links;
+mod listings;
 pub mod located;
 pub mod news;
 pub mod pace;

@@ -63,6 +63,16 @@ impl Written {
         }
     }
 
+    /// Takes over the report of another writer of the file.
+    pub fn take_over(&mut self, report: &[WrittenColumns]) {
+        for entry in report {
+            let new = self.new.entry(entry.segment).or_default();
+            new.start = entry.start;
+            let other = Marks { start: entry.start, columns: entry.columns.to_vec() };
+            (0..other.columns.len() * 8).filter(|&c| other.has(c)).for_each(|c| new.set(c));
+        }
+    }
+
     /// Whether there is something to report.
     pub fn has_news(&self) -> bool {
         !self.new.is_empty()
@@ -89,6 +99,11 @@ impl Written {
             (0..marks.columns.len() * 8).filter(|&c| marks.has(c)).for_each(|c| known.set(c));
         }
         !self.new.is_empty()
+    }
+
+    /// Whether one request holds all that is to be reported.
+    pub fn fits(&self) -> bool {
+        self.new.len() <= MAX_WRITTEN_SEGMENTS
     }
 
     /// Forgets everything, because the file was emptied and gets new segments.
@@ -122,6 +137,10 @@ mod tests {
         written.forget();
         note(&mut written, 9);
         assert_eq!(written.report().len(), 1);
+        let mut other = Written::default();
+        note(&mut other, 0);
+        other.take_over(&written.report());
+        assert_eq!(&*other.report()[0].columns, [1, 2], "what an earlier writer has left");
     }
 
     #[test]

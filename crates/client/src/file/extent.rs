@@ -235,9 +235,11 @@ impl OpenState {
         self.forget_room(size);
     }
 
-    /// End and time of reported writes that the metadata server may forget.
-    pub(crate) fn reported(&self) -> Option<(u64, Timestamp)> {
-        self.extent().reported
+    /// End and time of the reported writes that the metadata server may forget, once those are
+    /// reported that are not yet.
+    pub(crate) fn reported_then(&self) -> Option<(u64, Timestamp)> {
+        let extent = self.extent();
+        later(extent.reported, extent.uncommitted)
     }
 
     /// Records that these reported writes are durable at the metadata server.

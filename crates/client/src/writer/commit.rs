@@ -1,15 +1,18 @@
-//! Reporting writes to the metadata server, and making them durable.
+//! Reporting writes to the metadata server.
 
-use super::failures::Failures;
-use super::{Writer, patient};
-use crate::control::{Control, run_control};
-use crate::core::copies::copies_of;
-use crate::core::durable::{Unsynced, require_kept};
-use crate::core::plan::{Place, columns};
+use super::Writer;
 use crate::drive::Call;
 use std::sync::atomic::Ordering;
-use weir_types::{ErrorKind, FileLayout, Result, Segment};
+use weir_types::{ErrorKind, FileLayout, Result};
 use weir_wire::meta::{CommitSizeRequest, SetTime};
+
+/// A report that was answered.
+pub(super) struct Told {
+    /// Number of requests that it took.
+    pub(super) requests: u64,
+    /// The epoch of the session in which the last one was answered.
+    pub(super) epoch: u64,
+}
 
 impl Writer {
     /// Prepares the end of a lease: the servers get all data, and the metadata server knows size
@@ -57,10 +60,10 @@ impl Writer {
             written: Vec::new(),
             ranges: Vec::new(),
             sparse: false,
+            durable: false,
         };
         match call.inner.commit_size(call, &request) {
-            Ok(attr) => {
-                call.file.saw_attr(&attr);
+            Ok(_) => {
                 if have_returned {
                     call.file.committed_if(unreported, runs);
                 }
@@ -76,6 +79,12 @@ impl Writer {
     }
 
     pub(super) fn commit(&mut self, call: Call<'_>) -> Result<()> {
+        self.commit_as(call, false).map(drop)
+    }
+
+    /// Reports what the metadata server does not know, if there is anything. With `durable` the
+    /// answer comes when that is durable, and everything before it.
+    pub(super) fn commit_as(&mut self, call: Call<'_>, durable: bool) -> Result<Option<Told>> {
         if self.told != call.file.server_runs() {
             let runs = call.file.server_runs();
             look_for_cuts(call)?;
@@ -83,10 +92,10 @@ impl Writer {
             self.told = runs;
         }
         if call.file.uncommitted().is_none() && !self.has_news() {
-            return Ok(());
+            return Ok(None);
         }
         let first = |layout: FileLayout| layout.segments.first().map(|s| s.index);
-        match self.commit_once(call) {
+        match self.commit_once(call, durable) {
             Err(error) if error.kind == ErrorKind::Stale => {
                 let (before, generation) = (first(call.file.layout()), call.file.generation());
                 call.file.refresh(call.inner, call.ctx)?;
@@ -94,12 +103,12 @@ impl Writer {
                     call.file.lose_leases();
                     // The program is told by its next call.
                     self.notice_loss(call);
-                    return Ok(());
+                    return Ok(None);
                 }
                 if first(call.file.layout()) == before {
                     // Cut, but not emptied: what was written is still there, up to the cut.
                     look_for_cuts(call)?;
-                    return self.commit_once(call);
+                    return self.commit_once(call, durable);
                 }
                 // What was written is gone with what it was written over. The
                 // program is told once, and may go on anew.
@@ -112,7 +121,8 @@ impl Writer {
         }
     }
 
-    fn commit_once(&mut self, call: Call<'_>) -> Result<()> {
+    fn commit_once(&mut self, call: Call<'_>, durable: bool) -> Result<Option<Told>> {
+        let mut requests = 0;
         let runs = call.file.server_runs();
         let (mut size, mut mtime) = match call.file.uncommitted() {
             Some((size, mtime)) => (size, Some(SetTime::At(mtime))),
@@ -134,13 +144,14 @@ impl Writer {
                 written: self.written.report(),
                 ranges: self.filled.report(generation),
                 sparse: false,
+                durable,
             };
-            let attr = call.inner.commit_size(call, &request)?;
-            call.file.saw_attr(&attr);
+            let epoch = call.inner.commit_size(call, &request)?;
+            requests += 1;
             let more = self.filled.reported(&request.ranges);
             if !self.written.reported(&request.written) && !more {
                 call.file.committed(runs);
-                return Ok(());
+                return Ok(Some(Told { requests, epoch }));
             }
             (size, mtime) = (0, None);
         }
@@ -164,9 +175,9 @@ impl Writer {
                 written: Vec::new(),
                 ranges: Vec::new(),
                 sparse: true,
+                durable: true,
             };
-            let attr = call.inner.commit_size(call, &request)?;
-            call.file.saw_attr(&attr);
+            call.inner.commit_size(call, &request)?;
             told.store(generation.0, Ordering::Release);
             Ok(())
         };
@@ -183,49 +194,6 @@ impl Writer {
             result => result,
         }
     }
-
-    /// Makes everything durable.
-    pub(crate) fn sync(call: Call<'_>) -> Result<()> {
-        let ctx = patient(call.ctx);
-        let call = Call { ctx: &ctx, ..call };
-        let mut writer = call.file.writer();
-        writer.flush_locked(call, Failures::tell_all)?;
-        let mut unsynced = std::mem::take(&mut writer.unsynced);
-        if !writer.complete {
-            // Whoever wrote it, and whenever: fsync makes the whole file durable.
-            let all = columns(call.file.id, &call.file.layout(), call.file.size());
-            let with_data = all.into_iter().filter(|(_, len)| *len > 0);
-            with_data.for_each(|(place, _)| unsynced.sent(place));
-        }
-        // A column may have moved since the first of its changes, and not since the last.
-        let now = |place: Place| {
-            let of = |segment: &Segment| Place::of(call.file.id, segment, place.object.column);
-            call.file.with_segment(place.object, of).flatten().unwrap_or(place)
-        };
-        let list = unsynced.all().map(|changed| (now(changed.place), Control::Sync)).collect();
-        let synced = match run_control(call, list) {
-            Ok(synced) => synced,
-            Err(error) => {
-                // They are still to be synced, should the program try again.
-                writer.unsynced.put_back(unsynced);
-                return Err(error);
-            }
-        };
-        writer.complete = true;
-        drop(writer);
-        let synced_by: Vec<Option<u64>> =
-            synced.into_iter().map(|taken| taken.and_then(|taken| taken.by)).collect();
-        if let Err(error) = newest_map(call, &unsynced, &synced_by) {
-            // Whether they were kept is still to be found out.
-            call.file.writer().unsynced.put_back(unsynced);
-            return Err(error);
-        }
-        check_kept(call, &unsynced, &synced_by)?;
-        let reported = call.file.reported();
-        call.inner.session.sync(call.ctx)?;
-        call.file.is_durable(reported);
-        Ok(())
-    }
 }
 
 /// Without leases somebody else may have cut off what was written: the size that is told must not
@@ -235,32 +203,6 @@ fn look_for_cuts(call: Call<'_>) -> Result<()> {
     if !file.has_leases(call.inner) && file.uncommitted().is_some() {
         let generation = file.generation();
         file.reaches(file.reach(call)?, generation);
-    }
-    Ok(())
-}
-
-/// Sees to it that the map is one from after the answers, if anything is to be judged by
-/// it: see `core::durable`.
-fn newest_map(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) -> Result<()> {
-    if unsynced.in_doubt(synced_by).next().is_none() {
-        return Ok(());
-    }
-    let time_ms = call.inner.config.request_timeout_ms;
-    call.inner.servers.refresh_map(&call.inner.session, true, time_ms)
-}
-
-/// Reports, once, changes that were confirmed by machines which have restarted since, because they
-/// may be lost.
-fn check_kept(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) -> Result<()> {
-    let servers = &call.inner.servers;
-    for (place, taken) in unsynced.in_doubt(synced_by) {
-        let object = place.object;
-        let targets = |segment: &Segment| -> Vec<_> {
-            copies_of(segment, object.column).map(|(_, target)| target).collect()
-        };
-        let now = call.file.with_segment(object, targets).unwrap_or_default();
-        let (online, anew) = (|target| servers.online(target), |target| servers.anew(target));
-        require_kept((place, taken), &now, online, anew)?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) 
     }
     note_written(tx, file, body, &request.written)?;
     // Holes are made when this is answered.
-    ctx.effects.objects_follow |= request.sparse;
+    ctx.effects.objects_follow |= request.sparse || request.durable;
     let holes = holes_after(&inode, request)?;
     let grows = request.size > inode.size;
     if !(grows || request.mtime.is_some() || request.sparse || holes != inode.holes) {
@@ -78,6 +78,16 @@ fn note_written(
     if written.len() > MAX_WRITTEN_SEGMENTS {
         return Err(ErrorKind::TooBig.into());
     }
+    note_columns(tx, file, body, written)
+}
+
+/// As [`note_written`], for a request that counts the segments itself.
+pub(super) fn note_columns(
+    tx: &mut Tx<'_>,
+    file: FileId,
+    body: &RegularFile,
+    written: &[WrittenColumns],
+) -> Outcome<()> {
     for WrittenColumns { segment, start, columns } in written {
         layouts::note_written(tx, (file, body.list), *start, *segment, columns)?;
     }

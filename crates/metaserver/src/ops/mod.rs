@@ -220,7 +220,7 @@ impl Context<'_> {
 
     /// Whether the session has the file open with these rights: an open descriptor's rights outlive
     /// the permissions that it was opened under.
-    fn has_open(&self, file: FileId, rights: Rights) -> bool {
+    pub(crate) fn has_open(&self, file: FileId, rights: Rights) -> bool {
         self.opens.rights(self.session, file).is_some_and(|have| have.allow(rights))
     }
 }

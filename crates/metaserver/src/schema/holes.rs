@@ -6,9 +6,12 @@ use weir_types::{Decode, Encode};
 
 /// Possible holes before the end of a file.
 ///
-/// Invariant: it never names fewer holes than exist. An extension of a file, or a hole, is recorded
-/// before or together with it, and only bytes confirmed by data servers count as written. So no
-/// crash leaves an unrecorded hole.
+/// Invariant: it never names fewer holes than exist, with one exception. An extension of a file, or
+/// a hole, is recorded before or together with it, and bytes count as written when data servers have
+/// confirmed them. The exception is a new small file that is being closed: its bytes count while they
+/// are on their way (the client's `writer/closing.rs`). If its writer dies before they arrive, what is
+/// not there reads as zeros and counts as written. If a server refuses them, the writer says that
+/// holes may be anywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holes {
     /// No holes: all bytes were written (or the file is older than this record).

@@ -398,7 +398,11 @@ impl<E: Engine> Cluster<E> {
     }
 
     pub fn close(&mut self, client: &mut Client, file: FileId) {
-        self.make(client, &CloseRequest { files: vec![file], unconfirmed: vec![] }).unwrap();
+        self.make(
+            client,
+            &CloseRequest { files: vec![file], unconfirmed: vec![], written: vec![] },
+        )
+        .unwrap();
     }
 
     /// Every name of a directory, in listing order.
@@ -502,7 +506,8 @@ pub fn commit(open: &OpenFile, size: u64) -> CommitSizeRequest {
     let (file, generation) = (open.attr.file, open.attr.generation);
     let mtime = Some(SetTime::Now);
     let ranges = if size > 0 { vec![(0, size)] } else { Vec::new() };
-    CommitSizeRequest { file, size, generation, mtime, written: Vec::new(), ranges, sparse: false }
+    let (written, sparse, durable) = (Vec::new(), false, false);
+    CommitSizeRequest { file, size, generation, mtime, written, ranges, sparse, durable }
 }
 
 pub fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {

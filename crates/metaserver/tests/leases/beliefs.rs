@@ -279,6 +279,7 @@ fn nobody_believes_in_what_another_client_may_write() {
         written: vec![],
         ranges: vec![],
         sparse: false,
+        durable: false,
     };
     w.now(&mut a, &commit(10));
     let number = a.have;

@@ -21,6 +21,7 @@ fn a_writer_that_died_is_fenced_off_before_anybody_else_reads() {
         written: vec![],
         ranges: vec![],
         sparse: false,
+        durable: false,
     };
     w.now(&mut a, &written);
     let pending = w.waits(&mut b, &OpenRequest { file, rights: Rights::READ });
@@ -142,6 +143,7 @@ fn the_living_write_back_before_a_fence_that_would_stop_them_too() {
             written: vec![],
             ranges: vec![],
             sparse: false,
+            durable: false,
         },
     );
     let number = writer.have;
@@ -208,6 +210,7 @@ fn a_truncation_and_a_fence_do_not_undo_each_other() {
         written: vec![],
         ranges: vec![],
         sparse: false,
+        durable: false,
     };
     w.now(&mut a, &written);
     // Cut by its writer, which dies before the objects have seen it.
@@ -254,7 +257,10 @@ fn what_may_come_late_of_a_write_that_failed_is_fenced_off_before_others_are_let
         let (file, other) = (w.create(&mut a, "f"), w.create(&mut a, "g"));
         let lease = range(file, 0, 1, LeaseMode::Read);
         let granted = if closes {
-            w.now(&mut a, &CloseRequest { files: vec![file], unconfirmed: vec![file] });
+            w.now(
+                &mut a,
+                &CloseRequest { files: vec![file], unconfirmed: vec![file], written: vec![] },
+            );
             w.open(&mut b, file, Rights::READ);
             w.now(&mut b, &acquire(lease))
         } else {
@@ -295,13 +301,13 @@ fn a_file_with_writes_that_may_come_late_is_fenced_if_nobody_asks_for_it() {
     let mut w = World::new();
     let mut a = w.mount();
     let file = w.create(&mut a, "f");
-    w.now(&mut a, &CloseRequest { files: vec![file], unconfirmed: vec![file] });
+    w.now(&mut a, &CloseRequest { files: vec![file], unconfirmed: vec![file], written: vec![] });
     w.pass(2_000, &mut [&mut a]);
     assert_eq!(w.now(&mut a, &GetAttrRequest { file }).generation, Generation(2));
     // A file that is still open is not closed with that.
     let file = w.create(&mut a, "g");
     w.open(&mut a, file, Rights::READ_WRITE);
-    w.now(&mut a, &CloseRequest { files: vec![file], unconfirmed: vec![file] });
+    w.now(&mut a, &CloseRequest { files: vec![file], unconfirmed: vec![file], written: vec![] });
     w.pass(2_000, &mut [&mut a]);
     assert_eq!(w.now(&mut a, &GetAttrRequest { file }).generation, Generation(1));
 }
@@ -316,8 +322,9 @@ fn a_size_that_comes_from_a_client_without_a_lease_is_seen_by_all() {
     w.open(&mut a, file, Rights::READ_WRITE);
     // As when it had one before the server started anew, and was away meanwhile.
     let (generation, mtime, written) = (Generation(1), None, vec![]);
-    let (ranges, sparse) = (Vec::new(), false);
-    let commit = CommitSizeRequest { file, size: 10, generation, mtime, written, ranges, sparse };
+    let (ranges, sparse, durable) = (Vec::new(), false, false);
+    let commit =
+        CommitSizeRequest { file, size: 10, generation, mtime, written, ranges, sparse, durable };
     let pending = w.waits(&mut a, &commit);
     let recall = EventKind::Recall(whole(file, LeaseMode::Write));
     assert!(w.obey(&mut b).contains(&recall));

@@ -109,6 +109,7 @@ fn a_truncation_waits_until_nobody_holds_anything() {
                 written: vec![],
                 ranges: vec![],
                 sparse: false,
+                durable: false,
             },
         );
         let queued = w.waits(&mut c, &OpenRequest { file, rights: Rights::READ });

@@ -43,6 +43,7 @@ fn nothing_changes_before_everybody_has_said_what_it_holds() {
         written: vec![],
         ranges: vec![],
         sparse: false,
+        durable: false,
     };
     w.now(&mut a, &written);
     assert_eq!(w.now(&mut a, &GetAttrRequest { file }).size, 10);

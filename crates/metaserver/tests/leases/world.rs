@@ -249,7 +249,7 @@ impl World {
     }
 
     pub fn close(&mut self, mount: &mut Mount, file: FileId) {
-        self.now(mount, &CloseRequest { files: vec![file], unconfirmed: vec![] });
+        self.now(mount, &CloseRequest { files: vec![file], unconfirmed: vec![], written: vec![] });
     }
 
     /// Lets time pass, with polls of those that live.
