@@ -77,7 +77,11 @@ impl<'a> Bed<'a> {
         let status = status(&weir, guard.dir())?;
         let (name, state) = (word(&status["name"])?, word(&status["cluster"])?);
         let network = Network::found(name, *all.end());
-        Ok(Cluster::on(weir, state.into(), Machines { guard, network, readers }))
+        Ok(Cluster::on(
+            weir,
+            state.into(),
+            Machines { processors: Vec::new(), guard, network, readers },
+        ))
     }
 
     /// Their disks.

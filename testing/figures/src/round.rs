@@ -44,8 +44,8 @@ pub struct Round<'a> {
     pub load: Load,
     /// The readers are the processes of one job.
     pub job: bool,
-    /// What is read is in memory before, instead of nowhere but on disks.
-    pub is_hot: bool,
+    /// So many per cent of each file are in the servers' memory before, from its beginning on.
+    pub in_memory: u64,
 }
 
 impl<'a> Round<'a> {
@@ -53,8 +53,8 @@ impl<'a> Round<'a> {
     /// and readers know nothing of each other.
     pub fn of(policy: &'a str, files: &'a [String]) -> Self {
         let load = Load::Reads { turn: Duration::ZERO };
-        let (job, is_hot) = (false, false);
-        Self { policy, files, ranges: &[], call_bytes: 1 << 20, perturbed: &[], load, job, is_hot }
+        let (job, in_memory, ranges, perturbed) = (false, 0, &[], &[]);
+        Self { policy, files, ranges, call_bytes: 1 << 20, perturbed, load, job, in_memory }
     }
 
     /// What a reader reads.
@@ -140,7 +140,9 @@ impl Lab {
                     command.env("WEIR_RANGES", format!("{from}+{}", to - from));
                 }
             }
-            Worker::start(command)
+            let worker = Worker::start(command)?;
+            self.cluster.bed.iter().try_for_each(|bed| bed.take_in(rank, worker.pid()))?;
+            Ok(worker)
         };
         let readers =
             mounts.iter().zip(round.files).enumerate().map(reader).collect::<Result<Vec<_>>>()?;
@@ -163,25 +165,38 @@ impl Lab {
         for (n, (after, before)) in counts(&self.disks)?.iter().zip(&before).enumerate() {
             outcome.disks[n].disk_bytes = after.read_bytes - before.read_bytes;
         }
-        prove(&outcome, round.is_hot)?;
+        prove(&outcome, round.in_memory)?;
         outcome.job = round.job.then_some(job);
         Ok((outcome, found))
+    }
+
+    /// Something is done while disks or links of a round are hot, and were for a while; nothing is in
+    /// memory before.
+    pub fn disturbed<T>(&self, round: &Round<'_>, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.prepare(round)?;
+        let (perturbers, _) = self.begin(round, HOT_AHEAD)?;
+        let done = work();
+        self.share(round, 0.0)?;
+        perturbers.into_iter().try_for_each(|perturber| perturber.worker.end().map(drop))?;
+        done
     }
 
     /// Prepares caches, and waits for the disks to be at rest: who opens a file is told how busy
     /// they are.
     fn prepare(&self, round: &Round<'_>) -> Result<()> {
-        let memory = if round.is_hot { remember } else { forget };
-        self.disks.iter().try_for_each(|disk| memory(disk.path()))?;
+        let remember = || {
+            self.disks.iter().map(Disk::path).try_for_each(|path| match round.in_memory {
+                ALL => remember(path, ALL),
+                // What servers read meanwhile for readers of the last round, who had it from
+                // elsewhere, goes too.
+                part => forget(path).and_then(|()| remember(path, part)),
+            })
+        };
+        remember()?;
         // What was found of a disk among writes is not what readers are to go by.
-        let was_written = round.is_hot | self.was_written.swap(false, Relaxed);
+        let was_written = self.was_written.swap(false, Relaxed) | (round.in_memory > 0);
         self.settle(if was_written { SETTLED } else { RESTED })?;
-        // What servers read meanwhile for readers of the last round, who had it from elsewhere.
-        if round.is_hot {
-            Ok(())
-        } else {
-            self.disks.iter().try_for_each(|disk| forget(disk.path()))
-        }
+        if round.in_memory == 0 { remember() } else { Ok(()) }
     }
 
     /// Has the perturbers at work; the disks' counts from before.
@@ -269,20 +284,28 @@ const SETTLED: Duration = Duration::from_millis(2_500);
 /// One that was read alone: servers look once more, after a second, when nobody reads any more.
 const RESTED: Duration = Duration::from_millis(1_200);
 const SETTLES_WITHIN: Duration = Duration::from_secs(180);
+/// In per cent.
+const ALL: u64 = 100;
+/// Of what is not in memory disks give no more than so many per cent: some of it is read ahead, or
+/// read twice.
+const MOST: u64 = 125;
 /// So little comes from disks of what is in memory.
 const HOT: u64 = 50;
 /// Besides what servers read of each disk by themselves, to know how fast it is.
 const PROBES_BYTES: u64 = 1 << 20;
 
-fn prove(outcome: &Outcome, is_hot: bool) -> Result<()> {
+fn prove(outcome: &Outcome, in_memory: u64) -> Result<()> {
     let given: u64 = outcome.disks.iter().map(Use::served_bytes).sum();
     let got: u64 = outcome.readers.iter().map(|steps| steps[steps.len() - 1].bytes).sum();
     let probes = outcome.disks.len() as u64 * PROBES_BYTES;
-    if is_hot && given > got / HOT + probes {
-        let what = format!("not hot: the disks gave {given} bytes, the readers got {got}");
+    let missing = got * (ALL - in_memory.min(ALL)) / ALL;
+    if in_memory > 0 && given > missing * MOST / ALL + got / HOT + probes {
+        let what = format!("not in memory: the disks gave {given} bytes, the readers got {got}");
         return Err(Error::other(what));
     }
-    if is_hot || given >= got {
+    // A part ends where it ends, within a page.
+    let least = if in_memory == 0 { got } else { missing - missing / HOT };
+    if given >= least {
         return Ok(());
     }
     Err(Error::other(format!("not cold: the disks gave {given} bytes, the readers got {got}")))
