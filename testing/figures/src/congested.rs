@@ -98,8 +98,6 @@ pub fn run(plan: &Congested) -> Result<()> {
     drop(lab);
     for (measured, which) in [(&all, "all"), (&one, "one")] {
         measured.slowest.write(&report, &format!("slowest-{which}.csv"), "link_percent")?;
-        measured.evenness.write(&report, &format!("evenness-{which}.csv"), "link_percent")?;
-        measured.sent.write(&report, &format!("sent-{which}.csv"), "link_percent")?;
     }
     verdicts::judge(&mut report, plan, (&all, &one));
     let title = format!("The slowest of {nodes} processes; a disk gives {gives:.1} MiB/s");
