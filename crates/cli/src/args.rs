@@ -40,7 +40,7 @@ pub use members::{
 };
 pub use mount_helper::MountHelper;
 pub use quotas::{Quota, QuotaCommand, QuotaList, QuotaRemove, QuotaSet};
-pub use reduce::{Reduce, ReduceEncode, ReduceShow, ReduceWork};
+pub use reduce::{Reduce, ReduceEncode, ReduceRemove, ReduceShow, ReduceWork};
 pub use testbed::{
     Testbed, TestbedChoice, TestbedCold, TestbedDisk, TestbedPerturb, TestbedRun, TestbedStatus,
     TestbedUp,

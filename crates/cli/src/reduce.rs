@@ -1,6 +1,6 @@
 //! `weir reduce`: erasure codes over plain directories. It needs no cluster.
 
-use crate::args::{Reduce, ReduceEncode, ReduceShow, ReduceWork};
+use crate::args::{Reduce, ReduceEncode, ReduceRemove, ReduceShow, ReduceWork};
 use crate::failure::{Done, Failure};
 use crate::output::{human_size, named, print, print_json};
 use crate::progress::Progress;
@@ -12,6 +12,7 @@ use weir_reduce::{Finding, Purpose, Step, Tree, Trouble, Usage, Wishes};
 pub fn run(command: &Reduce) -> Done {
     match command {
         Reduce::Encode(asked) => encode(asked),
+        Reduce::Remove(asked) => remove(asked),
         Reduce::Status(asked) => status(asked),
         Reduce::Verify(asked) => verify(asked),
         Reduce::Repair(asked) => repair(asked),
@@ -27,7 +28,12 @@ impl From<weir_reduce::Failure> for Failure {
 fn encode(asked: &ReduceEncode) -> Done {
     let mut tree = Tree::open(&asked.work.show.dirs, Purpose::Encode)?;
     let forgotten = asked.forget.iter().cloned().collect();
-    let wishes = Wishes { forgotten, after: asked.after, low_percent: asked.low };
+    let wishes = Wishes {
+        forgotten,
+        after: asked.after,
+        low_percent: asked.low,
+        clean_percent: asked.clean_at,
+    };
     let progress = Progress::start(asked.work.quiet, tree.usage().other_stored_bytes);
     progress.say(|| format!("encoding with {}", asked.code));
     let done = weir_reduce::encode(&mut tree, asked.code, &wishes, &mut watch(&progress));
@@ -40,12 +46,30 @@ fn encode(asked: &ReduceEncode) -> Done {
         done.removed_copies,
         human_size(done.removed_bytes)
     );
+    if done.cleaned > 0 {
+        summary += &format!("cleaned {} sets of removed files\n", done.cleaned);
+    }
     if done.waiting > 0 {
         let bytes = human_size(done.waiting_bytes);
         summary += &format!("{} files wait until they are older: {bytes}\n", done.waiting);
     }
     report(&asked.work.show, &done, &(summary + &usage_text(&done.usage)))?;
     end(&done.left, "what is named above was left as it is")
+}
+
+fn remove(asked: &ReduceRemove) -> Done {
+    let mut tree = Tree::open(&asked.show.dirs, Purpose::Encode)?;
+    let files = asked.file.iter().cloned().collect();
+    let done = weir_reduce::remove_files(&mut tree, &files, &mut |_| Ok(()))?;
+    let text = format!(
+        "removed {} files of sets, whose {} stay until the sets are cleaned, and {} copies ({})\n",
+        done.marked,
+        human_size(done.marked_bytes),
+        done.removed_copies,
+        human_size(done.removed_bytes)
+    );
+    report(&asked.show, &done, &(text + &usage_text(&done.usage)))?;
+    end(&done.left, "what is named above was not removed")
 }
 
 fn status(asked: &ReduceShow) -> Done {
@@ -112,6 +136,10 @@ fn usage_text(usage: &Usage) -> String {
             human_size(usage.logical_bytes)
         ),
     };
+    if usage.dead_files > 0 {
+        let bytes = human_size(usage.dead_bytes);
+        text += &format!("{} removed files still in sets: {bytes} of it\n", usage.dead_files);
+    }
     if usage.other_files > 0 {
         let (stored, logical) = (usage.other_stored_bytes, usage.other_logical_bytes);
         let (stored, logical) = (human_size(stored), human_size(logical));

@@ -2,7 +2,7 @@
 //! many moments by `testing/sim/tests/crash_points.rs`.
 
 use crate::harness::{Cluster, Place, eventually, noise};
-use crate::library::client;
+use crate::library::{client, counter};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_client::{Client, Context, CreateOptions, File};
@@ -19,10 +19,14 @@ const ALL: [(&str, Duplication); 5] = [
 
 /// A file of one column with two copies, the first on target 1.
 fn two_copies(client: &Client, name: &str, duplication: Duplication) -> File {
+    copies(client, name, duplication, 2)
+}
+
+fn copies(client: &Client, name: &str, duplication: Duplication, copies: u8) -> File {
     let spec = LayoutSpec {
         base: Some(0),
         count: 1,
-        copies: 2,
+        copies,
         duplication: Some(duplication),
         ..LayoutSpec::default()
     };
@@ -106,6 +110,37 @@ fn what_was_synced_is_on_both_servers_whatever_the_protocol() {
         for (file, (name, _)) in files.iter().zip(ALL) {
             assert!(read(&reader, *file, data.len()).unwrap() == wanted, "{name} without {gone}");
         }
+        bring_back(&cluster);
+    }
+}
+
+/// On a machine that is too slow a copy gets the bytes from another one, so it is tried again.
+#[test]
+fn a_client_sends_the_bytes_of_all_three_copies_itself() {
+    const LEN: u64 = 1_000_000;
+    let place = Place::new();
+    let cluster = place.up("three", &["--targets", "3"]);
+    let (ctx, writer) = (Context::root(), client(&cluster, false));
+    let file = copies(&writer, "three", Duplication::ClientSync, 3);
+    let id = file.id();
+    let sent = || counter(&writer, "write_wire_bytes");
+    let staged = || [2, 3].map(|n| counted(&cluster, &format!("data-{n}"), "bytes.staged"));
+    let mut data = Vec::new();
+    eventually("three times the bytes leave the client, one for each server", || {
+        let (before, had) = (sent(), staged());
+        let more = noise(LEN as usize, data.len() as u64);
+        file.write_at(&ctx, data.len() as u64, &more).unwrap();
+        data.extend(more);
+        let each = staged().into_iter().zip(had).all(|(now, before)| now - before == LEN);
+        each && sent() - before == 3 * LEN
+    });
+    file.sync(&ctx).unwrap();
+    file.close(&ctx).unwrap();
+    // Each of them has all of it: the others may die.
+    for gone in [["data-1", "data-2"], ["data-1", "data-3"], ["data-2", "data-3"]] {
+        gone.iter().for_each(|daemon| cluster.kill(daemon));
+        let reader = client(&cluster, false);
+        assert!(read(&reader, id, data.len()).unwrap() == data, "without {gone:?}");
         bring_back(&cluster);
     }
 }

@@ -89,6 +89,34 @@ fn copies_become_parities_and_lost_and_rotten_files_come_back() {
 }
 
 #[test]
+fn removed_files_stay_in_sets_until_enough_is_removed_and_do_not_come_back() {
+    let place = Place::new();
+    let root = tempfile::tempdir().unwrap();
+    let dirs = directories(root.path(), 8, 100_000);
+    place.weir(&reduce(&["encode"], &dirs)).ok();
+    let said = place.weir(&reduce(&["remove", "--file", "data/file-0"], &dirs)).ok();
+    assert!(said.contains("removed 1 files of sets, whose 98K stay"), "{said}");
+    let files = ["remove", "--file", "data/file-1", "--file", "data/file-2", "--json"];
+    let done = json(&place, &files, &dirs);
+    assert_eq!((done["marked"].as_u64(), done["usage"]["dead_files"].as_u64()), (Some(2), Some(3)));
+    place.weir(&reduce(&["remove", "--file", "data/file-2"], &dirs)).fails(&["there is no file"]);
+    // A disk is replaced: what was removed is decoded as well, and stays removed.
+    std::fs::remove_dir_all(&dirs[1]).unwrap();
+    std::fs::create_dir(&dirs[1]).unwrap();
+    place.weir(&reduce(&["repair"], &dirs)).ok();
+    place.weir(&reduce(&["verify"], &dirs)).ok();
+    let is_there = |file| dirs.iter().any(|dir| dir.join(name(file)).exists());
+    assert!((0..8).all(|file| is_there(file) == (file > 2)));
+    let clean = |percent| {
+        let words = ["encode", "--clean-at", percent, "--low", "0%", "--json", "-q"];
+        let done = json(&place, &words, &dirs);
+        (done["cleaned"].as_u64(), done["usage"]["dead_files"].as_u64())
+    };
+    assert_eq!((clean("40%"), clean("37%")), ((Some(0), Some(3)), (Some(1), Some(0))));
+    place.weir(&reduce(&["verify"], &dirs)).ok();
+}
+
+#[test]
 fn new_files_wait_until_they_are_old_or_room_is_short() {
     let place = Place::new();
     let root = tempfile::tempdir().unwrap();

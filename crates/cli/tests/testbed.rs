@@ -250,3 +250,37 @@ fn profiles_are_listed_for_people_and_for_programs() {
         assert!(profile["link_queue"].as_u64() > Some(0));
     }
 }
+
+#[test]
+fn servers_of_a_node_have_no_more_memory_than_it_has() {
+    let root = Path::new("/sys/fs/cgroup/memory");
+    if !root.join("memory.limit_in_bytes").exists() {
+        println!("skipped: needs the memory controller of cgroup v1");
+        return;
+    }
+    let size = ["--nodes", "2", "--disk-size", "64M"];
+    let Some(testbed) = Testbed::up(&[&["arkansas", "--memory"], &size[..]].concat()) else {
+        return;
+    };
+    let status = testbed.status();
+    let name = status["name"].as_str().unwrap();
+    for (node, daemons) in [(1, &["data-1", "meta"][..]), (2, &["data-2"])] {
+        let group = root.join(format!("{name}-{node}"));
+        let said = |file: &str| std::fs::read_to_string(group.join(file)).unwrap();
+        assert_eq!(said("memory.limit_in_bytes").trim(), (256 << 20).to_string());
+        let members = said("cgroup.procs");
+        let mut members: Vec<String> = members.lines().map(str::to_owned).collect();
+        let pid = |daemon: &&str| testbed.pid(&format!("cluster/run/{daemon}.pid"));
+        let mut expected: Vec<String> = daemons.iter().map(pid).collect();
+        [&mut members, &mut expected].into_iter().for_each(|pids| pids.sort_unstable());
+        assert_eq!(members, expected);
+        assert_eq!(status["nodes"][node - 1]["disk"]["memory_bytes"], 256 << 20);
+    }
+    testbed.weir("down", &[]).ok();
+    assert!([1, 2].iter().all(|node| !root.join(format!("{name}-{node}")).exists()));
+    let none = Place::new();
+    let dir = none.path("t");
+    let said = ["testbed", "up", "now", "--memory", "--dir", dir.to_str().unwrap()];
+    none.weir(&said).fails(&["nobody says how much memory the nodes of 'now' have"]);
+    assert!(!dir.exists());
+}

@@ -38,11 +38,12 @@ pub fn look(tree: &Tree, record: &Record, watch: Watch<'_>) -> Done<BTreeMap<Blo
     for (block, target) in record.set.blocks() {
         let found = match tree.place(record, block, target) {
             None => Found::Missing,
-            Some(place) => look_at(record, block, &place, watch)?,
+            Some(place) => look_at(tree, record, block, &place, watch)?,
         };
         all.insert(block, found);
     }
-    for (member, known) in record.set.members.iter().enumerate() {
+    let members = record.set.members.iter().enumerate();
+    for (member, known) in members.filter(|(member, _)| !tree.dead.has(record.id, *member)) {
         let blocks = (0..known.targets.len()).map(|copy| Block::Member { member, copy });
         let is_written = blocks.clone().any(|block| all.get(&block) == Some(&Found::Changed));
         if is_written || is_replaced(tree, known, watch)? {
@@ -75,7 +76,13 @@ pub fn is_replaced(tree: &Tree, member: &Member<FileFacts>, watch: Watch<'_>) ->
     Ok(false)
 }
 
-fn look_at(record: &Record, block: Block, place: &Place, watch: Watch<'_>) -> Done<Found> {
+fn look_at(
+    tree: &Tree,
+    record: &Record,
+    block: Block,
+    place: &Place,
+    watch: Watch<'_>,
+) -> Done<Found> {
     let mut file = match place.open() {
         Ok(file) => file,
         Err(error) if is_absent(&error) => return Ok(Found::Missing),
@@ -88,7 +95,16 @@ fn look_at(record: &Record, block: Block, place: &Place, watch: Watch<'_>) -> Do
         Err(failure) => return Err(failure),
     };
     Ok(match file.metadata() {
-        Ok(meta) => judge(record, block, hash, Copy::of(&meta)),
+        Ok(meta) => {
+            let found = judge(record, block, hash, Copy::of(&meta));
+            // Nobody writes one that was removed.
+            let is_dead = matches!(block, Block::Member { member, .. }
+                if tree.dead.has(record.id, member));
+            match found {
+                Found::Changed if is_dead => Found::Rotten(Copy::of(&meta)),
+                found => found,
+            }
+        }
         Err(_) => Found::Unreadable,
     })
 }

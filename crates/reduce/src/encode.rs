@@ -9,6 +9,7 @@ use crate::finding::{Finding, Trouble, note};
 use crate::making::{Made, make, open};
 use crate::place::{Place, is_copy};
 use crate::record::{FileFacts, Record, STATE, SetId, generation};
+use crate::removal::{settle, to_clean};
 use crate::state::{Usage, usage};
 use crate::stream::{Watch, hash};
 use crate::tree::{Tree, missing};
@@ -35,6 +36,8 @@ pub struct Encoded {
     pub removed_copies: u64,
     /// Bytes of these.
     pub removed_bytes: u64,
+    /// Sets that are gone since enough of their files was removed.
+    pub cleaned: u64,
     /// Files that stay as copies until they are older.
     pub waiting: u64,
     /// Bytes of all copies of these.
@@ -45,9 +48,10 @@ pub struct Encoded {
     pub left: Vec<Finding>,
 }
 
-/// Encodes the files that are in no set yet, as far as it is wished. Sets with members that were written since, or
-/// that are forgotten since they were removed on purpose, are dissolved when their other
-/// members are in new ones. What fails is left as it is, and the rest goes on.
+/// Encodes the files that are in no set yet, as far as it is wished. Sets with members that were
+/// written since, or that are forgotten since they were removed on purpose, and sets of which
+/// enough was removed, are dissolved when their other members are in new ones. What fails is left
+/// as it is, and the rest goes on.
 pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>) -> Done<Encoded> {
     let forgotten = &wishes.forgotten;
     let waits = Waits::new(tree, wishes)?;
@@ -58,32 +62,34 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     let mut done = Encoded::default();
     // Then a record may be missing, and nothing is removed that it may need.
     let mut is_torn = false;
+    let (mut settled, mut whole) = (0, Vec::new());
     for record in tree.sets.values().cloned().collect::<Vec<_>>() {
         let completed = tree.complete(&record, watch);
-        match note(completed, None, &mut done.left)? {
-            Some(()) => remove_extra(tree, &record, &mut done, watch)?,
+        match note(completed.and_then(|()| settle(tree, &record, watch)), None, &mut done.left)? {
+            Some(changes) => {
+                settled += changes;
+                whole.push(record);
+            }
             None => is_torn = true,
         }
+    }
+    if settled > 0 {
+        tree.rescan()?;
+    }
+    for record in &whole {
+        remove_extra(tree, record, &mut done, watch)?;
     }
     if done.removed_copies > 0 {
         tree.rescan()?;
     }
     done.left.extend(tree.files.failed.iter().cloned());
-    let stale = stale(tree, forgotten, &mut done, watch)?;
+    let to_clean = to_clean(tree, wishes, &waits);
+    let stale = stale(tree, (forgotten, &to_clean), &mut done, watch)?;
     let mut waiting =
         VecDeque::from(candidates(tree, &stale, |copies| waits.wait(code, copies), &mut done));
     while !waiting.is_empty() {
         let mut arrangement = arrange()?;
-        let mut chosen = Vec::new();
-        for (i, candidate) in waiting.iter().enumerate().take(LOOK_AHEAD) {
-            let held: Vec<TargetId> = candidate.copies.keys().copied().collect();
-            if let Some(targets) = arrangement.add(&held, false) {
-                chosen.push((i, targets));
-            }
-            if arrangement.is_full() {
-                break;
-            }
-        }
+        let chosen = choose(&waiting, &mut arrangement, (code, sites.len()));
         let parities = arrangement.parities();
         let members: Vec<(Candidate, Vec<TargetId>)> =
             chosen.iter().map(|(i, targets)| (waiting[*i].clone(), targets.clone())).collect();
@@ -115,7 +121,9 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     }
     if !is_torn {
         for id in covered(tree, &stale, forgotten) {
-            note(tree.dissolve(id, watch), None, &mut done.left)?;
+            if note(tree.dissolve(id, watch), None, &mut done.left)?.is_some() {
+                done.cleaned += u64::from(to_clean.contains(&id));
+            }
         }
         note(tree.remove_orphans(watch), None, &mut done.left)?;
     }
@@ -124,9 +132,42 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     Ok(done)
 }
 
+/// Chooses the members of a set, in their order: first those whose copies are spread evenly, so
+/// that no disk has most of what is read, and that are nearly as long as the first; then any.
+fn choose(
+    waiting: &VecDeque<Candidate>,
+    arrangement: &mut Arrangement,
+    (code, targets): (SetCode, usize),
+) -> Vec<(usize, Vec<TargetId>)> {
+    let mut chosen: BTreeMap<usize, Vec<TargetId>> = BTreeMap::new();
+    let mut load: BTreeMap<TargetId, usize> = BTreeMap::new();
+    let (copies, longest) = waiting.front().map_or((0, 0), |first| (first.copies.len(), first.len));
+    let even = (code.members() * copies).div_ceil(targets);
+    for at_most in [Some(even), Some(even + 1), None] {
+        for (i, candidate) in waiting.iter().enumerate().take(LOOK_AHEAD) {
+            if arrangement.is_full() {
+                break;
+            }
+            let fits = |at_most| {
+                let loads = candidate.copies.keys().filter_map(|target| load.get(target));
+                loads.max().is_none_or(|most| *most < at_most) && candidate.len >= longest / 8 * 7
+            };
+            if chosen.contains_key(&i) || !at_most.is_none_or(fits) {
+                continue;
+            }
+            let held: Vec<TargetId> = candidate.copies.keys().copied().collect();
+            if let Some(targets) = arrangement.add(&held, false) {
+                chosen.insert(i, targets);
+                held.iter().for_each(|target| *load.entry(*target).or_default() += 1);
+            }
+        }
+    }
+    chosen.into_iter().collect()
+}
+
 /// A path that is in no set is a slip of the pen: the file would come back.
 fn check_forgotten(tree: &Tree, forgotten: &BTreeSet<String>) -> Done {
-    let members = tree.sets.values().flat_map(|record| &record.set.members);
+    let members = tree.sets.values().flat_map(|record| tree.living(record));
     let paths: BTreeSet<&str> = members.map(|member| member.what.path.as_str()).collect();
     match forgotten.iter().find(|path| !paths.contains(path.as_str())) {
         None => Ok(()),
@@ -149,16 +190,16 @@ fn is_worth_it(code: SetCode, members: &[(Candidate, Vec<TargetId>)]) -> bool {
     !members.is_empty() && (then + records < now || members.iter().any(is_in_danger))
 }
 
-/// Sets of which a member was written since, or is forgotten.
+/// Sets that are to be cleaned, or of which a member was written since, or is forgotten.
 fn stale(
     tree: &Tree,
-    forgotten: &BTreeSet<String>,
+    (forgotten, to_clean): (&BTreeSet<String>, &BTreeSet<SetId>),
     done: &mut Encoded,
     watch: Watch<'_>,
 ) -> Done<BTreeSet<SetId>> {
-    let mut stale = BTreeSet::new();
+    let mut stale = to_clean.clone();
     for record in tree.sets.values() {
-        for member in &record.set.members {
+        for member in tree.living(record) {
             let path = &member.what.path;
             if forgotten.contains(path) {
                 stale.insert(record.id);
@@ -199,10 +240,10 @@ fn stale(
 fn covered(tree: &Tree, stale: &BTreeSet<SetId>, forgotten: &BTreeSet<String>) -> Vec<SetId> {
     let others = tree.sets.values().filter(|record| !stale.contains(&record.id));
     let others: BTreeSet<&str> =
-        others.flat_map(|r| r.set.members.iter().map(|member| member.what.path.as_str())).collect();
+        others.flat_map(|r| tree.living(r).map(|member| member.what.path.as_str())).collect();
     let is_covered = |id: &&SetId| {
         tree.sets.get(id).is_some_and(|record| {
-            let mut members = record.set.members.iter().map(|member| &member.what.path);
+            let mut members = tree.living(record).map(|member| &member.what.path);
             members.all(|path| others.contains(path.as_str()) || forgotten.contains(path))
         })
     };
@@ -218,7 +259,7 @@ fn candidates(
 ) -> Vec<Candidate> {
     let (mut encoded, mut expected) = (BTreeSet::new(), BTreeMap::new());
     for record in tree.sets.values() {
-        for member in &record.set.members {
+        for member in tree.living(record) {
             match stale.contains(&record.id) {
                 true => drop(expected.insert(member.what.path.as_str(), member)),
                 false => drop(encoded.insert(member.what.path.as_str())),
@@ -369,7 +410,7 @@ fn one_set(
 /// anything of the set is not as it should be.
 fn remove_extra(tree: &Tree, record: &Record, done: &mut Encoded, watch: Watch<'_>) -> Done {
     let mut extra = Vec::new();
-    for member in &record.set.members {
+    for member in tree.living(record) {
         let Some(copies) = tree.files.files.get(&member.what.path) else { continue };
         let others = copies.iter().filter(|(target, _)| !member.targets.contains(target));
         extra.extend(others.map(|(target, copy)| (member, *target, *copy)));
@@ -425,4 +466,64 @@ fn remove_copy(
         done.removed_bytes += copy.len;
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // A panic is how a test fails.
+mod tests {
+    use super::*;
+    use weir_layout::Home;
+    use weir_layout::set::Site;
+    use weir_types::ServerId;
+
+    /// Eight files of each of ten nodes, whose disk has a copy of each; as they wait.
+    fn of_nodes(len: impl Fn(usize) -> u64) -> VecDeque<Candidate> {
+        let file = |n: usize| {
+            let (node, step) = (n / 8, 1 + n % 8);
+            let targets = [node, node + step, node + step + 1];
+            let copy = Copy {
+                len: len(n),
+                modified: (0, 0),
+                changed: (0, 0),
+                id: (0, n as u64),
+                mode: 0,
+                owner: (0, 0),
+            };
+            Candidate {
+                path: format!("node{node}/file{n}"),
+                copies: targets.map(|t| (TargetId(t as u32 % 10), copy)).into_iter().collect(),
+                len: len(n),
+                expected: None,
+            }
+        };
+        (0..80).map(file).collect()
+    }
+
+    fn chosen(waiting: &VecDeque<Candidate>) -> Vec<usize> {
+        let site = |n| Site { target: TargetId(n), home: Home::alone(ServerId(n)) };
+        let sites: Vec<Site> = (0..10).map(site).collect();
+        let code: SetCode = "raid6".parse().unwrap();
+        let mut arrangement = Arrangement::new(code, &sites).unwrap();
+        choose(waiting, &mut arrangement, (code, 10)).into_iter().map(|(i, _)| i).collect()
+    }
+
+    #[test]
+    fn no_disk_has_most_of_what_is_read_for_a_set() {
+        let waiting = of_nodes(|_| 1000);
+        let members = chosen(&waiting);
+        assert_eq!(members.len(), 8);
+        let reads = |target| {
+            let all = members.iter().filter(|i| waiting[**i].copies.contains_key(&target));
+            all.count()
+        };
+        let most = (0..10).map(TargetId).map(reads).max();
+        // 24 copies on 10 disks; all files of the first node would be 8 on its disk.
+        assert!(most <= Some(3), "{most:?}: {members:?}");
+    }
+
+    #[test]
+    fn files_of_one_length_are_together_even_if_one_disk_has_all_of_them() {
+        let waiting = of_nodes(|n| if n < 8 { 1000 } else { 10 });
+        assert_eq!(chosen(&waiting), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
 }

@@ -8,6 +8,8 @@
 //!                  lock       held while something works on it
 //!                  ID.set     the record of a set; ID is the hash of its bytes
 //!                  ID.p0 ..   its parities
+//!                  ID.m0 ..   members that were removed: what others are decoded with
+//!                  ID.dead0 . marks of these, in every directory of the set
 //!                  tmp-N      what is being written, under no name yet
 //! ```
 //!
@@ -19,6 +21,7 @@
 mod blocks;
 mod candidate;
 mod copy;
+mod dead;
 mod durable;
 mod encode;
 mod failure;
@@ -27,6 +30,7 @@ mod making;
 mod place;
 mod reading;
 mod record;
+mod removal;
 mod repair;
 mod scan;
 mod state;
@@ -38,6 +42,7 @@ mod wishes;
 pub use encode::{Encoded, encode};
 pub use failure::{Done, Failure};
 pub use finding::{Finding, Trouble};
+pub use removal::{Removed, remove_files};
 pub use repair::{Repaired, repair};
 pub use state::{Usage, Verified, verify};
 pub use stream::{Step, Watch};

@@ -52,6 +52,14 @@ impl Place {
         parent.sync_all()
     }
 
+    /// Gives the file another place of the same file system, which nothing has, durably.
+    pub fn move_to(&self, to: &Self) -> Result<()> {
+        let ((from, name), (parent, new)) = (self.parent()?, to.parent()?);
+        rustix::fs::renameat_with(&from, name, &parent, new, RenameFlags::NOREPLACE)?;
+        parent.sync_all()?;
+        from.sync_all()
+    }
+
     /// Removes the file, durably.
     pub fn remove(&self) -> Result<()> {
         let (parent, name) = self.parent()?;

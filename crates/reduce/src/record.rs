@@ -177,6 +177,16 @@ impl Record {
         format!("{}.p{row}", self.id)
     }
 
+    /// The name of a member that was removed, in its targets.
+    pub fn dead_name(&self, member: usize) -> String {
+        format!("{}.m{member}", self.id)
+    }
+
+    /// The name of the mark of a member that was removed, in every target of the set.
+    pub fn mark_name(&self, member: usize) -> String {
+        format!("{}.dead{member}", self.id)
+    }
+
     /// The targets that have a part of the set, each once.
     pub fn targets(&self) -> std::collections::BTreeSet<TargetId> {
         self.set.blocks().map(|(_, target)| target).collect()

@@ -6,6 +6,7 @@ use crate::failure::{Done, Failure};
 use crate::finding::{Finding, Trouble, note};
 use crate::place::Place;
 use crate::record::{FileFacts, Record};
+use crate::removal::settle;
 use crate::state::lost;
 use crate::stream::{PIECE_BYTES, Step, Watch, read_piece};
 use crate::tree::{Tree, missing};
@@ -42,6 +43,12 @@ pub fn repair(tree: &mut Tree, watch: Watch<'_>) -> Done<Repaired> {
     done.left.clone_from(&tree.files.failed);
     let records: Vec<Record> = tree.sets.values().cloned().collect();
     for record in &records {
+        // Removals end before anything comes back.
+        let settled = settle(tree, record, watch);
+        done.records += note(settled, None, &mut done.left)?.unwrap_or(0);
+    }
+    tree.rescan()?;
+    for record in &records {
         let found = look(tree, record, watch)?;
         let there = |tree: &Tree| tree.recorded.get(&record.id).map_or(0, |there| there.len());
         let before = there(tree);
@@ -51,7 +58,7 @@ pub fn repair(tree: &mut Tree, watch: Watch<'_>) -> Done<Repaired> {
         let is_good = |block: &Block| found.get(block) == Some(&Found::Good);
         let version = |block: Block| is_good(&block).then(|| record.set.generation(block));
         let recovery = record.set.recover(version).or_else(|why| {
-            done.left.extend(lost(record, &found, &why));
+            done.left.extend(lost(tree, record, &found, &why));
             match why {
                 Unrecoverable::Lost { copied, .. } => {
                     Ok(Recovery { copied, decoded: Vec::new(), repair: None })
@@ -65,7 +72,7 @@ pub fn repair(tree: &mut Tree, watch: Watch<'_>) -> Done<Repaired> {
                 Some(Found::Unreadable) => Trouble::Failed,
                 _ => continue,
             };
-            let (what, target) = (describe(record, block), Some(target.0));
+            let (what, target) = (tree.describe(record, block), Some(target.0));
             done.left.push(Finding { trouble, what, target });
         }
         let repaired = one_set(tree, record, (&found, &recovery), &mut done, watch);
@@ -197,13 +204,6 @@ fn copy(
     }
 }
 
-fn describe(record: &Record, block: Block) -> String {
-    match block {
-        Block::Member { member, .. } => record.set.members[member].what.path.clone(),
-        Block::Parity(row) => record.parity_name(row),
-    }
-}
-
 fn open(tree: &Tree, record: &Record, block: Block, target: TargetId) -> Done<(File, PathBuf)> {
     let place = tree.place(record, block, target).ok_or_else(|| missing(target))?;
     let file = place.open().map_err(|e| Failure::file(&place.path(), e))?;
@@ -218,6 +218,7 @@ fn begin(
 ) -> Done<Output> {
     let instead = match (block, found.get(&block)) {
         (Block::Parity(_), _) => Instead::Anything,
+        (Block::Member { member, .. }, _) if tree.dead.has(record.id, member) => Instead::Anything,
         (_, Some(Found::Rotten(copy))) => Instead::Of(*copy),
         _ => Instead::Nothing,
     };
@@ -244,14 +245,19 @@ fn finish(
     if hasher.finalize() != hash {
         done.left.push(Finding {
             trouble: Trouble::Lost,
-            what: format!("{}: what was read is not what was encoded", describe(record, block)),
+            what: format!(
+                "{}: what was read is not what was encoded",
+                tree.describe(record, block)
+            ),
             target: Some(target.0),
         });
         return Ok(());
     }
     let place = tree.place(record, block, target).ok_or_else(|| missing(target))?;
     let failed = |e| Failure::file(&place.path(), e);
-    if let Block::Member { member, copy } = block {
+    if let Block::Member { member, copy } = block
+        && !tree.dead.has(record.id, member)
+    {
         restore(file.file(), &record.set.members[member].what, copy).map_err(failed)?;
         let others = |name: &str| {
             let others = tree.targets.iter().filter(|(other, _)| *other != target);
@@ -265,7 +271,7 @@ fn finish(
         (true, Block::Member { .. }) => done.copies += 1,
         (false, _) => done.left.push(Finding {
             trouble: Trouble::Changed,
-            what: describe(record, block),
+            what: tree.describe(record, block),
             target: Some(target.0),
         }),
     }

@@ -21,6 +21,10 @@ pub struct Usage {
     pub logical_bytes: u64,
     /// Bytes of the copies that sets keep, and of parities.
     pub stored_bytes: u64,
+    /// Files that were removed from sets that are not cleaned yet; not counted above.
+    pub dead_files: u64,
+    /// Bytes of the copies that sets keep of these: a part of those stored.
+    pub dead_bytes: u64,
     /// Files in no set.
     pub other_files: u64,
     /// Bytes of these, each file once.
@@ -56,10 +60,17 @@ pub(crate) fn usage(tree: &Tree) -> Usage {
     let mut encoded = BTreeSet::new();
     for record in tree.sets.values() {
         usage.sets += 1;
-        usage.files += record.set.members.len() as u64;
-        usage.logical_bytes += record.set.logical_bytes();
         usage.stored_bytes += record.set.stored_bytes();
-        encoded.extend(record.set.members.iter().map(|member| member.what.path.as_str()));
+        for (number, member) in record.set.members.iter().enumerate() {
+            if tree.dead.has(record.id, number) {
+                usage.dead_files += 1;
+                usage.dead_bytes += member.len * member.targets.len() as u64;
+                continue;
+            }
+            usage.files += 1;
+            usage.logical_bytes += member.len;
+            encoded.insert(member.what.path.as_str());
+        }
     }
     let others = tree.files.files.iter().filter(|(path, _)| !encoded.contains(path.as_str()));
     for (_, copies) in others {
@@ -91,8 +102,10 @@ pub fn verify(tree: &Tree, watch: Watch<'_>) -> Done<Verified> {
     }
     for record in tree.sets.values() {
         let there = tree.recorded.get(&record.id);
+        let unmarked = tree.dead.unmarked(record);
         for target in record.targets() {
-            if !there.is_some_and(|there| there.contains(&target)) {
+            let is_marked = !unmarked.contains(&target);
+            if !is_marked || !there.is_some_and(|there| there.contains(&target)) {
                 let (what, target) = (record.name(), Some(target.0));
                 findings.push(Finding { trouble: Trouble::Record, what, target });
             }
@@ -106,16 +119,13 @@ pub fn verify(tree: &Tree, watch: Watch<'_>) -> Done<Verified> {
                 Some(Found::Changed) => Trouble::Changed,
                 Some(Found::Missing) | None => Trouble::Missing,
             };
-            let what = match block {
-                Block::Member { member, .. } => record.set.members[member].what.path.clone(),
-                Block::Parity(row) => record.parity_name(row),
-            };
+            let what = tree.describe(record, block);
             findings.push(Finding { trouble, what, target: Some(target.0) });
         }
         let is_good = |block: &Block| found.get(block) == Some(&Found::Good);
         let version = |block: Block| is_good(&block).then(|| record.set.generation(block));
         if let Err(why) = record.set.recover(version) {
-            findings.extend(lost(record, &found, &why));
+            findings.extend(lost(tree, record, &found, &why));
         }
     }
     Ok(Verified { usage: usage(tree), findings })
@@ -123,6 +133,7 @@ pub fn verify(tree: &Tree, watch: Watch<'_>) -> Done<Verified> {
 
 /// The members of a set that do not come back.
 pub(crate) fn lost(
+    tree: &Tree,
     record: &Record,
     found: &BTreeMap<Block, Found>,
     why: &Unrecoverable,
@@ -133,6 +144,7 @@ pub(crate) fn lost(
         // One that was written since is reported as that.
         copies.all(|block| matches!(found.get(&block), Some(Found::Missing | Found::Rotten(_))))
     });
-    let what = members.map(|(_, known)| format!("{}: {why}", known.what.path));
+    let name = |member| tree.describe(record, Block::Member { member, copy: 0 });
+    let what = members.map(|(member, _)| format!("{}: {why}", name(member)));
     what.map(|what| Finding { trouble: Trouble::Lost, what, target: None }).collect()
 }

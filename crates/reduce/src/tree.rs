@@ -1,16 +1,17 @@
 //! A tree: its targets, its files and its sets.
 
+use crate::dead::{self, Dead};
 use crate::durable::{Instead, Unnamed, remove};
 use crate::failure::{Done, Failure};
 use crate::place::Place;
-use crate::record::{Record, STATE, SetId};
+use crate::record::{FileFacts, Record, STATE, SetId};
 use crate::scan::Files;
 use crate::stream::Watch;
 use crate::targets::{Purpose, Targets, names};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use weir_layout::Home;
-use weir_layout::set::{Block, Site};
+use weir_layout::set::{Block, Member, Site};
 use weir_types::{ServerId, TargetId};
 
 /// See the top of the file.
@@ -22,6 +23,8 @@ pub struct Tree {
     pub(crate) recorded: BTreeMap<SetId, BTreeSet<TargetId>>,
     /// Records that are not what they were.
     pub(crate) rotten_records: Vec<PathBuf>,
+    /// Members that were removed.
+    pub(crate) dead: Dead,
     /// Directories that have the number of a lost one from now on.
     pub(crate) replaced: Vec<(TargetId, PathBuf)>,
     /// Numbers of files without a name.
@@ -37,6 +40,7 @@ impl Tree {
             sets: BTreeMap::new(),
             recorded: BTreeMap::new(),
             rotten_records: Vec::new(),
+            dead: Dead::default(),
             replaced: Vec::new(),
             next: 0,
         };
@@ -44,6 +48,7 @@ impl Tree {
             for name in names(&dir.join(STATE))? {
                 let path = dir.join(STATE).join(&name);
                 if !name.ends_with(".set") {
+                    tree.dead.add(target, &name);
                     continue;
                 }
                 match Record::read(&path)? {
@@ -81,9 +86,31 @@ impl Tree {
     pub(crate) fn place(&self, record: &Record, block: Block, target: TargetId) -> Option<Place> {
         let dir = self.targets.dir(target)?;
         Some(match block {
-            Block::Member { member, .. } => Place::new(dir, &record.set.members[member].what.path),
-            Block::Parity(row) => Place::new(dir, state_name(&record.parity_name(row))),
+            Block::Member { member, .. } if !self.dead.has(record.id, member) => {
+                Place::new(dir, &record.set.members[member].what.path)
+            }
+            _ => Place::new(dir, state_name(&self.describe(record, block))),
         })
+    }
+
+    /// The members of a set that were not removed.
+    pub(crate) fn living<'a>(
+        &'a self,
+        record: &'a Record,
+    ) -> impl Iterator<Item = &'a Member<FileFacts>> {
+        let members = record.set.members.iter().enumerate();
+        members.filter(|(n, _)| !self.dead.has(record.id, *n)).map(|(_, member)| member)
+    }
+
+    /// What a block is called.
+    pub(crate) fn describe(&self, record: &Record, block: Block) -> String {
+        match block {
+            Block::Member { member, .. } if self.dead.has(record.id, member) => {
+                record.dead_name(member)
+            }
+            Block::Member { member, .. } => record.set.members[member].what.path.clone(),
+            Block::Parity(row) => record.parity_name(row),
+        }
     }
 
     /// Where a copy of a file is.
@@ -121,6 +148,7 @@ impl Tree {
         let (Some(record), Some(there)) = (self.sets.remove(&id), self.recorded.remove(&id)) else {
             return Ok(());
         };
+        self.dead.forget(id);
         for dir in there.iter().filter_map(|target| self.targets.dir(*target)) {
             remove(&Place::new(dir, state_name(&record.name())), watch)?;
         }
@@ -133,8 +161,8 @@ impl Tree {
         id.is_some_and(|id| SetId::parse(id).is_some_and(|id| self.sets.contains_key(&id)))
     }
 
-    /// Removes parities of which no record is known any more; not while there is a record that
-    /// cannot be read, since it may be theirs.
+    /// Removes parities, and what there is of removed members, of which no record is known any
+    /// more; not while there is a record that cannot be read, since it may be theirs.
     pub(crate) fn remove_orphans(&self, watch: Watch<'_>) -> Done {
         if !self.rotten_records.is_empty() {
             return Ok(());
@@ -142,9 +170,13 @@ impl Tree {
         for (_, dir) in self.targets.iter() {
             let state = dir.join(STATE);
             for name in names(&state)? {
-                let Some((id, row)) = name.split_once(".p") else { continue };
-                let is_known = SetId::parse(id).is_some_and(|id| self.sets.contains_key(&id));
-                if !is_known && row.parse::<usize>().is_ok() {
+                let parity = || {
+                    let (id, row) = name.split_once(".p")?;
+                    row.parse::<usize>().is_ok().then(|| SetId::parse(id))
+                };
+                let removed = || dead::parse(&name).map(|(id, ..)| Some(id));
+                let Some(id) = parity().or_else(removed) else { continue };
+                if !id.is_some_and(|id| self.sets.contains_key(&id)) {
                     remove(&Place::new(dir, state_name(&name)), watch)?;
                 }
             }
@@ -160,6 +192,7 @@ pub(crate) fn missing(target: TargetId) -> Failure {
     ))
 }
 
-fn state_name(name: &str) -> String {
+/// A name among what is not of the files of a target.
+pub(crate) fn state_name(name: &str) -> String {
     format!("{STATE}/{name}")
 }

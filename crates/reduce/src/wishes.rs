@@ -18,6 +18,9 @@ pub struct Wishes {
     pub after: Duration,
     /// But not those with a copy on a file system with less than this free, percent.
     pub low_percent: u8,
+    /// A set is cleaned when so much of it was removed, percent; sooner, if it has a part where
+    /// room is short.
+    pub clean_percent: u8,
 }
 
 /// What these come to.
@@ -49,6 +52,11 @@ impl Waits {
         let since = since.unwrap_or_default();
         let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
         Ok(Self { since: Some((seconds, since.subsec_nanos())), low })
+    }
+
+    /// Whether a target needs room.
+    pub fn is_low(&self, target: TargetId) -> bool {
+        self.low.contains(&target)
     }
 
     /// Whether a file waits. One that has too few copies to bear what the code does never

@@ -5,6 +5,7 @@ mod machines;
 mod mining;
 mod nfs;
 mod readers;
+mod servers;
 mod sets;
 mod writers;
 
@@ -13,7 +14,8 @@ pub use machines::{Advice, CallSize, Delay, Hdfs, HotClients, HotNetwork, Mirror
 pub use mining::Mining;
 pub use nfs::Nfs;
 pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio, ZonedReads};
-pub use sets::Reduce;
+pub use servers::{Links, Match, Servers};
+pub use sets::{Deletion, EncodeDelay, Reduce, Redundancy};
 pub use writers::{DistributedQueue, GraduatedWrite, PartWrites, SecondCopies, WriteSize};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -79,6 +81,18 @@ pub enum Experiment {
     Hdfs(Hdfs),
     /// Nodes write files in three copies, which become sets: bytes on disk over time
     Reduce(Reduce),
+    /// Files are made and removed, and sets cleaned: bytes read and written, against bytes held
+    Deletion(Deletion),
+    /// Files get parities after a while: what readers gain, and what it holds
+    EncodeDelay(EncodeDelay),
+    /// One file in copies and in parities: writing, reading, losses, repair, processor time
+    Redundancy(Redundancy),
+    /// Readers and writers by the number of servers, with one copy and with two
+    Servers(Servers),
+    /// Readers of records by what links carry: where disks become the limit
+    Links(Links),
+    /// weir-match with hints and without, by time
+    Match(Match),
     /// Four processes read, and one of four disks becomes slow: for `make quickstart`
     SlowDisk(SlowDisk),
     /// A reader or a perturber
@@ -277,6 +291,12 @@ pub fn all() -> Vec<Experiment> {
         "nfs",
         "mining",
         "reduce",
+        "deletion",
+        "encode-delay",
+        "redundancy",
+        "servers",
+        "links",
+        "match",
         "hdfs",
         "zoned-reads",
         "second-copies",
@@ -311,6 +331,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 24);
+        assert_eq!(all().len(), 30);
     }
 }

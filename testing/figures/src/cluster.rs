@@ -109,12 +109,12 @@ impl Cluster {
     }
 
     fn command(&self, reader: usize, arguments: &[&str]) -> Result<Command> {
-        let (verb, rest) = arguments.split_first().ok_or_else(|| Error::other("no command"))?;
         let mut command = match &self.bed {
             Some(machines) => machines.command(reader, &self.weir),
             None => Command::new(&self.weir),
         };
-        command.arg(verb).arg("--dir").arg(&self.state).args(rest);
+        // Behind a command of two words, as `target remove`.
+        command.args(arguments).arg("--dir").arg(&self.state);
         // Nothing of the user's is used.
         let ours = std::env::vars_os().filter(|(name, _)| {
             let name = name.to_string_lossy();
@@ -129,6 +129,13 @@ impl Cluster {
         let path = format!("weir:/{name}");
         let words: Vec<&str> = ["mkfile"].iter().chain(layout).copied().chain([&*path]).collect();
         self.weir(&words).map(drop)
+    }
+
+    /// The first segment of a file, as `weir layout` has it.
+    pub fn segment(&self, name: &str) -> Result<serde_json::Value> {
+        let json = self.weir(&["layout", "--json", &format!("weir:/{name}")])?;
+        let layout: serde_json::Value = serde_json::from_str(&json)?;
+        Ok(layout[0]["segments"][0].clone())
     }
 
     /// On which disk each copy of a file's columns is, from 0: all copies of the first column,

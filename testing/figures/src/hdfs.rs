@@ -15,6 +15,8 @@ mod readers;
 mod scan;
 mod text;
 
+pub use nodes::cpu_seconds;
+
 use crate::args::Hdfs;
 use crate::bed::Bed;
 use crate::lab::Lab;

@@ -29,6 +29,12 @@
 //! mining         the first pass of weir-mining, of Weir and of an NFS server
 //! hdfs           a search on HDFS, and on Weir with its layout hidden and exposed
 //! reduce         disks that encode their copies: what is stored, over time
+//! deletion       files are made and removed: what cleaning their sets takes
+//! encode_delay   files that get parities after a while: what readers gain
+//! servers        bandwidth by the number of servers
+//! links          and by what links carry
+//! matching       weir-match with hints and without
+//! redundancy     copies and parities side by side
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
 //!   │  cluster   the program `weir`;  bed: machines of a profile
@@ -51,7 +57,9 @@ mod compare;
 mod congested;
 mod course;
 mod delay;
+mod deletion;
 mod distributed_queue;
+mod encode_delay;
 mod even_reads;
 mod files;
 mod graduated_write;
@@ -60,6 +68,8 @@ mod hot_network;
 mod hot_processor;
 mod hot_spot;
 mod lab;
+mod links;
+mod matching;
 mod mining;
 mod mirrored;
 mod mirrored_hot;
@@ -73,9 +83,11 @@ mod programs;
 mod proof;
 mod records;
 mod reduce;
+mod redundancy;
 mod report;
 mod round;
 mod second_copies;
+mod servers;
 mod serving_clients;
 mod slow_disk;
 mod statistics;
@@ -135,6 +147,7 @@ fn needs_machines(experiment: &Experiment) -> bool {
         | Experiment::Applications(_)
         | Experiment::Delay(_)
         | Experiment::Advice(_)
+        | Experiment::Links(_)
         | Experiment::Nfs(_)
         | Experiment::Mining(_)
         | Experiment::Hdfs(_) => true,
@@ -199,6 +212,12 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::Mining(plan) => mining::run(plan),
         Experiment::Hdfs(plan) => hdfs::run(plan),
         Experiment::Reduce(plan) => reduce::run(plan),
+        Experiment::Deletion(plan) => deletion::run(plan),
+        Experiment::EncodeDelay(plan) => encode_delay::run(plan),
+        Experiment::Redundancy(plan) => redundancy::run(plan),
+        Experiment::Servers(plan) => servers::run(plan),
+        Experiment::Links(plan) => links::run(plan),
+        Experiment::Match(plan) => matching::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),
         Experiment::Worker(work) => worker::run(work),
     }

@@ -83,7 +83,9 @@ fn draw(
         drawn
             .label(&series.name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-        let bars = series.points.iter().map(|(x, y)| {
+        // One value has none.
+        let spread = series.points.iter().filter(|(_, y)| y.deviation > 0.0);
+        let bars = spread.map(|(x, y)| {
             let (low, high) = (y.mean - y.deviation, y.mean + y.deviation);
             ErrorBar::new_vertical(*x, low, y.mean, high, colour.filled(), 6)
         });

@@ -17,6 +17,8 @@ pub struct Group {
     /// The directory of the controller.
     root: &'static str,
     path: PathBuf,
+    /// It goes when it is dropped.
+    goes: bool,
 }
 
 impl Group {
@@ -24,7 +26,21 @@ impl Group {
     pub fn new(root: &'static str, name: &str) -> Result<Self> {
         let path = Path::new(root).join(name);
         fs::create_dir(&path).map_err(|e| about(&path, &e))?;
-        Ok(Self { root, path })
+        Ok(Self { root, path, goes: true })
+    }
+
+    /// It stays when it is dropped.
+    pub fn leave(&mut self) {
+        self.goes = false;
+    }
+
+    /// Takes the group of this name away, if there is one: its processes are free again.
+    pub fn remove(root: &'static str, name: &str) -> Result<()> {
+        let path = Path::new(root).join(name);
+        match path.is_dir() {
+            true => Self { root, path, goes: false }.end(),
+            false => Ok(()),
+        }
     }
 
     /// Sets one of its limits.
@@ -68,7 +84,9 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if let Err(error) = self.end() {
+        if self.goes
+            && let Err(error) = self.end()
+        {
             // Nobody is here to be told but whoever reads what the program says.
             let _ = writeln!(io::stderr(), "a group of processes stays: {error}");
         }

@@ -17,6 +17,8 @@ pub struct Profile {
     pub nodes: u32,
     /// What each node's disk gives, bytes a second; the last one is that of all further nodes.
     pub disk_rates: &'static [u64],
+    /// Memory of each node, bytes; none: nobody says, or it is not limited.
+    pub memory: &'static [u64],
     /// How its heads behave; without, a disk is limited by its rate alone.
     pub head: Option<Mechanics>,
     /// What a link carries each way, bytes a second.
@@ -42,10 +44,15 @@ pub struct Mechanics {
 
 const MB: u64 = 1_000_000;
 const KB: u64 = 1_000;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
 
 /// What `hdparm` says of the disks in Arkansas; node 0 has another one, [`NFS_RATE`].
 const ARKANSAS_RATES: [u64; 8] =
     [12_650 * KB, 13 * MB, 13 * MB, 13 * MB, 18 * MB, 18 * MB, 18 * MB, 18_440 * KB];
+/// Four machines of each kind.
+const ARKANSAS_MEMORY: [u64; 8] =
+    [256 * MIB, 256 * MIB, 256 * MIB, 256 * MIB, 128 * MIB, 128 * MIB, 128 * MIB, 128 * MIB];
 /// The disk in Arkansas that has NFS's file alone.
 pub const NFS_RATE: u64 = 19_280 * KB;
 const ARKANSAS_HEAD: Mechanics =
@@ -63,6 +70,7 @@ pub const ALL: [Profile; 9] = [
         source: "where PVFS was compared with NFS; rates by hdparm, on node 0 that of PVFS's disk",
         nodes: 8,
         disk_rates: &ARKANSAS_RATES,
+        memory: &ARKANSAS_MEMORY,
         head: None,
         link_rate: 12_500 * KB,
         link_queue: ETHERNET_QUEUE,
@@ -74,6 +82,7 @@ pub const ALL: [Profile; 9] = [
         source: "8 ms to another place are assumed: a short seek and half a turn of such disks",
         nodes: 8,
         disk_rates: &ARKANSAS_RATES,
+        memory: &ARKANSAS_MEMORY,
         head: Some(ARKANSAS_HEAD),
         link_rate: 12_500 * KB,
         link_queue: ETHERNET_QUEUE,
@@ -86,6 +95,7 @@ pub const ALL: [Profile; 9] = [
             PrairieFire's Myrinet; --link-rate 12500kB has the rate of its Fast Ethernet",
         nodes: 7,
         disk_rates: &[36 * MB],
+        memory: &[GIB; 7],
         head: None,
         link_rate: 126_500 * KB,
         link_queue: MYRINET_QUEUE,
@@ -97,6 +107,7 @@ pub const ALL: [Profile; 9] = [
         source: "River: outer tracks, streams that turn cost 12 ms and what the drive read ahead",
         nodes: 16,
         disk_rates: &[5_450 * KB],
+        memory: &[],
         head: Some(Mechanics {
             positioning_us: 12_000,
             overhead_us: 300,
@@ -113,6 +124,7 @@ pub const ALL: [Profile; 9] = [
         source: "NASD: 6.2 MB/s for each drive; 155.52 Mb/s, of which cells carry 48 of 53 bytes",
         nodes: 8,
         disk_rates: &[NASD_RATE],
+        memory: &[],
         head: None,
         link_rate: OC3_RATE,
         link_queue: ETHERNET_QUEUE,
@@ -124,6 +136,7 @@ pub const ALL: [Profile; 9] = [
         source: "7.5 MB/s of two Medallists; 12 ms to another place are assumed",
         nodes: 8,
         disk_rates: &[7_500 * KB],
+        memory: &[],
         head: Some(Mechanics {
             positioning_us: 12_000,
             overhead_us: 300,
@@ -140,6 +153,7 @@ pub const ALL: [Profile; 9] = [
         source: "CEFT-PVFS: Netperf 126.5 MB/s, Bonnie 26 MB/s: links are 4.9 times disks",
         nodes: 8,
         disk_rates: &[6_500 * KB],
+        memory: &[],
         head: None,
         link_rate: 31_625 * KB,
         link_queue: MYRINET_QUEUE,
@@ -151,6 +165,7 @@ pub const ALL: [Profile; 9] = [
         source: "where DiskReduce was measured; Seagate's data sheet: 105 MB/s (ES.2, 1 TB)",
         nodes: 8,
         disk_rates: &[12 * MB],
+        memory: &[],
         head: None,
         link_rate: 35_714 * KB,
         link_queue: ETHERNET_QUEUE,
@@ -162,6 +177,7 @@ pub const ALL: [Profile; 9] = [
         source: "data sheets: 3 GB/s in any order and 80 us, 1.25 GB/s each way",
         nodes: 4,
         disk_rates: &[187_500 * KB],
+        memory: &[],
         head: Some(Mechanics {
             positioning_us: 0,
             overhead_us: 80,
@@ -242,6 +258,9 @@ mod tests {
             (arkansas.disk_rates.len(), arkansas.link_rate, arkansas.drive(0)),
             (8, 12_500_000, None)
         );
+        let memory = Profile::of("arkansas").unwrap().memory;
+        assert_eq!(memory.iter().sum::<u64>(), 4 * (256 + 128) << 20);
+        assert_eq!(Profile::of("act").unwrap().memory, [1 << 30; 7]);
         let heads = plan("arkansas-heads");
         assert_eq!(
             (&heads.disk_rates, heads.link_rate),

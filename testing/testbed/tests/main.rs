@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod disks;
+mod memories;
 mod models;
 mod networks;
 mod nfs;

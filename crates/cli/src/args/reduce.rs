@@ -1,7 +1,7 @@
 //! Erasure codes over plain directories.
 
 use crate::reliability::units::parse_hours;
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_layout::set::SetCode;
@@ -17,6 +17,15 @@ pub enum Reduce {
         weir reduce encode --code raid6 /disk0 /disk1 .. /disk9\n  \
         weir reduce encode --after 1d /disk0 /disk1 .. /disk9    (each hour, from a timer)")]
     Encode(ReduceEncode),
+    /// Remove files: their names at once, their bytes when enough of their set is removed
+    #[command(
+        after_help = "A file that is removed by other means looks like a lost one, and comes \
+        back. The others of its set are decoded with its bytes: these stay until `weir reduce \
+        encode` cleans the set. A file in no set is gone at once.\n\n  \
+        weir reduce remove --file data/old /disk0 /disk1 .. /disk9\n  \
+        weir reduce encode --clean-at 0% /disk0 /disk1 .. /disk9    (its bytes, now)"
+    )]
+    Remove(ReduceRemove),
     /// Show how much there is, without reading it
     Status(ReduceShow),
     /// Read everything in sets, and compare it with what was encoded
@@ -32,6 +41,7 @@ pub enum Reduce {
 }
 
 #[derive(Args)]
+#[command(group(ArgGroup::new("waits").args(["after", "clean_at"]).multiple(true)))]
 pub struct ReduceEncode {
     /// raid6, raid6:16, raid5-mirror, raid5-mirror:16 or rs:8+3; sets have 8 files unless it says
     /// otherwise
@@ -45,12 +55,26 @@ pub struct ReduceEncode {
     /// read most. Those with too few copies to bear what the code does are encoded all the same
     #[arg(long, value_parser = parse_after, value_name = "TIME", default_value = "0s")]
     pub after: Duration,
-    /// With --after: but encode those that have a copy on a file system with less than this free
+    /// Clean sets of which so much was removed with `weir reduce remove`: what is left of them goes
+    /// into new sets. Those with removed files that are lost besides are cleaned all the same
+    #[arg(long, value_parser = parse_percent, value_name = "PERCENT", default_value = "50%")]
+    pub clean_at: u8,
+    /// With --after or --clean-at: but encode files, and clean sets, that have a part on a file
+    /// system with less than this free
     #[arg(long, value_parser = parse_percent, value_name = "PERCENT", default_value = "10%",
-          requires = "after")]
+          requires = "waits")]
     pub low: u8,
     #[command(flatten)]
     pub work: ReduceWork,
+}
+
+#[derive(Args)]
+pub struct ReduceRemove {
+    /// The file, by its path in the directories (may be given several times)
+    #[arg(long, required = true, value_name = "FILE")]
+    pub file: Vec<String>,
+    #[command(flatten)]
+    pub show: ReduceShow,
 }
 
 #[derive(Args)]

@@ -66,6 +66,10 @@ pub struct TestbedUp {
     /// Size of each disk
     #[arg(long, value_parser = parse_size, value_name = "SIZE", default_value = "1G")]
     pub disk_size: ByteSize,
+    /// Limit the memory of each node's servers, with all that is read for them, to what nodes of the
+    /// profile have
+    #[arg(long)]
+    pub memory: bool,
     /// What the kernel reads ahead of a disk; the default is that of Linux for disks
     #[arg(long, value_name = "KIB", default_value_t = 128)]
     pub read_ahead_kib: u64,

@@ -7,7 +7,7 @@ use crate::cluster::down::stop;
 use crate::cluster::process::Process;
 use crate::failure::{Done, Failures};
 use crate::output::print;
-use weir_testbed::{Disk, Network, Throttle, detach};
+use weir_testbed::{Disk, Memory, Network, Throttle, detach};
 
 /// Runs `weir testbed down`.
 pub fn run(choice: &TestbedChoice) -> Done {
@@ -29,6 +29,7 @@ pub fn remove(place: &Place, record: &Record) -> Done {
     }
     failures.keep(Throttle::remove(&place.name()).map_err(failed));
     for (number, node) in record.numbered() {
+        failures.keep(Memory::remove(&place.memory_name(number)).map_err(failed));
         // First who uses it, then what it is on: nothing waits for what has gone.
         let (backing, at) = (place.backing(number, node.drive), place.disk(number));
         failures.keep(Disk::remove(&backing, &at).map_err(failed));

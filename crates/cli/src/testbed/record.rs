@@ -57,6 +57,9 @@ pub struct Record {
 pub struct Node {
     /// The speed of the disk, in bytes a second.
     pub disk_rate: u64,
+    /// Memory of the node's servers, in bytes, if it is limited.
+    #[serde(default)]
+    pub memory: Option<u64>,
     /// The model of the disk's head, if it has one.
     pub drive: Option<Drive>,
     /// The kernel's counters of the disk's device when the testbed was made.
@@ -197,6 +200,11 @@ impl Place {
     /// The name of the testbed's network and process group. No other testbed has it.
     pub fn name(&self) -> String {
         format!("weir-t{:08x}", crc32c(self.dir.as_os_str().as_bytes()))
+    }
+
+    /// The name of the group that limits the memory of a node.
+    pub fn memory_name(&self, node: u32) -> String {
+        format!("{}-{node}", self.name())
     }
 
     pub fn disks(&self) -> PathBuf {

@@ -28,6 +28,8 @@ struct DiskRow {
     /// The file in which the disk is stored.
     file: std::path::PathBuf,
     bytes_per_s: u64,
+    /// Of the node's servers, if it is limited.
+    memory_bytes: Option<u64>,
     drive: Option<Drive>,
     /// The counters since the testbed was made.
     #[serde(flatten)]
@@ -100,6 +102,7 @@ fn row(place: &Place, record: &Record, node: u32) -> Done<Row> {
             at: place.disk(node),
             file: place.backing(node, of.drive),
             bytes_per_s: of.disk_rate,
+            memory_bytes: of.memory,
             drive: of.drive,
             counts: record.disk_counts(place, node)?,
             serves: runs(&server) && (of.drive.is_none() || runs(&head)),

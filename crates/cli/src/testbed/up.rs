@@ -16,7 +16,7 @@ use crate::output::print;
 use std::os::unix::fs::symlink;
 use weir_connect::Credential;
 use weir_testbed::profile::{Plan, Profile, Wishes};
-use weir_testbed::{Counts, Disk, Network, Throttle, make_image};
+use weir_testbed::{Counts, Disk, Memory, Network, Throttle, make_image};
 
 /// The port of the metadata server; data servers use [`DATA_PORT`]. Each server is in a network
 /// namespace of its own.
@@ -38,8 +38,8 @@ pub fn run(up: &TestbedUp) -> Done {
     };
     let plan = profile.plan(wishes);
     possible(&plan)?;
+    let mut record = planned(profile, &plan, up)?;
     let (place, _lock) = Place::vacant(&up.choice)?;
-    let mut record = planned(profile, &plan, up.clients);
     // From here on `down` knows what there may be.
     place.write(&record)?;
     let done = make(up, &place, &mut record, plan.link_queue);
@@ -60,18 +60,26 @@ fn possible(plan: &Plan) -> Done {
     lacks.map_or(Ok(()), |what| Err(Failure::new(format!("a testbed needs {what}"))))
 }
 
-fn planned(profile: &Profile, plan: &Plan, clients: u32) -> Record {
+fn planned(profile: &Profile, plan: &Plan, up: &TestbedUp) -> Done<Record> {
+    // Further nodes have what the last one has.
+    let last = profile.memory.last().copied();
+    if up.memory && last.is_none() {
+        let what = format!("nobody says how much memory the nodes of '{}' have", profile.name);
+        return Err(Failure::new(what).hint("leave --memory out: then it is not limited"));
+    }
+    let memory = |n: usize| profile.memory.get(n).copied().or(last).filter(|_| up.memory);
     let node = |(n, rate): (usize, &u64)| Node {
         disk_rate: *rate,
+        memory: memory(n),
         drive: plan.drive(n),
         counted: Counts::default(),
     };
-    Record {
+    Ok(Record {
         profile: profile.name.to_owned(),
         nodes: plan.disk_rates.iter().enumerate().map(node).collect(),
-        clients,
+        clients: up.clients,
         link_rate: plan.link_rate,
-    }
+    })
 }
 
 fn make(up: &TestbedUp, place: &Place, record: &mut Record, link_queue: u64) -> Done {
@@ -85,6 +93,7 @@ fn make(up: &TestbedUp, place: &Place, record: &mut Record, link_queue: u64) -> 
     place.write(record)?;
     make_cluster(place, record, &network)?;
     throttle(place, record)?;
+    limit_memory(place, record)?;
     let targets: Vec<u32> = record.numbered().map(|(n, _)| n).collect();
     let credential = Credential::read(&place.cluster().credential_file())?;
     let missing =
@@ -175,10 +184,31 @@ fn throttle(place: &Place, record: &Record) -> Done {
         let device = record.device(place, number)?;
         group.limit(&device, node.disk_rate).map_err(failed)?;
         group.limit_writes(&device, node.disk_rate).map_err(failed)?;
-        let pid_file = place.cluster().pid_file(&data_name(number));
-        let gone = || Failure::new(format!("the data server of node {number} has ended"));
-        let server = Process::from_file(&pid_file).ok_or_else(gone)?;
-        group.add(server.id()).map_err(failed)?;
+        group.add(server(place, &data_name(number))?).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The process of a server.
+fn server(place: &Place, name: &str) -> Done<i32> {
+    let gone = || Failure::new(format!("{name} has ended"));
+    let server = Process::from_file(&place.cluster().pid_file(name)).ok_or_else(gone)?;
+    Ok(server.id())
+}
+
+/// Limits what the servers of a node have of memory, if that is wished.
+fn limit_memory(place: &Place, record: &Record) -> Done {
+    let limited = record.numbered().filter_map(|(number, node)| Some((number, node.memory?)));
+    for (number, bytes) in limited {
+        let memory = Memory::new(&place.memory_name(number), bytes).map_err(failed)?;
+        let mut memory = memory.ok_or_else(|| {
+            Failure::new("--memory needs the memory controller of cgroup v1").hint("leave it out")
+        })?;
+        memory.leave();
+        memory.add(server(place, &data_name(number))?).map_err(failed)?;
+        if number == META_NODE {
+            memory.add(server(place, META)?).map_err(failed)?;
+        }
     }
     Ok(())
 }

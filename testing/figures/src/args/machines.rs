@@ -111,6 +111,9 @@ pub struct Advice {
     /// The machines (`weir testbed profiles`)
     #[arg(long, default_value = "arkansas")]
     pub profile: String,
+    /// What a link carries each way in a second [default: that of the machines]
+    #[arg(long, value_parser = size)]
+    pub link_rate: Option<u64>,
     /// Nodes with a disk; all but the first read
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
     pub disks: u32,

@@ -97,11 +97,14 @@ impl Lab {
         self.dir.path().join(name)
     }
 
-    /// Numbers of all servers' processes.
-    pub fn server_pids(&self) -> Result<Vec<i32>> {
-        let mut pids = self.cluster.data_pids(NODES as usize)?;
-        pids.push(self.server.pid());
-        Ok(pids)
+    /// Numbers of the data servers' processes, in the order of their nodes.
+    pub fn data_pids(&self) -> Result<Vec<i32>> {
+        self.cluster.data_pids(NODES as usize)
+    }
+
+    /// That of the NFS server.
+    pub fn nfs_pid(&self) -> i32 {
+        self.server.pid()
     }
 
     /// Where nodes of a number of readers are: those after the server.

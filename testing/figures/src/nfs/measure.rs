@@ -39,8 +39,8 @@ impl Measured {
 pub enum Cold<'a> {
     /// The kernel is told to drop it.
     Dropped,
-    /// A file as large as their memory takes its place.
-    Loaded(&'a Memory),
+    /// A file as large as its memory takes its place on each node.
+    Loaded(&'a [Memory]),
 }
 
 pub fn measure(lab: &Lab, plan: &Nfs, cell: &Cell, cold: Cold<'_>) -> Result<Measured> {
@@ -48,7 +48,9 @@ pub fn measure(lab: &Lab, plan: &Nfs, cell: &Cell, cold: Cold<'_>) -> Result<Mea
     let clients = lab.clients(cell)?;
     match cold {
         Cold::Dropped => lab.forget(cell.system)?,
-        Cold::Loaded(memory) => memory.fill(&lab.place("own"))?,
+        Cold::Loaded(nodes) => {
+            nodes.iter().try_for_each(|memory| memory.fill(&lab.place("own")))?;
+        }
     }
     let before = counts(lab, cell)?;
     let mut command = beside("weir-records")?;

@@ -1,0 +1,332 @@
+//! Files that are removed from sets: they do not come back, what is left of their sets does, and
+//! sets are cleaned when enough of them is removed.
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod trees;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use trees::{Dirs, quiet, rot};
+use weir_reduce::{
+    Done, Encoded, Failure, Purpose, Removed, Step, Trouble, Wishes, encode, remove_files,
+};
+
+fn clean(tree: &Dirs, code: &str, percent: u8) -> Encoded {
+    let wishes = Wishes { clean_percent: percent, ..Wishes::default() };
+    encode(&mut tree.open(Purpose::Encode), code.parse().unwrap(), &wishes, &mut quiet).unwrap()
+}
+
+fn remove(tree: &mut Dirs, paths: &[String]) -> Removed {
+    let files: BTreeSet<String> = paths.iter().cloned().collect();
+    let done = remove_files(&mut tree.open(Purpose::Encode), &files, &mut quiet).unwrap();
+    paths.iter().for_each(|path| _ = tree.files.remove(path));
+    done
+}
+
+fn paths(tree: &Dirs) -> Vec<String> {
+    tree.files.keys().cloned().collect()
+}
+
+/// What is in the state of all directories, by the end of its name.
+fn state(tree: &Dirs, part: &str) -> Vec<PathBuf> {
+    let all = tree.dirs.iter().flat_map(|dir| std::fs::read_dir(dir.join(".weir-reduce")).unwrap());
+    let all = all.map(|entry| entry.unwrap().path());
+    all.filter(|path| path.extension().is_some_and(|e| e.to_string_lossy().starts_with(part)))
+        .collect()
+}
+
+/// Any two directories may be lost: all files come back, and nothing that was removed.
+fn check_any_two(tree: &Dirs) {
+    let count = tree.dirs.len();
+    for (one, other) in (0..count).flat_map(|i| (0..i).map(move |j| (j, i))) {
+        check_two(tree, one, other);
+    }
+}
+
+fn check_two(tree: &Dirs, one: usize, other: usize) {
+    let damaged = tree.duplicate();
+    damaged.lose(one);
+    damaged.lose(other);
+    let repaired = damaged.repair();
+    assert_eq!(repaired.left, [], "{one} and {other}");
+    damaged.check().unwrap();
+    assert_eq!(damaged.verify().findings, [], "{one} and {other}");
+    assert_eq!(damaged.stored_bytes(), tree.stored_bytes(), "{one} and {other}");
+    let there = |dirs: &Dirs| {
+        let open = dirs.open(Purpose::Look);
+        (open.usage().files, open.usage().other_files, open.usage().dead_files)
+    };
+    assert_eq!(there(&damaged), there(tree), "{one} and {other}");
+}
+
+#[test]
+fn a_removed_file_is_gone_and_its_bytes_stay_until_its_set_is_cleaned() {
+    for (code, dirs, copies) in [("raid6:4", 6, 1), ("raid5-mirror:4", 7, 2)] {
+        let mut tree = Dirs::new(dirs, 4, 3, |file| 30_000 - 770 * file);
+        assert_eq!(tree.encode(code).left, [], "{code}");
+        let (before, all) = (tree.stored_bytes(), paths(&tree));
+        let len = tree.files[&all[0]].len() as u64;
+        let done = remove(&mut tree, &all[..1]);
+        assert_eq!((done.marked, done.marked_bytes), (1, copies * len), "{code}: {done:?}");
+        assert_eq!((done.usage.files, done.usage.dead_bytes), (3, copies * len), "{code}");
+        assert!(tree.copies(&all[0]).is_empty() && tree.stored_bytes() == before, "{code}");
+        assert_eq!(tree.verify().findings, [], "{code}");
+        check_any_two(&tree);
+        // A quarter is not a half.
+        assert_eq!(clean(&tree, code, 50).cleaned, 0, "{code}");
+        remove(&mut tree, &all[1..2]);
+        check_any_two(&tree);
+        let done = clean(&tree, code, 50);
+        assert_eq!((done.cleaned, done.sets, done.usage.dead_files), (1, 1, 0), "{code}: {done:?}");
+        assert_eq!((state(&tree, "m").len(), state(&tree, "dead").len()), (0, 0), "{code}");
+        assert!(tree.stored_bytes() < before, "{code}");
+        assert_eq!(tree.verify().findings, [], "{code}");
+        check_any_two(&tree);
+    }
+}
+
+#[test]
+fn a_set_of_which_all_is_removed_goes_without_being_read() {
+    let mut tree = Dirs::new(10, 8, 3, |_| 5000);
+    tree.encode("raid6");
+    let all = paths(&tree);
+    remove(&mut tree, &all);
+    let mut read = 0;
+    let count = &mut |step: Step| {
+        read += if let Step::Read(bytes) = step { bytes } else { 0 };
+        Ok(())
+    };
+    let wishes = Wishes { clean_percent: 100, ..Wishes::default() };
+    let mut open = tree.open(Purpose::Encode);
+    let done = encode(&mut open, "raid6".parse().unwrap(), &wishes, count).unwrap();
+    assert_eq!((done.cleaned, done.sets, read, tree.stored_bytes()), (1, 0, 0, 0), "{done:?}");
+}
+
+#[test]
+fn short_of_room_a_set_is_cleaned_before_enough_of_it_is_removed() {
+    let mut tree = Dirs::new(10, 8, 3, |_| 5000);
+    tree.encode("raid6");
+    let all = paths(&tree);
+    remove(&mut tree, &all[..1]);
+    let clean = |low_percent| {
+        let wishes = Wishes { clean_percent: 50, low_percent, ..Wishes::default() };
+        let mut open = tree.open(Purpose::Encode);
+        encode(&mut open, "raid6".parse().unwrap(), &wishes, &mut quiet).unwrap().cleaned
+    };
+    // Some of every file system is used.
+    assert_eq!((clean(0), clean(100)), (0, 1));
+}
+
+#[test]
+fn a_new_file_of_a_removed_name_is_another_file() {
+    let mut tree = Dirs::new(10, 8, 3, |_| 5000);
+    tree.encode("raid6");
+    let path = paths(&tree).remove(0);
+    let old = tree.copies(&path).remove(0);
+    let (bytes, modified) =
+        (tree.files[&path].clone(), old.metadata().unwrap().modified().unwrap());
+    remove(&mut tree, &[path.clone()]);
+    // Restored with its time, as by `rsync --times`, where it was.
+    std::fs::write(&old, &bytes).unwrap();
+    let file = std::fs::File::options().write(true).open(&old).unwrap();
+    file.set_times(std::fs::FileTimes::new().set_modified(modified)).unwrap();
+    tree.files.insert(path.clone(), bytes);
+    tree.repair();
+    clean(&tree, "raid6", 50);
+    tree.check().unwrap();
+    assert_eq!((tree.verify().findings, tree.copies(&path)), (vec![], vec![old]));
+    remove(&mut tree, &[path.clone()]);
+    assert!(tree.copies(&path).is_empty());
+}
+
+#[test]
+fn bytes_of_a_removed_file_are_decoded_or_its_set_is_cleaned() {
+    let mut tree = Dirs::new(10, 8, 3, |_| 5000);
+    tree.encode("raid6");
+    let all = paths(&tree);
+    remove(&mut tree, &all[..1]);
+    rot(&state(&tree, "m")[0], 77);
+    let found: Vec<Trouble> = tree.verify().findings.iter().map(|f| f.trouble).collect();
+    assert_eq!(found, [Trouble::Rotten]);
+    assert_eq!(tree.repair().copies, 1);
+    assert_eq!(tree.verify().findings, []);
+    // Without them one loss less is borne: they are not waited for.
+    std::fs::remove_file(&state(&tree, "m")[0]).unwrap();
+    std::fs::remove_file(&state(&tree, "dead")[0]).unwrap();
+    assert_eq!(clean(&tree, "raid6", 90).cleaned, 1);
+    check_any_two(&tree);
+}
+
+#[test]
+fn what_was_written_since_or_is_not_there_is_not_removed() {
+    let mut tree = Dirs::new(10, 9, 3, |_| 5000);
+    tree.encode("raid6");
+    let path = paths(&tree).remove(0);
+    let at = tree.copies(&path).remove(0);
+    std::fs::write(&at, b"new").unwrap();
+    let left = remove(&mut tree, &[path.clone()]).left;
+    assert_eq!((left[0].trouble, std::fs::read(&at).unwrap()), (Trouble::Changed, b"new".to_vec()));
+    let mut open = tree.open(Purpose::Encode);
+    let none = remove_files(&mut open, &["a0/none".to_owned()].into(), &mut quiet);
+    assert!(none.unwrap_err().to_string().contains("no file `a0/none`"));
+    drop(open);
+    // One in no set goes at once.
+    tree.put(0, "alone", b"1");
+    tree.put(5, "alone", b"1");
+    let done = remove(&mut tree, &["alone".to_owned()]);
+    assert_eq!((done.marked, done.removed_copies, tree.copies("alone").len()), (0, 2, 0));
+}
+
+#[test]
+fn removal_that_is_stopped_at_any_step_is_done_or_is_not() {
+    for (code, dirs) in [("raid6:4", 6), ("raid5-mirror:4", 7)] {
+        let whole = Dirs::new(dirs, 4, 3, |file| 20_000 - 770 * file);
+        whole.encode(code);
+        let path = paths(&whole).remove(1);
+        for at in 0.. {
+            let mut tree = whole.duplicate();
+            let mut changes = 0;
+            let files = [path.clone()].into();
+            let done = remove_files(&mut tree.open(Purpose::Encode), &files, &mut |step| {
+                changes += usize::from(step == Step::Change);
+                if changes > at { Err(Failure::other("stopped")) } else { Done::Ok(()) }
+            });
+            let is_done = done.is_ok();
+            // The next command ends it.
+            assert_eq!(clean(&tree, code, 100).left, [], "{code}, step {at}");
+            let is_gone = tree.copies(&path).is_empty();
+            assert_eq!(is_gone, at > 0, "{code}, step {at}");
+            if is_gone {
+                tree.files.remove(&path);
+            }
+            tree.check().unwrap();
+            check_two(&tree, at % dirs, (at + 1) % dirs);
+            assert_eq!(clean(&tree, code, 0).cleaned, u64::from(is_gone), "{code}, step {at}");
+            check_two(&tree, at % dirs, (at + 1) % dirs);
+            if is_done {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_restored_after_a_stopped_removal_stays_and_nothing_is_stuck() {
+    let mut tree = Dirs::new(10, 8, 3, |_| 5000);
+    tree.encode("raid6");
+    let path = paths(&tree).remove(0);
+    let old = tree.copies(&path).remove(0);
+    let (bytes, modified) =
+        (tree.files[&path].clone(), old.metadata().unwrap().modified().unwrap());
+    let mut changes = 0;
+    let files = [path.clone()].into();
+    // It has its new name, and there is no mark yet.
+    let stopped = remove_files(&mut tree.open(Purpose::Encode), &files, &mut |step| {
+        changes += usize::from(step == Step::Change);
+        if changes > 1 { Err(Failure::other("stopped")) } else { Done::Ok(()) }
+    });
+    assert!(stopped.is_err() && !old.exists());
+    std::fs::write(&old, &bytes).unwrap();
+    let file = std::fs::File::options().write(true).open(&old).unwrap();
+    file.set_times(std::fs::FileTimes::new().set_modified(modified)).unwrap();
+    tree.files.insert(path, bytes);
+    assert_eq!(clean(&tree, "raid6", 100).left, []);
+    tree.check().unwrap();
+    assert_eq!(clean(&tree, "raid6", 0).cleaned, 1);
+    tree.check().unwrap();
+    check_any_two(&tree);
+}
+
+#[test]
+fn cleaning_that_is_stopped_at_any_step_loses_nothing() {
+    let mut whole = Dirs::new(6, 8, 3, |file| 20_000 - 770 * file);
+    whole.encode("raid6:4");
+    let all = paths(&whole);
+    remove(&mut whole, &[all[0].clone(), all[5].clone()]);
+    for at in 0.. {
+        let tree = whole.duplicate();
+        let mut changes = 0;
+        let mut open = tree.open(Purpose::Encode);
+        let done = encode(&mut open, "raid6:4".parse().unwrap(), &Wishes::default(), &mut |step| {
+            changes += usize::from(step == Step::Change);
+            if changes > at { Err(Failure::other("stopped")) } else { Ok(()) }
+        });
+        drop(open);
+        tree.check().unwrap();
+        let crashed = tree.duplicate();
+        crashed.repair();
+        crashed.lose(at % 6);
+        crashed.lose((at + 1) % 6);
+        crashed.repair();
+        crashed.check().unwrap();
+        assert_eq!(tree.encode("raid6:4").left, [], "step {at}");
+        assert!([0, 5].iter().all(|gone| tree.copies(&all[*gone]).is_empty()));
+        check_two(&tree, at % 6, (at + 3) % 6);
+        if done.is_ok() {
+            assert!(at >= 20, "only {at} steps");
+            break;
+        }
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound
+    }
+}
+
+/// Files are made, written anew, removed and encoded at random; after each step any two
+/// directories may be lost.
+#[test]
+fn whatever_is_made_and_removed_any_two_directories_may_be_lost() {
+    const DIRS: usize = 7;
+    for seed in 1..=12 {
+        let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+        let mut tree = Dirs::new(DIRS, 0, 3, |_| 0);
+        tree.encode("raid6:4");
+        for step in 0..40 {
+            let say = format!("seed {seed}, step {step}");
+            match random.below(5) {
+                0 | 1 => {
+                    // Names are few, so that some come again.
+                    let path = format!("d/{}", random.below(20));
+                    if !tree.files.contains_key(&path) {
+                        let bytes = vec![random.below(256) as u8; 1 + random.below(9000)];
+                        let (first, away) = (random.below(DIRS), 1 + random.below(DIRS - 2));
+                        for dir in [first, first + away, first + away + 1] {
+                            tree.put(dir % DIRS, &path, &bytes);
+                        }
+                        tree.files.insert(path, bytes);
+                    }
+                }
+                2 | 3 if !tree.files.is_empty() => {
+                    let path = paths(&tree).swap_remove(random.below(tree.files.len()));
+                    assert_eq!(remove(&mut tree, &[path]).left, [], "{say}");
+                }
+                _ => {
+                    let percent = [0, 25, 50, 100][random.below(4)];
+                    let left = clean(&tree, "raid6:4", percent).left;
+                    assert!(
+                        left.iter().all(|f| f.trouble == Trouble::FewCopies),
+                        "{say}: {left:?}"
+                    );
+                }
+            }
+            tree.check().unwrap_or_else(|why| panic!("{say}: {why}"));
+            let damaged = tree.duplicate();
+            let one = random.below(DIRS);
+            let lost = [one, (one + 1 + random.below(DIRS - 1)) % DIRS];
+            lost.iter().for_each(|dir| damaged.lose(*dir));
+            let repaired = damaged.repair();
+            assert_eq!(repaired.left, [], "{say}: {lost:?}");
+            damaged.check().unwrap_or_else(|why| panic!("{say}: {lost:?}: {why}"));
+            let usage = |dirs: &Dirs| dirs.open(Purpose::Look).usage();
+            assert_eq!(usage(&damaged).dead_bytes, usage(&tree).dead_bytes, "{say}: {lost:?}");
+        }
+    }
+}
