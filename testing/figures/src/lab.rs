@@ -83,6 +83,10 @@ impl Lab {
         let (at, room) = (dir.path().with_extension("bed"), Self::disk_bytes(bytes));
         let cluster = bed.up(common, at, room)?;
         let made = bed.found(&cluster)?;
+        // Of disks with a head the group is new; what a writer has is taken from those that are in it.
+        for pid in cluster.data_pids(made.disks.len())? {
+            made.throttle.add(pid)?;
+        }
         for disk in &made.disks {
             write_noise(&perturbed_file(disk), PERTURBED_BYTES, 99)?;
         }

@@ -6,6 +6,7 @@ use crate::lab::Lab;
 use crate::mirrored::layout;
 use crate::programs::beside;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -25,7 +26,8 @@ const COPY_BYTES: u64 = 1 << 20;
 
 /// What is read, and where programs put what they have found.
 pub struct Inputs {
-    size: u64,
+    /// Bytes of each.
+    sizes: BTreeMap<&'static str, u64>,
     dir: PathBuf,
     /// Each is a job of its own.
     runs: Cell<u32>,
@@ -41,18 +43,25 @@ impl Inputs {
         let layout = layout(2, plan.disks as usize / 2);
         let layout: Vec<&str> = layout.iter().map(String::as_str).collect();
         let mount = lab.cluster.mount(0, lab.place("w"), "rw")?;
+        let mut sizes = BTreeMap::new();
         for name in [CUSTOMERS, RECORDS, UNSORTED, SALES] {
             lab.cluster.make_file(name, &layout)?;
             let input = dir.join(name);
+            sizes.insert(name, fs::metadata(&input)?.len());
             lab.copy(text(&input)?, &mount.path().join(name), COPY_BYTES)?;
             fs::remove_file(input)?;
         }
-        Ok(Self { size: plan.size, dir, runs: Cell::new(0) })
+        Ok(Self { sizes, dir, runs: Cell::new(0) })
     }
 
-    /// What a program reads, about.
+    /// Bytes of the files that a program reads.
     pub fn bytes(&self, program: &str) -> u64 {
-        if matches!(program, "grep" | "match") { 2 * self.size } else { self.size }
+        let files: &[&str] = match program {
+            "grep" | "match" => &[CUSTOMERS, RECORDS],
+            "sort" => &[UNSORTED],
+            _ => &[SALES],
+        };
+        files.iter().filter_map(|name| self.sizes.get(name)).sum()
     }
 
     /// A process for each mount, or one that has readers, or starts the others.
