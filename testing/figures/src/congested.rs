@@ -178,13 +178,3 @@ impl Congested {
         self.percents().into_iter().max().unwrap_or_default()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_slowest_and_the_fastest_are_the_ends() {
-        assert_eq!(ends(&[3.0, 2.0, 5.0]), (2.0, 5.0));
-    }
-}

@@ -53,7 +53,7 @@ pub fn run(plan: &ZonedReads) -> Result<()> {
     drop(lab);
     rates.write(&report, "summary.csv", "reader")?;
     ends.slowest.write(&report, "slowest.csv", "all")?;
-    judge(&mut report, plan, (&rates, &ends));
+    judge(&mut report, plan, &common, &ends);
     let title = format!("Readers of files on {disks} parts of a disk, from outside to inside");
     let labels = Labels { title: &title, x: "reader", y: "MiB/s" };
     plot::lines(&report.path("zoned-reads.svg"), &labels, &rates.series(&LINES, 1.0))?;
@@ -80,13 +80,19 @@ impl ZonedReads {
         };
         Drive { zones: Some(zones), ..without_seeks(common.rate()) }
     }
+
+    /// MiB/s in the middle of each of these disks.
+    fn middles(&self, common: &Common) -> Vec<f64> {
+        let fall = 1.0 - self.inner as f64 / 100.0;
+        let from_outside = |part| (f64::from(part) + 0.5) / f64::from(self.disks);
+        let rate = |part| (common.rate() >> 10) as f64 / 1024.0 * (1.0 - fall * from_outside(part));
+        (0..self.disks).map(rate).collect()
+    }
 }
 
-fn judge(report: &mut Report, plan: &ZonedReads, (rates, ends): (&Points, &Ends)) {
-    let alone: Option<Vec<f64>> =
-        (0..u64::from(plan.disks)).map(|reader| rates.mean(ONE_COPY, reader)).collect();
-    let possible = alone.and_then(|alone| best_common_rate(&vec![1.0; alone.len()], &alone, 2));
-    let Some(possible) = possible else { return };
+fn judge(report: &mut Report, plan: &ZonedReads, common: &Common, ends: &Ends) {
+    let rates = plan.middles(common);
+    let Some(possible) = best_common_rate(&vec![1.0; rates.len()], &rates, 2) else { return };
     for line in LINES {
         let (Some(slowest), Some(even)) = (ends.slowest.mean(line, 0), ends.evenness.mean(line, 0))
         else {

@@ -59,7 +59,8 @@ pub struct ServingClients {
     /// Bytes that each client reads
     #[arg(long, value_parser = size, default_value = "32MiB")]
     pub file: u64,
-    /// Thousandths of a core that each node has [default: 10,20,40, with --quick 20]
+    /// Thousandths of a core that each node has [default: 10,20,40,200, with --quick
+    /// 20,200]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub processors: Vec<u32>,
 }
@@ -67,8 +68,8 @@ pub struct ServingClients {
 impl ServingClients {
     pub fn processors(&self) -> Vec<u32> {
         match (&*self.processors, self.common.quick) {
-            ([], true) => vec![20],
-            ([], false) => vec![10, 20, 40],
+            ([], true) => vec![20, 200],
+            ([], false) => vec![10, 20, 40, 200],
             (processors, _) => processors.to_vec(),
         }
     }
