@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn what_is_held_is_what_sets_would_not_take() {
         let looks = vec![(0.0, 9 << 20, 0), (1.0, 18 << 20, 8 << 20), (2.0, 30 << 20, 16 << 20)];
-        let course = Course { reads: Vec::new(), looks };
+        let course = Course { reads: Vec::new(), from: 0.0, looks };
         // 18 - 12 and 30 - 24.
         assert!((course.held_mib() - 6.0).abs() < 1e-9);
     }

@@ -138,7 +138,7 @@ fn compare(lab: &Lab, bytes: u64) -> Result<()> {
     if !wanted.exists() {
         write_noise(&wanted, bytes, SEED)?;
     }
-    let mount = lab.cluster.mount(0, lab.place("c"), &lab.options)?;
+    let mount = lab.cluster.mount(0, lab.place("compared"), &lab.options)?;
     let (mut is, mut wanted) = (File::open(mount.path().join(FILE))?, File::open(wanted)?);
     let [mut of_is, mut of_wanted] = [(); 2].map(|()| vec![0; CALL_BYTES]);
     let mut left = bytes;
