@@ -269,7 +269,7 @@ impl Lab {
         // What was found of a disk among writes is not what readers are to go by.
         let was_written = self.was_written.swap(false, Relaxed) | (round.in_memory > 0);
         self.settle(if was_written { SETTLED } else { RESTED })?;
-        if round.in_memory < ALL { remember() } else { Ok(()) }
+        if round.in_memory == 0 { remember() } else { Ok(()) }
     }
 
     /// Has the perturbers at work; the disks' counts from before.
