@@ -108,7 +108,7 @@ fn limited(report: &mut Report, waited: &Points, clients: u32) {
     let of = |line| waited.mean(line, clients.into()).map(|part| part * 100.0);
     let Some((none, primary)) = of(NONE).zip(of("primary")) else { return };
     let what = format!(
-        "{clients} clients: by first copies threads of the server wait for their share of the processor {primary:.0} % of the time, without a load {none:.0} % (aim {:.0} %)",
+        "{clients} clients: by first copies threads of the server wait for their share of the processor, on all cores together, {primary:.0} % of the time, without a load {none:.0} % (aim {:.0} %)",
         WAITS * 100.0
     );
     report.verdict(primary >= WAITS * 100.0 && none < primary, &what);

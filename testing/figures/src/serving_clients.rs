@@ -112,7 +112,7 @@ fn judge(report: &mut Report, (points, waited): (&Points, &Points), thousandths:
         false => format!("paper: they lose; aim: {:.0} % or less", LOSES * 100.0),
     };
     let what = format!(
-        "{thousandths} thousandths of a core for each node: clients {TOGETHER} have {together:.1} MiB/s, {percent:.0} % of {apart:.1} {APART} ({aim}); servers' nodes wait for a processor {:.0} % of the time, {:.0} % with clients {APART}",
+        "{thousandths} thousandths of a core for each node: clients {TOGETHER} have {together:.1} MiB/s, {percent:.0} % of {apart:.1} {APART} ({aim}); servers' nodes wait for a processor, on all cores together, {:.0} % of the time, {:.0} % with clients {APART}",
         waits(TOGETHER),
         waits(APART)
     );

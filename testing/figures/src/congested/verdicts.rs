@@ -72,7 +72,7 @@ fn counted(report: &mut Report, plan: &Congested, all: &Measured) {
     }
 }
 
-/// Who uses first copies is slowed least, and so is who is told nothing.
+/// Who uses first copies is slowed least, and the default is not slowed either.
 fn slowed(
     report: &mut Report,
     (all, measured): (&Measured, &Measured),
