@@ -148,14 +148,17 @@ fn small_blocks_lose_to_seeks_and_too_large_ones_make_progress_unequal() {
 
 #[test]
 fn a_high_mark_that_falls_ends_sooner_than_a_fixed_one_with_one_slow_disk() {
-    for (high, low) in [(0.02, 0.005), (0.05, 0.005), (0.1, 0.01)] {
+    let own = Watermarks::default();
+    // With Weir's own marks there is less to gain.
+    let own = (own.high, own.low, 0.005);
+    for (high, low, gain) in [own, (0.02, 0.005, 0.02), (0.05, 0.005, 0.02), (0.1, 0.01, 0.02)] {
         let share = |adapts| {
             let marks = Watermarks { high, low, adapts, request_bytes: 0 };
             let of = as_the_papers(ReadPolicy::GraduatedPrimary, 64 * KIB, &[5]);
             of_bound(&Ring { marks, ..of }).0
         };
         let (fixed, falls) = (share(false), share(true));
-        assert!(falls > fixed + 0.02, "{high}: {falls:.3} of the bound, fixed {fixed:.3}");
+        assert!(falls > fixed + gain, "{high}: {falls:.3} of the bound, fixed {fixed:.3}");
     }
 }
 
