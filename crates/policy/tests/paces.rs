@@ -127,3 +127,55 @@ fn who_disturbs_a_disk_every_other_two_seconds_slows_all_alike() {
     let ideal = WORK as f64 * 16.0 / (5.45e6 * 15.75);
     assert!(outcome.slowest_s < ideal * 1.05, "{outcome:?}, ideal {ideal:.2} s");
 }
+
+#[test]
+fn small_blocks_lose_to_seeks_and_too_large_ones_make_progress_unequal() {
+    let of = |kib: u32| {
+        let (share, outcome) = of_bound(&as_the_papers(ReadPolicy::Graduated, kib * KIB, &[5]));
+        (share, outcome.fastest_s / outcome.slowest_s)
+    };
+    let [(small, small_even), (right, right_even), (large, large_even)] = [64, 1024, 16384].map(of);
+    assert!(small < 0.55 && small_even > 0.99, "64 KiB: {small:.3}, {small_even:.3}");
+    assert!(right > 0.9 && right_even > 0.9, "1 MiB: {right:.3}, {right_even:.3}");
+    // Nine blocks each, of which a slow disk has two for as long as another reads four.
+    assert!(large < 0.75 && large_even < 0.7, "16 MiB: {large:.3}, {large_even:.3}");
+    // Without a fault nothing is lost to other disks by those who read first copies.
+    for kib in [16, 32768] {
+        let (share, _) = of_bound(&as_the_papers(ReadPolicy::GraduatedPrimary, kib * KIB, &[]));
+        assert!(share > 0.999, "{kib} KiB: {share:.3}");
+    }
+}
+
+#[test]
+fn a_high_mark_that_falls_ends_sooner_than_a_fixed_one_with_one_slow_disk() {
+    let own = Watermarks::default();
+    // With Weir's own marks there is less to gain.
+    let own = (own.high, own.low, 0.005);
+    for (high, low, gain) in [own, (0.02, 0.005, 0.02), (0.05, 0.005, 0.02), (0.1, 0.01, 0.02)] {
+        let share = |adapts| {
+            let marks = Watermarks { high, low, adapts, request_bytes: 0 };
+            let of = as_the_papers(ReadPolicy::GraduatedPrimary, 64 * KIB, &[5]);
+            of_bound(&Ring { marks, ..of }).0
+        };
+        let (fixed, falls) = (share(false), share(true));
+        assert!(falls > fixed + gain, "{high}: {falls:.3} of the bound, fixed {fixed:.3}");
+    }
+}
+
+#[test]
+fn large_and_small_parts_in_turn_end_sooner_than_side_by_side() {
+    let slowest = |policy, alternating| {
+        let mut ring = as_the_papers(policy, 1024 * KIB, &[]);
+        let large = |reader: usize| if alternating { reader % 2 == 1 } else { reader >= 8 };
+        ring.work_bytes = (0..DISKS).map(|n| if large(n) { 200 } else { 100 } * MIB).collect();
+        of_bound(&ring).1.slowest_s
+    };
+    for policy in [ReadPolicy::Graduated, ReadPolicy::GraduatedPrimary] {
+        let (in_turn, aside) = (slowest(policy, true), slowest(policy, false));
+        // Nine disks have copies of eight large parts that are side by side: 8 x 200 / 9 to 150.
+        assert!(in_turn < aside * 0.9, "{policy:?}: {in_turn:.1} s, side by side {aside:.1} s");
+    }
+    let (in_turn, aside) =
+        (slowest(ReadPolicy::Primary, true), slowest(ReadPolicy::Primary, false));
+    assert!((in_turn / aside - 1.0).abs() < 0.01, "of one copy it is all the same");
+}

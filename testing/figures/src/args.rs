@@ -1,5 +1,6 @@
 //! The command line.
 
+mod loaded;
 mod machines;
 mod mining;
 mod nfs;
@@ -8,13 +9,14 @@ mod servers;
 mod sets;
 mod writers;
 
+pub use loaded::{Applications, Congested, HotProcessor, ServingClients};
 pub use machines::{Advice, CallSize, Delay, Hdfs, HotClients, HotNetwork, MirroredHot};
 pub use mining::Mining;
 pub use nfs::Nfs;
-pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
+pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio, ZonedReads};
 pub use servers::{Links, Match, Servers};
 pub use sets::{Deletion, EncodeDelay, Reduce, Redundancy};
-pub use writers::{DistributedQueue, GraduatedWrite, WriteSize};
+pub use writers::{DistributedQueue, GraduatedWrite, PartWrites, SecondCopies, WriteSize};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::io::{Error, Result};
@@ -37,8 +39,10 @@ pub enum Experiment {
     Partitions(Partitions),
     /// Readers of files with two copies, and with three, while disks side by side are perturbed
     AdjacentFaults(AdjacentFaults),
+    /// The same while nothing is perturbed, of disks whose inner tracks give less
+    ZonedReads(ZonedReads),
     /// Clients of files with one copy, and with two: what do two disks give for one?
-    MirroredReads(Mirrored),
+    MirroredReads(MirroredReads),
     /// The same of files that are in the servers' memory: what do two links give for one?
     MirroredHot(MirroredHot),
     /// Clients of files with two copies, while one disk is written to without a pause
@@ -49,10 +53,22 @@ pub enum Experiment {
     GraduatedWrite(GraduatedWrite),
     /// The same while all disks are well, by the size of calls
     WriteSize(WriteSize),
+    /// Writers of parts of one file, every other one of a larger part
+    PartWrites(PartWrites),
+    /// Writers of files with one copy, and of files with two on twice the disks
+    SecondCopies(SecondCopies),
     /// Readers of a file each on disks with a head, by the size of their calls
     CallSize(CallSize),
     /// Clients of what is in the servers' memory, while the link of one server is loaded
     HotNetwork(HotNetwork),
+    /// The same, while one server has next to no processor
+    HotProcessor(HotProcessor),
+    /// Clients of what is in memory, on the servers' nodes and on nodes of their own
+    ServingClients(ServingClients),
+    /// Readers and writers on the nodes of their disks, behind links with and without room to spare
+    Congested(Congested),
+    /// Programs on files with two copies, while nothing is hot, or one disk, or one link
+    Applications(Applications),
     /// One client behind a link on which all takes a while
     Delay(Delay),
     /// Readers of records, on stripes of 8 KiB and on what `weir advise` says
@@ -210,6 +226,15 @@ pub struct Mirrored {
     pub seek_us: u64,
 }
 
+#[derive(Args, Clone)]
+pub struct MirroredReads {
+    #[command(flatten)]
+    pub mirrored: Mirrored,
+    /// Per cent of what most clients read that is in the servers' memory, besides nothing
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=99))]
+    pub memory: u64,
+}
+
 /// What this program does as one of many.
 #[derive(Args)]
 pub struct Work {
@@ -273,6 +298,13 @@ pub fn all() -> Vec<Experiment> {
         "links",
         "match",
         "hdfs",
+        "zoned-reads",
+        "second-copies",
+        "part-writes",
+        "hot-processor",
+        "serving-clients",
+        "congested",
+        "applications",
     ];
     names.iter().filter_map(|name| small(name)).collect()
 }
@@ -299,6 +331,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 23);
+        assert_eq!(all().len(), 30);
     }
 }

@@ -77,7 +77,11 @@ impl<'a> Bed<'a> {
         let status = status(&weir, guard.dir())?;
         let (name, state) = (word(&status["name"])?, word(&status["cluster"])?);
         let network = Network::found(name, *all.end());
-        Ok(Cluster::on(weir, state.into(), Machines { guard, network, readers }))
+        Ok(Cluster::on(
+            weir,
+            state.into(),
+            Machines { processors: Vec::new(), guard, network, readers },
+        ))
     }
 
     /// Their disks.
@@ -93,7 +97,7 @@ impl<'a> Bed<'a> {
         let disks = of_disks.iter().map(disk).collect::<Result<_>>()?;
         let rates = of_disks.iter().filter_map(|disk| disk["bytes_per_s"].as_u64());
         let rate = rates.min().ok_or_else(none)?;
-        // Disks with a head need no group: everybody waits for it.
+        // Those with a head have no group of the testbed: everybody waits for it.
         let has_heads = of_disks.iter().any(|disk| !disk["drive"].is_null());
         let throttle = match has_heads {
             true => Throttle::new(&format!("weir-figures-{}", std::process::id()))?,

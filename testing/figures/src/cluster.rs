@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use weir_testbed::{Disk, Network};
+use weir_testbed::{Disk, Network, Processor};
 
 /// A cluster of one data server for each disk. Dropped, it is stopped and deleted.
 pub struct Cluster {
@@ -18,10 +18,33 @@ pub struct Cluster {
 
 /// Machines of a testbed.
 pub struct Machines {
+    /// Of each node, from the first on: who is started there has it; none: all that there is.
+    pub processors: Vec<Processor>,
     pub guard: Guard,
     pub network: Network,
     /// The nodes that read, in turn.
     pub readers: Vec<u32>,
+}
+
+impl Machines {
+    /// A program in the place of a reader.
+    fn command(&self, reader: usize, program: &Path) -> Command {
+        let node = self.readers[reader % self.readers.len()];
+        let Some(processor) = self.processors.get(node as usize - 1) else {
+            return self.network.command(node, program.as_os_str());
+        };
+        let mut command = self.network.command(node, "sh".as_ref());
+        command.args(["-c", "echo 0 > \"$0\" && exec \"$@\""]).arg(processor.members());
+        command.arg(program);
+        command
+    }
+
+    /// A process is given what a reader's node has of a processor.
+    pub fn take_in(&self, reader: usize, process: i32) -> Result<()> {
+        let node = self.readers[reader % self.readers.len()];
+        let processor = self.processors.get(node as usize - 1);
+        processor.map_or(Ok(()), |processor| processor.add(process))
+    }
 }
 
 impl Cluster {
@@ -87,9 +110,7 @@ impl Cluster {
 
     fn command(&self, reader: usize, arguments: &[&str]) -> Result<Command> {
         let mut command = match &self.bed {
-            Some(Machines { network, readers, .. }) => {
-                network.command(readers[reader % readers.len()], self.weir.as_os_str())
-            }
+            Some(machines) => machines.command(reader, &self.weir),
             None => Command::new(&self.weir),
         };
         // Behind a command of two words, as `target remove`.

@@ -102,7 +102,7 @@ fn read(lab: &mut Lab, plan: &Delay, case: &Case) -> Result<f64> {
     let more = plan.common.mount_options.iter().map(|more| format!(",{more}"));
     lab.options = format!("ro,read_ahead={}{}", case.window, more.collect::<String>());
     let files = [READ.to_owned()];
-    let round = Round { is_hot: true, ..Round::of("proportional", &files) };
+    let round = Round { in_memory: 100, ..Round::of("proportional", &files) };
     Ok(lab.round(&round)?.together())
 }
 

@@ -15,7 +15,9 @@ const RECORD: &str = "64K";
 const RECORD_BYTES: u64 = 64 << 10;
 /// Small beside what a disk gets: what is under way to a slow one at the end is more than its share.
 const BATCH: &str = "512K";
-const LINES: [&str; 2] = ["striped", "distributed-queue"];
+/// The line of `weir spread`.
+pub const QUEUE: &str = "distributed-queue";
+const LINES: [&str; 2] = ["striped", QUEUE];
 
 pub fn run(plan: &DistributedQueue) -> Result<()> {
     let common = &plan.writers.common;
@@ -92,7 +94,7 @@ fn furthest(bytes: &[u64], shares: &[f64]) -> f64 {
 }
 
 /// All writers write the same input, and end when it is durable.
-fn round(lab: &Lab, line: &str, writers: usize, input: &str) -> Result<Written> {
+pub fn round(lab: &Lab, line: &str, writers: usize, input: &str) -> Result<Written> {
     lab.cluster.weir(&["mkdir", "weir:/out"])?;
     if line == "striped" {
         (0..writers).try_for_each(|n| lab.cluster.make_file(&format!("out/{n}"), &[]))?;
@@ -103,7 +105,7 @@ fn round(lab: &Lab, line: &str, writers: usize, input: &str) -> Result<Written> 
         _ => {
             let (writer, options) = (n.to_string(), ["--record", RECORD, "--batch", BATCH]);
             let order = ["spread", "-q", "--writer", &writer, "weir:/out", input];
-            lab.cluster.weir(&[&order[..], &options].concat()).map(drop)
+            lab.cluster.weir_from(n, &[&order[..], &options].concat()).map(drop)
         }
     })?;
     drop(mount);

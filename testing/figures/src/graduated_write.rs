@@ -123,6 +123,15 @@ impl Writing {
         Ok(Self { lab, input, file_bytes })
     }
 
+    /// What all writers write.
+    pub fn input(&self) -> &str {
+        &self.input
+    }
+
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
     /// MiB/s of the slowest.
     pub fn speed(&self, written: &Written) -> f64 {
         self.file_bytes as f64 / MIB / written.seconds()
@@ -147,7 +156,7 @@ impl Writing {
             };
             lab.cluster.make_file(&name(n), &[layout, &["--base", &base]].concat())?;
         }
-        let mounts = (0..writers).map(|n| lab.cluster.mount(0, lab.place(&format!("m{n}")), "rw"));
+        let mounts = (0..writers).map(|n| lab.cluster.mount(n, lab.place(&format!("m{n}")), "rw"));
         let mounts = mounts.collect::<Result<Vec<_>>>()?;
         let copy = |n: usize| lab.copy(&self.input, &mounts[n].path().join(name(n)), call_bytes);
         let written = at_once(lab, writers, copy)?;

@@ -45,9 +45,9 @@ pub fn run(plan: &HotNetwork) -> Result<()> {
             for (line, policy) in LINES {
                 let files = &names(2, plan.file, clients);
                 let perturbed: &[usize] = if line == NONE { &[] } else { &[LOADED] };
-                let (call_bytes, is_hot) = (CALL_BYTES, true);
+                let (call_bytes, in_memory) = (CALL_BYTES, 100);
                 let round =
-                    Round { call_bytes, perturbed, load, is_hot, ..Round::of(policy, files) };
+                    Round { call_bytes, perturbed, load, in_memory, ..Round::of(policy, files) };
                 let outcome = lab.round(&round)?;
                 let key = [trial.to_string(), line.into(), clients.to_string()];
                 records.write(&key, perturbed, &outcome)?;

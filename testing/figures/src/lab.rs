@@ -4,7 +4,8 @@ use crate::args::Common;
 use crate::bed::Bed;
 use crate::cluster::Cluster;
 use std::fs::File;
-use std::io::{Error, Read, Result, Write};
+use std::io::{Error, Read, Result, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tempfile::TempDir;
@@ -35,25 +36,25 @@ impl Lab {
     /// So many disks with room for so much; they are as fast as the machine until
     /// [`Lab::slow_down`].
     pub fn new(common: &Common, disks: usize, bytes: u64) -> Result<Self> {
-        Self::of(common, (disks, bytes), None)
+        Self::of(common, bytes, &vec![None; disks])
     }
 
-    /// The same of disks with a head, whose speed is always theirs.
-    pub fn with_heads(common: &Common, disks: usize, bytes: u64, drive: Drive) -> Result<Self> {
-        Self::of(common, (disks, bytes), Some(drive))
+    /// The same of disks with heads, whose speed is always theirs.
+    pub fn with_heads(common: &Common, bytes: u64, drives: &[Drive]) -> Result<Self> {
+        Self::of(common, bytes, &drives.iter().copied().map(Some).collect::<Vec<_>>())
     }
 
-    fn of(common: &Common, (disks, bytes): (usize, u64), drive: Option<Drive>) -> Result<Self> {
+    fn of(common: &Common, bytes: u64, drives: &[Option<Drive>]) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("weir-fig").tempdir_in(&common.scratch)?;
-        let bytes = bytes + PERTURBED_BYTES + SPARE_BYTES;
-        let disk = |n: usize| {
+        let bytes = Self::disk_bytes(bytes);
+        let disk = |(n, drive): (usize, &Option<Drive>)| {
             let (image, at) = (dir.path().join(format!("i{n}")), dir.path().join(format!("d{n}")));
             match drive {
-                Some(drive) => Disk::make_modelled(&image, &at, bytes, drive),
+                Some(drive) => Disk::make_modelled(&image, &at, bytes, *drive),
                 None => Disk::make(&image, &at, bytes),
             }
         };
-        let disks = (0..disks).map(disk).collect::<Result<Vec<Disk>>>()?;
+        let disks = drives.iter().enumerate().map(disk).collect::<Result<Vec<Disk>>>()?;
         disks.iter().try_for_each(|disk| disk.device().read_ahead(common.read_ahead_kib))?;
         let cluster = Cluster::start(common.weir()?, dir.path().join("c"), &disks)?;
         let throttle = Throttle::new(&format!("weir-figures-{}", std::process::id()))?;
@@ -64,9 +65,14 @@ impl Lab {
             write_noise(&perturbed_file(disk), PERTURBED_BYTES, 99)?;
         }
         let options = options(common);
-        let (rate, is_slow) = (common.rate(), drive.is_some());
+        let (rate, is_slow) = (common.rate(), drives.iter().any(Option::is_some));
         let was_written = AtomicBool::new(false);
         Ok(Self { cluster, throttle, disks, rate, is_slow, was_written, options, dir })
+    }
+
+    /// What a disk holds if there is room for so much on it.
+    pub fn disk_bytes(room: u64) -> u64 {
+        room + PERTURBED_BYTES + SPARE_BYTES
     }
 
     /// Machines of a profile, whose disks have room for so much each.
@@ -74,9 +80,13 @@ impl Lab {
         let dir = tempfile::Builder::new().prefix("weir-fig").tempdir_in(&common.scratch)?;
         // Beside that directory: what goes with it, whatever happens, is not to be a testbed that
         // could not be taken down.
-        let (at, room) = (dir.path().with_extension("bed"), bytes + PERTURBED_BYTES + SPARE_BYTES);
+        let (at, room) = (dir.path().with_extension("bed"), Self::disk_bytes(bytes));
         let cluster = bed.up(common, at, room)?;
         let made = bed.found(&cluster)?;
+        // Of disks with a head the group is new; what a writer has is taken from those that are in it.
+        for pid in cluster.data_pids(made.disks.len())? {
+            made.throttle.add(pid)?;
+        }
         for disk in &made.disks {
             write_noise(&perturbed_file(disk), PERTURBED_BYTES, 99)?;
         }
@@ -103,7 +113,20 @@ impl Lab {
 
     /// Copies such a file in calls of so many bytes, and makes it durable.
     pub fn copy(&self, input: &str, to: &Path, call_bytes: u64) -> Result<()> {
-        let (mut input, mut to) = (File::open(input)?, File::options().write(true).open(to)?);
+        self.copy_part(input, to, call_bytes, 0..u64::MAX)
+    }
+
+    /// The same to a range of a file, of as much of the input as fits.
+    pub fn copy_part(
+        &self,
+        input: &str,
+        to: &Path,
+        call_bytes: u64,
+        range: Range<u64>,
+    ) -> Result<()> {
+        let mut input = File::open(input)?.take(range.end - range.start);
+        let mut to = File::options().write(true).open(to)?;
+        to.seek(SeekFrom::Start(range.start))?;
         let mut buffer = vec![0; call_bytes as usize];
         loop {
             let n = input.read(&mut buffer)?;
@@ -130,6 +153,19 @@ impl Lab {
 pub fn options(common: &Common) -> String {
     let more = common.mount_options.iter().map(|more| format!(",{more}"));
     format!("ro{}", more.collect::<String>())
+}
+
+/// A disk whose head is at once wherever it is to be. Everybody waits for it, also the kernel, which
+/// the throttle does not slow down when it writes back by itself.
+pub fn without_seeks(bytes_per_s: u64) -> Drive {
+    Drive {
+        bytes_per_s,
+        positioning_us: 0,
+        overhead_us: 0,
+        streams: 1,
+        prefetch_bytes: 128 << 10,
+        zones: None,
+    }
 }
 
 /// A file beside the target of a disk.

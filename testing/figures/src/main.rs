@@ -5,6 +5,7 @@
 //! even_reads     all read a file of their own, some disks are perturbed
 //! partitions     all read parts of one file, of several sizes
 //! adjacent       all read a file of their own with two copies, or three; faults are side by side
+//! zoned_reads    the same of disks whose inner tracks give less
 //!   │  files     what they read;  course: their rounds;  compare: with what is ideal
 //!   └─ proof     that caches were cold, and perturbers had their share
 //! mirrored       clients of files with one copy and with two
@@ -13,9 +14,15 @@
 //! distributed_queue  writers spread records over disks, some of which are slow
 //! graduated_write  writers of a file each, each chunk where it is written first
 //! write_size     the same by the size of calls
+//! second_copies  writers of files without a copy, and with one on as many disks besides
+//! part_writes    writers of parts of one file, of several sizes
 //!   └─ writing   writers on disks of which some are slow
 //! call_size      all read a file of their own on disks with a head, in calls of several sizes
 //! hot_network    clients of what is in memory, the link of one server is loaded
+//! hot_processor  the same, one server has no processor
+//! serving_clients  clients of what is in memory, on the nodes of servers and on others
+//! congested      readers and writers on the nodes of their disks, behind slow links
+//! applications   programs of ours, one disk or link is hot
 //! delay          a client behind a link on which all takes a while
 //! advice         readers of records, on what `weir advise` says
 //! nfs        readers of records, of an NFS server and of Weir
@@ -41,11 +48,13 @@
 
 mod adjacent;
 mod advice;
+mod applications;
 mod args;
 mod bed;
 mod call_size;
 mod cluster;
 mod compare;
+mod congested;
 mod course;
 mod delay;
 mod deletion;
@@ -56,6 +65,7 @@ mod files;
 mod graduated_write;
 mod hdfs;
 mod hot_network;
+mod hot_processor;
 mod hot_spot;
 mod lab;
 mod links;
@@ -65,6 +75,7 @@ mod mirrored;
 mod mirrored_hot;
 mod nfs;
 mod outcome;
+mod part_writes;
 mod partitions;
 mod plot;
 mod points;
@@ -75,13 +86,16 @@ mod reduce;
 mod redundancy;
 mod report;
 mod round;
+mod second_copies;
 mod servers;
+mod serving_clients;
 mod slow_disk;
 mod statistics;
 mod stop;
 mod worker;
 mod write_size;
 mod writing;
+mod zoned_reads;
 
 use args::{Arguments, Experiment};
 use clap::Parser;
@@ -116,11 +130,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// Disks with heads are files of a file system of our own.
+fn has_heads(experiment: &Experiment) -> bool {
+    use Experiment::{MirroredReads, SecondCopies, ZonedReads};
+    matches!(experiment, ZonedReads(_) | MirroredReads(_) | SecondCopies(_))
+}
+
 fn needs_machines(experiment: &Experiment) -> bool {
     match experiment {
         Experiment::CallSize(_)
         | Experiment::HotNetwork(_)
         | Experiment::MirroredHot(_)
+        | Experiment::HotProcessor(_)
+        | Experiment::ServingClients(_)
+        | Experiment::Congested(_)
+        | Experiment::Applications(_)
         | Experiment::Delay(_)
         | Experiment::Advice(_)
         | Experiment::Links(_)
@@ -142,8 +166,14 @@ fn lacks(experiment: &Experiment) -> Option<&'static str> {
             return Some(what);
         }
     }
+    let has_processors =
+        matches!(experiment, Experiment::HotProcessor(_) | Experiment::ServingClients(_));
+    if let (true, Some(what)) = (has_processors, weir_testbed::missing_for_processors()) {
+        return Some(what);
+    }
     match needs_machines(experiment) {
         true => weir_testbed::missing_for_models().or_else(weir_testbed::missing_for_networks),
+        false if has_heads(experiment) => weir_testbed::missing_for_models(),
         false => weir_testbed::missing(),
     }
 }
@@ -161,14 +191,21 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::EvenReads(plan) => even_reads::run(plan),
         Experiment::Partitions(plan) => partitions::run(plan),
         Experiment::AdjacentFaults(plan) => adjacent::run(plan),
+        Experiment::ZonedReads(plan) => zoned_reads::run(plan),
         Experiment::MirroredReads(plan) => mirrored::run(plan),
         Experiment::MirroredHot(plan) => mirrored_hot::run(plan),
         Experiment::HotSpot(plan) => hot_spot::run(plan),
         Experiment::DistributedQueue(plan) => distributed_queue::run(plan),
         Experiment::GraduatedWrite(plan) => graduated_write::run(plan),
         Experiment::WriteSize(plan) => write_size::run(plan),
+        Experiment::SecondCopies(plan) => second_copies::run(plan),
+        Experiment::PartWrites(plan) => part_writes::run(plan),
         Experiment::CallSize(plan) => call_size::run(plan),
         Experiment::HotNetwork(plan) => hot_network::run(plan),
+        Experiment::HotProcessor(plan) => hot_processor::run(plan),
+        Experiment::ServingClients(plan) => serving_clients::run(plan),
+        Experiment::Congested(plan) => congested::run(plan),
+        Experiment::Applications(plan) => applications::run(plan),
         Experiment::Delay(plan) => delay::run(plan),
         Experiment::Advice(plan) => advice::run(plan),
         Experiment::Nfs(plan) => nfs::run(plan),

@@ -1,8 +1,8 @@
 //! Clients of files with one copy on half of the disks, and of files on as many with a second copy
 //! on the other half (CEFT-PVFS's two groups): what do twice the disks give?
 
-use crate::args::Mirrored;
-use crate::lab::Lab;
+use crate::args::{Mirrored, MirroredReads};
+use crate::lab::{Lab, without_seeks};
 use crate::outcome::Outcome;
 use crate::plot::{self, Labels, Series};
 use crate::points::Points;
@@ -29,27 +29,34 @@ const LINES: [(&str, u32, &str); 4] = [
     ("proportional", 2, "proportional"),
 ];
 
-pub fn run(plan: &Mirrored) -> Result<()> {
+pub fn run(reads: &MirroredReads) -> Result<()> {
+    let plan = &reads.mirrored;
     let mut report = Report::new(&plan.common.out, "mirrored-reads")?;
     let sizes = plan.sizes(&[4 << 20, 16 << 20, 64 << 20]);
-    let (mut by_clients, mut by_size) = (Points::default(), Points::default());
+    let [mut by_clients, mut by_size, mut by_memory] = <[Points; 3]>::default();
     let usual = sizes.iter().copied().find(|size| *size == USUAL_BYTES).unwrap_or(sizes[0]);
     let lab = plan.lab(&sizes, &[1, 2], Some(plan.drive()))?;
-    let mut records = Records::new(&report, "trial,line,clients,bytes")?;
+    let mut records = Records::new(&report, "trial,line,clients,bytes,in_memory")?;
     for trial in 1..=plan.common.trials() {
-        for (clients, size) in plan.rounds(&sizes, usual) {
+        for (clients, size, in_memory) in reads.rounds(&sizes, usual) {
             for (line, copies, policy) in LINES {
                 let files = names(copies, size, clients);
-                let round = Round { call_bytes: CALL_BYTES, ..Round::of(policy, &files) };
+                let call_bytes = CALL_BYTES;
+                let round = Round { call_bytes, in_memory, ..Round::of(policy, &files) };
                 let outcome = lab.round(&round)?;
-                let key = [trial.to_string(), line.into(), clients.to_string(), size.to_string()];
+                let numbers = [u64::from(clients), size, in_memory].map(|n| n.to_string());
+                let key = [&[trial.to_string(), line.into()][..], &numbers].concat();
                 records.write(&key, &[], &outcome)?;
-                println!("trial {trial}, {}", text(line, clients, size, &outcome));
+                let text = text(line, clients, size, &outcome);
+                println!("trial {trial}, {in_memory} % in memory, {text}");
                 let rate = outcome.aggregate();
-                if size == usual {
+                if (clients, size) == (plan.most_clients(), usual) {
+                    by_memory.add(line, in_memory, rate);
+                }
+                if in_memory == 0 && size == usual {
                     by_clients.add(line, clients.into(), rate);
                 }
-                if clients == plan.most_clients() {
+                if in_memory == 0 && clients == plan.most_clients() {
                     by_size.add(line, size, rate);
                 }
             }
@@ -58,6 +65,9 @@ pub fn run(plan: &Mirrored) -> Result<()> {
     drop(lab);
     by_clients.write(&report, "by-clients.csv", "clients")?;
     by_size.write(&report, "by-size.csv", "bytes")?;
+    by_memory.write(&report, "by-memory.csv", "in_memory")?;
+    let what = format!("{} clients, {} % in memory", plan.most_clients(), reads.memory);
+    judge(&mut report, &by_memory, reads.memory, &what);
     for clients in plan.clients() {
         judge(&mut report, &by_clients, clients.into(), &format!("{clients} clients"));
     }
@@ -116,6 +126,17 @@ pub fn names(copies: u32, size: u64, clients: u32) -> Vec<String> {
     (0..clients).map(|n| format!("c{copies}-{}-{n}", size >> 10)).collect()
 }
 
+impl MirroredReads {
+    /// Numbers of clients, what each reads, and what part of it is in memory, of a trial.
+    fn rounds(&self, sizes: &[u64], usual: u64) -> Vec<(u32, u64, u64)> {
+        let plan = &self.mirrored;
+        let most = plan.most_clients();
+        let by_clients = plan.clients().into_iter().map(|clients| (clients, usual, 0));
+        let others = sizes.iter().filter(|size| **size != usual).map(|size| (most, *size, 0));
+        by_clients.chain(others).chain([(most, usual, self.memory)]).collect()
+    }
+}
+
 impl Mirrored {
     pub fn clients(&self) -> Vec<u32> {
         match (&*self.clients, self.common.quick) {
@@ -133,23 +154,10 @@ impl Mirrored {
         if self.sizes.is_empty() { usual.to_vec() } else { self.sizes.clone() }
     }
 
-    /// Numbers of clients and what each reads, of a trial.
-    fn rounds(&self, sizes: &[u64], usual: u64) -> Vec<(u32, u64)> {
-        let by_clients = self.clients().into_iter().map(|clients| (clients, usual));
-        let others = sizes.iter().filter(|size| **size != usual);
-        by_clients.chain(others.map(|size| (self.most_clients(), *size))).collect()
-    }
-
     /// A disk: the kernel's throttle lets through what a tenth of a second gives at once, half of
     /// what is read of a disk here.
     fn drive(&self) -> Drive {
-        Drive {
-            bytes_per_s: self.common.rate(),
-            positioning_us: self.seek_us,
-            overhead_us: 0,
-            streams: 1,
-            prefetch_bytes: 128 << 10,
-        }
+        Drive { positioning_us: self.seek_us, ..without_seeks(self.common.rate()) }
     }
 
     /// Disks with files of all these sizes and numbers of copies; without a `drive` they are
@@ -159,7 +167,7 @@ impl Mirrored {
         let bytes: u64 = sizes.iter().sum::<u64>() * u64::from(self.most_clients());
         let of_a_disk = bytes / columns as u64 * copies.len() as u64;
         let lab = match drive {
-            Some(drive) => Lab::with_heads(&self.common, 2 * columns, of_a_disk, drive)?,
+            Some(drive) => Lab::with_heads(&self.common, of_a_disk, &vec![drive; 2 * columns])?,
             None => Lab::new(&self.common, 2 * columns, of_a_disk)?,
         };
         for copies in copies {
@@ -173,12 +181,19 @@ impl Mirrored {
     }
 }
 
+/// Stripes over so many disks, with no copy or with one on as many others.
+pub fn layout(copies: u32, columns: usize) -> Vec<String> {
+    let mut words = format!("--layout striped --base 0 --count {columns}");
+    if copies > 1 {
+        words += &format!(" --copies {copies} --placement groups");
+    }
+    words.split(' ').map(str::to_owned).collect()
+}
+
 /// With copies, column n has its first one on disk 2n, and the other one on the next.
 pub fn write(lab: &Lab, name: &str, copies: u32, columns: usize, bytes: u64) -> Result<()> {
-    let (count, copies_text) = (columns.to_string(), copies.to_string());
-    let layout = ["--layout", "striped", "--base", "0", "--count", &count];
-    let mirrors = ["--copies", &copies_text, "--placement", "groups"];
-    let all = if copies > 1 { [&layout[..], &mirrors[..]].concat() } else { layout.to_vec() };
+    let layout = layout(copies, columns);
+    let all: Vec<&str> = layout.iter().map(String::as_str).collect();
     lab.write(name, &all, bytes)?;
     let places = lab.cluster.places(name)?;
     if places.iter().copied().eq(0..columns * copies as usize) {

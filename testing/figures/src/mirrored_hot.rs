@@ -28,8 +28,9 @@ pub fn run(plan: &MirroredHot) -> Result<()> {
         for clients in plan.clients() {
             for (line, copies, policy) in LINES {
                 let files = names(copies, plan.file, clients);
-                let is_hot = true;
-                let round = Round { call_bytes: CALL_BYTES, is_hot, ..Round::of(policy, &files) };
+                let in_memory = 100;
+                let round =
+                    Round { call_bytes: CALL_BYTES, in_memory, ..Round::of(policy, &files) };
                 let outcome = lab.round(&round)?;
                 let key = [trial.to_string(), line.into(), clients.to_string()];
                 records.write(&key, &[], &outcome)?;

@@ -48,6 +48,8 @@ pub struct Outcome {
     pub samples: Vec<Sample>,
     /// From the beginning until the last one had ended.
     pub seconds: f64,
+    /// What [`crate::round::Round::processes`] used of processors meanwhile.
+    pub cpu_seconds: f64,
     /// The name of the job whose processes they are.
     pub job: Option<String>,
 }
@@ -150,6 +152,7 @@ mod tests {
             sent_bytes: Vec::new(),
             samples: Vec::new(),
             seconds: seconds as f64,
+            cpu_seconds: 0.0,
             job: None,
         }
     }

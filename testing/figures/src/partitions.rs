@@ -62,8 +62,8 @@ pub fn run(plan: &Partitions) -> Result<()> {
     report.finish()
 }
 
-/// Each pair of readers reads a pair of fragments, one after the other.
-fn part(reader: u64, fragment: u64, ratio: Ratio) -> Range<u64> {
+/// Each pair of readers, or of writers, has a pair of fragments, one after the other.
+pub fn part(reader: u64, fragment: u64, ratio: Ratio) -> Range<u64> {
     let share = ratio.even / (ratio.even + ratio.odd);
     let units = (2 * fragment / UNIT) as f64 * share;
     // Each reads something.

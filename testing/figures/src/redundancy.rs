@@ -11,19 +11,23 @@ use crate::round::Round;
 use crate::stop;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{Error, Result};
+use std::fs::File;
+use std::io::{Error, Read, Result};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const COLUMNS: u64 = 4;
 const FILE: &str = "file";
+/// Of what is written.
+const SEED: u64 = 1;
 const PATIENCE: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(100);
 const MIB: f64 = (1 << 20) as f64;
 /// Of what one copy gives, what each of the others gives while all is well; of what three copies
 /// give without a server, what parities do.
 const AIM: f64 = 0.9;
+const CALL_BYTES: usize = 1 << 20;
 
 /// How a file bears losses.
 struct Way {
@@ -104,13 +108,9 @@ fn measure(plan: &Redundancy, way: &Way, proof: &mut Proof) -> Result<Cost> {
     let lost = first.ok_or_else(|| Error::other(format!("weir layout: {segment}")))?;
     let files = [FILE.to_owned()];
     let mut read = |perturbed: &[usize]| {
-        let mut seconds = 0.0;
-        let (_, cpu) = timed(&pids, || {
-            let round = Round { perturbed, ..Round::of("proportional", &files) };
-            seconds = proof.round(&lab, &round)?.seconds;
-            Ok(())
-        })?;
-        Ok::<_, Error>((seconds, cpu))
+        let round = Round { perturbed, processes: &pids, ..Round::of("proportional", &files) };
+        let outcome = proof.round(&lab, &round)?;
+        Ok::<_, Error>((outcome.seconds, outcome.cpu_seconds))
     };
     cost.read = read(&[])?;
     cost.slow = read(&[lost as usize - 1])?;
@@ -123,19 +123,43 @@ fn measure(plan: &Redundancy, way: &Way, proof: &mut Proof) -> Result<Cost> {
     // Who comes later knows that it is away.
     wait(&lab, |segment| online(segment) < count)?;
     cost.degraded = Some(read(&[])?);
+    compare(&lab, plan.file())?;
     cost.repair = Some(timed(&pids, || {
         lab.cluster.weir(&["target", "remove", &lost.to_string(), "--force", "--yes"])?;
         wait(&lab, |segment| online(segment) == count)
     })?);
-    // All of it is still there.
-    read(&[])?;
+    compare(&lab, plan.file())?;
     Ok(cost)
+}
+
+/// The file has the bytes that were written.
+fn compare(lab: &Lab, bytes: u64) -> Result<()> {
+    let wanted = lab.place("wanted");
+    if !wanted.exists() {
+        write_noise(&wanted, bytes, SEED)?;
+    }
+    let mount = lab.cluster.mount(0, lab.place("compared"), &lab.options)?;
+    let (mut is, mut wanted) = (File::open(mount.path().join(FILE))?, File::open(wanted)?);
+    let [mut of_is, mut of_wanted] = [(); 2].map(|()| vec![0; CALL_BYTES]);
+    let mut left = bytes;
+    while left > 0 {
+        stop::check()?;
+        let part = left.min(CALL_BYTES as u64) as usize;
+        is.read_exact(&mut of_is[..part])?;
+        wanted.read_exact(&mut of_wanted[..part])?;
+        if of_is[..part] != of_wanted[..part] {
+            let at = bytes - left;
+            return Err(Error::other(format!("other bytes in the MiB from {at} on")));
+        }
+        left -= part as u64;
+    }
+    Ok(())
 }
 
 /// Writes the file, which is there, and makes it durable.
 fn fill(lab: &Lab, bytes: u64) -> Result<()> {
     let mount = lab.cluster.mount(0, lab.place("w"), "rw")?;
-    write_noise(&mount.path().join(FILE), bytes, 1)
+    write_noise(&mount.path().join(FILE), bytes, SEED)
 }
 
 fn objects(segment: &Value) -> &[Value] {
@@ -163,7 +187,7 @@ fn wait(lab: &Lab, is_so: impl Fn(&Value) -> bool) -> Result<()> {
     }
 }
 
-/// How long something takes, in which none of the servers dies, and the seconds of processor time
+/// How long something takes besides reads, in which none of the servers dies, and the seconds of processor time
 /// of all that live.
 fn timed(pids: &[i32], work: impl FnOnce() -> Result<()>) -> Result<(f64, f64)> {
     let lives = |pid: &&i32| Path::new(&format!("/proc/{pid}")).exists();
@@ -226,5 +250,22 @@ fn judge(report: &mut Report, plan: &Redundancy, costs: &[Cost]) {
         let share = three.0 / coded.0;
         let what = format!("read without a server: two parities ÷ three copies {share:.2}");
         report.verdict(share >= AIM, &what);
+    }
+    let share = three.slow.0 / coded.slow.0;
+    let what = format!("read while one disk gives half: two parities ÷ three copies {share:.2}");
+    report.verdict(share >= AIM, &what);
+    if let (Some(three), Some(coded)) = (three.repair, coded.repair) {
+        let what = format!(
+            "made whole again, the same bytes: three copies in {:.1} s, two parities in {:.1} s",
+            three.0, coded.0
+        );
+        report.verdict(coded.0 <= three.0, &what);
+    }
+    if let Some(encode) = coded.encode {
+        let what = format!(
+            "encoded in {:.1} s; three copies are written in {:.1} s (aim: no longer)",
+            encode.0, three.write.0
+        );
+        report.verdict(encode.0 <= three.write.0, &what);
     }
 }

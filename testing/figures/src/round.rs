@@ -5,12 +5,14 @@
 
 use crate::args::WorkKind;
 use crate::cluster::Mount;
+use crate::hdfs::cpu_seconds;
 use crate::lab::{Lab, perturbed_file};
 use crate::outcome::{Outcome, Use};
 use crate::stop;
 use crate::worker::{command, now_us, steps};
 use std::io::{Error, Result};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, sleep};
@@ -28,6 +30,8 @@ static ROUNDS: AtomicU32 = AtomicU32::new(0);
 
 /// What one who writes without a pause has of a disk.
 pub const WRITERS_PART: f64 = 7.0 / 8.0;
+/// What was done beside somebody who had less of what he was to have does not count.
+const PERTURBS: f64 = 0.8;
 
 /// What is done in a round.
 pub struct Round<'a> {
@@ -44,8 +48,10 @@ pub struct Round<'a> {
     pub load: Load,
     /// The readers are the processes of one job.
     pub job: bool,
-    /// What is read is in memory before, instead of nowhere but on disks.
-    pub is_hot: bool,
+    /// So many per cent of each file are in the servers' memory before, from its beginning on.
+    pub in_memory: u64,
+    /// Of those of these processes that live the processor's time is counted while readers read.
+    pub processes: &'a [i32],
 }
 
 impl<'a> Round<'a> {
@@ -53,8 +59,9 @@ impl<'a> Round<'a> {
     /// and readers know nothing of each other.
     pub fn of(policy: &'a str, files: &'a [String]) -> Self {
         let load = Load::Reads { turn: Duration::ZERO };
-        let (job, is_hot) = (false, false);
-        Self { policy, files, ranges: &[], call_bytes: 1 << 20, perturbed: &[], load, job, is_hot }
+        let (job, in_memory, ranges, perturbed) = (false, 0, &[], &[]);
+        let (call_bytes, processes) = (1 << 20, &[]);
+        Self { policy, files, ranges, call_bytes, perturbed, load, job, in_memory, processes }
     }
 
     /// What a reader reads.
@@ -104,6 +111,33 @@ impl Perturber {
     }
 }
 
+/// What was done, and what disks and perturbers did meanwhile.
+pub struct Beside<T> {
+    pub done: T,
+    /// What all disks gave.
+    pub read_bytes: u64,
+    pub perturbers: Vec<Had>,
+}
+
+/// What a writer or sender had in a second, at least, and what it was to have.
+#[derive(Clone, Copy)]
+pub struct Had {
+    pub bytes_per_s: f64,
+    aim: f64,
+}
+
+impl<T> Beside<T> {
+    /// Why it shows nothing: caches were not cold, or somebody did not perturb as he was to.
+    pub fn flaw(&self, least_bytes: u64) -> Option<String> {
+        if self.read_bytes < least_bytes {
+            return Some(format!("the disks gave {} bytes of {least_bytes}", self.read_bytes));
+        }
+        let lame = self.perturbers.iter().find(|had| had.bytes_per_s < had.aim * PERTURBS)?;
+        let [had, aim] = [lame.bytes_per_s, lame.aim].map(|rate| rate / (1 << 20) as f64);
+        Some(format!("a perturber had {had:.2} MiB/s of {aim:.2}"))
+    }
+}
+
 fn counts(disks: &[Disk]) -> Result<Vec<Counts>> {
     disks.iter().map(Disk::counts).collect()
 }
@@ -140,7 +174,9 @@ impl Lab {
                     command.env("WEIR_RANGES", format!("{from}+{}", to - from));
                 }
             }
-            Worker::start(command)
+            let worker = Worker::start(command)?;
+            self.cluster.bed.iter().try_for_each(|bed| bed.take_in(rank, worker.pid()))?;
+            Ok(worker)
         };
         let readers =
             mounts.iter().zip(round.files).enumerate().map(reader).collect::<Result<Vec<_>>>()?;
@@ -148,7 +184,11 @@ impl Lab {
             Some(begun) => begun,
             None => self.begin(round, AHEAD)?,
         };
+        let lives = |pid: &&i32| Path::new(&format!("/proc/{pid}")).exists();
+        let processes: Vec<i32> = round.processes.iter().filter(lives).copied().collect();
+        let used = cpu_seconds(&processes)?;
         let (mut outcome, found) = self.read(readers, beside)?;
+        outcome.cpu_seconds = cpu_seconds(&processes)? - used;
         self.share(round, 0.0)?;
         for perturber in perturbers {
             let words = perturber.worker.end()?;
@@ -163,25 +203,73 @@ impl Lab {
         for (n, (after, before)) in counts(&self.disks)?.iter().zip(&before).enumerate() {
             outcome.disks[n].disk_bytes = after.read_bytes - before.read_bytes;
         }
-        prove(&outcome, round.is_hot)?;
+        prove(&outcome, round.in_memory)?;
         outcome.job = round.job.then_some(job);
         Ok((outcome, found))
+    }
+
+    /// Something is done while disks or links of a round are hot, and were for a while; nothing is in
+    /// memory before.
+    pub fn disturbed<T>(
+        &self,
+        round: &Round<'_>,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<Beside<T>> {
+        self.prepare(round)?;
+        let started = Instant::now();
+        let (perturbers, _) = self.begin(round, HOT_AHEAD)?;
+        let (before, begin) = (counts(&self.disks)?, Instant::now());
+        let done = work();
+        let (seconds, after) = (begin.elapsed().as_secs_f64(), counts(&self.disks));
+        let ahead = (begin - started).as_secs_f64();
+        let shared = self.share(round, 0.0);
+        let ends = perturbers.into_iter().map(|perturber| (perturber.disk, perturber.worker.end()));
+        let ends: Vec<_> = ends.collect();
+        // What went wrong first is said.
+        let (done, after) = (done?, after?);
+        shared?;
+        let grown = |of: fn(&Counts) -> u64| {
+            after.iter().zip(&before).map(move |(after, before)| of(after) - of(before))
+        };
+        let written: Vec<u64> = grown(|counts| counts.written_bytes).collect();
+        let perturbers = ends.into_iter().map(|(disk, words)| {
+            let (words, none) = (words?, Error::other("only writers and senders are known here"));
+            Ok(match round.load {
+                Load::Writes => Had {
+                    bytes_per_s: written[disk] as f64 / seconds,
+                    aim: self.rate as f64 * WRITERS_PART,
+                },
+                Load::Sends { bytes_per_s: pace } => {
+                    let sent: f64 = words.trim().parse().map_err(|_| Error::other(words))?;
+                    // Before that it had no more than its pace.
+                    let meanwhile = sent - pace as f64 * ahead;
+                    Had { bytes_per_s: meanwhile / seconds, aim: pace as f64 }
+                }
+                Load::Reads { .. } => return Err(none),
+            })
+        });
+        let perturbers = perturbers.collect::<Result<_>>()?;
+        let read_bytes = grown(|counts| counts.read_bytes).sum();
+        Ok(Beside { done, read_bytes, perturbers })
     }
 
     /// Prepares caches, and waits for the disks to be at rest: who opens a file is told how busy
     /// they are.
     fn prepare(&self, round: &Round<'_>) -> Result<()> {
-        let memory = if round.is_hot { remember } else { forget };
-        self.disks.iter().try_for_each(|disk| memory(disk.path()))?;
+        let remember = || {
+            self.disks.iter().map(Disk::path).try_for_each(|path| match round.in_memory {
+                0 => forget(path),
+                ALL => remember(path, ALL),
+                // What servers read meanwhile for readers of the last round, who had it from
+                // elsewhere, goes too.
+                part => forget(path).and_then(|()| remember(path, part)),
+            })
+        };
+        remember()?;
         // What was found of a disk among writes is not what readers are to go by.
-        let was_written = round.is_hot | self.was_written.swap(false, Relaxed);
+        let was_written = self.was_written.swap(false, Relaxed) | (round.in_memory > 0);
         self.settle(if was_written { SETTLED } else { RESTED })?;
-        // What servers read meanwhile for readers of the last round, who had it from elsewhere.
-        if round.is_hot {
-            Ok(())
-        } else {
-            self.disks.iter().try_for_each(|disk| forget(disk.path()))
-        }
+        if round.in_memory == 0 { remember() } else { Ok(()) }
     }
 
     /// Has the perturbers at work; the disks' counts from before.
@@ -259,8 +347,10 @@ impl Lab {
         stop::check()?;
         let readers = words.into_iter().map(|words| steps(&words?)).collect::<Result<_>>()?;
         let sent_bytes = vec![0; self.disks.len()];
-        let job = None;
-        Ok((Outcome { readers, disks, links, sent_bytes, samples, seconds, job }, found))
+        let (job, cpu_seconds) = (None, 0.0);
+        let outcome =
+            Outcome { readers, disks, links, sent_bytes, samples, seconds, cpu_seconds, job };
+        Ok((outcome, found))
     }
 }
 
@@ -269,20 +359,28 @@ const SETTLED: Duration = Duration::from_millis(2_500);
 /// One that was read alone: servers look once more, after a second, when nobody reads any more.
 const RESTED: Duration = Duration::from_millis(1_200);
 const SETTLES_WITHIN: Duration = Duration::from_secs(180);
+/// In per cent.
+const ALL: u64 = 100;
+/// Of what is not in memory disks give no more than so many per cent: some of it is read ahead, or
+/// read twice.
+const MOST: u64 = 110;
 /// So little comes from disks of what is in memory.
 const HOT: u64 = 50;
 /// Besides what servers read of each disk by themselves, to know how fast it is.
 const PROBES_BYTES: u64 = 1 << 20;
 
-fn prove(outcome: &Outcome, is_hot: bool) -> Result<()> {
+fn prove(outcome: &Outcome, in_memory: u64) -> Result<()> {
     let given: u64 = outcome.disks.iter().map(Use::served_bytes).sum();
     let got: u64 = outcome.readers.iter().map(|steps| steps[steps.len() - 1].bytes).sum();
-    let probes = outcome.disks.len() as u64 * PROBES_BYTES;
-    if is_hot && given > got / HOT + probes {
-        let what = format!("not hot: the disks gave {given} bytes, the readers got {got}");
+    let probes = if in_memory < ALL { 0 } else { outcome.disks.len() as u64 * PROBES_BYTES };
+    let missing = got * (ALL - in_memory.min(ALL)) / ALL;
+    if in_memory > 0 && given > missing * MOST / ALL + got / HOT + probes {
+        let what = format!("not in memory: the disks gave {given} bytes, the readers got {got}");
         return Err(Error::other(what));
     }
-    if is_hot || given >= got {
+    // A part ends where it ends, within a page.
+    let least = if in_memory == 0 { got } else { missing - missing / HOT };
+    if given >= least {
         return Ok(());
     }
     Err(Error::other(format!("not cold: the disks gave {given} bytes, the readers got {got}")))

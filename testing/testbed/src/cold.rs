@@ -3,7 +3,7 @@
 use crate::{run, text};
 use rustix::fs::{Advice, fadvise, fsync};
 use std::fs::{self, File};
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Error, ErrorKind, Read, Result};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -45,12 +45,20 @@ pub fn forget_whole(dir: &Path, patience: Duration) -> Result<u64> {
     }
 }
 
-/// What is below a directory is in memory, as far as there is room.
+/// The first so many per cent of each file below a directory are in memory, as far as there is room.
 ///
 /// # Errors
 /// Something cannot be read.
-pub fn remember(dir: &Path) -> Result<()> {
-    let read = |path: &PathBuf| std::io::copy(&mut File::open(path)?, &mut std::io::sink());
+pub fn remember(dir: &Path, percent: u64) -> Result<()> {
+    let read = |path: &PathBuf| {
+        let file = File::open(path)?;
+        let bytes = file.metadata()?.len() * percent.min(100) / 100;
+        // What follows is not to be read ahead.
+        if percent < 100 {
+            fadvise(&file, 0, None, Advice::Random)?;
+        }
+        std::io::copy(&mut file.take(bytes), &mut std::io::sink())
+    };
     files_below(dir)?.iter().try_for_each(|path| there(path, read(path)).map(drop))
 }
 

@@ -50,7 +50,7 @@ pub use delay::Delayed;
 pub use device::{Counts, Device};
 pub use disk::{Disk, Frozen, detach, make_image};
 pub use memory::Memory;
-pub use model::{Drive, Model};
+pub use model::{Drive, Model, Zones};
 pub use network::{ETHERNET_QUEUE, LinkCounts, MYRINET_QUEUE, Network, enter};
 pub use nfs::{NfsClient, NfsServer, missing_for_nfs};
 pub use perturb::{Reads, read_around, write_again};

@@ -2,7 +2,7 @@
 
 use crate::group::Group;
 use std::io::{Error, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// `cpu` of cgroup v1.
 const ROOT: &str = "/sys/fs/cgroup/cpu";
@@ -56,6 +56,11 @@ impl Processor {
     /// What the system says.
     pub fn add(&self, process: i32) -> Result<()> {
         self.group.add(process)
+    }
+
+    /// The file to which a process writes 0 to get in.
+    pub fn members(&self) -> PathBuf {
+        self.group.members()
     }
 
     /// For how long so far threads of the group could have run, but had had their share.

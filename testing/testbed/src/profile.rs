@@ -240,7 +240,8 @@ impl Plan {
     pub fn drive(&self, node: usize) -> Option<Drive> {
         let Mechanics { positioning_us, overhead_us, streams, prefetch_bytes } = self.head?;
         let bytes_per_s = *self.disk_rates.get(node)?;
-        Some(Drive { bytes_per_s, positioning_us, overhead_us, streams, prefetch_bytes })
+        let zones = None;
+        Some(Drive { bytes_per_s, positioning_us, overhead_us, streams, prefetch_bytes, zones })
     }
 }
 

@@ -17,6 +17,7 @@ const DRIVE: Drive = Drive {
     overhead_us: 200,
     streams: 1,
     prefetch_bytes: 128 << 10,
+    zones: None,
 };
 
 fn parts(file: &File, pieces: impl Iterator<Item = u64>) -> Duration {

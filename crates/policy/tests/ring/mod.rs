@@ -32,6 +32,8 @@ pub struct Ring {
 pub struct Outcome {
     /// When the last reader was done.
     pub slowest_s: f64,
+    /// And the first one.
+    pub fastest_s: f64,
     /// Of all bytes, those that did not come from the first copy.
     pub diverted: f64,
     /// Whether each block was read exactly once.
@@ -147,10 +149,12 @@ impl Model<'_> {
                 break;
             }
         }
-        let slowest = self.readers.iter().filter_map(|r| r.end_us).max().unwrap_or(0);
+        let ends = || self.readers.iter().filter_map(|r| r.end_us);
+        let (fastest, slowest) = (ends().min().unwrap_or(0), ends().max().unwrap_or(0));
         let all: u64 = self.ring.work_bytes.iter().sum();
         Outcome {
             slowest_s: slowest as f64 / 1e6,
+            fastest_s: fastest as f64 / 1e6,
             diverted: 1.0 - self.own_bytes as f64 / all as f64,
             is_complete: self.readers.iter().all(|r| r.times_read.iter().all(|n| *n == 1)),
             disk_bytes: self.disks.iter().map(|disk| disk.served_bytes).collect(),

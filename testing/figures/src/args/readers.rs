@@ -54,6 +54,22 @@ pub struct EvenReads {
     pub profile: Option<String>,
 }
 
+/// Readers of a file each on disks whose inner tracks give less.
+#[derive(Args, Clone)]
+pub struct ZonedReads {
+    #[command(flatten)]
+    pub common: Common,
+    /// Disks, each with a data server: equal parts of a drive, from outside to inside
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub disks: u32,
+    /// Bytes of each reader's file
+    #[arg(long, value_parser = size, default_value = "48MiB")]
+    pub file: u64,
+    /// What the innermost track gives of the outermost, per cent; the default is River's
+    #[arg(long, default_value_t = 58, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub inner: u64,
+}
+
 #[derive(Args, Clone)]
 pub struct Partitions {
     #[command(flatten)]
@@ -69,11 +85,16 @@ pub struct Partitions {
 
 impl Partitions {
     pub fn ratios(&self) -> Vec<Ratio> {
-        let usual: &[f64] = if self.readers.common.quick { &[1.0, 2.0] } else { &[1.0, 1.5, 2.0] };
-        match &*self.ratios {
-            [] => usual.iter().map(|odd| Ratio { even: 1.0, odd: *odd }).collect(),
-            ratios => ratios.to_vec(),
-        }
+        ratios(&self.ratios, self.readers.common.quick)
+    }
+}
+
+/// Of parts: those that were asked for, or the paper's.
+pub fn ratios(asked: &[Ratio], quick: bool) -> Vec<Ratio> {
+    let usual: &[f64] = if quick { &[1.0, 2.0] } else { &[1.0, 1.5, 2.0] };
+    match asked {
+        [] => usual.iter().map(|odd| Ratio { even: 1.0, odd: *odd }).collect(),
+        ratios => ratios.to_vec(),
     }
 }
 

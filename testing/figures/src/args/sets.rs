@@ -2,6 +2,7 @@
 
 use super::{Common, size};
 use clap::Args;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 #[derive(Args, Clone)]
@@ -38,7 +39,7 @@ pub struct Deletion {
     /// Bytes of a file [default: 2MiB, with --quick 512KiB]
     #[arg(long, value_parser = size)]
     pub file: Option<u64>,
-    /// What `--clean-at` of `weir reduce` is set to, percent
+    /// What `--clean-at` of `weir reduce` is set to, percent, besides 0, 50 and 100
     /// [default: 0,13,25,38,50,63,75,88,100, with --quick 0,25,50,75,100]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(..=100))]
     pub clean_at: Vec<u8>,
@@ -50,11 +51,14 @@ impl Deletion {
     }
 
     pub fn percents(&self) -> Vec<u8> {
-        match (&*self.clean_at, self.common.quick) {
-            ([], true) => vec![0, 25, 50, 75, 100],
-            ([], false) => vec![0, 13, 25, 38, 50, 63, 75, 88, 100],
-            (percents, _) => percents.to_vec(),
-        }
+        let wanted = match (&*self.clean_at, self.common.quick) {
+            ([], true) => &[25, 75][..],
+            ([], false) => &[13, 25, 38, 63, 75, 88],
+            (percents, _) => percents,
+        };
+        // At once, the default, and never: these are compared.
+        let all: BTreeSet<u8> = wanted.iter().chain(&[0, 50, 100]).copied().collect();
+        all.into_iter().collect()
     }
 }
 
@@ -78,10 +82,10 @@ pub struct EncodeDelay {
     /// Seconds that stand for an hour: the mean age at which new files are read
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub hour: u64,
-    /// Seconds of a run [default: 150, with --quick 60]
+    /// Seconds of a run [default: 150, with --quick 90]
     #[arg(long, value_parser = clap::value_parser!(u64).range(10..=86_400))]
     pub run: Option<u64>,
-    /// Seconds until files are encoded [default: 0,15,30,60,3600, with --quick 0,3600]
+    /// Seconds until files are encoded [default: 0,15,30,60,3600, with --quick 0,60,3600]
     #[arg(long, value_delimiter = ',')]
     pub delays: Vec<u64>,
 }
@@ -109,16 +113,23 @@ impl EncodeDelay {
     }
 
     pub fn run(&self) -> Duration {
-        Duration::from_secs(self.run.unwrap_or(if self.common.quick { 60 } else { 150 }))
+        Duration::from_secs(self.run.unwrap_or(if self.common.quick { 90 } else { 150 }))
     }
 
     pub fn delays(&self) -> Vec<Duration> {
         let seconds = match (&*self.delays, self.common.quick) {
-            ([], true) => &[0, 3600],
-            ([], false) => &[0, 15, 30, 60, 3600][..],
+            ([], true) => &[0, 60, 3600][..],
+            ([], false) => &[0, 15, 30, 60, 3600],
             (delays, _) => delays,
         };
         seconds.iter().copied().map(Duration::from_secs).collect()
+    }
+
+    /// When files are encoded with each delay that ends within a run: what is read from then on
+    /// counts.
+    pub fn counted_from(&self) -> Duration {
+        let run = self.run();
+        self.delays().into_iter().filter(|delay| *delay < run).max().unwrap_or_default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Experiments with writers on disks of which some are slow.
 
+use super::readers::{Ratio, ratios};
 use super::{Common, faults, many_calls, size, two_calls};
 use clap::Args;
 
@@ -71,5 +72,57 @@ pub struct WriteSize {
 impl WriteSize {
     pub fn calls(&self) -> Vec<u64> {
         many_calls(&self.calls, self.common.quick)
+    }
+}
+
+/// Writers of files with one copy, and of files with two on twice the disks.
+#[derive(Args, Clone)]
+pub struct SecondCopies {
+    #[command(flatten)]
+    pub common: Common,
+    /// Disks, each with a data server: half of them have second copies
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub disks: u32,
+    /// Numbers of processes that write at the same time [default: 1,4, with --quick 4]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub writers: Vec<u32>,
+    /// Bytes that each writes
+    #[arg(long, value_parser = size, default_value = "48MiB")]
+    pub file: u64,
+}
+
+impl SecondCopies {
+    pub fn writers(&self) -> Vec<u32> {
+        match (&*self.writers, self.common.quick) {
+            ([], true) => vec![4],
+            ([], false) => vec![1, 4],
+            (writers, _) => writers.to_vec(),
+        }
+    }
+}
+
+/// Writers of parts of one file.
+#[derive(Args, Clone)]
+pub struct PartWrites {
+    #[command(flatten)]
+    pub writers: Writers,
+    /// Bytes that each of as many writers as disks writes on average
+    #[arg(long, value_parser = size, default_value = "48MiB")]
+    pub file: u64,
+    /// Bytes of a call [default: 64KiB,1MiB, with --quick 1MiB]
+    #[arg(long, value_parser = size, value_delimiter = ',')]
+    pub calls: Vec<u64>,
+    /// What writers of even and of odd numbers write [default: 1:1,1:1.5,1:2, with --quick 1:1,1:2]
+    #[arg(long, value_delimiter = ',')]
+    pub ratios: Vec<Ratio>,
+}
+
+impl PartWrites {
+    pub fn calls(&self) -> Vec<u64> {
+        two_calls(&self.calls, self.writers.common.quick)
+    }
+
+    pub fn ratios(&self) -> Vec<Ratio> {
+        ratios(&self.ratios, self.writers.common.quick)
     }
 }

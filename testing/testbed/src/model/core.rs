@@ -13,7 +13,7 @@ use std::time::Duration;
 /// What a drive can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drive {
-    /// Rate at which bytes pass below the head.
+    /// Rate at which bytes pass below the head, on the outermost track.
     pub bytes_per_s: u64,
     /// To go to another place: seek and half a turn.
     pub positioning_us: u64,
@@ -23,6 +23,20 @@ pub struct Drive {
     pub streams: usize,
     /// So much is read ahead of a stream, and kept of it.
     pub prefetch_bytes: u64,
+    /// How the rate falls towards the innermost track; `None`: it does not.
+    pub zones: Option<Zones>,
+}
+
+/// Tracks are longer outside than inside, so more bytes pass below the head there in each turn. The
+/// rate falls evenly from the first byte of a disk to its last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Zones {
+    /// The rate on the innermost track.
+    pub inner_bytes_per_s: u64,
+    /// All that the disk holds.
+    pub disk_bytes: u64,
+    /// Where on it the part begins that is used as a drive.
+    pub begin: u64,
 }
 
 /// What a drive is asked for.
@@ -60,13 +74,23 @@ struct Stream {
 }
 
 impl Drive {
-    fn time(&self, bytes: u64) -> Duration {
-        let ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s.max(1));
+    /// Bytes a second at a place: requests are short beside zones, so it counts for all of one.
+    fn rate(&self, place: u64) -> u64 {
+        let Some(zones) = self.zones else { return self.bytes_per_s.max(1) };
+        let bytes = zones.disk_bytes.max(1);
+        let place = zones.begin.saturating_add(place).min(bytes);
+        let less = u128::from(self.bytes_per_s.saturating_sub(zones.inner_bytes_per_s));
+        let less = less * u128::from(place) / u128::from(bytes);
+        self.bytes_per_s.saturating_sub(less as u64).max(1)
+    }
+
+    fn time(&self, place: u64, bytes: u64) -> Duration {
+        let ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate(place));
         Duration::from_nanos(ns as u64)
     }
 
-    fn bytes(&self, time: Duration) -> u64 {
-        (u128::from(self.bytes_per_s) * time.as_nanos() / 1_000_000_000) as u64
+    fn bytes(&self, place: u64, time: Duration) -> u64 {
+        (u128::from(self.rate(place)) * time.as_nanos() / 1_000_000_000) as u64
     }
 }
 
@@ -95,7 +119,7 @@ impl Head {
 
     /// What the head does while nobody asks for anything.
     fn read_ahead(&mut self, idle: Duration) {
-        let (bytes, most) = (self.drive.bytes(idle), self.drive.prefetch_bytes);
+        let (bytes, most) = (self.drive.bytes(self.at, idle), self.drive.prefetch_bytes);
         if !self.reads_ahead || bytes == 0 {
             return;
         }
@@ -117,7 +141,7 @@ impl Head {
             Some(n) => (self.streams[n].end, self.streams.remove(n)),
             None => (offset, Stream { start: offset, end, asked: end }),
         };
-        let work = self.reach(from) + self.drive.time(end - from);
+        let work = self.reach(from) + self.drive.time(from, end - from);
         (stream.end, stream.asked) = (end, end);
         stream.forget(self.drive.prefetch_bytes);
         self.streams.push(stream);
@@ -129,7 +153,7 @@ impl Head {
     }
 
     fn write(&mut self, offset: u64, end: u64) -> Duration {
-        let work = self.reach(offset) + self.drive.time(end - offset);
+        let work = self.reach(offset) + self.drive.time(offset, end - offset);
         self.streams.retain(|stream| stream.end <= offset || end <= stream.start);
         (self.at, self.reads_ahead) = (end, false);
         work
@@ -138,7 +162,7 @@ impl Head {
     /// What it takes until a place is below the head: what is not far ahead comes by itself.
     fn reach(&self, place: u64) -> Duration {
         let positioning = Duration::from_micros(self.drive.positioning_us);
-        let ahead = place.checked_sub(self.at).map(|gap| self.drive.time(gap));
+        let ahead = place.checked_sub(self.at).map(|gap| self.drive.time(self.at, gap));
         ahead.map_or(positioning, |passing| passing.min(positioning))
     }
 }

@@ -1,4 +1,4 @@
-use super::{Drive, Head, Kind};
+use super::{Drive, Head, Kind, Zones};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ const PAPER: Drive = Drive {
     overhead_us: 300,
     streams: 1,
     prefetch_bytes: 128 << 10,
+    zones: None,
 };
 const KIB: u64 = 1 << 10;
 
@@ -20,6 +21,21 @@ fn rate(drive: Drive, kind: Kind, length: u64, offsets: impl Iterator<Item = u64
         bytes += length;
     }
     bytes as f64 / now.as_secs_f64() / 1e6
+}
+
+#[test]
+fn inner_tracks_give_less_than_outer_ones() {
+    // River's: 5.45 MB/s outside, 3.18 MB/s inside; a part of the disk that begins in the middle.
+    let disk_bytes = 2 << 30;
+    let of = |begin| {
+        let zones = Some(Zones { inner_bytes_per_s: 3_180_000, disk_bytes, begin });
+        let drive = Drive { zones, ..PAPER };
+        rate(drive, Kind::Read, 64 * KIB, (0..500).map(|n| n * 64 * KIB))
+    };
+    let rates = [0, disk_bytes / 2, disk_bytes - (32 << 20)].map(of);
+    let expected = [5.42, 4.29, 3.19];
+    let near = rates.iter().zip(expected).all(|(rate, of)| (rate / of - 1.0).abs() < 0.02);
+    assert!(near, "{rates:?}, not {expected:?}");
 }
 
 /// Two streams that are far apart, in turn.
@@ -108,6 +124,7 @@ fn drive() -> impl Strategy<Value = Drive> {
         overhead_us,
         streams,
         prefetch_bytes,
+        zones: None,
     })
 }
 
@@ -123,9 +140,9 @@ proptest! {
             let done = head.done(one.kind, one.offset, one.length, now);
             prop_assert!(done >= last && done >= now + overhead);
             // No request costs more than a move and its bytes, once its turn has come.
-            prop_assert!(done <= busy + overhead.max(positioning + drive.time(one.length)) + overhead);
+            prop_assert!(done <= busy + overhead.max(positioning + drive.time(one.offset, one.length)) + overhead);
             if one.kind == Kind::Write {
-                prop_assert!(done >= now + drive.time(one.length));
+                prop_assert!(done >= now + drive.time(one.offset, one.length));
             }
             last = done;
         }
@@ -137,7 +154,7 @@ proptest! {
         for one in &asked {
             now = head.done(Kind::Read, bytes, one.length, now + Duration::from_micros(one.pause_us));
             bytes += one.length;
-            prop_assert!(now >= drive.time(bytes).saturating_sub(Duration::from_micros(1)));
+            prop_assert!(now >= drive.time(0, bytes).saturating_sub(Duration::from_micros(1)));
         }
     }
 
@@ -151,7 +168,7 @@ proptest! {
         }
         // The first one begins where the head is.
         let moves = Duration::from_micros(drive.positioning_us) * (turns as u32 - 1);
-        let passing = drive.time(1 << 29);
+        let passing = drive.time(0, 1 << 29);
         prop_assume!(passing > Duration::from_micros(drive.positioning_us));
         prop_assert!(now >= moves);
     }

@@ -8,7 +8,7 @@
 mod core;
 mod file;
 
-pub use core::Drive;
+pub use core::{Drive, Zones};
 
 use crate::served::Served;
 use file::{NAME, OneFile};
