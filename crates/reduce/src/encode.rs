@@ -373,12 +373,19 @@ fn one_set(
     }
     let again = members.iter().map(|(candidate, _)| candidate.again).max().unwrap_or(0);
     let record = new_record(tree, set, parity_hashes, again)?;
+    // Room for all records first: a set that has some of them only would be in the way.
+    let mut records = Vec::new();
+    for target in record.targets() {
+        records.push((target, tree.begin_record(&record, target)?));
+    }
     for (row, (file, _)) in outputs.into_iter().enumerate() {
         let dir = tree.targets.dir(parities[row]).ok_or_else(|| missing(parities[row]))?;
         let place = Place::new(dir, format!("{STATE}/{}", record.parity_name(row)));
         file.name(&place, Instead::Anything, watch)?;
     }
-    let completed = tree.complete(&record, watch);
+    let mut named = records.into_iter();
+    let completed =
+        named.try_for_each(|(target, file)| tree.name_record(&record, target, file, watch));
     if tree.recorded.contains_key(&record.id) {
         if completed.is_err() {
             torn.insert(record.id);

@@ -5,9 +5,10 @@
 mod trees;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use trees::{Dirs, Fate, but, check_any_two, check_two, clean, paths, remove, state};
-use weir_reduce::{Purpose, Wishes, encode, remove_files};
+use weir_reduce::{Purpose, Trouble, Wishes, encode, remove_files};
 
 #[test]
 fn when_all_of_a_set_is_removed_and_restored_with_its_times_it_is_encoded_again() {
@@ -213,6 +214,35 @@ fn on_a_full_disk_sets_of_which_all_is_removed_make_room_for_new_ones() {
     assert_eq!((done.cleaned, done.sets, done.left), (1, 1, vec![]));
     assert_eq!((state(&tree, "m").len(), state(&tree, "dead").len()), (0, 0));
     check_any_two(&tree);
+}
+
+/// Fills what is left of a file system, with nothing that is of a tree.
+fn fill(dir: &Path) {
+    let dir = dir.join("full").join(".weir-reduce");
+    std::fs::create_dir_all(&dir).unwrap();
+    let mut file = std::fs::File::create(dir.join("filler")).unwrap();
+    while file.write(&[1; 4096]).is_ok_and(|count| count > 0) {}
+}
+
+#[test]
+fn a_full_disk_with_a_copy_of_each_file_keeps_nothing_of_a_set_and_fills_no_other() {
+    let mut tree = Dirs::new(10, 0, 3, |_| 0);
+    let Some(_small) = Small::mount(&tree.dirs[9], c"size=1m") else { return };
+    for file in 0..16 {
+        let (path, bytes) = (format!("file-{file}"), vec![file as u8 + 1; 20_000]);
+        [9, file % 9, (file + 1) % 9].iter().for_each(|dir| tree.put(*dir, &path, &bytes));
+        tree.files.insert(path, bytes);
+    }
+    drop(tree.open(Purpose::Encode));
+    fill(&tree.dirs[9]);
+    let done = tree.encode("raid6");
+    assert_eq!((done.sets, done.removed_copies, done.usage.other_files), (0, 0, 16), "{done:?}");
+    assert!(done.left.iter().any(|found| found.trouble == Trouble::Failed), "{done:?}");
+    assert_eq!((state(&tree, "set").len(), state(&tree, "p").len()), (0, 0));
+    tree.check().unwrap();
+    std::fs::remove_dir_all(tree.dirs[9].join("full")).unwrap();
+    let done = tree.encode("raid6");
+    assert_eq!((done.sets, done.left), (2, vec![]));
 }
 
 #[test]
