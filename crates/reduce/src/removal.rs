@@ -100,20 +100,35 @@ fn hold(
     Ok((count, other))
 }
 
-/// Marks a member as dead on all targets of its set. Returns on how many it was not.
+/// Marks a member as dead on all targets of its set. Returns on how many it was not. One that
+/// refuses does not keep the others from it: each mark that there is keeps the file from coming
+/// back.
 fn mark(tree: &mut Tree, record: &Record, member: usize, watch: Watch<'_>) -> Done<u64> {
-    let mut count = 0;
+    let (mut count, mut refused) = (0, None);
     for target in record.targets() {
         if tree.dead.signs(record.id, member).marked.contains(&target) {
             continue;
         }
-        let dir = tree.targets.dir(target).ok_or_else(|| missing(target))?;
-        let place = Place::new(dir, state_name(&record.mark_name(member)));
-        tree.unnamed(target)?.name(&place, Instead::Anything, watch)?;
-        tree.dead.add(target, &record.mark_name(member));
-        count += 1;
+        match mark_on(tree, record, (member, target), watch) {
+            Ok(()) => count += 1,
+            Err(failure @ Failure::System { .. }) => refused = refused.or(Some(failure)),
+            Err(failure) => return Err(failure),
+        }
     }
-    Ok(count)
+    refused.map_or(Ok(count), Err)
+}
+
+fn mark_on(
+    tree: &mut Tree,
+    record: &Record,
+    (member, target): (usize, TargetId),
+    watch: Watch<'_>,
+) -> Done {
+    let dir = tree.targets.dir(target).ok_or_else(|| missing(target))?;
+    let place = Place::new(dir, state_name(&record.mark_name(member)));
+    tree.unnamed(target)?.name(&place, Instead::Anything, watch)?;
+    tree.dead.add(target, &record.mark_name(member));
+    Ok(())
 }
 
 /// Sets that are to be cleaned: of which enough is dead, whose dead members have no bytes any

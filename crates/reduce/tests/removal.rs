@@ -6,7 +6,8 @@ mod trees;
 
 use std::time::{Duration, SystemTime};
 use trees::{
-    Dirs, Random, check_any_two, check_two, clean, paths, quiet, remove, rot, set_time, state,
+    Dirs, Fate, Random, but, check_any_two, check_two, clean, paths, quiet, remove, rot, set_time,
+    state,
 };
 use weir_reduce::{Done, Failure, Purpose, Step, Tree, Trouble, Wishes, encode, remove_files};
 
@@ -250,6 +251,22 @@ fn no_copy_of_a_removed_file_keeps_its_name_though_it_has_the_time_of_another() 
     assert_eq!((done.left, done.marked, tree.copies(&path)), (vec![], 1, vec![]));
     assert_eq!(tree.verify().findings, []);
     check_any_two(&tree);
+}
+
+#[test]
+fn a_directory_that_refuses_a_mark_keeps_no_other_from_it() {
+    let mut tree = Dirs::new(10, 8, 3, |_| 5000);
+    tree.encode("raid6");
+    let path = paths(&tree).remove(0);
+    let files = [path.clone()].into();
+    // The first change takes the name, the second is the first mark.
+    let refused = &mut but(Fate::Refused, 1);
+    let done = remove_files(&mut tree.open(Purpose::Remove), &files, refused).unwrap();
+    tree.files.remove(&path);
+    assert_eq!((done.left.len(), state(&tree, "dead").len()), (1, 9), "{done:?}");
+    check_any_two(&tree);
+    assert_eq!(clean(&tree, "raid6", 90).left, []);
+    assert_eq!(state(&tree, "dead").len(), 10);
 }
 
 #[test]
