@@ -6,7 +6,7 @@
 
 use crate::copy::Copy;
 use crate::durable::{Instead, remove};
-use crate::failure::{Done, Failure};
+use crate::failure::{Done, Failure, is_absent};
 use crate::finding::{Finding, Trouble, note};
 use crate::place::{Place, is_copy};
 use crate::record::{FileFacts, Record, SetId};
@@ -16,7 +16,6 @@ use crate::tree::{Tree, missing, state_name};
 use crate::wishes::{Waits, Wishes};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::Metadata;
 use weir_layout::set::Member;
 use weir_types::TargetId;
 
@@ -80,7 +79,13 @@ fn hold(
     let held = tree.dead.signs(record.id, member).held;
     for target in known.targets.iter().filter(|target| !held.contains(target)) {
         let from = tree.file(&known.what.path, *target)?;
-        let Some(meta) = from.metadata().ok().filter(Metadata::is_file) else { continue };
+        let meta = match from.metadata() {
+            Ok(meta) if meta.is_file() => meta,
+            Ok(_) => continue,
+            Err(error) if is_absent(&error) => continue,
+            // It may be there.
+            Err(error) => return Err(Failure::file(&from.path(), error)),
+        };
         let is_shared = sets.iter().any(|(set, member)| {
             let is_other = set.id != record.id && !tree.dead.has(set.id, *member);
             is_other && set.set.members[*member].targets.contains(target)
@@ -159,6 +164,8 @@ pub fn remove_files(tree: &mut Tree, files: &BTreeSet<String>, watch: Watch<'_>)
     if settled > 0 {
         tree.rescan()?;
     }
+    // There may be copies.
+    done.left.extend(tree.files.failed.iter().cloned());
     let mut sets = living(tree, |path| files.contains(path));
     let is_there =
         |path: &&String| tree.files.files.contains_key(*path) || sets.contains_key(*path);

@@ -4,6 +4,7 @@
 
 mod trees;
 
+use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 use trees::{
     Dirs, Fate, Random, but, check_any_two, check_two, clean, paths, quiet, remove, rot, set_time,
@@ -267,6 +268,27 @@ fn a_directory_that_refuses_a_mark_keeps_no_other_from_it() {
     check_any_two(&tree);
     assert_eq!(clean(&tree, "raid6", 90).left, []);
     assert_eq!(state(&tree, "dead").len(), 10);
+}
+
+#[test]
+fn removal_names_what_it_cannot_look_at() {
+    let mut tree = Dirs::new(10, 8, 3, |_| 5000);
+    tree.encode("raid6");
+    let path = paths(&tree).remove(0);
+    let copy = tree.copies(&path).remove(0);
+    // The way to it is a link.
+    let (above, elsewhere) = (copy.parent().unwrap(), copy.with_file_name("elsewhere"));
+    let moved = above.with_file_name("moved");
+    std::fs::rename(above, &moved).unwrap();
+    symlink("moved", above).unwrap();
+    let done = remove(&mut tree, std::slice::from_ref(&path));
+    assert_eq!((done.marked, done.left.len()), (0, 1), "{done:?}");
+    std::fs::remove_file(above).unwrap();
+    std::fs::rename(&moved, above).unwrap();
+    // Directories that are too deep to be looked at, as others that refuse it.
+    std::fs::create_dir_all(elsewhere.join("x/".repeat(260))).unwrap();
+    let done = remove(&mut tree, std::slice::from_ref(&path));
+    assert_eq!((done.marked, done.left.len()), (1, 1), "{done:?}");
 }
 
 #[test]
