@@ -5,7 +5,7 @@
 //! is in a newer set as well has the copies of both; who is stopped then leaves that so, and
 //! the older set goes the next time.
 
-use crate::blocks::{Found, look};
+use crate::blocks;
 use crate::candidate::Candidate;
 use crate::doubles::Doubles;
 use crate::failure::{Done, Failure};
@@ -39,6 +39,7 @@ impl Leaving {
         tree: &Tree,
         stale: &BTreeSet<SetId>,
         (doubles, forgotten): (&Doubles, &BTreeSet<String>),
+        left: &mut Vec<Finding>,
         watch: Watch<'_>,
     ) -> Done<Self> {
         let (mut leaving, mut is_good) = (Self::default(), BTreeMap::new());
@@ -57,8 +58,7 @@ impl Leaving {
                     let is_good = match is_good.entry(id) {
                         Entry::Occupied(known) => *known.get(),
                         Entry::Vacant(place) => {
-                            let found = look(tree, other, doubles, watch)?;
-                            *place.insert(found.values().all(|found| *found == Found::Good))
+                            *place.insert(blocks::is_good(tree, other, doubles, left, watch)?)
                         }
                     };
                     is_needed &= !is_good;

@@ -1,6 +1,6 @@
 //! Files are joined to sets, their parities computed, and copies removed.
 
-use crate::blocks::is_replaced;
+use crate::blocks::{is_replaced, lacking};
 use crate::candidate::Candidate;
 use crate::choosing::choose;
 use crate::cleaning::{Leaving, is_safe};
@@ -45,7 +45,8 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     let doubles = Doubles::of(tree, &torn);
     let to_clean = to_clean(tree, wishes, &waits);
     let stale = stale(tree, (forgotten, &to_clean, &doubles), &mut done, watch)?;
-    let mut leaving = Leaving::begin(tree, &stale, (&doubles, forgotten), watch)?;
+    let known = (&doubles, forgotten);
+    let mut leaving = Leaving::begin(tree, &stale, known, &mut done.left, watch)?;
     // Room for what is to be written.
     leaving.dissolve(tree, &mut done.left, watch)?;
     if !leaving.gone.is_empty() {
@@ -100,6 +101,10 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
         // What only these have kept.
         remove_extra(tree, &torn, &mut done, watch)?;
     }
+    done.left.extend(lacking(tree));
+    // What two sets have is found twice.
+    let mut seen = BTreeSet::new();
+    done.left.retain(|finding| seen.insert(finding.clone()));
     done.cleaned = leaving.gone.intersection(&to_clean).count() as u64;
     done.usage = usage(tree);
     Ok(done)

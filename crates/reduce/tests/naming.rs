@@ -1,0 +1,60 @@
+//! What is wrong is named, and the rest goes on.
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod trees;
+
+use std::fs::File;
+use trees::{Dirs, paths, rot, set_time, state};
+use weir_reduce::{Encoded, Trouble};
+
+fn troubles(done: &Encoded) -> Vec<(Trouble, Option<u32>)> {
+    done.left.iter().map(|found| (found.trouble, found.target)).collect()
+}
+
+fn encoded() -> Dirs {
+    let tree = Dirs::new(10, 8, 3, |_| 5000);
+    assert_eq!(tree.encode("raid6").left, []);
+    tree
+}
+
+#[test]
+fn a_parity_that_is_gone_or_shorter_is_named_at_each_run() {
+    let tree = encoded();
+    std::fs::remove_file(&state(&tree, "p0")[0]).unwrap();
+    let parity = File::options().write(true).open(&state(&tree, "p1")[0]).unwrap();
+    parity.set_len(4000).unwrap();
+    for _ in 0..2 {
+        let found: Vec<_> = troubles(&tree.encode("raid6")).into_iter().map(|(t, _)| t).collect();
+        assert_eq!(found, [Trouble::Missing, Trouble::Rotten]);
+    }
+    assert_eq!((tree.repair().left, tree.encode("raid6").left), (vec![], vec![]));
+}
+
+#[test]
+fn what_keeps_extra_copies_from_going_is_named() {
+    let tree = encoded();
+    let path = paths(&tree).remove(0);
+    let (at, time) = tree.places(&path)[0];
+    tree.restore(&path, &[((at + 1) % 10, time)]);
+    rot(&state(&tree, "p1")[0], 100);
+    let done = tree.encode("raid6");
+    assert_eq!((done.left.len(), done.left[0].trouble), (1, Trouble::Rotten), "{done:?}");
+    assert!(done.left[0].what.ends_with(".p1"), "{done:?}");
+    tree.repair();
+    let done = tree.encode("raid6");
+    assert_eq!((done.left, done.removed_copies), (vec![], 1));
+}
+
+#[test]
+fn a_rotten_copy_beside_a_set_is_named_and_stays() {
+    let tree = encoded();
+    let path = paths(&tree).remove(0);
+    let (at, time) = tree.places(&path)[0];
+    let other = (at + 1) % 10;
+    tree.restore(&path, &[(other, time)]);
+    let copy = tree.dirs[other].join(&path);
+    rot(&copy, 100);
+    set_time(&copy, time);
+    let found = troubles(&tree.encode("raid6"));
+    assert_eq!((found, copy.exists()), (vec![(Trouble::Rotten, Some(other as u32))], true));
+}
