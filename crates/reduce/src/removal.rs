@@ -1,7 +1,7 @@
 //! Files are removed from sets: their names at once, their bytes when their set is cleaned.
 //!
 //! Invariant: marks are written when no copy of the set has its old name any more, but those that
-//! another set keeps as well. So a file of the old name, where there is a mark, is another one,
+//! another set keeps as well; or when a file of that name was put back. So a file of the old name, where there is a mark, is another one,
 //! whatever its length and time.
 
 use crate::copy::Copy;
@@ -41,7 +41,8 @@ pub struct Removed {
 pub fn settle(tree: &mut Tree, record: &Record, watch: Watch<'_>) -> Done<u64> {
     let mut changes = 0;
     for member in tree.dead.members(record).collect::<Vec<_>>() {
-        if tree.dead.signs(record.id, member).marked.is_empty() {
+        let signs = tree.dead.signs(record.id, member);
+        if signs.marked.is_empty() && !is_put_back(tree, (record, member), &signs.held)? {
             let path = &record.set.members[member].what.path;
             let sets = living(tree, |of| of == path).remove(path).unwrap_or_default();
             changes += hold(tree, (record, member), &sets, watch)?.0;
@@ -49,6 +50,30 @@ pub fn settle(tree: &mut Tree, record: &Record, watch: Watch<'_>) -> Done<u64> {
         changes += mark(tree, record, member, watch)?;
     }
     Ok(changes)
+}
+
+/// Whether there is another file where the bytes of a removed one have their new name. Then the
+/// other copies may be of that one as well: they stay.
+fn is_put_back(
+    tree: &Tree,
+    (record, member): (&Record, usize),
+    held: &BTreeSet<TargetId>,
+) -> Done<bool> {
+    let id = |place: &Place| match place.metadata() {
+        Ok(meta) => Ok(Some(Copy::of(&meta).id)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(Failure::file(&place.path(), error)),
+    };
+    for target in held {
+        let Some(dir) = tree.targets.dir(*target) else { continue };
+        let there = id(&tree.file(&record.set.members[member].what.path, *target)?)?;
+        // That a set keeps the file as well gives the bytes two names.
+        let bytes = id(&Place::new(dir, state_name(&record.dead_name(member))))?;
+        if there.is_some() && there != bytes {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a copy is what was encoded: by its time or, if somebody has touched it, by its bytes.

@@ -292,6 +292,25 @@ fn removal_names_what_it_cannot_look_at() {
 }
 
 #[test]
+fn a_file_that_was_put_back_keeps_its_copies_though_its_removal_was_stopped() {
+    let mut tree = Dirs::new(7, 4, 3, |file| 30_000 - 770 * file);
+    tree.encode("raid5-mirror:4");
+    let path = paths(&tree).remove(0);
+    let places = tree.places(&path);
+    let files = [path.clone()].into();
+    // One of two copies has another name.
+    let stopped = &mut but(Fate::Stopped, 1);
+    remove_files(&mut tree.open(Purpose::Remove), &files, stopped).unwrap_err();
+    assert_eq!(tree.copies(&path).len(), 1);
+    tree.restore(&path, &places);
+    let _ = clean(&tree, "raid5-mirror:4", 100);
+    assert_eq!(tree.places(&path), places);
+    tree.check().unwrap();
+    assert_eq!(remove(&mut tree, std::slice::from_ref(&path)).left, []);
+    assert!(tree.copies(&path).is_empty());
+}
+
+#[test]
 fn a_file_that_comes_while_it_is_removed_stays_and_is_named() {
     let mut tree = Dirs::new(7, 4, 3, |file| 30_000 - 770 * file);
     assert_eq!(tree.encode("raid5-mirror:4").left, []);
