@@ -3,7 +3,7 @@
 use crate::blocks::{is_replaced, lacking};
 use crate::candidate::Candidate;
 use crate::choosing::choose;
-use crate::cleaning::{Leaving, is_safe};
+use crate::cleaning::{Leaving, unsafe_copy};
 use crate::copy::Copy;
 use crate::doubles::{Doubles, is_kept};
 use crate::durable::Instead;
@@ -21,6 +21,7 @@ use crate::tree::{Tree, missing};
 use crate::wishes::{Waits, Wishes};
 use blake3::{Hash, Hasher};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::SystemTime;
 use weir_layout::set::{Arrangement, Member, Parity, Set, SetCode};
 use weir_types::TargetId;
 
@@ -48,7 +49,7 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     let known = (&doubles, forgotten);
     let mut leaving = Leaving::begin(tree, &stale, known, &mut done.left, watch)?;
     // Room for what is to be written.
-    leaving.dissolve(tree, &mut done.left, watch)?;
+    leaving.dissolve(tree, (&mut torn, &mut done.left), watch)?;
     if !leaving.gone.is_empty() {
         tree.rescan()?;
     }
@@ -57,6 +58,14 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     for file in left {
         leave(tree, &file, &mut leaving, &mut done, watch)?;
     }
+    // They fit in no set, and are not to take the places of those that do.
+    waiting.retain(|file| {
+        let is_enough = file.copies.len() >= code.copies();
+        if !is_enough {
+            done.left.push(too_few(file));
+        }
+        is_enough
+    });
     while !waiting.is_empty() {
         let mut arrangement = arrange()?;
         let chosen = choose(&waiting, &mut arrangement, (code, sites.len()));
@@ -70,8 +79,7 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
                 if alone.copies.len() > code.bears() {
                     leave(tree, &alone, &mut leaving, &mut done, watch)?;
                 } else {
-                    let (trouble, what) = (Trouble::FewCopies, alone.path);
-                    done.left.push(Finding { trouble, what, target: None });
+                    done.left.push(too_few(&alone));
                 }
             }
             continue;
@@ -85,7 +93,7 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
             made => {
                 if made.is_some() {
                     leaving.encoded(members.iter().map(|(file, _)| file.path.as_str()));
-                    leaving.dissolve(tree, &mut done.left, watch)?;
+                    leaving.dissolve(tree, (&mut torn, &mut done.left), watch)?;
                 }
                 // They are among the first: it costs little to take them out.
                 for (i, _) in chosen.iter().rev() {
@@ -95,7 +103,7 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
         }
     }
     leaving.end();
-    leaving.dissolve(tree, &mut done.left, watch)?;
+    leaving.dissolve(tree, (&mut torn, &mut done.left), watch)?;
     tree.rescan()?;
     if !leaving.gone.is_empty() {
         // What only these have kept.
@@ -110,6 +118,10 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     Ok(done)
 }
 
+fn too_few(file: &Candidate) -> Finding {
+    Finding { trouble: Trouble::FewCopies, what: file.path.clone(), target: None }
+}
+
 /// Leaves a file with enough copies as these; the sets that had it are not needed for it then.
 fn leave(
     tree: &Tree,
@@ -118,10 +130,13 @@ fn leave(
     done: &mut Encoded,
     watch: Watch<'_>,
 ) -> Done {
-    if !file.sets.is_empty()
-        && note(is_safe(tree, file, watch), None, &mut done.left)? == Some(true)
-    {
-        leaving.encoded(std::iter::once(file.path.as_str()));
+    if file.sets.is_empty() {
+        return Ok(());
+    }
+    match note(unsafe_copy(tree, file, watch), None, &mut done.left)? {
+        Some(None) => leaving.encoded(std::iter::once(file.path.as_str())),
+        Some(Some(finding)) => done.left.push(finding),
+        None => {}
     }
     Ok(())
 }
@@ -413,13 +428,16 @@ fn one_set(
 }
 
 /// A record with a name that nothing has: what is known of a set that was there before, as that
-/// its members are dead, must not be said of a new one of the same files.
+/// its members are dead, must not be said of a new one of the same files. A directory that comes
+/// back later may know of such a set too: so the number is the time.
 fn new_record(
     tree: &Tree,
     set: Set<FileFacts>,
     parities: Vec<Hash>,
     mut again: u64,
 ) -> Done<Record> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    again = again.max(u64::try_from(now.as_micros()).unwrap_or(0));
     loop {
         let record = Record::new(set.clone(), parities.clone(), again)?;
         if !tree.sets.contains_key(&record.id) && !tree.dead.knows(record.id) {

@@ -58,3 +58,31 @@ fn a_rotten_copy_beside_a_set_is_named_and_stays() {
     let found = troubles(&tree.encode("raid6"));
     assert_eq!((found, copy.exists()), (vec![(Trouble::Rotten, Some(other as u32))], true));
 }
+
+#[test]
+fn files_with_too_few_copies_do_not_keep_others_out_of_sets() {
+    let mut tree = Dirs::new(7, 8, 3, |_| 5000);
+    // Longer ones are looked at first, and no more than a thousand at a time.
+    (0..1000).for_each(|file| tree.put(file % 7, &format!("few/{file}"), &[1; 5100]));
+    let done = tree.encode("raid5-mirror:4");
+    assert_eq!((done.files, done.left.len()), (8, 1000));
+    assert!(done.left.iter().all(|found| found.trouble == Trouble::FewCopies));
+    tree.files.clear();
+}
+
+#[test]
+fn a_set_that_stays_since_copies_differ_is_said() {
+    let mut tree = Dirs::new(6, 4, 3, |file| 30_000 - 770 * file);
+    tree.encode("raid6:4");
+    let all = paths(&tree);
+    for path in &all[..3] {
+        std::fs::write(&tree.copies(path)[0], b"").unwrap();
+        tree.files.insert(path.clone(), Vec::new());
+    }
+    let at = tree.places(&all[3])[0].0;
+    (0..3).for_each(|by| tree.put((at + by) % 6, &all[3], &[7; 20_000]));
+    rot(&tree.dirs[(at + 1) % 6].join(&all[3]), 100);
+    let done = tree.encode("raid6:4");
+    assert_eq!((done.usage.sets, done.left.len()), (1, 1), "{done:?}");
+    assert_eq!(done.left[0].trouble, Trouble::Differ);
+}
