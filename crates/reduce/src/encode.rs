@@ -15,6 +15,7 @@ use crate::making::{Made, make, open};
 use crate::place::Place;
 use crate::record::{FileFacts, Record, STATE, SetId, generation};
 use crate::removal::{settle, to_clean};
+use crate::room::Room;
 use crate::state::usage;
 use crate::stream::{Watch, hash};
 use crate::tree::{Tree, missing};
@@ -22,7 +23,7 @@ use crate::wishes::{Waits, Wishes};
 use blake3::{Hash, Hasher};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::SystemTime;
-use weir_layout::set::{Arrangement, Member, Parity, Set, SetCode};
+use weir_layout::set::{Arrangement, Member, Parity, Set, SetCode, Site};
 use weir_types::TargetId;
 
 /// Bytes that a record has about for each member beside its path, and for each parity.
@@ -35,9 +36,10 @@ const RECORD_BYTES: u64 = 250;
 pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>) -> Done<Encoded> {
     let forgotten = &wishes.forgotten;
     let waits = Waits::new(tree, wishes)?;
-    let sites = tree.sites();
-    let arrange = || Arrangement::new(code, &sites).map_err(|e| Failure::other(e.to_string()));
-    arrange()?;
+    let mut sites = tree.sites();
+    let arrange =
+        |sites: &[Site]| Arrangement::new(code, sites).map_err(|e| Failure::other(e.to_string()));
+    arrange(&sites)?;
     check_forgotten(tree, forgotten)?;
     let mut done = Encoded::default();
     let mut torn = go_on(tree, &mut done, watch)?;
@@ -66,8 +68,10 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
         }
         is_enough
     });
+    let mut room = Room::of(tree)?;
     while !waiting.is_empty() {
-        let mut arrangement = arrange()?;
+        room.sort(&mut sites);
+        let mut arrangement = arrange(&sites)?;
         let chosen = choose(&waiting, &mut arrangement, (code, sites.len()));
         let parities = arrangement.parities();
         let members: Vec<(Candidate, Vec<TargetId>)> =
@@ -92,6 +96,8 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
             }
             made => {
                 if made.is_some() {
+                    let longest = members.iter().map(|(file, _)| file.len).max().unwrap_or(0);
+                    room.take(&parities, longest);
                     leaving.encoded(members.iter().map(|(file, _)| file.path.as_str()));
                     leaving.dissolve(tree, (&mut torn, &mut done.left), watch)?;
                 }

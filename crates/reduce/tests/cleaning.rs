@@ -54,25 +54,19 @@ fn an_old_disk_that_comes_back_knows_nothing_of_sets_that_are_new() {
 #[test]
 fn a_set_that_could_not_go_takes_no_copies_with_it() {
     let mut whole = Dirs::new(6, 8, 3, |file| 20_000 - 770 * file);
-    let (all, places) = (paths(&whole), paths(&whole));
-    let places: Vec<_> = places.iter().map(|path| whole.places(path)).collect();
+    let mut by_length = paths(&whole);
+    by_length.sort_by_key(|path| std::cmp::Reverse(whole.files[path].len()));
+    let kept = &by_length[5];
+    let mut others = whole.places(kept);
     whole.encode("raid6:4");
     // All of the set of long files goes, and one file of the other: then that has to go as well.
-    let mut by_length = all.clone();
-    by_length.sort_by_key(|path| std::cmp::Reverse(whole.files[path].len()));
     remove(&mut whole, &by_length[..5]);
-    let kept = &by_length[5];
     let at = whole.places(kept)[0].0;
-    let others = places[all.iter().position(|path| path == kept).unwrap()].clone();
-    let others: Vec<_> = others.into_iter().filter(|(dir, _)| *dir != at).collect();
+    others.retain(|(dir, _)| *dir != at);
     whole.restore(kept, &others);
-    let set = |tree: &Dirs| -> Vec<PathBuf> {
-        let is_of = |path: &PathBuf| {
-            String::from_utf8(std::fs::read(path).unwrap()).unwrap().contains(kept)
-        };
-        state(tree, "set").into_iter().filter(is_of).collect()
-    };
-    let name = set(&whole)[0].file_name().unwrap().to_owned();
+    let is_of_it = |path: &&PathBuf| std::fs::read_to_string(path).unwrap().contains(kept);
+    let all = state(&whole, "set");
+    let name = all.iter().find(is_of_it).unwrap().file_name().unwrap().to_owned();
     let records = |tree: &Dirs| {
         tree.dirs.iter().filter(|dir| dir.join(".weir-reduce").join(&name).exists()).count()
     };
@@ -319,6 +313,23 @@ fn a_full_disk_with_a_copy_of_each_file_keeps_nothing_of_a_set_and_fills_no_othe
     std::fs::remove_dir_all(tree.dirs[9].join("full")).unwrap();
     let done = tree.encode("raid6");
     assert_eq!((done.sets, done.left), (1, vec![]));
+}
+
+#[test]
+fn parities_go_where_there_is_most_room() {
+    let mut tree = Dirs::new(12, 0, 3, |_| 0);
+    let Some(_small) = Small::mount(&tree.dirs[0], c"size=500k") else { return };
+    for file in 0..16 {
+        let (path, bytes) = (format!("file-{file}"), vec![file as u8 + 1; 20_000]);
+        tree.put(2 + file % 8, &path, &bytes);
+        tree.files.insert(path, bytes);
+    }
+    let done = tree.encode("raid6");
+    assert_eq!((done.sets, done.left), (2, vec![]));
+    let with =
+        |dir: usize| state(&tree, "p").iter().filter(|p| p.starts_with(&tree.dirs[dir])).count();
+    // And of those with the same room each has its share.
+    assert_eq!([0, 1, 10, 11].map(with), [0, 2, 1, 1]);
 }
 
 #[test]
