@@ -14,7 +14,7 @@ use crate::finding::{Finding, Trouble, note};
 use crate::making::{Made, make, open};
 use crate::place::Place;
 use crate::record::{FileFacts, Record, STATE, SetId, generation};
-use crate::removal::{settle, to_clean};
+use crate::removal::{forget, settle, to_clean};
 use crate::room::Room;
 use crate::state::usage;
 use crate::stream::{Watch, hash};
@@ -45,6 +45,7 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     let mut torn = go_on(tree, &mut done, watch)?;
     remove_extra(tree, &torn, &mut done, watch)?;
     done.left.extend(tree.files.failed.iter().cloned());
+    forget(tree, forgotten, &mut done.left, watch)?;
     let doubles = Doubles::of(tree, &torn);
     let to_clean = to_clean(tree, wishes, &waits);
     let stale = stale(tree, (forgotten, &to_clean, &doubles), &mut done, watch)?;
@@ -110,6 +111,10 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     }
     leaving.end();
     leaving.dissolve(tree, (&mut torn, &mut done.left), watch)?;
+    if done.left.iter().any(|finding| finding.trouble == Trouble::Failed) {
+        // Of sets that have no record, or none any more.
+        note(tree.remove_orphans(watch), None, &mut done.left)?;
+    }
     tree.rescan()?;
     if !leaving.gone.is_empty() {
         // What only these have kept.

@@ -52,6 +52,29 @@ pub fn settle(tree: &mut Tree, record: &Record, watch: Watch<'_>) -> Done<u64> {
     Ok(changes)
 }
 
+/// Marks files as removed that are gone and forgotten: so they do not come back, though their sets
+/// may have to stay for a while.
+pub fn forget(
+    tree: &mut Tree,
+    forgotten: &BTreeSet<String>,
+    left: &mut Vec<Finding>,
+    watch: Watch<'_>,
+) -> Done {
+    let is_gone = |path: &str| forgotten.contains(path) && !tree.files.files.contains_key(path);
+    for (record, member) in living(tree, is_gone).into_values().flatten() {
+        let known = &record.set.members[member];
+        let mut places = known.targets.iter().map(|target| tree.file(&known.what.path, *target));
+        // A directory that could not be looked at may have it.
+        let is_absent = |place: Done<Place>| {
+            place.is_ok_and(|place| place.metadata().is_err_and(|error| is_absent(&error)))
+        };
+        if places.all(is_absent) {
+            note(mark(tree, &record, member, watch), None, left)?;
+        }
+    }
+    Ok(())
+}
+
 /// Whether there is another file where the bytes of a removed one have their new name. Then the
 /// other copies may be of that one as well: they stay.
 fn is_put_back(

@@ -4,8 +4,8 @@
 mod trees;
 
 use std::fs::File;
-use trees::{Dirs, paths, rot, set_time, state};
-use weir_reduce::{Encoded, Trouble};
+use trees::{Dirs, Fate, but, check_any_two, paths, quiet, rot, set_time, state};
+use weir_reduce::{Encoded, Purpose, Trouble, Wishes, encode};
 
 fn troubles(done: &Encoded) -> Vec<(Trouble, Option<u32>)> {
     done.left.iter().map(|found| (found.trouble, found.target)).collect()
@@ -85,4 +85,36 @@ fn a_set_that_stays_since_copies_differ_is_said() {
     let done = tree.encode("raid6:4");
     assert_eq!((done.usage.sets, done.left.len()), (1, 1), "{done:?}");
     assert_eq!(done.left[0].trouble, Trouble::Differ);
+}
+
+#[test]
+fn what_was_begun_of_a_set_goes_in_the_same_run_if_it_fails() {
+    for at in 0..3 {
+        let tree = Dirs::new(10, 8, 3, |_| 5000);
+        let mut open = tree.open(Purpose::Encode);
+        let refused = &mut but(Fate::Refused, at);
+        let code = "raid6".parse().unwrap();
+        let done = encode(&mut open, code, &Default::default(), refused).unwrap();
+        drop(open);
+        assert_eq!((done.sets, done.left.len()), (0, 1), "{at}: {done:?}");
+        assert_eq!((state(&tree, "p").len(), state(&tree, "set").len()), (0, 0), "{at}");
+    }
+}
+
+#[test]
+fn a_forgotten_file_does_not_come_back_though_its_set_stays() {
+    let mut tree = encoded();
+    let all = paths(&tree);
+    all[..2].iter().for_each(|path| std::fs::remove_file(&tree.copies(path)[0]).unwrap());
+    let wishes = Wishes { forgotten: [all[0].clone()].into(), ..Wishes::default() };
+    let mut open = tree.open(Purpose::Encode);
+    let done = encode(&mut open, "raid6".parse().unwrap(), &wishes, &mut quiet).unwrap();
+    drop(open);
+    tree.files.remove(&all[0]);
+    assert_eq!(troubles(&done).len(), 1, "{done:?}");
+    tree.repair();
+    assert_eq!(tree.copies(&all[0]), Vec::<std::path::PathBuf>::new());
+    tree.check().unwrap();
+    assert_eq!(tree.encode("raid6").left, []);
+    check_any_two(&tree);
 }
