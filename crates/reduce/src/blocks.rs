@@ -3,6 +3,7 @@
 use crate::copy::Copy;
 use crate::doubles::Doubles;
 use crate::failure::{Done, Failure, is_absent, is_unreadable};
+use crate::finding::{Finding, Trouble};
 use crate::place::Place;
 use crate::record::{FileFacts, Record};
 use crate::stream::{Watch, hash};
@@ -82,6 +83,57 @@ pub fn is_replaced(tree: &Tree, member: &Member<FileFacts>, watch: Watch<'_>) ->
         }
     }
     Ok(false)
+}
+
+/// What is wrong with a set, as `look` found it.
+pub fn findings(tree: &Tree, record: &Record, found: &BTreeMap<Block, Found>) -> Vec<Finding> {
+    let wrong = record.set.blocks().filter_map(|(block, target)| {
+        let trouble = match found.get(&block) {
+            Some(Found::Good) => return None,
+            Some(Found::Rotten(_)) => Trouble::Rotten,
+            Some(Found::Unreadable) => Trouble::Failed,
+            Some(Found::Changed) => Trouble::Changed,
+            Some(Found::Missing) | None => Trouble::Missing,
+        };
+        let what = tree.describe(record, block);
+        Some(Finding { trouble, what, target: Some(target.0) })
+    });
+    wrong.collect()
+}
+
+/// Whether all of a set is good. What is not is named, but for files that were written since:
+/// these are encoded anew.
+pub fn is_good(
+    tree: &Tree,
+    record: &Record,
+    doubles: &Doubles,
+    left: &mut Vec<Finding>,
+    watch: Watch<'_>,
+) -> Done<bool> {
+    let found = look(tree, record, doubles, watch)?;
+    let wrong = findings(tree, record, &found).into_iter();
+    left.extend(wrong.filter(|finding| finding.trouble != Trouble::Changed));
+    Ok(found.values().all(|found| *found == Found::Good))
+}
+
+/// Parities that are gone or have another length, of all sets: nothing is read.
+pub fn lacking(tree: &Tree) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for record in tree.sets.values() {
+        for (row, parity) in record.set.parities.iter().enumerate() {
+            let block = Block::Parity(row);
+            let Some(place) = tree.place(record, block, parity.target) else { continue };
+            let trouble = match place.metadata() {
+                Ok(meta) if meta.is_file() && meta.len() == record.set.parity_bytes() => continue,
+                Ok(_) => Trouble::Rotten,
+                Err(error) if is_absent(&error) => Trouble::Missing,
+                Err(_) => Trouble::Failed,
+            };
+            let what = tree.describe(record, block);
+            all.push(Finding { trouble, what, target: Some(parity.target.0) });
+        }
+    }
+    all
 }
 
 fn look_at(

@@ -1,7 +1,7 @@
 //! Which of the files that wait come into a set.
 
 use crate::candidate::Candidate;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_layout::set::{Arrangement, SetCode};
 use weir_types::TargetId;
 
@@ -17,6 +17,8 @@ pub fn choose(
 ) -> Vec<(usize, Vec<TargetId>)> {
     let mut chosen: BTreeMap<usize, Vec<TargetId>> = BTreeMap::new();
     let mut load: BTreeMap<TargetId, usize> = BTreeMap::new();
+    // What does not fit will not when there are more members.
+    let mut refused = BTreeSet::new();
     let (copies, longest) = waiting.front().map_or((0, 0), |first| (first.copies.len(), first.len));
     let even = (code.members() * copies).div_ceil(targets);
     for at_most in [Some(even), Some(even + 1), None] {
@@ -28,14 +30,16 @@ pub fn choose(
                 let loads = candidate.copies.keys().filter_map(|target| load.get(target));
                 loads.max().is_none_or(|most| *most < at_most) && candidate.len >= longest / 8 * 7
             };
-            if chosen.contains_key(&i) || !at_most.is_none_or(fits) {
+            if chosen.contains_key(&i) || refused.contains(&i) || !at_most.is_none_or(fits) {
                 continue;
             }
             let held: Vec<TargetId> = candidate.copies.keys().copied().collect();
-            if let Some(targets) = arrangement.add(&held, false) {
-                chosen.insert(i, targets);
-                held.iter().for_each(|target| *load.entry(*target).or_default() += 1);
-            }
+            let Some(targets) = arrangement.add(&held, false) else {
+                refused.insert(i);
+                continue;
+            };
+            chosen.insert(i, targets);
+            held.iter().for_each(|target| *load.entry(*target).or_default() += 1);
         }
     }
     chosen.into_iter().collect()

@@ -5,11 +5,11 @@
 //! is in a newer set as well has the copies of both; who is stopped then leaves that so, and
 //! the older set goes the next time.
 
-use crate::blocks::{Found, look};
+use crate::blocks;
 use crate::candidate::Candidate;
 use crate::doubles::Doubles;
 use crate::failure::{Done, Failure};
-use crate::finding::{Finding, note};
+use crate::finding::{Finding, Trouble, note};
 use crate::place::{Place, is_copy};
 use crate::record::{Record, SetId};
 use crate::stream::{Watch, hash};
@@ -17,6 +17,7 @@ use crate::tree::{Tree, state_name};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
+use weir_types::TargetId;
 
 /// Sets that go, with their files that are in no other set yet.
 #[derive(Default)]
@@ -39,6 +40,7 @@ impl Leaving {
         tree: &Tree,
         stale: &BTreeSet<SetId>,
         (doubles, forgotten): (&Doubles, &BTreeSet<String>),
+        left: &mut Vec<Finding>,
         watch: Watch<'_>,
     ) -> Done<Self> {
         let (mut leaving, mut is_good) = (Self::default(), BTreeMap::new());
@@ -57,8 +59,7 @@ impl Leaving {
                     let is_good = match is_good.entry(id) {
                         Entry::Occupied(known) => *known.get(),
                         Entry::Vacant(place) => {
-                            let found = look(tree, other, doubles, watch)?;
-                            *place.insert(found.values().all(|found| *found == Found::Good))
+                            *place.insert(blocks::is_good(tree, other, doubles, left, watch)?)
                         }
                     };
                     is_needed &= !is_good;
@@ -99,21 +100,30 @@ impl Leaving {
         self.free.extend(late.into_iter().filter(|id| !self.needed.contains_key(id)));
     }
 
-    /// Removes the sets of which no file is needed any more.
-    pub fn dissolve(&mut self, tree: &mut Tree, left: &mut Vec<Finding>, watch: Watch<'_>) -> Done {
+    /// Removes the sets of which no file is needed any more. One that stays may lack records.
+    pub fn dissolve(
+        &mut self,
+        tree: &mut Tree,
+        (torn, left): (&mut BTreeSet<SetId>, &mut Vec<Finding>),
+        watch: Watch<'_>,
+    ) -> Done {
         for id in std::mem::take(&mut self.free) {
             note(tree.dissolve(id, watch), None, left)?;
-            if !tree.sets.contains_key(&id) {
-                self.gone.insert(id);
-            }
+            let is_there = tree.sets.contains_key(&id);
+            let those = if is_there { &mut *torn } else { &mut self.gone };
+            those.insert(id);
         }
         Ok(())
     }
 }
 
-/// Whether a file may stay as copies, without the sets that have it: all copies are the same, and
-/// durable.
-pub fn is_safe(tree: &Tree, file: &Candidate, watch: Watch<'_>) -> Done<bool> {
+/// Why a file may not stay as copies, without the sets that have it: it may if all copies are the
+/// same, and durable.
+pub fn unsafe_copy(tree: &Tree, file: &Candidate, watch: Watch<'_>) -> Done<Option<Finding>> {
+    let wrong = |trouble, why: &str, target: &TargetId| {
+        let what = format!("{}: {why}", file.path);
+        Ok(Some(Finding { trouble, what, target: Some(target.0) }))
+    };
     let mut hashes: BTreeSet<[u8; 32]> =
         file.expected.iter().map(|expected| *expected.as_bytes()).collect();
     for (target, copy) in &file.copies {
@@ -125,11 +135,15 @@ pub fn is_safe(tree: &Tree, file: &Candidate, watch: Watch<'_>) -> Done<bool> {
         });
         let mut opened = synced.map_err(|e| Failure::file(&place.path(), e))?;
         hashes.insert(*hash(&mut opened, &place.path(), watch)?.0.as_bytes());
-        if hashes.len() > 1 || !is_copy(&place, copy) {
-            return Ok(false);
+        if !is_copy(&place, copy) {
+            return wrong(Trouble::Changed, "was written while it was read", target);
+        }
+        if hashes.len() > 1 {
+            let why = "is not as it was encoded, or its copies differ";
+            return wrong(Trouble::Differ, why, target);
         }
     }
-    Ok(true)
+    Ok(None)
 }
 
 /// Whether bytes of a removed file have another name.

@@ -1,9 +1,9 @@
 //! Files are joined to sets, their parities computed, and copies removed.
 
-use crate::blocks::is_replaced;
+use crate::blocks::{is_replaced, lacking};
 use crate::candidate::Candidate;
 use crate::choosing::choose;
-use crate::cleaning::{Leaving, is_safe};
+use crate::cleaning::{Leaving, unsafe_copy};
 use crate::copy::Copy;
 use crate::doubles::{Doubles, is_kept};
 use crate::durable::Instead;
@@ -14,14 +14,16 @@ use crate::finding::{Finding, Trouble, note};
 use crate::making::{Made, make, open};
 use crate::place::Place;
 use crate::record::{FileFacts, Record, STATE, SetId, generation};
-use crate::removal::{settle, to_clean};
+use crate::removal::{forget, settle, to_clean};
+use crate::room::Room;
 use crate::state::usage;
 use crate::stream::{Watch, hash};
 use crate::tree::{Tree, missing};
 use crate::wishes::{Waits, Wishes};
 use blake3::{Hash, Hasher};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use weir_layout::set::{Arrangement, Member, Parity, Set, SetCode};
+use std::time::SystemTime;
+use weir_layout::set::{Arrangement, Member, Parity, Set, SetCode, Site};
 use weir_types::TargetId;
 
 /// Bytes that a record has about for each member beside its path, and for each parity.
@@ -34,20 +36,23 @@ const RECORD_BYTES: u64 = 250;
 pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>) -> Done<Encoded> {
     let forgotten = &wishes.forgotten;
     let waits = Waits::new(tree, wishes)?;
-    let sites = tree.sites();
-    let arrange = || Arrangement::new(code, &sites).map_err(|e| Failure::other(e.to_string()));
-    arrange()?;
+    let mut sites = tree.sites();
+    let arrange =
+        |sites: &[Site]| Arrangement::new(code, sites).map_err(|e| Failure::other(e.to_string()));
+    arrange(&sites)?;
     check_forgotten(tree, forgotten)?;
     let mut done = Encoded::default();
     let mut torn = go_on(tree, &mut done, watch)?;
     remove_extra(tree, &torn, &mut done, watch)?;
     done.left.extend(tree.files.failed.iter().cloned());
+    forget(tree, forgotten, &mut done.left, watch)?;
     let doubles = Doubles::of(tree, &torn);
     let to_clean = to_clean(tree, wishes, &waits);
     let stale = stale(tree, (forgotten, &to_clean, &doubles), &mut done, watch)?;
-    let mut leaving = Leaving::begin(tree, &stale, (&doubles, forgotten), watch)?;
+    let known = (&doubles, forgotten);
+    let mut leaving = Leaving::begin(tree, &stale, known, &mut done.left, watch)?;
     // Room for what is to be written.
-    leaving.dissolve(tree, &mut done.left, watch)?;
+    leaving.dissolve(tree, (&mut torn, &mut done.left), watch)?;
     if !leaving.gone.is_empty() {
         tree.rescan()?;
     }
@@ -56,8 +61,18 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     for file in left {
         leave(tree, &file, &mut leaving, &mut done, watch)?;
     }
+    // They fit in no set, and are not to take the places of those that do.
+    waiting.retain(|file| {
+        let is_enough = file.copies.len() >= code.copies();
+        if !is_enough {
+            done.left.push(too_few(file));
+        }
+        is_enough
+    });
+    let mut room = Room::of(tree)?;
     while !waiting.is_empty() {
-        let mut arrangement = arrange()?;
+        room.sort(&mut sites);
+        let mut arrangement = arrange(&sites)?;
         let chosen = choose(&waiting, &mut arrangement, (code, sites.len()));
         let parities = arrangement.parities();
         let members: Vec<(Candidate, Vec<TargetId>)> =
@@ -69,8 +84,7 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
                 if alone.copies.len() > code.bears() {
                     leave(tree, &alone, &mut leaving, &mut done, watch)?;
                 } else {
-                    let (trouble, what) = (Trouble::FewCopies, alone.path);
-                    done.left.push(Finding { trouble, what, target: None });
+                    done.left.push(too_few(&alone));
                 }
             }
             continue;
@@ -83,8 +97,10 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
             }
             made => {
                 if made.is_some() {
+                    let longest = members.iter().map(|(file, _)| file.len).max().unwrap_or(0);
+                    room.take(&parities, longest);
                     leaving.encoded(members.iter().map(|(file, _)| file.path.as_str()));
-                    leaving.dissolve(tree, &mut done.left, watch)?;
+                    leaving.dissolve(tree, (&mut torn, &mut done.left), watch)?;
                 }
                 // They are among the first: it costs little to take them out.
                 for (i, _) in chosen.iter().rev() {
@@ -94,15 +110,27 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
         }
     }
     leaving.end();
-    leaving.dissolve(tree, &mut done.left, watch)?;
+    leaving.dissolve(tree, (&mut torn, &mut done.left), watch)?;
+    if done.left.iter().any(|finding| finding.trouble == Trouble::Failed) {
+        // Of sets that have no record, or none any more.
+        note(tree.remove_orphans(watch), None, &mut done.left)?;
+    }
     tree.rescan()?;
     if !leaving.gone.is_empty() {
         // What only these have kept.
         remove_extra(tree, &torn, &mut done, watch)?;
     }
+    done.left.extend(lacking(tree));
+    // What two sets have is found twice.
+    let mut seen = BTreeSet::new();
+    done.left.retain(|finding| seen.insert(finding.clone()));
     done.cleaned = leaving.gone.intersection(&to_clean).count() as u64;
     done.usage = usage(tree);
     Ok(done)
+}
+
+fn too_few(file: &Candidate) -> Finding {
+    Finding { trouble: Trouble::FewCopies, what: file.path.clone(), target: None }
 }
 
 /// Leaves a file with enough copies as these; the sets that had it are not needed for it then.
@@ -113,10 +141,13 @@ fn leave(
     done: &mut Encoded,
     watch: Watch<'_>,
 ) -> Done {
-    if !file.sets.is_empty()
-        && note(is_safe(tree, file, watch), None, &mut done.left)? == Some(true)
-    {
-        leaving.encoded(std::iter::once(file.path.as_str()));
+    if file.sets.is_empty() {
+        return Ok(());
+    }
+    match note(unsafe_copy(tree, file, watch), None, &mut done.left)? {
+        Some(None) => leaving.encoded(std::iter::once(file.path.as_str())),
+        Some(Some(finding)) => done.left.push(finding),
+        None => {}
     }
     Ok(())
 }
@@ -373,12 +404,19 @@ fn one_set(
     }
     let again = members.iter().map(|(candidate, _)| candidate.again).max().unwrap_or(0);
     let record = new_record(tree, set, parity_hashes, again)?;
+    // Room for all records first: a set that has some of them only would be in the way.
+    let mut records = Vec::new();
+    for target in record.targets() {
+        records.push((target, tree.begin_record(&record, target)?));
+    }
     for (row, (file, _)) in outputs.into_iter().enumerate() {
         let dir = tree.targets.dir(parities[row]).ok_or_else(|| missing(parities[row]))?;
         let place = Place::new(dir, format!("{STATE}/{}", record.parity_name(row)));
         file.name(&place, Instead::Anything, watch)?;
     }
-    let completed = tree.complete(&record, watch);
+    let mut named = records.into_iter();
+    let completed =
+        named.try_for_each(|(target, file)| tree.name_record(&record, target, file, watch));
     if tree.recorded.contains_key(&record.id) {
         if completed.is_err() {
             torn.insert(record.id);
@@ -401,13 +439,16 @@ fn one_set(
 }
 
 /// A record with a name that nothing has: what is known of a set that was there before, as that
-/// its members are dead, must not be said of a new one of the same files.
+/// its members are dead, must not be said of a new one of the same files. A directory that comes
+/// back later may know of such a set too: so the number is the time.
 fn new_record(
     tree: &Tree,
     set: Set<FileFacts>,
     parities: Vec<Hash>,
     mut again: u64,
 ) -> Done<Record> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    again = again.max(u64::try_from(now.as_micros()).unwrap_or(0));
     loop {
         let record = Record::new(set.clone(), parities.clone(), again)?;
         if !tree.sets.contains_key(&record.id) && !tree.dead.knows(record.id) {

@@ -1,6 +1,6 @@
 //! Copies that no set keeps. They go when their file is in a set, and that is as it should be.
 
-use crate::blocks::{Found, look};
+use crate::blocks::is_good;
 use crate::copy::Copy;
 use crate::doubles::{Doubles, is_kept};
 use crate::durable::remove;
@@ -55,9 +55,7 @@ fn of_set(
         let others = copies.iter().filter(|(target, _)| is_extra(target));
         extra.extend(others.map(|(target, copy)| (member, *target, *copy)));
     }
-    if extra.is_empty()
-        || !look(tree, record, doubles, watch)?.values().all(|found| *found == Found::Good)
-    {
+    if extra.is_empty() || !is_good(tree, record, doubles, &mut done.left, watch)? {
         return Ok(());
     }
     for (member, target, copy) in extra {
@@ -78,11 +76,13 @@ fn of_set(
         }
         let hashed =
             open(tree, path, target).and_then(|(mut file, at)| hash(&mut file, &at, watch));
-        let hashed = note(hashed, Some(target), &mut done.left)?;
-        if kept.len() == member.targets.len()
-            && !kept.contains(&copy.id)
-            && hashed.is_some_and(|(hash, _)| hash == member.what.hash)
-        {
+        let Some((hash, _)) = note(hashed, Some(target), &mut done.left)? else { continue };
+        if hash != member.what.hash {
+            let (trouble, what) = (Trouble::Rotten, path.to_owned());
+            done.left.push(Finding { trouble, what, target: Some(target.0) });
+            continue;
+        }
+        if kept.len() == member.targets.len() && !kept.contains(&copy.id) {
             remove_copy(tree, path, (target, copy), done, watch)?;
         }
     }

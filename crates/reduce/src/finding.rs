@@ -5,7 +5,7 @@ use serde::Serialize;
 use weir_types::TargetId;
 
 /// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trouble {
     /// A copy or a parity is not there.
@@ -27,7 +27,7 @@ pub enum Trouble {
 }
 
 /// Something that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
     /// What.
     pub trouble: Trouble,

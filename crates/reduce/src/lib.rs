@@ -37,6 +37,7 @@ mod reading;
 mod record;
 mod removal;
 mod repair;
+mod room;
 mod scan;
 mod state;
 mod stream;

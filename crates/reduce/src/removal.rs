@@ -1,12 +1,12 @@
 //! Files are removed from sets: their names at once, their bytes when their set is cleaned.
 //!
 //! Invariant: marks are written when no copy of the set has its old name any more, but those that
-//! another set keeps as well. So a file of the old name, where there is a mark, is another one,
+//! another set keeps as well; or when a file of that name was put back. So a file of the old name, where there is a mark, is another one,
 //! whatever its length and time.
 
 use crate::copy::Copy;
 use crate::durable::{Instead, remove};
-use crate::failure::{Done, Failure};
+use crate::failure::{Done, Failure, is_absent};
 use crate::finding::{Finding, Trouble, note};
 use crate::place::{Place, is_copy};
 use crate::record::{FileFacts, Record, SetId};
@@ -16,7 +16,6 @@ use crate::tree::{Tree, missing, state_name};
 use crate::wishes::{Waits, Wishes};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::Metadata;
 use weir_layout::set::Member;
 use weir_types::TargetId;
 
@@ -42,7 +41,8 @@ pub struct Removed {
 pub fn settle(tree: &mut Tree, record: &Record, watch: Watch<'_>) -> Done<u64> {
     let mut changes = 0;
     for member in tree.dead.members(record).collect::<Vec<_>>() {
-        if tree.dead.signs(record.id, member).marked.is_empty() {
+        let signs = tree.dead.signs(record.id, member);
+        if signs.marked.is_empty() && !is_put_back(tree, (record, member), &signs.held)? {
             let path = &record.set.members[member].what.path;
             let sets = living(tree, |of| of == path).remove(path).unwrap_or_default();
             changes += hold(tree, (record, member), &sets, watch)?.0;
@@ -50,6 +50,53 @@ pub fn settle(tree: &mut Tree, record: &Record, watch: Watch<'_>) -> Done<u64> {
         changes += mark(tree, record, member, watch)?;
     }
     Ok(changes)
+}
+
+/// Marks files as removed that are gone and forgotten: so they do not come back, though their sets
+/// may have to stay for a while.
+pub fn forget(
+    tree: &mut Tree,
+    forgotten: &BTreeSet<String>,
+    left: &mut Vec<Finding>,
+    watch: Watch<'_>,
+) -> Done {
+    let is_gone = |path: &str| forgotten.contains(path) && !tree.files.files.contains_key(path);
+    for (record, member) in living(tree, is_gone).into_values().flatten() {
+        let known = &record.set.members[member];
+        let mut places = known.targets.iter().map(|target| tree.file(&known.what.path, *target));
+        // A directory that could not be looked at may have it.
+        let is_absent = |place: Done<Place>| {
+            place.is_ok_and(|place| place.metadata().is_err_and(|error| is_absent(&error)))
+        };
+        if places.all(is_absent) {
+            note(mark(tree, &record, member, watch), None, left)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is another file where the bytes of a removed one have their new name. Then the
+/// other copies may be of that one as well: they stay.
+fn is_put_back(
+    tree: &Tree,
+    (record, member): (&Record, usize),
+    held: &BTreeSet<TargetId>,
+) -> Done<bool> {
+    let id = |place: &Place| match place.metadata() {
+        Ok(meta) => Ok(Some(Copy::of(&meta).id)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(Failure::file(&place.path(), error)),
+    };
+    for target in held {
+        let Some(dir) = tree.targets.dir(*target) else { continue };
+        let there = id(&tree.file(&record.set.members[member].what.path, *target)?)?;
+        // That a set keeps the file as well gives the bytes two names.
+        let bytes = id(&Place::new(dir, state_name(&record.dead_name(member))))?;
+        if there.is_some() && there != bytes {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a copy is what was encoded: by its time or, if somebody has touched it, by its bytes.
@@ -80,7 +127,13 @@ fn hold(
     let held = tree.dead.signs(record.id, member).held;
     for target in known.targets.iter().filter(|target| !held.contains(target)) {
         let from = tree.file(&known.what.path, *target)?;
-        let Some(meta) = from.metadata().ok().filter(Metadata::is_file) else { continue };
+        let meta = match from.metadata() {
+            Ok(meta) if meta.is_file() => meta,
+            Ok(_) => continue,
+            Err(error) if is_absent(&error) => continue,
+            // It may be there.
+            Err(error) => return Err(Failure::file(&from.path(), error)),
+        };
         let is_shared = sets.iter().any(|(set, member)| {
             let is_other = set.id != record.id && !tree.dead.has(set.id, *member);
             is_other && set.set.members[*member].targets.contains(target)
@@ -100,20 +153,35 @@ fn hold(
     Ok((count, other))
 }
 
-/// Marks a member as dead on all targets of its set. Returns on how many it was not.
+/// Marks a member as dead on all targets of its set. Returns on how many it was not. One that
+/// refuses does not keep the others from it: each mark that there is keeps the file from coming
+/// back.
 fn mark(tree: &mut Tree, record: &Record, member: usize, watch: Watch<'_>) -> Done<u64> {
-    let mut count = 0;
+    let (mut count, mut refused) = (0, None);
     for target in record.targets() {
         if tree.dead.signs(record.id, member).marked.contains(&target) {
             continue;
         }
-        let dir = tree.targets.dir(target).ok_or_else(|| missing(target))?;
-        let place = Place::new(dir, state_name(&record.mark_name(member)));
-        tree.unnamed(target)?.name(&place, Instead::Anything, watch)?;
-        tree.dead.add(target, &record.mark_name(member));
-        count += 1;
+        match mark_on(tree, record, (member, target), watch) {
+            Ok(()) => count += 1,
+            Err(failure @ Failure::System { .. }) => refused = refused.or(Some(failure)),
+            Err(failure) => return Err(failure),
+        }
     }
-    Ok(count)
+    refused.map_or(Ok(count), Err)
+}
+
+fn mark_on(
+    tree: &mut Tree,
+    record: &Record,
+    (member, target): (usize, TargetId),
+    watch: Watch<'_>,
+) -> Done {
+    let dir = tree.targets.dir(target).ok_or_else(|| missing(target))?;
+    let place = Place::new(dir, state_name(&record.mark_name(member)));
+    tree.unnamed(target)?.name(&place, Instead::Anything, watch)?;
+    tree.dead.add(target, &record.mark_name(member));
+    Ok(())
 }
 
 /// Sets that are to be cleaned: of which enough is dead, whose dead members have no bytes any
@@ -144,6 +212,8 @@ pub fn remove_files(tree: &mut Tree, files: &BTreeSet<String>, watch: Watch<'_>)
     if settled > 0 {
         tree.rescan()?;
     }
+    // There may be copies.
+    done.left.extend(tree.files.failed.iter().cloned());
     let mut sets = living(tree, |path| files.contains(path));
     let is_there =
         |path: &&String| tree.files.files.contains_key(*path) || sets.contains_key(*path);

@@ -1,6 +1,6 @@
 //! What is missing or rotten is made anew from what is left.
 
-use crate::blocks::{Found, look};
+use crate::blocks::{self, Found, look};
 use crate::doubles::Doubles;
 use crate::durable::{Instead, Unnamed};
 use crate::failure::{Done, Failure};
@@ -68,15 +68,9 @@ pub fn repair(tree: &mut Tree, watch: Watch<'_>) -> Done<Repaired> {
                 Unrecoverable::Code(why) => Err(Failure::other(why.to_string())),
             }
         })?;
-        for (block, target) in record.set.blocks() {
-            let trouble = match found.get(&block) {
-                Some(Found::Changed) => Trouble::Changed,
-                Some(Found::Unreadable) => Trouble::Failed,
-                _ => continue,
-            };
-            let (what, target) = (tree.describe(record, block), Some(target.0));
-            done.left.push(Finding { trouble, what, target });
-        }
+        let is_kept =
+            |finding: &Finding| matches!(finding.trouble, Trouble::Changed | Trouble::Failed);
+        done.left.extend(blocks::findings(tree, record, &found).into_iter().filter(is_kept));
         let repaired = one_set(tree, record, (&found, &recovery), &mut done, watch);
         note(repaired, None, &mut done.left)?;
     }

@@ -1,6 +1,6 @@
 //! What is there, and what is wrong with it.
 
-use crate::blocks::{Found, look};
+use crate::blocks::{self, Found, look};
 use crate::doubles::Doubles;
 use crate::failure::Done;
 use crate::finding::{Finding, Trouble};
@@ -113,17 +113,7 @@ pub fn verify(tree: &Tree, watch: Watch<'_>) -> Done<Verified> {
             }
         }
         let found = look(tree, record, &doubles, watch)?;
-        for (block, target) in record.set.blocks() {
-            let trouble = match found.get(&block) {
-                Some(Found::Good) => continue,
-                Some(Found::Rotten(_)) => Trouble::Rotten,
-                Some(Found::Unreadable) => Trouble::Failed,
-                Some(Found::Changed) => Trouble::Changed,
-                Some(Found::Missing) | None => Trouble::Missing,
-            };
-            let what = tree.describe(record, block);
-            findings.push(Finding { trouble, what, target: Some(target.0) });
-        }
+        findings.extend(blocks::findings(tree, record, &found));
         let is_good = |block: &Block| found.get(block) == Some(&Found::Good);
         let version = |block: Block| is_good(&block).then(|| record.set.generation(block));
         if let Err(why) = record.set.recover(version) {

@@ -132,14 +132,33 @@ impl Tree {
             if self.recorded.get(&record.id).is_some_and(|there| there.contains(&target)) {
                 continue;
             }
-            let dir = self.targets.dir(target).ok_or_else(|| missing(target))?;
-            let place = Place::new(dir, state_name(&record.name()));
-            let mut file = self.unnamed(target)?;
-            file.write(&record.bytes)?;
-            file.name(&place, Instead::Anything, watch)?;
-            self.rotten_records.retain(|path| *path != place.path());
-            self.recorded.entry(record.id).or_default().insert(target);
+            let file = self.begin_record(record, target)?;
+            self.name_record(record, target, file, watch)?;
         }
+        Ok(())
+    }
+
+    /// Writes the record of a set to a target, durably, under no name yet.
+    pub(crate) fn begin_record(&mut self, record: &Record, target: TargetId) -> Done<Unnamed> {
+        let mut file = self.unnamed(target)?;
+        file.write(&record.bytes)?;
+        file.sync()?;
+        Ok(file)
+    }
+
+    /// Names the record of a set in a target.
+    pub(crate) fn name_record(
+        &mut self,
+        record: &Record,
+        target: TargetId,
+        file: Unnamed,
+        watch: Watch<'_>,
+    ) -> Done {
+        let dir = self.targets.dir(target).ok_or_else(|| missing(target))?;
+        let place = Place::new(dir, state_name(&record.name()));
+        file.name(&place, Instead::Anything, watch)?;
+        self.rotten_records.retain(|path| *path != place.path());
+        self.recorded.entry(record.id).or_default().insert(target);
         Ok(())
     }
 

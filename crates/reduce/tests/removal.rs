@@ -4,9 +4,11 @@
 
 mod trees;
 
+use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 use trees::{
-    Dirs, Random, check_any_two, check_two, clean, paths, quiet, remove, rot, set_time, state,
+    Dirs, Fate, Random, but, check_any_two, check_two, clean, paths, quiet, remove, rot, set_time,
+    state,
 };
 use weir_reduce::{Done, Failure, Purpose, Step, Tree, Trouble, Wishes, encode, remove_files};
 
@@ -250,6 +252,62 @@ fn no_copy_of_a_removed_file_keeps_its_name_though_it_has_the_time_of_another() 
     assert_eq!((done.left, done.marked, tree.copies(&path)), (vec![], 1, vec![]));
     assert_eq!(tree.verify().findings, []);
     check_any_two(&tree);
+}
+
+#[test]
+fn a_directory_that_refuses_a_mark_keeps_no_other_from_it() {
+    let mut tree = Dirs::new(10, 8, 3, |_| 5000);
+    tree.encode("raid6");
+    let path = paths(&tree).remove(0);
+    let files = [path.clone()].into();
+    // The first change takes the name, the second is the first mark.
+    let refused = &mut but(Fate::Refused, 1);
+    let done = remove_files(&mut tree.open(Purpose::Remove), &files, refused).unwrap();
+    tree.files.remove(&path);
+    assert_eq!((done.left.len(), state(&tree, "dead").len()), (1, 9), "{done:?}");
+    check_any_two(&tree);
+    assert_eq!(clean(&tree, "raid6", 90).left, []);
+    assert_eq!(state(&tree, "dead").len(), 10);
+}
+
+#[test]
+fn removal_names_what_it_cannot_look_at() {
+    let mut tree = Dirs::new(10, 8, 3, |_| 5000);
+    tree.encode("raid6");
+    let path = paths(&tree).remove(0);
+    let copy = tree.copies(&path).remove(0);
+    // The way to it is a link.
+    let (above, elsewhere) = (copy.parent().unwrap(), copy.with_file_name("elsewhere"));
+    let moved = above.with_file_name("moved");
+    std::fs::rename(above, &moved).unwrap();
+    symlink("moved", above).unwrap();
+    let done = remove(&mut tree, std::slice::from_ref(&path));
+    assert_eq!((done.marked, done.left.len()), (0, 1), "{done:?}");
+    std::fs::remove_file(above).unwrap();
+    std::fs::rename(&moved, above).unwrap();
+    // Directories that are too deep to be looked at, as others that refuse it.
+    std::fs::create_dir_all(elsewhere.join("x/".repeat(260))).unwrap();
+    let done = remove(&mut tree, std::slice::from_ref(&path));
+    assert_eq!((done.marked, done.left.len()), (1, 1), "{done:?}");
+}
+
+#[test]
+fn a_file_that_was_put_back_keeps_its_copies_though_its_removal_was_stopped() {
+    let mut tree = Dirs::new(7, 4, 3, |file| 30_000 - 770 * file);
+    tree.encode("raid5-mirror:4");
+    let path = paths(&tree).remove(0);
+    let places = tree.places(&path);
+    let files = [path.clone()].into();
+    // One of two copies has another name.
+    let stopped = &mut but(Fate::Stopped, 1);
+    remove_files(&mut tree.open(Purpose::Remove), &files, stopped).unwrap_err();
+    assert_eq!(tree.copies(&path).len(), 1);
+    tree.restore(&path, &places);
+    let _ = clean(&tree, "raid5-mirror:4", 100);
+    assert_eq!(tree.places(&path), places);
+    tree.check().unwrap();
+    assert_eq!(remove(&mut tree, std::slice::from_ref(&path)).left, []);
+    assert!(tree.copies(&path).is_empty());
 }
 
 #[test]
