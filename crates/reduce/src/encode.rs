@@ -36,7 +36,7 @@ const RECORD_BYTES: u64 = 250;
 pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>) -> Done<Encoded> {
     let forgotten = &wishes.forgotten;
     let waits = Waits::new(tree, wishes)?;
-    let mut sites = tree.sites();
+    let sites = tree.sites();
     let arrange =
         |sites: &[Site]| Arrangement::new(code, sites).map_err(|e| Failure::other(e.to_string()));
     arrange(&sites)?;
@@ -71,9 +71,14 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     });
     let mut room = Room::of(tree)?;
     while !waiting.is_empty() {
-        room.sort(&mut sites);
-        let mut arrangement = arrange(&sites)?;
-        let chosen = choose(&waiting, &mut arrangement, (code, sites.len()));
+        let chosen = choose(&waiting, &mut arrange(&sites)?, (code, sites.len()));
+        // Room decides about parities alone: most files fit in sets if all places count alike.
+        let mut by_room = sites.clone();
+        room.sort(&mut by_room);
+        let mut arrangement = arrange(&by_room)?;
+        for (_, targets) in &chosen {
+            arrangement.add(targets, false);
+        }
         let parities = arrangement.parities();
         let members: Vec<(Candidate, Vec<TargetId>)> =
             chosen.iter().map(|(i, targets)| (waiting[*i].clone(), targets.clone())).collect();

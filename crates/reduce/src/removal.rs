@@ -1,8 +1,8 @@
 //! Files are removed from sets: their names at once, their bytes when their set is cleaned.
 //!
 //! Invariant: marks are written when no copy of the set has its old name any more, but those that
-//! another set keeps as well; or when a file of that name was put back. So a file of the old name, where there is a mark, is another one,
-//! whatever its length and time.
+//! another set keeps as well; or when a file of that name was put back. So a file of the old name,
+//! where there is a mark, is another one, whatever its length and time.
 
 use crate::copy::Copy;
 use crate::durable::{Instead, remove};
