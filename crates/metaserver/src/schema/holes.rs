@@ -11,7 +11,7 @@ use weir_types::{Decode, Encode};
 /// confirmed them. The exception is a new small file that is being closed: its bytes count while they
 /// are on their way (the client's `writer/closing.rs`). If its writer dies before they arrive, what is
 /// not there reads as zeros and counts as written. If a server refuses them, the writer says that
-/// holes may be anywhere.
+/// holes may be anywhere, unless it cannot reach this server either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holes {
     /// No holes: all bytes were written (or the file is older than this record).
