@@ -61,6 +61,8 @@ counters! {
     reads_of_other_copies;
     /// Times that a copy was found damaged and another one was asked.
     copies_damaged;
+    /// Columns of whole stripes that were computed from parities because their disks were slow.
+    columns_computed;
     /// Ranges fetched ahead.
     ahead_fetched;
     /// Ranges fetched ahead that a reader used.

@@ -21,7 +21,9 @@ use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{ObjectLen, ReadFlags, ReadRequest};
 use weir_wire::{Header, Request, Rights};
 
+mod around;
 mod decode;
+use around::Around;
 use decode::Undecoded;
 
 /// First and longest pause before a read of what cannot be computed either is tried again.
@@ -46,6 +48,8 @@ pub(crate) struct ReadOp {
     ahead: bool,
     /// Target that is read where any copy may be read, if its copy is usable.
     preferred: Option<TargetId>,
+    /// Columns that are computed instead of read.
+    arounds: Vec<Around>,
     deadline_ms: u64,
 }
 
@@ -96,12 +100,14 @@ impl ReadOp {
     /// As [`ReadOp::start`], preferring the copy on a target where any copy may be read.
     pub(crate) fn start_from(
         call: Call<'_>,
-        plan: Plan,
+        mut plan: Plan,
         len: usize,
         (any_copy, ahead): (bool, bool),
         preferred: Option<TargetId>,
     ) -> Self {
         let deadline_ms = now_ms() + call.ctx.read_ms(call.inner.config.request_timeout_ms);
+        let arounds =
+            if any_copy { around::start(call, &mut plan, ahead) } else { Vec::new() };
         let mut op = Self {
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
             since: clock::uptime().as_micros() as Micros,
@@ -113,8 +119,12 @@ impl ReadOp {
             any_copy,
             ahead,
             preferred,
+            arounds,
             deadline_ms,
         };
+        for part in op.arounds.iter().flat_map(Around::skipped) {
+            op.transfer.lacks(*part, Error::new(ErrorKind::TimedOut, "its disk is slow"));
+        }
         // What fails now is tried again by `finish`.
         if let Err(error) = op.drive(call, &mut [], Until::Sent) {
             tracing::debug!("{error}");
@@ -130,6 +140,11 @@ impl ReadOp {
         let (mut pause_ms, mut rounds) = (FIRST_PAUSE_MS, 0);
         loop {
             self.take(call, dest)?;
+            if !self.go_around(call, dest) {
+                // All of it is read.
+                self.transfer = Transfer::new(self.plan.parts.len(), self.deadline_ms);
+                continue;
+            }
             if self.transfer.lacking().is_empty() {
                 return Ok(());
             }
@@ -152,6 +167,23 @@ impl ReadOp {
         }
     }
 
+    /// Computes the columns that were not asked for. Whether none of them is lacking any more.
+    fn go_around(&mut self, call: Call<'_>, dest: &mut [u8]) -> bool {
+        let mut arounds = std::mem::take(&mut self.arounds);
+        for around in &mut arounds {
+            let lacking = (&self.plan, self.transfer.lacking());
+            match around.fill(call, lacking, (dest, self.deadline_ms)) {
+                Ok(true) => self.transfer.has(around.skipped()),
+                Ok(false) => return false,
+                Err(error) => {
+                    tracing::debug!("{error}");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
     /// See [`Transfer::set_rounds`].
     pub(crate) fn set_rounds(&mut self, rounds: u32) {
         self.transfer.set_rounds(rounds);
@@ -165,7 +197,7 @@ impl ReadOp {
         Ok(self.transfer.lacking().iter().map(|(part, _)| *part).collect())
     }
 
-    /// The targets from which its parts came.
+    /// The targets that have its parts.
     pub(crate) fn targets(&self) -> impl Iterator<Item = TargetId> + '_ {
         self.plan.parts.iter().map(|part| part.place.target)
     }

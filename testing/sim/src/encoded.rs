@@ -2,6 +2,7 @@
 //! all, and servers, links, disks and clients fail while parities are made, dropped and made anew.
 //! In the end every file has its parities, and any targets that its set bears may be out of reach.
 
+mod slow;
 mod user;
 
 use crate::cluster::Cluster;
@@ -23,6 +24,8 @@ use weir_host::thread::sleep;
 use weir_simhost::{Options, ProcessId};
 use weir_types::{Duplication, ErrorKind, FileId, FileLayout, LayoutSpec, Result, TargetId};
 use weir_wire::Rights;
+
+pub use slow::{READS, Times, try_slow_member};
 
 /// How long things go wrong.
 const DURATION_MS: u32 = 30_000;

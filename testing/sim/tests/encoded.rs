@@ -4,11 +4,12 @@
 
 use std::ops::Range;
 use std::process::Command;
+use std::time::Duration;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 use weir_host::plant::{self, Bug};
 use weir_host::simulated;
-use weir_sim::encoded::{Set, try_every_loss, try_full, try_rot, try_seed};
+use weir_sim::encoded::{READS, Set, try_every_loss, try_full, try_rot, try_seed, try_slow_member};
 use weir_types::ErrorKind;
 
 /// Killed processes give no memory back: so many seeds of a process.
@@ -95,6 +96,16 @@ fn every_loss_that_a_set_bears_is_borne() {
 fn rot_in_parts_of_a_set_is_mended_from_the_rest() {
     for seed in 1..=4 {
         try_rot(seed).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+}
+
+#[test]
+fn columns_of_slow_disks_are_computed_from_the_rest_of_the_stripes_that_are_read_anyway() {
+    for parities in [1, 2] {
+        let times = try_slow_member(parities).unwrap();
+        assert!(times.computed >= READS, "{times:?}");
+        assert!(times.again < Duration::from_millis(500), "{times:?}");
+        assert!(times.piece >= Duration::from_secs(1), "others would read much more: {times:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The decisions of the client, without I/O or clocks: which server to ask, how to react to each
 //! reply, what to fetch ahead, what to cache.
 
+pub mod around;
 pub mod blocks;
 pub mod choices;
 pub mod claims;

@@ -204,7 +204,10 @@ impl Stream {
         let piece = call_bytes.clamp(MIN_AHEAD_BYTES, MAX_AHEAD_BYTES);
         let limit = size.min(self.next + self.window_bytes.max(piece));
         while self.fetched < limit && (self.fetched + piece <= limit || limit == size) {
-            let end = (self.fetched + piece).min(size);
+            let end = self.fetched + piece;
+            // Small calls are served from its buffer, wherever it ends: at whole stripes, if they fit.
+            let over = if call_bytes < MIN_AHEAD_BYTES { end % MIN_AHEAD_BYTES } else { 0 };
+            let end = (end - over).min(size);
             ahead.push(self.fetched..end);
             self.fetched = end;
         }

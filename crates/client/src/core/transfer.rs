@@ -269,6 +269,11 @@ impl Transfer {
         self.lacking.push((index, error));
     }
 
+    /// Records that parts which ended without their bytes have them since.
+    pub fn has(&mut self, parts: &[usize]) {
+        self.lacking.retain(|(part, _)| !parts.contains(part));
+    }
+
     /// The parts that ended without their bytes, and why.
     pub fn lacking(&self) -> &[(usize, Error)] {
         &self.lacking

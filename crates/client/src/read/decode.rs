@@ -181,14 +181,14 @@ fn compute(
 }
 
 /// Whether a column or parity has a copy that is not being made.
-fn has_whole(segment: &Segment, number: usize) -> bool {
+pub(super) fn has_whole(segment: &Segment, number: usize) -> bool {
     let column = ColumnIndex(number as u16);
     let copies = segment.member(number).into_iter().flat_map(|member| member.copies());
     copies.into_iter().any(|(copy, _)| !segment.is_filling(column, copy))
 }
 
 /// Adds the read of a range of one object, whichever stripes it has.
-fn plan_part(
+pub(super) fn plan_part(
     plan: &mut Plan,
     (segment, object): (&Segment, ObjectId),
     number: usize,

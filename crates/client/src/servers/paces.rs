@@ -2,6 +2,7 @@
 //! [`crate::core::choices`] and [`crate::core::pace`].
 
 use super::{DataConn, Servers};
+use crate::core::around::Seen;
 use crate::core::choices::{
     Asked, Candidate, Choice, Choices, Chosen, ColumnKey, Patience, Turn, Wanted, goes_by_speed,
 };
@@ -252,6 +253,12 @@ impl Servers {
     /// Time that a MiB takes at a target, as its server has told this client of late.
     pub(crate) fn us_per_mib(&self, target: TargetId) -> Option<f64> {
         self.paces.lock().us_per_mib(target, now())
+    }
+
+    /// What is known of a target for a read of so many bytes.
+    pub(crate) fn seen(&self, target: TargetId, len_bytes: u64) -> Seen {
+        let view = self.paces.lock().view(target, true, (len_bytes, None), now());
+        Seen { service_us: view.service_us, own: view.in_flight, others: view.queued }
     }
 
     /// Records that a read of one of several copies is about to be sent on a connection.

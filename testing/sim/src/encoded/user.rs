@@ -118,6 +118,12 @@ impl World {
         self.files.borrow().iter().map(|file| file.id).collect()
     }
 
+    /// The files, and what each should hold. Nothing is under way.
+    pub fn contents(&self) -> Vec<(FileId, Vec<u8>)> {
+        let of = |file: &Kept| (file.id, file.versions.last().cloned().unwrap_or_default());
+        self.files.borrow().iter().map(of).collect()
+    }
+
     pub fn complain(&self, what: String) {
         let now = simulated::current().map_or(Duration::ZERO, |machine| machine.now());
         let what = format!("at {:.3} s: {what}", now.as_secs_f64());
