@@ -50,6 +50,8 @@ pub(crate) struct ReadOp {
     preferred: Option<TargetId>,
     /// Columns that are computed instead of read.
     arounds: Vec<Around>,
+    /// Whether an object was shorter than what was asked of it.
+    is_short: bool,
     deadline_ms: u64,
 }
 
@@ -83,6 +85,7 @@ struct ReadParts<'a> {
     any_copy: bool,
     ahead: bool,
     preferred: Option<TargetId>,
+    is_short: &'a mut bool,
 }
 
 impl ReadOp {
@@ -106,8 +109,7 @@ impl ReadOp {
         preferred: Option<TargetId>,
     ) -> Self {
         let deadline_ms = now_ms() + call.ctx.read_ms(call.inner.config.request_timeout_ms);
-        let arounds =
-            if any_copy { around::start(call, &mut plan, ahead) } else { Vec::new() };
+        let arounds = if any_copy { around::start(call, &mut plan, ahead) } else { Vec::new() };
         let mut op = Self {
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
             since: clock::uptime().as_micros() as Micros,
@@ -120,6 +122,7 @@ impl ReadOp {
             ahead,
             preferred,
             arounds,
+            is_short: false,
             deadline_ms,
         };
         for part in op.arounds.iter().flat_map(Around::skipped) {
@@ -215,6 +218,7 @@ impl ReadOp {
             any_copy: self.any_copy,
             ahead: self.ahead,
             preferred: self.preferred,
+            is_short: &mut self.is_short,
         };
         drive(call, &mut self.transfer, &mut parts, until)
     }
@@ -350,6 +354,7 @@ impl ReadParts<'_> {
             ));
         }
         if valid < expected {
+            *self.is_short = true;
             settle_holes(dest, &self.runs, body.len);
         }
         if !checked && checks.is_empty() {

@@ -1,7 +1,10 @@
 //! Reads of whole stripes that go around slow disks: a parity is read instead of the column there, and
 //! the column is computed from it and from the rest, which the call reads anyway.
 //!
-//! It is done only where any copy may be read, so under a lease: nobody drops the parities meanwhile.
+//! It is done only where any copy may be read, so under a lease: nobody writes the file meanwhile, so
+//! what is read belongs together if the lease holds until the end. Whoever is about to write may have
+//! the parities dropped before that. Then they are shorter than what was asked of them, and nothing is
+//! computed.
 
 use super::ReadOp;
 use super::decode::{has_whole, plan_part};
@@ -20,6 +23,8 @@ use weir_types::{ColumnIndex, Epoch, Error, ErrorKind, ObjectId, Result, Segment
 pub(super) struct Around {
     chunk: usize,
     segment: (SegmentIndex, Epoch),
+    /// Number of losses of leases when it was asked for.
+    losses: u64,
     /// The parts without requests.
     skipped: Vec<usize>,
     /// The parities that are read instead, by their numbers among all members.
@@ -43,11 +48,12 @@ pub(super) fn start(call: Call<'_>, plan: &mut Plan, ahead: bool) -> Vec<Around>
     if !goes_by_speed(call.inner.config.read_policy) {
         return arounds;
     }
+    let losses = call.file.losses();
     let mut chunk = 0;
     while chunk < plan.chunks.len() {
         if let Some(choice) = choose(call, plan, chunk) {
             chunk = cut(plan, chunk, &choice.whole);
-            match ask(call, plan, chunk, choice, ahead) {
+            match ask(call, plan, chunk, (choice, losses), ahead) {
                 Ok(around) => arounds.push(around),
                 Err(error) => tracing::debug!("a slow column is read: {error}"),
             }
@@ -64,6 +70,10 @@ fn choose(call: Call<'_>, plan: &Plan, number: usize) -> Option<Choice> {
     let coded = |segment: &Segment| segment.is_coded().then(|| segment.clone());
     let segment = call.file.with_segment(object, coded)??;
     if segment.stripe() != chunk.stripe {
+        return None;
+    }
+    let end = chunk.segment_start.saturating_add(whole.end);
+    if call.file.lease().reach(chunk.segment_start + whole.start) < end {
         return None;
     }
     let columns = usize::from(chunk.stripe.columns);
@@ -149,7 +159,8 @@ fn ask(call: Call<'_>, plan: &Plan, number: usize, choice: Choice, ahead: bool) 
         parities.push((columns + parity, read));
     }
     add(&call.inner.counters.columns_computed, skipped.len() as u64);
-    Ok(Around { chunk: number, segment: (segment.index, segment.epoch), skipped, parities })
+    let segment = (segment.index, segment.epoch);
+    Ok(Around { chunk: number, segment, losses, skipped, parities })
 }
 
 impl Around {
@@ -159,7 +170,7 @@ impl Around {
     }
 
     /// Computes its columns, whose rest is in `dest`. Whether that could be done: not if something
-    /// else of it is lacking too, or if its segment is another one since.
+    /// else of it is lacking too, or if its segment may be another one since.
     pub(super) fn fill(
         &mut self,
         call: Call<'_>,
@@ -175,7 +186,7 @@ impl Around {
         for (number, read) in &mut self.parities {
             let mut bytes = vec![0; read.len];
             read.deadline_ms = deadline_ms;
-            if !read.take(call, &mut bytes)?.is_empty() {
+            if !read.take(call, &mut bytes)?.is_empty() || read.is_short {
                 return Ok(false);
             }
             came.push((*number, bytes));
@@ -193,6 +204,9 @@ impl Around {
         let Some(parities) = call.file.with_segment(object, parities).flatten() else {
             return Ok(false);
         };
+        if call.file.losses() != self.losses || !call.inner.holdings.clock.is_good() {
+            return Ok(false);
+        }
         let Chunk { stripe, buffer_offset, regions, .. } = &plan.chunks[self.chunk];
         let (unit, columns) = (stripe.unit_bytes as usize, usize::from(stripe.columns));
         let at = *buffer_offset as usize;

@@ -21,10 +21,10 @@ use super::measured::Measured;
 use super::mount::{self, Mounted};
 use super::mount_error::MountError;
 use super::notify::Notifier;
-use weir_host::pages::PAGE_BYTES;
 use super::request::{Init, Op, Request};
 use super::worker::{self, LockWaits, MAX_QUEUED, Shared};
 use super::write_data::{WritePool, request_buffer_bytes};
+use weir_host::pages::PAGE_BYTES;
 
 /// Longest wait for the kernel's INIT.
 const INIT_TIMEOUT: Duration = Duration::from_secs(30);

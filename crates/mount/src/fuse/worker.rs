@@ -25,9 +25,9 @@ use super::interrupt::{Interrupt, InterruptTable};
 use super::killed::{Callers, was_killed};
 use super::measured::Measured;
 use super::notify::mark_serving_thread;
-use weir_host::pages::Pages;
 use super::request::{Op, Request};
 use super::write_data::{REQUEST_START, RequestBuffer, WriteData, WritePool, request_buffer_bytes};
+use weir_host::pages::Pages;
 
 /// Stack of a thread that waits for a lock, bytes.
 const WAITING_STACK_BYTES: usize = 256 << 10;
