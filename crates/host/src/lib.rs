@@ -21,6 +21,7 @@ pub mod fs;
 pub mod load;
 pub mod memory;
 pub mod net;
+pub mod pages;
 pub mod plant;
 mod random;
 mod residency;

@@ -5,16 +5,14 @@
 //!
 //! Invariant: all buffers of a pool together have at most `limit_bytes`.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
 use std::sync::Arc;
+use weir_host::pages::Pages;
 use weir_host::sync::Mutex;
 use weir_types::limits::MAX_PAYLOAD_BYTES;
 
 /// Sizes of buffers, bytes, ascending.
 const CLASSES: [usize; 6] = [64 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
-const ALIGN: usize = 4096;
 
 const _: () = assert!(CLASSES[CLASSES.len() - 1] >= MAX_PAYLOAD_BYTES);
 
@@ -43,34 +41,13 @@ struct State {
 /// The memory of one buffer.
 #[derive(Debug)]
 struct Memory {
-    start: NonNull<u8>,
+    pages: Pages,
     class: usize,
 }
 
-// SAFETY: it is memory that nothing else points to.
-unsafe impl Send for Memory {}
-// SAFETY: shared references only ever read it.
-unsafe impl Sync for Memory {}
-
 impl Memory {
-    fn layout(class: usize) -> Option<Layout> {
-        Layout::from_size_align(CLASSES[class], ALIGN).ok()
-    }
-
     fn new(class: usize) -> Option<Self> {
-        let layout = Self::layout(class)?;
-        // SAFETY: the layout's size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Self { start, class })
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if let Some(layout) = Self::layout(self.class) {
-            // SAFETY: allocated with this very layout, and dropped once.
-            unsafe { dealloc(self.start.as_ptr(), layout) };
-        }
+        Some(Self { pages: Pages::new(CLASSES[class]).ok()?, class })
     }
 }
 
@@ -185,9 +162,7 @@ impl Deref for PooledBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match &self.memory {
-            // SAFETY: the memory has at least `len` bytes, initialised when it
-            // was allocated, and only this buffer points to it.
-            Some(memory) => unsafe { std::slice::from_raw_parts(memory.start.as_ptr(), self.len) },
+            Some(memory) => &memory.pages[..self.len],
             None => &[],
         }
     }
@@ -196,10 +171,7 @@ impl Deref for PooledBuf {
 impl DerefMut for PooledBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &self.memory {
-            // SAFETY: as for `deref`; `self` is borrowed mutably.
-            Some(memory) => unsafe {
-                std::slice::from_raw_parts_mut(memory.start.as_ptr(), self.len)
-            },
+            Some(memory) => &mut memory.pages[..self.len],
             None => &mut [],
         }
     }

@@ -22,12 +22,15 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         };
         for circle in circles(&modules.imports) {
             if circle.len() > MODULES {
-                let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
-                let what = format!(
-                    "{} modules import each other ({}); let imports run one way ({MODULES} at most)",
-                    names.len(),
-                    names.join(", ")
+                let mut what = format!(
+                    "{} modules import each other; let imports run one way ({MODULES} at most)",
+                    circle.len()
                 );
+                for module in &circle {
+                    let within = modules.imports[module].iter().filter(|to| circle.contains(to));
+                    let to: Vec<String> = within.map(|to| to.join("::")).collect();
+                    what += &format!("\n    {} -> {}", module.join("::"), to.join(", "));
+                }
                 found.push(Finding { rule: Rule::Circle, path: folder.to_owned(), line: 0, what });
             }
         }
@@ -112,6 +115,7 @@ mod tests {
         assert_eq!(of(""), []);
         let found = of("fn f() { crate::a::f() }");
         assert_eq!(found.len(), 1);
-        assert!(found[0].what.contains("4 modules import each other (a, b, c, d)"), "{}", found[0]);
+        assert!(found[0].what.contains("4 modules import each other"), "{}", found[0]);
+        assert!(found[0].what.contains("\n    c -> a, d\n    d -> a"), "{}", found[0]);
     }
 }

@@ -30,7 +30,6 @@ mod mount;
 mod mount_error;
 mod no_access;
 mod notify;
-mod pages;
 mod request;
 mod session;
 mod takeover;

@@ -21,7 +21,7 @@ use super::measured::Measured;
 use super::mount::{self, Mounted};
 use super::mount_error::MountError;
 use super::notify::Notifier;
-use super::pages::PAGE_BYTES;
+use weir_host::pages::PAGE_BYTES;
 use super::request::{Init, Op, Request};
 use super::worker::{self, LockWaits, MAX_QUEUED, Shared};
 use super::write_data::{WritePool, request_buffer_bytes};

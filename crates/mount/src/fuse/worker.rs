@@ -25,7 +25,7 @@ use super::interrupt::{Interrupt, InterruptTable};
 use super::killed::{Callers, was_killed};
 use super::measured::Measured;
 use super::notify::mark_serving_thread;
-use super::pages::Pages;
+use weir_host::pages::Pages;
 use super::request::{Op, Request};
 use super::write_data::{REQUEST_START, RequestBuffer, WriteData, WritePool, request_buffer_bytes};
 

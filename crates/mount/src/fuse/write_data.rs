@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::abi::{MIN_READ_BUFFER, WRITE_HEADERS_BYTES};
 use super::errno::Errno;
 use super::interrupt::Interrupt;
-use super::pages::{PAGE_BYTES, Pages};
+use weir_host::pages::{PAGE_BYTES, Pages};
 
 /// Shorter data is copied: it would leave most of a whole buffer empty.
 const COPY_BELOW_BYTES: usize = 64 << 10;

@@ -1,5 +1,5 @@
-//! Page-aligned, reused memory, whose pages stay warm: fresh pages on the reply path cost more than
-//! the copy itself.
+//! Page-aligned memory straight from the kernel. What is freed goes back to it at once, and is never
+//! a hole among what the allocator keeps.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -7,10 +7,11 @@ use std::ptr::NonNull;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Alignment of buffers, bytes.
-pub(super) const PAGE_BYTES: usize = 4096;
+pub const PAGE_BYTES: usize = 4096;
 
 /// A private anonymous mapping: readable and writable, page-aligned.
-pub(super) struct Pages {
+#[derive(Debug)]
+pub struct Pages {
     start: NonNull<u8>,
     length: usize,
 }
@@ -22,8 +23,8 @@ unsafe impl Sync for Pages {}
 
 impl Pages {
     /// Maps at least `length` zero bytes, rounded up to whole pages. Memory is taken only as pages
-    /// are touched.
-    pub(super) fn new(length: usize) -> Result<Self, rustix::io::Errno> {
+    /// are touched. Fails where the kernel gives no more.
+    pub fn new(length: usize) -> Result<Self, rustix::io::Errno> {
         let length = length.max(1).next_multiple_of(PAGE_BYTES);
         // SAFETY: a new anonymous mapping at an address of the kernel's choice
         // overlaps nothing.
