@@ -170,7 +170,7 @@ impl Deref for PooledBuf {
 
 impl DerefMut for PooledBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        match &self.memory {
+        match &mut self.memory {
             Some(memory) => &mut memory.pages[..self.len],
             None => &mut [],
         }
