@@ -17,9 +17,7 @@ use weir_host::thread::{self, JoinHandle};
 use weir_net::Wait;
 use weir_types::{Result, SessionId, TargetId};
 use weir_wire::Request;
-use weir_wire::data::{
-    ListReadersRequest, ReaderEntry, ReadersPage, ServerStatus, StatusRequest,
-};
+use weir_wire::data::{ListReadersRequest, ReaderEntry, ReadersPage, ServerStatus, StatusRequest};
 use weir_wire::map::ClusterMap;
 
 /// Number of readers in one page of a target's readers.

@@ -172,7 +172,6 @@ impl Reader {
             at = to;
         }
     }
-
 }
 
 /// Serves a read from a range that was fetched ahead. The unread rest of the range is kept.

@@ -40,7 +40,12 @@ impl Inner {
     }
 
     /// Finishes the truncation of which a reply says that it is pending.
-    pub(crate) fn settle_truncate(&self, ctx: &Context, state: &OpenState, reply: &OpenFile) -> Result<()> {
+    pub(crate) fn settle_truncate(
+        &self,
+        ctx: &Context,
+        state: &OpenState,
+        reply: &OpenFile,
+    ) -> Result<()> {
         if reply.more_segments {
             let rights = reply.capability.capability.rights;
             state.fetch_layout(self, ctx, covered_bytes(&reply.layout), rights)?;

@@ -367,7 +367,6 @@ impl Writer {
             self.is_to_be_committed();
         }
     }
-
 }
 
 /// A context without interruption, for sending bytes of write calls that have returned: a signal to

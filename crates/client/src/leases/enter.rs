@@ -272,7 +272,6 @@ impl OpenState {
         let all = LeaseRange { file: self.id, start: 0, end: TO_THE_END, mode };
         install(inner, &mut self.lease(), found, &all);
     }
-
 }
 
 /// The range of an offset and a length, clipped to the largest file.

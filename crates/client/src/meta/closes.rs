@@ -135,8 +135,7 @@ impl Inner {
             return Sent::Nothing;
         }
         // Asked for twice, a file that was opened again meanwhile would be closed.
-        let told =
-            self.session.change_at_last(&Context::root(), &request, || self.turns.go_on());
+        let told = self.session.change_at_last(&Context::root(), &request, || self.turns.go_on());
         let mut opened = self.holdings.opened.lock();
         if let Err(error) = told {
             tracing::warn!("metadata server: {error}; will say later what was closed");

@@ -205,5 +205,4 @@ impl Inner {
         }
         self.session.call(ctx, &ListXattrRequest { file })
     }
-
 }

@@ -61,8 +61,7 @@ impl Inner {
         let (config, counters) = (Arc::new(config), Arc::new(Counters::default()));
         let holdings = Arc::new(Holdings { upper: upper.clone(), ..Holdings::default() });
         let clock = holdings.clock.clone();
-        let session =
-            MetaSession::open(config.clone(), counters.clone(), holdings.clone(), clock)?;
+        let session = MetaSession::open(config.clone(), counters.clone(), holdings.clone(), clock)?;
         Ok(Self {
             servers: Servers::new(config.clone(), counters.clone(), descriptors)?,
             buffers: BufferPool::new(BUFFER_BYTES),

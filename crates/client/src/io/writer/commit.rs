@@ -44,7 +44,8 @@ impl Writer {
     pub(crate) fn report(call: Call<'_>) -> Result<()> {
         let _reporting = call.file.reporting.lock();
         let runs = call.file.server_runs();
-        let Some((unreported, generation)) = call.file.unreported(call.file.has_leases(&call.inner.config))
+        let Some((unreported, generation)) =
+            call.file.unreported(call.file.has_leases(&call.inner.config))
         else {
             return Ok(());
         };

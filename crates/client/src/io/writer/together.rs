@@ -70,4 +70,3 @@ impl Writer {
         made.into_iter().map(|(_, result)| result).collect()
     }
 }
-

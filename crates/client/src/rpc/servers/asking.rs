@@ -1,7 +1,7 @@
 //! A read that a target has not answered, and what the reply says of the speed of the target.
 
-use crate::core::pace::{Paces, Report, Who, who};
 use crate::core::job::JobReader;
+use crate::core::pace::{Paces, Report, Who, who};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_host::clock;

@@ -1,8 +1,8 @@
 //! Connections to data servers: taken from a pool, or made.
 
-use super::{MAP_WAIT_MS, Servers};
 use super::pool::{DataConn, Idle, Pool};
 use super::route::Detours;
+use super::{MAP_WAIT_MS, Servers};
 use crate::config::Transport;
 use crate::context::Context;
 use crate::counters::add;

@@ -17,7 +17,12 @@ use weir_wire::{Header, Request};
 
 impl MetaSession {
     /// Makes sure that this run of the server knows this client's open files.
-    pub(super) fn joined(&self, mut conn: BlockingConn, welcome: &Welcome, wait: &Wait) -> Result<Joined> {
+    pub(super) fn joined(
+        &self,
+        mut conn: BlockingConn,
+        welcome: &Welcome,
+        wait: &Wait,
+    ) -> Result<Joined> {
         let _one = self.reassert.lock();
         let (new_session, new_instance, forgets) = {
             let mut state = self.lock();

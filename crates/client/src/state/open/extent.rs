@@ -59,7 +59,10 @@ pub(super) fn full(attr: &Attr) -> u64 {
 }
 
 /// End and time that cover both writes.
-pub(super) fn later(a: Option<(u64, Timestamp)>, b: Option<(u64, Timestamp)>) -> Option<(u64, Timestamp)> {
+pub(super) fn later(
+    a: Option<(u64, Timestamp)>,
+    b: Option<(u64, Timestamp)>,
+) -> Option<(u64, Timestamp)> {
     match (a, b) {
         (Some(a), Some(b)) => Some((a.0.max(b.0), a.1.max(b.1))),
         (a, b) => a.or(b),
