@@ -2,9 +2,7 @@
 //! reply, what to fetch ahead, what to cache.
 
 pub mod around;
-pub mod blocks;
 pub mod choices;
-pub mod claims;
 mod complete;
 pub mod copies;
 pub mod copy;
@@ -14,6 +12,7 @@ pub mod filled;
 pub mod gather;
 pub mod graduated;
 pub mod held;
+pub mod job;
 pub mod kept;
 pub mod lease;
 pub mod links;
@@ -22,7 +21,6 @@ pub mod located;
 pub mod news;
 pub mod pace;
 pub mod plan;
-pub mod records;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod stream;

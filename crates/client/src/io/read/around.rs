@@ -1,0 +1,352 @@
+//! Reads of whole stripes that go around slow disks: a parity is read instead of the column there, and
+//! the column is computed from it and from the rest, which the call reads anyway.
+//!
+//! It is done only where any copy may be read, so under a lease: nobody writes the file meanwhile, so
+//! what is read belongs together if the lease holds until the end. Whoever is about to write may have
+//! the parities dropped before that. Then they are shorter than what was asked of them, and nothing is
+//! computed.
+
+use super::decode::{has_whole, plan_part};
+use crate::core::around::{Seen, around};
+use crate::core::choices::goes_by_speed;
+use crate::core::plan::{Chunk, Part, Place, Plan};
+use crate::counters::add;
+use crate::state::{Around, Call, ReadOp};
+use std::ops::Range;
+use weir_erasure::Code;
+use weir_layout::{RegionList, columns_touched};
+use weir_policy::SOON_US;
+use weir_types::{ColumnIndex, Error, ErrorKind, ObjectId, Result, Segment};
+
+/// What is found out about a chunk.
+struct Choice {
+    segment: Segment,
+    object: ObjectId,
+    /// Columns and parities, by their numbers among the columns and the parities.
+    pairs: Vec<(usize, usize)>,
+    /// Its whole stripes, relative to the segment.
+    whole: Range<u64>,
+}
+
+/// Chooses the slow columns of a plan, cuts chunks into whole stripes and the rest where there are
+/// any, and asks for parities.
+pub(super) fn start(call: Call<'_>, plan: &mut Plan, ahead: bool) -> Vec<Around> {
+    let mut arounds = Vec::new();
+    if !goes_by_speed(call.inner.config.read_policy) {
+        return arounds;
+    }
+    let losses = call.file.losses();
+    let mut chunk = 0;
+    while chunk < plan.chunks.len() {
+        if let Some(choice) = choose(call, plan, chunk) {
+            chunk = cut(plan, chunk, &choice.whole);
+            match ask(call, plan, chunk, (choice, losses), ahead) {
+                Ok(around) => arounds.push(around),
+                Err(error) => tracing::debug!("a slow column is read: {error}"),
+            }
+        }
+        chunk += 1;
+    }
+    arounds
+}
+
+fn choose(call: Call<'_>, plan: &Plan, number: usize) -> Option<Choice> {
+    let chunk = &plan.chunks[number];
+    let whole = whole_stripes(chunk)?;
+    let object = plan.parts.iter().find(|part| part.chunk == number)?.place.object;
+    let coded = |segment: &Segment| segment.is_coded().then(|| segment.clone());
+    let segment = call.file.with_segment(object, coded)??;
+    if segment.stripe() != chunk.stripe {
+        return None;
+    }
+    let end = chunk.segment_start.saturating_add(whole.end);
+    if call.file.lease().reach(chunk.segment_start + whole.start) < end {
+        return None;
+    }
+    let columns = usize::from(chunk.stripe.columns);
+    let len = (whole.end - whole.start) / columns as u64;
+    let seen = |number: usize| {
+        let place = Place::of(object.file, &segment, ColumnIndex(number as u16))?;
+        has_whole(&segment, number).then(|| call.inner.servers.seen(place.target, len))
+    };
+    let of_columns: Vec<Seen> = (0..columns).map(seen).collect::<Option<_>>()?;
+    let parities = columns..columns + segment.parities.len();
+    let pairs = around(&of_columns, &parities.map(seen).collect::<Vec<_>>(), SOON_US);
+    (!pairs.is_empty()).then_some(Choice { segment, object, pairs, whole })
+}
+
+/// The whole stripes of a contiguous chunk of several columns, relative to the segment.
+fn whole_stripes(chunk: &Chunk) -> Option<Range<u64>> {
+    let [region] = chunk.regions.regions() else { return None };
+    if chunk.stripe.columns < 2
+        || chunk.regions.total_bytes() != chunk.regions.end() - region.offset
+    {
+        return None;
+    }
+    let stripe = u64::from(chunk.stripe.unit_bytes) * u64::from(chunk.stripe.columns);
+    let start = region.offset.checked_next_multiple_of(stripe)?;
+    let end = chunk.regions.end() - chunk.regions.end() % stripe;
+    (start < end).then_some(start..end)
+}
+
+/// Makes whole stripes a chunk of their own; its number.
+fn cut(plan: &mut Plan, number: usize, whole: &Range<u64>) -> usize {
+    let chunk = plan.chunks[number].clone();
+    let (start, end) = (chunk.regions.regions()[0].offset, chunk.regions.end());
+    if (start..end) == *whole {
+        return number;
+    }
+    let of = |part: &Part| part.chunk == number;
+    let places: Vec<Place> = plan.parts.iter().filter(|part| of(part)).map(|p| p.place).collect();
+    let before = plan.parts.iter().position(of).unwrap_or(plan.parts.len());
+    let mut later = plan.parts.split_off(before + places.len());
+    plan.parts.truncate(before);
+    let later_chunks = plan.chunks.split_off(number + 1);
+    plan.chunks.truncate(number);
+    let mut of_whole = number;
+    for range in [start..whole.start, whole.clone(), whole.end..end] {
+        if range.is_empty() {
+            continue;
+        }
+        let Ok(regions) = RegionList::contiguous(range.start, range.end - range.start) else {
+            continue;
+        };
+        let Ok(columns) = columns_touched(&regions, chunk.stripe) else { continue };
+        let at = plan.chunks.len();
+        if range == *whole {
+            of_whole = at;
+        }
+        let touched = |place: &Place| columns.iter().any(|column| column == place.object.column);
+        let parts = places.iter().filter(|place| touched(place));
+        plan.parts.extend(parts.map(|place| Part { chunk: at, place: *place }));
+        let buffer_offset = chunk.buffer_offset + (range.start - start);
+        plan.chunks.push(Chunk { regions, buffer_offset, ..chunk.clone() });
+    }
+    let more = plan.chunks.len() - number - 1;
+    later.iter_mut().for_each(|part| part.chunk += more);
+    plan.parts.extend(later);
+    plan.chunks.extend(later_chunks);
+    of_whole
+}
+
+/// Asks for the parities of a chunk of whole stripes.
+fn ask(
+    call: Call<'_>,
+    plan: &Plan,
+    number: usize,
+    (choice, losses): (Choice, u64),
+    ahead: bool,
+) -> Result<Around> {
+    let Choice { segment, object, pairs, whole } = choice;
+    let columns = segment.columns.len();
+    let (start, end) = (whole.start / columns as u64, whole.end / columns as u64);
+    let (mut skipped, mut parities) = (Vec::new(), Vec::new());
+    for (column, parity) in pairs {
+        let is_it =
+            |part: &Part| part.chunk == number && usize::from(part.place.object.column.0) == column;
+        let part = plan.parts.iter().position(is_it);
+        skipped.push(part.ok_or_else(|| Error::from(ErrorKind::Internal))?);
+        let mut of_parity = Plan::default();
+        plan_part(&mut of_parity, (&segment, object), columns + parity, &(start..end), 0)?;
+        let read = ReadOp::start(call, of_parity, (end - start) as usize, (true, ahead));
+        parities.push((columns + parity, read));
+    }
+    add(&call.inner.counters.columns_computed, skipped.len() as u64);
+    let segment = (segment.index, segment.epoch);
+    Ok(Around { chunk: number, segment, losses, skipped, parities })
+}
+
+impl Around {
+    /// Computes its columns, whose rest is in `dest`. Whether that could be done: not if something
+    /// else of it is lacking too, or if its segment may be another one since.
+    pub(super) fn fill(
+        &mut self,
+        call: Call<'_>,
+        (plan, lacking): (&Plan, &[(usize, Error)]),
+        (dest, deadline_ms): (&mut [u8], u64),
+    ) -> Result<bool> {
+        let is_ours = |part: &usize| plan.parts[*part].chunk == self.chunk;
+        let mut parts = lacking.iter().map(|(part, _)| part).filter(|part| is_ours(part));
+        if parts.any(|part| !self.skipped.contains(part)) {
+            return Ok(false);
+        }
+        let mut came = Vec::new();
+        for (number, read) in &mut self.parities {
+            let mut bytes = vec![0; read.len];
+            read.deadline_ms = deadline_ms;
+            if !read.take(call, &mut bytes)?.is_empty() || read.is_short {
+                return Ok(false);
+            }
+            came.push((*number, bytes));
+        }
+        let object = plan.parts[self.skipped[0]].place.object;
+        let wanted: Vec<usize> = self
+            .skipped
+            .iter()
+            .map(|part| usize::from(plan.parts[*part].place.object.column.0))
+            .collect();
+        let parities = |segment: &Segment| {
+            let stays = segment.is_coded() && (segment.index, segment.epoch) == self.segment;
+            stays.then_some(segment.parities.len())
+        };
+        let Some(parities) = call.file.with_segment(object, parities).flatten() else {
+            return Ok(false);
+        };
+        if call.file.losses() != self.losses || !call.inner.holdings.clock.is_good() {
+            return Ok(false);
+        }
+        let Chunk { stripe, buffer_offset, regions, .. } = &plan.chunks[self.chunk];
+        let (unit, columns) = (stripe.unit_bytes as usize, usize::from(stripe.columns));
+        let at = *buffer_offset as usize;
+        let bytes = dest.get_mut(at..at + regions.total_bytes() as usize);
+        let bytes = bytes.ok_or_else(|| Error::from(ErrorKind::Internal))?;
+        compute((columns, parities, unit), &wanted, &came, bytes)?;
+        Ok(true)
+    }
+}
+
+/// Computes the wanted columns of whole stripes, one stripe after the other, from the other columns
+/// and from the parities that came.
+fn compute(
+    (columns, parities, unit): (usize, usize, usize),
+    wanted: &[usize],
+    came: &[(usize, Vec<u8>)],
+    bytes: &mut [u8],
+) -> Result<()> {
+    let internal = |what: String| Error::new(ErrorKind::Internal, what);
+    let code = Code::new(columns, parities).map_err(|e| internal(e.to_string()))?;
+    let is_there = |member: usize| match member < columns {
+        true => !wanted.contains(&member),
+        false => came.iter().any(|(number, _)| *number == member),
+    };
+    let present: Vec<bool> = (0..code.blocks()).map(is_there).collect();
+    let repair = code.repair(&present, wanted).map_err(|e| internal(e.to_string()))?;
+    for (row, stripe) in bytes.chunks_mut(unit * columns).enumerate() {
+        let mut cells: Vec<Option<&mut [u8]>> = stripe.chunks_mut(unit).map(Some).collect();
+        let mut to: Vec<&mut [u8]> =
+            wanted.iter().filter_map(|column| cells.get_mut(*column)?.take()).collect();
+        let parity = |number: usize| {
+            let (_, bytes) = came.iter().find(|(of, _)| *of == number)?;
+            bytes.get(row * unit..(row + 1) * unit)
+        };
+        let source = |number: &usize| match *number < columns {
+            true => cells.get(*number)?.as_deref(),
+            false => parity(*number),
+        };
+        let sources: Option<Vec<&[u8]>> = repair.sources().iter().map(source).collect();
+        let sources = sources.ok_or_else(|| internal("a source is lacking".into()))?;
+        repair.run(&sources, &mut to).map_err(|e| internal(e.to_string()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::{CopyIndex, FileId, SegmentIndex, StripeMap, TargetId};
+
+    const STRIPE: StripeMap = StripeMap { unit_bytes: 8, columns: 3 };
+
+    fn plan(start: u64, len: u64) -> Plan {
+        let mut plan = Plan::default();
+        // Something before, and something behind.
+        for (chunk, (start, len, stripe)) in [
+            (0, 5, StripeMap { columns: 1, ..STRIPE }),
+            (start, len, STRIPE),
+            (0, 7, StripeMap { columns: 1, ..STRIPE }),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let regions = RegionList::contiguous(start, len).unwrap();
+            for column in columns_touched(&regions, stripe).unwrap().iter() {
+                let segment = SegmentIndex(chunk as u32);
+                let object = ObjectId { file: FileId(9), segment, column, copy: CopyIndex(0) };
+                let target = TargetId(u32::from(column.0));
+                plan.parts.push(Part { chunk, place: Place { object, target, mirrored: false } });
+            }
+            let buffer_offset = [0, 5, 5 + plan.chunks.iter().map(bytes).sum::<u64>()][chunk];
+            plan.chunks.push(Chunk { regions, stripe, segment_start: 100, buffer_offset });
+        }
+        plan
+    }
+
+    fn bytes(chunk: &Chunk) -> u64 {
+        chunk.regions.total_bytes()
+    }
+
+    #[test]
+    fn a_chunk_is_cut_into_whole_stripes_and_the_rest() {
+        // Stripes of 24 bytes.
+        for (start, len, whole, pieces) in [
+            (0, 48, Some(0..48), vec![48]),
+            (10, 60, Some(24..48), vec![14, 24, 22]),
+            (24, 30, Some(24..48), vec![24, 6]),
+            (3, 21 + 24, Some(24..48), vec![21, 24]),
+            (1, 40, None, vec![40]),
+        ] {
+            let mut plan = plan(start, len);
+            assert_eq!(whole_stripes(&plan.chunks[1]), whole, "{start} {len}");
+            let Some(whole) = whole else { continue };
+            let at = cut(&mut plan, 1, &whole);
+            assert_eq!(whole_stripes(&plan.chunks[at]), Some(whole));
+            let of_whole = |part: &&Part| part.chunk == at;
+            assert_eq!(plan.parts.iter().filter(of_whole).count(), 3);
+            let lens: Vec<u64> = plan.chunks.iter().map(bytes).collect();
+            assert_eq!(lens, [vec![5], pieces, vec![7]].concat());
+            let mut offset = plan.chunks[1].buffer_offset;
+            for (number, chunk) in plan.chunks.iter().enumerate().skip(1) {
+                if number + 1 < plan.chunks.len() {
+                    assert_eq!(chunk.buffer_offset, offset);
+                }
+                offset += bytes(chunk);
+                let touched = columns_touched(&chunk.regions, chunk.stripe).unwrap();
+                let parts = plan.parts.iter().filter(|part| part.chunk == number);
+                let columns: Vec<_> = parts.map(|part| part.place.object.column).collect();
+                assert_eq!(columns, touched.iter().collect::<Vec<_>>());
+            }
+            assert_eq!(plan.parts.last().unwrap().place.object.segment, SegmentIndex(2));
+            assert!(plan.parts.is_sorted_by_key(|part| part.chunk));
+        }
+        let two = RegionList::new(vec![
+            weir_layout::Region::contiguous(0, 24),
+            weir_layout::Region::contiguous(0, 24),
+        ]);
+        let chunk =
+            Chunk { regions: two.unwrap(), stripe: STRIPE, segment_start: 0, buffer_offset: 0 };
+        assert_eq!(whole_stripes(&chunk), None, "it has two regions");
+    }
+
+    #[test]
+    fn columns_are_computed_from_any_parities() {
+        const UNIT: usize = 16;
+        let (columns, rows) = (4, 3);
+        let bytes: Vec<u8> = (0..UNIT * columns * rows).map(|n| (n * 37 % 251) as u8).collect();
+        let column = |number: usize| -> Vec<u8> {
+            let cells = bytes.chunks(UNIT).skip(number).step_by(columns);
+            cells.flatten().copied().collect()
+        };
+        let members: Vec<Vec<u8>> = (0..columns).map(column).collect();
+        let members: Vec<&[u8]> = members.iter().map(Vec::as_slice).collect();
+        let mut parities = vec![vec![0; UNIT * rows]; 3];
+        let mut to: Vec<&mut [u8]> = parities.iter_mut().map(Vec::as_mut_slice).collect();
+        Code::new(columns, 3).unwrap().encode(&members, &mut to).unwrap();
+        for (wanted, by) in [
+            (vec![2], vec![1]),
+            (vec![0], vec![0]),
+            (vec![3, 1], vec![2, 0]),
+            (vec![0, 2, 3], vec![1, 0, 2]),
+        ] {
+            let mut read = bytes.clone();
+            for (number, cell) in read.chunks_mut(UNIT).enumerate() {
+                if wanted.contains(&(number % columns)) {
+                    cell.fill(0xee);
+                }
+            }
+            let came: Vec<(usize, Vec<u8>)> =
+                by.iter().map(|parity| (columns + parity, parities[*parity].clone())).collect();
+            compute((columns, 3, UNIT), &wanted, &came, &mut read).unwrap();
+            assert_eq!(read, bytes, "{wanted:?} by {by:?}");
+        }
+    }
+}
