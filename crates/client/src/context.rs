@@ -1,6 +1,6 @@
 //! The caller of a request, and what interrupts the request.
 
-use crate::job::JobReader;
+use crate::core::job::JobReader;
 use std::os::fd::RawFd;
 use std::sync::{Arc, LazyLock};
 use weir_types::Caller;

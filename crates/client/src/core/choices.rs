@@ -3,18 +3,19 @@
 //!
 //! Invariant: an unusable copy is never chosen.
 
+mod column;
 mod look;
 #[cfg(test)]
 mod tests;
 
-use self::look::Look;
+use self::column::{Column, Outstanding};
+use super::job::JobReader;
 use super::pace::{Paces, Who, who};
-use crate::job::JobReader;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weir_policy::{
-    CopyView, FAR_BEHIND, LAST_REQUESTS, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs,
-    SOON_US, UNKNOWN, Watermarks,
+    CopyView, FAR_BEHIND, LAST_REQUESTS, Micros, Progress, RUN_BYTES, ReadPolicy, Runs, SOON_US,
+    UNKNOWN,
 };
 use weir_types::{ColumnIndex, SegmentIndex, TargetId};
 use weir_wire::frame::REQUEST_COST_BYTES;
@@ -22,9 +23,6 @@ use weir_wire::frame::REQUEST_COST_BYTES;
 /// Cost of moving to another copy, as bytes that its disk could read meanwhile: a seek, and
 /// read-ahead of the kernel at the other copy that is lost.
 const TURN_BYTES: f64 = 1_048_576.0;
-/// Step of progress, bytes: about two pieces. (With one piece, a reader with small calls would be
-/// helped without need while the kernel's read-ahead begins.)
-const REQUEST_BYTES: u64 = 512 << 10;
 /// A reader that has read less than this has only begun.
 const BEGUN_BYTES: f64 = 524_288.0;
 /// Length of a run where several copies are read at the same time. It is less than a reader has
@@ -33,9 +31,6 @@ const SHORT_RUN_BYTES: u64 = 1 << 20;
 /// Length of a run on disks that serve no other readers. They lose little by short runs, and each
 /// gets work soon.
 const LONE_RUN_BYTES: u64 = 512 << 10;
-/// The most outstanding requests of a reader at each copy. It is small, so that the copy of later
-/// blocks is chosen late, and two, so that a disk has the next request when one is done.
-const WINDOW_REQUESTS: u64 = 2;
 /// Small requests may be outstanding up to this many bytes, so that a disk can sort them.
 const MIN_WINDOW_BYTES: u64 = 512 << 10;
 /// More bytes may be outstanding at other copies whose own readers are ahead, for all other copies
@@ -45,8 +40,6 @@ const MIN_WINDOW_BYTES: u64 = 512 << 10;
 /// MiB/s at once and then pauses. With more bytes the reader, which reads in order, would wait for
 /// the other copy and leave its own disk idle.
 const BEHIND_WINDOW_BYTES: u64 = 2 << 20;
-/// The most bytes that large requests may have outstanding.
-const MAX_WINDOW_BYTES: u64 = 2 << 20;
 /// Reads that arrive within this time are usually of one program, and in no particular order.
 const TOGETHER_US: Micros = 50_000;
 /// Assumed time per MiB of a target of which nothing is known: that of an ordinary disk.
@@ -183,72 +176,6 @@ pub struct Asked {
     pub len_bytes: u64,
     /// Whether the request was eligible to queue.
     pub waited: bool,
-}
-
-/// State of a reader in a column.
-#[derive(Debug)]
-struct Column {
-    router: Router,
-    /// Outstanding requests at each copy.
-    outstanding: Vec<Outstanding>,
-    /// Last time at which a queueable request was sent to a copy or ended there.
-    moved: Micros,
-    /// Speed of the reader.
-    look: Look,
-}
-
-/// Outstanding requests of one column at one copy, without read-ahead.
-#[derive(Clone, Copy, Debug, Default)]
-struct Outstanding {
-    requests: u32,
-    bytes: u64,
-    /// Number of queueable requests. Other requests are received in the order of their call, so no
-    /// queued read waits for them.
-    waited_requests: u32,
-    waited_bytes: u64,
-}
-
-impl Outstanding {
-    /// Whether the copy has enough requests to stay busy until the next can be sent.
-    fn is_full((requests, bytes): (u32, u64), len_bytes: u64, least_bytes: u64) -> bool {
-        let window = (WINDOW_REQUESTS * len_bytes).clamp(least_bytes, MAX_WINDOW_BYTES);
-        u64::from(requests) >= WINDOW_REQUESTS && bytes + len_bytes > window
-    }
-}
-
-impl Column {
-    fn new(policy: ReadPolicy, copies: usize) -> Self {
-        let marks = Watermarks { request_bytes: REQUEST_BYTES, ..Watermarks::default() };
-        let router = Router::new(policy, copies, marks);
-        Self {
-            router,
-            outstanding: vec![Outstanding::default(); copies],
-            moved: 0,
-            look: Look::default(),
-        }
-    }
-
-    /// Whether a copy has enough requests of this reader. Up to `least_bytes` it never has.
-    fn is_full(
-        &self,
-        copy: usize,
-        len_bytes: u64,
-        (patience, least_bytes): (Patience, u64),
-    ) -> bool {
-        let of = self.outstanding[copy];
-        match patience {
-            Patience::Ahead => false,
-            Patience::None => Outstanding::is_full((of.requests, of.bytes), len_bytes, least_bytes),
-            Patience::Turn(_) => {
-                let waited = (of.waited_requests, of.waited_bytes);
-                Outstanding::is_full(waited, len_bytes, least_bytes)
-            }
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.outstanding.iter().all(|of| of.requests == 0)
-    }
 }
 
 /// The choices of the readers of one file.

@@ -13,6 +13,7 @@ pub mod filled;
 pub mod gather;
 pub mod graduated;
 pub mod held;
+pub mod job;
 pub mod kept;
 pub mod lease;
 pub mod links;
