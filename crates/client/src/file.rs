@@ -1,32 +1,26 @@
 //! Open files. All handles of a file in one client share its [`OpenState`]: layout, capabilities,
 //! size, read-ahead and write-behind.
 
-mod extent;
-mod grants;
-mod room;
-mod state;
-mod undone;
+pub(crate) mod hints;
 
-pub(crate) use grants::CUT_BYTES;
-pub(crate) use state::{OpenState, was_refused};
+mod copy;
+mod space;
 
-use crate::bytes::WriteData;
-use crate::client::Inner;
 use crate::config::Consistency;
 use crate::context::Context;
 use crate::core::lease::CallKind;
-use crate::core::plan::{MAX_CALL_BYTES, plan_regions};
+use crate::core::plan::MAX_CALL_BYTES;
 use crate::counters::add;
-use crate::drive::Call;
+use crate::io::fence::Fenced;
+use crate::io::read::may_read_any_copy;
+use crate::io::writer::Returns;
 use crate::leases::{Entered, enter, span};
-use crate::read::{ReadOp, may_read_any_copy};
-use crate::reader::Reader;
-use crate::writer::{Returns, Writer};
+use crate::state::{Call, Inner, OpenState, ReadOp, Reader, WriteData, Writer};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use weir_layout::{Region, RegionList};
-use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Result, TargetId};
+use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Generation, Result, TargetId};
 use weir_wire::lease::{LeaseMode, TO_THE_END};
 use weir_wire::meta::SetAttrRequest;
 
@@ -332,8 +326,7 @@ impl File {
         let _entered = self.enter_all(ctx, &ranges(regions), CallKind::Look)?;
         Writer::settle(call)?;
         add(&self.inner.counters.read_bytes, buffer.len() as u64);
-        let layout = &self.state.granted().layout;
-        let plan = plan_regions(self.id(), layout, regions)?;
+        let plan = self.state.plan_regions(regions)?;
         let any_copy = may_read_any_copy(call, self.consistency());
         let mut op = ReadOp::start_from(call, plan, buffer.len(), (any_copy, false), target);
         op.finish(call, buffer)?;
@@ -470,6 +463,15 @@ impl File {
         let request = SetAttrRequest { size: Some(size), ..set_nothing(self.id()) };
         let _sizing = self.state.sizing.lock();
         self.inner.clone().set_attr(ctx, &request)
+    }
+
+    /// Makes every object of the file refuse writes of generations below this one from now on, from
+    /// any client, and finds the size that follows from the objects. The file must be open for
+    /// writing.
+    ///
+    /// Errors: those of waiting for every server of the file.
+    pub fn fence(&self, ctx: &Context, generation: Generation) -> Result<Fenced> {
+        self.state.fence_objects(self.call(ctx), generation)
     }
 
     /// Flushes and closes.

@@ -5,67 +5,55 @@
 //! all may be made from many threads, and every call ends within
 //! [`ClientConfig::request_timeout_ms`], if it fails with an error that names the server.
 //!
+//! Layers, each of which uses those below it alone:
+//!
+//! ```text
+//! take, spread     blocks and records shared among the processes of a job
+//! client           the calls on a cluster: names, locks, administration; background threads
+//! file             the calls on an open file
+//! names   leases   names and attributes, their cache; leases, entered and given up
+//! io               requests to data servers: one call, read-ahead, write-behind, sync
+//! meta             requests to the metadata server: changes, layouts, closes, locks
+//! state            what the client knows, holds and has under way; it sends nothing
+//! rpc              session, connections to data servers, the time for which leases count
+//! core             decisions; beside it configuration, context of a call, counters
+//! ```
+//!
 //! Invariants
 //! - Reading and writing sends nothing to the metadata server, except to extend a layout ahead of a
 //!   writer, and for leases on a file that other clients have open. Counters prove it.
 //! - No byte of a file is read, written or cached without a lease that the metadata server knows of
-//!   (`leases.rs`, `docs/leases.md`).
+//!   (`leases`, `docs/leases.md`).
 
-mod accesses;
-mod admin;
-mod allocated;
-mod answered;
-mod buffer;
-mod bytes;
 mod client;
 mod config;
 mod context;
-mod control;
-mod copy;
 pub mod core;
 mod counters;
-mod damage;
-mod drive;
-mod drops;
-mod events;
-mod fence;
 mod file;
-mod hints;
-mod holdings;
+mod io;
 pub mod job;
-mod lease_clock;
 mod leases;
-mod locations;
-mod locks;
 pub mod losses;
-mod metadata;
-mod namespace;
-mod pairs;
+mod meta;
+mod names;
 mod presence;
-mod read;
-mod reader;
-mod servers;
-mod session;
-mod slots;
-mod space;
+mod rpc;
 mod spread;
-mod stage;
+mod state;
 mod take;
-mod unsynced;
-mod write;
-mod writer;
 
-pub use admin::{Administrator, Export};
 pub use client::Client;
+pub use client::admin::{Administrator, Export};
+pub use client::locations::{LocatedCopy, Location, MAX_LOCATIONS, TargetPlace};
+pub use client::namespace::CreateOptions;
 pub use config::{ClientConfig, Consistency, ReadPolicy, Transport};
 pub use context::{Context, LateGroups};
 pub use core::records::Record;
-pub use fence::Fenced;
+pub use file::hints::Hint;
 pub use file::{File, set_nothing};
-pub use hints::Hint;
-pub use leases::UpperCache;
-pub use locations::{LocatedCopy, Location, MAX_LOCATIONS, TargetPlace};
-pub use namespace::CreateOptions;
+pub use io::fence::Fenced;
 pub use presence::{Event, Peer, Watch};
 pub use spread::{Fragment, MAX_BATCH_BYTES, MAX_BYTES, MAX_LANES, Spread, SpreadOptions};
+pub use state::UpperCache;
 pub use take::{Block, Input, Take, TakeOptions, TakeSummary};

@@ -1,9 +1,10 @@
 //! Requests of administrators: to list, verify and remove the objects of targets, whatever their
 //! files, and to read all metadata.
 
-use crate::client::{Client, Inner};
+use super::Client;
 use crate::context::Context;
-use crate::servers::DataConn;
+use crate::rpc::servers::DataConn;
+use crate::state::Inner;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_host::sync::Mutex;

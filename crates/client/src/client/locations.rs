@@ -1,7 +1,7 @@
 //! Where the bytes of a file are, and what the disks there give now: for programs that choose
 //! where to compute, or what to read first (layout exposure, 3.11).
 
-use crate::client::Client;
+use super::Client;
 use crate::context::Context;
 use crate::core::located::{Piece, pieces};
 use crate::file::File;

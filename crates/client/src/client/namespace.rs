@@ -1,11 +1,10 @@
 //! Names, attributes, directories: calls to the metadata server.
 
-use crate::client::Client;
+use super::Client;
 use crate::context::Context;
 use crate::core::news::Found;
-use crate::drive::Call;
 use crate::file::File;
-use crate::writer::Writer;
+use crate::state::{Call, Writer};
 use std::time::Duration;
 use weir_host::clock::since_boot;
 use weir_host::plant::{Bug, planted};
@@ -429,7 +428,7 @@ impl Client {
         }
         // An empty file has other objects now.
         state.refresh(&self.inner, ctx)?;
-        if state.is_fenced_off(&self.inner, before) {
+        if state.is_fenced_off(&self.inner.config, before) {
             // What was written meanwhile is not in them.
             state.lose_leases();
         }

@@ -1,10 +1,10 @@
 //! What a program says of how it is going to read an open file. Nothing depends on it but speed.
 
+use super::File;
 use crate::context::Context;
 use crate::core::lease::CallKind;
 use crate::core::stream::{MAX_AHEAD_BYTES, Pattern};
-use crate::file::File;
-use crate::read::may_read_any_copy;
+use crate::io::read::may_read_any_copy;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_types::{Consistency, Error, ErrorKind, Result};
 

@@ -1,12 +1,13 @@
 //! Small requests with one message for each column: sync, truncate, and those about disk space.
 
+use super::drive::{drive, now_ms, take_rest};
+use super::parts::{Parts, Until};
 use crate::core::copies::Purpose;
 use crate::core::durable::Taken;
 use crate::core::plan::Place;
 use crate::core::transfer::Transfer;
-use crate::drive::{Call, Parts, Until, drive, now_ms, take_rest};
-use crate::servers::DataConn;
-use crate::write::Sent;
+use crate::rpc::servers::DataConn;
+use crate::state::{Call, Sent};
 use weir_net::Wait;
 use weir_types::{Error, ErrorKind, Generation, Result, TargetId};
 use weir_wire::data::{

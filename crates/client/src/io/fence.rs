@@ -1,11 +1,9 @@
 //! Fencing a file: no write that an earlier writer has sent and that is still on its way may take
 //! effect after the next writer has begun.
 
-use crate::context::Context;
-use crate::control::{Control, ask_objects};
+use super::control::{Control, ask_objects};
 use crate::core::plan::{Place, columns};
-use crate::drive::Call;
-use crate::file::{File, OpenState};
+use crate::state::{Call, OpenState};
 use std::collections::BTreeMap;
 use weir_layout::file_len;
 use weir_types::{ColumnIndex, Error, ErrorKind, FileLayout, Generation, Result, SegmentIndex};
@@ -79,16 +77,5 @@ impl OpenState {
             Error::new(ErrorKind::Corrupt, what)
         })?;
         Ok((size, newest))
-    }
-}
-
-impl File {
-    /// Makes every object of the file refuse writes of generations below this one from now on, from
-    /// any client, and finds the size that follows from the objects. The file must be open for
-    /// writing.
-    ///
-    /// Errors: those of waiting for every server of the file.
-    pub fn fence(&self, ctx: &Context, generation: Generation) -> Result<Fenced> {
-        self.state.fence_objects(self.call(ctx), generation)
     }
 }

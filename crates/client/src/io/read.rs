@@ -1,14 +1,19 @@
 //! One read call: requests to all servers at once (or, where it is cut, as copies have space), the
 //! replies directly into the caller's buffer, every byte verified.
 
+mod decode;
+
+use self::decode::Undecoded;
+use super::drive::{drive, now_ms};
+use super::parts::{Parts, Until};
 use crate::config::{Consistency, ReadPolicy};
 use crate::core::choices::Wanted;
+use crate::core::job::JobReader;
 use crate::core::plan::{Place, Plan};
 use crate::core::transfer::Transfer;
 use crate::counters::add;
-use crate::drive::{Call, Parts, Until, drive, now_ms};
-use crate::job::JobReader;
-use crate::servers::{DataConn, Slot};
+use crate::rpc::servers::{DataConn, Slot};
+use crate::state::{Call, ReadOp};
 use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,33 +26,9 @@ use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{ObjectLen, ReadFlags, ReadRequest};
 use weir_wire::{Header, Request, Rights};
 
-mod decode;
-use decode::Undecoded;
-
 /// First and longest pause before a read of what cannot be computed either is tried again.
 const FIRST_PAUSE_MS: u64 = 20;
 const MAX_PAUSE_MS: u64 = 500;
-
-/// A read that was sent, or is about to be sent.
-pub(crate) struct ReadOp {
-    plan: Plan,
-    transfer: Transfer,
-    /// Time of the call, microseconds on the clock of [`clock::uptime`].
-    since: Micros,
-    /// The reader whose progress counts parts that have arrived, and how many bytes.
-    came: Option<(Arc<JobReader>, u64)>,
-    conns: Vec<Option<DataConn>>,
-    /// Slots of the parts; empty while no part is read from one of several copies.
-    slots: Vec<Option<Slot>>,
-    /// Length of the caller's buffer, bytes.
-    pub(crate) len: usize,
-    any_copy: bool,
-    /// Whether this is a read-ahead, whose sender does not wait.
-    ahead: bool,
-    /// Target that is read where any copy may be read, if its copy is usable.
-    preferred: Option<TargetId>,
-    deadline_ms: u64,
-}
 
 /// Whether any current copy may be read. The call has to be under a lease, if the file's
 /// `consistency` has any: then no other client with leases changes the file meanwhile, and this
@@ -57,14 +38,6 @@ pub(crate) fn may_read_any_copy(call: Call<'_>, consistency: Consistency) -> boo
     call.inner.config.read_policy != ReadPolicy::Primary
         && consistency == Consistency::Strict
         && !call.file.has_changes_under_way()
-}
-
-impl Drop for ReadOp {
-    fn drop(&mut self) {
-        if let Some((reader, bytes)) = &self.came {
-            reader.ends(*bytes);
-        }
-    }
 }
 
 struct ReadParts<'a> {
@@ -152,22 +125,12 @@ impl ReadOp {
         }
     }
 
-    /// See [`Transfer::set_rounds`].
-    pub(crate) fn set_rounds(&mut self, rounds: u32) {
-        self.transfer.set_rounds(rounds);
-    }
-
     /// Waits for the replies and puts the bytes into `dest`. Returns the parts of which none came,
     /// since no server has them: they can be computed from others.
     pub(crate) fn take(&mut self, call: Call<'_>, dest: &mut [u8]) -> Result<Vec<usize>> {
         self.transfer.set_deadline_ms(self.deadline_ms);
         self.drive(call, dest, Until::Done)?;
         Ok(self.transfer.lacking().iter().map(|(part, _)| *part).collect())
-    }
-
-    /// The targets from which its parts came.
-    pub(crate) fn targets(&self) -> impl Iterator<Item = TargetId> + '_ {
-        self.plan.parts.iter().map(|part| part.place.target)
     }
 
     fn drive(&mut self, call: Call<'_>, dest: &mut [u8], until: Until) -> Result<()> {

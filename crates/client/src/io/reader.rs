@@ -2,85 +2,21 @@
 //! in buffers of the servers and the kernel until the reader's own buffer can receive them. No
 //! thread, no copy.
 
-use crate::buffer::Buffer;
+use super::read::may_read_any_copy;
 use crate::config::{Consistency, ReadPolicy};
 use crate::core::plan::{Part, Plan};
-use crate::core::stream::{MAX_AHEAD_BYTES, Pattern, Streams, records_of};
+use crate::core::stream::{MAX_AHEAD_BYTES, Pattern, records_of};
 use crate::counters::add;
-use crate::drive::Call;
-use crate::file::CUT_BYTES;
-use crate::read::{ReadOp, may_read_any_copy};
+use crate::state::{Buffer, CUT_BYTES, Call, Data, Piece, ReadOp, Reader};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_layout::covered_bytes;
 use weir_types::{ErrorKind, Result};
 
 /// The most ranges of one file that are on their way or held.
 const MAX_PIECES: usize = 32;
-/// Expiry of data that was fetched for a reader which does not come. Without a lease all fetched
-/// data expires after this time, so that no stale data is read.
-const MAX_AGE: Duration = Duration::from_secs(1);
-
-/// Expiry while the file is in use: fetched data pins connections and server replies.
-const MAX_AGE_IN_USE: Duration = Duration::from_secs(10);
-
-enum Data {
-    /// Requested; the replies are not received yet.
-    Asked(Box<ReadOp>),
-    /// Received.
-    Held(Buffer),
-}
-
-struct Piece {
-    range: Range<u64>,
-    data: Data,
-    since: Instant,
-    /// Whether it was fetched under a lease.
-    leased: bool,
-}
-
-/// The read-ahead of one file.
-#[derive(Default)]
-pub(crate) struct Reader {
-    streams: Streams,
-    pieces: Vec<Piece>,
-    ahead: Vec<Range<u64>>,
-    /// Number of calls under way. While there are any, other requested ranges are waited for,
-    /// however slow the disk is.
-    reading: u32,
-    /// End of the last call.
-    used: Option<Instant>,
-    /// Incremented when everything fetched ahead becomes invalid.
-    version: u64,
-    /// Number of losses of leases when the data was fetched.
-    losses: u64,
-}
-
 impl Reader {
-    /// Drops everything fetched ahead (the file has changed).
-    pub(crate) fn clear(&mut self) {
-        if !self.pieces.is_empty() {
-            self.pieces.clear();
-        }
-        self.streams.clear();
-        self.version += 1;
-    }
-
-    /// Drops expired ranges.
-    pub(crate) fn expire(&mut self) {
-        let in_use =
-            self.reading > 0 || self.used.is_some_and(|used| clock::elapsed(used) < MAX_AGE);
-        let max_age = if in_use { MAX_AGE_IN_USE } else { MAX_AGE };
-        self.pieces.retain(|p| clock::elapsed(p.since) < max_age);
-    }
-
-    fn ended(&mut self) {
-        self.reading -= 1;
-        self.used = Some(clock::now());
-    }
-
     /// Reads at least one byte, at most all of `dest`, which lies within the file.
     pub(crate) fn read(
         call: Call<'_>,
@@ -130,20 +66,6 @@ impl Reader {
         };
         file.reader().ended();
         read
-    }
-
-    fn take(&mut self, offset: u64, consistency: Consistency) -> Option<Piece> {
-        // Nobody changes what is under a lease.
-        let leased = consistency == Consistency::Strict;
-        let fresh = |p: &Piece| leased && p.leased || clock::elapsed(p.since) < MAX_AGE;
-        let at = self.pieces.iter().position(|p| p.range.contains(&offset))?;
-        let piece = self.pieces.remove(at);
-        fresh(&piece).then_some(piece)
-    }
-
-    fn gap(&self, offset: u64) -> u64 {
-        let next = self.pieces.iter().map(|p| p.range.start).filter(|s| *s > offset).min();
-        next.map_or(u64::MAX, |next| next - offset)
     }
 
     fn fetch_ahead(
@@ -249,11 +171,6 @@ impl Reader {
             self.fetch(call, at..to, leased, any_copy);
             at = to;
         }
-    }
-
-    /// Gives up what was fetched of a range.
-    pub(crate) fn done_with(&mut self, range: &Range<u64>) {
-        self.pieces.retain(|p| p.range.start < range.start || p.range.end > range.end);
     }
 }
 

@@ -1,24 +1,16 @@
 //! Disk space: punching holes, preallocation, and finding data and holes. One request for each
 //! object, to all of a segment's servers at once.
 
-use crate::context::Context;
-use crate::control::{Control, ask_objects};
-use crate::core::lease::{BLOCK_BYTES, CallKind};
+use super::control::{Control, ask_objects};
 use crate::core::plan::Place;
-use crate::drive::Call;
-use crate::file::File;
-use crate::writer::{Returns, Writer};
+use crate::state::Call;
 use std::ops::Range;
-use weir_layout::{covered_bytes, object_len, segment_at, segment_offset, split};
+use weir_layout::{object_len, segment_at, segment_offset, split};
 use weir_types::limits::MAX_ALLOCATE_BYTES;
-use weir_types::{ColumnIndex, ErrorKind, FileId, FileLayout, Result, Segment};
-use weir_wire::lease::TO_THE_END;
+use weir_types::{ColumnIndex, FileId, FileLayout, Result, Segment};
 
 /// The most objects asked at once for data or a hole: whole segments, and at least one.
 const SEEK_OBJECTS: usize = 32;
-/// Zeros are written in pieces of this many bytes where their space cannot be preallocated.
-const ZEROS_BYTES: usize = 1 << 20;
-
 /// A change of the disk space of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
@@ -28,92 +20,8 @@ pub(crate) enum Space {
     Reserve,
 }
 
-impl File {
-    /// Punches a hole: makes a range zeros and frees its disk space. The size stays. Bytes behind
-    /// the end of the file are not touched.
-    pub fn punch(&self, ctx: &Context, offset: u64, len: u64) -> Result<()> {
-        let _entered = self.enter_whole(ctx)?;
-        Writer::change_space(self.call(ctx), Space::Punch, offset, len, true)
-    }
-
-    /// Preallocates disk space for a range, so that a write there does not fail with a full disk.
-    /// Unless `keep_size` is set, the file grows by zeros to hold the range.
-    ///
-    /// # Errors
-    /// `NoSpace`: some of the space may have been preallocated; `Unsupported` if the local file
-    /// system of a target cannot preallocate.
-    pub fn allocate(&self, ctx: &Context, offset: u64, len: u64, keep_size: bool) -> Result<()> {
-        let _entered = self.enter_whole(ctx)?;
-        Writer::change_space(self.call(ctx), Space::Reserve, offset, len, keep_size)
-    }
-
-    /// Makes a range zeros and keeps its space preallocated. Unless `keep_size` is set, the file
-    /// grows to hold the range.
-    ///
-    /// # Errors
-    /// `NoSpace`: the range is unchanged, unless other writers have taken its space meanwhile.
-    pub fn zero(&self, ctx: &Context, offset: u64, len: u64, keep_size: bool) -> Result<()> {
-        let _entered = self.enter_whole(ctx)?;
-        let call = self.call(ctx);
-        // First, so that it is refused before anything has become zeros.
-        Writer::change_space(call, Space::Reserve, offset, len, keep_size)?;
-        Writer::change_space(call, Space::Punch, offset, len, true)?;
-        match Writer::change_space(call, Space::Reserve, offset, len, true) {
-            // The last of a disk is not reserved, also for who has just given it back, but whoever
-            // writes gets it.
-            Err(error) if error.kind == ErrorKind::NoSpace => {
-                let end = offset.saturating_add(len).min(self.size());
-                write_zeros(call, offset..end)
-            }
-            reserved => reserved,
-        }
-    }
-
-    /// First byte at or after `offset` of a block ([`BLOCK_BYTES`]) that may hold bytes other than
-    /// zero; `None` if there is none before the end of the file. Preallocated bytes that were not
-    /// written count as data or as a hole.
-    pub fn next_data(&self, ctx: &Context, offset: u64) -> Result<Option<u64>> {
-        self.seek(ctx, offset, false)
-    }
-
-    /// First byte at or after `offset` of a block without data, or else the end of the file; `None`
-    /// if `offset` is not before the end.
-    pub fn next_hole(&self, ctx: &Context, offset: u64) -> Result<Option<u64>> {
-        Ok(match self.seek(ctx, offset, true)? {
-            None if offset < self.size() => Some(self.size()),
-            found => found,
-        })
-    }
-
-    fn seek(&self, ctx: &Context, offset: u64, hole: bool) -> Result<Option<u64>> {
-        let call = self.call(ctx);
-        let range = offset..TO_THE_END;
-        let _entered = self.enter_reading(ctx, (range, TO_THE_END), CallKind::Look, &|_| ())?;
-        let size = self.size();
-        if offset >= size {
-            return Ok(None);
-        }
-        if covered_bytes(&self.layout()) < size {
-            // Another client made the file longer.
-            self.state.refresh(&self.inner, ctx)?;
-        }
-        let layout = self.layout();
-        // An object ends with its last byte of data, a block of it does not end there.
-        let mut at = offset / BLOCK_BYTES * BLOCK_BYTES;
-        while at < size {
-            let Some(found) = seek_from(call, &layout, (at, size), hole)? else { break };
-            let block = found / BLOCK_BYTES * BLOCK_BYTES;
-            if !hole || found == block {
-                return Ok(Some(block.max(offset)));
-            }
-            at = block + BLOCK_BYTES;
-        }
-        Ok(None)
-    }
-}
-
 /// First byte of data, or of a hole, in `at..size` according to the objects.
-fn seek_from(
+pub(crate) fn seek_from(
     call: Call<'_>,
     layout: &FileLayout,
     (mut at, size): (u64, u64),
@@ -131,16 +39,6 @@ fn seek_from(
     }
     // What no segment was granted for was never written.
     Ok((hole && at < size).then_some(at))
-}
-
-fn write_zeros(call: Call<'_>, range: Range<u64>) -> Result<()> {
-    let (zeros, mut at) = (vec![0; ZEROS_BYTES], range.start);
-    while at < range.end {
-        let n = (range.end - at).min(ZEROS_BYTES as u64);
-        Writer::write(call, at, &zeros[..n as usize], Returns::Taken)?;
-        at += n;
-    }
-    Writer::flush(call)
 }
 
 /// First byte of data, or of a hole, from `offset` on within these segments.

@@ -4,8 +4,8 @@
 
 use crate::core::plan::Chunk;
 use crate::counters::add;
-use crate::drive::Call;
-use crate::servers::{DataConn, Detours};
+use crate::rpc::servers::{DataConn, Detours};
+use crate::state::Call;
 use std::io::IoSlice;
 use weir_net::Wait;
 use weir_types::{CopyIndex, ObjectId, Result, TargetId};

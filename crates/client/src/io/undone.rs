@@ -1,10 +1,9 @@
 //! Truncations that have not reached all objects, and writes of clients that were cut off. The
 //! client that finds them ends them.
 
-use super::OpenState;
-use crate::control::{Control, run_control};
+use super::control::{Control, run_control};
 use crate::core::plan::columns;
-use crate::drive::Call;
+use crate::state::{Call, OpenState};
 use weir_types::{ErrorKind, Generation, Result};
 use weir_wire::capability::Rights;
 use weir_wire::lease::{RecoveredRequest, TO_THE_END};

@@ -1,76 +1,24 @@
 //! One write call: sends the data to all servers at once, and keeps it until every server has
 //! confirmed it, so that it can be sent again.
 
-use crate::bytes::Bytes;
+use super::drive::{drive, now_ms};
+use super::parts::{Parts, Until};
+use super::stage::{gather_answers, leave};
 use crate::config::Consistency;
 use crate::core::durable::Taken;
 use crate::core::plan::{Place, Plan};
 use crate::core::transfer::Transfer;
 use crate::counters::add;
-use crate::drive::{Call, Parts, Until, drive, now_ms};
-use crate::servers::{DataConn, Servers};
-use crate::stage::{gather_answers, leave};
+use crate::rpc::servers::DataConn;
+use crate::state::{Bytes, Call, Sent, WriteOp};
 use std::io::IoSlice;
-use std::ops::Range;
 use weir_host::plant::{Bug, planted};
 use weir_layout::{Run, cuts, scatter};
 use weir_net::Wait;
 use weir_types::checksum::crc32c;
-use weir_types::{Epoch, ErrorKind, Generation, Result, TargetId};
-use weir_wire::data::{Access, ObjectLen, WriteFlags, WriteRequest};
+use weir_types::{ErrorKind, Generation, Result};
+use weir_wire::data::{ObjectLen, WriteFlags, WriteRequest};
 use weir_wire::{Header, Request, Rights};
-
-/// A write that was sent.
-pub(crate) struct WriteOp {
-    pub(crate) range: Range<u64>,
-    data: Bytes,
-    plan: Plan,
-    transfer: Transfer,
-    conns: Vec<Option<DataConn>>,
-    /// The server and the copies that have taken each part, when it was confirmed.
-    taken: Vec<Option<Taken>>,
-    /// The copies for which each part was last sent.
-    sent: Vec<Sent>,
-    /// Connections over which bytes of each part were staged at copies.
-    left: Vec<Vec<DataConn>>,
-    /// Number of losses of leases when it was written.
-    losses: u64,
-    /// Generation under which it was written.
-    pub(crate) generation: Generation,
-}
-
-/// The copies for which a change was sent, and the epoch of the map.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sent {
-    /// Whom it was asked of.
-    target: TargetId,
-    epoch: Epoch,
-    copies: Vec<TargetId>,
-}
-
-impl Sent {
-    /// The copies in a request that is about to be sent. `later` says that the other copies get the
-    /// change only after it was confirmed.
-    pub(crate) fn of(access: &Access, later: bool, servers: &Servers) -> Self {
-        let copies = match &access.copies[..] {
-            [] => vec![access.target],
-            _ if later => vec![access.target],
-            copies => {
-                // One that is being made may lack anything.
-                let whole = copies.iter().filter(|copy| !copy.filling);
-                let targets = whole.map(|copy| copy.target);
-                targets.filter(|target| *target != TargetId::NONE).collect()
-            }
-        };
-        Self { target: access.target, epoch: servers.epoch(), copies }
-    }
-
-    /// It was confirmed on this connection.
-    pub(crate) fn taken_by(&mut self, conn: &DataConn) -> Taken {
-        let copies = std::mem::take(&mut self.copies);
-        Taken { by: conn.run_of(self.target), epoch: self.epoch, copies }
-    }
-}
 
 struct WriteParts<'a> {
     call: Call<'a>,
@@ -113,40 +61,6 @@ impl WriteOp {
         self.drive(call, Until::Done)
     }
 
-    /// The plan of the write.
-    pub(crate) fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// The confirmed parts so far, each with the server and copies that have taken it.
-    pub(crate) fn confirmed(&self) -> impl Iterator<Item = (Place, Taken)> + '_ {
-        let parts = self.plan.parts.iter().zip(&self.taken);
-        parts.filter_map(|(part, taken)| Some((part.place, taken.clone()?)))
-    }
-
-    /// The end of the last confirmed bytes; 0 if none were confirmed.
-    pub(crate) fn confirmed_end(&self) -> u64 {
-        let taken = self.taken.iter().enumerate().filter(|(_, taken)| taken.is_some());
-        taken.filter_map(|(part, _)| self.plan.end_of(part, &self.range)).max().unwrap_or(0)
-    }
-
-    /// Whether some of it may still be carried out: a part has failed while others were on their
-    /// way.
-    pub(crate) fn may_be_done_yet(&self) -> bool {
-        self.transfer.outstanding().next().is_some()
-    }
-
-    /// Whether no reply is outstanding any more, after at most `wait`. Parts that could not be sent
-    /// count as answered.
-    pub(crate) fn is_answered(&self, wait: &Wait) -> bool {
-        self.conns.iter().flatten().all(|conn| conn.conn.wait_for_reply(wait).is_ok())
-    }
-
-    /// Bytes that are kept for a retry.
-    pub(crate) fn len(&self) -> usize {
-        self.data.len()
-    }
-
     fn drive(&mut self, call: Call<'_>, until: Until) -> Result<()> {
         let mut parts = WriteParts {
             call,
@@ -180,7 +94,7 @@ impl Parts for WriteParts<'_> {
         if self.call.inner.config.consistency == Consistency::Strict {
             // No write starts while leases may have been taken away.
             self.call.inner.holdings.clock.wait(wait)?;
-            if self.call.file.is_fenced_off(self.call.inner, self.generation) {
+            if self.call.file.is_fenced_off(&self.call.inner.config, self.generation) {
                 self.call.file.lose_leases();
             }
             if self.call.file.losses() != self.losses {

@@ -1,44 +1,26 @@
 //! Write-behind: writes are gathered into whole stripes, and requests are on their way while the
 //! program goes on. All bytes are kept until every server has confirmed them.
-//!
-//! Invariant: two requests that overlap are never in flight at the same time, so the later write
-//! persists.
 
 mod closing;
 mod commit;
 mod copy;
-mod failures;
 mod graduated;
 mod send;
 mod space;
 mod sync;
 mod together;
 
-pub(crate) use self::together::Together;
-
-use self::failures::Failures;
-use self::send::Gathered;
-use crate::buffer::Buffer;
-use crate::bytes::WriteData;
 use crate::context::Context;
-use crate::core::durable::Unsynced;
-use crate::core::filled::Filled;
-use crate::core::graduated::Graduated;
-use crate::core::plan::{MAX_CALL_BYTES, plan_regions};
-use crate::core::tail::Tail;
-use crate::core::written::Written;
+use crate::core::plan::MAX_CALL_BYTES;
 use crate::counters::add;
-use crate::drive::Call;
-use crate::write::WriteOp;
-use std::collections::VecDeque;
+use crate::state::{Buffer, Call, Failures, WriteData, Writer};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_host::clock;
 use weir_host::sync::MutexGuard;
 use weir_layout::RegionList;
-use weir_policy::Micros;
-use weir_types::{Error, ErrorKind, Result, TargetId, Timestamp};
+use weir_types::{Error, ErrorKind, Result, Timestamp};
 
 /// A write of this size is sent at once if nothing is before it, because it fills stripes by
 /// itself.
@@ -55,59 +37,6 @@ pub(crate) enum Returns {
     Taken,
     /// After the servers have its bytes, and the metadata server knows size and time.
     Confirmed,
-}
-
-/// A request on its way.
-struct InFlight {
-    /// Number of the call with its oldest bytes.
-    by: u64,
-    /// Time at which it was sent.
-    at: Micros,
-    /// With graduated writing: see [`Writer::outstanding`].
-    outstanding: Vec<(TargetId, u64, u64)>,
-    /// The ranges that it fills, if that is not all of its range: first byte, and the first byte
-    /// after it.
-    fills: Vec<(u64, u64)>,
-    op: WriteOp,
-}
-
-/// The write-behind of one file.
-#[derive(Default)]
-pub(crate) struct Writer {
-    gathered: Option<Gathered>,
-    in_flight: VecDeque<InFlight>,
-    in_flight_bytes: usize,
-    /// Speeds of targets, for graduated writing.
-    graduated: Graduated,
-    /// Time of the last look for replies.
-    looked: Micros,
-    /// Number of calls so far, including those that send data of earlier ones.
-    calls: u64,
-    /// Number of the first call that has not returned.
-    under_way: u64,
-    failures: Failures,
-    /// The end of the file as this writer has written it.
-    tail: Tail,
-    /// Columns of which servers have confirmed bytes.
-    written: Written,
-    /// Ranges of which servers have confirmed all bytes.
-    filled: Filled,
-    /// Columns written since the last sync.
-    unsynced: Unsynced,
-    /// Whether `unsynced` has all columns, because data from before this client opened the file is
-    /// known to be durable.
-    complete: bool,
-    /// Since when there is uncommitted data, and the number of the call with its oldest bytes.
-    since: Option<(Instant, u64)>,
-    /// Since when there are times to report of writes that were confirmed before they returned and
-    /// did not extend the file.
-    late: Option<Instant>,
-    /// Number of losses of leases when the last write began. Data from before another loss is not
-    /// sent any more.
-    losses: u64,
-    /// The run of the metadata server to which the written columns were reported: see
-    /// [`OpenState::server_runs`](crate::file::OpenState::server_runs).
-    told: u64,
 }
 
 impl Writer {
@@ -210,7 +139,7 @@ impl Writer {
         let mut writer = Self::begin(call, end, 0)?;
         writer.send_gathered(call);
         writer.finish_all(call);
-        let plan = plan_regions(call.file.id, &call.file.layout(), regions)?;
+        let plan = call.file.plan_regions(regions)?;
         let mut buffer = Buffer::take(&call.inner.buffers, data.len());
         buffer[..data.len()].copy_from_slice(data);
         let by = writer.calls;
@@ -229,12 +158,6 @@ impl Writer {
         writer.begin_turn();
         writer.prepare(call, offset, len)?;
         Ok(writer)
-    }
-
-    /// Begins one or several calls that return together.
-    fn begin_turn(&mut self) {
-        self.under_way = self.calls + 1;
-        self.failures.begin_turn();
     }
 
     fn prepare(&mut self, call: Call<'_>, offset: u64, len: usize) -> Result<()> {
@@ -289,11 +212,6 @@ impl Writer {
         self.is_to_be_committed();
     }
 
-    fn is_to_be_committed(&mut self) {
-        let by = self.calls;
-        self.since.get_or_insert_with(|| (clock::now(), by));
-    }
-
     /// Ends a write call: without write-behind waits for confirmation, with it reports failures
     /// known so far. A failure of bytes of this call is reported by this call only, because it has
     /// not returned.
@@ -341,18 +259,6 @@ impl Writer {
         alone && !call.file.has_grown() && !self.written.has_news()
     }
 
-    /// Since when there is uncommitted data.
-    fn since(&self) -> Option<Instant> {
-        self.since.map(|(since, _)| since).into_iter().chain(self.late).min()
-    }
-
-    /// Records that no write call is under way, since this one has the lock: data lost now is of
-    /// calls that have returned.
-    fn between_calls(&mut self) {
-        self.calls += 1;
-        self.under_way = self.calls;
-    }
-
     fn note_clean(&mut self, call: Call<'_>) {
         let clean = self.gathered.is_none() && self.in_flight.is_empty();
         call.file.dirty.store(!clean, Ordering::Release);
@@ -360,11 +266,6 @@ impl Writer {
         if clean && call.file.uncommitted().is_none() && !self.has_news() {
             (self.since, self.late) = (None, None);
         }
-    }
-
-    /// Whether the metadata server has to be told what data servers have confirmed.
-    fn has_news(&self) -> bool {
-        self.written.has_news() || self.filled.has_news()
     }
 
     /// Sends written data to the servers before a read of the file.
@@ -465,17 +366,6 @@ impl Writer {
             tracing::warn!("file {}: size not committed: {error}", call.file.id);
             self.is_to_be_committed();
         }
-    }
-
-    /// Forgets everything about the contents, because the file was just made or emptied by this
-    /// client.
-    pub(crate) fn forget_objects(&mut self) {
-        self.gathered = None;
-        self.tail = Tail::default();
-        self.unsynced.clear();
-        self.written.forget();
-        self.filled.forget();
-        self.complete = true;
     }
 }
 

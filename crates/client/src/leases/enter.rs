@@ -1,24 +1,18 @@
-//! Calls under leases: entering a lease, acquiring a missing one, and giving up a recalled one.
+//! Calls under leases: entering a lease, and acquiring a missing one.
 
-use crate::client::Inner;
 use crate::config::Consistency;
 use crate::context::Context;
 use crate::core::lease::{CallKind, Enter, FileLease, blocks};
-use crate::core::news::{Found, Numbered};
+use crate::core::news::Found;
 use crate::counters::add;
-use crate::drive::Call;
-use crate::file::OpenState;
-use crate::writer::Writer;
+use crate::state::{Call, Inner, OpenState};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::net::Signal;
-use weir_host::plant::{Bug, planted};
-use weir_host::sync::MutexGuard;
 use weir_net::Wait;
-use weir_types::{ErrorKind, FileId, Result, Retry};
+use weir_types::{ErrorKind, Result};
 use weir_wire::lease::{
     AcquireRequest, LEASE_READ, LEASE_WRITE, LeaseMode, LeaseRange, TO_THE_END,
 };
@@ -29,41 +23,6 @@ use weir_wire::meta::PendingTruncate;
 const MAX_RANGES: usize = 64;
 /// Longest wait between two looks at the caller's deadline.
 const SLICE: Duration = Duration::from_millis(50);
-/// A longer wait is logged.
-const LONG: Duration = Duration::from_secs(5);
-
-/// The cache of the layer above, which has to drop data when another client changes it.
-pub trait UpperCache: Send + Sync {
-    /// Drops cached pages with these bytes of the file. Returns when they are gone. Called without
-    /// locks of the client.
-    fn drop_pages(&self, file: FileId, start: u64, end: u64);
-    /// Called when this client's own write has made a lease to read one to write: as
-    /// [`UpperCache::drop_pages`], but nobody wants the lease back.
-    fn drop_before_own_write(&self, file: FileId, start: u64, end: u64) {
-        self.drop_pages(file, start, end);
-    }
-    /// Drops all pages of all files, because leases were lost.
-    fn drop_everything(&self);
-    /// Called when another client changes attributes of a file, possibly its access control list.
-    /// Returns when the layer above uses none of them any more. Must wait for processors alone.
-    fn forget_attributes(&self, _file: FileId) {}
-    /// Called when attributes of a file or directory have changed, possibly because of a name in it
-    /// or by this client. Otherwise as [`UpperCache::forget_attributes`].
-    fn attributes_change(&self, _file: FileId) {}
-    /// Called when the metadata server does not know any more what this client caches. Otherwise as
-    /// [`UpperCache::forget_attributes`], for all files.
-    fn forget_all_attributes(&self) {}
-    /// Whether the layer knows a file, and so may hold it ([`UpperCache::holds`]). Must not block.
-    fn knows(&self, _file: FileId) -> bool {
-        false
-    }
-    /// Called when another client removes a name of a file, possibly the last one. Returns `true`
-    /// if the file is in use here and has to stay until [`crate::Client::let_go`]. Must not block.
-    fn holds(&self, _file: FileId) -> bool {
-        false
-    }
-}
-
 /// A call under a lease. It ends when this is dropped.
 pub(crate) struct Entered<'a> {
     file: &'a OpenState,
@@ -302,10 +261,6 @@ fn install(inner: &Inner, held: &mut FileLease, found: Found, lease: &LeaseRange
 }
 
 impl OpenState {
-    pub(crate) fn lease(&self) -> MutexGuard<'_, FileLease> {
-        self.lease.lock()
-    }
-
     /// Adds the lease that came with an open.
     pub(crate) fn take_lease(&self, inner: &Inner, found: Found) {
         let mode = match found.keep {
@@ -315,147 +270,6 @@ impl OpenState {
         };
         let all = LeaseRange { file: self.id, start: 0, end: TO_THE_END, mode };
         install(inner, &mut self.lease(), found, &all);
-    }
-
-    /// Handles the loss of all leases of the file.
-    pub(crate) fn lose_leases(&self) {
-        // Held until all of it is known: see `losses_so_far`.
-        let mut lease = self.lease();
-        let wrote = lease.lose();
-        // A truncation of our own, whose answer was lost: all that was written
-        // before it has arrived.
-        let unreported = self.forget_uncommitted() && !self.is_resizing();
-        if wrote && (unreported || self.dirty.load(Ordering::Acquire)) {
-            self.lost_writes.store(true, Ordering::Release);
-        }
-        self.losses.fetch_add(1, Ordering::AcqRel);
-        self.lease_changed.notify_all();
-        drop(lease);
-    }
-
-    /// Number of times that leases were lost. Data that was read or written under a lost lease is
-    /// not used or sent afterwards.
-    pub(crate) fn losses(&self) -> u64 {
-        self.losses.load(Ordering::Acquire)
-    }
-
-    /// As [`OpenState::losses`], including a loss in progress that is dropping unreported writes.
-    /// So a caller that finds nothing to report learns why.
-    pub(crate) fn losses_so_far(&self) -> u64 {
-        let _whole = self.lease();
-        self.losses()
-    }
-
-    /// Returns, once, whether writes were lost with the leases.
-    pub(crate) fn take_lost_writes(&self) -> bool {
-        self.lost_writes.swap(false, Ordering::AcqRel)
-    }
-}
-
-impl Inner {
-    /// Gives up a recalled lease. Returns false if written data could not be reported, so that the
-    /// server must not believe it was.
-    pub(crate) fn recall(&self, state: &OpenState, number: Numbered, wanted: &LeaseRange) -> bool {
-        add(&self.counters.recalls, 1);
-        let obeyed = self.give_back(state, number, wanted);
-        if !state.is_unconfirmed() {
-            return obeyed;
-        }
-        // What may come late of a write that failed is fenced off, and with it all
-        // that this client writes to the file: it begins anew.
-        let all = LeaseRange { file: state.id, start: 0, end: TO_THE_END, mode: LeaseMode::Write };
-        self.give_back(state, number, &all)
-    }
-
-    fn give_back(&self, state: &OpenState, number: Numbered, wanted: &LeaseRange) -> bool {
-        state.lease().begin_recall(wanted.start, wanted.end, wanted.mode);
-        state.lease_changed.notify_all();
-        wait_quiet(state);
-        if wanted.mode == LeaseMode::Write
-            && !planted(Bug::KeepPages)
-            && let Some(upper) = &self.upper
-        {
-            loop {
-                let ranges = state.lease().begin_round(clock::uptime());
-                state.lease_changed.notify_all();
-                for range in ranges {
-                    upper.drop_pages(state.id, range.start, range.end);
-                }
-                if !state.lease().end_round() {
-                    break;
-                }
-            }
-        } else {
-            state.lease().close();
-        }
-        wait_quiet(state);
-        let ctx = Context::root();
-        let call = Call { inner: self, file: state, ctx: &ctx };
-        let reported =
-            planted(Bug::AnswerBeforeFlush) || self.insist(state.id, || Writer::give_up(call));
-        if wanted.mode == LeaseMode::Write && !planted(Bug::KeepPages) {
-            state.reader().clear();
-        }
-        let mut lease = state.lease();
-        lease.give_up();
-        self.holdings.kept.lock().news.given_up(number, state.id);
-        drop(lease);
-        state.forget_reported();
-        reported
-    }
-
-    /// Ends a recall after the server knows that the lease was given up, or has revoked it.
-    pub(crate) fn end_recall(&self, state: &OpenState) {
-        state.lease().end_recall();
-        state.lease_changed.notify_all();
-    }
-
-    /// Reports size and time of writes. Returns false if that could not be done.
-    pub(crate) fn report(&self, state: &OpenState) -> bool {
-        let ctx = Context::root();
-        let call = Call { inner: self, file: state, ctx: &ctx };
-        self.insist(state.id, || Writer::report(call))
-    }
-
-    /// Repeats a report that another client waits for until the metadata server has received it, or
-    /// has revoked the lease, so that there is nothing to report. Returns false if the server
-    /// refuses it.
-    fn insist(&self, file: FileId, tell: impl Fn() -> Result<()>) -> bool {
-        for attempt in 0_u32.. {
-            let Err(error) = tell() else { break };
-            // The disk of the metadata server may get well.
-            let ill =
-                matches!(error.kind, ErrorKind::NoSpace | ErrorKind::ReadOnly | ErrorKind::Io);
-            let refused = error.kind.retry() == Retry::Never && !ill;
-            if refused || self.events.is_stopped() {
-                tracing::error!("file {file}: could not report what was written: {error}");
-                return false;
-            }
-            if attempt == 0 {
-                tracing::warn!("file {file}: {error}; reporting what was written again");
-            }
-            (0..1 << attempt.min(4)).for_each(|_| self.pause());
-        }
-        true
-    }
-}
-
-/// Waits for the calls that a recall has to wait for. Each ends within the request timeout.
-fn wait_quiet(state: &OpenState) {
-    let since = clock::uptime();
-    let mut told = false;
-    let mut lease = state.lease();
-    while !lease.is_quiet() {
-        if !told && clock::uptime().saturating_sub(since) >= LONG {
-            told = true;
-            tracing::warn!(
-                "file {}: another client wants a lease back, and calls under way hold it for more \
-                 than {LONG:?}: {}",
-                state.id,
-                lease.under_way()
-            );
-        }
-        lease = state.lease_changed.wait_timeout(lease, SLICE);
     }
 }
 

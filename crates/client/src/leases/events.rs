@@ -1,22 +1,16 @@
 //! Events of the metadata server: one thread polls for them, and some threads carry out those that
 //! take long.
-//!
-//! Invariant: recalls of one file are carried out one at a time, in order. No report waits for a
-//! recall, neither one of the same file nor for a thread, because a recall waits for calls, and a
-//! call may wait for reports.
 
-use crate::client::Inner;
 use crate::context::Context;
 use crate::core::news::Numbered;
 use crate::counters::add;
-use crate::session::Joined;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::rpc::session::Joined;
+use crate::state::{Duty, Inner, Told};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_host::clock;
-use weir_host::net::{Interest, Signal, Woken};
-use weir_host::sync::{Condvar, Mutex};
-use weir_host::thread::{self, JoinHandle};
+use weir_host::net::{Interest, Woken};
+use weir_host::thread;
 use weir_net::Wait;
 use weir_types::{Error, ErrorKind, FileId, Result, Retry, SessionId};
 use weir_wire::lease::{
@@ -25,150 +19,8 @@ use weir_wire::lease::{
 use weir_wire::meta::{MetaPrefix, ReassertRequest};
 use weir_wire::{Header, Request};
 
-/// Number of threads for recalls. Each may wait for a data server that is away.
-const RECALL_WORKERS: usize = 64;
-/// Number of threads for reports.
-const REPORT_WORKERS: usize = 4;
-/// The most queued events. Beyond it no events are fetched.
-const MAX_QUEUED: usize = 65_536;
 /// Length of a wait where nothing interrupts it.
 const SLICE: Duration = Duration::from_millis(100);
-/// Pause between two attempts to reach the server.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// Kind of event that a thread carries out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Duty {
-    Recalls,
-    Reports,
-}
-
-/// A queued event.
-struct Told {
-    which: Numbered,
-    what: EventKind,
-}
-
-/// Queued events of one kind, for the threads of that kind.
-#[derive(Default)]
-struct Lane {
-    /// Queued events of each file, in order.
-    waiting: BTreeMap<FileId, VecDeque<Told>>,
-    /// Files with queued events that no thread is working on, in order of arrival.
-    ready: VecDeque<FileId>,
-    busy: BTreeSet<FileId>,
-    queued: usize,
-    idle: usize,
-    threads: usize,
-}
-
-#[derive(Default)]
-struct Queue {
-    recalls: Lane,
-    reports: Lane,
-    stopped: bool,
-    workers: Vec<JoinHandle>,
-}
-
-/// Events that wait to be carried out.
-pub(crate) struct EventQueue {
-    queue: Mutex<Queue>,
-    changed: Condvar,
-    /// Ends the poll.
-    stop: Signal,
-}
-
-impl EventQueue {
-    pub(crate) fn new() -> Result<Self> {
-        let stop = Signal::new().map_err(|e| Error::from(std::io::Error::from(e)))?;
-        Ok(Self { queue: Mutex::default(), changed: Condvar::new(), stop })
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.queue.lock().stopped
-    }
-
-    /// Ends the threads: the poll at once, the others after their present event.
-    pub(crate) fn stop(&self) -> Vec<JoinHandle> {
-        let mut queue = self.queue.lock();
-        queue.stopped = true;
-        let workers = std::mem::take(&mut queue.workers);
-        drop(queue);
-        self.stop.raise();
-        self.changed.notify_all();
-        workers
-    }
-
-    fn next(&self, duty: Duty) -> Option<(FileId, Told)> {
-        let mut queue = self.queue.lock();
-        loop {
-            if queue.stopped {
-                return None;
-            }
-            if let Some(next) = queue.lane(duty).pop() {
-                return Some(next);
-            }
-            queue.lane(duty).idle += 1;
-            queue = self.changed.wait(queue);
-            queue.lane(duty).idle -= 1;
-        }
-    }
-
-    fn done(&self, duty: Duty, file: FileId) {
-        self.queue.lock().lane(duty).done(file);
-        self.changed.notify_all();
-    }
-}
-
-impl Duty {
-    fn most_threads(self) -> usize {
-        match self {
-            Duty::Recalls => RECALL_WORKERS,
-            Duty::Reports => REPORT_WORKERS,
-        }
-    }
-}
-
-impl Queue {
-    fn lane(&mut self, duty: Duty) -> &mut Lane {
-        match duty {
-            Duty::Recalls => &mut self.recalls,
-            Duty::Reports => &mut self.reports,
-        }
-    }
-
-    fn queued(&self) -> usize {
-        self.recalls.queued + self.reports.queued
-    }
-}
-
-impl Lane {
-    fn push(&mut self, file: FileId, event: Told) {
-        self.queued += 1;
-        let waiting = self.waiting.entry(file).or_default();
-        waiting.push_back(event);
-        if waiting.len() == 1 && !self.busy.contains(&file) {
-            self.ready.push_back(file);
-        }
-    }
-
-    fn pop(&mut self) -> Option<(FileId, Told)> {
-        let file = self.ready.pop_front()?;
-        let event = self.waiting.get_mut(&file)?.pop_front()?;
-        self.queued -= 1;
-        self.busy.insert(file);
-        Some((file, event))
-    }
-
-    fn done(&mut self, file: FileId) {
-        self.busy.remove(&file);
-        match self.waiting.get(&file).map(VecDeque::len) {
-            Some(0) => drop(self.waiting.remove(&file)),
-            Some(_) => self.ready.push_back(file),
-            None => {}
-        }
-    }
-}
 
 /// State of the polling thread.
 struct Poll {
@@ -196,15 +48,8 @@ impl Inner {
                 {
                     self.session.forget_session(session);
                 }
-                self.pause();
+                self.events.pause();
             }
-        }
-    }
-
-    pub(crate) fn pause(&self) {
-        match self.events.stop.fd() {
-            Some(_) => drop(self.events.stop.wait(Some(PAUSE))),
-            None => thread::sleep(PAUSE),
         }
     }
 
@@ -258,7 +103,7 @@ impl Inner {
             poll.acks.clear();
             self.holds_are_heard();
         }
-        self.wait_for_room();
+        self.events.wait_for_room();
         Ok(())
     }
 
@@ -283,12 +128,12 @@ impl Inner {
             if self.session.epoch() != *epoch {
                 return Err(ErrorKind::Unreachable.into());
             }
-            let interrupted = self.events.stop.fd().is_some();
+            let interrupted = self.events.ending().fd().is_some();
             let slice = match interrupted && !self.session.has_several_servers() {
                 true => wait.remaining(),
                 false => SLICE,
             };
-            match conn.socket().wait(Interest::READ, slice, self.events.stop.fd()) {
+            match conn.socket().wait(Interest::READ, slice, self.events.ending().fd()) {
                 Ok(Woken::Ready) => break,
                 Ok(_) => {}
                 Err(e) => {
@@ -319,8 +164,11 @@ impl Inner {
                 return;
             }
         };
-        self.events.queue.lock().lane(duty).push(file, Told { which, what });
-        self.wake_worker(duty);
+        let spawn = || {
+            let inner = self.clone();
+            thread::spawn("weir-events", move || inner.work(duty))
+        };
+        self.events.push(duty, (file, Told { which, what }), spawn);
     }
 
     /// What the layer above keeps is forgotten; returns whether it holds a file that loses a name,
@@ -350,31 +198,6 @@ impl Inner {
         self.holdings.opened.lock().unheard.clear();
     }
 
-    fn wake_worker(self: &Arc<Self>, duty: Duty) {
-        let mut queue = self.events.queue.lock();
-        let stopped = queue.stopped;
-        let lane = queue.lane(duty);
-        if lane.idle == 0 && lane.threads < duty.most_threads() && !stopped {
-            let inner = self.clone();
-            match thread::spawn("weir-events", move || inner.work(duty)) {
-                Ok(worker) => {
-                    lane.threads += 1;
-                    queue.workers.push(worker);
-                }
-                Err(error) => tracing::error!("no thread for events: {error}"),
-            }
-        }
-        drop(queue);
-        self.events.changed.notify_all();
-    }
-
-    fn wait_for_room(&self) {
-        let mut queue = self.events.queue.lock();
-        while queue.queued() > MAX_QUEUED && !queue.stopped {
-            queue = self.events.changed.wait_timeout(queue, SLICE);
-        }
-    }
-
     fn work(&self, duty: Duty) {
         while let Some((file, event)) = self.events.next(duty) {
             self.carry_out(file, &event);
@@ -392,7 +215,7 @@ impl Inner {
             if error.kind.retry() == Retry::Never || self.events.is_stopped() {
                 return;
             }
-            self.pause();
+            self.events.pause();
         }
     }
 

@@ -4,9 +4,8 @@
 //! If this client dies before, a check of the file system does not miss a lost object of such a
 //! column; nothing else goes by that.
 
-use super::Inner;
 use crate::context::Context;
-use crate::file::OpenState;
+use crate::state::{Inner, OpenState};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -79,7 +78,7 @@ impl Inner {
             opened.closing.len() >= CLOSE_BATCH || opened.written.len() >= MAX_WRITTEN_SEGMENTS
         };
         if many {
-            self.stop.1.notify_all();
+            self.turns.hurry();
         }
     }
 
@@ -136,8 +135,7 @@ impl Inner {
             return Sent::Nothing;
         }
         // Asked for twice, a file that was opened again meanwhile would be closed.
-        let go_on = || !*self.stop.0.lock();
-        let told = self.session.change_at_last(&Context::root(), &request, go_on);
+        let told = self.session.change_at_last(&Context::root(), &request, || self.turns.go_on());
         let mut opened = self.holdings.opened.lock();
         if let Err(error) = told {
             tracing::warn!("metadata server: {error}; will say later what was closed");

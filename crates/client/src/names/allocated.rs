@@ -1,22 +1,17 @@
 //! The allocated space of a file (`st_blocks`). For a file without holes it follows from the size.
 //! For a file that may have holes, the servers of one copy of each column are asked.
 
-use crate::client::Inner;
 use crate::context::Context;
-use crate::control::{BATCH, ask_allocated};
 use crate::core::copies::copies_of;
-use crate::core::kept::DOUBTFUL;
 use crate::core::plan::{Place, columns};
-use crate::drive::{Call, now_ms};
-use crate::file::OpenState;
-use std::collections::BTreeMap;
+use crate::io::control::{BATCH, ask_allocated};
+use crate::io::drive::now_ms;
+use crate::state::{Call, Inner, OpenState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use weir_host::clock;
-use weir_host::sync::Mutex;
 use weir_layout::covered_bytes;
-use weir_types::{Attr, FileId, FileKind, Result, Segment, TargetId};
+use weir_types::{Attr, FileId, FileKind, Result, Segment};
 use weir_wire::Rights;
 use weir_wire::meta::{GetLayoutRequest, OpenFile};
 
@@ -28,7 +23,7 @@ const ASK_MS: u64 = 1_500;
 /// milliseconds.
 const ASK_AGAIN_MS: u64 = 200;
 /// Timeout for all objects of a file together, milliseconds. (A server that gave no reply is not
-/// asked again for [`DOUBTFUL`].)
+/// asked again for [`crate::core::kept::DOUBTFUL`].)
 const ASK_ALL_MS: u64 = 2_000;
 
 /// The allocated space of a file.
@@ -130,22 +125,6 @@ impl Inner {
     }
 }
 
-/// Targets that gave no reply lately.
-#[derive(Debug, Default)]
-pub(crate) struct Silent(Mutex<BTreeMap<TargetId, Duration>>);
-
-impl Silent {
-    fn note(&self, target: TargetId, now: Duration) {
-        let mut all = self.0.lock();
-        all.retain(|_, until| now < *until);
-        all.insert(target, now + DOUBTFUL);
-    }
-
-    fn has(&self, target: TargetId, now: Duration) -> bool {
-        self.0.lock().get(&target).is_some_and(|until| now < *until)
-    }
-}
-
 /// Asks for all columns. Each comes with its length without holes.
 ///
 /// # Errors
@@ -206,19 +185,4 @@ fn ask_batch(call: Call<'_>, places: &[Place], end_ms: u64) -> Result<Vec<Option
         }
     }
     Ok(answers)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_is_silent_is_not_asked_for_a_while() {
-        let (silent, now) = (Silent::default(), Duration::from_secs(100));
-        silent.note(TargetId(1), now);
-        assert!(silent.has(TargetId(1), now) && !silent.has(TargetId(2), now));
-        assert!(!silent.has(TargetId(1), now + DOUBTFUL));
-        silent.note(TargetId(2), now + DOUBTFUL);
-        assert_eq!(silent.0.lock().len(), 1);
-    }
 }

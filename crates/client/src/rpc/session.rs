@@ -1,30 +1,34 @@
 //! The session with the metadata server: connections, retries, exactly-once.
 
-mod leader;
+pub(crate) mod claims;
+pub(crate) mod unsynced;
 
-use crate::answered::{Answered, WithAlso, decode_with_also};
-use crate::config::{ClientConfig, Consistency};
+mod answered;
+mod leader;
+mod reassert;
+mod slots;
+
+use self::answered::{Answered, WithAlso, decode_with_also};
+use self::claims::Claims;
+use self::slots::{SlotGuard, Slots, Urgency};
+use self::unsynced::Unsynced;
+use crate::config::ClientConfig;
 use crate::context::Context;
 use crate::core::news::Found;
 use crate::counters::{Counters, add};
-use crate::holdings::{Claimed, Holdings};
 use crate::presence::Peer;
-use crate::slots::{SlotGuard, Slots, Urgency};
-use crate::unsynced::{Unsynced, boot_of};
+use crate::rpc::lease_clock::LeaseClock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_host::clock;
-use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Mutex, MutexGuard};
-use weir_net::{BlockingConn, Wait};
+use weir_net::{Address, BlockingConn, Wait};
 use weir_types::{Error, ErrorKind, Result, Retry, SessionId};
 use weir_wire::data::PingRequest;
-use weir_wire::handshake::Welcome;
-use weir_wire::lease::{EndSessionRequest, Events, LeaseRange, PollEventsRequest};
-use weir_wire::lock::{Lock, ReassertLocksRequest};
+use weir_wire::lease::EndSessionRequest;
 use weir_wire::message::Op;
-use weir_wire::meta::{MetaPrefix, ReassertRequest, SyncMetaRequest};
+use weir_wire::meta::{MetaPrefix, SyncMetaRequest};
 use weir_wire::{Header, Request};
 
 /// The most idle connections.
@@ -35,8 +39,6 @@ const MAX_BACKOFF: Duration = Duration::from_millis(500);
 const ELECTION: Duration = Duration::from_millis(100);
 /// Time that a change is waited for after an interrupt, milliseconds.
 const LEARN_MS: u64 = 1_000;
-/// The most files in one [`ReassertRequest`].
-pub(crate) const REASSERT_BATCH: usize = 4096;
 
 struct State {
     session: SessionId,
@@ -90,7 +92,10 @@ pub(crate) struct MetaSession {
     state: Mutex<State>,
     /// Held while open files are reported to a new run of the server.
     reassert: Mutex<()>,
-    holdings: Arc<Holdings>,
+    /// What the server is told of by a new session.
+    claims: Arc<dyn Claims>,
+    /// The time of this client's leases.
+    clock: Arc<LeaseClock>,
     /// Whether there was a first connection. From then on a server that is away is waited for.
     established: AtomicBool,
 }
@@ -101,10 +106,11 @@ impl MetaSession {
     pub(crate) fn open(
         config: Arc<ClientConfig>,
         counters: Arc<Counters>,
-        holdings: Arc<Holdings>,
+        claims: Arc<dyn Claims>,
+        clock: Arc<LeaseClock>,
     ) -> Result<Self> {
         let session = Self {
-            several: leader::are_several(&config.metadata),
+            several: are_several(&config.metadata),
             slots: Slots::default(),
             state: Mutex::new(State {
                 session: SessionId(0),
@@ -117,7 +123,8 @@ impl MetaSession {
                 epoch: 0,
             }),
             reassert: Mutex::new(()),
-            holdings,
+            claims,
+            clock,
             established: AtomicBool::new(false),
             config,
             counters,
@@ -383,7 +390,7 @@ impl MetaSession {
         match result {
             Ok((reply, also)) => {
                 self.counters.presence.heard(Peer::Metadata);
-                self.holdings.clock.answered(sent);
+                self.clock.answered(sent);
                 // Which files are open is not kept on a disk.
                 let lasting = !matches!(R::OP, Op::Open | Op::Close);
                 let change = prefix.mutation.is_some() && lasting;
@@ -423,104 +430,6 @@ impl MetaSession {
     /// Records that a request was sent on another connection.
     pub(crate) fn was_used(&self) {
         self.lock().last_used = clock::now();
-    }
-
-    /// Makes sure that this run of the server knows this client's open files.
-    fn joined(&self, mut conn: BlockingConn, welcome: &Welcome, wait: &Wait) -> Result<Joined> {
-        let _one = self.reassert.lock();
-        let (new_session, new_instance, forgets) = {
-            let mut state = self.lock();
-            let new_session = state.session != welcome.session;
-            if new_session && state.session != SessionId(0) {
-                // Another thread was quicker to open a new session: join that one.
-                return Err(Error::new(ErrorKind::Unreachable, "the session changed; try again"));
-            }
-            state.session = welcome.session;
-            let forgets = state.boot != Some(boot_of(welcome.instance));
-            (new_session, state.instance != Some(welcome.instance), forgets)
-        };
-        if new_session {
-            self.slots.reset();
-        }
-        if new_session || new_instance {
-            self.reassert(&mut conn, forgets, wait)?;
-            let mut state = self.lock();
-            state.instance = Some(welcome.instance);
-            state.boot = Some(boot_of(welcome.instance));
-        }
-        let epoch = self.lock().epoch;
-        Ok(Joined { conn, session: welcome.session, instance: welcome.instance, epoch })
-    }
-
-    /// Reports open files and leases to a server that does not know them.
-    fn reassert(&self, conn: &mut BlockingConn, forgets: bool, wait: &Wait) -> Result<()> {
-        let of_one = || self.wait_for_one_answer(wait);
-        let epoch = {
-            let mut state = self.lock();
-            state.epoch += 1;
-            state.epoch
-        };
-        let Claimed { files, held, leases } = self.holdings.begin(epoch, forgets);
-        let (files, held) = match planted(Bug::SkipReassert) {
-            true => Default::default(),
-            false => (files, held),
-        };
-        let leases = if planted(Bug::SkipReassertLeases) { Vec::new() } else { leases };
-        let ctx = Context::root();
-        let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
-        // Locks and leases are believed of who has the file open: files first.
-        // The first says that whatever broke off before does not count.
-        for batch in 0..files.len().max(held.len()).div_ceil(REASSERT_BATCH).max(1) {
-            let (first, leases) = (batch == 0, Vec::new());
-            let (files, held) = (part(&files, batch), part(&held, batch));
-            let request = ReassertRequest { first, files, held, leases, last: false };
-            self.reassert_files(conn, &prefix, &request, &of_one())?;
-        }
-        for batch in self.holdings.locks.all().chunks(REASSERT_BATCH) {
-            let request = ReassertLocksRequest { locks: batch.to_vec() };
-            let header = Header::request(ReassertLocksRequest::OP, conn.next_request_id());
-            let wait = of_one();
-            conn.send(header, &(&prefix, &request), &[], &[], &wait)?;
-            self.holdings.locks.lost(&conn.recv_reply::<Vec<Lock>>(&wait)?);
-        }
-        let batches = leases.len().div_ceil(REASSERT_BATCH).max(1);
-        for batch in 0..batches {
-            let (leases, last) = (part(&leases, batch), batch + 1 == batches);
-            let (files, held) = (Vec::new(), Vec::new());
-            let request = ReassertRequest { first: false, files, held, leases, last };
-            self.reassert_files(conn, &prefix, &request, &of_one())?;
-        }
-        if self.config.consistency == Consistency::Strict {
-            self.first_poll(conn, &prefix, &of_one())?;
-        }
-        Ok(())
-    }
-
-    fn reassert_files(
-        &self,
-        conn: &mut BlockingConn,
-        prefix: &MetaPrefix,
-        request: &ReassertRequest,
-        wait: &Wait,
-    ) -> Result<()> {
-        let header = Header::request(ReassertRequest::OP, conn.next_request_id());
-        conn.send(header, &(prefix, request), &[], &[], wait)?;
-        let lost = conn.recv_reply::<Vec<LeaseRange>>(wait)?;
-        self.holdings.lost(&lost.iter().map(|lease| lease.file).collect::<Vec<_>>());
-        Ok(())
-    }
-
-    /// Sends the first poll: before it the server lets the session cache nothing. It is answered at
-    /// once, and the next poll brings the same events again.
-    fn first_poll(&self, conn: &mut BlockingConn, prefix: &MetaPrefix, wait: &Wait) -> Result<()> {
-        let sent = clock::since_boot();
-        let header = Header::request(PollEventsRequest::OP, conn.next_request_id());
-        conn.send(header, &(prefix, &PollEventsRequest { have: 0 }), &[], &[], wait)?;
-        let news = conn.recv_reply::<Events>(wait)?;
-        if !news.lapsed {
-            self.holdings.clock.polled(sent, news.lease_ms);
-        }
-        Ok(())
     }
 
     /// Handles that the server does not know this session (any more).
@@ -586,7 +495,10 @@ fn may_be_done() -> Error {
     Error::new(ErrorKind::TimedOut, what)
 }
 
-/// The items of one batch.
-fn part<T: Clone>(list: &[T], batch: usize) -> Vec<T> {
-    list.iter().skip(batch * REASSERT_BATCH).take(REASSERT_BATCH).cloned().collect()
+/// Whether these are addresses of several servers. One may have the path of a socket beside its
+/// address.
+fn are_several(names: &[String]) -> bool {
+    let on_network =
+        |name: &&String| Address::parse(name).is_ok_and(|address| address.unix_path().is_none());
+    names.iter().filter(on_network).count() > 1
 }

@@ -5,16 +5,14 @@
 //! attributes as the server will record them. (The kernel asks for attributes at each end of a
 //! file.)
 
-use crate::client::Inner;
-use crate::context::Context;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::sync::{Condvar, Mutex};
 use weir_types::limits::MAX_ACCESSED;
-use weir_types::{Attr, ErrorKind, FileId, Timestamp, access_is_due};
-use weir_wire::meta::{AccessedRequest, FileAccess};
+use weir_types::{Attr, FileId, Timestamp, access_is_due};
+use weir_wire::meta::FileAccess;
 
 /// The most noted files. Further reads are not noted.
 const MAX_NOTED: usize = 65_536;
@@ -22,7 +20,7 @@ const MAX_NOTED: usize = 65_536;
 const SLICE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug)]
-struct Noted {
+pub(crate) struct Noted {
     /// Time of the read by this machine's clock. It is shown and cached until the server is told.
     at: Timestamp,
     always: bool,
@@ -30,7 +28,7 @@ struct Noted {
 
 impl Noted {
     /// Adds the noted time to the attributes of the file. Returns whether that changes them.
-    fn show(&self, attr: &mut Attr) -> bool {
+    pub(crate) fn show(&self, attr: &mut Attr) -> bool {
         let due = self.always || access_is_due(attr.atime, [attr.mtime, attr.ctime], self.at);
         let shows = due && self.at > attr.atime;
         if shows {
@@ -55,7 +53,7 @@ pub(crate) struct Accesses {
     /// Whether anything is noted. Mostly nothing is.
     any: AtomicBool,
     /// Whether the server refuses access times from this client, because its key is read-only.
-    is_refused: AtomicBool,
+    pub(crate) is_refused: AtomicBool,
 }
 
 impl Accesses {
@@ -104,7 +102,7 @@ impl Accesses {
     }
 
     /// Number of messages for the times noted now.
-    fn messages(&self) -> usize {
+    pub(crate) fn messages(&self) -> usize {
         if !self.any.load(Ordering::Acquire) {
             return 0;
         }
@@ -113,7 +111,7 @@ impl Accesses {
 
     /// Takes some noted times for one message. Returns `None` if there are none, or if a message is
     /// under way.
-    fn take(&self) -> Option<Vec<FileAccess>> {
+    pub(crate) fn take(&self) -> Option<Vec<FileAccess>> {
         let mut state = self.state.lock();
         if !state.sending.is_empty() || state.noted.is_empty() {
             return None;
@@ -132,42 +130,13 @@ impl Accesses {
     }
 
     /// Ends the message under way and returns its times.
-    fn was_told(&self) -> BTreeMap<FileId, Noted> {
+    pub(crate) fn was_told(&self) -> BTreeMap<FileId, Noted> {
         let mut state = self.state.lock();
         let sent = std::mem::take(&mut state.sending);
         self.any.store(!state.noted.is_empty(), Ordering::Release);
         drop(state);
         self.told.notify_all();
         sent
-    }
-}
-
-impl Inner {
-    /// Sends all times noted until now to the metadata server, waiting `time_ms` for each message.
-    /// Later reads wait for the next call.
-    pub(crate) fn send_accesses(&self, time_ms: u64) {
-        for _ in 0..self.accesses.messages() {
-            let Some(files) = self.accesses.take() else { return };
-            let request = AccessedRequest { files };
-            let (told, _) = self.session.ask_within(&Context::root(), &request, time_ms);
-            let sent = self.accesses.was_told();
-            match told {
-                // Whoever keeps the attributes of a file sees no older time than before.
-                Ok(()) => {
-                    let mut kept = self.holdings.kept.lock();
-                    for (file, noted) in &sent {
-                        kept.was_accessed(*file, |attr| noted.show(attr));
-                    }
-                }
-                Err(error) => {
-                    if error.kind == ErrorKind::ReadOnly {
-                        self.accesses.is_refused.store(true, Ordering::Relaxed);
-                    }
-                    tracing::debug!("access times not reported: {error}");
-                    return;
-                }
-            }
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: each buffer after the first begins at the border of a block of an object, so that no
 //! checksum covers bytes of two buffers.
 
-use crate::buffer::Buffer;
+use super::buffer::Buffer;
 use weir_layout::Run;
 
 /// Bytes in one buffer.

@@ -1,4 +1,4 @@
-//! Dropping of the upper layer's cache after leases were lost. The layer above the client has to
+//! What the layer above has to drop of its cache after leases were lost. The layer above the client has to
 //! drop everything that it caches. Until then no call begins that would show that this client goes
 //! on. A separate thread does it, since the threads that carry out events may be waiting for
 //! servers.
@@ -10,10 +10,8 @@
 //! The write-back of pages of shared mappings does not wait here, because dropping pages waits for
 //! it.
 
-use crate::client::Inner;
-use crate::lease_clock::LeaseClock;
+use crate::rpc::lease_clock::LeaseClock;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 use weir_host::clock::since_boot;
 use weir_host::sync::{Condvar, Mutex};
@@ -42,7 +40,7 @@ struct State {
 
 /// What to drop.
 #[derive(Debug, PartialEq, Eq)]
-enum ToDrop {
+pub(crate) enum ToDrop {
     Everything,
     /// All pages of these files.
     Files(BTreeSet<FileId>),
@@ -124,7 +122,7 @@ impl Drops {
     /// Waits until something has to be dropped: after a loss, or at the end of the period in which
     /// cached data may be used (once for each end; `ended` is the last one). Returns `None` at the
     /// end of the client.
-    fn next(&self, clock: &LeaseClock, ended: &mut Duration) -> Option<ToDrop> {
+    pub(crate) fn next(&self, clock: &LeaseClock, ended: &mut Duration) -> Option<ToDrop> {
         let mut state = self.state.lock();
         while state.served && !state.wanted && state.unwritten.is_empty() {
             let until = clock.good_until();
@@ -144,29 +142,10 @@ impl Drops {
         state.served.then_some(ToDrop::Everything)
     }
 
-    fn done(&self) {
+    /// The layer above has dropped everything.
+    pub(crate) fn done(&self) {
         self.state.lock().dropping = false;
         self.changed.notify_all();
-    }
-}
-
-impl Inner {
-    /// Serves drops until the client ends: makes the layer above drop everything whenever leases
-    /// were lost, or may be soon.
-    pub(crate) fn drop_lost(self: &Arc<Self>) {
-        let Some(upper) = &self.upper else { return };
-        let mut ended = Duration::ZERO;
-        while let Some(drop) = self.holdings.drops.next(&self.holdings.clock, &mut ended) {
-            match drop {
-                ToDrop::Everything => {
-                    upper.drop_everything();
-                    self.holdings.drops.done();
-                }
-                ToDrop::Files(files) => {
-                    files.iter().for_each(|file| upper.drop_pages(*file, 0, u64::MAX));
-                }
-            }
-        }
     }
 }
 

@@ -1,21 +1,23 @@
 //! What this client holds: open files with their leases, and its cache of names and attributes. The
 //! session reports them to a new run of the server.
 
+use super::drops::Drops;
+use super::locks::LockBook;
+use super::open::OpenState;
+use super::upper::UpperCache;
 use crate::core::departed::Departed;
 use crate::core::kept::Kept;
 use crate::core::news::Numbered;
 use crate::core::unknown_sizes::UnknownSizes;
-use crate::drops::Drops;
-use crate::file::OpenState;
-use crate::lease_clock::LeaseClock;
-use crate::leases::UpperCache;
-use crate::locks::LockBook;
+use crate::rpc::lease_clock::LeaseClock;
+use crate::rpc::session::claims::{Claimed, Claims};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weir_host::sync::Mutex;
 use weir_types::FileId;
 use weir_wire::lease::{HeldLease, LeaseRange};
+use weir_wire::lock::Lock;
 use weir_wire::meta::WrittenColumns;
 
 /// The open files.
@@ -35,17 +37,6 @@ pub(crate) struct Opened {
     pub(crate) written: BTreeMap<FileId, Vec<WrittenColumns>>,
     /// Under which epoch the metadata server was told of all this.
     epoch: u64,
-}
-
-/// What a run of the metadata server is told.
-#[derive(Debug, Default)]
-pub(crate) struct Claimed {
-    /// Files that are open, once for each open.
-    pub(crate) files: Vec<FileId>,
-    /// Files that are not, and stay: once for each hold.
-    pub(crate) held: Vec<FileId>,
-    /// Leases.
-    pub(crate) leases: Vec<HeldLease>,
 }
 
 impl Opened {
@@ -88,7 +79,7 @@ impl Opened {
 pub(crate) struct Holdings {
     pub(crate) opened: Mutex<Opened>,
     pub(crate) kept: Mutex<Kept>,
-    pub(crate) clock: LeaseClock,
+    pub(crate) clock: Arc<LeaseClock>,
     pub(crate) locks: LockBook,
     pub(crate) unknown_sizes: Mutex<UnknownSizes>,
     /// Drops of the upper layer's cache after leases were lost.
@@ -98,9 +89,24 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    /// Session or server are new: what is open, held and leased. Nothing is believed any more.
-    /// `forgets`: the last that the server was told it may have forgotten.
-    pub(crate) fn begin(&self, epoch: u64, forgets: bool) -> Claimed {
+    /// Handles the loss of everything, also of what is still on its way in replies from before this
+    /// event.
+    pub(crate) fn lost_all(&self, event: Numbered) {
+        self.drops.after(|| {
+            {
+                let mut kept = self.kept.lock();
+                kept.clear();
+                kept.news.lapsed(event);
+            }
+            for (state, _) in self.opened.lock().files.values() {
+                state.lose_leases();
+            }
+        });
+    }
+}
+
+impl Claims for Holdings {
+    fn begin(&self, epoch: u64, forgets: bool) -> Claimed {
         {
             let mut kept = self.kept.lock();
             kept.clear();
@@ -125,29 +131,21 @@ impl Holdings {
         Claimed { files, held, leases }
     }
 
-    /// Handles the loss of leases on these files.
-    pub(crate) fn lost(&self, files: &[FileId]) {
+    fn locks(&self) -> Vec<Lock> {
+        self.locks.all()
+    }
+
+    fn lost_locks(&self, locks: &[Lock]) {
+        self.locks.lost(locks);
+    }
+
+    fn lost(&self, files: &[FileId]) {
         if files.is_empty() {
             return;
         }
         self.drops.after(|| {
             let opened = self.opened.lock();
             for (state, _) in files.iter().filter_map(|file| opened.files.get(file)) {
-                state.lose_leases();
-            }
-        });
-    }
-
-    /// Handles the loss of everything, also of what is still on its way in replies from before this
-    /// event.
-    pub(crate) fn lost_all(&self, event: Numbered) {
-        self.drops.after(|| {
-            {
-                let mut kept = self.kept.lock();
-                kept.clear();
-                kept.news.lapsed(event);
-            }
-            for (state, _) in self.opened.lock().files.values() {
                 state.lose_leases();
             }
         });

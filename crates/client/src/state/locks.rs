@@ -1,20 +1,14 @@
 //! Locks of programs (`fcntl`, `flock`). They are requested from the metadata server and recorded,
 //! so that they can be reported to a restarted server.
 
-use crate::client::{Client, Inner};
-use crate::context::Context;
-use crate::session::REASSERT_BATCH;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_host::sync::Mutex;
-use weir_types::{ErrorKind, FileId, Result, Retry};
-use weir_wire::lock::{
-    CancelLockRequest, LAST_BYTE, Lock, LockMode, LockOutcome, LockWait, ReassertLocksRequest,
-    SetLockRequest, TestLockRequest, apply,
-};
+use weir_types::FileId;
+use weir_wire::lock::{Lock, LockMode, apply};
 
 /// An owner of locks on a file.
-type Holder = (FileId, u64, bool);
+pub(crate) type Holder = (FileId, u64, bool);
 
 #[derive(Debug, Default)]
 struct Numbers {
@@ -34,27 +28,28 @@ pub(crate) struct LockBook {
     held: Mutex<BTreeMap<Holder, Vec<Lock>>>,
     numbers: Mutex<Numbers>,
     /// Whether the server may have granted held locks to other owners.
-    doubtful: AtomicBool,
+    pub(crate) doubtful: AtomicBool,
     /// Number of times that this was so.
-    doubts: AtomicU64,
+    pub(crate) doubts: AtomicU64,
     /// Requests that could not be sent.
-    owed: Mutex<VecDeque<Owed>>,
+    pub(crate) owed: Mutex<VecDeque<Owed>>,
     /// Held by the thread that sends owed requests.
-    settling: Mutex<()>,
+    pub(crate) settling: Mutex<()>,
     /// Number of unlocks being sent. Locked while held locks are reported again.
-    unlocking: Mutex<usize>,
+    pub(crate) unlocking: Mutex<usize>,
 }
 
 /// Bytes whose locks at the server have to be made to agree with the record when the server is
 /// reachable.
 #[derive(Clone, Debug)]
-struct Owed {
+pub(crate) struct Owed {
     /// Number of the request whose reply is unknown.
-    number: u64,
-    lock: Lock,
+    pub(crate) number: u64,
+    pub(crate) lock: Lock,
 }
 
-fn holder(lock: &Lock) -> Holder {
+/// The owner of a lock.
+pub(crate) fn holder(lock: &Lock) -> Holder {
     (lock.file, lock.owner, lock.flock)
 }
 
@@ -62,9 +57,9 @@ fn holder(lock: &Lock) -> Holder {
 const MAX_OWED: usize = 131_072;
 
 /// A request under way. Its number is over when this is dropped, unless the request is owed.
-struct Asking<'a> {
+pub(crate) struct Asking<'a> {
     book: &'a LockBook,
-    number: u64,
+    pub(crate) number: u64,
     owed: bool,
 }
 
@@ -77,7 +72,8 @@ impl Drop for Asking<'_> {
 }
 
 impl LockBook {
-    fn begin(&self) -> Asking<'_> {
+    /// Begins a request.
+    pub(crate) fn begin(&self) -> Asking<'_> {
         let mut numbers = self.numbers.lock();
         numbers.last += 1;
         let number = numbers.last;
@@ -85,11 +81,13 @@ impl LockBook {
         Asking { book: self, number, owed: false }
     }
 
-    fn over(&self, number: u64) {
+    /// Records that the result of a request is known.
+    pub(crate) fn over(&self, number: u64) {
         self.numbers.lock().under_way.remove(&number);
     }
 
-    fn owe(&self, asking: &mut Asking<'_>, lock: &Lock) {
+    /// Records that the locks of these bytes have to be made to agree with the record later.
+    pub(crate) fn owe(&self, asking: &mut Asking<'_>, lock: &Lock) {
         let owed = Owed { number: asking.number, lock: lock.clone() };
         let mut queue = self.owed.lock();
         if queue.len() >= MAX_OWED {
@@ -101,18 +99,18 @@ impl LockBook {
     }
 
     /// Whether a request is owed for an owner of locks.
-    fn owes(&self, holder: Holder) -> bool {
+    pub(crate) fn owes(&self, holder: Holder) -> bool {
         self.owed.lock().iter().any(|owed| self::holder(&owed.lock) == holder)
     }
 
     /// Restores the recorded locks on a lock's bytes.
-    fn put_back(&self, lock: &Lock, before: Vec<Lock>) {
+    pub(crate) fn put_back(&self, lock: &Lock, before: Vec<Lock>) {
         self.note(&Lock { mode: LockMode::Unlock, ..lock.clone() });
         before.iter().for_each(|held| self.note(held));
     }
 
     /// Requests after which a lock's bytes are held as recorded: ascending, locks and unlocks.
-    fn wanted(&self, lock: &Lock) -> Vec<Lock> {
+    pub(crate) fn wanted(&self, lock: &Lock) -> Vec<Lock> {
         let mut parts = Vec::new();
         let mut from = lock.start;
         let none = |start, last| Lock { start, last, mode: LockMode::Unlock, ..lock.clone() };
@@ -130,7 +128,7 @@ impl LockBook {
     }
 
     /// The recorded locks on a lock's bytes.
-    fn within(&self, lock: &Lock) -> Vec<Lock> {
+    pub(crate) fn within(&self, lock: &Lock) -> Vec<Lock> {
         let held = self.held.lock();
         let of_it = held.get(&holder(lock)).into_iter().flatten();
         let meets = of_it.filter(|held| held.start <= lock.last && lock.start <= held.last);
@@ -143,13 +141,14 @@ impl LockBook {
     }
 
     /// All requests with smaller numbers are over. `but` excludes one that is just ending.
-    fn floor(&self, but: Option<u64>) -> u64 {
+    pub(crate) fn floor(&self, but: Option<u64>) -> u64 {
         let numbers = self.numbers.lock();
         let first = numbers.under_way.iter().find(|number| Some(**number) != but);
         first.copied().unwrap_or(numbers.last + 1)
     }
 
-    fn note(&self, lock: &Lock) {
+    /// Records a granted lock, or an unlock.
+    pub(crate) fn note(&self, lock: &Lock) {
         let mut held = self.held.lock();
         let key = holder(lock);
         let locks = held.entry(key).or_default();
@@ -159,7 +158,8 @@ impl LockBook {
         }
     }
 
-    fn holds(&self, file: FileId, owner: u64, flock: bool) -> bool {
+    /// Whether an owner holds locks on a file.
+    pub(crate) fn holds(&self, file: FileId, owner: u64, flock: bool) -> bool {
         self.held.lock().contains_key(&(file, owner, flock))
     }
 
@@ -189,195 +189,10 @@ impl LockBook {
     }
 }
 
-impl Client {
-    /// Locks or unlocks bytes of a file for one of this client's owners. A waiting request waits
-    /// until no lock conflicts or the caller is interrupted.
-    ///
-    /// # Errors
-    /// `WouldBlock`, `Deadlock`, `Interrupted`, `NoLocks`.
-    pub fn set_lock(&self, ctx: &Context, lock: &Lock, wait: LockWait) -> Result<()> {
-        self.inner.set_lock(ctx, lock, wait)
-    }
-
-    /// A lock that conflicts with this one.
-    pub fn test_lock(&self, ctx: &Context, lock: &Lock) -> Result<Option<Lock>> {
-        self.inner.session.call(ctx, &TestLockRequest { lock: lock.clone() })
-    }
-
-    /// Whether an owner still holds locks on a file. Another owner may have been granted them while
-    /// the metadata server was unreachable.
-    pub(crate) fn holds_locks(&self, file: FileId, owner: u64) -> bool {
-        self.inner.holdings.locks.holds(file, owner, false)
-    }
-
-    /// Releases all locks of an owner on a file, without a message if there are none. If the server
-    /// is unreachable, it is told later.
-    pub fn unlock_all(&self, ctx: &Context, file: FileId, owner: u64, flock: bool) {
-        if self.inner.holdings.locks.holds(file, owner, flock) {
-            self.inner.unlock(ctx, &nothing(file, owner, flock));
-        }
-    }
-
-    /// As [`Client::unlock_all`], but the server is told a moment later.
-    pub fn unlock_all_later(&self, file: FileId, owner: u64, flock: bool) {
-        let book = &self.inner.holdings.locks;
-        if book.holds(file, owner, flock) {
-            let lock = nothing(file, owner, flock);
-            book.note(&lock);
-            book.owe(&mut book.begin(), &lock);
-        }
-    }
-}
-
-/// An unlock of all bytes for an owner.
-fn nothing(file: FileId, owner: u64, flock: bool) -> Lock {
-    Lock { file, owner, flock, start: 0, last: LAST_BYTE, mode: LockMode::Unlock, pid: 0 }
-}
-
-impl Inner {
-    fn set_lock(&self, ctx: &Context, lock: &Lock, wait: LockWait) -> Result<()> {
-        if lock.mode == LockMode::Unlock {
-            self.unlock(ctx, lock);
-            return Ok(());
-        }
-        let book = &self.holdings.locks;
-        if book.owes(holder(lock)) {
-            // In order: an unlock from before must not come after this.
-            self.settle_locks()?;
-        }
-        let mut asking = book.begin();
-        loop {
-            let error = match self.ask_for_lock(ctx, asking.number, lock, wait) {
-                Ok(LockOutcome::Waiting) => continue,
-                Ok(LockOutcome::Granted) => return Ok(()),
-                Ok(LockOutcome::Conflict) => return Err(ErrorKind::WouldBlock.into()),
-                Err(error) => error,
-            };
-            if error.kind.retry() == Retry::Never && error.kind != ErrorKind::Interrupted {
-                return Err(error);
-            }
-            // It may have been granted, or be just now.
-            if wait != LockWait::No
-                && error.kind == ErrorKind::Interrupted
-                && let Ok(granted) = self.cancel_lock(asking.number)
-            {
-                if granted {
-                    book.note(lock);
-                    return Ok(());
-                }
-                return Err(error);
-            }
-            book.owe(&mut asking, lock);
-            return Err(error);
-        }
-    }
-
-    /// Sends a request once. A granted lock is in the record, and was granted by the run of the
-    /// server that knows the record.
-    fn ask_for_lock(
-        &self,
-        ctx: &Context,
-        number: u64,
-        lock: &Lock,
-        wait: LockWait,
-    ) -> Result<LockOutcome> {
-        let book = &self.holdings.locks;
-        let mut before = None;
-        loop {
-            let doubts = book.doubts.load(Ordering::Acquire);
-            let floor = book.floor(None);
-            let request = SetLockRequest { lock: lock.clone(), number, floor, wait };
-            let (outcome, found) = self.session.ask(ctx, &request);
-            if !matches!(outcome, Ok(LockOutcome::Granted)) {
-                if let Some(before) = before {
-                    book.put_back(lock, before);
-                }
-                return outcome;
-            }
-            before.get_or_insert_with(|| book.within(lock));
-            book.note(lock);
-            let same = doubts == book.doubts.load(Ordering::Acquire);
-            if same && found.epoch == self.session.epoch() {
-                return Ok(LockOutcome::Granted);
-            }
-            // The server may have been told what is held just before this was in the
-            // book. Asked again, it does not stand in its own way.
-        }
-    }
-
-    /// Removes a lock from the record and tells the server, now or later.
-    fn unlock(&self, ctx: &Context, lock: &Lock) {
-        let book = &self.holdings.locks;
-        *book.unlocking.lock() += 1;
-        book.note(lock);
-        let mut asking = book.begin();
-        let (number, floor) = (asking.number, book.floor(None));
-        let request = SetLockRequest { lock: lock.clone(), number, floor, wait: LockWait::No };
-        // In order: what is owed comes first.
-        if book.owes(holder(lock)) || self.session.call(ctx, &request).is_err() {
-            book.owe(&mut asking, lock);
-        }
-        *book.unlocking.lock() -= 1;
-    }
-
-    fn cancel_lock(&self, number: u64) -> Result<bool> {
-        let floor = self.holdings.locks.floor(Some(number));
-        self.session.call(&Context::root(), &CancelLockRequest { number, floor })
-    }
-
-    /// Sends the owed requests.
-    pub(crate) fn settle_locks(&self) -> Result<()> {
-        let book = &self.holdings.locks;
-        let _one = book.settling.lock();
-        loop {
-            let Some(Owed { number, lock }) = book.owed.lock().front().cloned() else {
-                return Ok(());
-            };
-            self.cancel_lock(number)?;
-            for part in book.wanted(&lock) {
-                let (asking, floor) = (book.begin(), book.floor(None));
-                let number = asking.number;
-                let request =
-                    SetLockRequest { lock: part.clone(), number, floor, wait: LockWait::No };
-                match self.session.call(&Context::root(), &request) {
-                    Ok(LockOutcome::Granted | LockOutcome::Waiting) => {}
-                    Ok(LockOutcome::Conflict) => book.lost(&[part]),
-                    Err(error) if error.kind.retry() == Retry::Never => book.lost(&[part]),
-                    Err(error) => return Err(error),
-                }
-            }
-            book.owed.lock().pop_front();
-            book.over(number);
-        }
-    }
-
-    /// Reports the held locks again, if the server may have granted them to other owners.
-    pub(crate) fn reassert_doubtful_locks(&self) -> Result<()> {
-        let book = &self.holdings.locks;
-        if !book.doubtful.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let unlocking = book.unlocking.lock();
-        if *unlocking > 0 {
-            // What is on its way must not be overtaken: next time.
-            return Ok(());
-        }
-        let doubts = book.doubts.load(Ordering::Acquire);
-        for batch in book.all().chunks(REASSERT_BATCH) {
-            let request = ReassertLocksRequest { locks: batch.to_vec() };
-            book.lost(&self.session.call(&Context::root(), &request)?);
-        }
-        if doubts == book.doubts.load(Ordering::Acquire) {
-            book.doubtful.store(false, Ordering::Release);
-        }
-        drop(unlocking);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_wire::lock::LAST_BYTE;
 
     #[test]
     fn the_floor_is_the_oldest_request_under_way() {

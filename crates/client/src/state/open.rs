@@ -1,14 +1,22 @@
 //! State that all handles of an open file share.
 
-use super::extent::{Extent, full};
-use super::grants::{Capabilities, Granted};
-use super::room::UNLIMITED;
-use crate::client::Inner;
-use crate::config::Consistency;
+mod extent;
+mod granted;
+mod layout;
+mod leases;
+mod room;
+mod sizes;
+
+pub(crate) use self::layout::CUT_BYTES;
+
+use self::extent::{Extent, full};
+use self::granted::{Capabilities, Granted};
+use super::reader::Reader;
+use super::together::Together;
+use super::writer::Writer;
+use crate::config::{ClientConfig, Consistency};
 use crate::core::lease::FileLease;
-use crate::reader::Reader;
-use crate::servers::Choosing;
-use crate::writer::{Together, Writer};
+use crate::rpc::servers::Choosing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use weir_host::sync::{Condvar, Mutex, MutexGuard, RwLock};
@@ -18,9 +26,9 @@ use weir_wire::meta::OpenFile;
 /// State that all handles of a file share.
 pub(crate) struct OpenState {
     pub(crate) id: FileId,
-    pub(super) granted: RwLock<Arc<Granted>>,
+    granted: RwLock<Arc<Granted>>,
     /// Separate from the writer, whose lock may be held while servers are waited for.
-    pub(super) extent: Mutex<Extent>,
+    extent: Mutex<Extent>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) together: Together,
     /// Whether the writer has buffered data. Readers need not take its lock otherwise.
@@ -49,9 +57,9 @@ pub(crate) struct OpenState {
     /// Whether anything was written without leases.
     pub(crate) unleased: AtomicBool,
     /// Number of times that the metadata server may have forgotten reports.
-    pub(super) server_runs: AtomicU64,
+    server_runs: AtomicU64,
     /// The setting of the file when it was first opened. All handles use the cache in one way.
-    pub(super) hint: Option<Consistency>,
+    pub(crate) hint: Option<Consistency>,
     /// Whether a write has failed that may still reach a data server.
     unconfirmed: AtomicBool,
     /// Bytes that are buffered by the writer or on their way.
@@ -61,20 +69,21 @@ pub(crate) struct OpenState {
     /// The generation under which the metadata server was told that holes may be anywhere.
     pub(crate) sparse: AtomicU64,
     /// Size up to which the file may grow without asking for space.
-    pub(super) room: AtomicU64,
+    room: AtomicU64,
     /// The generation for which `room` is valid. A later truncation has returned the granted space.
-    pub(super) room_generation: AtomicU64,
+    room_generation: AtomicU64,
 }
 
 impl OpenState {
     /// Makes the state from the reply to an open or create.
     pub(crate) fn new(open: &OpenFile) -> Self {
-        let granted = Granted {
+        let mut granted = Granted {
             layout: open.layout.clone(),
             generation: open.attr.generation,
             read: Capabilities::default(),
             write: Capabilities::default(),
         };
+        granted.take(&open.capability, &open.layout.segments);
         let made_empty = open.attr.size == 0;
         let state = Self {
             id: open.attr.file,
@@ -109,10 +118,9 @@ impl OpenState {
             buffered: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             sparse: AtomicU64::new(0),
-            room: AtomicU64::new(UNLIMITED),
+            room: AtomicU64::new(room::UNLIMITED),
             room_generation: AtomicU64::new(0),
         };
-        state.take_capability(&open.capability, &open.layout.segments);
         if made_empty {
             state.writer().forget_objects();
         }
@@ -154,16 +162,16 @@ impl OpenState {
     /// Whether another client has fenced off writes of a generation. Under leases that means that
     /// the leases were lost: a truncation first recalls all leases, and so does the server before
     /// it cuts off a dead writer.
-    pub(crate) fn is_fenced_off(&self, inner: &Inner, written_under: Generation) -> bool {
-        self.has_leases(inner)
+    pub(crate) fn is_fenced_off(&self, config: &ClientConfig, written_under: Generation) -> bool {
+        self.has_leases(config)
             && self.generation() > written_under
             && self.generation().0 > self.own_generation.load(Ordering::Acquire)
             && !self.is_resizing()
     }
 
     /// Whether nobody else changes what this client has written without its knowing.
-    pub(crate) fn has_leases(&self, inner: &Inner) -> bool {
-        inner.config.consistency == Consistency::Strict && !self.unleased.load(Ordering::Acquire)
+    pub(crate) fn has_leases(&self, config: &ClientConfig) -> bool {
+        config.consistency == Consistency::Strict && !self.unleased.load(Ordering::Acquire)
     }
 
     /// Records the failure of a change of the objects. If no server has refused it, it may still be

@@ -103,8 +103,7 @@ fn a_process_of_a_job_says_how_far_it_is_and_asks_how_far_others_are() {
     paces.follow(A, (true, true), Some(&one), 1_000_000);
     paces.follow(B, (false, false), Some(&one), 1_000_000);
     assert_eq!(asked(&mut paces, 1_000_000), [(B, false)], "the request says it");
-    let may_be_owned =
-        |paces: &Paces, who| paces.view(B, true, (MIB, who), 1_001_000).may_be_owned;
+    let may_be_owned = |paces: &Paces, who| paces.view(B, true, (MIB, who), 1_001_000).may_be_owned;
     assert!(may_be_owned(&paces, who(Some(&one))) && !may_be_owned(&paces, None));
     let told = Report { who: who(Some(&one)), behind: Some(1 << 31), ..report(1, 0) };
     paces.heard_answer(B, told, 1_001_000);

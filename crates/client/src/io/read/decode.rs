@@ -4,9 +4,8 @@
 //! was read belongs together if the segment was the same before and after, as the metadata server
 //! says.
 
-use super::ReadOp;
 use crate::core::plan::{Chunk, Part, Place, Plan};
-use crate::drive::Call;
+use crate::state::{Call, ReadOp};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use weir_erasure::{Code, Lost};

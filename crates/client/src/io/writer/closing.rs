@@ -8,12 +8,10 @@
 //! Which columns were written is told with the close, or by the background thread if the file stays
 //! open.
 
-use super::failures::Failures;
-use super::{Writer, patient};
-use crate::drive::Call;
+use super::patient;
+use crate::state::{Call, Failures, Writer};
 use weir_types::Result;
 use weir_wire::lease::LeaseMode;
-use weir_wire::meta::WrittenColumns;
 
 /// The most bytes that are on their way while the metadata server is told: no server waits for
 /// this client to go on sending.
@@ -32,13 +30,6 @@ impl Writer {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         call.file.writer().close_locked(call, |failures| failures.show())
-    }
-
-    /// The columns that the metadata server is to be told of with the close of the file.
-    pub(crate) fn leave_columns(&mut self) -> Vec<WrittenColumns> {
-        let left = self.written.report();
-        self.written.reported(&left);
-        left
     }
 
     fn close_locked(
@@ -79,7 +70,7 @@ impl Writer {
             && !file.is_graduated()
             && !file.is_unconfirmed()
             && self.told == file.server_runs()
-            && file.has_leases(call.inner)
+            && file.has_leases(&call.inner.config)
             && file.lease().on_whole() == Some(LeaseMode::Write)
             && call.inner.may_leave_columns(file.id)
     }

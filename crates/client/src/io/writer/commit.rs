@@ -1,7 +1,6 @@
 //! Reporting writes to the metadata server.
 
-use super::Writer;
-use crate::drive::Call;
+use crate::state::{Call, Writer};
 use std::sync::atomic::Ordering;
 use weir_types::{ErrorKind, FileLayout, Result};
 use weir_wire::meta::{CommitSizeRequest, SetTime};
@@ -45,7 +44,8 @@ impl Writer {
     pub(crate) fn report(call: Call<'_>) -> Result<()> {
         let _reporting = call.file.reporting.lock();
         let runs = call.file.server_runs();
-        let Some((unreported, generation)) = call.file.unreported(call.file.has_leases(call.inner))
+        let Some((unreported, generation)) =
+            call.file.unreported(call.file.has_leases(&call.inner.config))
         else {
             return Ok(());
         };
@@ -99,7 +99,7 @@ impl Writer {
             Err(error) if error.kind == ErrorKind::Stale => {
                 let (before, generation) = (first(call.file.layout()), call.file.generation());
                 call.file.refresh(call.inner, call.ctx)?;
-                if call.file.is_fenced_off(call.inner, generation) {
+                if call.file.is_fenced_off(&call.inner.config, generation) {
                     call.file.lose_leases();
                     // The program is told by its next call.
                     self.notice_loss(call);
@@ -129,7 +129,7 @@ impl Writer {
             // They were reported before all of it was sent.
             None => (0, None),
         };
-        let leases = call.file.has_leases(call.inner);
+        let leases = call.file.has_leases(&call.inner.config);
         // Once, but for a file of very many segments, or one that is written in very many places.
         loop {
             let Some(generation) = call.file.reported_under(leases) else {
@@ -185,7 +185,7 @@ impl Writer {
         match tell() {
             Err(error) if error.kind == ErrorKind::Stale => {
                 call.file.refresh(call.inner, call.ctx)?;
-                if call.file.is_fenced_off(call.inner, before) {
+                if call.file.is_fenced_off(&call.inner.config, before) {
                     call.file.lose_leases();
                     return Err(ErrorKind::LeaseLost.into());
                 }
@@ -200,7 +200,7 @@ impl Writer {
 /// make the file longer than what is left.
 fn look_for_cuts(call: Call<'_>) -> Result<()> {
     let file = call.file;
-    if !file.has_leases(call.inner) && file.uncommitted().is_some() {
+    if !file.has_leases(&call.inner.config) && file.uncommitted().is_some() {
         let generation = file.generation();
         file.reaches(file.reach(call)?, generation);
     }

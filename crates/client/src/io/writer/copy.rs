@@ -1,12 +1,12 @@
 //! Copies between files that the servers make among themselves, in the order of the writes.
 
-use super::{Writer, now, patient};
+use super::{now, patient};
 use crate::config::Consistency;
-use crate::copy::{BATCH, Done, run_copy};
 use crate::core::copy::plan_copy;
 use crate::counters::add;
-use crate::drive::Call;
-use crate::space::Space;
+use crate::io::copy::{BATCH, Done, run_copy};
+use crate::io::space::Space;
+use crate::state::{Call, Writer};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weir_layout::covered_bytes;

@@ -1,16 +1,14 @@
 //! Graduated writing: files whose chunks may go to any target. Replies are received in order of
 //! arrival, so that the load of each target is known as soon as it has replied.
 
-use super::send::MAX_IN_FLIGHT;
-use super::{InFlight, Writer};
+use super::send::{MAX_IN_FLIGHT, now_us};
 use crate::core::graduated::Answer;
 use crate::core::plan::{Part, Plan};
-use crate::drive::{Call, now_ms};
+use crate::io::drive::now_ms;
+use crate::state::{Call, InFlight, Writer};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use weir_host::clock;
 use weir_net::Wait;
-use weir_policy::Micros;
 use weir_types::{Result, TargetId};
 
 /// Bytes that are on their way to all targets together. With two targets each has more than one
@@ -103,8 +101,4 @@ impl Writer {
             self.graduated.answered(*target, Answer { took_us, own_bytes: *own_bytes });
         }
     }
-}
-
-pub(super) fn now_us() -> Micros {
-    clock::uptime().as_micros() as Micros
 }

@@ -1,17 +1,16 @@
 //! Gathers writes into requests for whole stripes, and tracks requests on their way.
 
-use super::graduated::now_us;
-use super::{InFlight, Writer};
-use crate::buffer::Buffer;
-use crate::bytes::{Bytes, WriteData};
 use crate::core::gather::{Gather, gather, is_full, joins, room};
 use crate::core::plan::Plan;
-use crate::drive::{Call, now_ms};
-use crate::file::was_refused;
-use crate::write::WriteOp;
+use crate::io::drive::now_ms;
+use crate::state::{
+    Buffer, Bytes, Call, Gathered, InFlight, WriteData, WriteOp, Writer, was_refused,
+};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
+use weir_host::clock;
 use weir_layout::{begins_block, preferred_io_bytes};
+use weir_policy::Micros;
 use weir_types::{Error, ErrorKind, FileLayout, Result};
 
 /// The most requests of one file on their way. Each has its own connection.
@@ -21,13 +20,6 @@ pub(super) const MAX_IN_FLIGHT: usize = 32;
 const REQUEST_BYTES: usize = 512 << 10;
 /// The most gathered bytes. More would leave the CPU caches before they are sent.
 const GATHER_BYTES: usize = 2 << 20;
-
-pub(super) struct Gathered {
-    start: u64,
-    bytes: Bytes,
-    /// Number of the call with the oldest bytes.
-    call: u64,
-}
 
 impl Writer {
     pub(super) fn gather(
@@ -91,17 +83,6 @@ impl Writer {
         if full {
             self.send_gathered(call);
         }
-    }
-
-    /// Bytes that are gathered or on their way.
-    pub(super) fn held_bytes(&self) -> u64 {
-        let gathered = self.gathered.as_ref().map_or(0, |gathered| gathered.held().1);
-        (gathered + self.in_flight_bytes) as u64
-    }
-
-    /// Whether a large write can be sent at once, because nothing is on its way.
-    pub(super) fn is_idle(&self) -> bool {
-        self.gathered.is_none() && self.in_flight.is_empty()
     }
 
     pub(super) fn send_gathered(&mut self, call: Call<'_>) {
@@ -254,21 +235,13 @@ impl Writer {
     }
 }
 
-impl Gathered {
-    /// First byte, and number of bytes.
-    fn held(&self) -> (u64, usize) {
-        (self.start, self.bytes.len())
-    }
-
-    /// Whether bytes at this offset may be appended by copying.
-    fn takes_at(&self, layout: &FileLayout, offset: u64) -> bool {
-        !self.bytes.ends_with_given() || begins_block(layout, offset)
-    }
-}
-
 /// Bytes of a file that are gathered: whole stripes.
 fn gathered_bytes(layout: &FileLayout) -> usize {
     let one = preferred_io_bytes(layout) as usize;
     let columns = layout.segments.first().map_or(1, |segment| segment.columns.len());
     one * ((columns * REQUEST_BYTES).min(GATHER_BYTES) / one).max(1)
+}
+
+pub(super) fn now_us() -> Micros {
+    clock::uptime().as_micros() as Micros
 }

@@ -1,9 +1,9 @@
 //! Punching and preallocation, in the order of the writes.
 
-use super::{Writer, now, patient};
-use crate::control::run_control_under;
-use crate::drive::Call;
-use crate::space::{Space, space_requests, steps};
+use super::{now, patient};
+use crate::io::control::run_control_under;
+use crate::io::space::{Space, space_requests, steps};
+use crate::state::{Call, Writer};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weir_layout::covered_bytes;

@@ -1,11 +1,11 @@
 //! Making what was written durable: data and metadata at once, in one round trip.
 
-use super::{Writer, patient};
-use crate::control::{Control, run_control, run_control_beside};
+use super::patient;
 use crate::core::copies::copies_of;
 use crate::core::durable::{Unsynced, require_kept};
 use crate::core::plan::{Place, columns};
-use crate::drive::Call;
+use crate::io::control::{Control, run_control, run_control_beside};
+use crate::state::{Call, Writer};
 use std::collections::BTreeSet;
 use weir_types::{Error, ObjectId, Result, Segment};
 

@@ -5,13 +5,12 @@
 //! A failure to reach a server is remembered until the server is reached again. That is tried every
 //! [`TRY_MS`] in the background, so that no call waits for it.
 
-use super::{DataConn, Idle, Pool, Servers};
-use crate::session::MetaSession;
-use std::collections::BTreeMap;
+use super::Servers;
+use super::pool::{DataConn, Idle, Pool};
+use super::route::{Detours, now_ms};
+use crate::rpc::session::MetaSession;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use weir_host::clock;
-use weir_host::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
 use weir_net::{Wait, Watch};
 use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{Access, ForwardRequest};
@@ -23,71 +22,8 @@ const DIRECT_MS: u64 = 1000;
 const RETRY_MS: u64 = 500;
 /// Interval of these attempts, milliseconds.
 const TRY_MS: u64 = 2000;
-/// A server is considered reachable for this long after any reply, milliseconds.
-const QUIET_MS: u64 = 500;
 /// Timeout for the forwarding server to reach the far one, milliseconds.
 const VIA_MS: u64 = 1000;
-
-/// Proofs for the servers of other copies of a column, computed when they are needed.
-pub(crate) struct Detours<'a>(Option<&'a dyn Fn() -> Vec<Access>>);
-
-impl<'a> Detours<'a> {
-    pub(crate) fn none() -> Self {
-        Self(None)
-    }
-
-    pub(crate) fn of(all: &'a dyn Fn() -> Vec<Access>) -> Self {
-        Self(Some(all))
-    }
-}
-
-/// Reachability of a server. Times are in milliseconds of [`clock::uptime`], 0 for never.
-#[derive(Debug, Default)]
-pub(super) struct Route {
-    /// Time of the last failed direct attempt; 0 if the server is reachable directly.
-    cut_ms: AtomicU64,
-    /// Time of the last direct reply.
-    heard_ms: AtomicU64,
-    /// Times of the last replies over detours, by their targets. A reply on one route says nothing
-    /// of another.
-    heard_via: Mutex<BTreeMap<TargetId, u64>>,
-    /// Time at which a waiting call has last checked that the server is reachable.
-    sure_ms: AtomicU64,
-}
-
-impl Route {
-    pub(super) fn is_cut(&self) -> bool {
-        self.cut_ms.load(Relaxed) > 0
-    }
-
-    fn cut(&self, cut: bool) {
-        self.cut_ms.store(if cut { now_ms() } else { 0 }, Relaxed);
-    }
-
-    fn heard(&self, via: Option<TargetId>) {
-        match via {
-            None => self.heard_ms.store(now_ms(), Relaxed),
-            Some(via) => drop(self.heard_via.lock().insert(via, now_ms())),
-        }
-    }
-
-    /// Whether it is time to check a route. If so, no other call does for a while.
-    fn is_quiet(&self, via: Option<TargetId>) -> bool {
-        let (now, sure) = (now_ms(), self.sure_ms.load(Relaxed));
-        let quiet = |at: u64| now.saturating_sub(at) >= QUIET_MS;
-        let heard = match via {
-            None => self.heard_ms.load(Relaxed),
-            Some(via) => self.heard_via.lock().get(&via).copied().unwrap_or_default(),
-        };
-        quiet(heard)
-            && quiet(sure)
-            && self.sure_ms.compare_exchange(sure, now, Relaxed, Relaxed).is_ok()
-    }
-}
-
-fn now_ms() -> u64 {
-    (clock::uptime().as_millis() as u64).max(1)
-}
 
 type Waits<'a> = (&'a Wait, Option<Watch<'a>>);
 
@@ -280,17 +216,8 @@ impl Servers {
 
     fn mends(pool: &Pool) {
         pool.route.cut(false);
-        pool.route.heard_via.lock().clear();
+        pool.route.forget_detours();
         pool.idle.lock().retain(|idle| idle.via.is_none());
-    }
-}
-
-impl Pool {
-    pub(super) fn keep(&self, idle: Idle) {
-        let mut all = self.idle.lock();
-        if all.len() < self.max_idle {
-            all.push(idle);
-        }
     }
 }
 

@@ -4,15 +4,16 @@
 //! Targets are also asked when a file is opened: the first reads then know the speeds and find
 //! connections.
 
-use super::paces::{now, report};
-use super::{DataConn, Detours, Servers};
+use super::Servers;
+use super::asking::{now, report};
+use super::pool::DataConn;
+use super::route::Detours;
 use crate::core::pace::{Question, who};
 use crate::counters::add;
-use crate::session::MetaSession;
+use crate::rpc::session::MetaSession;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use weir_host::sync::{Condvar, Mutex};
 use weir_net::Wait;
 use weir_types::{Result, TargetId};
 use weir_wire::data::LoadRequest;
@@ -33,54 +34,29 @@ const CONNECTIONS: usize = 4;
 /// The most connections that wait to be made. Beyond it readers make theirs themselves.
 const MAX_AHEAD: usize = 256;
 
-/// The thread that asks.
-#[derive(Debug, Default)]
-pub(super) struct Questions {
-    /// Set when something is read whose targets are to be asked.
-    wanted: AtomicBool,
-    /// Set when the thread has looked for questions, or is about to, and nothing new was read
-    /// since.
-    rests: AtomicBool,
-    ended: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Questions {
-    /// Wakes the thread for a new read, which the paces know already.
-    pub(super) fn wake(&self) {
-        self.wanted.store(true, Relaxed);
-        // Set before it looks at the paces, behind their lock: it sees what is new there, or this.
-        if self.rests.load(Relaxed) {
-            let _ended = self.ended.lock();
-            self.rests.store(false, Relaxed);
-            self.changed.notify_all();
-        }
-    }
-}
-
 impl Servers {
     /// Records that a file with several copies was opened. Returns whether the thread was not
     /// needed before.
     pub(crate) fn will_have_questions(&self) -> bool {
-        !self.questions.wanted.swap(true, Relaxed)
+        !self.bell.wanted.swap(true, Relaxed)
     }
 
     /// Whether the thread is needed.
     pub(crate) fn has_questions(&self) -> bool {
-        self.questions.wanted.load(Relaxed)
+        self.bell.wanted.load(Relaxed)
     }
 
     /// Asks until [`Servers::stop_asking`]. The body of the thread.
     pub(crate) fn ask_for_loads(&self, session: &MetaSession) {
         let mut ahead = VecDeque::new();
         loop {
-            self.questions.rests.store(true, Relaxed);
+            self.bell.rests.store(true, Relaxed);
             let (questions, next) = self.paces.lock().questions(now());
             let answered = self.ask_all(session, questions);
             if ahead.len() < MAX_AHEAD {
                 (1..CONNECTIONS).for_each(|_| ahead.extend(&answered));
             }
-            let has_ended = *self.questions.ended.lock();
+            let has_ended = *self.bell.ended.lock();
             // One at a time: what is due to be asked meanwhile comes first.
             if let Some(target) = ahead.pop_front().filter(|_| !has_ended) {
                 let wait = Wait::for_ms(CONNECT_MS);
@@ -91,14 +67,14 @@ impl Servers {
                 }
                 continue;
             }
-            let mut ended = self.questions.ended.lock();
-            let is_told = || !self.questions.rests.load(Relaxed);
+            let mut ended = self.bell.ended.lock();
+            let is_told = || !self.bell.rests.load(Relaxed);
             if let (false, false, Some(next)) = (*ended, is_told(), next) {
                 let time = Duration::from_micros(next.saturating_sub(now()).max(1));
-                ended = self.questions.changed.wait_timeout(ended, time);
+                ended = self.bell.changed.wait_timeout(ended, time);
             }
-            while !*ended && next.is_none() && self.questions.rests.load(Relaxed) {
-                ended = self.questions.changed.wait(ended);
+            while !*ended && next.is_none() && self.bell.rests.load(Relaxed) {
+                ended = self.bell.changed.wait(ended);
             }
             if *ended {
                 return;
@@ -108,8 +84,8 @@ impl Servers {
 
     /// Ends the thread that asks.
     pub(crate) fn stop_asking(&self) {
-        *self.questions.ended.lock() = true;
-        self.questions.changed.notify_all();
+        *self.bell.ended.lock() = true;
+        self.bell.changed.notify_all();
     }
 
     /// Asks all questions, the urgent ones first. Returns targets of opened files that have

@@ -17,14 +17,6 @@ const SILENCE: Duration = Duration::from_millis(1_500);
 /// Longest wait for another server that leads, to hear that it does and to tell it what is open.
 const TAKEOVER_MS: u64 = 5_000;
 
-/// Whether these are addresses of several servers. One may have the path of a socket beside its
-/// address.
-pub(super) fn are_several(names: &[String]) -> bool {
-    let on_network =
-        |name: &&String| Address::parse(name).is_ok_and(|address| address.unix_path().is_none());
-    names.iter().filter(on_network).count() > 1
-}
-
 impl MetaSession {
     /// Whether there are several servers, of which one leads.
     pub(crate) fn has_several_servers(&self) -> bool {

@@ -9,7 +9,7 @@ use weir_types::{Error, Result};
 
 /// Failures of one file.
 #[derive(Debug, Default)]
-pub(super) struct Failures {
+pub(crate) struct Failures {
     /// For the next call of any kind.
     next: Option<Error>,
     /// For the next sync.
@@ -20,46 +20,46 @@ pub(super) struct Failures {
 
 impl Failures {
     /// Adds a failure of bytes whose call has returned.
-    pub(super) fn note(&mut self, error: Error) {
+    pub(crate) fn note(&mut self, error: Error) {
         self.sync.get_or_insert_with(|| error.clone());
         self.next.get_or_insert(error);
     }
 
     /// Begins calls of which none has failed.
-    pub(super) fn begin_turn(&mut self) {
+    pub(crate) fn begin_turn(&mut self) {
         self.own.clear();
     }
 
     /// Adds a failure of calls that have not returned.
-    pub(super) fn note_own(&mut self, calls: RangeInclusive<u64>, error: Error) {
+    pub(crate) fn note_own(&mut self, calls: RangeInclusive<u64>, error: Error) {
         self.own.push((calls, error));
     }
 
     /// Returns the failure of a call under way.
-    pub(super) fn of_call(&self, call: u64) -> Result<()> {
+    pub(crate) fn of_call(&self, call: u64) -> Result<()> {
         let own = self.own.iter().find(|(calls, _)| calls.contains(&call));
         own.map_or(Ok(()), |(_, error)| Err(error.clone()))
     }
 
     /// Returns the failure for the only call under way: an earlier one, or its own.
-    pub(super) fn tell_own(&mut self) -> Result<()> {
+    pub(crate) fn tell_own(&mut self) -> Result<()> {
         let own = self.own.drain(..).map(|(_, error)| error).next();
         self.next.take().or(own).map_or(Ok(()), Err)
     }
 
     /// Returns the failure for a write, or for another call that makes nothing durable.
-    pub(super) fn tell_next(&mut self) -> Result<()> {
+    pub(crate) fn tell_next(&mut self) -> Result<()> {
         self.next.take().map_or(Ok(()), Err)
     }
 
     /// Returns the failure for a sync.
-    pub(super) fn tell_all(&mut self) -> Result<()> {
+    pub(crate) fn tell_all(&mut self) -> Result<()> {
         let sync = self.sync.take();
         self.next.take().or(sync).map_or(Ok(()), Err)
     }
 
     /// Returns the failure that a sync would report, without clearing it.
-    pub(super) fn show(&self) -> Result<()> {
+    pub(crate) fn show(&self) -> Result<()> {
         self.next.as_ref().or(self.sync.as_ref()).map_or(Ok(()), |error| Err(error.clone()))
     }
 }

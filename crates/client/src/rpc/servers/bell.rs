@@ -1,0 +1,29 @@
+//! What wakes the thread that asks for loads, and ends it.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use weir_host::sync::{Condvar, Mutex};
+
+/// The thread that asks.
+#[derive(Debug, Default)]
+pub(super) struct Bell {
+    /// Set when something is read whose targets are to be asked.
+    pub(super) wanted: AtomicBool,
+    /// Set when the thread has looked for questions, or is about to, and nothing new was read
+    /// since.
+    pub(super) rests: AtomicBool,
+    pub(super) ended: Mutex<bool>,
+    pub(super) changed: Condvar,
+}
+
+impl Bell {
+    /// Wakes the thread for a new read, which the paces know already.
+    pub(super) fn wake(&self) {
+        self.wanted.store(true, Relaxed);
+        // Set before it looks at the paces, behind their lock: it sees what is new there, or this.
+        if self.rests.load(Relaxed) {
+            let _ended = self.ended.lock();
+            self.rests.store(false, Relaxed);
+            self.changed.notify_all();
+        }
+    }
+}
