@@ -269,6 +269,12 @@ impl Transfer {
         self.lacking.push((index, error));
     }
 
+    /// Reads parts that ended without their bytes after all.
+    pub fn is_wanted(&mut self, parts: &[usize]) {
+        self.has(parts);
+        parts.iter().for_each(|part| self.parts[*part].state = PartState::Ready);
+    }
+
     /// Records that parts which ended without their bytes have them since.
     pub fn has(&mut self, parts: &[usize]) {
         self.lacking.retain(|(part, _)| !parts.contains(part));

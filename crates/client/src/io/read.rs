@@ -77,7 +77,7 @@ impl ReadOp {
         preferred: Option<TargetId>,
     ) -> Self {
         let deadline_ms = now_ms() + call.ctx.read_ms(call.inner.config.request_timeout_ms);
-        let arounds = if any_copy { around::start(call, &mut plan, ahead) } else { Vec::new() };
+        let choices = if any_copy { around::choose(call, &mut plan) } else { Vec::new() };
         let mut op = Self {
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
             since: clock::uptime().as_micros() as Micros,
@@ -89,16 +89,24 @@ impl ReadOp {
             any_copy,
             ahead,
             preferred,
-            arounds,
+            arounds: Vec::new(),
             is_short: false,
             deadline_ms,
         };
-        for part in op.arounds.iter().flat_map(|around| &around.skipped) {
+        for part in choices.iter().flat_map(|choice| &choice.skipped) {
             op.transfer.lacks(*part, Error::new(ErrorKind::TimedOut, "its disk is slow"));
         }
         // What fails now is tried again by `finish`.
         if let Err(error) = op.drive(call, &mut [], Until::Sent) {
             tracing::debug!("{error}");
+        }
+        // After the columns: it may take time to reach a server.
+        for choice in choices {
+            let skipped = choice.skipped.clone();
+            match around::ask(call, &op.plan, choice, ahead) {
+                Some(around) => op.arounds.push(around),
+                None => op.transfer.is_wanted(&skipped),
+            }
         }
         op
     }
@@ -112,8 +120,6 @@ impl ReadOp {
         loop {
             self.take(call, dest)?;
             if !self.go_around(call, dest) {
-                // All of it is read.
-                self.transfer = Transfer::new(self.plan.parts.len(), self.deadline_ms);
                 continue;
             }
             if self.transfer.lacking().is_empty() {
@@ -138,21 +144,25 @@ impl ReadOp {
         }
     }
 
-    /// Computes the columns that were not asked for. Whether none of them is lacking any more.
+    /// Computes the columns that were not asked for. Those that cannot be computed are to be read;
+    /// whether there are none.
     fn go_around(&mut self, call: Call<'_>, dest: &mut [u8]) -> bool {
-        let mut arounds = std::mem::take(&mut self.arounds);
-        for around in &mut arounds {
+        let mut is_done = true;
+        for mut around in std::mem::take(&mut self.arounds) {
             let lacking = (&self.plan, self.transfer.lacking());
-            match around.fill(call, lacking, (dest, self.deadline_ms)) {
-                Ok(true) => self.transfer.has(&around.skipped),
-                Ok(false) => return false,
-                Err(error) => {
-                    tracing::debug!("{error}");
-                    return false;
+            let filled = around.fill(call, lacking, (dest, self.deadline_ms));
+            match filled.unwrap_or_else(|error| {
+                tracing::debug!("a slow column is read: {error}");
+                false
+            }) {
+                true => self.transfer.has(&around.skipped),
+                false => {
+                    self.transfer.is_wanted(&around.skipped);
+                    is_done = false;
                 }
             }
         }
-        true
+        is_done
     }
 
     /// Waits for the replies and puts the bytes into `dest`. Returns the parts of which none came,

@@ -79,6 +79,7 @@ impl OpenState {
     pub(crate) fn new(open: &OpenFile) -> Self {
         let mut granted = Granted {
             layout: open.layout.clone(),
+            newest: open.layout.epoch,
             generation: open.attr.generation,
             read: Capabilities::default(),
             write: Capabilities::default(),

@@ -1,78 +1,130 @@
 //! Reads of whole stripes that go around slow disks: a parity is read instead of the column there, and
 //! the column is computed from it and from the rest, which the call reads anyway.
 //!
-//! It is done only where any copy may be read, so under a lease: nobody writes the file meanwhile, so
-//! what is read belongs together if the lease holds until the end. Whoever is about to write may have
-//! the parities dropped before that. Then they are shorter than what was asked of them, and nothing is
-//! computed.
+//! It is done only where any copy may be read, so under a lease, and only if that holds until the
+//! end. Nobody writes the file meanwhile, and its layout stays: both need the lease given up first. So
+//! what is read belongs together.
 
-use super::decode::{has_whole, plan_part};
-use crate::core::around::{Seen, around};
+use super::decode::{UNIT, has_whole, plan_part};
+use crate::core::around::{Instead, Seen, around};
 use crate::core::choices::goes_by_speed;
 use crate::core::plan::{Chunk, Part, Place, Plan};
 use crate::counters::add;
-use crate::state::{Around, Call, ReadOp};
-use std::ops::Range;
+use crate::io::drive::now_ms;
+use crate::state::{Around, Buffer, Call, ReadOp};
+use std::ops::{Deref, Range};
 use weir_erasure::Code;
 use weir_layout::{RegionList, columns_touched};
 use weir_policy::SOON_US;
-use weir_types::{ColumnIndex, Error, ErrorKind, ObjectId, Result, Segment};
+use weir_types::{ColumnIndex, Error, ErrorKind, ObjectId, Result, Segment, TargetId};
 
-/// What is found out about a chunk.
-struct Choice {
+/// The longest wait for parities. After it the columns are read, from their slow disks.
+const PATIENCE_MS: u64 = 2_500;
+
+/// Columns of a chunk of whole stripes that are to be computed.
+pub(super) struct Choice {
+    chunk: usize,
+    /// The parts that are not asked for, each with what is read instead.
+    pub(super) skipped: Vec<usize>,
+    instead: Vec<Instead>,
     segment: Segment,
     object: ObjectId,
-    /// Columns and parities, by their numbers among the columns and the parities.
-    pairs: Vec<(usize, usize)>,
-    /// Its whole stripes, relative to the segment.
-    whole: Range<u64>,
+    /// Number of losses of leases before.
+    losses: u64,
 }
 
-/// Chooses the slow columns of a plan, cuts chunks into whole stripes and the rest where there are
-/// any, and asks for parities.
-pub(super) fn start(call: Call<'_>, plan: &mut Plan, ahead: bool) -> Vec<Around> {
-    let mut arounds = Vec::new();
-    if !goes_by_speed(call.inner.config.read_policy) {
-        return arounds;
+/// Chooses the slow columns of a plan, and cuts chunks into whole stripes and the rest where there are
+/// any.
+pub(super) fn choose(call: Call<'_>, plan: &mut Plan) -> Vec<Choice> {
+    let mut choices = Vec::new();
+    let config = &call.inner.config;
+    // Who verifies nothing would spread rot.
+    if !goes_by_speed(config.read_policy) || !config.verify {
+        return choices;
     }
     let losses = call.file.losses();
     let mut chunk = 0;
     while chunk < plan.chunks.len() {
-        if let Some(choice) = choose(call, plan, chunk) {
-            chunk = cut(plan, chunk, &choice.whole);
-            match ask(call, plan, chunk, (choice, losses), ahead) {
-                Ok(around) => arounds.push(around),
-                Err(error) => tracing::debug!("a slow column is read: {error}"),
-            }
+        if let Some((instead, whole)) = slow_columns(call, plan, chunk) {
+            chunk = cut(plan, chunk, &whole);
+            choices.extend(skip(call, plan, (chunk, losses), instead));
         }
         chunk += 1;
     }
-    arounds
+    choices
 }
 
-fn choose(call: Call<'_>, plan: &Plan, number: usize) -> Option<Choice> {
+fn slow_columns(call: Call<'_>, plan: &Plan, number: usize) -> Option<(Vec<Instead>, Range<u64>)> {
     let chunk = &plan.chunks[number];
     let whole = whole_stripes(chunk)?;
     let object = plan.parts.iter().find(|part| part.chunk == number)?.place.object;
-    let coded = |segment: &Segment| segment.is_coded().then(|| segment.clone());
-    let segment = call.file.with_segment(object, coded)??;
-    if segment.stripe() != chunk.stripe {
+    let columns = u64::from(chunk.stripe.columns);
+    let of_column = whole.start / columns..whole.end / columns;
+    // A parity is asked for in one unit of the widest stripe.
+    if of_column.start / UNIT != (of_column.end - 1) / UNIT {
         return None;
     }
+    let targets = |segment: &Segment| {
+        let place = |number: usize| Place::of(object.file, segment, ColumnIndex(number as u16));
+        let all = (0..segment.columns.len() + segment.parities.len()).map(place);
+        let all = all.collect::<Option<Vec<Place>>>()?;
+        // One with two copies is on its way to another place.
+        let is_plain = all.iter().all(|place| !place.mirrored);
+        let is_fit = is_plain && segment.is_coded() && segment.stripe() == chunk.stripe;
+        let is_whole = |(number, _): &(usize, Place)| has_whole(segment, *number);
+        let target = |place: (usize, Place)| Some(place).filter(is_whole).map(|(_, p)| p.target);
+        is_fit.then(|| all.into_iter().enumerate().map(target).collect())
+    };
+    let targets: Vec<Option<TargetId>> = call.file.with_segment(object, targets)??;
     let end = chunk.segment_start.saturating_add(whole.end);
     if call.file.lease().reach(chunk.segment_start + whole.start) < end {
         return None;
     }
-    let columns = usize::from(chunk.stripe.columns);
-    let len = (whole.end - whole.start) / columns as u64;
-    let seen = |number: usize| {
-        let place = Place::of(object.file, &segment, ColumnIndex(number as u16))?;
-        has_whole(&segment, number).then(|| call.inner.servers.seen(place.target, len))
+    let seen = call.inner.servers.seen(&targets, of_column.end - of_column.start);
+    let (of_columns, parities) = seen.split_at_checked(columns as usize)?;
+    let of_columns: Vec<Seen> =
+        of_columns.iter().map(|seen| seen.unwrap_or(Seen::NOTHING)).collect();
+    let instead = around(&of_columns, parities, SOON_US);
+    (!instead.is_empty()).then_some((instead, whole))
+}
+
+fn skip(
+    call: Call<'_>,
+    plan: &Plan,
+    (chunk, losses): (usize, u64),
+    instead: Vec<Instead>,
+) -> Option<Choice> {
+    let part = |instead: &Instead| {
+        let column = ColumnIndex(instead.column as u16);
+        let is_it = |part: &Part| part.chunk == chunk && part.place.object.column == column;
+        plan.parts.iter().position(is_it)
     };
-    let of_columns: Vec<Seen> = (0..columns).map(seen).collect::<Option<_>>()?;
-    let parities = columns..columns + segment.parities.len();
-    let pairs = around(&of_columns, &parities.map(seen).collect::<Vec<_>>(), SOON_US);
-    (!pairs.is_empty()).then_some(Choice { segment, object, pairs, whole })
+    let skipped: Vec<usize> = instead.iter().map(part).collect::<Option<_>>()?;
+    let object = plan.parts[*skipped.first()?].place.object;
+    let segment = call.file.with_segment(object, Segment::clone)?;
+    Some(Choice { chunk, skipped, instead, segment, object, losses })
+}
+
+/// Asks for the parities of a choice. `None` if one of them cannot be asked for.
+pub(super) fn ask(call: Call<'_>, plan: &Plan, choice: Choice, ahead: bool) -> Option<Around> {
+    let Choice { chunk, skipped, instead, segment, object, losses } = choice;
+    let whole = whole_stripes(&plan.chunks[chunk])?;
+    let columns = segment.columns.len();
+    let of_column = whole.start / columns as u64..whole.end / columns as u64;
+    let len = (of_column.end - of_column.start) as usize;
+    let mut parities = Vec::new();
+    for Instead { parity, answer_us, .. } in instead {
+        let mut of_parity = Plan::default();
+        plan_part(&mut of_parity, (&segment, object), columns + parity, &of_column, 0).ok()?;
+        let mut read = ReadOp::start(call, of_parity, len, (true, ahead));
+        if !read.transfer.lacking().is_empty() {
+            return None;
+        }
+        read.transfer.expect(0, (answer_us / 1e3) as u64);
+        parities.push((columns + parity, read));
+    }
+    let segment = (segment.index, segment.epoch);
+    Some(Around { chunk, segment, losses, skipped, parities })
 }
 
 /// The whole stripes of a contiguous chunk of several columns, relative to the segment.
@@ -129,33 +181,6 @@ fn cut(plan: &mut Plan, number: usize, whole: &Range<u64>) -> usize {
     of_whole
 }
 
-/// Asks for the parities of a chunk of whole stripes.
-fn ask(
-    call: Call<'_>,
-    plan: &Plan,
-    number: usize,
-    (choice, losses): (Choice, u64),
-    ahead: bool,
-) -> Result<Around> {
-    let Choice { segment, object, pairs, whole } = choice;
-    let columns = segment.columns.len();
-    let (start, end) = (whole.start / columns as u64, whole.end / columns as u64);
-    let (mut skipped, mut parities) = (Vec::new(), Vec::new());
-    for (column, parity) in pairs {
-        let is_it =
-            |part: &Part| part.chunk == number && usize::from(part.place.object.column.0) == column;
-        let part = plan.parts.iter().position(is_it);
-        skipped.push(part.ok_or_else(|| Error::from(ErrorKind::Internal))?);
-        let mut of_parity = Plan::default();
-        plan_part(&mut of_parity, (&segment, object), columns + parity, &(start..end), 0)?;
-        let read = ReadOp::start(call, of_parity, (end - start) as usize, (true, ahead));
-        parities.push((columns + parity, read));
-    }
-    add(&call.inner.counters.columns_computed, skipped.len() as u64);
-    let segment = (segment.index, segment.epoch);
-    Ok(Around { chunk: number, segment, losses, skipped, parities })
-}
-
 impl Around {
     /// Computes its columns, whose rest is in `dest`. Whether that could be done: not if something
     /// else of it is lacking too, or if its segment may be another one since.
@@ -172,27 +197,27 @@ impl Around {
         }
         let mut came = Vec::new();
         for (number, read) in &mut self.parities {
-            let mut bytes = vec![0; read.len];
-            read.deadline_ms = deadline_ms;
-            if !read.take(call, &mut bytes)?.is_empty() || read.is_short {
+            let mut bytes = Buffer::take(&call.inner.buffers, read.len);
+            let to = bytes.get_mut(..read.len).ok_or_else(|| Error::from(ErrorKind::Internal))?;
+            read.deadline_ms = deadline_ms.min(now_ms() + PATIENCE_MS);
+            if !read.take(call, to)?.is_empty() || read.is_short {
                 return Ok(false);
             }
             came.push((*number, bytes));
         }
-        let object = plan.parts[self.skipped[0]].place.object;
-        let wanted: Vec<usize> = self
-            .skipped
-            .iter()
-            .map(|part| usize::from(plan.parts[*part].place.object.column.0))
-            .collect();
+        let column = |part: &usize| plan.parts[*part].place.object.column.0.into();
+        let wanted: Vec<usize> = self.skipped.iter().map(column).collect();
         let parities = |segment: &Segment| {
             let stays = segment.is_coded() && (segment.index, segment.epoch) == self.segment;
             stays.then_some(segment.parities.len())
         };
+        let object = plan.parts[self.skipped[0]].place.object;
         let Some(parities) = call.file.with_segment(object, parities).flatten() else {
             return Ok(false);
         };
-        if call.file.losses() != self.losses || !call.inner.holdings.clock.is_good() {
+        // In this order: a loss is counted before the clock is good again.
+        let is_held = call.inner.holdings.clock.is_good() && call.file.losses() == self.losses;
+        if !is_held || call.file.is_behind() {
             return Ok(false);
         }
         let Chunk { stripe, buffer_offset, regions, .. } = &plan.chunks[self.chunk];
@@ -201,6 +226,7 @@ impl Around {
         let bytes = dest.get_mut(at..at + regions.total_bytes() as usize);
         let bytes = bytes.ok_or_else(|| Error::from(ErrorKind::Internal))?;
         compute((columns, parities, unit), &wanted, &came, bytes)?;
+        add(&call.inner.counters.columns_computed, wanted.len() as u64);
         Ok(true)
     }
 }
@@ -210,7 +236,7 @@ impl Around {
 fn compute(
     (columns, parities, unit): (usize, usize, usize),
     wanted: &[usize],
-    came: &[(usize, Vec<u8>)],
+    came: &[(usize, impl Deref<Target = [u8]>)],
     bytes: &mut [u8],
 ) -> Result<()> {
     let internal = |what: String| Error::new(ErrorKind::Internal, what);

@@ -15,7 +15,8 @@ use weir_types::{ColumnIndex, Error, ErrorKind, ObjectId, Result, Segment, Strip
 
 /// The most bytes of a column that are computed at a time.
 const STEP_BYTES: u64 = 256 << 10;
-const UNIT: u64 = MAX_STRIPE_UNIT_BYTES as u64;
+/// What is asked of an object by itself lies within one unit of so many bytes.
+pub(super) const UNIT: u64 = MAX_STRIPE_UNIT_BYTES as u64;
 
 /// Why bytes could not be computed.
 pub(super) enum Undecoded {

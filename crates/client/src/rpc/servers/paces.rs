@@ -142,10 +142,23 @@ impl Servers {
         self.paces.lock().us_per_mib(target, now())
     }
 
-    /// What is known of a target for a read of so many bytes.
-    pub(crate) fn seen(&self, target: TargetId, len_bytes: u64) -> Seen {
-        let view = self.paces.lock().view(target, true, (len_bytes, None), now());
-        Seen { service_us: view.service_us, own: view.in_flight, others: view.queued }
+    /// What is known of targets for reads of so many bytes; `None` for those that are not to be read.
+    pub(crate) fn seen(&self, targets: &[Option<TargetId>], len_bytes: u64) -> Vec<Option<Seen>> {
+        let (known, paces, now) = (self.known.read(), self.paces.lock(), now());
+        let is_ready = |target: &TargetId| {
+            known.of(*target).is_some_and(|known| known.state.is_online() && !known.doubtful)
+        };
+        let seen = |target: TargetId| {
+            let view = paces.view(target, true, (len_bytes, None), now);
+            Seen { service_us: view.service_us, own: view.in_flight, others: view.queued }
+        };
+        let all: Vec<Option<Seen>> =
+            targets.iter().map(|target| target.filter(is_ready).map(seen)).collect();
+        if all.contains(&None) {
+            // So that it is heard of when it is back.
+            self.chooses.store(true, Relaxed);
+        }
+        all
     }
 
     /// Records that a read of one of several copies is about to be sent on a connection.

@@ -5,8 +5,8 @@ use crate::core::plan::Place;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_types::{
-    CopyIndex, Error, ErrorKind, FileLayout, Generation, ObjectId, Result, Segment, SegmentIndex,
-    TargetId,
+    CopyIndex, Epoch, Error, ErrorKind, FileLayout, Generation, ObjectId, Result, Segment,
+    SegmentIndex, TargetId,
 };
 use weir_wire::capability::{Rights, SignedCapability};
 use weir_wire::data::{Access, CopyAccess};
@@ -16,6 +16,8 @@ use weir_wire::key::Mac;
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     pub(super) layout: FileLayout,
+    /// Epoch of the newest layout that was seen.
+    pub(super) newest: Epoch,
     pub(super) generation: Generation,
     pub(super) read: Capabilities,
     pub(super) write: Capabilities,

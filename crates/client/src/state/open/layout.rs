@@ -26,6 +26,7 @@ impl OpenState {
                 granted.layout.segments.extend(old.segments.into_iter().filter(|s| s.start >= end));
             }
             granted.generation = open.attr.generation;
+            granted.newest = granted.newest.max(granted.layout.epoch);
         });
         self.take_capability(&open.capability, &open.layout.segments);
         self.saw_attr(&open.attr);
@@ -49,6 +50,12 @@ impl OpenState {
     /// The layout as last seen.
     pub(crate) fn layout(&self) -> FileLayout {
         self.granted().layout.clone()
+    }
+
+    /// Whether a newer layout was seen than the last one: replies may overtake one another.
+    pub(crate) fn is_behind(&self) -> bool {
+        let granted = self.granted();
+        granted.layout.epoch < granted.newest
     }
 
     /// Runs `look` on the layout as last seen.
@@ -116,6 +123,7 @@ impl OpenState {
             granted.layout.placement = page.layout.placement;
             granted.layout.segments.retain(|s| s.start < from);
             granted.layout.segments.extend(page.layout.segments.iter().cloned());
+            granted.newest = granted.newest.max(granted.layout.epoch);
         });
         self.take_capability(&page.capability, &page.layout.segments);
     }
