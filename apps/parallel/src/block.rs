@@ -3,8 +3,8 @@
 use crate::invalid;
 use crate::tree::Open;
 use std::ops::Range;
-use weir_client::Record;
-use weir_client::core::records::{MAX_RECORD_BYTES, More};
+use weir_jobs::Record;
+use weir_jobs::records::{MAX_RECORD_BYTES, More};
 use weir_types::{Error, ErrorKind, Result};
 
 /// So much is read behind a block for the end of its last line, at first.

@@ -7,7 +7,7 @@ use crate::tree::{Name, Place, Tree, join, split};
 use clap::Args;
 use std::ffi::OsString;
 use std::time::Duration;
-use weir_client::Record;
+use weir_jobs::Record;
 use weir_types::size::parse_size;
 use weir_types::{FileKind, Result};
 

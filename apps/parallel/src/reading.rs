@@ -8,9 +8,9 @@ use crate::tree::{Cluster, Open, Tree, join};
 use clap::ValueEnum;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use weir_client::core::blocks::MAX_FILES;
 use weir_client::job::{JobReader, Partition};
-use weir_client::{Input, Record, Take, TakeOptions};
+use weir_jobs::blocks::MAX_FILES;
+use weir_jobs::{Input, Record, Take, TakeOptions};
 use weir_types::{Error, FileKind, Result, TargetId};
 
 /// Block sizes, bytes.

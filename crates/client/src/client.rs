@@ -103,6 +103,12 @@ impl Client {
         self.inner.servers.map(&self.inner.session)
     }
 
+    /// The targets of servers on this machine.
+    pub fn local_targets(&self) -> Result<Vec<TargetId>> {
+        let map = self.cluster_map()?;
+        Ok(self.inner.servers.local_targets(&map))
+    }
+
     /// Counters and state of the metadata server.
     pub fn metadata_status(&self) -> Result<ServerStatus> {
         self.inner.session.call(&Context::root(), &StatusRequest {})

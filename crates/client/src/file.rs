@@ -309,7 +309,7 @@ impl File {
 
     /// As [`File::read_regions`], preferring the copies on one target where any copy may be read.
     /// Returns the targets from which the bytes came.
-    pub(crate) fn read_regions_from(
+    pub fn read_regions_from(
         &self,
         ctx: &Context,
         regions: &RegionList,

@@ -8,7 +8,6 @@
 //! Layers, each of which uses those below it alone:
 //!
 //! ```text
-//! take, spread     blocks and records shared among the processes of a job
 //! client           the calls on a cluster: names, locks, administration; background threads
 //! file             the calls on an open file
 //! names   leases   names and attributes, their cache; leases, entered and given up
@@ -39,9 +38,7 @@ mod meta;
 mod names;
 mod presence;
 mod rpc;
-mod spread;
 mod state;
-mod take;
 
 pub use client::Client;
 pub use client::admin::{Administrator, Export};
@@ -49,11 +46,8 @@ pub use client::locations::{LocatedCopy, Location, MAX_LOCATIONS, TargetPlace};
 pub use client::namespace::CreateOptions;
 pub use config::{ClientConfig, Consistency, ReadPolicy, Transport};
 pub use context::{Context, LateGroups};
-pub use core::records::Record;
 pub use file::hints::Hint;
 pub use file::{File, set_nothing};
 pub use io::fence::Fenced;
 pub use presence::{Event, Peer, Watch};
-pub use spread::{Fragment, MAX_BATCH_BYTES, MAX_BYTES, MAX_LANES, Spread, SpreadOptions};
 pub use state::UpperCache;
-pub use take::{Block, Input, Take, TakeOptions, TakeSummary};

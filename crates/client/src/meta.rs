@@ -1,8 +1,7 @@
 //! Requests to the metadata server about what this client has open, holds and changes.
 
-pub(crate) mod changes;
-
 mod accesses;
+mod changes;
 mod closes;
 mod layouts;
 mod locks;

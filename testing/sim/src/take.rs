@@ -9,10 +9,8 @@ use crate::shared::Shared;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use weir_client::{
-    Client, ClientConfig, Context, CreateOptions, Input, ReadPolicy, Record, Take, TakeOptions,
-    TakeSummary,
-};
+use weir_client::{Client, ClientConfig, Context, CreateOptions, ReadPolicy};
+use weir_jobs::{Input, Record, Take, TakeOptions, TakeSummary};
 use weir_simhost::Options;
 use weir_types::{FileId, JobId, LayoutSpec, Result};
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
-use weir_client::Record;
+use weir_jobs::Record;
 use weir_parallel::grep::{Question, grep};
 use weir_parallel::options::Common;
 use weir_parallel::report::{Report, finish};

@@ -4,7 +4,7 @@ use clap::Parser;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
-use weir_client::Record;
+use weir_jobs::Record;
 use weir_parallel::count::count;
 use weir_parallel::options::Common;
 use weir_parallel::report::{Report, finish};

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use weir_client::{Fragment, Spread, SpreadOptions};
+use weir_jobs::{Fragment, Spread, SpreadOptions};
 use weir_types::{Error, ErrorKind, FileId, FileKind};
 
 /// The most bytes of one read.

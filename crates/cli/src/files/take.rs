@@ -11,7 +11,7 @@ use std::io::{Write, stdout};
 use std::sync::Arc;
 use std::time::Instant;
 use weir_client::job::job_named;
-use weir_client::{Input, Record, Take, TakeOptions, TakeSummary};
+use weir_jobs::{Input, Record, Take, TakeOptions, TakeSummary};
 use weir_types::{ErrorKind, FileId, FileKind, JobId};
 
 /// The prefix of the files that record claims. They are not read as inputs.

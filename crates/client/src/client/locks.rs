@@ -22,7 +22,7 @@ impl Client {
 
     /// Whether an owner still holds locks on a file. Another owner may have been granted them while
     /// the metadata server was unreachable.
-    pub(crate) fn holds_locks(&self, file: FileId, owner: u64) -> bool {
+    pub fn holds_locks(&self, file: FileId, owner: u64) -> bool {
         self.inner.holdings.locks.holds(file, owner, false)
     }
 

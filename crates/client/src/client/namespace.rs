@@ -12,8 +12,8 @@ use weir_types::codec::Bytes;
 use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, FsUsage, LayoutSpec, Result};
 use weir_wire::capability::Rights;
 use weir_wire::meta::{
-    CreateRequest, DirPage, GetDefaultLayoutRequest, LinkRequest, MkdirRequest, OpenRequest,
-    ReaddirRequest, ReadlinkRequest, RemoveXattrRequest, RenameRequest, RmdirRequest,
+    CreateRequest, DirPage, GetDefaultLayoutRequest, GetXattrRequest, LinkRequest, MkdirRequest,
+    OpenRequest, ReaddirRequest, ReadlinkRequest, RemoveXattrRequest, RenameRequest, RmdirRequest,
     SetAttrRequest, SetLayoutRequest, SetXattrRequest, StatfsRequest, SymlinkRequest,
     UnlinkRequest, XattrMode,
 };
@@ -371,6 +371,26 @@ impl Client {
     /// The value of an extended attribute.
     pub fn get_xattr(&self, ctx: &Context, file: FileId, name: &[u8]) -> Result<Vec<u8>> {
         self.inner.get_xattr(ctx, file, name)
+    }
+
+    /// As [`Client::get_xattr`], but asks the metadata server in any case.
+    pub fn get_xattr_anew(&self, ctx: &Context, file: FileId, name: &[u8]) -> Result<Vec<u8>> {
+        let request = GetXattrRequest { file, name: name.into() };
+        Ok(self.inner.session.call(ctx, &request)?.0)
+    }
+
+    /// Sets an extended attribute, whether it exists or not, and asks again as long as there is no
+    /// answer and `go_on` allows it. However often it asks, the attribute is set once.
+    pub fn set_xattr_at_last(
+        &self,
+        ctx: &Context,
+        file: FileId,
+        (name, value): (&[u8], &[u8]),
+        go_on: impl Fn() -> bool,
+    ) -> Result<()> {
+        let (name, value, mode) = (name.into(), value.into(), XattrMode::Any);
+        let request = SetXattrRequest { file, name, value, mode };
+        self.inner.session.change_at_last(ctx, &request, go_on)
     }
 
     /// Sets an extended attribute.

@@ -1,9 +1,7 @@
 //! The decisions of the client, without I/O or clocks: which server to ask, how to react to each
 //! reply, what to fetch ahead, what to cache.
 
-pub mod blocks;
 pub mod choices;
-pub mod claims;
 mod complete;
 pub mod copies;
 pub mod copy;
@@ -22,7 +20,6 @@ pub mod located;
 pub mod news;
 pub mod pace;
 pub mod plan;
-pub mod records;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod stream;

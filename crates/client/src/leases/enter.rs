@@ -23,6 +23,7 @@ use weir_wire::meta::PendingTruncate;
 const MAX_RANGES: usize = 64;
 /// Longest wait between two looks at the caller's deadline.
 const SLICE: Duration = Duration::from_millis(50);
+
 /// A call under a lease. It ends when this is dropped.
 pub(crate) struct Entered<'a> {
     file: &'a OpenState,

@@ -1,12 +1,12 @@
 //! The session with the metadata server: connections, retries, exactly-once.
 
 pub(crate) mod claims;
-pub(crate) mod unsynced;
 
 mod answered;
 mod leader;
 mod reassert;
 mod slots;
+mod unsynced;
 
 use self::answered::{Answered, WithAlso, decode_with_also};
 use self::claims::Claims;

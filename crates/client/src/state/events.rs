@@ -6,6 +6,7 @@
 
 use crate::core::news::Numbered;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
 use std::time::Duration;
 use weir_host::net::Signal;
 use weir_host::sync::{Condvar, Mutex};
@@ -105,7 +106,7 @@ impl EventQueue {
         &self,
         duty: Duty,
         (file, told): (FileId, Told),
-        spawn: impl FnOnce() -> Result<JoinHandle>,
+        spawn: impl FnOnce() -> io::Result<JoinHandle>,
     ) {
         let mut queue = self.queue.lock();
         queue.lane(duty).push(file, told);

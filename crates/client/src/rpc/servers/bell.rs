@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use weir_host::sync::{Condvar, Mutex};
 
-/// The thread that asks.
+/// Wakes the thread that asks, which waits here.
 #[derive(Debug, Default)]
 pub(super) struct Bell {
     /// Set when something is read whose targets are to be asked.

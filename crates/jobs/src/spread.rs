@@ -13,8 +13,8 @@
 //!   filled.
 //! - After a failure every later call returns it, and nothing more is sent.
 
-use crate::{Client, Context, CreateOptions, File};
 use std::sync::Arc;
+use weir_client::{Client, Context, CreateOptions, File};
 use weir_host::fill_random;
 use weir_host::sync::{Condvar, Mutex};
 use weir_host::thread::{JoinHandle, spawn};

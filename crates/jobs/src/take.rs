@@ -16,15 +16,15 @@
 mod board;
 mod reading;
 
-use crate::core::blocks::{Blocks, MAX_FILES};
-use crate::core::claims::Claims;
-use crate::core::records::Record;
-use crate::{Client, Context, File};
+use crate::blocks::{Blocks, MAX_FILES};
+use crate::claims::Claims;
+use crate::records::Record;
 use board::Board;
 use reading::{Job, Readers};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_client::{Client, Context, File};
 use weir_host::{clock, thread};
 use weir_policy::taking::{Next, Taken, Taking};
 use weir_types::{Error, ErrorKind, FileId, FileKind, JobId, Result, TargetId};
@@ -153,7 +153,7 @@ impl<'a> Take<'a> {
         let files = check(client, ctx, inputs, options)?;
         let local = match &options.local {
             Some(local) => local.clone(),
-            None => client.inner.servers.local_targets(&client.cluster_map()?),
+            None => client.local_targets()?,
         };
         let (board, blocks) = Board::join(client, ctx, &files, (inputs, options))?;
         let disks: Vec<u32> = local.iter().map(|target| target.0).collect();

@@ -7,18 +7,17 @@
 //! and no process has it open for writing, so no lease has to be given up when another process
 //! joins.
 
-use crate::core::blocks::Blocks;
-use crate::core::claims::{Claims, MAX_RANKS, Stage};
+use crate::blocks::Blocks;
+use crate::claims::{Claims, MAX_RANKS, Stage};
 use crate::take::{Input, TakeOptions};
-use crate::{Client, Context, CreateOptions, File};
 use std::time::Duration;
+use weir_client::{Client, Context, CreateOptions, File};
 use weir_host::{clock, fill_random, thread};
 use weir_types::checksum::crc32c;
 use weir_types::limits::MAX_XATTR_BYTES;
 use weir_types::{Decode, Encode, Error, ErrorKind, FileId, Result};
 use weir_wire::Rights;
 use weir_wire::lock::{LAST_BYTE, Lock, LockMode, LockWait};
-use weir_wire::meta::{GetXattrRequest, SetXattrRequest, XattrMode};
 
 /// Name of the attribute with the claims.
 const CLAIMS: &[u8] = b"user.weir.claims";
@@ -139,19 +138,17 @@ impl<'a> Board<'a> {
     }
 
     fn set(&self, name: &[u8], value: &[u8]) -> Result<()> {
-        let (file, mode) = (self.file.id(), XattrMode::Any);
-        let request = SetXattrRequest { file, name: name.into(), value: value.into(), mode };
+        let file = self.file.id();
         // Done late it would be written over what others have claimed by then.
         let holds = || self.client.holds_locks(file, self.owner);
-        let set = self.client.inner.session.change_at_last(&self.ctx, &request, holds);
+        let set = self.client.set_xattr_at_last(&self.ctx, file, (name, value), holds);
         set.map_err(|error| error.context(&self.name))
     }
 
     /// The present value of an attribute; `None` if it is not set.
     fn get(&self, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let request = GetXattrRequest { file: self.file.id(), name: name.into() };
-        match self.client.inner.session.call(&self.ctx, &request) {
-            Ok(value) => Ok(Some(value.0)),
+        match self.client.get_xattr_anew(&self.ctx, self.file.id(), name) {
+            Ok(value) => Ok(Some(value)),
             Err(error) if error.kind == ErrorKind::NoAttribute => Ok(None),
             Err(error) => Err(error.context(&self.name)),
         }

@@ -1,13 +1,13 @@
 //! Reads claimed blocks in a few threads, so that the disk always has the next request when it is
 //! done with one.
 
-use crate::core::blocks::BlockPlace;
-use crate::core::records::{MAX_RECORD_BYTES, More, Owned, Record};
+use crate::blocks::BlockPlace;
+use crate::records::{MAX_RECORD_BYTES, More, Owned, Record};
 use crate::take::Block;
-use crate::{Context, File};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use weir_client::{Context, File};
 use weir_host::clock;
 use weir_host::sync::{Condvar, Mutex};
 use weir_host::thread::{JoinHandle, spawn};
