@@ -380,7 +380,7 @@ impl Client {
     }
 
     /// Sets an extended attribute, whether it exists or not, and asks again as long as there is no
-    /// answer and `go_on` allows it: it is set once, and not late, after the return of this call.
+    /// answer and `go_on` allows it. However often it asks, the attribute is set once.
     pub fn set_xattr_at_last(
         &self,
         ctx: &Context,
