@@ -31,6 +31,7 @@ pub mod machine;
 mod member;
 mod metrics;
 pub mod mover;
+mod news;
 mod observed;
 mod offline;
 pub mod open_files;
@@ -43,6 +44,7 @@ mod run;
 pub mod schema;
 mod service;
 pub mod signing;
+mod timed;
 
 pub use config::{JournalConfig, MetaServerConfig};
 pub use init::NewFileSystem;
