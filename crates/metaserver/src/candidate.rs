@@ -1,6 +1,7 @@
 //! The service of a metadata server that shares a journal: it refuses everybody until it leads.
 
-use crate::service::{MetaService, News};
+use crate::news::News;
+use crate::service::MetaService;
 use std::sync::Arc;
 use weir_host::sync::Mutex;
 use weir_metastore::Engine;

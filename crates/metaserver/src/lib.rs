@@ -3,7 +3,9 @@
 //! From the inside out: [`schema`] has the stored records, [`ops`] are pure functions over a
 //! transaction, [`machine`] runs them (sessions, exactly-once, background work) without opening a
 //! socket or reading a clock, and [`run()`] is the shell around it: one event loop and the embedded
-//! engine ([`serve`]: any engine).
+//! engine ([`serve`]: any engine). Within the machine the namespace, the coordinator of data servers
+//! and the requests of administrators stand side by side: each uses sessions and the state below
+//! them, none another one.
 //!
 //! Invariants
 //! - The metadata server is not on the data path: it refuses operations on data, and counts them
@@ -31,6 +33,7 @@ pub mod machine;
 mod member;
 mod metrics;
 pub mod mover;
+mod news;
 mod observed;
 mod offline;
 pub mod open_files;
@@ -43,6 +46,7 @@ mod run;
 pub mod schema;
 mod service;
 pub mod signing;
+mod timed;
 
 pub use config::{JournalConfig, MetaServerConfig};
 pub use init::NewFileSystem;

@@ -10,13 +10,15 @@ use crate::candidate::{Candidate, Standing};
 use crate::config::{JournalConfig, MetaServerConfig, read_master_key};
 use crate::disk_watch::DiskWatch;
 use crate::metrics::Observer;
-use crate::observed::{Heard, Members, Timed};
+use crate::news::News;
+use crate::observed::{Heard, Members};
 use crate::receive::Receiver;
 use crate::run::{
     Notify, ROOM_EVERY, ReadyInfo, broken, check_cluster, has_format, in_directory, listen, net,
     require_format, room, start_machine, wait_for,
 };
-use crate::service::{Failure, MetaService, News};
+use crate::service::{Failure, MetaService};
+use crate::timed::Timed;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

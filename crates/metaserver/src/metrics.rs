@@ -1,7 +1,7 @@
 //! Metrics of a metadata server for Prometheus. All state belongs to its one loop, so the loop is
 //! asked: by one request at a time, and for no longer than [`PATIENCE`].
 
-use crate::service::News;
+use crate::news::News;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_host::clock;

@@ -1,12 +1,9 @@
 //! What is told of several metadata servers: who leads, and what the others lack.
 
-use crate::metrics::Observer;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 use weir_host::clock;
-use weir_metastore::{Batch, Held, Journal, Sequence};
-use weir_types::Result;
+use weir_metastore::{Held, Sequence};
 
 /// What the metadata servers hold, as the one that leads sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,57 +68,6 @@ impl Heard {
             }
         });
         follows.collect()
-    }
-}
-
-/// A journal whose appends are timed.
-pub(crate) struct Timed {
-    pub journal: Arc<dyn Journal>,
-    pub observer: Arc<Observer>,
-}
-
-impl Journal for Timed {
-    fn leader(&self) -> Result<Option<String>> {
-        self.journal.leader()
-    }
-    fn head(&self) -> Result<Option<Sequence>> {
-        self.journal.head()
-    }
-    fn acquire(&self, address: &str, begin: Option<Sequence>) -> Result<Option<u64>> {
-        self.journal.acquire(address, begin)
-    }
-    fn read(&self, after: Sequence) -> Result<Vec<Batch>> {
-        self.journal.read(after)
-    }
-    fn append(&self, previous: Sequence, batch: &Batch) -> Result<()> {
-        let begin = clock::now();
-        let appended = self.journal.append(previous, batch);
-        self.observer.appends.add(clock::elapsed(begin));
-        appended
-    }
-    fn renew(&self) -> Result<()> {
-        self.journal.renew()
-    }
-    fn check(&self) -> Result<()> {
-        self.journal.check()
-    }
-    fn resign(&self) {
-        self.journal.resign();
-    }
-    fn report(&self, member: &str, upto: Sequence) -> Result<()> {
-        self.journal.report(member, upto)
-    }
-    fn forget(&self, member: &str) -> Result<()> {
-        self.journal.forget(member)
-    }
-    fn members(&self) -> Result<Vec<Held>> {
-        self.journal.members()
-    }
-    fn cut(&self, upto: Sequence) -> Result<()> {
-        self.journal.cut(upto)
-    }
-    fn compact(&self) -> Result<()> {
-        self.journal.compact()
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::machine::{Answer, MetaMachine, Moment, ParkedTicket, Peer, Reply};
 use crate::metrics::{Observer, RequestTimes, Told};
-use crate::observed::Members;
+use crate::news::News;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,28 +16,13 @@ use weir_host::plant::{Bug, planted};
 use weir_host::sync::Mutex;
 use weir_metastore::{Embedded, Engine, Sequence};
 use weir_net::{ConnId, Frame, Outbox, Service};
-use weir_types::{Encode, Error, ErrorKind, FsUsage, Result, Retry, Timestamp};
+use weir_types::{Encode, Error, ErrorKind, Result, Retry, Timestamp};
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::message::Op;
 use weir_wire::{Header, Key};
 
 /// Background transactions at the end of a turn with such work.
 const STEPS_PER_TURN: usize = 8;
-
-/// Events from other threads.
-#[derive(Debug)]
-pub(crate) enum News {
-    /// The engine has results.
-    Engine,
-    /// A request for metrics.
-    Observer,
-    /// Free space of the metadata's disk.
-    Room(FsUsage),
-    /// What the metadata servers hold.
-    Members(Members),
-    /// This server leads: what serves from now on is there to be taken.
-    Lead,
-}
 
 /// Reports a fatal error from the service to its owner.
 #[derive(Debug)]
