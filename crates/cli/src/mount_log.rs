@@ -41,7 +41,7 @@ fn write(watch: &Watch, timeout_s: u64, ended: &Receiver<()>) {
     while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         write_news(watch, timeout_s);
     }
-    // What was lost by the last flush, above all: nobody else is told of it.
+    // Above all, what the last flush lost: no program is told of it.
     write_news(watch, timeout_s);
 }
 

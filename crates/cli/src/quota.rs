@@ -60,7 +60,7 @@ fn wait(admin: &Administrator, subject: QuotaSubject) -> Done {
         let Some(info) = counting.next() else { break };
         let (files, bytes) = (info.used_files, human_size(info.used_bytes));
         progress.say(|| format!("counting: {files} files, {bytes}"));
-        // Nothing tells when it ends.
+        // There is no notification of the end.
         std::thread::sleep(INTERVAL);
     }
     progress.finish();

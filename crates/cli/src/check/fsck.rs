@@ -139,7 +139,7 @@ fn list_targets(
                 weir_types::ErrorKind::Unreachable,
                 "it is offline: what it holds was not looked at",
             )),
-            // One that is out of service can still be read.
+            // A target that is out of service can still be read.
             TargetState::Online
             | TargetState::Suspect
             | TargetState::OutOfService

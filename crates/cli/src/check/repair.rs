@@ -32,7 +32,7 @@ pub enum Verdict {
 pub fn confirm(client: &Client, admin: &Administrator, problem: &Problem) -> Result<Verdict> {
     match &problem.subject {
         _ if !problem.needs_confirmation() => Ok(Verdict::Confirmed),
-        // Nobody can have made it anew: its file has been gone for good.
+        // The object cannot have been made again: its file is gone for good.
         Subject::Object { target, object, .. } => {
             Ok(if exists(admin, *target, *object)? { Verdict::Confirmed } else { Verdict::Passed })
         }
@@ -40,7 +40,7 @@ pub fn confirm(client: &Client, admin: &Administrator, problem: &Problem) -> Res
             if exists(admin, lost.target, lost.object)? {
                 return Ok(Verdict::Passed);
             }
-            // It was there as long as its segment was, which is still there.
+            // The object existed as long as its segment, which still exists.
             let segment = match admin.segment_at(lost.object.file, lost.segment_start) {
                 Err(error) if error.kind == ErrorKind::Stale => None,
                 other => other?,

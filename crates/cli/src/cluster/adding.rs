@@ -36,7 +36,7 @@ pub fn add_server(add: &ServerAdd) -> Done {
     let held = match add.port {
         Some(port) => ports::from_base(metadata.ip(), port, 1)?,
         None if metadata.ip().is_loopback() => ports::free(metadata.ip(), 1)?,
-        // Among those that a firewall lets in.
+        // A port among those that a firewall permits.
         None => ports::usual(metadata.ip(), description.last_port().saturating_add(1), 1)?.0,
     };
     let address = held.ports.first().map(|port| SocketAddr::new(metadata.ip(), *port).to_string());

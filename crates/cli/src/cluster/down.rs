@@ -25,7 +25,7 @@ pub fn run(down: &Down) -> Done {
     let elsewhere = state.targets_elsewhere();
     if down.purge {
         for mountpoint in &description.made_mountpoints {
-            // Something else may be in it by now: then it stays.
+            // If something else is in the directory by now, this fails and the directory stays.
             let _ = std::fs::remove_dir(mountpoint);
         }
         state.purge()?;
@@ -79,7 +79,7 @@ fn ask(state: &StateDir, description: &Description, yes: bool) -> Done {
 fn leave_mounts(state: &StateDir, force: bool) -> Done {
     for mount in mounts_of(state)? {
         match unmount(&mount, false) {
-            // Its process stops below, which ends every use of the mount.
+            // The mount's process is stopped below, which ends every use of the mount.
             Err(_) if force => unmount(&mount, true)?,
             Err(mut failure) => {
                 failure.hint = Some("end those programs, or use --force".to_owned());

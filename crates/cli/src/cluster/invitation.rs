@@ -69,12 +69,12 @@ impl Invitation {
             cluster: description.name.clone(),
             id: description.id.clone(),
             metadata: metadata.to_string(),
-            // All of them are reached in the same way.
+            // All metadata servers are reached in the same way.
             others: description.metas.iter().map(|meta| at(&meta.address, metadata.ip())).collect(),
             client,
             client_key: master.client(ClientId(client)).to_hex(),
             server,
-            // Not even of a number that nobody has: whoever only mounts is no server.
+            // A machine that only mounts gets no server key.
             server_key: (server > 0).then(|| master.server(ServerId(server), generation).to_hex()),
             targets: targets.iter().map(target).collect(),
             replaces,

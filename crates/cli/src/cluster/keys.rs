@@ -111,7 +111,8 @@ fn make_server(new: &KeyServer) -> Done {
             PathBuf::from(format!("server-{}.key", new.server)),
         )
     };
-    // The file has names relative to itself; the keys are written where it is.
+    // Paths in the file are relative to it, but the keys are written relative to the working
+    // directory.
     let mut here = config.clone();
     crate::cluster::daemon::RelativePaths::resolve(&mut here, &new.output);
     write_server_keys(&here, &master)?;

@@ -32,7 +32,7 @@ pub fn run(
     let first = metas::of_this_machine(description).into_iter().map(|(name, _)| name);
     let daemons: Vec<String> = first.chain(servers().map(|server| data_name(server.id))).collect();
     all_there(state, TARGETS_TIMEOUT)?;
-    // Those of a run that was interrupted are in use by now.
+    // After an interrupted command, the ports of its daemons are in use.
     let known = daemons.iter().map(|name| known(state, name, address)).collect::<Done<Vec<_>>>()?;
     let held = match known.iter().all(|is_known| *is_known) {
         true => ports::Held::default(),

@@ -41,7 +41,7 @@ impl MountLock {
                         .about(mountpoint.display())
                         .hint("look what it waits for: `weir status`, or its log"));
                 }
-                // A file system that has no locks.
+                // The file system has no locks.
                 Err(_) => return Ok(Self { _held: None }),
             }
         }

@@ -135,7 +135,7 @@ pub fn warn(state: &StateDir, up: &Up, description: &Description) {
             targets.len()
         ));
     }
-    // The same disk, as far as the kernel tells: that of the file system.
+    // The kernel shows only the disk of the file system, so targets are compared by that.
     let disk = |target: &u32| std::fs::metadata(state.target_dir(*target)).map(|meta| meta.dev());
     let disks: BTreeSet<u64> = targets.iter().flat_map(disk).collect();
     if copies > 1 && targets.len() > 1 && disks.len() < targets.len() {

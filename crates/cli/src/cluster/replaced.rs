@@ -157,8 +157,8 @@ fn awaited(client: &Client, target: TargetId) -> Done<bool> {
         if begin.elapsed() > PATIENCE || alone.is_some_and(|since| since.elapsed() > AFTERMATH) {
             return Ok(false);
         }
-        // Whoever reads a pipe has ended: that is said at once and for ever, so from then on only
-        // time is waited for.
+        // A closed pipe is reported at once and for ever, so from then on only the time is waited
+        // for.
         let mut output = [PollFd::new(&output, PollFlags::empty())];
         let watched = if alone.is_none() { &mut output[..] } else { &mut [] };
         if poll(watched, Some(&INTERVAL)).is_ok_and(|events| events > 0) {

@@ -41,7 +41,7 @@ pub fn run(spread: &Arguments) -> Done {
         }
         Some(_) => return Err(Failure::new("--record is 1 byte to 64 MiB")),
     };
-    // Before anything is made.
+    // Files are checked before anything is made.
     for path in spread.files.iter().filter(|path| *path != Path::new("-")) {
         std::fs::metadata(path).map_err(|e| Failure::file(path, e))?;
     }
@@ -236,7 +236,7 @@ mod tests {
         Ok(found)
     }
 
-    /// Gives little at a time.
+    /// Returns only a few bytes with each read.
     struct Slow<'a>(&'a [u8], usize);
 
     impl Read for Slow<'_> {

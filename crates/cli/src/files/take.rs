@@ -86,7 +86,7 @@ fn options(take: &Arguments, tree: &RemoteTree, first: &RemoteName) -> Done<Take
 /// The job, the number of this process in it, and the number of processes.
 fn who(take: &Arguments) -> Done<(JobId, u32, u32)> {
     let uid = rustix::process::geteuid().as_raw();
-    // Who started it is no name for a job: that may be a shell of each process.
+    // The parent process does not identify a job: it may be a separate shell for each process.
     let (member, other) = (member(uid, 0), member(uid, 1));
     let named = take.job.as_ref().map(|name| job_named(name, uid));
     match (named, member) {
@@ -101,7 +101,7 @@ fn who(take: &Arguments) -> Done<(JobId, u32, u32)> {
                 "start it by `weir run -n N`, or by `weir run --job NAME --rank R --ranks N`";
             Err(Failure::new(what).hint(hint))
         }
-        // Alone.
+        // The process runs alone.
         (None, None) => {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             let now = now.map_or(0, |since| since.as_nanos());
@@ -144,7 +144,7 @@ fn tell(summary: TakeSummary, seconds: f64) {
         "other_bytes": other_bytes,
         "seconds": seconds,
     });
-    // At once, so that what the processes of a job say does not get mixed up.
+    // One write, so that the lines of the processes of a job do not get mixed up.
     let line = format!("{told}\n");
     logging::put(line.into_bytes());
 }

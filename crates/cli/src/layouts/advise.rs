@@ -141,7 +141,7 @@ fn record_length(bytes: &[u8]) -> Option<u64> {
     let record = bytes.iter().take(MAX_RECORD_BYTES).position(|&byte| byte == b'\n')? + 1;
     let whole = |line: &[u8]| line.iter().position(|&byte| byte == b'\n') == Some(record - 1);
     let lines = bytes.chunks_exact(record);
-    // One line may be anything.
+    // A single line says nothing.
     (lines.len() > 1 && bytes.chunks_exact(record).all(whole)).then_some(record as u64)
 }
 

@@ -81,18 +81,18 @@ impl Place {
         let place = Self::of(choice)?;
         place.require_vacant()?;
         let lock = place.files().lock_new()?;
-        // Links on the way to it can be resolved now that it is there: names of networks, and
-        // what the kernel says of mounts and devices, follow from the result.
+        // Links on the path can be resolved now that the directory exists. The names of networks,
+        // and the kernel's names of mounts and devices, are derived from the result.
         let dir = place.dir.canonicalize().map_err(|e| Failure::file(&place.dir, e))?;
         let place = Self { dir };
-        // Somebody else may have been here before the lock was.
+        // Another process may have been here before the lock was taken.
         place.require_vacant()?;
         Ok((place, lock))
     }
 
     fn require_vacant(&self) -> Done {
         let shown = self.dir.display();
-        // The kernel writes others in another way where it lists mounts.
+        // The kernel escapes other characters in its list of mounts.
         let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '\\';
         if !self.dir.to_str().is_some_and(|text| text.chars().all(is_plain)) {
             let what = format!(
@@ -118,7 +118,7 @@ impl Place {
         for dir in [self.disks(), self.run_dir(), self.log_dir(), self.dir.join("cluster")] {
             gone(std::fs::remove_dir_all(&dir), &dir)?;
         }
-        // After these nobody knows of it.
+        // Without these files nobody knows of the testbed.
         for file in [RECORD_NEW, RECORD, LOCK].map(|name| self.dir.join(name)) {
             gone(std::fs::remove_file(&file), &file)?;
         }

@@ -45,7 +45,7 @@ pub fn run(cp: &Cp) -> Done {
         _ => return Err(Failure::new("cp needs a source and a destination")),
     };
     let mut places = Places { cp, sessions: Sessions::default(), local: Arc::new(LocalTree) };
-    // Of what comes from a pipe there is nothing to keep but the bytes.
+    // From a pipe only the bytes can be kept.
     let from_pipe = sources.iter().any(|source| source == "-");
     let copier = Copier::new(cp, if from_pipe { Keep::default() } else { keep(cp) })?;
     if let [source] = sources
@@ -110,7 +110,7 @@ fn keep(cp: &Cp) -> Keep {
     Keep {
         mode: has(Kept::Mode),
         owner: has(Kept::Ownership),
-        // By which the next run knows what is complete.
+        // By the times the next run recognises complete files.
         times: has(Kept::Timestamps) || cp.resume,
         links: has(Kept::Links),
         xattrs: has(Kept::Xattr),
