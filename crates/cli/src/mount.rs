@@ -128,7 +128,7 @@ fn run(
     // For a daemon, the starting process has recorded it.
     if alone && let Err(failure) = MountFiles::of(cluster, path)?.record_this() {
         // The mount works without this file, but `weir umount` does not wait for this process.
-        tracing::warn!("cannot say which process serves {}: {failure}", path.display());
+        tracing::warn!("cannot record which process serves {}: {failure}", path.display());
     }
     drop(lock);
     serve_metrics(cluster, path, options.metrics, watch, session.measured())?;
@@ -136,7 +136,7 @@ fn run(
     cache.attach(handle.notifier());
     signals.on_signal(move || match handle.unmount(false) {
         Err(MountError::InUse(_)) => {
-            tracing::warn!("in use: detached, and gone when the last user is");
+            tracing::warn!("in use: detached, and removed when its last user has ended");
             if let Err(e) = handle.unmount(true) {
                 tracing::warn!("{e}");
             }
@@ -201,7 +201,7 @@ fn serve_metrics(
     };
     // The mount works without metrics.
     if let Err(error) = word {
-        tracing::warn!("cannot say where metrics are: {}: {error}", file.display());
+        tracing::warn!("cannot record the address of the metrics: {}: {error}", file.display());
     }
     Ok(())
 }

@@ -83,10 +83,11 @@ fn line(event: &Event, timeout_s: u64, now: SystemTime) -> String {
             };
             format!("{peer} is back after {seconds}.{tenths} s; {failed} meanwhile")
         }
-        Event::SessionLost => "the metadata server has ended our session, because it had not \
-            heard of us for too long: a new one begins; files that are open and still exist can \
-            be used on"
-            .to_owned(),
+        Event::SessionLost => {
+            "the metadata server has ended our session, because it had not heard \
+            of us for too long: a new one begins; open files that still exist can be used"
+                .to_owned()
+        }
         Event::DataLost { file, error } => format!(
             "data was lost: bytes written to file {file} (`find MOUNTPOINT -inum {file}` has its \
              name) did not reach their server: {error}; the next write, fsync or close of the \

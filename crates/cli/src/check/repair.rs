@@ -140,26 +140,26 @@ pub fn why_left(problem: &Problem) -> String {
             "`--repair` raises the size; nothing is ever cut"
         }
         Kind::Size => "the layout may be an old one: see where the metadata came from",
-        Kind::MissingObject => "copy the file anew from where it came; other bytes of it are good",
+        Kind::MissingObject => "copy the file again from its source; its other bytes are good",
         Kind::LostColumn => {
-            "copy the file anew from where it came; other columns of it are good; or go on with \
-             zeros there: `weir accept-loss`"
+            "copy the file again from its source; its other columns are good; or accept zeros \
+             there: `weir accept-loss`"
         }
         Kind::AwayColumn => {
             "bring one of the targets back; if they are lost for good: `weir target remove N \
              --force`, then `weir accept-loss` for the file"
         }
         Kind::LackingColumn => {
-            "bring back what is away; if it is lost for good: `weir target remove N --force`, \
-             then `weir accept-loss` for the file"
+            "bring the missing targets back; if they are lost for good: `weir target remove N \
+             --force`, then `weir accept-loss` for the file"
         }
         Kind::MisplacedObject => "nobody reads it; it may be a column of a lost layout",
         Kind::DoomedObject => "stop the data server, and restore the metadata from a good copy",
         Kind::StrayFile => "nobody reads it; look at it and move it away",
-        Kind::Quota => "`--repair` has it counted anew",
+        Kind::Quota => "`--repair` counts it again",
         Kind::Leftover => "it takes space and does no harm",
         Kind::Name | Kind::Count | Kind::Layout | Kind::Record => {
-            "the truth cannot be told from here: restore the metadata from a good copy"
+            "which value is right is not known: restore the metadata from a good copy"
         }
     }
     .to_owned()

@@ -245,7 +245,7 @@ impl Report {
         let what = match finding.mended {
             Mended::No => "",
             Mended::Done => ": repaired from another copy",
-            Mended::UnderWay => ": it is made anew from another copy",
+            Mended::UnderWay => ": it is being restored from another copy",
             Mended::Failed => ": not repaired",
         };
         format!("{file}{bytes}: {place}: object {object}: {}{what}\n", finding.what)

@@ -71,7 +71,7 @@ impl Server {
             let counter = status.counters.iter().find(|(name, _)| name == LACKING);
             let Some((_, lacking)) = counter else {
                 return Err(Failure::new(format!(
-                    "the metadata server does not count `{LACKING}`"
+                    "the metadata server does not report `{LACKING}`"
                 )));
             };
             let lacking = *lacking;
@@ -258,12 +258,15 @@ pub fn rotate(rotate: &KeyRotate) -> Done {
         None => "all targets".to_owned(),
     };
     let until = match rotate.now {
-        true => "count no more: clients fetch new capabilities".to_owned(),
+        true => "are invalid now: clients fetch new capabilities".to_owned(),
         false => {
             let left_ms =
                 made.old_until_unix_ms.saturating_sub(clock::unix_now().as_millis() as u64);
             let minutes = left_ms.div_ceil(60_000);
-            format!("count for {minutes} more minutes, until what they have signed has expired")
+            format!(
+                "are valid for {minutes} more minutes, until the capabilities that they signed \
+                have expired"
+            )
         }
     };
     print(&format!(

@@ -35,8 +35,8 @@ pub fn run(down: &Down) -> Done {
     print(&match (down.purge, stopped) {
         (true, _) if elsewhere.is_empty() => format!("Cluster {name} is deleted.\n"),
         (true, _) => format!(
-            "Cluster {name} is deleted, but for its objects in {}: delete what is in there to have \
-             the room, or to use the directories for another cluster.\n",
+            "Cluster {name} is deleted, but for its objects in {}: delete these to free the space, \
+             or to use the directories for another cluster.\n",
             listed(&elsewhere)
         ),
         (false, 0) => format!("Cluster {name} was not running.\n"),
@@ -69,7 +69,7 @@ fn ask(state: &StateDir, description: &Description, yes: bool) -> Done {
     let elsewhere = state.targets_elsewhere();
     if !elsewhere.is_empty() {
         question += &format!(
-            " Its objects in {} stay there: they take room, and are of no use any more.",
+            " Its objects in {} stay there: they take space, and are useless afterwards.",
             listed(&elsewhere)
         );
     }

@@ -40,7 +40,7 @@ pub fn run(explain: &Explain) -> Done {
         .filter(|job| is_asked(job.job) && (asked.is_some() || job.reads()))
         .collect();
     if let (Some(name), true) = (asked, jobs.is_empty()) {
-        let what = format!("no process of job {name} has read from any target of late");
+        let what = format!("no process of job {name} has recently read from any target");
         return Err(Failure::new(what));
     }
     match explain.json {

@@ -90,8 +90,8 @@ fn require_none(state: &StateDir) -> Done {
         true => {
             Err(Failure::new(format!("there is a cluster in {} already", state.dir().display()))
                 .hint(
-                    "`weir up` goes on with it; `weir down --purge` deletes it, for one that was \
-                     removed from its cluster, say; --name NAME keeps another one beside it",
+                    "`weir up` starts it; `weir down --purge` deletes it, for example after it was \
+                     removed from its cluster; --name NAME makes another one",
                 ))
         }
     }
@@ -108,8 +108,8 @@ fn goes_on(failure: Failure, description: &Description) -> Failure {
         }
     };
     failure.about(what).hint(
-        "do not join again: it goes on by itself when it reaches the metadata server. `weir status` \
-         says how it is, `weir log` why, and `weir up` starts what does not run",
+        "do not join again: it continues by itself when it reaches the metadata server. `weir \
+         status` shows its state, `weir log` the reason, and `weir up` starts what does not run",
     )
 }
 
@@ -184,8 +184,8 @@ fn require_accepted(invitation: &Invitation) -> Done {
     let mut refused = asked.filter_map(Result::err).filter(|e| e.kind == ErrorKind::AuthFailed);
     match refused.next() {
         Some(e) => Err(Failure::from(e).about("the invitation is good no more").hint(
-            "each machine needs one of its own, also one that was removed and comes again: \
-                 `weir invite` on the first machine",
+            "each machine needs one of its own, also one that was removed and comes back: `weir \
+                 invite` on the first machine",
         )),
         // If no server answers now, the data server continues to ask.
         None => Ok(()),
@@ -287,8 +287,9 @@ fn make_server(
                     true => {}
                     false => {
                         return Err(Failure::from(e).hint(
-                        "if it was one of a cluster that this machine has left, or is of no use any \
-                         more, delete what is in it; else name another directory with --data",
+                        "if it belonged to a cluster that this machine has left, or is not needed \
+                         any more, delete what is in it; otherwise name another directory with \
+                         --data",
                     ));
                     }
                 }
@@ -321,7 +322,7 @@ fn follow(state: &StateDir, invitation: &Invitation, description: &Description) 
     }
     let dir = state.dir().display();
     text += &format!("\nState, keys and logs are in {dir}\n\n  weir mount DIRECTORY\n");
-    text += "  weir status\n  weir up    (after the machine was started anew)\n";
+    text += "  weir status\n  weir up    (after a restart of the machine)\n";
     print(&text)
 }
 

@@ -90,7 +90,7 @@ fn make_server(new: &KeyServer) -> Done {
     });
     if let Some((server, targets)) = used {
         return Err(Failure::new(format!(
-            "server {server} with targets {targets:?} exists: take numbers that are free"
+            "server {server} with targets {targets:?} exists: use free numbers"
         )));
     }
     let master = MasterKey(secret::read_key(&state.key_file("master"))?);

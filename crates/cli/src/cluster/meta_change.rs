@@ -82,8 +82,8 @@ pub fn remove(remove: &MetaRemove) -> Done {
     let id = remove.server;
     if id == 1 {
         return Err(Failure::new("the first metadata server, 1, is the one that stays").hint(
-            "remove the others; if its disk is lost, empty its directory: it gets all of it \
-                   from the one that leads",
+            "remove the others; if its disk is lost, empty its directory: it gets everything from \
+                   the one that leads",
         ));
     }
     if description.metas.iter().all(|meta| meta.id != id) {
@@ -114,7 +114,7 @@ pub fn remove(remove: &MetaRemove) -> Done {
         "Cluster {} has {} metadata server{}.\n`weir up` starts it.\n{}",
         description.name,
         1 + description.metas.len(),
-        if alone { ", and needs etcd no more" } else { "s" },
+        if alone { ", and does not need etcd any more" } else { "s" },
         elsewhere(&description)
     ))
 }
@@ -180,7 +180,7 @@ fn require_down(state: &StateDir, description: &Description) -> Done {
     match running.or(mount) {
         None => Ok(()),
         Some(what) => Err(Failure::new(format!("the cluster is in use: {what}"))
-            .hint("`weir down` first: what runs knows only the metadata servers that there were")),
+            .hint("`weir down` first: running daemons know only the old metadata servers")),
     }
 }
 

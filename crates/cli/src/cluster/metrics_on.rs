@@ -57,7 +57,7 @@ pub fn run(
     description.metrics = Some(address);
     state.set_description(description)?;
     logging::say(
-        "weir: mounts serve metrics when they are made anew, or with `-o metrics=ADDRESS:PORT`",
+        "weir: mounts serve metrics when they are mounted again, or with `-o metrics=ADDRESS:PORT`",
     );
     Ok(())
 }
@@ -72,8 +72,8 @@ fn all_there(state: &StateDir, patience: Duration) -> Done {
         return Ok(());
     }
     Err(Failure::new(format!(
-        "{} targets are not online and {} not up to date: no daemon is started anew meanwhile, to \
-         serve metrics",
+        "{} targets are not online and {} not up to date: until they are, no daemon is restarted \
+         to serve metrics",
         missing.offline, missing.syncing
     ))
     .hint("`weir status` says why; when all are online, `weir up --metrics` again"))

@@ -132,7 +132,7 @@ pub fn clear_mountpoint(path: &Path) -> Done {
             Life::Serves => {
                 return Err(Failure::new("a Weir is mounted here already")
                     .about(path.display())
-                    .hint(format!("`weir umount {}` takes it away", path.display())));
+                    .hint(format!("`weir umount {}` removes it", path.display())));
             }
         }
     }

@@ -130,8 +130,8 @@ pub fn warn(state: &StateDir, up: &Up, description: &Description) {
     let copies = usize::from(description.copies);
     if copies > targets.len() {
         logging::say(&format!(
-            "weir: no file can be made before there are {copies} targets, for its copies; there are \
-             {}: `weir invite` brings other machines, `weir server add` adds some of this one",
+            "weir: no file can be made before there are {copies} targets, for its copies; there \
+             are {}: `weir invite` adds other machines, `weir server add` adds targets of this one",
             targets.len()
         ));
     }

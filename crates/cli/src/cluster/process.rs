@@ -319,7 +319,7 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
         Ok(file) => file,
         Err(error) => {
             // The daemon makes its log itself as soon as it can.
-            let failure = Failure::file(log, error).hint(format!("{name} begins without a log"));
+            let failure = Failure::file(log, error).hint(format!("{name} starts without a log"));
             failure.say();
             let nowhere = Path::new("/dev/null");
             File::options().write(true).open(nowhere).map_err(|e| Failure::file(nowhere, e))?
@@ -417,11 +417,11 @@ impl Starting {
                     if let Some(what) = recovers {
                         let so_far = match until {
                             Some(_) => format!("not ready after {seconds} s"),
-                            None => format!("no further for {seconds} s"),
+                            None => format!("no progress for {seconds} s"),
                         };
                         logging::say(&format!(
-                            "weir: {}: {what}, and {so_far}: it is left to it; \
-                             `weir status` shows how it gets on, `dmesg` whether its disk fails",
+                            "weir: {}: {what}, and {so_far}: it continues alone; `weir status` \
+                             shows its progress, `dmesg` whether its disk fails",
                             self.name
                         ));
                         return self.lives();

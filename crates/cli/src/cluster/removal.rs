@@ -99,7 +99,7 @@ fn can_go(admin: &Administrator, member: &Member, force: bool) -> Done {
         if files > 0 {
             let what = format!("{files} files have copies on data server {server} yet");
             return Err(Failure::new(what).hint(format!(
-                "`weir server drain {server} --wait`; or, if what it has is lost for good, --force"
+                "`weir server drain {server} --wait`; or, if its data is lost for good, --force"
             )));
         }
     }
@@ -140,7 +140,7 @@ fn removed(target: TargetId, files: u64) -> String {
         0 => format!("target {target} is removed\n"),
         _ => format!(
             "target {target} is removed; {files} files had copies there: `weir fsck` lists those \
-             of which nothing current is left, `weir accept-loss` goes on with what there is\n"
+             without a current copy, `weir accept-loss` makes what is left of them usable\n"
         ),
     }
 }

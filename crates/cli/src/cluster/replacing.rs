@@ -117,7 +117,7 @@ pub fn advice(
         Some(here) if here.invited.iter().any(|guest| guest.server == server.0) => join,
         Some(_) => format!(
             "`weir target add --server {server} --output DIRECTORY` makes another one for its \
-             server, and then `weir target remove {target} --force` takes it out"
+             server, and then `weir target remove {target} --force` removes it"
         ),
         None => {
             "`weir status` on the machine of the metadata server says how to replace it".to_owned()

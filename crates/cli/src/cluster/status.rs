@@ -404,8 +404,9 @@ impl Picture {
             && !self.trouble.is_empty()
         {
             text += &format!(
-                "This machine has joined: what changes the cluster (`weir target`, `weir server`, `weir \
-                 invite`) is for the machine of the metadata server, at {}.\n",
+                "This machine has joined the cluster. Commands that change it (`weir target`, \
+                 `weir server`, `weir invite`) are for the machine of the metadata server, at \
+                 {}.\n",
                 here.metadata
             );
         }

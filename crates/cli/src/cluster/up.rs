@@ -143,8 +143,9 @@ fn goes_on_without(cluster: &str, servers: &BTreeSet<u32>) -> Failure {
     let names: Vec<String> = servers.iter().map(|server| data_name(*server)).collect();
     let names = names.join(", ");
     Failure::new(format!("cluster {cluster} goes on without {names}")).hint(format!(
-        "what runs is left running. Mend what is said above of {names}, then `weir up` starts it; \
-         for a disk that is lost: `weir target replace`. `weir status` says how the cluster is"
+        "what runs keeps running. Solve the problems of {names} shown above, then `weir up` starts \
+         it; for a disk that is lost: `weir target replace`. `weir status` shows the state of the \
+         cluster"
     ))
 }
 
@@ -229,8 +230,8 @@ fn make_server(
             let failure = Failure::from(e);
             match is_one {
                 true => failure.hint(
-                    "if it was one of a cluster that is gone, delete what is in it; else name \
-                     another directory",
+                    "if it belonged to a cluster that is gone, delete what is in it; otherwise \
+                     name another directory",
                 ),
                 false => failure,
             }
@@ -361,8 +362,8 @@ fn await_metadata(state: &StateDir) -> Done<Client> {
         }
         if begin.elapsed() > METADATA_TIMEOUT {
             let seconds = METADATA_TIMEOUT.as_secs();
-            return Err(Failure::new(format!("{why}; it was waited for {seconds} s"))
-                .hint("what was started goes on by itself; `weir status` shows it"));
+            return Err(Failure::new(format!("{why}; gave up after {seconds} s"))
+                .hint("what was started continues by itself; `weir status` shows it"));
         }
         if said != why && !is_early {
             logging::say(&format!("weir: {why}; waiting for it"));

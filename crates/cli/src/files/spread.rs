@@ -50,7 +50,7 @@ pub fn run(spread: &Arguments) -> Done {
     let (started, in_directory) = (Instant::now(), tree.about(&name.path));
     let about = |error: Error| match error.kind {
         ErrorKind::Exists => {
-            let hint = "another one has written there: give this one a name by --writer, or \
+            let hint = "another writer has written there: give this one a name with --writer, or \
                         another directory";
             in_directory(error).hint(hint)
         }

@@ -39,8 +39,8 @@ pub fn run(take: &Arguments) -> Done {
     let started = Instant::now();
     let about = |error: weir_types::Error| {
         let refused = matches!(error.kind, ErrorKind::AccessDenied | ErrorKind::ReadOnly);
-        let hint = "what is taken is noted in the directory of the first file: give another one by \
-                    --state";
+        let hint = "the record of what is taken is in the directory of the first file: give \
+                    another one with --state";
         match refused && error.message.contains(CLAIMS) {
             true => Failure::from(error).hint(hint),
             false => Failure::from(error),
@@ -67,7 +67,9 @@ fn options(take: &Arguments, tree: &RemoteTree, first: &RemoteName) -> Done<Take
         Some(text) => {
             let name = RemoteName::parse(text)?;
             if name.cluster != first.cluster {
-                return Err(Failure::new("--state is a directory of the cluster of the files"));
+                return Err(Failure::new(
+                    "--state must be a directory in the cluster of the files",
+                ));
             }
             name.path
         }
@@ -91,8 +93,8 @@ fn who(take: &Arguments) -> Done<(JobId, u32, u32)> {
     let named = take.job.as_ref().map(|name| job_named(name, uid));
     match (named, member) {
         (None, Some(_)) if member != other => {
-            let what = "what has started this process gives the job no name";
-            Err(Failure::new(what).hint("give one that no other job has, by --job"))
+            let what = "the launcher of this process gives the job no name";
+            Err(Failure::new(what).hint("give one that no other job has, with --job"))
         }
         (named, Some(member)) => Ok((named.unwrap_or(member.job), member.rank.0, member.ranks)),
         (Some(_), None) => {

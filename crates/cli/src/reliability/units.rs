@@ -45,7 +45,7 @@ pub fn parse_probability(text: &str) -> Result<f64, String> {
 /// Parses a speed in bytes a second: 100MB/s.
 pub fn parse_speed(text: &str) -> Result<ByteSize, String> {
     match parse_size(text.trim().strip_suffix("/s").unwrap_or(text))? {
-        ByteSize(0) => Err("at 0 a second it never ends".to_owned()),
+        ByteSize(0) => Err("at 0 bytes a second a rebuild never ends".to_owned()),
         speed => Ok(speed),
     }
 }

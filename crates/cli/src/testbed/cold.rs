@@ -48,7 +48,7 @@ fn forget_all(place: &Place, record: &Record) -> Done {
     match left {
         0 => Ok(()),
         left => Err(Failure::new(format!("{left} bytes of the disks stay in memory"))
-            .hint("who writes to them now, or maps their files, has to end first")),
+            .hint("programs that write to them, or map their files, have to end first")),
     }
 }
 

@@ -103,7 +103,7 @@ impl Place {
         }
         if self.record()?.is_some() {
             return Err(Failure::new(format!("there is a testbed in {shown}"))
-                .hint("`weir testbed down` takes it away; --dir DIR makes another one"));
+                .hint("`weir testbed down` removes it; --dir DIR makes another one"));
         }
         if names_in(&self.dir)?.iter().any(|name| name != LOCK) {
             return Err(Failure::new(format!("{shown} is not empty, and no testbed is in it"))
@@ -286,8 +286,8 @@ impl Record {
         let node = self.node(number)?;
         let devices = Device::of(&place.backing(number, node.drive)).map_err(failed)?;
         devices.into_iter().next().ok_or_else(|| {
-            Failure::new(format!("the disk of node {number} has gone"))
-                .hint("`weir testbed down` takes the rest away")
+            Failure::new(format!("the disk of node {number} is gone"))
+                .hint("`weir testbed down` removes the rest")
         })
     }
 

@@ -143,10 +143,8 @@ impl Places<'_> {
     ) -> Done<bool> {
         let names = (Name::parse(source)?, Name::parse(destination)?);
         if self.cp.resume && matches!(names, (Name::Stream, _) | (_, Name::Stream)) {
-            return Err(Failure::new(
-                "--resume: what comes from a pipe, or went into one, is gone",
-            )
-            .hint("copy from or to a file, or begin anew without --resume"));
+            return Err(Failure::new("--resume: a copy from or to a pipe cannot be continued")
+                .hint("copy from or to a file, or start again without --resume"));
         }
         match names {
             (Name::Stream, Name::Remote(_)) => {

@@ -114,7 +114,7 @@ impl Copier {
         if self.resume && !self.quiet {
             let (complete, continued) = (count(&self.complete), count(&self.continued));
             logging::say(&format!(
-                "weir: {complete} files were complete, {continued} were gone on with"
+                "weir: {complete} files were complete, {continued} were continued"
             ));
         }
         if count(&self.lost_lists) > 0 {
@@ -187,8 +187,11 @@ impl Copier {
             }
             Turn::Alone => {
                 self.copy(task, buffers)?;
-                Err(Failure::new("too many files with several names: copied as one of its own")
-                    .about(task.from.shown()))
+                Err(Failure::new(
+                    "too many files with several names: this name gets a copy of its \
+                    own",
+                )
+                .about(task.from.shown()))
             }
         }
     }
