@@ -114,7 +114,7 @@ pub fn remove(remove: &MetaRemove) -> Done {
         "Cluster {} has {} metadata server{}.\n`weir up` starts it.\n{}",
         description.name,
         1 + description.metas.len(),
-        if alone { ", and does not need etcd any more" } else { "s" },
+        if alone { ", and needs etcd no more" } else { "s" },
         elsewhere(&description)
     ))
 }

@@ -156,7 +156,7 @@ impl Trouble {
         match self {
             Self::DaemonDown { name } => format!("{name} does not run"),
             Self::NoMetrics { name, address } => {
-                format!("{name} does not serve its metrics at {address}")
+                format!("the metrics of {name} cannot be had at {address}")
             }
             Self::MountDead { path, .. } => format!("the process of the mount on {path} has ended"),
             Self::MountStuck { path, pid, .. } => format!(

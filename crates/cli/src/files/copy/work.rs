@@ -114,7 +114,7 @@ impl Copier {
         if self.resume && !self.quiet {
             let (complete, continued) = (count(&self.complete), count(&self.continued));
             logging::say(&format!(
-                "weir: {complete} files were complete, {continued} were continued"
+                "weir: {complete} files were complete, {continued} were gone on with"
             ));
         }
         if count(&self.lost_lists) > 0 {
