@@ -1,5 +1,5 @@
-//! Gives the shared library its soname, and keeps it loaded: its threads, and what it has told
-//! `pthread_atfork`, outlive a `dlclose`.
+//! Gives the shared library its soname, and keeps it loaded: its threads and its `pthread_atfork`
+//! handlers outlive a `dlclose`.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! Records of 838 bytes with fields at fixed places: text, with spaces behind it.
+//! Records of 838 bytes with fields at fixed positions: text, padded with spaces.
 //!
 //! ```text
 //! bytes   0..12   number of the customer, or of the record: digits
@@ -10,7 +10,7 @@
 //!       124..156  city
 //!       156..164  postal code
 //!       164..176  records: an amount in cents, digits
-//!       176..188  records: the customer that the generator had in mind, or spaces
+//!       176..188  records: the customer from whom the generator made it, or spaces
 //!       188..837  padding
 //!       837       newline
 //! ```
@@ -51,7 +51,7 @@ impl Field {
     }
 }
 
-/// The fields of a record that was checked.
+/// A checked record, with access to its fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
     text: &'a str,
@@ -64,7 +64,7 @@ impl fmt::Debug for Record<'_> {
 }
 
 impl<'a> Record<'a> {
-    /// Checks that it is one: printable ASCII, with its number and its newline.
+    /// Checks a record: printable ASCII, with a number and a newline.
     ///
     /// # Errors
     /// What is wrong.
@@ -86,12 +86,12 @@ impl<'a> Record<'a> {
         self.text.as_bytes()
     }
 
-    /// A field, without the spaces behind it.
+    /// A field without its padding.
     pub fn get(&self, field: Field) -> &'a str {
         self.text[field.place()].trim_end()
     }
 
-    /// A field of digits; `None` if it has others or is empty.
+    /// A field of digits; `None` if it is empty or has other characters.
     pub fn digits(&self, field: Field) -> Option<u64> {
         let text = self.get(field);
         text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
@@ -105,7 +105,7 @@ pub fn blank() -> [u8; RECORD_BYTES] {
     record
 }
 
-/// Sets a field; what is too long is cut.
+/// Sets a field; a text that is too long is cut.
 pub fn set(record: &mut [u8; RECORD_BYTES], field: Field, text: &str) {
     let place = &mut record[field.place()];
     place.fill(b' ');

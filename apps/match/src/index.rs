@@ -1,21 +1,21 @@
-//! Where the records of a file are, by their keys: what the first file is looked up in.
+//! An index of a file's records by their keys. The records of the first file are looked up in it.
 
 use crate::fields::Record;
 use crate::likeness::keys;
 use sio::safe::File;
 use weir_records::record::RECORD_BYTES;
 
-/// Records that one call reads of a file that is read from front to back.
+/// Records per call when a file is read sequentially.
 pub const RECORDS_PER_CALL: u64 = 350;
-/// Records of a file: their numbers have 32 bits.
+/// Maximum number of records in a file: their numbers have 32 bits.
 pub const MAX_RECORDS: u64 = u32::MAX as u64 - 1;
-/// Records that a record is compared with: the first ones with a key in common.
+/// Maximum number of records that a record is compared with: the first ones that share a key.
 pub const MAX_CANDIDATES: usize = 1000;
 
-/// The records of a file.
+/// Number of records in a file.
 ///
 /// # Errors
-/// The file does not have whole records, or too many.
+/// The file does not consist of whole records, or has too many.
 pub fn records_of(file: &File, name: &str) -> Result<u64, String> {
     let size = file.size().map_err(|e| e.to_string())?;
     let (records, rest) = (size / RECORD_BYTES as u64, size % RECORD_BYTES as u64);
@@ -26,10 +26,10 @@ pub fn records_of(file: &File, name: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads records from front to back and hands each to `each`, with its number.
+/// Reads records sequentially and passes each to `each`, with its number.
 ///
 /// # Errors
-/// Something else than records is there.
+/// The file contains something else than records.
 pub fn read_in_order(
     file: &File,
     name: &str,
@@ -63,7 +63,7 @@ pub struct Index {
     records: Vec<u32>,
 }
 
-/// The key in 64 bits; two keys with equal ones only cost a comparison of records more.
+/// A hash of a key. A collision costs one more comparison of records.
 fn hash(key: &str) -> u64 {
     key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,8 +1,8 @@
-//! How much two records are alike, and the keys under which a record is looked up. No I/O.
+//! Similarity of records, and the keys for looking them up. No I/O.
 
 use crate::fields::{Field, Record};
 
-/// Records that are alike by less are of different people.
+/// Records below this similarity belong to different people.
 pub const LEAST_SCORE: u32 = 8;
 
 /// The American Soundex of a name: its first letter and three digits of the sounds that follow.
@@ -14,7 +14,8 @@ pub fn soundex(name: &str) -> [u8; 4] {
         b'L' => b'4',
         b'M' | b'N' => b'5',
         b'R' => b'6',
-        // Between two letters of one sound these leave one sound, vowels make two.
+        // Two letters with the same sound count once if an H or W is between them, and twice if a
+        // vowel is.
         b'H' | b'W' => b'-',
         _ => b'0',
     };
@@ -35,7 +36,7 @@ pub fn soundex(name: &str) -> [u8; 4] {
     code
 }
 
-/// The keys of a record: two records with none in common are not compared.
+/// The keys of a record. Two records without a common key are not compared.
 pub fn keys(record: &Record<'_>) -> [Option<String>; 2] {
     let last = soundex(record.get(Field::Last));
     let last = String::from_utf8_lossy(&last);
@@ -47,7 +48,7 @@ pub fn keys(record: &Record<'_>) -> [Option<String>; 2] {
     ]
 }
 
-/// How much two records are alike.
+/// Similarity of two records.
 pub fn score(one: &Record<'_>, other: &Record<'_>) -> u32 {
     let both = |field| (one.get(field), other.get(field));
     let equal = |field| {
@@ -75,7 +76,7 @@ pub fn score(one: &Record<'_>, other: &Record<'_>) -> u32 {
     last + first + birth + place + u32::from(equal(Field::Street))
 }
 
-/// What the people of a household have in common.
+/// The key of a person's household.
 pub fn household(record: &Record<'_>) -> String {
     [Field::Last, Field::House, Field::Street, Field::Postcode]
         .map(|field| record.get(field))
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn names_that_sound_alike_have_one_code() {
-        // Of the National Archives.
+        // Examples of the National Archives.
         for (name, code) in [
             ("Robert", "R163"),
             ("Rupert", "R163"),

@@ -1,9 +1,8 @@
-//! Looks the records of the first file up in the second. Each reader takes an equal part of the
-//! first file, from front to back, and reads the records of the second one that it may mean:
-//! wherever they are.
+//! Looks up the records of the first file in the second one. Each reader takes an equal part of the
+//! first file, sequentially, and reads the candidates in the second file, wherever they are.
 //!
-//! A plain reader reads one record of the second file at a time. A hinted one says that it reads
-//! at random, and asks for all that the next 350 records may mean by one list.
+//! A plain reader reads one record of the second file at a time. A hinted reader gives the hint
+//! that it reads at random, and requests all candidates of the next 350 records with one list.
 
 use crate::fields::{Field, Record};
 use crate::index::{Index, RECORDS_PER_CALL, read_in_order};
@@ -17,15 +16,15 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 use weir_records::record::RECORD_BYTES;
 
-/// Ranges of a list: what the file system is asked for at once.
+/// Maximum number of ranges in one list.
 const LIST_RANGES: usize = 2048;
 
-/// So often it is told how far readers are.
+/// Interval of progress reports.
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
-/// What a reader says that ends because another one has failed.
+/// Message of a reader that ends because another one has failed.
 const GIVEN_UP: &str = "given up";
 
-/// The end of a reader, also by a panic.
+/// Reports the end of a reader, also after a panic.
 struct End<'a> {
     left: &'a AtomicU64,
     is_over: &'a AtomicBool,
@@ -40,20 +39,21 @@ impl Drop for End<'_> {
     }
 }
 
-/// What a record of the first file was found to mean.
+/// The customer found for a record of the first file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The record of the second file, if any is like it.
+    /// The matching record of the second file, if any is similar enough.
     pub customer: Option<u32>,
-    /// How much they are alike.
+    /// Their similarity.
     pub score: u32,
 }
 
 impl Link {
-    /// Nobody is like it yet.
+    /// No customer found yet.
     pub const NONE: Self = Self { customer: None, score: 0 };
 
-    /// Takes this one if it is more alike; of those who are equally alike the first one stays.
+    /// Replaces the link if this customer is more similar. Among equally similar ones the first
+    /// stays.
     pub fn consider(&mut self, customer: u32, score: u32) {
         if score >= LEAST_SCORE && score > self.score {
             *self = Self { customer: Some(customer), score };
@@ -61,24 +61,24 @@ impl Link {
     }
 }
 
-/// What the readers have found and done.
+/// The combined results of the readers.
 #[derive(Default)]
 pub struct Linked {
-    /// Of each record of the first file.
+    /// The link of each record of the first file.
     pub links: Vec<Link>,
-    /// Of the customers that were found.
+    /// Profiles of the customers that were found.
     pub profiles: Profiles,
-    /// Records of the second file that were read.
+    /// Number of records of the second file that were read.
     pub looked_up: u64,
-    /// Calls that have read them.
+    /// Number of calls that read them.
     pub calls: u64,
-    /// Records that were linked as the generator had it in mind, and all about which it says
-    /// something.
+    /// Number of records linked as the generator has made them, and number of records for which
+    /// that is known.
     pub right: u64,
     pub told: u64,
 }
 
-/// Both files, and what is in the second.
+/// Both files, and the index of the second one.
 pub struct Matching<'a> {
     pub first: &'a str,
     pub first_records: u64,
@@ -88,10 +88,11 @@ pub struct Matching<'a> {
 }
 
 impl Matching<'_> {
-    /// Links all records, with so many readers. `seen` is told now and then how many are done.
+    /// Links all records with this many readers. `seen` is called from time to time with the number
+    /// of finished records.
     ///
     /// # Errors
-    /// That of the first reader that cannot go on.
+    /// That of the first reader that fails.
     pub fn link(&self, readers: u64, mut seen: impl FnMut(u64)) -> Result<Linked, String> {
         let (done, left) = (AtomicU64::new(0), AtomicU64::new(readers));
         let (is_over, caller) = (AtomicBool::new(false), thread::current());
@@ -132,7 +133,7 @@ impl Matching<'_> {
         Ok(sum)
     }
 
-    /// What one reader does.
+    /// The work of one reader.
     fn read(
         &self,
         part: std::ops::Range<u64>,
@@ -142,7 +143,7 @@ impl Matching<'_> {
         let open = |name| File::open(name).map_err(|e| e.to_string());
         let (first, second) = (open(self.first)?, open(self.second)?);
         if self.is_hinted {
-            // A hint that is not taken is none.
+            // A hint that is refused changes nothing.
             let _ = second.hint(HINT_READ | HINT_RANDOM_PARTIAL, &[]);
         }
         let mut found = Linked::default();
@@ -164,7 +165,7 @@ impl Matching<'_> {
         Ok(found)
     }
 
-    /// Reads what these records may mean, and decides.
+    /// Reads the candidates of these records, and chooses among them.
     fn decide(
         &self,
         second: &File,
@@ -197,7 +198,7 @@ impl Matching<'_> {
             for number in candidates {
                 let Some(customer) = customers.get(number) else { continue };
                 let customer = self.customer(*number, customer)?;
-                // Keys with equal hashes may be others.
+                // Different keys can have the same hash.
                 let shares = keys(&customer).iter().zip(&own).any(|(a, b)| a.is_some() && a == b);
                 if shares {
                     link.consider(*number, score(&record, &customer));

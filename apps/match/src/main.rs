@@ -1,12 +1,13 @@
 //! `weir-match`: links records to customers, and makes profiles of customers and households
-//! (`docs/applications.md`): the load and the match that paper 0 wants a file system for.
+//! (`docs/applications.md`). These are the loading and matching for which paper 0 needs a file
+//! system.
 //!
 //! ```text
-//! link       readers look the records of one file up in the other;  index: where these are
+//! link       readers look up the records of one file in the other;  index: finds them by key
 //!   └─ profiles   of customers and of households
-//! oracle     the same by comparing all with all
-//! likeness   keys, and how much two records are alike: no I/O;  fields: what records are
-//! people     made-up customers, and records of them with errors
+//! oracle     the same result by comparing every pair
+//! likeness   keys and similarity: no I/O;  fields: the layout of a record
+//! people     generated customers, and records of them with errors
 //! ```
 
 mod fields;
@@ -104,13 +105,14 @@ struct Run {
     #[arg(long, default_value_t = 1, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..=256))]
     readers: u64,
-    /// Say what is read at random, and ask for the customers of 350 records by one list
+    /// Give the hint that customers are read at random, and request those for 350 records with one
+    /// list
     #[arg(long)]
     hinted: bool,
     /// Write NAME.links, NAME.customers and NAME.households, as CSV
     #[arg(long, value_name = "NAME")]
     out: Option<String>,
-    /// Compare with what comparing every record with every customer finds
+    /// Compare with the result of comparing every record with every customer
     #[arg(long)]
     verify: bool,
     /// Print JSON
@@ -155,7 +157,7 @@ fn generate(asked: &Generate) -> Result<String, String> {
         file.sync().map_err(told)?;
         file.close().map_err(told)?;
         let bytes = count * RECORD_BYTES as u64;
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(said, "{name}: {count} records of {RECORD_BYTES} bytes, {bytes} bytes");
     }
     progress.end();
@@ -206,7 +208,7 @@ fn write_files(name: &str, linked: &Linked) -> Result<(), String> {
     let mut links = "record,customer,score\n".to_owned();
     for (record, link) in linked.links.iter().enumerate() {
         let customer = link.customer.map(|n| n.to_string()).unwrap_or_default();
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(links, "{record},{customer},{}", link.score);
     }
     let customers = profiles::customers_csv(&linked.profiles);

@@ -1,5 +1,5 @@
-//! The same result by another way, to compare with: both files in memory, and every record of the
-//! first compared with every one of the second.
+//! An independent way to the same result, for comparison: both files in memory, and every record of
+//! the first one compared with every one of the second.
 
 use crate::fields::{Field, Record};
 use crate::index::{MAX_CANDIDATES, read_in_order};
@@ -9,13 +9,13 @@ use crate::profiles::Profiles;
 use sio::safe::File;
 use weir_records::record::RECORD_BYTES;
 
-/// Comparisons of a record with another: some minutes of them.
+/// Maximum number of comparisons: some minutes.
 pub const MAX_COMPARISONS: u64 = 1 << 32;
 
-/// Of a customer that was read: the record, and its keys.
+/// A customer: the record, and its keys.
 type Known = ([u8; RECORD_BYTES], [Option<String>; 2]);
 
-/// What each record of the first file means, and the profiles that follow.
+/// The link of each record of the first file, and the profiles that follow.
 ///
 /// # Errors
 /// The files cannot be read, or are too long.

@@ -1,15 +1,15 @@
-//! Made-up customers in households, and records of them with the errors that records have.
+//! Generates customers in households, and records of them with typical errors.
 
 use crate::fields::{Field, blank, set};
 use fastrand::Rng;
 use weir_records::record::RECORD_BYTES;
 
-/// What is generated.
+/// Parameters of the generator.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// Customers.
+    /// Number of customers.
     pub customers: u64,
-    /// Decides the contents.
+    /// Seed of the contents.
     pub seed: u64,
 }
 
@@ -36,7 +36,8 @@ const STREETS: [&str; 8] = [
     "KING STREET",
 ];
 
-/// Numbers that follow from the seed and a place, so that any record can be made by itself.
+/// Random numbers that depend on the seed and the record's number, so that any record can be
+/// generated alone.
 fn rng(spec: Spec, kind: u64, number: u64) -> Rng {
     let begin = Rng::with_seed(spec.seed ^ kind.wrapping_mul(0x9e37_79b9_7f4a_7c15)).u64(..);
     Rng::with_seed(begin ^ number.wrapping_mul(0xd134_2543_de82_ef95))
@@ -46,7 +47,7 @@ fn one<'a>(of: &[&'a str], rng: &mut Rng) -> &'a str {
     of[rng.usize(..of.len())]
 }
 
-/// A customer. Two or three with numbers beside each other are of one household.
+/// A customer. Two or three consecutive numbers form a household.
 pub fn customer(spec: Spec, number: u64) -> [u8; RECORD_BYTES] {
     let household = number * 2 / 5;
     let mut home = rng(spec, 1, household);
@@ -85,7 +86,7 @@ pub fn customer(spec: Spec, number: u64) -> [u8; RECORD_BYTES] {
     record
 }
 
-/// A record of some customer, or of one in twenty times of somebody else.
+/// A record of a random customer, or in one of twenty cases of a person who is no customer.
 pub fn record(spec: Spec, number: u64) -> [u8; RECORD_BYTES] {
     let mut rng = rng(spec, 3, number);
     let is_stranger = spec.customers == 0 || rng.u32(..20) == 0;
@@ -101,7 +102,7 @@ pub fn record(spec: Spec, number: u64) -> [u8; RECORD_BYTES] {
     record
 }
 
-/// One of the errors that records have.
+/// Adds one typical error to a record.
 fn spoil(record: &mut [u8; RECORD_BYTES], rng: &mut Rng) {
     let text = |field| match crate::fields::Record::new(record) {
         Ok(record) => record.get(field).to_owned(),
@@ -113,7 +114,7 @@ fn spoil(record: &mut [u8; RECORD_BYTES], rng: &mut Rng) {
             set(record, Field::First, &initial);
         }
         1 => {
-            // Two letters change places, not the first.
+            // Two letters are swapped, but not the first one.
             let mut last = text(Field::Last).into_bytes();
             if last.len() > 3 {
                 let at = rng.usize(1..last.len() - 1);
@@ -122,7 +123,7 @@ fn spoil(record: &mut [u8; RECORD_BYTES], rng: &mut Rng) {
             set(record, Field::Last, &String::from_utf8_lossy(&last));
         }
         2 => {
-            // A letter is written twice.
+            // A letter is doubled.
             let mut last = text(Field::Last);
             if let Some(letter) = last.pop() {
                 last.extend([letter, letter]);
@@ -138,7 +139,7 @@ fn spoil(record: &mut [u8; RECORD_BYTES], rng: &mut Rng) {
             set(record, Field::Birth, &String::from_utf8_lossy(&birth));
         }
         _ => {
-            // Has moved.
+            // The person has moved.
             set(record, Field::House, &rng.u32(200..400).to_string());
             set(record, Field::Street, one(&STREETS, rng));
         }

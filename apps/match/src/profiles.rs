@@ -1,14 +1,14 @@
-//! What is known of customers and households after matching. No I/O.
+//! Profiles of customers and households after matching. No I/O.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
-/// What is known of somebody.
+/// The profile of a customer or household.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// Records that were linked.
+    /// Number of linked records.
     pub records: u64,
-    /// Their amounts together, in cents.
+    /// Sum of their amounts, in cents.
     pub amount: u64,
 }
 
@@ -23,21 +23,21 @@ impl Profile {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profiles {
     customers: HashMap<u32, (Profile, u32)>,
-    /// Numbers of households by what their people have in common.
+    /// Ids of households by their keys.
     households: HashMap<String, u32>,
 }
 
-/// A household: its customers, and their records together.
+/// A household: its customers, and the sum of their profiles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Household {
     /// In ascending order.
     pub customers: Vec<u32>,
-    /// What is known of all of them.
+    /// The sum of their profiles.
     pub profile: Profile,
 }
 
 impl Profiles {
-    /// A record of a customer of this household was found.
+    /// Counts a record of a customer of this household.
     pub fn count(&mut self, customer: u32, household: &str, amount: u64) {
         let one = Profile { records: 1, amount };
         let of = self.household(household);
@@ -53,7 +53,7 @@ impl Profiles {
         number
     }
 
-    /// Adds what another reader has found.
+    /// Adds the results of another reader.
     pub fn add(&mut self, other: Self) {
         let common = other.households.into_iter().map(|(common, number)| (number, common));
         let common: HashMap<u32, String> = common.collect();
@@ -94,7 +94,7 @@ pub fn customers_csv(profiles: &Profiles) -> String {
         .flat_map(|(number, household)| household.customers.iter().map(|one| (*one, *number)))
         .collect();
     for (customer, profile) in profiles.customers() {
-        // A String takes everything, and each customer has a household.
+        // Writing to a String cannot fail, and each customer has a household.
         let _ = writeln!(
             text,
             "{customer},{},{},{}",
@@ -112,7 +112,7 @@ pub fn households_csv(profiles: &Profiles) -> String {
     for (number, household) in profiles.households() {
         let people: Vec<String> = household.customers.iter().map(u32::to_string).collect();
         let Profile { records, amount } = household.profile;
-        // As above.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{number},{},{records},{amount}", people.join(" "));
     }
     text

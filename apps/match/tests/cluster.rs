@@ -1,4 +1,4 @@
-//! The same over a cluster of real processes.
+//! The same tests on a cluster of real processes.
 
 #[path = "../../../bindings/c/tests/cluster/mod.rs"]
 mod processes;

@@ -26,7 +26,7 @@ pub fn found(dir: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&said(dir, arguments)).unwrap()
 }
 
-/// What all kinds of readers have to agree about.
+/// The results, which must be the same for all kinds of readers.
 pub fn results(dir: &Path, name: &str) -> Vec<String> {
     let read = |kind| std::fs::read_to_string(dir.join(format!("{name}.{kind}"))).unwrap();
     ["links", "customers", "households"].map(read).to_vec()
@@ -41,11 +41,11 @@ fn all_readers_find_what_comparing_all_with_all_finds() {
     let run = ["run", "records", "customers", "--json"];
     let one = found(at, &[&run[..], &["--verify", "--out", "one"]].concat());
     assert_eq!((&one["records"], &one["verified"]), (&1500.into(), &true.into()));
-    // As a generator has it in mind, nearly.
+    // Nearly as the generator has made them.
     let number = |key: &str| one[key].as_u64().unwrap();
     assert!(number("right") * 10 > number("told") * 8, "{one}");
     assert!(number("households") < number("profiles"), "{one}");
-    // One call for each record that may be meant.
+    // One call for each candidate.
     assert_eq!(one["calls"], one["looked_up"]);
     for (name, how) in
         [("three", &["--readers", "3"][..]), ("hinted", &["--hinted", "--readers", "2"])]
@@ -56,7 +56,7 @@ fn all_readers_find_what_comparing_all_with_all_finds() {
     }
     let hinted = found(at, &[&run[..], &["--hinted"]].concat());
     assert!(hinted["calls"].as_u64() <= Some(1500 / 350 + 1), "{hinted}");
-    // Those who live together are one household: the customers of all households are all.
+    // Every customer is in exactly one household.
     let [links, customers, households] = <[String; 3]>::try_from(results(at, "one")).unwrap();
     assert_eq!(links.lines().count(), 1501);
     let people =

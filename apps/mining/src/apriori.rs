@@ -1,37 +1,37 @@
-//! Candidates and their counts: which itemsets may be frequent, and in how many transactions each
-//! of them is. No I/O.
+//! Candidates and their counts: which itemsets may be frequent, and how many transactions contain
+//! each. No I/O.
 //!
-//! Invariant: candidates follow from the frequent itemsets alone, in one order. So every client
-//! counts the same ones, and counts are added up place by place.
+//! Invariant: the frequent itemsets alone determine the candidates and their order. So all clients
+//! count the same candidates, and their counts are added position by position.
 
 use std::fmt;
 
-/// Candidates of a pass: 128 MiB of counts.
+/// Maximum number of candidates in a pass: 128 MiB of counts.
 pub const MAX_CANDIDATES: usize = 1 << 24;
 
 /// Itemsets of one size, each in ascending order, and sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sets {
-    /// Items of each.
+    /// Number of items in each set.
     pub size: usize,
-    /// Their items, one set behind the other.
+    /// The items of all sets, one set after another.
     pub items: Vec<u32>,
 }
 
 impl Sets {
-    /// How many.
+    /// Number of sets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len().checked_div(self.size).unwrap_or_default()
     }
 
-    /// Whether there is none.
+    /// Whether there are no sets.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Each of them.
+    /// Each set.
     pub fn iter(&self) -> impl Iterator<Item = &[u32]> {
         self.items.chunks_exact(self.size.max(1))
     }
@@ -55,10 +55,10 @@ impl Sets {
     }
 }
 
-/// A pass has more candidates than are counted.
+/// A pass has too many candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany {
-    /// Items of a candidate.
+    /// Number of items in each candidate.
     pub size: usize,
 }
 
@@ -72,8 +72,8 @@ impl fmt::Display for TooMany {
     }
 }
 
-/// The itemsets with one item more, of which every part may be frequent: pairs of sets that differ
-/// in their last items are joined, and dropped if any part of them is not frequent.
+/// The itemsets with one more item whose subsets may all be frequent. Pairs of sets that differ
+/// only in their last items are joined, and dropped if any subset is not frequent.
 ///
 /// # Errors
 /// There are too many.
@@ -89,7 +89,8 @@ pub fn candidates(frequent: &Sets) -> Result<Sets, TooMany> {
             }
             let last = other[old - 1];
             let whole = |i: usize| if i < old { one[i] } else { last };
-            // Without the last item, or the one before it, it is one of the two.
+            // Without its last item, or the one before it, the candidate is one of the two joined
+            // sets.
             let is_possible = (0..old - 1)
                 .all(|without| frequent.contains(|i| whole(if i < without { i } else { i + 1 })));
             if is_possible {
@@ -104,32 +105,32 @@ pub fn candidates(frequent: &Sets) -> Result<Sets, TooMany> {
     Ok(joined)
 }
 
-/// Counts how many transactions have each candidate.
+/// Counts the transactions that contain each candidate.
 pub struct Counter {
     counts: Vec<u64>,
-    /// Places of the items that any candidate has, by the number of the item.
+    /// Whether any candidate has the item with this number.
     is_used: Vec<bool>,
     kind: Kind,
     kept: Vec<u32>,
 }
 
 enum Kind {
-    /// All pairs of so many items, by their ranks.
+    /// All pairs of `items` items, numbered by their ranks.
     Pairs { ranks: Vec<u32>, items: usize },
-    /// A tree of what candidates begin with.
+    /// A tree of the candidates' prefixes.
     Tree(Vec<Level>),
 }
 
-/// The nodes of a depth, sorted below each parent.
+/// The nodes at one depth, sorted below each parent.
 #[derive(Default)]
 struct Level {
     items: Vec<u32>,
-    /// Where the children of each begin; those of the next node follow.
+    /// Index of each node's first child. The children of a node end where those of the next begin.
     children: Vec<usize>,
 }
 
 impl Counter {
-    /// For the candidates that follow from these frequent sets.
+    /// A counter for the candidates that follow from these frequent sets.
     ///
     /// # Errors
     /// There are too many.
@@ -154,7 +155,7 @@ impl Counter {
         Ok(Self { counts, is_used, kind, kept: Vec::new() })
     }
 
-    /// Takes a transaction, whose items are in ascending order.
+    /// Counts a transaction. Its items must be in ascending order.
     pub fn add(&mut self, items: &[u32]) {
         self.kept.clear();
         let is_used = |item: &u32| self.is_used.get(*item as usize) == Some(&true);
@@ -163,7 +164,7 @@ impl Counter {
             Kind::Pairs { ranks, items } => {
                 for (n, one) in self.kept.iter().enumerate() {
                     let one = ranks[*one as usize] as usize;
-                    // Where the pairs of this item begin.
+                    // Index of the first pair with this item.
                     let begin = one * (2 * items - one - 1) / 2;
                     for other in &self.kept[n + 1..] {
                         let other = ranks[*other as usize] as usize;
@@ -205,8 +206,8 @@ fn tree(candidates: &Sets) -> Vec<Level> {
     levels
 }
 
-/// Counts the candidates below these nodes that the items have. A node of the last level is a
-/// candidate, with the same number.
+/// Counts the candidates below these nodes that are contained in the items. A node of the last
+/// level is the candidate with the same number.
 fn walk(levels: &[Level], mut nodes: std::ops::Range<usize>, items: &[u32], counts: &mut [u64]) {
     let Some((level, below)) = levels.split_first() else { return };
     for (n, item) in items.iter().enumerate() {
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn candidates_are_joined_and_pruned() {
-        // The example of Agrawal and Srikant: {1,3,4,5} has {1,4,5}, which is not frequent.
+        // The example of Agrawal and Srikant: {1,3,4,5} contains {1,4,5}, which is not frequent.
         let frequent = Sets {
             size: 3,
             items: [[1, 2, 3], [1, 2, 4], [1, 3, 4], [1, 3, 5], [2, 3, 4]].concat(),
@@ -260,7 +261,7 @@ mod tests {
             size in 1usize..4,
             part in prop::collection::vec(any::<bool>(), 300),
         ) {
-            // Any sets of this size, in order.
+            // Random sets of this size, in order.
             let mut all = vec![Vec::new()];
             for _ in 0..size {
                 let longer = |set: &Vec<u32>| {

@@ -21,7 +21,7 @@ pub struct Arguments {
 pub enum Command {
     /// Write a file of transactions as the generator of IBM's Quest project makes them
     Generate(Generate),
-    /// Make a file of transactions of market baskets in text: one a line, or ARFF
+    /// Convert text with market baskets to a file of transactions: one basket per line, or ARFF
     Import(Import),
     /// Count frequent itemsets, and print the rules that follow
     #[command(after_help = "Examples:\n  \
@@ -32,7 +32,7 @@ pub enum Command {
     Client,
 }
 
-/// Which file.
+/// The file of a command.
 #[derive(Args, Clone)]
 pub struct Place {
     /// Name of the file
@@ -43,7 +43,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// What is attached.
+    /// The file system to attach.
     pub fn files(&self) -> String {
         match &self.files {
             Some(files) => files.clone(),
@@ -57,30 +57,30 @@ impl Place {
 pub struct Generate {
     #[command(flatten)]
     pub place: Place,
-    /// Transactions
+    /// Number of transactions
     #[arg(long, default_value_t = 100_000, value_name = "N", conflicts_with = "size")]
     pub transactions: u64,
-    /// As many transactions as take so many bytes, as in 300MB
+    /// Write as many transactions as take this many bytes, as in 300MB
     #[arg(long, value_parser = parse_size)]
     pub size: Option<u64>,
     /// Mean number of items of a transaction
     #[arg(long, default_value = "10", value_name = "N", value_parser = mean)]
     pub length: f64,
-    /// Different items
+    /// Number of different items
     #[arg(long, default_value_t = 1000, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..i64::from(ITEM_LIMIT)))]
     pub items: u32,
-    /// Patterns in which items are bought
+    /// Number of patterns in which items are bought
     #[arg(long, default_value_t = 1000, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub patterns: u32,
     /// Mean number of items of a pattern
     #[arg(long, default_value = "4", value_name = "N", value_parser = mean)]
     pub pattern_length: f64,
-    /// Mean part of a pattern that is of the one before
+    /// Mean share of a pattern's items that come from the previous pattern
     #[arg(long, default_value = "0.25", value_name = "PART", value_parser = part)]
     pub correlation: f64,
-    /// Mean part of a pattern that is bought
+    /// Mean share of a pattern that is bought
     #[arg(long, default_value = "0.75", value_name = "PART", value_parser = part)]
     pub kept: f64,
     /// Decides the contents: equal arguments give equal files
@@ -92,7 +92,7 @@ pub struct Generate {
 pub struct Import {
     #[command(flatten)]
     pub place: Place,
-    /// The text to read; the names of the items go to FILE.items
+    /// The text file to read; the names of the items go to FILE.items
     #[arg(long, value_name = "TEXT")]
     pub from: PathBuf,
 }
@@ -101,35 +101,35 @@ pub struct Import {
 pub struct Run {
     #[command(flatten)]
     pub place: Place,
-    /// In how many transactions an itemset is, to be frequent: 1% of all, or 5000
+    /// Number of transactions that must contain a frequent itemset: 1% of all, or 5000
     #[arg(long, default_value = "1%", value_parser = support)]
     pub support: Support,
-    /// The part of the transactions with the left side that has the right side too
+    /// Share of the transactions with the left side that also have the right side
     #[arg(long, default_value = "0.9", value_name = "PART", value_parser = part)]
     pub confidence: f64,
-    /// Clients on this machine, of which the master is one
+    /// Number of clients on this machine, including the master
     #[arg(long, default_value_t = 1, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub clients: u32,
-    /// Start one more client by this command, as in 'ssh node2'; may be repeated
+    /// Start one more client with this command, as in 'ssh node2'; can be repeated
     #[arg(long, value_name = "COMMAND")]
     pub via: Vec<String>,
-    /// Threads of a client that read
+    /// Number of reading threads of a client
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = producers)]
     pub producers: usize,
-    /// Bytes that they read at a time: a part of 2 MiB
+    /// Bytes per read request: a fraction of 2 MiB
     #[arg(long, default_value = "512K", value_name = "SIZE", value_parser = request)]
     pub request: usize,
-    /// The most passes: itemsets have at most so many items [default: until none is frequent]
+    /// Maximum number of passes, and so of items in an itemset [default: until none is frequent]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub passes: Option<u32>,
-    /// Rules to print
+    /// Number of rules to print
     #[arg(long, default_value_t = 10, value_name = "N")]
     pub top: usize,
-    /// Compare with what one thread finds by another way, in memory
+    /// Compare with the result of an independent method, with one thread and in memory
     #[arg(long)]
     pub verify: bool,
-    /// Print JSON: also all itemsets and all rules
+    /// Print JSON, with all itemsets and all rules
     #[arg(long)]
     pub json: bool,
 }

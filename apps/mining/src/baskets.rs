@@ -1,5 +1,5 @@
-//! Market baskets in text: a line for each basket with its items divided by commas, or an ARFF file
-//! whose attributes are items (`t` or `y`: the basket has it, `?`: it has not).
+//! Market baskets in text: one line for each basket with its items, separated by commas, or an ARFF
+//! file whose attributes are items (`t` or `y`: in the basket, `?`: not).
 
 use crate::format::ITEM_LIMIT;
 use std::collections::HashMap;
@@ -7,11 +7,11 @@ use std::collections::HashMap;
 /// Baskets, and the names of their items.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Baskets {
-    /// Of each number.
+    /// The name of each item, by number.
     pub names: Vec<String>,
-    /// Items in ascending order. Baskets without items are not among them.
+    /// The items of each basket in ascending order. Empty baskets are left out.
     pub baskets: Vec<Vec<u32>>,
-    /// Baskets without items.
+    /// Number of empty baskets.
     pub empty: u64,
 }
 
@@ -19,7 +19,7 @@ impl Baskets {
     /// Reads a text.
     ///
     /// # Errors
-    /// The line that is not understood.
+    /// The line that is invalid.
     pub fn read(text: &str) -> Result<Self, String> {
         let is_arff = text.lines().any(|line| keyword(line, "@relation").is_some());
         if is_arff { Self::arff(text) } else { Self::lines(text) }
@@ -100,7 +100,7 @@ impl Baskets {
     }
 }
 
-/// What follows a word that may be in capitals.
+/// The text after a keyword, which may be in upper or lower case.
 fn keyword<'a>(line: &'a str, word: &str) -> Option<&'a str> {
     let line = line.trim_start();
     let (head, rest) = line.split_at_checked(word.len())?;

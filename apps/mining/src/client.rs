@@ -7,7 +7,7 @@ use crate::scan::{Part, scan};
 use sio::safe::{self, File};
 use std::io::{BufReader, BufWriter, Read, Write};
 
-/// A file that is open for its task.
+/// The open file of a task.
 pub struct Client {
     file: File,
     name: String,
@@ -15,10 +15,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens the file of a task, on what is attached.
+    /// Opens the file of a task on the attached file system.
     ///
     /// # Errors
-    /// The file cannot be opened, or has another size here.
+    /// The file cannot be opened, or its size differs from the master's.
     pub fn new(task: &Task) -> Result<Self, String> {
         let file = File::open(&task.file).map_err(|e| e.to_string())?;
         let size = file.size().map_err(|e| e.to_string())?;
@@ -36,8 +36,8 @@ impl Client {
         Ok(Self { file, name: task.file.clone(), part })
     }
 
-    /// Counts items, or the candidates that follow from these sets. `seen` is told of all bytes
-    /// that were read.
+    /// Counts items, or the candidates that follow from these sets. `seen` is called with the total
+    /// bytes read.
     ///
     /// # Errors
     /// The file cannot be read, or has too many candidates.
@@ -63,7 +63,7 @@ impl Client {
 }
 
 fn count_items(counts: &mut Vec<u64>, items: &[u32]) {
-    // In ascending order: the last one is the greatest.
+    // Items ascend, so the last one is the greatest.
     if let Some(last) = items.last().map(|last| *last as usize)
         && counts.len() <= last
     {
@@ -72,15 +72,15 @@ fn count_items(counts: &mut Vec<u64>, items: &[u32]) {
     items.iter().for_each(|item| counts[*item as usize] += 1);
 }
 
-/// Does what a master says, until it says nothing more.
+/// Follows the master's messages until there are no more.
 ///
 /// # Errors
-/// What it has also told the master.
+/// The error that was also sent to the master.
 pub fn serve(from: impl Read, to: impl Write) -> Result<(), String> {
     let (mut from, mut to) = (BufReader::new(from), BufWriter::new(to));
     let done = work(&mut from, &mut to);
     if let Err(why) = &done {
-        // One that is gone need not know.
+        // If the master is gone, nobody needs the message.
         let _ = Message::Failed(why.clone()).write(&mut to);
     }
     done

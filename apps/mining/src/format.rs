@@ -1,11 +1,11 @@
-//! A file of transactions: chunks of 2 MiB, none of whose transactions crosses into the next.
-//! Numbers are little-endian.
+//! The format of a file of transactions: chunks of 2 MiB, each with whole transactions. Numbers are
+//! little-endian.
 //!
 //! ```text
 //! of a chunk        bytes 0..8     "WEIRTXN1"
 //!                         8..12    number of its transactions
 //!                        12..16    bytes in use, these 16 included
-//!                        16..      the transactions; behind them zeros up to 2 MiB
+//!                         16..      the transactions; behind them zeros up to 2 MiB
 //! of a transaction  bytes 0..4     customer
 //!                         4..8     number of the transaction
 //!                         8..12    number of its items, at least 1
@@ -18,9 +18,9 @@ use std::fmt;
 
 /// Bytes of a chunk.
 pub const CHUNK_BYTES: usize = 2 << 20;
-/// Items have smaller numbers.
+/// Upper limit of item numbers, exclusive.
 pub const ITEM_LIMIT: u32 = 1 << 20;
-/// Items of a transaction.
+/// Maximum number of items in a transaction.
 pub const MAX_TRANSACTION: usize = 1 << 16;
 
 const MAGIC: &[u8; 8] = b"WEIRTXN1";
@@ -29,12 +29,12 @@ const TRANSACTION_HEADER_BYTES: usize = 12;
 
 const _: () = assert!(HEADER_BYTES + TRANSACTION_HEADER_BYTES + 4 * MAX_TRANSACTION <= CHUNK_BYTES);
 
-/// What is wrong with a chunk.
+/// Why a chunk is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// It begins with something else.
+    /// The magic bytes are wrong.
     NotAChunk,
-    /// A byte of it, counted from its beginning.
+    /// The byte at this offset of the chunk is wrong.
     At(usize),
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Gathers transactions into chunks.
+/// Collects transactions in chunks.
 pub struct Chunks {
     chunk: Vec<u8>,
     transactions: u32,
@@ -60,8 +60,7 @@ impl Default for Chunks {
 }
 
 impl Chunks {
-    /// Adds a transaction, whose items are in ascending order. The full chunk, if it did not fit
-    /// there.
+    /// Adds a transaction, whose items must ascend. If the present chunk is full, returns it.
     ///
     /// # Errors
     /// What is wrong with the items.
@@ -94,13 +93,13 @@ impl Chunks {
         Err(format!("items are different numbers below {ITEM_LIMIT} in ascending order"))
     }
 
-    /// Bytes of the chunk that is being filled.
+    /// Bytes in the present chunk.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.chunk.len()
     }
 
-    /// The last chunk, as long as what is in use of it.
+    /// The last chunk, up to its bytes in use.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         let used = self.chunk.len() as u32;
@@ -116,10 +115,10 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Hands the items of each transaction of a chunk to `each`; how many transactions there are.
+/// Passes the items of each transaction of a chunk to `each`; returns the number of transactions.
 ///
 /// # Errors
-/// The chunk is damaged; `each` may have seen a part of it.
+/// The chunk is damaged; `each` may have been called for a part of it.
 pub fn read(chunk: &[u8], mut each: impl FnMut(&[u32])) -> Result<u64, Damage> {
     if chunk.get(..8) != Some(MAGIC) {
         return Err(Damage::NotAChunk);
@@ -170,11 +169,11 @@ mod tests {
 
     #[test]
     fn no_transaction_crosses_a_chunk() {
-        // Each takes 48 bytes: the last one of a chunk does not fit by 16 bytes.
+        // Each takes 48 bytes, so the last one of a chunk does not fit by 16 bytes.
         let all: Vec<Vec<u32>> = (0..100_000).map(|n| (n..n + 9).collect()).collect();
         let file = file_of(&all);
         assert!(file.len() > 2 * CHUNK_BYTES);
-        // Each chunk is read by itself.
+        // Each chunk can be read alone.
         assert!(read_all(&file) == all);
         assert_eq!(&file[CHUNK_BYTES - 16..CHUNK_BYTES], [0; 16], "padding");
     }

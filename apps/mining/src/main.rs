@@ -1,13 +1,13 @@
-//! `weir-mining`: association rules of transactions, as the parallel data mining of paper 4 finds
-//! them (`docs/applications.md`).
+//! `weir-mining`: association rules of transactions, found by the parallel data mining of paper 4
+//! (`docs/applications.md`).
 //!
 //! ```text
-//! master         passes: what is counted next, and the sum of what clients have counted
-//!   │  messages  what master and clients say to each other
+//! master         passes: what is counted next, and the sum of the clients' counts
+//!   │  messages  between master and clients
 //!   └─ client    counts a part of the file
-//!       └─ scan  producers that read ahead of the one who counts
-//! apriori, rules candidates, counts and rules: no I/O;  oracle: the same by another way
-//! format         a file of transactions;  quest, baskets: what is written to one
+//!       └─ scan  producers that read ahead of the counting thread
+//! apriori, rules candidates, counts and rules: no I/O;  oracle: an independent method
+//! format         a file of transactions;  quest, baskets: sources of transactions
 //! ```
 
 mod apriori;
@@ -40,9 +40,9 @@ use std::process::ExitCode;
 use weir_records::end::end;
 use weir_records::progress::Progress;
 
-/// The longest file that is compared with the oracle, which has it in memory.
+/// The longest file that is compared with the oracle, which loads it into memory.
 const MAX_VERIFIED_BYTES: u64 = 1 << 30;
-/// The longest list of names of items.
+/// The longest list of item names.
 const MAX_NAMES_BYTES: u64 = 64 << 20;
 
 fn main() -> ExitCode {
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         Command::Client if io::stdin().is_terminal() => {
             Err("`weir-mining client` is started by `weir-mining run`".to_owned())
         }
-        // The master tells what goes wrong.
+        // The master prints errors of its clients.
         Command::Client => {
             return match client::serve(io::stdin(), io::stdout()) {
                 Ok(()) => ExitCode::SUCCESS,
@@ -93,7 +93,7 @@ impl NewFile {
         Ok(())
     }
 
-    /// Bytes of the file if it ended here.
+    /// Size of the file if it ended here.
     fn size(&self) -> u64 {
         self.bytes + self.chunks.pending_bytes() as u64
     }
@@ -136,7 +136,7 @@ fn generate(asked: &Generate) -> Result<String, String> {
     file.finish(&asked.place.file)
 }
 
-/// The names of the items of a file.
+/// The name of the file with item names.
 fn names_file(file: &str) -> String {
     format!("{file}.items")
 }
@@ -162,7 +162,7 @@ fn import(asked: &Import) -> Result<String, String> {
     Ok(said)
 }
 
-/// The names of items, if the file has any.
+/// The names of items, if the file has names.
 fn names(file: &str) -> Result<Vec<String>, String> {
     let file = match File::open(&names_file(file)) {
         Err(error) if error.code == sio::core::codes::Code::FileNotFound => return Ok(Vec::new()),
@@ -222,7 +222,7 @@ fn run(asked: &Run) -> Result<String, String> {
     })
 }
 
-/// Compares with what the oracle finds.
+/// Compares the result with that of the oracle.
 fn verify(
     name: &str,
     size: u64,

@@ -1,5 +1,5 @@
-//! The master: says what is counted in each pass, counts a part itself as client 0, and adds up
-//! what all clients have counted.
+//! The master: decides what is counted in each pass, counts a part itself as client 0, and adds up
+//! the counts of all clients.
 
 use crate::apriori::{Sets, candidates};
 use crate::client::Client;
@@ -9,22 +9,22 @@ use std::time::Instant;
 use weir_records::progress::Progress;
 use weir_records::team::Member;
 
-/// When an itemset is frequent.
+/// The threshold above which an itemset is frequent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Support {
-    /// In so many transactions.
+    /// This many transactions.
     Count(u64),
-    /// In such a part of all transactions, in per cent.
+    /// This percentage of all transactions.
     Percent(f64),
 }
 
 impl Support {
-    /// In how many of all transactions an itemset is at least, to be frequent.
+    /// Minimum number of transactions that must contain a frequent itemset.
     #[must_use]
     pub fn least(self, transactions: u64) -> u64 {
         match self {
             Support::Count(count) => count,
-            // What is a whole number but for rounding is that number.
+            // A number that is whole except for rounding errors is not rounded up.
             Support::Percent(part) => (part / 100.0 * transactions as f64 - 1e-6).ceil() as u64,
         }
         .max(1)
@@ -34,32 +34,32 @@ impl Support {
 /// A pass over the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pass {
-    /// Items of what is counted.
+    /// Number of items in each candidate.
     pub size: usize,
-    /// Itemsets that were counted.
+    /// Number of counted candidates.
     pub candidates: usize,
-    /// Those that are frequent.
+    /// Number of frequent candidates.
     pub frequent: usize,
-    /// Bytes that all clients have read.
+    /// Bytes read by all clients.
     pub bytes: u64,
-    /// From the word of the master to the counts of the last client.
+    /// Seconds from the master's message to the counts of the last client.
     pub seconds: f64,
 }
 
-/// What was found.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// Transactions of the file.
+    /// Number of transactions in the file.
     pub transactions: u64,
-    /// The least number of transactions of a frequent itemset.
+    /// Minimum number of transactions that must contain a frequent itemset.
     pub least: u64,
-    /// The passes that were needed.
+    /// The passes that were made.
     pub passes: Vec<Pass>,
     /// The frequent itemsets.
     pub frequent: Frequent,
 }
 
-/// The clients of a run, of which the master is one.
+/// The clients of a run, including the master.
 pub struct Team {
     own: Client,
     others: Vec<Member>,
@@ -67,8 +67,8 @@ pub struct Team {
 }
 
 impl Team {
-    /// Starts one client by each of these commands; all have the file open when it returns. `task`
-    /// is that of the master itself.
+    /// Starts one client with each of these commands. When it returns, all clients have opened the
+    /// file. `task` is the master's own.
     ///
     /// # Errors
     /// A client cannot be started, or the file cannot be opened.
@@ -90,10 +90,10 @@ impl Team {
         Ok(Self { own, others, size: task.size })
     }
 
-    /// Looks for all itemsets of up to so many items.
+    /// Finds all frequent itemsets with at most this many items.
     ///
     /// # Errors
-    /// A client cannot go on, or there are too many candidates.
+    /// A client fails, or there are too many candidates.
     pub fn find(
         &mut self,
         support: Support,
@@ -120,7 +120,7 @@ impl Team {
         Ok(found)
     }
 
-    /// A pass.
+    /// Runs a pass.
     fn count(
         &mut self,
         frequent: &Sets,
@@ -134,7 +134,7 @@ impl Team {
         let clients = self.others.len() as u64 + 1;
         progress.name(format!("pass {}", frequent.size + 1));
         let size = self.size;
-        // Others are as far, on the whole.
+        // Assumes that the other clients have progressed equally.
         let own = self.own.count(frequent, |bytes| progress.at(bytes * clients, size));
         let mut sum = match own {
             Ok(own) => own,
@@ -158,7 +158,7 @@ impl Team {
     /// Lets the clients end.
     ///
     /// # Errors
-    /// One has ended badly.
+    /// A client has failed.
     pub fn end(self) -> Result<(), String> {
         self.others.into_iter().try_for_each(Member::end)
     }
@@ -170,7 +170,7 @@ fn say(member: &mut Member, message: &Message) -> Result<(), String> {
         None => return Err(format!("{} was told to end", member.name)),
     };
     said.map_err(|error| match Message::read(&mut member.output) {
-        // It has said why it does not listen.
+        // The client has said why it ended.
         Ok(Some(Message::Failed(why))) => format!("{}: {why}", member.name),
         _ => member.lost(&error),
     })
@@ -185,7 +185,7 @@ fn hear(member: &mut Member) -> Result<Message, String> {
     }
 }
 
-/// Adds up counts. Those of items go as far as the greatest item that a client has seen.
+/// Adds counts. Those of items extend to the greatest item that a client has found.
 fn add(sum: &mut Counted, other: Counted, are_items: bool) -> Result<(), String> {
     sum.transactions += other.transactions;
     sum.bytes += other.bytes;
@@ -201,7 +201,7 @@ fn add(sum: &mut Counted, other: Counted, are_items: bool) -> Result<(), String>
     Ok(())
 }
 
-/// Notes which of the candidates are frequent.
+/// Records which of the candidates are frequent.
 fn keep(found: &mut Found, candidates: &Sets, counted: &Counted, seconds: f64) -> Sets {
     let mut kept = Sets { size: candidates.size, items: Vec::new() };
     for (set, count) in candidates.iter().zip(&counted.counts) {

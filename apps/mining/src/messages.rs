@@ -1,60 +1,60 @@
-//! What master and clients say to each other. A message is a letter, the number of bytes that
-//! follow (8 bytes, little-endian), and these.
+//! Messages between master and clients. A message is a letter, the length of its body (8 bytes,
+//! little-endian), and the body.
 
 use crate::apriori::{MAX_CANDIDATES, Sets};
 use crate::format::ITEM_LIMIT;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 
-/// Bytes of a message: of counts, or of frequent itemsets.
+/// Maximum length of a message: counts, or frequent itemsets.
 const MAX_MESSAGE_BYTES: u64 = 1 << 30;
 const _: () = assert!(8 * MAX_CANDIDATES as u64 + 16 <= MAX_MESSAGE_BYTES);
 const _: () = assert!(ITEM_LIMIT as usize <= MAX_CANDIDATES);
 
-/// What a client is told at the beginning.
+/// A client's first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// Version of the program.
     pub version: String,
-    /// What is attached.
+    /// The file system to attach.
     pub files: String,
     /// Name of the file.
     pub file: String,
-    /// Its bytes.
+    /// Size of the file, bytes.
     pub size: u64,
     /// Number of this client.
     pub rank: u64,
-    /// Clients.
+    /// Number of clients.
     pub clients: u64,
-    /// Threads that read.
+    /// Number of reading threads.
     pub producers: usize,
-    /// Bytes of a request.
+    /// Bytes per read request.
     pub request_bytes: usize,
 }
 
-/// What a client has counted in a pass.
+/// The counts of a client in a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Transactions.
+    /// Number of transactions.
     pub transactions: u64,
-    /// Bytes that it has read.
+    /// Bytes read.
     pub bytes: u64,
-    /// Of items by their number, or of candidates in their order.
+    /// Counts of items by number, or of candidates in their order.
     pub counts: Vec<u64>,
 }
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// To a client: what there is to do.
+    /// To a client: its task.
     Task(Task),
-    /// To the master: the file is open, and the client waits for what to count.
+    /// To the master: the file is open, and the client is ready.
     Ready,
-    /// To a client: count the candidates that follow from these; of size 0: count items.
+    /// To a client: count the candidates that follow from these sets. Sets of size 0: count items.
     Count(Sets),
-    /// To the master.
+    /// To the master: the counts of a pass.
     Counted(Counted),
-    /// To the master: it cannot go on.
+    /// To the master: the client cannot go on.
     Failed(String),
 }
 
@@ -63,10 +63,10 @@ fn invalid(what: &str) -> io::Error {
 }
 
 impl Message {
-    /// Says it.
+    /// Sends the message.
     ///
     /// # Errors
-    /// Nobody hears it, or it is too long.
+    /// The receiver is gone, or the message is too long.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let (letter, body) = match self {
             Message::Task(task) => (b'T', serde_json::to_vec(task)?),
@@ -92,10 +92,10 @@ impl Message {
         to.flush()
     }
 
-    /// Waits for one; `None` at the end.
+    /// Receives a message; `None` at the end.
     ///
     /// # Errors
-    /// What comes is no message.
+    /// The bytes are not a message.
     pub fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
         let mut letter = [0];
         if from.read(&mut letter)? == 0 {

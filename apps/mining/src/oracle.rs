@@ -1,21 +1,21 @@
-//! The same result by another way, to compare with: all transactions in memory, lists of
-//! transactions that are intersected depth first (Eclat), and rules by trying every part.
+//! An independent way to the same result, for comparison: all transactions in memory, lists of
+//! transactions that are intersected depth first (Eclat), and rules by trying every subset.
 
 use crate::rules::{Frequent, Rule, sort};
 
-/// The longest itemset whose parts are tried.
+/// The longest itemset of which all subsets are tried.
 const MAX_PARTS: usize = 20;
 
 /// All transactions of a file.
 #[derive(Default)]
 pub struct Oracle {
-    /// The transactions that have each item.
+    /// For each item, the transactions that contain it.
     lists: Vec<Vec<u32>>,
     transactions: u32,
 }
 
 impl Oracle {
-    /// Takes a transaction.
+    /// Adds a transaction.
     pub fn add(&mut self, items: &[u32]) {
         for item in items {
             let item = *item as usize;
@@ -27,7 +27,7 @@ impl Oracle {
         self.transactions += 1;
     }
 
-    /// The itemsets of at most so many items that are in so many transactions.
+    /// The itemsets of at most `most_items` items that are in at least `least` transactions.
     #[must_use]
     pub fn frequent(&self, least: u64, most_items: usize) -> Frequent {
         let mut found = Frequent::new();
@@ -68,10 +68,10 @@ fn intersect(one: &[u32], other: &[u32]) -> Vec<u32> {
     both
 }
 
-/// The rules, by trying every part of every itemset as right side.
+/// The rules, by trying every subset of every itemset as right side.
 ///
 /// # Errors
-/// An itemset has too many parts.
+/// An itemset is too long.
 pub fn rules(frequent: &Frequent, confidence: f64) -> Result<Vec<Rule>, String> {
     let mut found = Vec::new();
     for (whole, support) in frequent {

@@ -1,32 +1,32 @@
-//! Transactions like those of the generator of IBM's Quest project: items are bought in patterns,
-//! patterns share items with the one before, and a customer leaves out a part of a pattern.
+//! Transactions like those of the generator of IBM's Quest project. Items are bought in patterns,
+//! consecutive patterns share items, and a customer leaves out a part of a pattern.
 //!
-//! Lengths are 1 + Poisson. Weights of items and patterns are exponential, and the part of a
-//! pattern that is kept is normal. A pattern that does not fit goes to the next transaction half
-//! of the times.
+//! Lengths are 1 + Poisson. Weights of items and patterns are exponential, and the bought share of
+//! a pattern is normal. A pattern that does not fit is moved to the next transaction in half of the
+//! cases.
 
 use fastrand::Rng;
 
-/// What is generated.
+/// Parameters of the generator.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// Mean items of a transaction.
+    /// Mean number of items in a transaction.
     pub length: f64,
-    /// Different items.
+    /// Number of different items.
     pub items: u32,
-    /// Patterns.
+    /// Number of patterns.
     pub patterns: u32,
-    /// Mean items of a pattern.
+    /// Mean number of items in a pattern.
     pub pattern_length: f64,
-    /// Mean part of a pattern that is of the one before.
+    /// Mean share of a pattern's items that come from the previous pattern.
     pub correlation: f64,
-    /// Mean part of a pattern that is bought.
+    /// Mean share of a pattern that is bought.
     pub kept: f64,
-    /// Decides the contents.
+    /// Seed of the contents.
     pub seed: u64,
 }
 
-/// Variance of the part that is bought.
+/// Variance of the bought share.
 const VARIANCE: f64 = 0.1;
 
 struct Pattern {
@@ -34,18 +34,18 @@ struct Pattern {
     kept: f64,
 }
 
-/// Makes transactions without an end.
+/// An endless generator of transactions.
 pub struct Quest {
     rng: Rng,
     length: f64,
     patterns: Vec<Pattern>,
     weights: Vec<f64>,
-    /// The pattern that did not fit into the last transaction.
+    /// The pattern that did not fit the last transaction.
     waiting: Option<Vec<u32>>,
 }
 
 impl Quest {
-    /// With patterns that follow from the seed.
+    /// A generator whose patterns follow from the seed.
     #[must_use]
     pub fn new(spec: Spec) -> Self {
         let mut rng = Rng::with_seed(spec.seed);
@@ -64,7 +64,7 @@ impl Quest {
             }
             while items.len() < length {
                 let item = pick(&item_weights, &mut rng) as u32;
-                // Rare items are found by number, so that this ends.
+                // Rare items are chosen by number, so that the loop ends.
                 let is_new = |item: &u32| !items.contains(item);
                 let item = Some(item).filter(is_new).or_else(|| {
                     let from = rng.u32(0..spec.items);
@@ -104,7 +104,7 @@ impl Quest {
         }
     }
 
-    /// What is bought of a pattern.
+    /// The bought part of a pattern.
     fn bought(&mut self) -> Vec<u32> {
         let pattern = &self.patterns[pick(&self.weights, &mut self.rng)];
         let mut items = pattern.items.clone();
@@ -115,7 +115,7 @@ impl Quest {
     }
 }
 
-/// Sums of exponential weights, the last of which is the whole.
+/// Cumulative sums of exponential weights; the last one is the total.
 fn weights(count: u32, rng: &mut Rng) -> Vec<f64> {
     let sums = (0..count).scan(0.0, |sum, _| {
         *sum += exponential(rng);
@@ -137,7 +137,7 @@ fn normal(rng: &mut Rng) -> f64 {
     (2.0 * exponential(rng)).sqrt() * (std::f64::consts::TAU * rng.f64()).cos()
 }
 
-/// As many events of a mean distance of 1 as fit into the mean.
+/// A Poisson-distributed number: events at mean distance 1 within `mean`.
 fn poisson(mean: f64, rng: &mut Rng) -> usize {
     let (mut events, mut at) = (0, exponential(rng));
     while at < mean {
@@ -178,7 +178,7 @@ mod tests {
                     && items.iter().all(|i| *i < 100)
             );
         }
-        // Patterns: some pair is bought far more often than chance has it.
+        // Because of the patterns, some pair is bought far more often than by chance.
         let pairs =
             |a: u32, b: u32| all.iter().filter(|t| t.contains(&a) && t.contains(&b)).count();
         let most =

@@ -1,4 +1,4 @@
-//! What a run prints.
+//! The report of a run.
 
 use crate::master::Found;
 use crate::rules::Rule;
@@ -6,19 +6,19 @@ use serde_json::json;
 use std::fmt::Write;
 use weir_records::size::megabytes_per_second;
 
-/// Result of a run, and what else is told of it.
+/// A result, and further information for the report.
 pub struct Report<'a> {
     /// Name of the file.
     pub file: &'a str,
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
-    /// What was found.
+    /// The result.
     pub found: &'a Found,
-    /// The rules that follow.
+    /// The rules that follow from it.
     pub rules: &'a [Rule],
     /// Names of items, as far as they have any.
     pub names: &'a [String],
-    /// It was compared with the oracle.
+    /// Whether it was compared with the oracle.
     pub is_verified: bool,
 }
 
@@ -35,7 +35,7 @@ impl Report<'_> {
         100.0 * count as f64 / self.found.transactions.max(1) as f64
     }
 
-    /// For people: passes, and so many rules.
+    /// The report for people: passes, and `top` rules.
     #[must_use]
     pub fn text(&self, top: usize) -> String {
         let found = self.found;
@@ -54,7 +54,7 @@ impl Report<'_> {
         );
         for pass in &found.passes {
             let rate = megabytes_per_second(pass.bytes, pass.seconds);
-            // A String takes everything.
+            // Writing to a String cannot fail.
             let _ = writeln!(
                 text,
                 "{:>4} {:>11} {:>9} {:>9.2} {rate:>8.1}",
@@ -80,7 +80,7 @@ impl Report<'_> {
         text
     }
 
-    /// For programs: everything.
+    /// The report for programs, complete.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
         let names = |items: &[u32]| items.iter().map(|item| self.name(*item)).collect::<Vec<_>>();

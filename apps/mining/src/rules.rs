@@ -1,30 +1,31 @@
-//! Rules of frequent itemsets: who has the left side has the right side too, this often. No I/O.
+//! Association rules from frequent itemsets: how often a transaction with the left side also has
+//! the right side. No I/O.
 
 use crate::apriori::{Sets, candidates};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Frequent itemsets, and in how many transactions each is.
+/// Frequent itemsets, each with the number of transactions that contain it.
 pub type Frequent = BTreeMap<Vec<u32>, u64>;
 
-/// Rules of a run.
+/// Maximum number of rules.
 pub const MAX_RULES: usize = 1 << 22;
 
-/// "Who has the left side has the right side too."
+/// A rule: transactions with the left side often have the right side too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What is given.
+    /// The left side.
     pub left: Vec<u32>,
-    /// What follows.
+    /// The right side.
     pub right: Vec<u32>,
-    /// Transactions with both.
+    /// Number of transactions with both sides.
     pub support: u64,
-    /// Transactions with the left side.
+    /// Number of transactions with the left side.
     pub left_support: u64,
 }
 
 impl Rule {
-    /// The part of the transactions with the left side that has the right side.
+    /// Share of the transactions with the left side that have the right side.
     #[must_use]
     pub fn confidence(&self) -> f64 {
         self.support as f64 / self.left_support as f64
@@ -37,14 +38,14 @@ impl Rule {
     }
 }
 
-/// All rules with at least this confidence: the surest first, then the most frequent.
+/// All rules with at least this confidence: highest confidence first, then most frequent first.
 ///
 /// # Errors
 /// There are more than [`MAX_RULES`].
 pub fn rules(frequent: &Frequent, confidence: f64) -> Result<Vec<Rule>, String> {
     let mut found = Vec::new();
     for (whole, support) in frequent.iter().filter(|(set, _)| set.len() > 1) {
-        // With more items on the right side confidence only falls, so right sides grow as
+        // More items on the right side never raise the confidence, so right sides grow as
         // candidates do.
         let mut rights = Sets { size: 1, items: whole.clone() };
         while !rights.is_empty() && rights.size < whole.len() {
@@ -66,10 +67,10 @@ pub fn rules(frequent: &Frequent, confidence: f64) -> Result<Vec<Rule>, String> 
     Ok(found)
 }
 
-/// The order in which rules are told.
+/// Sorts rules in the order of the report.
 pub fn sort(rules: &mut [Rule]) {
     rules.sort_by(|a, b| {
-        // a.support / a.left against b.support / b.left, exactly.
+        // Compares a.support / a.left with b.support / b.left, exactly.
         let cross =
             |one: &Rule, other: &Rule| u128::from(one.support) * u128::from(other.left_support);
         let rest = |rule: &Rule| (Reverse(rule.support), rule.left.clone(), rule.right.clone());

@@ -1,7 +1,7 @@
-//! One pass of a client over its chunks: producers read ahead of the one who counts.
+//! One pass of a client over its chunks. Producers read ahead of the counting thread.
 //!
-//! Chunk c belongs to client c mod n. Producers take its requests in order, each the next one, and
-//! at most two requests of each producer are read ahead. Whoever counts gets whole chunks.
+//! Chunk c belongs to client c mod n. Producers take the client's requests in order, and at most
+//! two requests for each producer are read ahead. The counting thread gets whole chunks.
 
 use crate::format::CHUNK_BYTES;
 use sio::safe::File;
@@ -9,41 +9,41 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Producers of a client.
+/// Maximum number of producers of a client.
 pub const MAX_PRODUCERS: usize = 64;
-/// Requests are so long at least.
+/// Minimum length of a request.
 pub const MIN_REQUEST_BYTES: usize = 4 << 10;
-/// Requests that are read ahead for each producer.
+/// Number of requests that are read ahead for each producer.
 const AHEAD: u64 = 2;
 
 /// The part of a file that a client counts, and how it is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// Bytes of the file.
+    /// Size of the file, bytes.
     pub size: u64,
     /// Number of the client.
     pub rank: u64,
-    /// Clients.
+    /// Number of clients.
     pub clients: u64,
-    /// Threads that read.
+    /// Number of reading threads.
     pub producers: usize,
-    /// Bytes of a request; a chunk has a whole number of them.
+    /// Bytes of a request; a chunk is a multiple of it.
     pub request_bytes: usize,
 }
 
 impl Part {
-    /// Requests that a chunk has.
+    /// Number of requests for a chunk.
     fn per_chunk(&self) -> u64 {
         (CHUNK_BYTES / self.request_bytes) as u64
     }
 
-    /// Chunks of this client.
+    /// Number of chunks of this client.
     fn chunks(&self) -> u64 {
         let all = self.size.div_ceil(CHUNK_BYTES as u64);
         all.saturating_sub(self.rank).div_ceil(self.clients)
     }
 
-    /// Where a request of this client begins, and how long it is: 0 behind the end of the file.
+    /// Offset and length of a request of this client. The length is 0 beyond the end of the file.
     fn request(&self, number: u64) -> (u64, usize) {
         let chunk = self.rank + number / self.per_chunk() * self.clients;
         let within = number % self.per_chunk() * self.request_bytes as u64;
@@ -55,9 +55,9 @@ impl Part {
 
 #[derive(Default)]
 struct State {
-    /// The next request that a producer takes.
+    /// The next request for a producer.
     next: u64,
-    /// Requests that were counted.
+    /// Number of requests that were counted.
     taken: u64,
     ready: BTreeMap<u64, Vec<u8>>,
     free: Vec<Vec<u8>>,
@@ -87,7 +87,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// What a producer does.
+    /// The body of a producer.
     fn produce(&self, part: &Part, file: &File) {
         let total = part.chunks() * part.per_chunk();
         loop {
@@ -138,7 +138,7 @@ impl Queue {
     }
 }
 
-/// Nobody waits for a thread that has panicked.
+/// Ends the queue if a thread panics, so that no other one waits for it.
 struct Over<'a>(&'a Queue);
 
 impl Drop for Over<'_> {
@@ -149,7 +149,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Hands each chunk of the part to `count`, with its number in the file; how many bytes were read.
+/// Passes each chunk of the part to `count`, with its number in the file; returns the bytes read.
 ///
 /// # Errors
 /// That of the first read, or of `count`.

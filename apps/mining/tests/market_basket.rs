@@ -1,4 +1,4 @@
-//! The baskets of a supermarket (`scripts/market-basket.sh`), whose counts are known.
+//! The market baskets of a supermarket (`scripts/market-basket.sh`), whose counts are known.
 
 use crate::cluster::built;
 use crate::plain::{found, said};
@@ -13,7 +13,8 @@ fn count(found: &Value, items: &[&str]) -> u64 {
     itemsets.iter().find(is_it).unwrap()["transactions"].as_u64().unwrap()
 }
 
-/// Itemsets of one item, of two, and of three. The class of each basket is no item.
+/// Number of frequent itemsets of one, two and three items. The class of each basket is not an
+/// item.
 fn frequent(found: &Value) -> [usize; 3] {
     let sets = found["itemsets"].as_array().unwrap().iter().map(|set| &set["items"]);
     let sets = sets.map(|set| set.as_array().unwrap());

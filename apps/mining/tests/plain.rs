@@ -1,4 +1,4 @@
-//! Files of transactions over plain files.
+//! Mining of plain files.
 
 use serde_json::Value;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub fn complaint(dir: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// What was found, whoever has counted it and however long that took.
+/// The result, without timings and clients.
 pub fn found(dir: &Path, arguments: &[&str]) -> Value {
     let mut all: Value = serde_json::from_str(&said(dir, arguments)).unwrap();
     let object = all.as_object_mut().unwrap();
@@ -51,7 +51,7 @@ fn any_number_of_clients_and_producers_finds_what_one_thread_finds_by_another_wa
     let one = found(dir.path(), &run);
     let passes = one["passes"].as_array().unwrap();
     assert!(passes.len() > 2 && !one["rules"].as_array().unwrap().is_empty(), "{one}");
-    // Each pass reads the whole file, once.
+    // Each pass reads the whole file once.
     assert!(passes.iter().all(|pass| pass["bytes"] == bytes));
     for how in [
         &["--clients", "2"][..],
@@ -76,7 +76,7 @@ fn what_cannot_be_counted_is_told() {
     assert!(complaint(at, &["run", "text"]).contains("text: chunk 0 is no file of transactions"));
     std::fs::write(at.join("empty"), "").unwrap();
     assert!(said(at, &["run", "empty", "--clients", "3"]).contains("0 itemsets"));
-    // A client is told by its number, and so is one that ends without a word.
+    // Messages name the client, also one that ends without a message.
     let mut bytes = std::fs::read(at.join("sales")).unwrap();
     bytes[(2 << 20) + 24..][..4].fill(0xff);
     std::fs::write(at.join("bad"), &bytes).unwrap();
@@ -85,7 +85,7 @@ fn what_cannot_be_counted_is_told() {
     let said = complaint(at, &["run", "sales", "--via", "false"]);
     assert!(said.contains("client 1 has ended with exit status: 1"), "{said}");
     assert!(complaint(at, &["run", "sales", "--via", "/no/such/program"]).contains("/no/such"));
-    // More pairs than are counted.
+    // More pairs than the maximum number of candidates.
     let items: Vec<String> = (0..6000).map(|n| format!("item {n}\n")).collect();
     std::fs::write(at.join("text"), items.concat()).unwrap();
     crate::plain::said(at, &["import", "many", "--from", "text"]);

@@ -1,4 +1,4 @@
-//! The whole records of a part of a file, as in Hadoop: each record belongs to one block.
+//! The whole records of a block of a file, as in Hadoop: each record belongs to one block.
 
 use crate::invalid;
 use crate::tree::Open;
@@ -7,10 +7,10 @@ use weir_jobs::Record;
 use weir_jobs::records::{MAX_RECORD_BYTES, More};
 use weir_types::{Error, ErrorKind, Result};
 
-/// So much is read behind a block for the end of its last line, at first.
+/// First number of bytes that are read beyond a block to find the end of its last line.
 const MORE_BYTES: u64 = 4096;
 
-/// The records of the block `at` of a file with `size` bytes. A last line without its end gets one.
+/// The records of block `at` of a file with `size` bytes. A last line without a newline gets one.
 ///
 /// # Errors
 /// Those of reading; a record that is too long.
@@ -34,7 +34,7 @@ pub fn records(file: &Open, size: u64, at: Range<u64>, record: Record) -> Result
     Ok(bytes)
 }
 
-/// Adds what follows from `at` on, up to the end of a line.
+/// Appends the bytes from `at` on, up to the end of a line.
 fn end_line(file: &Open, size: u64, mut at: u64, bytes: &mut Vec<u8>) -> Result<()> {
     let (begun, mut step) = (at, MORE_BYTES);
     while at < size {

@@ -1,8 +1,9 @@
-//! Counts words: for each its number and the word, in the order of the words. A word is what stands
-//! between blanks, tabs and ends of lines.
+//! Counts words: prints the number of occurrences of each word, sorted by word. Words are separated
+//! by blanks, tabs and newlines.
 //!
-//! Each process counts what it reads, and sends each word with its number to the process that the
-//! word's hash names. That one adds the numbers. The first process merges what all have.
+//! Each process counts its part of the input, and sends each word with its count to the process
+//! that the word's hash selects. That process adds the counts. The first process merges all
+//! results.
 
 use crate::merge::{Ends, Output, merge};
 use crate::options::Run;
@@ -11,7 +12,7 @@ use crate::sink::Sink;
 use std::collections::HashMap;
 use weir_types::{Error, ErrorKind, Result};
 
-/// Bytes of an entry of the table beside those of its word, about.
+/// Approximate bytes of an entry of the table, without its word.
 const ENTRY_BYTES: usize = 64;
 
 type Table = HashMap<Vec<u8>, u64>;
@@ -23,7 +24,7 @@ type Table = HashMap<Vec<u8>, u64>;
 pub fn count(run: &Run, report: &mut Report) -> Result<()> {
     let (rank, ranks) = (run.job.rank, run.job.ranks);
     let (mut table, mut held, mut words) = (Table::new(), 0usize, 0u64);
-    // How often this process has sent its table.
+    // Number of times that this process has sent its table.
     let mut rounds = 0u64;
     let totals = run.inputs.read(&run.job, &mut |block| {
         for word in block.split(|byte| b" \t\n\r\x0b\x0c".contains(byte)) {
@@ -83,20 +84,20 @@ fn fragment(from: usize, to: usize, round: u64) -> String {
     format!("words.{from}.{to}.{round}")
 }
 
-/// The process that adds up a word (FNV-1a).
+/// The process that adds up the counts of a word (FNV-1a).
 fn owner(word: &[u8], ranks: usize) -> usize {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     (word.iter().fold(0xcbf2_9ce4_8422_2325, mix) % ranks as u64) as usize
 }
 
-/// Writes a sorted file for each process, with the words that it adds up.
+/// Writes a sorted file for each process, with its words.
 fn send(run: &Run, table: &mut Table, round: u64) -> Result<()> {
     let mut lines: Vec<Vec<Vec<u8>>> = vec![Vec::new(); run.job.ranks];
     for (word, number) in table.drain() {
         lines[owner(&word, run.job.ranks)].push(line(&word, number));
     }
     for (to, mut lines) in lines.into_iter().enumerate() {
-        // Those of one word follow each other when files are merged: no word has a tab.
+        // Lines of one word become adjacent when files are merged, because no word has a tab.
         lines.sort_unstable();
         let mut out = Output::create(&run.tree, &run.job.path(&fragment(run.job.rank, to, round)))?;
         lines.iter().try_for_each(|line| out.add(line))?;
@@ -109,7 +110,7 @@ fn line(word: &[u8], number: u64) -> Vec<u8> {
     [word, b"\t", number.to_string().as_bytes(), b"\n"].concat()
 }
 
-/// The word and the number of a line.
+/// The word and the count of a line.
 fn entry(line: &[u8]) -> Result<(&[u8], u64)> {
     let parse = || {
         let tab = memchr::memrchr(b'\t', line)?;
@@ -120,7 +121,7 @@ fn entry(line: &[u8]) -> Result<(&[u8], u64)> {
     parse().ok_or_else(|| Error::new(ErrorKind::Corrupt, what))
 }
 
-/// Merges sorted files, and adds the numbers of equal words. Returns how many words differ.
+/// Merges sorted files, and adds the counts of equal words. Returns the number of different words.
 fn add_up(run: &Run, paths: &[String], each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<u64> {
     let (mut word, mut sum, mut different) = (Vec::new(), 0u64, 0u64);
     merge(&run.tree, (paths, Ends::Line), run.memory_bytes, &mut |line_of| {

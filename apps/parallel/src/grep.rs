@@ -8,19 +8,19 @@ use crate::report::Report;
 use crate::sink::Sink;
 use weir_types::Result;
 
-/// What is asked for.
+/// Parameters of a search.
 pub struct Question {
-    /// Lines with these bytes.
+    /// The text to find.
     pub text: Vec<u8>,
-    /// Print their number alone.
+    /// Whether to print only the number of lines.
     pub count: bool,
 }
 
-/// Finds the lines in all inputs. Writes them to the output, or to standard output by the first
-/// process. Returns how many there are in all.
+/// Finds the lines in all inputs. The first process writes them to the output or to standard
+/// output. Returns their total number.
 ///
 /// # Errors
-/// Those of the files, and of other processes; more lines than memory.
+/// Those of the files, and of other processes; lines that do not fit the memory.
 pub fn grep(run: &Run, question: &Question, report: &mut Report) -> Result<u64> {
     if question.text.is_empty() || question.text.contains(&b'\n') {
         return Err(invalid("the text to look for is empty or has a newline"));

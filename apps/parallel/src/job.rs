@@ -1,9 +1,9 @@
-//! The processes of a job. They tell each other things by files in a directory of their own, which
-//! the last one removes: a launcher says who they are, and no library of MPI is needed.
+//! The processes of a job. They exchange messages through files in a directory, which the first
+//! process removes at the end. A launcher tells them their ranks; no MPI library is needed.
 //!
 //! Invariants
-//! - A process takes part once. Another one of the same rank and job is refused.
-//! - Nobody waits for a process that has failed, nor longer than the timeout.
+//! - A process takes part once. A second process with the same rank and job is refused.
+//! - Nobody waits for a failed process, nor longer than the timeout.
 
 use crate::invalid;
 use crate::tree::{Tree, join};
@@ -13,31 +13,32 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_client::job::{Member, job_named, parent_number};
 use weir_types::{Error, ErrorKind, JobId, Result};
 
-/// The first part of the name of a job's directory.
+/// Prefix of the names of job directories.
 pub const PREFIX: &str = ".weir-job-";
-/// The most processes.
+/// Maximum number of processes.
 const MAX_RANKS: u32 = 4096;
-/// Ranks that an error names.
+/// Maximum number of ranks that an error names.
 const NAMED: usize = 8;
-/// Names are looked at so often at first, and so often later.
+/// First and longest interval between two looks for files.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// The longest message of a process that has failed.
+/// Longest error message of a failed process.
 const MAX_MESSAGE_CHARS: usize = 4096;
 
-/// Who this process is.
+/// The identity of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Who {
     /// The job.
     pub id: JobId,
-    /// What launchers say; `None`: this process is alone.
+    /// Rank and number of processes from the launcher; `None`: this process is alone.
     pub member: Option<Member>,
 }
 
 impl Who {
-    /// By the environment: mpirun of Open MPI, MPICH and others with PMI, srun, torchrun, weir run.
+    /// From the environment: mpirun of Open MPI, MPICH and others with PMI, srun, torchrun, weir
+    /// run.
     ///
     /// # Errors
-    /// `InvalidArgument`: a rank or number of processes that cannot be.
+    /// `InvalidArgument`: an impossible rank or number of processes.
     pub fn find(name: Option<&str>) -> Result<Self> {
         let uid = rustix::process::geteuid().as_raw();
         let all: Vec<(String, String)> = std::env::vars_os()
@@ -64,13 +65,13 @@ impl Who {
     }
 }
 
-/// This process in a job. Of a process that is alone, nothing is told to anybody.
+/// The membership of this process in a job. A process that is alone exchanges no messages.
 pub struct Job {
-    /// Who this process is.
+    /// The identity of this process.
     pub who: Who,
-    /// Its number, from 0 on.
+    /// Its rank, from 0.
     pub rank: usize,
-    /// How many there are.
+    /// Number of processes.
     pub ranks: usize,
     /// The directory of the job.
     pub dir: String,
@@ -80,15 +81,15 @@ pub struct Job {
 }
 
 impl Job {
-    /// Joins a job, whose directory the first process makes.
+    /// Joins a job. The first process makes its directory.
     ///
     /// # Errors
-    /// `Exists`: this process of the job has run before, and something went wrong.
+    /// `Exists`: a process of this job and rank has run before and failed.
     pub fn join(tree: &Tree, who: Who, dir: String, timeout: Duration) -> Result<Self> {
         let (rank, ranks) = who.member.map_or((0, 1), |m| (m.rank.0 as usize, m.ranks as usize));
         tree.make_dir(&dir)?;
         let job = Self { who, rank, ranks, dir, tree: tree.clone(), timeout, left: false.into() };
-        // As a directory, since of two that make it one fails.
+        // A directory, because its creation fails for the second of two processes.
         if !tree.make_dir(&job.path(&format!("joined.{rank}")))? {
             let what = format!(
                 "{}: process {rank} of this job has run before, and the job has not ended well: \
@@ -106,12 +107,12 @@ impl Job {
         join(&self.dir, name)
     }
 
-    /// Tells all others `mine`, waits until all have told theirs, and returns that of each. It is a
-    /// barrier: what others wrote and finished before it is seen after it. All call it with the
-    /// same names, in the same order.
+    /// Sends `mine` to all others, waits for the messages of all, and returns them. It is a
+    /// barrier: data that others finished writing before it is visible after it. All processes must
+    /// call it with the same names, in the same order.
     ///
     /// # Errors
-    /// That of a process that has failed. `TimedOut`: with those that are missing.
+    /// That of a failed process. `TimedOut`, with the missing ranks.
     pub fn exchange(&self, name: &str, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         if self.ranks == 1 {
             return Ok(vec![mine.to_vec()]);
@@ -121,7 +122,8 @@ impl Job {
         (0..self.ranks).map(|rank| self.tree.get(&self.path(&format!("{name}.{rank}")))).collect()
     }
 
-    /// Ends this process's part well. The first process waits for all, and removes the directory.
+    /// Ends this process's part successfully. The first process waits for all, and removes the
+    /// directory.
     ///
     /// # Errors
     /// As [`Job::exchange`].
@@ -137,13 +139,13 @@ impl Job {
         self.remove()
     }
 
-    /// Says that this process has failed, so that nobody waits for it.
+    /// Reports that this process has failed, so that nobody waits for it.
     pub fn fail(&self, error: &Error) {
         if self.left.replace(true) {
             return;
         }
         let message: String = error.to_string().chars().take(MAX_MESSAGE_CHARS).collect();
-        // The error itself is more important than one of telling it.
+        // The original error matters more than a failure to report it.
         drop(match self.ranks {
             1 => self.remove(),
             _ => self.tree.put(&self.path(&format!("failed.{}", self.rank)), message.as_bytes()),
@@ -161,7 +163,7 @@ impl Job {
         self.tree.remove_dir(&self.dir)
     }
 
-    /// Waits until all have told something.
+    /// Waits for the messages of all processes.
     fn wait(&self, name: &str) -> Result<()> {
         let (begun, mut pause) = (Instant::now(), PAUSES.0);
         loop {

@@ -1,9 +1,9 @@
-//! Programs that read much and write little, or as much: grep, word count and sort. Each runs alone
-//! or as the processes of a job, on files of this machine or of a cluster.
+//! Programs that read much and write little or as much: grep, word count and sort. Each runs alone
+//! or as the processes of a job, on local files or on files of a cluster.
 //!
 //! Invariants
-//! - The output depends on the inputs alone: not on the number of processes, the way of reading,
-//!   or the layout of the files.
+//! - The output depends on the inputs alone: not on the number of processes, the way of reading, or
+//!   the layout of the files.
 //! - Memory is bounded by `--memory`, whatever the size of the inputs.
 //! - A process that waits for others ends when one of them has failed, or after `--timeout`.
 
@@ -22,7 +22,7 @@ pub mod tree;
 
 use weir_types::{Error, ErrorKind};
 
-/// What was asked for makes no sense.
+/// The error for invalid options.
 pub fn invalid(what: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidArgument, what)
 }

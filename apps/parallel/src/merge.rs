@@ -1,16 +1,16 @@
-//! Sorted records in files of the job: writing them, and merging them.
+//! Files of sorted records for a job: writing and merging them.
 
 use crate::tree::{Open, Tree};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use weir_types::{Error, ErrorKind, Result};
 
-/// Bytes read or written by one call.
+/// Bytes per read or write call.
 const CALL_BYTES: usize = 1 << 20;
-/// Bytes read by one call where many files are merged.
+/// Bytes per read call when many files are merged.
 const LEAST_BYTES: usize = 64 << 10;
 
-/// Writes a file from some offset on, in large calls.
+/// Writes a file from an offset on, in large calls.
 pub struct Output {
     file: Open,
     path: String,
@@ -19,7 +19,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Writes a file that is made or emptied.
+    /// Writes a new file, or empties an existing one.
     ///
     /// # Errors
     /// Those of the file system.
@@ -28,7 +28,7 @@ impl Output {
         Ok(Self { file, path: path.to_owned(), at: 0, buffer: Vec::new() })
     }
 
-    /// Writes a file that is there, from an offset on.
+    /// Writes an existing file, from an offset on.
     ///
     /// # Errors
     /// Those of the file system.
@@ -56,7 +56,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what is left, so that other processes see it.
+    /// Writes buffered bytes, so that other processes see them.
     ///
     /// # Errors
     /// Those of the file system.
@@ -65,7 +65,7 @@ impl Output {
         self.file.finish().map_err(|e| e.context(&self.path))
     }
 
-    /// As [`Output::finish`], and the file is durable.
+    /// As [`Output::finish`], but also makes the file durable.
     ///
     /// # Errors
     /// Those of the file system.
@@ -75,16 +75,16 @@ impl Output {
     }
 }
 
-/// How records end.
+/// The end of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// With a newline, which belongs to the record.
+    /// A newline, which belongs to the record.
     Line,
     /// After this many bytes.
     After(usize),
 }
 
-/// The records of a file, one after the other.
+/// The records of a file, one after another.
 pub struct Records {
     file: Open,
     path: String,
@@ -96,7 +96,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Those of a file, of which up to `memory_bytes` are held at a time (64 KiB at least).
+    /// The records of a file, reading at most `memory_bytes` at a time (but at least 64 KiB).
     ///
     /// # Errors
     /// Those of the file system.
@@ -135,7 +135,7 @@ impl Records {
         Ok(Some(&self.buffer[begin..begin + len]))
     }
 
-    /// Reads more; whether there was more.
+    /// Reads more bytes; returns whether there were any.
     fn fill(&mut self) -> Result<bool> {
         self.buffer.drain(..self.at);
         self.at = 0;
@@ -149,8 +149,8 @@ impl Records {
     }
 }
 
-/// Calls `each` with all records of sorted files, in order. Memory: `memory_bytes`, or 64 KiB a
-/// file if that is more.
+/// Calls `each` with all records of sorted files, in order. Takes `memory_bytes`, or 64 KiB for
+/// each file if that is more.
 ///
 /// # Errors
 /// Those of reading, and of `each`.
@@ -190,7 +190,7 @@ mod tests {
         let path = |n: usize| dir.path().join(n.to_string()).to_str().unwrap().to_owned();
         let (mut all, mut paths) = (Vec::new(), Vec::new());
         for file in 0..5usize {
-            // One is empty.
+            // One of the files is empty.
             let mut lines: Vec<String> =
                 (0..file * 1000).map(|n| format!("{}\n", (n * 7919 + file) % 10_007)).collect();
             lines.sort_unstable();

@@ -1,4 +1,4 @@
-//! What all programs can be told.
+//! The common options of all programs.
 
 use crate::invalid;
 use crate::job::{self, Job};
@@ -14,55 +14,56 @@ use weir_types::{FileKind, Result};
 /// Options of every program.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Where the result goes: a file beside the inputs, in the same cluster or on this machine
+    /// Write the result to this file, which is in the same cluster as the inputs, or on this
+    /// machine like them
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<OsString>,
     /// How the inputs are read [default: take from a cluster, shares from this machine]
     #[arg(long, value_enum, value_name = "WAY")]
     pub read: Option<Way>,
-    /// Bytes of a block, the part of the inputs that one process reads at a time
+    /// Bytes of a block, the unit in which the inputs are divided among processes
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
     pub block: u64,
-    /// Memory for what is being sorted or counted
+    /// Memory for sorting or counting
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     pub memory: u64,
     /// Name of the job, the same for all its processes [default: that of mpirun, srun or weir run]
     #[arg(long, value_name = "NAME")]
     pub job: Option<String>,
-    /// Directory for what the processes tell each other [default: that of the output]
+    /// Directory for the messages between processes [default: that of the output]
     #[arg(long, value_name = "DIR")]
     pub work: Option<OsString>,
     /// Seconds that a process waits for another one
     #[arg(long, value_name = "SECONDS", default_value_t = 600,
           value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub timeout: u64,
-    /// Print what each process has done, as a line of JSON on standard error
+    /// Print statistics of each process, as a line of JSON on standard error
     #[arg(long)]
     pub json: bool,
 }
 
-/// The least `--memory`: a buffer for each of some hundred processes.
+/// Minimum of `--memory`: a buffer for each of some hundred processes.
 const MIN_MEMORY: u64 = 1 << 20;
 
-/// A run that has begun.
+/// The state of a run.
 pub struct Run {
-    /// Where inputs and output are.
+    /// The file system of inputs and output.
     pub tree: Tree,
     /// The inputs.
     pub inputs: Inputs,
     /// The path of the output.
     pub output: Option<String>,
-    /// The job, also of a process that is alone.
+    /// The job; also for a process that is alone.
     pub job: Job,
     /// Bytes of `--memory`.
     pub memory_bytes: usize,
 }
 
 impl Common {
-    /// Opens the place of the files, and joins the job.
+    /// Opens the file system, and joins the job.
     ///
     /// # Errors
-    /// Options that do not fit together, and those of the files.
+    /// Inconsistent options, and those of the files.
     pub fn begin(&self, program: &str, inputs: &[OsString], record: Record) -> Result<Run> {
         if self.memory < MIN_MEMORY {
             return Err(invalid("--memory: 1 MiB or more"));
@@ -109,7 +110,7 @@ impl Common {
     }
 }
 
-/// The path of a name that has to be where the first input is.
+/// The path of a name that must be on the same file system as the first input.
 fn in_place(name: Name, place: &Place) -> Result<String> {
     match name.place == *place {
         true => Ok(name.path),

@@ -1,32 +1,31 @@
-//! Which process reads which block, if that is decided before: by equal shares, or by where the
-//! blocks are.
+//! Assignment of blocks to processes before the run: by equal shares, or by location.
 
-/// The bytes of a block on a machine, and what its disk gives now.
+/// The part of a block on a machine, and the present speed of its disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// The name of the machine.
     pub host: String,
-    /// Bytes of the block there.
+    /// Bytes of the block on that machine.
     pub bytes: u64,
-    /// What the disk gives, bytes per second; 0: not known.
+    /// Bytes per second of the disk; 0: unknown.
     pub bytes_per_s: u64,
 }
 
-/// Equal shares, in order: the process of each of `blocks` blocks.
+/// Equal shares, in order: returns the process of each of `blocks` blocks.
 pub fn shares(blocks: usize, ranks: usize) -> Vec<usize> {
     (0..blocks).map(|block| block * ranks / blocks.max(1)).collect()
 }
 
-/// The process of each block, by where the blocks are and on which machine each process runs. A
-/// block goes to a process that has most of its bytes on its own machine, of several such to the
-/// one that ends first, by what its disk gives and the blocks that it has already. Nobody gets
-/// more than an equal share of the blocks: what is left over goes to those that have least.
+/// Assigns blocks to processes by location; `hosts` has the machine of each process. A block goes
+/// to a process whose machine has most of its bytes. Among several, it goes to the one that would
+/// finish first, by disk speed and blocks assigned so far. No process gets more than an equal
+/// share; remaining blocks go to the processes with the fewest.
 pub fn by_places(blocks: &[Vec<Place>], hosts: &[String]) -> Vec<usize> {
     let limit = blocks.len().div_ceil(hosts.len().max(1));
     let mut load = vec![0; hosts.len()];
     let mut of: Vec<Option<usize>> = vec![None; blocks.len()];
     for (block, places) in blocks.iter().enumerate() {
-        // While it is not known of all what they give, all count as equal.
+        // If the speed of any disk is unknown, all count as equal.
         let known = places.iter().all(|place| place.bytes_per_s > 0);
         let ends = |rank: usize, place: &Place| {
             let pace = if known { place.bytes_per_s as f64 } else { 1.0 };

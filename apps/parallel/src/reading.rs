@@ -1,4 +1,4 @@
-//! Reading all inputs once, by all processes of a job together.
+//! Reads all inputs once, distributed over the processes of a job.
 
 use crate::block;
 use crate::invalid;
@@ -13,22 +13,22 @@ use weir_jobs::blocks::MAX_FILES;
 use weir_jobs::{Input, Record, Take, TakeOptions};
 use weir_types::{Error, FileKind, Result, TargetId};
 
-/// Block sizes, bytes.
+/// Permitted block sizes, bytes.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 4096..=64 << 20;
 
-/// How inputs are read.
+/// How blocks are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Way {
-    /// Each process takes the next block of the disk that is least behind, as `weir take`
+    /// Each process takes the next block of the disk that is furthest behind, as in `weir take`
     Take,
-    /// Each process reads blocks that are on its own machine, as far as shares are equal
+    /// Each process reads blocks on its own machine, as far as shares stay equal
     Locations,
     /// Each process reads an equal share, in order
     Shares,
 }
 
 impl Way {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Take => "take",
@@ -41,27 +41,28 @@ impl Way {
 /// The inputs of a run.
 pub struct Inputs {
     tree: Tree,
-    /// Path and size, bytes.
+    /// Path and size in bytes of each file.
     files: Vec<(String, u64)>,
     record: Record,
     way: Way,
     block_bytes: u64,
 }
 
-/// What a process has read.
+/// Amounts that a process has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes of whole records.
     pub bytes: u64,
-    /// Of them, bytes from disks of this machine, where that is known.
+    /// Bytes from disks of this machine, if known.
     pub local_bytes: u64,
 }
 
 impl Inputs {
-    /// Files, and the files of directories in the order of their names; hidden ones are left out.
+    /// Finds the inputs: files, and the files in directories, sorted by name. Hidden files are left
+    /// out.
     ///
     /// # Errors
-    /// Those of the files; a file that has no whole number of records.
+    /// Those of the files; a file without a whole number of records.
     pub fn find(
         tree: &Tree,
         paths: &[String],
@@ -108,7 +109,7 @@ impl Inputs {
         Ok(None)
     }
 
-    /// How they are read.
+    /// How blocks are distributed.
     pub fn way(&self) -> Way {
         self.way
     }
@@ -118,8 +119,8 @@ impl Inputs {
         self.files.iter().map(|(_, size)| size).sum()
     }
 
-    /// The bytes of `count` records that lie at equal distances in all files; less if there are
-    /// fewer. `each`: bytes of a record.
+    /// Samples `count` records at equal distances in all files; fewer if there are not as many.
+    /// `each`: bytes of a record.
     ///
     /// # Errors
     /// Those of reading.
@@ -144,8 +145,8 @@ impl Inputs {
         Ok(sample)
     }
 
-    /// Calls `each` with the records of each block that this process reads. All processes of the
-    /// job together read each record once.
+    /// Calls `each` with the records of each block of this process. All processes of the job
+    /// together read each record once.
     ///
     /// # Errors
     /// Those of reading, and of `each`.
@@ -166,7 +167,7 @@ impl Inputs {
         }
     }
 
-    /// All blocks: the file and the bytes of each.
+    /// All blocks: file index and byte range of each.
     fn blocks(&self) -> Vec<(usize, Range<u64>)> {
         let of = |(file, (_, size)): (usize, &(String, u64))| {
             let (size, block) = (*size, self.block_bytes);
@@ -175,8 +176,8 @@ impl Inputs {
         self.files.iter().enumerate().flat_map(of).collect()
     }
 
-    /// The blocks that this process reads, and bytes of each that are on its machine. The first
-    /// process asks where the blocks are, and decides for all: what disks give changes.
+    /// The blocks of this process, each with its bytes on this machine. The first process looks up
+    /// the locations and decides for all, because disk speeds change between two looks.
     fn by_locations(&self, cluster: &Cluster, job: &Job) -> Result<Vec<(usize, Range<u64>, u64)>> {
         let hosts = job.exchange("host", weir_host::host_name().as_bytes())?;
         let hosts: Vec<String> =
@@ -200,7 +201,7 @@ impl Inputs {
         Ok(own.map(|((file, at), (_, bytes))| (file, at, bytes)).collect())
     }
 
-    /// On which machines each block is.
+    /// The machines that hold each block.
     fn places(&self, cluster: &Cluster, blocks: &[(usize, Range<u64>)]) -> Result<Vec<Vec<Place>>> {
         let mut all: Vec<BTreeMap<String, Place>> = vec![BTreeMap::new(); blocks.len()];
         let mut first = 0;
@@ -208,7 +209,7 @@ impl Inputs {
             for piece in cluster.locations(path, *size)? {
                 let end = (piece.offset + piece.len).min(*size);
                 let mut from = piece.offset;
-                // A piece may be in several blocks.
+                // A location may span several blocks.
                 while from < end {
                     let block = from / self.block_bytes;
                     let until = ((block + 1) * self.block_bytes).min(end);
@@ -231,8 +232,7 @@ impl Inputs {
         Ok(all.into_iter().map(|places| places.into_values().collect()).collect())
     }
 
-    /// Reads these blocks; in a cluster, if it is named, from disks of this machine as far as those
-    /// have them.
+    /// Reads these blocks. With a cluster, prefers copies on disks of this machine.
     fn read_blocks(
         &self,
         own: Vec<(usize, Range<u64>, u64)>,
@@ -295,7 +295,7 @@ impl Inputs {
     }
 }
 
-/// The bytes of a file of which this machine has a copy, and its target.
+/// The ranges of a file that have a copy on this machine, with the target of each.
 fn near_bytes(cluster: &Cluster, path: &str, size: u64) -> Result<Vec<(Range<u64>, TargetId)>> {
     let host = weir_host::host_name();
     let mut near = Vec::new();

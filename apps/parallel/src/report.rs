@@ -1,4 +1,4 @@
-//! What a process has done, and how long each phase took.
+//! Statistics of a process: amounts, and the time of each phase.
 
 use crate::job::Job;
 use crate::options::Run;
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::time::Instant;
 use weir_types::Result;
 
-/// Measures a run.
+/// Collects statistics of a run.
 pub struct Report {
     program: &'static str,
     begun: Instant,
@@ -18,31 +18,32 @@ pub struct Report {
 }
 
 impl Report {
-    /// Begins to measure.
+    /// Starts the clock.
     pub fn begin(program: &'static str) -> Self {
         let now = Instant::now();
         Self { program, begun: now, phase: now, phases: Map::new(), values: Map::new() }
     }
 
-    /// A phase has ended, and the next one begins.
+    /// Ends a phase and begins the next one.
     pub fn phase(&mut self, name: &str) {
         let now = Instant::now();
         self.phases.insert(name.to_owned(), rounded((now - self.phase).as_secs_f64()));
         self.phase = now;
     }
 
-    /// Adds a number.
+    /// Adds a value.
     pub fn count(&mut self, name: &str, value: u64) {
         self.values.insert(name.to_owned(), value.into());
     }
 
-    /// Adds what was read.
+    /// Adds the amounts that were read.
     pub fn read(&mut self, totals: Totals) {
         self.count("input_bytes", totals.bytes);
         self.count("local_bytes", totals.local_bytes);
     }
 
-    /// A line of JSON on standard error. In one call: what several processes say is not mixed.
+    /// Prints a line of JSON to standard error with a single write, so that lines of several
+    /// processes do not mix.
     pub fn print(self, run: &Run) {
         let Job { rank, ranks, .. } = run.job;
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -58,18 +59,18 @@ impl Report {
         if let Some(all) = all.as_object_mut() {
             all.extend(self.values);
         }
-        // There is nobody else to tell of an error of this.
+        // An error of this write has no other place to go.
         drop(std::io::stderr().write_all(format!("{all}\n").as_bytes()));
     }
 }
 
-/// Seconds, to the millisecond.
+/// Seconds, rounded to milliseconds.
 fn rounded(seconds: f64) -> Value {
     json!((seconds * 1e3).round() / 1e3)
 }
 
-/// Ends a run: leaves the job, or tells the other processes that this one has failed. Prints the
-/// report of a run that went well.
+/// Ends a run: leaves the job, or reports this process's failure to the others. After success
+/// prints the report.
 ///
 /// # Errors
 /// That of the run, or of other processes.

@@ -1,20 +1,20 @@
-//! Where the first process puts the result: a file, or standard output.
+//! The destination of the result in the first process: a file or standard output.
 
 use crate::merge::Output;
 use crate::options::Run;
 use std::io::{StdoutLock, Write, stdout};
 use weir_types::{Error, Result};
 
-/// The result.
+/// The destination of the result.
 pub enum Sink {
-    /// To a file.
+    /// A file.
     File(Output),
-    /// To standard output.
+    /// Standard output.
     Standard(Box<std::io::BufWriter<StdoutLock<'static>>>),
 }
 
 impl Sink {
-    /// The output of a run, which is made or emptied.
+    /// Opens the output of a run; a file is created or emptied.
     ///
     /// # Errors
     /// Those of the file system.
@@ -28,7 +28,7 @@ impl Sink {
     /// Adds bytes.
     ///
     /// # Errors
-    /// Those of the file system, or of who reads standard output.
+    /// Those of the file system or of standard output.
     pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
             Self::File(output) => output.add(bytes),
@@ -36,7 +36,7 @@ impl Sink {
         }
     }
 
-    /// Writes what is left; a file is durable then.
+    /// Writes buffered bytes. A file is also made durable.
     ///
     /// # Errors
     /// As [`Sink::add`].

@@ -1,11 +1,13 @@
-//! Sorts records of 100 bytes by their bytes; the first 10 are the key of the usual sort benchmark.
+//! Sorts records of 100 bytes by all of their bytes; the first 10 are the key of the usual sort
+//! benchmark.
 //!
-//! The phases are those of NOW-Sort: each process reads, and sends each record to the process of
-//! its range of keys; each sorts what it got, in runs as large as its memory; it merges the runs,
-//! and writes them to its part of the output. Ranges are chosen from a sample of the records, so
-//! that they have about as many.
+//! The phases are those of NOW-Sort. Each process reads, and sends each record to the process of
+//! its range of keys. Each process sorts what it received, in runs as large as its memory. It
+//! merges the runs, and writes them to its part of the output. Ranges are chosen from a sample, so
+//! that they have about equal numbers of records.
 //!
-//! Equal keys are in the order of the other bytes: so the output depends on the records alone.
+//! Records with equal keys are ordered by their other bytes, so the output depends on the records
+//! alone.
 
 use crate::merge::{Ends, Output, merge};
 use crate::options::Run;
@@ -17,9 +19,9 @@ use weir_types::{Error, ErrorKind, Result};
 pub const RECORD_BYTES: usize = 100;
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 10;
-/// Records of the sample for each process, and at most for all.
+/// Sampled records: for each process, and at most in all.
 const SAMPLED: (u64, u64) = (200, 20_000);
-/// The least buffer for what is sent to a process.
+/// Smallest buffer for records to one process.
 const LEAST_BUFFER_BYTES: usize = 4 << 10;
 
 type Record = [u8; RECORD_BYTES];
@@ -36,7 +38,7 @@ pub fn sort(run: &Run, output: &str, report: &mut Report) -> Result<()> {
     report.phase("sample");
     let got = read_and_send(run, &ranges, report)?;
     report.phase("read and send");
-    // Where this process's part of the output begins.
+    // Offset of this process's part of the output.
     let begin: u64 = got.iter().take(run.job.rank).map(|from| from.iter().sum::<u64>()).sum();
     let own = &got[run.job.rank];
     let own_bytes: u64 = own.iter().sum();
@@ -70,7 +72,7 @@ pub fn sort(run: &Run, output: &str, report: &mut Report) -> Result<()> {
     run.job.exchange("sorted", b"").map(drop)
 }
 
-/// The first record of each process's range but that of the first process, which begins with all
+/// The first record of each process's range, without the first process's range, which begins with
 /// zeros.
 fn ranges(run: &Run) -> Result<Vec<Record>> {
     let mut mine = Vec::new();
@@ -87,7 +89,7 @@ fn ranges(run: &Run) -> Result<Vec<Record>> {
     Ok(told[0].as_chunks::<RECORD_BYTES>().0.to_vec())
 }
 
-/// The process to whose range a record belongs.
+/// The process whose range contains a record.
 fn owner(ranges: &[Record], record: &Record) -> usize {
     ranges.partition_point(|first| first <= record)
 }
@@ -96,8 +98,8 @@ fn fragment(from: usize, to: usize) -> String {
     format!("sort.{from}.{to}")
 }
 
-/// Reads the inputs, and sends each record to the process of its range. Returns the bytes that each
-/// process got from each.
+/// Reads the inputs, and sends each record to the process of its range. Returns the bytes from each
+/// process to each.
 fn read_and_send(run: &Run, ranges: &[Record], report: &mut Report) -> Result<Vec<Vec<u64>>> {
     let (rank, ranks) = (run.job.rank, run.job.ranks);
     let limit = (run.memory_bytes / ranks).max(LEAST_BUFFER_BYTES);
@@ -157,7 +159,7 @@ fn records_of(
     Ok(())
 }
 
-/// Writes what this process got in sorted runs, as large as its memory.
+/// Writes the records that this process received in sorted runs, as large as its memory.
 fn runs(run: &Run, sent: &[String]) -> Result<Vec<String>> {
     let limit = (run.memory_bytes / RECORD_BYTES).max(1);
     let (mut records, mut runs) = (Vec::with_capacity(limit), Vec::new());
@@ -182,21 +184,21 @@ fn runs(run: &Run, sent: &[String]) -> Result<Vec<String>> {
     Ok(runs)
 }
 
-/// What a check of sorted records found.
+/// The result of a check of sorted records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// The sum of a number made of each record: equal for the same records in any order.
+    /// Sum of a hash of each record: equal for the same records in any order.
     pub sum: u64,
-    /// The number of the first record that belongs before its predecessor.
+    /// Number of the first record that is smaller than the one before it.
     pub unsorted_at: Option<u64>,
 }
 
-/// Looks at the records of a file.
+/// Checks the records of a file.
 ///
 /// # Errors
-/// Those of reading; `Corrupt`: it ends within a record.
+/// Those of reading; `Corrupt`: the file ends within a record.
 pub fn check(tree: &Tree, path: &str) -> Result<Checked> {
     if tree.stat(path)?.is_none() {
         return Err(Error::new(ErrorKind::NotFound, format!("{path}: no such file")));

@@ -12,26 +12,26 @@ use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, Result, TargetId};
 use weir_wire::Rights;
 use weir_wire::meta::RenameRequest;
 
-/// Names asked for at once.
+/// Names requested at once.
 const PAGE: u32 = 1024;
-/// Bytes of a request to one target: no reply takes long enough for its copy to be taken for dead.
+/// Bytes of a request to one target. Small enough that no slow reply counts as a dead copy.
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// Where a file is, and its path there.
+/// A file: its file system and its path there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// Where.
+    /// The file system.
     pub place: Place,
     /// The path. In a cluster it begins with `/`.
     pub path: String,
 }
 
-/// Where files are.
+/// A file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On this machine.
+    /// Files of this machine.
     Local,
-    /// In a cluster: this one, or that of the environment.
+    /// Files of a cluster: the named one, or that of the environment.
     Cluster(Option<String>),
 }
 
@@ -72,12 +72,12 @@ pub fn join(dir: &str, name: &str) -> String {
     format!("{}/{name}", dir.trim_end_matches('/'))
 }
 
-/// All files of one place.
+/// Access to a file system.
 #[derive(Clone)]
 pub enum Tree {
-    /// Those of this machine.
+    /// Files of this machine.
     Local,
-    /// Those of a cluster.
+    /// Files of a cluster.
     Weir(Arc<Cluster>),
 }
 
@@ -91,9 +91,9 @@ pub struct Cluster {
 
 /// An open file.
 pub enum Open {
-    /// On this machine.
+    /// A file of this machine.
     Local(std::fs::File),
-    /// In a cluster.
+    /// A file of a cluster.
     Weir(Box<InCluster>),
 }
 
@@ -101,14 +101,14 @@ pub enum Open {
 pub struct InCluster {
     cluster: Arc<Cluster>,
     file: File,
-    /// In whose name it is read.
+    /// The user on whose behalf it is read.
     context: Context,
-    /// Bytes of which this machine has a copy, in order, and the target of that.
+    /// Ranges that have a copy on this machine, in order, with the target of each.
     near: Vec<(Range<u64>, TargetId)>,
 }
 
 impl Tree {
-    /// The files of a place. Connects to a cluster.
+    /// Opens a file system; connects to a cluster if it is one.
     ///
     /// # Errors
     /// Those of connecting, with what to do.
@@ -122,7 +122,7 @@ impl Tree {
         Ok(Self::Weir(Arc::new(Cluster { client, context: Context::of(caller()) })))
     }
 
-    /// Opens a file to read.
+    /// Opens a file for reading.
     ///
     /// # Errors
     /// Those of the file system, with the path.
@@ -134,7 +134,7 @@ impl Tree {
         opened.map_err(|e| e.context(path))
     }
 
-    /// Opens a file that exists, to write.
+    /// Opens an existing file for writing.
     ///
     /// # Errors
     /// Those of the file system, with the path.
@@ -149,7 +149,7 @@ impl Tree {
         opened.map_err(|e| e.context(path))
     }
 
-    /// Makes an empty file, or empties one.
+    /// Makes an empty file, or empties an existing one.
     ///
     /// # Errors
     /// Those of the file system, with the path.
@@ -161,7 +161,7 @@ impl Tree {
         opened.map_err(|e| e.context(path))
     }
 
-    /// Writes a small file whole: other processes see all of it, or nothing.
+    /// Writes a small file atomically: other processes see all of it, or nothing.
     ///
     /// # Errors
     /// Those of the file system, with the path.
@@ -189,7 +189,7 @@ impl Tree {
         Ok(bytes)
     }
 
-    /// The kind and the size of what a path names, symbolic links followed; `None`: nothing.
+    /// Kind and size of a file, following symbolic links; `None`: there is none.
     ///
     /// # Errors
     /// Those of the file system, with the path.
@@ -208,7 +208,7 @@ impl Tree {
         }
     }
 
-    /// Numbers that this file has and no other; `None`: there is no such file.
+    /// A unique identity of a file; `None`: there is no such file.
     ///
     /// # Errors
     /// Those of the file system, with the path.
@@ -238,7 +238,7 @@ impl Tree {
         Ok(names)
     }
 
-    /// Makes a directory; `false`: it was there.
+    /// Makes a directory; `false`: it exists already.
     ///
     /// # Errors
     /// Those of the file system, with the path.
@@ -303,7 +303,7 @@ impl Cluster {
         self.client.resolve(&self.context, path.as_bytes(), true)
     }
 
-    /// Where all bytes of a file of this size are, in order; of a hole at its end nothing is said.
+    /// The locations of all bytes of a file of this size, in order. A hole at its end has none.
     ///
     /// # Errors
     /// Those of the cluster.
@@ -375,7 +375,7 @@ impl Cluster {
 }
 
 impl Open {
-    /// Counts what is read of it for a process of a job.
+    /// Counts reads of the file for a process of a job.
     pub fn read_for(&mut self, reader: JobReader) {
         if let Self::Weir(of) = self {
             reader.reads(of.file.size());
@@ -383,15 +383,15 @@ impl Open {
         }
     }
 
-    /// From now on these bytes are read from the copies on these targets, while they serve. They are
-    /// in order, and do not overlap.
+    /// Reads these ranges from the copies on these targets, while they serve. The ranges must be
+    /// sorted and must not overlap.
     pub fn read_near(&mut self, bytes: Vec<(Range<u64>, TargetId)>) {
         if let Self::Weir(of) = self {
             of.near = bytes;
         }
     }
 
-    /// Its size, bytes.
+    /// The size, bytes.
     ///
     /// # Errors
     /// Those of the file system.
@@ -402,7 +402,7 @@ impl Open {
         }
     }
 
-    /// Reads until `buffer` is full or the file ends; how many bytes.
+    /// Reads until `buffer` is full or the file ends; returns the number of bytes.
     ///
     /// # Errors
     /// Those of the file system.
@@ -434,7 +434,7 @@ impl Open {
         }
     }
 
-    /// Sends what was written, so that other processes see it, and closes the file.
+    /// Sends buffered writes, so that other processes see them, and closes the file.
     ///
     /// # Errors
     /// Those of earlier writes.
@@ -448,7 +448,7 @@ impl Open {
         }
     }
 
-    /// As [`Open::finish`], and what was written is durable.
+    /// As [`Open::finish`], but also makes the writes durable.
     ///
     /// # Errors
     /// Those of earlier writes.
@@ -468,7 +468,7 @@ impl InCluster {
         }
         let end = offset + buffer.len() as u64;
         match self.read_here(offset, buffer) {
-            // Something has changed since it was asked where the bytes are.
+            // The layout has changed since the locations were looked up.
             Err(error) if error.kind == ErrorKind::Stale => {}
             read => {
                 read?;
@@ -480,8 +480,8 @@ impl InCluster {
         self.file.read_at(&self.context, offset, buffer)
     }
 
-    /// Reads from a copy of this machine if it has one, and nothing ahead: what follows is read by
-    /// somebody else.
+    /// Reads from a copy on this machine if there is one, and nothing ahead, because another
+    /// process reads the following bytes.
     fn read_here(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let before = self.near.partition_point(|(bytes, _)| bytes.end <= offset);
         let end = offset + buffer.len() as u64;

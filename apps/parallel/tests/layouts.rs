@@ -1,4 +1,4 @@
-//! On a cluster: layouts, ways of reading, launchers.
+//! Tests on a cluster: layouts, ways of reading, launchers.
 
 use crate::cluster::Cluster;
 use crate::runs::{
@@ -42,7 +42,7 @@ impl Case {
         command
     }
 
-    /// All programs in one directory; `run` runs one.
+    /// Runs all programs in one directory; `run` runs one.
     fn check(&self, dir: &str, what: &str, run: &mut dyn FnMut(&str, &[&str]) -> String) {
         let path = |name: &str| format!("weir:/{dir}/{name}");
         let lines = run(GREP, &[NEEDLE, &path("text")]);

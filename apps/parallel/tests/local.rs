@@ -1,4 +1,4 @@
-//! On files of this machine, and what is refused.
+//! Tests on local files, and of refused options.
 
 use crate::runs::{
     COUNT, GREP, NEEDLE, SORT, command, counted, found, job, left, printed, records, said, sorted,
@@ -25,7 +25,7 @@ fn any_number_of_processes_and_any_memory_give_the_same_outputs() {
     fs::write(dir.join("in/b"), second).unwrap();
     fs::write(dir.join("in/c"), "").unwrap();
     fs::write(dir.join("records"), &records).unwrap();
-    // A block that is no multiple of anything, and less memory than records.
+    // An odd block size, and less memory than records.
     let few = ["--block", "70000", "--memory", "1MiB"];
     for (ranks, options) in [(1, &[][..]), (1, &few), (4, &few), (7, &[])] {
         let run = |name: &str, program: &str, arguments: &[&str]| {
@@ -60,7 +60,7 @@ fn each_process_says_what_it_did() {
         [10_000, 1_000_000, 1_000_000]
     );
     for one in &told {
-        // By the sample, no range is much larger than the others.
+        // Because of the sample, no range is much larger than the others.
         let records = one["records"].as_u64().unwrap();
         assert!((2_000..5_000).contains(&records), "{told:?}");
         assert!(one["phases"]["read and send"].is_number() && one["ranks"] == 3, "{one}");
@@ -80,7 +80,7 @@ fn a_process_that_fails_ends_the_others_and_one_that_is_missing_is_named() {
     assert_eq!(outputs[0].status.code(), Some(2));
     assert!(errors[0].contains("process 1 of the job has failed: more lines"), "{errors:?}");
     assert!(errors[1].contains("--count"), "{errors:?}");
-    // What it left is refused, with a way out.
+    // The leftovers of a failed job are refused, with advice.
     let again = job(("fails", 2), |_| at(dir, GREP, &[NEEDLE, "in"]));
     assert!(again.iter().all(|one| said(&one.stderr).contains("--job")), "{again:?}");
     let mut alone = at(dir, GREP, &[NEEDLE, "in", "--timeout", "1"]);

@@ -1,5 +1,5 @@
-//! What the applications share: records of 838 bytes and how they are read, sizes, progress, how a
-//! program ends, and processes that work together.
+//! Code that the applications share: records of 838 bytes and reading them, sizes, progress, exit,
+//! and processes that work together.
 
 pub mod end;
 pub mod progress;

@@ -1,5 +1,5 @@
-//! `weir-records`: makes files of fixed 838-byte records (the data set of paper 0) that prove
-//! themselves, verifies them, and reads them as the paper does.
+//! `weir-records`: makes files of fixed 838-byte records (the data set of paper 0) with checksums,
+//! verifies them, and reads them as the paper does.
 
 use clap::{Parser, Subcommand};
 use std::fs::File;
@@ -37,12 +37,12 @@ enum Command {
         /// The file to check
         file: PathBuf,
     },
-    /// Read a file of records with several readers at once, and print how fast they were
+    /// Read a file of records with several readers at once, and print their speed
     #[command(after_help = "Examples:\n  \
         weir-records read /mnt/weir/records --readers 7 --records 150\n  \
         weir-records read /mnt/weir/records --workload random --chunks 1000 --via 'ssh a' --via 'ssh b'")]
     Read(Read),
-    /// One of the readers, which speaks through standard input and output
+    /// One of the readers, controlled through standard input and output
     Reader(Reader),
 }
 
@@ -98,7 +98,7 @@ fn verify(path: &Path) -> Result<String, String> {
             let at = |fault| format!("{}: record {number} {fault}", path.display());
             let spec = match spec {
                 Some(spec) => spec,
-                // The first record says what the others have to be.
+                // The first record determines the properties of the others.
                 None => spec.insert(record::read(bytes).map_err(at)?.1).to_owned(),
             };
             record::check(spec, number, bytes).map_err(at)?;

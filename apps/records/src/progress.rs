@@ -1,12 +1,12 @@
-//! How far long work is, on the standard error, if that is a terminal.
+//! Progress of long work, shown on standard error if that is a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// So often something is shown.
+/// Interval of updates.
 const EVERY: Duration = Duration::from_millis(300);
 
-/// A line that is written again and again.
+/// A line that is rewritten in place.
 pub struct Progress {
     is_shown: bool,
     what: String,
@@ -15,7 +15,7 @@ pub struct Progress {
 }
 
 impl Default for Progress {
-    /// Nothing is shown where nobody looks.
+    /// Shows nothing if standard error is not a terminal.
     fn default() -> Self {
         let is_shown = io::stderr().is_terminal();
         Self { is_shown, what: String::new(), last: Instant::now(), is_written: false }
@@ -23,25 +23,25 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// Something begins.
+    /// Begins a piece of work.
     pub fn name(&mut self, what: String) {
         self.end();
         self.what = what;
         self.last = Instant::now();
     }
 
-    /// So much of it is done.
+    /// Shows how much of the work is done.
     pub fn at(&mut self, done: u64, of: u64) {
         if self.is_shown && self.last.elapsed() >= EVERY {
             self.last = Instant::now();
             self.is_written = true;
             let percent = 100 * done.min(of) / of.max(1);
-            // A terminal that is gone is no reason to end.
+            // If the terminal is gone, the work goes on.
             let _ = write!(io::stderr(), "\r{}: {percent} %\x1b[K", self.what);
         }
     }
 
-    /// Nothing of it is left on the screen.
+    /// Clears the line.
     pub fn end(&mut self) {
         if std::mem::take(&mut self.is_written) {
             let _ = write!(io::stderr(), "\r\x1b[K");

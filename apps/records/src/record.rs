@@ -1,5 +1,5 @@
-//! One record: 838 bytes of text that say which record they are and carry a
-//! checksum, so that a file of them proves itself.
+//! One record: 838 bytes of text with the record's number and a checksum, so that a file can be
+//! verified without the original.
 //!
 //! ```text
 //! bytes    0..5    "WREC "
@@ -22,30 +22,30 @@ const TAG: &[u8; 5] = b"WREC ";
 const FILLER: std::ops::Range<usize> = 56..828;
 const CHECKED: usize = 829;
 
-/// What all records of a file have in common.
+/// Properties of all records of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSpec {
     /// Number of records in the file.
     pub records: u64,
-    /// Decides the contents.
+    /// Seed of the contents.
     pub seed: u64,
 }
 
-/// What is wrong with a record.
+/// Why a record is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is no record at all.
+    /// The format is wrong.
     NotARecord,
-    /// Its checksum does not match.
+    /// The checksum does not match.
     Checksum,
-    /// It is whole, but another record belongs here: this one does.
+    /// The record is intact, but is in another record's place.
     Misplaced {
-        /// The number that it carries.
+        /// Its own number.
         number: u64,
     },
-    /// It is whole, but comes from a file with another seed or length.
+    /// The record is intact, but comes from a file with another seed or length.
     OtherFile,
-    /// It is whole and in place, but its letters are not those of the seed.
+    /// The record is intact and in its place, but its letters do not match the seed.
     Contents,
 }
 
@@ -98,7 +98,7 @@ pub fn check(spec: FileSpec, number: u64, found: &[u8; RECORD_BYTES]) -> Result<
     })
 }
 
-/// Reads number and file of a record whose checksum is right.
+/// Decodes the number and the file's properties from a record with a valid checksum.
 pub fn read(found: &[u8; RECORD_BYTES]) -> Result<(u64, FileSpec), Fault> {
     let field = |at: usize| read_hex(&found[at..at + 16]).ok_or(Fault::NotARecord);
     if &found[..5] != TAG || found[RECORD_BYTES - 1] != b'\n' {

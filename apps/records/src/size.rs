@@ -2,7 +2,7 @@
 
 pub use weir_types::size::parse_size;
 
-/// Bytes per second in megabytes (1,000,000 bytes).
+/// Converts to megabytes (1,000,000 bytes) per second.
 #[must_use]
 pub fn megabytes_per_second(bytes: u64, seconds: f64) -> f64 {
     bytes as f64 / 1e6 / seconds.max(1e-9)

@@ -1,30 +1,30 @@
-//! Processes of this program that work together: each is a child that is spoken to through its
-//! standard input and output. A child on another machine is started by a command such as
-//! `ssh node2`.
+//! Processes of this program that work together. Each is a child, controlled through its standard
+//! input and output. A child on another machine is started by a command such as `ssh node2`.
 
 use std::io::{self, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A child that says nothing more ends within this time, or it is not known why.
+/// A child that stops answering must end within this time; otherwise the reason stays unknown.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A child.
 pub struct Member {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
-    /// What it reads.
+    /// The child's standard input.
     pub input: Option<ChildStdin>,
-    /// What it says.
+    /// The child's standard output.
     pub output: BufReader<ChildStdout>,
     child: Child,
 }
 
 impl Member {
-    /// Starts a child with these arguments. `via` is the command that starts it elsewhere, empty
-    /// for a child here; words are divided by spaces. Elsewhere the program is found by its name.
+    /// Starts a child with these arguments. `via` is a command that starts it on another machine,
+    /// with words separated by spaces; empty for a child on this machine. On another machine the
+    /// program is found by its name.
     ///
     /// # Errors
     /// The command that could not be started.
@@ -46,10 +46,10 @@ impl Member {
         Ok(Self { name, input, output: BufReader::new(output), child })
     }
 
-    /// Closes its input and waits for its end.
+    /// Closes the child's input and waits for its end.
     ///
     /// # Errors
-    /// Says how it has ended, if not well.
+    /// How it has ended, if it failed.
     pub fn end(mut self) -> Result<(), String> {
         drop(self.input.take());
         match self.child.wait() {
@@ -59,10 +59,10 @@ impl Member {
         }
     }
 
-    /// What to say of an error in what is said to it or by it: mostly it has ended.
+    /// Describes an error of reading from or writing to the child. Mostly the child has ended.
     pub fn lost(&mut self, error: &io::Error) -> String {
         drop(self.input.take());
-        // The end of its output comes a little before its own.
+        // The child's output ends shortly before its process.
         let begin = Instant::now();
         while begin.elapsed() < ENDS_WITHIN {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -76,7 +76,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // One that has ended is only waited for.
+        // Has no effect on a child that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,9 +1,9 @@
 //! The read workloads of paper 0: each of several readers reads the whole file (local whole file),
-//! its own part of it (global whole file), or records at random. All begin together, and the time
-//! ends with the last of them.
+//! its own part (global whole file), or random records. All begin together, and the time ends with
+//! the last one.
 //!
-//! A reader is a process of its own. It says `ready`, waits for `go`, and says at the end what it
-//! has read, as JSON.
+//! A reader is a separate process. It prints `ready`, waits for `go`, and finally prints its
+//! results as JSON.
 
 use crate::progress::Progress;
 use crate::record::{self, RECORD_BYTES};
@@ -20,41 +20,41 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-/// Records of a call.
+/// Maximum number of records per call.
 const MAX_RECORDS: u64 = 1 << 20;
 
 /// What each reader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
-    /// Local whole file: the whole file, from front to back
+    /// Local whole file: the whole file, sequentially
     Lwf,
-    /// Global whole file: an equal part of the file, from front to back
+    /// Global whole file: an equal part of the file, sequentially
     Gwf,
-    /// Chunks that begin with records at random
+    /// Chunks that begin at random records
     Random,
 }
 
-/// How a file is read. Readers get the same words as the program.
+/// How a file is read. The program passes these options on to its readers.
 #[derive(Args, Clone)]
 pub struct How {
-    /// The file of records; with --files, its name there
+    /// The file of records; with --files, its name in that file system
     pub file: String,
     /// What each reader reads
     #[arg(long, value_enum, default_value_t = Workload::Lwf)]
     pub workload: Workload,
-    /// Records of a call
+    /// Number of records per call
     #[arg(long, default_value_t = 1, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..=MAX_RECORDS))]
     pub records: u64,
-    /// Calls of a reader that reads at random
+    /// Number of calls of a reader that reads at random
     #[arg(long, default_value_t = 100_000, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub chunks: u64,
-    /// Read only the first so many records of the file
+    /// Read only this many records, from the beginning of the file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub first: Option<u64>,
-    /// Decides where readers read at random
+    /// Seed of the random offsets
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Check every record that was read
@@ -63,10 +63,10 @@ pub struct How {
     /// Read through the SIO interface: plain:DIRECTORY or weir:CLUSTER
     #[arg(long, value_name = "FILES")]
     pub files: Option<String>,
-    /// Say by a hint in which order the file is read
+    /// Give a hint on the order in which the file is read
     #[arg(long, requires = "files")]
     pub hinted: bool,
-    /// Keep nothing on this machine: every call goes to the servers
+    /// Cache nothing on this machine: every call goes to the servers
     #[arg(long, requires = "files")]
     pub uncached: bool,
 }
@@ -81,7 +81,8 @@ pub struct Read {
     #[arg(long, default_value_t = 1, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub readers: u64,
-    /// Start a reader by this command, as in 'ssh node2', in place of those here; may be repeated
+    /// Start a reader with this command, as in 'ssh node2', instead of the readers here; can be
+    /// repeated
     #[arg(long, value_name = "COMMAND", conflicts_with = "readers")]
     pub via: Vec<String>,
     /// Print JSON
@@ -95,15 +96,15 @@ pub struct Reader {
     /// What is read, and how
     #[command(flatten)]
     pub how: How,
-    /// Its number, from 0 on
+    /// Its rank, from 0
     #[arg(long)]
     pub rank: u64,
-    /// Readers
+    /// Number of readers
     #[arg(long)]
     pub of: u64,
 }
 
-/// What a reader has read.
+/// The results of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Had {
     bytes: u64,
@@ -112,7 +113,7 @@ struct Had {
 }
 
 impl How {
-    /// The words of the command line that say the same.
+    /// The command line arguments for these options.
     fn words(&self) -> Vec<String> {
         let name = self.workload.to_possible_value().map(|value| value.get_name().to_owned());
         let mut words = vec!["--workload".to_owned(), name.unwrap_or_default()];
@@ -137,7 +138,7 @@ impl How {
     }
 }
 
-/// Starts the readers, lets them read together, and tells how fast they were.
+/// Starts the readers, lets them read together, and reports their speed.
 ///
 /// # Errors
 /// That of the first reader that has failed.
@@ -198,7 +199,7 @@ pub fn read(asked: &Read) -> Result<String, String> {
     ))
 }
 
-/// What a reader says next.
+/// The next line of a reader's output.
 fn line(reader: &mut Member) -> Result<String, String> {
     let mut line = String::new();
     match reader.output.read_line(&mut line) {
@@ -208,7 +209,7 @@ fn line(reader: &mut Member) -> Result<String, String> {
     }
 }
 
-/// A file, by the calls of the system or by those of SIO.
+/// A file, read with system calls or through SIO.
 enum Source {
     System(File),
     Sio(safe::File),
@@ -248,10 +249,10 @@ impl Source {
     }
 }
 
-/// What one of the readers does.
+/// The work of one reader.
 ///
 /// # Errors
-/// The file cannot be read, or is not what it has to be.
+/// The file cannot be read, or has wrong contents.
 pub fn serve(asked: &Reader) -> Result<String, String> {
     let how = &asked.how;
     let about = |what: String| format!("{}: {what}", how.file);
@@ -268,7 +269,7 @@ pub fn serve(asked: &Reader) -> Result<String, String> {
         return Err(about(format!("has {all} records: a call of {} does not fit", how.records)));
     }
     let mut buffer = vec![0; how.records as usize * RECORD_BYTES];
-    // Readers with numbers beside each other read elsewhere.
+    // Consecutive ranks read at different offsets.
     let begin = fastrand::Rng::with_seed(how.seed).u64(..);
     let own = asked.rank.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let (mut had, mut rng) = (Had::default(), fastrand::Rng::with_seed(begin ^ own));
@@ -299,7 +300,7 @@ pub fn serve(asked: &Reader) -> Result<String, String> {
     serde_json::to_string(&had).map_err(|e| e.to_string())
 }
 
-/// Says that it is ready, and waits until all are.
+/// Prints that it is ready, and waits until all readers are.
 fn wait_for_go() -> Result<(), String> {
     let said = writeln!(io::stdout(), "ready").and_then(|()| io::stdout().flush());
     said.map_err(|e| e.to_string())?;
@@ -311,7 +312,7 @@ fn wait_for_go() -> Result<(), String> {
     }
 }
 
-/// Checks records by what the first one says of all.
+/// Checks records against the properties that the first record states.
 struct Verifier {
     spec: record::FileSpec,
 }

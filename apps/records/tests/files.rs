@@ -1,4 +1,4 @@
-//! Files are made and verified.
+//! Tests of making and verifying files.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! Readers that read together.
+//! Tests of several readers.
 
 use serde_json::Value;
 use std::path::Path;
@@ -47,10 +47,10 @@ fn each_workload_reads_what_it_is_to_read() {
     assert_eq!(each(&read(at, &random)), [(50 * 350, 50); 2]);
     let first = ["--first", "700", "--workload", "gwf", "--readers", "2", "--records", "100"];
     assert_eq!(each(&read(at, &first)), [(350, 4); 2]);
-    // The same through SIO, with a hint, and with nothing kept.
+    // The same through SIO, with a hint and without caching.
     let sio = ["--files", "plain:.", "--hinted", "--uncached"];
     assert_eq!(each(&read(at, &[&random[..], &sio].concat())), [(50 * 350, 50); 2]);
-    // Readers by commands of their own. The program is found by its name there.
+    // Readers started by commands. There the program is found by its name.
     let program = Path::new(env!("CARGO_BIN_EXE_weir-records"));
     let via = format!("env PATH={}", program.parent().unwrap().display());
     assert_eq!(

@@ -15,68 +15,68 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-// Room for a name and its end.
+// Bytes of a name, including the final zero byte.
 #define WEIR_NAME_BYTES 256
 
-// Nothing is known: what is read in order is fetched ahead.
+// No hint: sequential reads are fetched ahead.
 #define WEIR_HINT_NORMAL 0
 
-// The handle will be read in no order: nothing is fetched ahead.
+// Reads are in random order: nothing is fetched ahead.
 #define WEIR_HINT_RANDOM 1
 
-// Each byte will be read once: nothing is fetched ahead or kept.
+// Each byte is read once: nothing is fetched ahead or cached.
 #define WEIR_HINT_READ_ONCE 2
 
-// The range will be read soon: it is asked for now, as far as is fetched ahead of a reader.
+// The range is read soon: it is requested at once, up to the read-ahead of a reader.
 #define WEIR_HINT_WILL_NEED 3
 
-// The range will not be read again: what was fetched of it is given up.
+// The range is not read again: its cached bytes are dropped.
 #define WEIR_HINT_DONE_WITH 4
 
-// The handle will be read from its end to its beginning: what is before a read is fetched ahead.
+// The handle is read from end to beginning: bytes before a read are fetched ahead.
 #define WEIR_HINT_REVERSE 5
 
-// The handle will be read in no order, a part of a record of `len` bytes at a time: the whole record
-// comes with its first part. Records follow each other from the beginning of the file.
+// Reads are in random order, a part of a record of `len` bytes at a time: the first read of a
+// record fetches all of it. Records follow each other from the beginning of the file.
 #define WEIR_HINT_RECORDS 6
 
-// Stripe units are dealt to the targets in turn.
+// Stripe units are distributed to the targets round robin.
 #define WEIR_LAYOUT_STRIPED 0
 
 // Fragments of any size, each on one target.
 #define WEIR_LAYOUT_FRAGMENTS 1
 
-// Chunks, each on a target of its own choice.
+// Chunks, each on a target of its own.
 #define WEIR_LAYOUT_CHUNKED 2
 
-// The target serves.
+// The target serves everything.
 #define WEIR_TARGET_ONLINE 0
 
-// Its server is away.
+// The target's server is away.
 #define WEIR_TARGET_OFFLINE 1
 
-// Its disk has failed, and what can still be read is served.
+// The target's disk has failed. What can still be read is served.
 #define WEIR_TARGET_OUT_OF_SERVICE 2
 
-// It is being brought up to date.
+// The target is receiving what it has missed.
 #define WEIR_TARGET_SYNCING 3
 
-// Online, and not heard of for a while.
+// The target is online, but was not heard of for a while.
 #define WEIR_TARGET_SUSPECT 4
 
-// Calls that a queue may have under way or unreaped.
+// Maximum depth of a queue: calls that are under way or not reaped.
 #define WEIR_QUEUE_MOST 4096
 
-// A call has ended.
+// Kind of a completion: a call has ended.
 #define WEIR_DONE_CALL 0
 
-// A lease is wanted back, or was lost (`result` is `-EIO`).
+// Kind of a completion: a lease is recalled, or was lost (`result` is `-EIO`).
 #define WEIR_DONE_RECALL 1
 
-// A cluster that is connected to. 0 is none.
+// A connection to a cluster. 0 is never valid.
 typedef uint64_t weir_fs_t;
 
-// An open directory. 0 is none.
+// An open directory. 0 is never valid.
 typedef uint64_t weir_dir_t;
 
 // Attributes of a file.
@@ -85,23 +85,23 @@ typedef struct {
   uint64_t ino;
   // Kind and permission bits, as `st_mode`.
   uint32_t mode;
-  // Names that point here.
+  // Number of hard links.
   uint32_t nlink;
   // Owner.
   uint32_t uid;
   // Group.
   uint32_t gid;
-  // Bytes.
+  // Size, bytes.
   uint64_t size;
   // Last access, nanoseconds since 1970.
   int64_t atime_ns;
   // Last change of the contents.
   int64_t mtime_ns;
-  // Last change of anything.
+  // Last change of contents or attributes.
   int64_t ctime_ns;
   // Grows at each change of the file or directory.
   uint64_t change;
-  // Preferred size of calls, bytes: one whole stripe where it is known.
+  // Preferred size of calls, bytes: one whole stripe if the layout is known.
   uint32_t preferred_io_bytes;
   // Device number of device files.
   uint32_t rdev;
@@ -111,83 +111,84 @@ typedef struct {
 typedef struct {
   // The name, which ends with a zero byte.
   char name[WEIR_NAME_BYTES];
-  // 1: `stat` is known. It is not of a file that was removed meanwhile; then it has `ino` and the
-  // kind alone.
+  // 1: `stat` is known. 0: the file was removed meanwhile; then `stat` has only `ino` and the
+  // kind.
   uint32_t has_stat;
-  // Attributes, of a link itself.
+  // Attributes. For a symbolic link: of the link itself.
   weir_stat_t stat;
 } weir_dirent_t;
 
-// An open file. 0 is none.
+// An open file. 0 is never valid.
 typedef uint64_t weir_file_t;
 
-// A layout. Zero all of it first: a zero means "choose for me".
+// A layout. Set all bytes to zero first: a zero means "choose for me".
 typedef struct {
   // WEIR_LAYOUT_STRIPED, WEIR_LAYOUT_FRAGMENTS or WEIR_LAYOUT_CHUNKED.
   uint32_t kind;
-  // Striped: bytes on one target before the next, a multiple of 4096; 0: 64 KiB.
+  // Striped: the stripe unit in bytes, a multiple of 4096; 0: 64 KiB.
   uint32_t stripe_unit_bytes;
   // Number of targets; 0: all.
   uint32_t count;
-  // 1: the first target is number `base` in the order of targets. 0: chosen for balance.
+  // 1: the first target is number `base` in the order of targets. 0: chosen to balance the load.
   uint32_t has_base;
   // Striped and fragments: index of the first target.
   uint32_t base;
   // Copies, at most 8; 0: 1.
   uint32_t copies;
-  // How copies are written: 0: by the default; 1 server-sync, 2 server-async, 3 client-sync,
-  // 4 client-async, 5 hybrid.
+  // How copies are written: 0 default, 1 server-sync, 2 server-async, 3 client-sync, 4
+  // client-async, 5 hybrid.
   uint32_t duplication;
-  // Where copies go: 0 as usual, 1 chained, 2 groups, 3 random, 4 graduated.
+  // Placement of copies: 0 default, 1 chained, 2 groups, 3 random, 4 graduated.
   uint32_t placement;
-  // Chunked: bytes of a chunk; fragments: of each that has no entry; 0: 64 MiB.
+  // Chunked: bytes of a chunk. Fragments: bytes of each fragment without an entry. 0: 64 MiB.
   uint64_t segment_bytes;
   // Fragments: the size of each, in order.
   uint64_t *fragment_bytes;
-  // How many entries that has.
+  // Number of entries of `fragment_bytes`.
   size_t fragments;
 } weir_layout_t;
 
-// How to connect. Zero all of it first: a zero means the default.
+// Options of a connection. Set all bytes to zero first: a zero means the default.
 typedef struct {
-  // Milliseconds within which the first connection has to stand; 0: 5000; a day at the most.
+  // Timeout of the first connection, milliseconds; 0: 5000; at most one day.
   uint64_t connect_timeout_ms;
-  // Milliseconds within which each request of a call ends; 0: 30000; a day at the most.
+  // Timeout of each request, milliseconds; 0: 30000; at most one day.
   uint64_t request_timeout_ms;
-  // Bytes fetched ahead of each sequential reader; 0: 4 MiB; UINT64_MAX: none.
+  // Read-ahead of each sequential reader, bytes; 0: 4 MiB; UINT64_MAX: none.
   uint64_t read_ahead_bytes;
-  // Bytes of a file written and not yet confirmed; 0: 8 MiB; UINT64_MAX: none, so that each
+  // Maximum of written and unconfirmed bytes of a file; 0: 8 MiB; UINT64_MAX: none, so that each
   // write waits for its confirmation.
   uint64_t write_behind_bytes;
-  // 1: act as user `uid` and group `gid`; 0: as the user and the groups of this process.
+  // 1: act as user `uid` and group `gid`. 0: act as the user and groups of this process.
   uint32_t has_caller;
   // The user.
   uint32_t uid;
   // The group.
   uint32_t gid;
-  // How far changes of other clients are seen: 0 at once, 1 relaxed, 2 without any cache.
+  // When changes of other clients are seen: 0 at once, 1 relaxed, 2 at once because nothing is
+  // cached.
   uint32_t consistency;
 } weir_options_t;
 
-// A process of a job. 0 is none.
+// A process of a job. 0 is never valid.
 typedef uint64_t weir_job_t;
 
-// Bytes of a file.
+// A range of a file.
 typedef struct {
   // First byte.
   uint64_t offset;
-  // Bytes.
+  // Length, bytes.
   uint64_t len;
 } weir_range_t;
 
-// A queue of asynchronous calls. 0 is none.
+// A queue of asynchronous calls. 0 is never valid.
 typedef uint64_t weir_queue_t;
 
-// A layout lease. 0 is none.
+// A layout lease. 0 is never valid.
 typedef uint64_t weir_lease_t;
 
-// Bytes of a file: `count` elements of `size` bytes, each `stride` bytes behind the one before.
-// A `count` of 0 or 1 is one element, and then `stride` means nothing.
+// Regions of a file: `count` elements of `size` bytes, `stride` bytes from the start of one to the
+// start of the next. A `count` of 0 or 1 is one element; then `stride` is ignored.
 typedef struct {
   // First byte of the first element.
   uint64_t offset;
@@ -201,65 +202,65 @@ typedef struct {
 
 // A part of memory, as `struct iovec` of `<sys/uio.h>`.
 typedef struct {
-  // Its first byte.
+  // Address of the first byte.
   void *base;
-  // Bytes.
+  // Length, bytes.
   size_t len;
 } weir_memory_t;
 
-// A copy of some bytes of a file that follow each other on one target. Copies of the same bytes
-// follow each other in a list, the first copy first.
+// A copy of consecutive bytes of a file on one target. In a list, copies of the same bytes are
+// adjacent, the first copy first.
 typedef struct {
   // First byte, in the file.
   uint64_t offset;
-  // Bytes.
+  // Length, bytes.
   uint64_t len;
-  // Bytes a second that the target serves now while it has something to do, all readers
-  // together; 0: not known, as nobody has read there of late.
+  // Bytes per second that the target serves to all readers while it is busy; 0: unknown, because
+  // nobody has read there lately.
   uint64_t bytes_per_s;
-  // Requests that the target has not answered, whoever sent them.
+  // Outstanding requests of all clients at the target.
   uint32_t in_flight;
-  // Which copy, from 0 on.
+  // Number of the copy, from 0.
   uint32_t copy;
-  // How many copies there are.
+  // Total number of copies.
   uint32_t copies;
   // The target.
   uint32_t target;
-  // Its data server; 0: the target is not part of the cluster any more.
+  // Its data server; 0: the target is no longer in the cluster.
   uint32_t server;
   // One of WEIR_TARGET_*.
   uint32_t state;
-  // 1: it has been much slower than others for some time.
+  // 1: the target has been much slower than others for some time.
   uint32_t slow;
   // 1: the copy is being made, and is not read yet.
   uint32_t is_filling;
-  // The name of the machine; empty: not known.
+  // The name of the machine; empty: unknown.
   char host[256];
-  // `address:port` of the data server; empty: not known.
+  // `address:port` of the data server; empty: unknown.
   char address[64];
 } weir_location_t;
 
 // Space of a file system.
 typedef struct {
-  // Bytes in all.
+  // Total space, bytes.
   uint64_t total_bytes;
-  // Bytes that are free.
+  // Free space, bytes.
   uint64_t free_bytes;
-  // Files that could exist.
+  // Maximum number of files.
   uint64_t total_files;
-  // Files that could still be made.
+  // Number of further files that can be created.
   uint64_t free_files;
 } weir_space_t;
 
-// What became of an asynchronous call.
+// The completion of an asynchronous call.
 typedef struct {
-  // What the caller gave the call.
+  // The tag that the caller gave the call.
   uint64_t tag;
-  // What the call returned: bytes, or a negative error.
+  // The result of the call: bytes, or a negative error.
   int64_t result;
-  // WEIR_DONE_CALL, or WEIR_DONE_RECALL: `tag` is the handle of a lease that is wanted back.
+  // WEIR_DONE_CALL, or WEIR_DONE_RECALL: then `tag` is the handle of a recalled lease.
   uint32_t kind;
-  // The text of an error, with server and target; empty if there is none.
+  // The text of an error, with server and target; otherwise empty.
   char message[256];
 } weir_completion_t;
 
@@ -273,7 +274,7 @@ extern "C" {
 // The pointers are NULL or valid.
 int weir_opendir(weir_fs_t fs, const char *path, weir_dir_t *dir);
 
-// The next entry but `.` and `..`: 1, or 0 at the end.
+// Returns the next entry, without `.` and `..`: 1, or 0 at the end.
 //
 // # Safety
 // `entry` is NULL or valid.
@@ -283,12 +284,12 @@ int weir_readdir(weir_dir_t dir, weir_dirent_t *entry);
 int weir_closedir(weir_dir_t dir);
 
 // The text of the last error of this thread: what happened, to which file, server or target, and
-// what to do. It stays until the next error of this thread. Never NULL.
+// what to do. Valid until the next error of this thread. Never NULL.
 const char *weir_errmsg(void);
 
 // Opens a regular file. `flags`: O_RDONLY, O_WRONLY or O_RDWR, with O_CREAT, O_EXCL, O_TRUNC,
-// O_APPEND, O_NOFOLLOW; O_CLOEXEC and O_LARGEFILE are allowed and mean nothing; others are `-EINVAL`.
-// `mode` is for new files, and no umask is taken from it.
+// O_APPEND, O_NOFOLLOW. O_CLOEXEC and O_LARGEFILE are ignored; others are `-EINVAL`. `mode` is for
+// new files; the umask is not applied.
 //
 // # Safety
 // The pointers are NULL or valid.
@@ -298,8 +299,8 @@ int weir_open(weir_fs_t fs,
               uint32_t mode,
               weir_file_t *file);
 
-// As `weir_open` with O_CREAT; a new file gets this layout. `layout` may be NULL: that of its
-// directory.
+// As `weir_open` with O_CREAT; a new file gets this layout. `layout` may be NULL, for the layout
+// of the directory.
 //
 // # Safety
 // The pointers are NULL or valid.
@@ -310,22 +311,22 @@ int weir_create(weir_fs_t fs,
                 const weir_layout_t *layout,
                 weir_file_t *file);
 
-// Waits for the calls by the file that are under way or queued, sends what is gathered, waits for
-// it, and closes. The handle is closed whatever is returned; an error says that data was lost, or
-// may be (`-ETIMEDOUT`: calls have not ended).
+// Waits for all calls on the file, sends buffered writes and waits for them, and closes. The
+// handle is closed in any case. An error says that data was lost, or may be (`-ETIMEDOUT`: calls
+// have not ended).
 int weir_close(weir_file_t file);
 
 // Makes data and metadata durable on all copies.
 int weir_fsync(weir_file_t file);
 
-// Sends what is gathered and waits until the servers have it: others see it, and it is not yet
-// durable.
+// Sends buffered writes and waits until the servers have them. Other clients then see them; they
+// are not yet durable.
 int weir_flush(weir_file_t file);
 
-// Cuts or extends an open file.
+// Truncates or extends an open file.
 int weir_ftruncate(weir_file_t file, uint64_t size);
 
-// Attributes of an open file, writes of this process included.
+// Attributes of an open file, including the writes of this process.
 //
 // # Safety
 // `stat` is NULL or valid.
@@ -339,11 +340,11 @@ int weir_fallocate(weir_file_t file, int mode, uint64_t offset, uint64_t len);
 // there is none.
 int64_t weir_seek(weir_file_t file, uint64_t offset, int whence);
 
-// Connects to a cluster. `where` is the path of a credential file or of a state directory if
-// it contains a `/`, and the name of a cluster of this machine otherwise. NULL: the cluster that the
-// program `weir` uses, by WEIR_CREDENTIAL, WEIR_DIR, WEIR_CLUSTER, the configuration file, or the
-// cluster `default`. `options` may be NULL. A child of `fork` uses the same handle; its first
-// call connects anew.
+// Connects to a cluster. `where` is the path of a credential file or state directory if it
+// contains a `/`, and otherwise the name of a cluster on this machine. NULL: the cluster that the
+// program `weir` would use, by WEIR_CREDENTIAL, WEIR_DIR, WEIR_CLUSTER, the configuration file, or
+// the cluster `default`. `options` may be NULL. A child of `fork` uses the same handle; its first
+// call connects again.
 //
 // # Safety
 // The pointers are NULL or valid.
@@ -351,12 +352,11 @@ int weir_connect(const char *where,
                  const weir_options_t *options,
                  weir_fs_t *fs);
 
-// Ends a connection. Files, directories and jobs that are still open keep its session until they are
-// closed.
+// Ends a connection. Open files, directories and jobs keep its session until they are closed.
 int weir_disconnect(weir_fs_t fs);
 
-// The number of the session of this process, which `weir status` shows. Two processes never have the
-// same one.
+// The id of this process's session, which `weir status` shows. Two processes never have the same
+// one.
 //
 // # Safety
 // `session` is NULL or valid.
@@ -370,36 +370,36 @@ int weir_session(weir_fs_t fs,
 // The pointers are NULL or valid.
 int weir_counter(weir_fs_t fs, const char *name, uint64_t *value);
 
-// Says how an open file will be read. `hint`: one of WEIR_HINT_*; `offset` and `len` count for
-// WEIR_HINT_WILL_NEED and WEIR_HINT_DONE_WITH alone, and `len` for WEIR_HINT_RECORDS. A hint holds
-// for this handle, in this process.
+// Gives a hint on how an open file will be read. `hint`: one of WEIR_HINT_*. `offset` and `len`
+// matter for WEIR_HINT_WILL_NEED and WEIR_HINT_DONE_WITH only, `len` also for WEIR_HINT_RECORDS.
+// The hint applies to this handle, in this process.
 int weir_hint(weir_file_t file, uint32_t hint, uint64_t offset, uint64_t len);
 
-// Reads at an offset until the buffer is full or the file ends; the bytes read.
+// Reads at an offset until the buffer is full or the file ends; returns the bytes read.
 //
 // # Safety
 // `buffer` is NULL or has `len` bytes that nobody else uses.
 int64_t weir_pread(weir_file_t file, void *buffer, size_t len, uint64_t offset);
 
-// Writes all of a buffer at an offset (at the end, if the file was opened with O_APPEND); the
-// bytes written. With write-behind an error may come with a later write, `weir_fsync` or
+// Writes all of a buffer at an offset, or at the end if the file was opened with O_APPEND; returns
+// the bytes written. With write-behind, an error may be returned by a later write, `weir_fsync` or
 // `weir_close`.
 //
 // # Safety
 // `data` is NULL or has `len` bytes.
 int64_t weir_pwrite(weir_file_t file, const void *data, size_t len, uint64_t offset);
 
-// Writes all of a buffer at the true end of the file, whoever else appends, and says where that
-// was. `offset` may be NULL.
+// Writes all of a buffer at the end of the file, atomically with other appends, and stores that
+// offset. `offset` may be NULL.
 //
 // # Safety
 // `data` is NULL or has `len` bytes; `offset` is NULL or valid.
 int weir_append(weir_file_t file, const void *data, size_t len, uint64_t *offset);
 
-// This process takes part in a job. `name` names it among the jobs of this user; NULL: job, rank and
-// number come from the environment of mpirun, srun, torchrun or `weir run`, and `rank` and `ranks` are
-// not looked at. `dir` is a directory of the cluster in which the processes wait for each other;
-// NULL: they do not. Nothing may be left there of a job of the same name.
+// Joins a job. `name` identifies the job among those of this user. NULL: job, rank and number of
+// ranks come from the environment of mpirun, srun, torchrun or `weir run`, and `rank` and `ranks`
+// are ignored. `dir` is a directory of the cluster in which the processes wait for each other;
+// NULL: they do not wait. The directory must not contain leftovers of a job of the same name.
 //
 // # Safety
 // The pointers are NULL or valid.
@@ -410,8 +410,8 @@ int weir_job_begin(weir_fs_t fs,
                    uint32_t ranks,
                    weir_job_t *job);
 
-// In the phase that begins, this process reads these ranges of a file; with a `count` of 0 all of it.
-// Servers then see to it that the processes of the job are done at about the same time.
+// Begins a phase in which this process reads these ranges of a file; with a `count` of 0, all of
+// it. The servers try to make all processes of the job finish at about the same time.
 //
 // # Safety
 // `ranges` is NULL or has `count` elements.
@@ -420,28 +420,26 @@ int weir_phase_begin(weir_job_t job,
                      const weir_range_t *ranges,
                      size_t count);
 
-// The phase ends: this process reads no more in it, and waits until all the others have come as
-// far. `-ETIMEDOUT` after `timeout_ms`; the text names who is missing, and the next call goes on
-// waiting for the same.
+// Ends a phase: waits until all processes of the job have ended it. Returns `-ETIMEDOUT` after
+// `timeout_ms`; the error text names the missing ranks, and the next call continues the same wait.
 int weir_phase_end(weir_job_t job, uint64_t timeout_ms);
 
-// Waits until all processes of a job have called this as often. See `weir_phase_end`.
+// Waits until all processes of a job have made this call equally often. See `weir_phase_end`.
 int weir_job_barrier(weir_job_t job, uint64_t timeout_ms);
 
-// This process leaves the job. Rank 0 waits until all have, and removes what they have left in the
-// directory.
+// Leaves the job. Rank 0 waits until all have left, and removes their names from the directory.
 int weir_job_end(weir_job_t job, uint64_t timeout_ms);
 
-// Sets the layout of new files of a directory, lays an empty file out anew, or says how many
-// copies a file with data is to have. NULL: that of the directory above.
+// Sets the layout of new files of a directory, changes the layout of an empty file, or sets the
+// number of copies of a file with data. NULL: the layout of the parent directory.
 //
 // # Safety
 // The pointers are NULL or valid.
 int weir_layout_set(weir_fs_t fs, const char *path, const weir_layout_t *layout);
 
 // The layout of a file, or of new files of a directory. If `layout->fragment_bytes` is not NULL,
-// up to `layout->fragments` sizes of fragments go there; `layout->fragments` becomes the number that
-// there are.
+// up to `layout->fragments` sizes of fragments are stored there; `layout->fragments` becomes the
+// actual number.
 //
 // # Safety
 // The pointers are NULL or valid, the list of fragments too.
@@ -449,10 +447,10 @@ int weir_layout_get(weir_fs_t fs,
                     const char *path,
                     weir_layout_t *layout);
 
-// Takes a layout lease on an open file: what `weir_locations` says of the file stays true as long as
-// it is held. When somebody wants to change or move the file a completion of kind WEIR_DONE_RECALL
-// comes to `queue`, whose `tag` is the lease; the program has three seconds to end what it does and to
-// call `weir_lease_return`. Reads by this process wait meanwhile.
+// Takes a layout lease on an open file: the result of `weir_locations` stays valid while the lease
+// is held. When somebody wants to change or move the file, `queue` gets a completion of kind
+// WEIR_DONE_RECALL whose `tag` is the lease. The program then has three seconds to finish its work
+// and call `weir_lease_return`. Reads by this process wait meanwhile.
 //
 // # Safety
 // `lease` is NULL or valid.
@@ -460,39 +458,39 @@ int weir_layout_lease(weir_file_t file,
                       weir_queue_t queue,
                       weir_lease_t *lease);
 
-// Gives a layout lease back. `-ESTALE` if it was gone before.
+// Returns a layout lease. `-ESTALE` if it was lost before.
 int weir_lease_return(weir_lease_t lease);
 
-// 0 as long as a layout lease is held, `-ESTALE` when it is not any more.
+// Returns 0 while a layout lease is held, and `-ESTALE` afterwards.
 int weir_lease_check(weir_lease_t lease);
 
-// Reads regions of a file into parts of memory: the bytes of the first list, one after another, go
-// to those of the second. Both lists have to have the same number of bytes (`-EINVAL`). Each 4 MiB
-// (or 256 regions) are one request to each server that holds any of them. Returns how many of the
-// bytes lie before the end of the file; the others are zeros.
+// Reads regions of a file into parts of memory: the bytes of the regions, in order, fill the parts
+// of memory, in order. Both lists must have the same number of bytes (`-EINVAL`). Each 4 MiB (or
+// 256 regions) are one request to each server that holds any of them. Returns the number of bytes
+// before the end of the file; the others are zeros.
 //
 // # Safety
-// The lists are NULL or have so many elements; the parts of memory are there, and nobody
-// else uses them.
+// The lists are NULL or have that many elements. The parts of memory are valid, and nobody else
+// uses them.
 int64_t weir_read_list(weir_file_t file,
                        const weir_region_t *regions,
                        size_t region_count,
                        const weir_memory_t *memory,
                        size_t memory_count);
 
-// Writes regions of a file from parts of memory: see `weir_read_list`. The regions ascend and do not
-// overlap (`-EINVAL`). Returns the bytes written, when the servers have confirmed them.
+// Writes regions of a file from parts of memory: see `weir_read_list`. The regions must ascend
+// without overlap (`-EINVAL`). Returns the bytes written, after the servers have confirmed them.
 //
 // # Safety
-// The lists are NULL or have so many elements; the parts of memory are there.
+// The lists are NULL or have that many elements. The parts of memory are valid.
 int64_t weir_write_list(weir_file_t file,
                         const weir_region_t *regions,
                         size_t region_count,
                         const weir_memory_t *memory,
                         size_t memory_count);
 
-// `weir_read_list` that returns at once. The memory belongs to the call until its completion is reaped;
-// the lists themselves do not. `-EAGAIN`: the queue is full.
+// As `weir_read_list`, but returns at once. The memory belongs to the call until its completion is
+// reaped; the lists do not. `-EAGAIN`: the queue is full.
 //
 // # Safety
 // As of `weir_read_list`, until the call has ended.
@@ -504,7 +502,7 @@ int weir_submit_read_list(weir_queue_t queue,
                           size_t memory_count,
                           uint64_t tag);
 
-// `weir_write_list` that returns at once: see `weir_submit_read_list`.
+// As `weir_write_list`, but returns at once: see `weir_submit_read_list`.
 //
 // # Safety
 // As of `weir_write_list`, until the call has ended.
@@ -516,9 +514,9 @@ int weir_submit_write_list(weir_queue_t queue,
                            size_t memory_count,
                            uint64_t tag);
 
-// The locations of a range of a file, in order: how many entries went to the list. Bytes beyond the
-// end of the file are in no location. If the list is full, another call goes on at the end of
-// the last entry. All copies of a range are in the list, or none.
+// Lists the locations of a range of a file, in order, and returns the number of entries. Bytes
+// beyond the end of the file have no location. If the list is full, continue with another call at
+// the end of the last entry. The list has all copies of a range or none.
 //
 // # Safety
 // `path` is NULL or a text; `locations` is NULL or has room for `capacity` entries.
@@ -529,25 +527,25 @@ int64_t weir_locations(weir_fs_t fs,
                        weir_location_t *locations,
                        size_t capacity);
 
-// Attributes of what a path leads to, links followed.
+// Attributes of the file at a path. Symbolic links are followed.
 //
 // # Safety
 // The pointers are NULL or valid.
 int weir_stat(weir_fs_t fs, const char *path, weir_stat_t *stat);
 
-// As `weir_stat`, of a link itself.
+// As `weir_stat`, without following a link at the end of the path.
 //
 // # Safety
 // The pointers are NULL or valid.
 int weir_lstat(weir_fs_t fs, const char *path, weir_stat_t *stat);
 
-// Cuts or extends a file.
+// Truncates or extends a file.
 //
 // # Safety
 // `path` is NULL or a text.
 int weir_truncate(weir_fs_t fs, const char *path, uint64_t size);
 
-// Makes a directory. No umask is taken from `mode`.
+// Makes a directory. The umask is not applied to `mode`.
 //
 // # Safety
 // `path` is NULL or a text.
@@ -559,19 +557,20 @@ int weir_mkdir(weir_fs_t fs, const char *path, uint32_t mode);
 // `path` is NULL or a text.
 int weir_rmdir(weir_fs_t fs, const char *path);
 
-// Removes a name that is not a directory's.
+// Removes a name of anything but a directory.
 //
 // # Safety
 // `path` is NULL or a text.
 int weir_unlink(weir_fs_t fs, const char *path);
 
-// Moves a name, in place of one that is there. `flags`: 0, RENAME_NOREPLACE or RENAME_EXCHANGE.
+// Renames a file or directory, replacing an existing one. `flags`: 0, RENAME_NOREPLACE or
+// RENAME_EXCHANGE.
 //
 // # Safety
 // The paths are NULL or texts.
 int weir_rename(weir_fs_t fs, const char *from, const char *to, uint32_t flags);
 
-// Gives a file another name.
+// Makes a hard link.
 //
 // # Safety
 // The paths are NULL or texts.
@@ -580,11 +579,11 @@ int weir_link(weir_fs_t fs, const char *path, const char *name);
 // Makes a symbolic link.
 //
 // # Safety
-// The texts are NULL or texts.
+// Both are NULL or texts.
 int weir_symlink(weir_fs_t fs, const char *target, const char *path);
 
-// What a symbolic link says; its length, and no zero byte behind it. `-ERANGE` if it does
-// not fit.
+// Stores the target of a symbolic link, without a final zero byte, and returns its length.
+// `-ERANGE` if it does not fit.
 //
 // # Safety
 // The pointers are NULL or valid.
@@ -596,13 +595,13 @@ int64_t weir_readlink(weir_fs_t fs, const char *path, char *buffer, size_t len);
 // `path` is NULL or a text.
 int weir_chmod(weir_fs_t fs, const char *path, uint32_t mode);
 
-// Sets owner and group; UINT32_MAX leaves one as it is.
+// Sets owner and group. UINT32_MAX leaves one of them unchanged.
 //
 // # Safety
 // `path` is NULL or a text.
 int weir_chown(weir_fs_t fs, const char *path, uint32_t uid, uint32_t gid);
 
-// Sets the times of access and of change, nanoseconds since 1970.
+// Sets the times of access and modification, nanoseconds since 1970.
 //
 // # Safety
 // `path` is NULL or a text.
@@ -617,22 +616,22 @@ int weir_statfs(weir_fs_t fs, const char *path, weir_space_t *space);
 // Makes all names and attributes that this process has changed durable.
 int weir_sync_names(weir_fs_t fs);
 
-// Makes a queue for so many calls at a time (1 to WEIR_QUEUE_MOST). A child of `fork` has to make its
-// own.
+// Makes a queue for at most `depth` calls at a time (1 to WEIR_QUEUE_MOST). A child of `fork` has
+// to make its own.
 //
 // # Safety
 // `queue` is NULL or valid.
 int weir_queue_open(uint32_t depth,
                     weir_queue_t *queue);
 
-// A descriptor that is readable while there are completions: for `poll` alone, neither to be read
-// nor closed.
+// A descriptor that is readable while there are completions. Use it with `poll` only; neither read
+// nor close it.
 int weir_queue_fd(weir_queue_t queue);
 
-// Waits for all calls of a queue, and closes it. What was not reaped is gone.
+// Waits for all calls of a queue, and closes it. Completions that were not reaped are dropped.
 int weir_queue_close(weir_queue_t queue);
 
-// `weir_pread` that returns at once. The buffer belongs to the call until its completion is
+// As `weir_pread`, but returns at once. The buffer belongs to the call until its completion is
 // reaped. `-EAGAIN`: the queue is full.
 //
 // # Safety
@@ -644,10 +643,10 @@ int weir_submit_pread(weir_queue_t queue,
                       uint64_t offset,
                       uint64_t tag);
 
-// `weir_pwrite` that returns at once. See `weir_submit_pread`.
+// As `weir_pwrite`, but returns at once. See `weir_submit_pread`.
 //
 // # Safety
-// `data` is NULL or has `len` bytes that stay as they are until the call has ended.
+// `data` is NULL or has `len` bytes that stay unchanged until the call has ended.
 int weir_submit_pwrite(weir_queue_t queue,
                        weir_file_t file,
                        const void *data,
@@ -655,19 +654,19 @@ int weir_submit_pwrite(weir_queue_t queue,
                        uint64_t offset,
                        uint64_t tag);
 
-// `weir_fsync` that returns at once: of writes that have ended before it was submitted, and not of
+// As `weir_fsync`, but returns at once. Covers writes that ended before it was submitted, not
 // those that are still queued.
 int weir_submit_fsync(weir_queue_t queue, weir_file_t file, uint64_t tag);
 
-// Takes completions out, `capacity` at the most; how many. Waits until there is one, for
-// `timeout_ms` at the most: 0 does not wait, a negative one waits as long as it takes.
+// Takes at most `capacity` completions and returns their number. Waits until there is at least
+// one, for at most `timeout_ms`: 0 does not wait, a negative value waits without limit.
 //
 // # Safety
 // `completions` is NULL or has room for `capacity` entries.
 int weir_reap(weir_queue_t queue, weir_completion_t *completions, size_t capacity, int timeout_ms);
 
-// The value of an attribute; its length. With a `len` of 0 the length alone. `-ERANGE` if it does
-// not fit, `-ENODATA` if there is none.
+// Stores the value of an attribute and returns its length. With a `len` of 0, only returns the
+// length. `-ERANGE` if it does not fit, `-ENODATA` if there is no such attribute.
 //
 // # Safety
 // The pointers are NULL or valid.
@@ -684,8 +683,8 @@ int weir_setxattr(weir_fs_t fs,
                   size_t len,
                   int flags);
 
-// The names of all attributes, each with a zero byte at its end; their length together. With a `len`
-// of 0 the length alone.
+// Stores the names of all attributes, each followed by a zero byte, and returns their total
+// length. With a `len` of 0, only returns the length.
 //
 // # Safety
 // The pointers are NULL or valid.

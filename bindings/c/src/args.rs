@@ -1,11 +1,11 @@
-//! Checks what C programs pass: pointers, texts, ranges.
+//! Checks of arguments from C programs: pointers, texts, ranges.
 
 use crate::error::invalid;
 use std::ffi::{c_char, c_void};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, Result};
 
-/// The longest path, without its end.
+/// Longest path, without the final zero byte.
 const MAX_PATH_BYTES: usize = 4096;
 
 /// A text, as bytes.
@@ -21,11 +21,11 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a [u8
     if len > MAX_PATH_BYTES {
         return Err(Error::new(ErrorKind::NameTooLong, format!("{what} is too long")));
     }
-    // SAFETY: so many bytes are there.
+    // SAFETY: `strnlen` has found that many bytes.
     Ok(unsafe { std::slice::from_raw_parts(text.cast(), len) })
 }
 
-/// Bytes to read from; NULL is fine if there are none.
+/// Bytes to read from. NULL is allowed if `len` is 0.
 ///
 /// # Safety
 /// `data` is NULL or has `len` bytes, which stay for as long as they are used.
@@ -38,7 +38,7 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize, what: &str) -> R
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
 }
 
-/// Bytes to write to; NULL is fine if there are none.
+/// Bytes to write to. NULL is allowed if `len` is 0.
 ///
 /// # Safety
 /// `data` is NULL or has `len` bytes that nobody else uses.
@@ -55,7 +55,7 @@ pub(crate) unsafe fn bytes_mut<'a>(
     Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), len) })
 }
 
-/// A list to read; NULL is fine if it is empty.
+/// A list to read. NULL is allowed if `count` is 0.
 ///
 /// # Safety
 /// `list` is NULL or has `count` elements.
@@ -81,7 +81,7 @@ fn check(is_null: bool, count: usize, size: usize, what: &str) -> Result<()> {
     }
 }
 
-/// Puts a value where the caller wants it.
+/// Writes a result to the place that the caller has passed.
 ///
 /// # Safety
 /// `place` is NULL or has room for a value.
@@ -92,7 +92,7 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// To be called before anything is done whose result would have no place.
+/// Checks the place of a result before anything is done.
 pub(crate) fn check_place<T>(place: *mut T, what: &str) -> Result<()> {
     if place.is_null() || !place.is_aligned() {
         return Err(invalid(format!("{what} is NULL or not aligned")));
@@ -100,7 +100,7 @@ pub(crate) fn check_place<T>(place: *mut T, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// A range of a file.
+/// Checks a range of a file.
 pub(crate) fn range(offset: u64, len: u64) -> Result<()> {
     match offset.checked_add(len).is_some_and(|end| end <= MAX_FILE_BYTES) {
         true => Ok(()),
@@ -111,7 +111,7 @@ pub(crate) fn range(offset: u64, len: u64) -> Result<()> {
     }
 }
 
-/// Copies a text into an array of C, cut where it does not fit.
+/// Copies a text into a C array, truncated if necessary.
 pub(crate) fn copy_text<const N: usize>(text: &str) -> [c_char; N] {
     let mut out = [0; N];
     let mut len = text.len().min(N - 1);

@@ -1,4 +1,4 @@
-//! Directories, entry by entry, with attributes.
+//! Directories: listing entries with attributes.
 
 use crate::args::{check_place, put};
 use crate::error::{guard, status};
@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_types::{ErrorKind, FileId, FileKind, Result};
 use weir_wire::meta::DirEntry;
 
-/// Entries asked for at once.
+/// Entries requested at once.
 const PAGE: u32 = 1024;
-/// Room for a name and its end.
+/// Bytes of a name, including the final zero byte.
 pub const WEIR_NAME_BYTES: usize = 256;
 
 /// One entry of a directory.
@@ -22,18 +22,18 @@ pub const WEIR_NAME_BYTES: usize = 256;
 pub struct weir_dirent_t {
     /// The name, which ends with a zero byte.
     pub name: [c_char; WEIR_NAME_BYTES],
-    /// 1: `stat` is known. It is not of a file that was removed meanwhile; then it has `ino` and the
-    /// kind alone.
+    /// 1: `stat` is known. 0: the file was removed meanwhile; then `stat` has only `ino` and the
+    /// kind.
     pub has_stat: u32,
-    /// Attributes, of a link itself.
+    /// Attributes. For a symbolic link: of the link itself.
     pub stat: weir_stat_t,
 }
 
 pub(crate) struct Directory {
     connection: Arc<Connection>,
     file: FileId,
-    // Held while a page is asked for: of one handle one thread reads at a time. A child of
-    // `fork` has no use of it, so this needs no gate.
+    // Locked while a page is requested: one thread at a time reads a handle. A child of `fork`
+    // cannot use the handle, so this needs no gate.
     state: Mutex<State>,
 }
 
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn weir_opendir(
     })
 }
 
-/// The next entry but `.` and `..`: 1, or 0 at the end.
+/// Returns the next entry, without `.` and `..`: 1, or 0 at the end.
 ///
 /// # Safety
 /// `entry` is NULL or valid.

@@ -1,4 +1,4 @@
-//! Errors at the boundary: a negative number, and a text for this thread.
+//! Errors of the C interface: a negative number, and a text for this thread.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -9,7 +9,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Runs a call of the boundary.
+/// Runs a call of the C interface: errors and panics become negative numbers.
 pub(crate) fn guard(run: impl FnOnce() -> Result<i64>) -> i64 {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(value)) => value,
@@ -18,22 +18,22 @@ pub(crate) fn guard(run: impl FnOnce() -> Result<i64>) -> i64 {
     }
 }
 
-/// The same for calls that return 0 or an error.
+/// As [`guard`], for calls that return 0 or an error.
 pub(crate) fn status(run: impl FnOnce() -> Result<()>) -> c_int {
     guard(|| run().map(|()| 0)) as c_int
 }
 
 fn told(error: &Error) -> i64 {
     let text = error.to_string().replace('\0', "?");
-    // There are no zeros left.
+    // The text has no zero bytes.
     let text = CString::new(text).unwrap_or_default();
-    // A thread that ends has no text any more.
+    // A thread that is ending has no text.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
     -i64::from(error.kind.errno())
 }
 
 /// The text of the last error of this thread: what happened, to which file, server or target, and
-/// what to do. It stays until the next error of this thread. Never NULL.
+/// what to do. Valid until the next error of this thread. Never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_errmsg() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(guard(|| Ok(7)), 7);
         assert_eq!(guard(|| Err(ErrorKind::NotFound.into())), -2);
         assert_eq!(status(|| panic!("as planned")), -5);
-        // SAFETY: the text is of this thread, and no call has failed since.
+        // SAFETY: the text belongs to this thread, and no call has failed since.
         let text = unsafe { CStr::from_ptr(weir_errmsg()) };
         assert!(text.to_str().unwrap().contains("panicked"));
     }

@@ -12,7 +12,7 @@ use weir_client::{CreateOptions, File};
 use weir_types::{Attr, ErrorKind, FileKind, LayoutSpec, Result};
 use weir_wire::capability::Rights;
 
-/// Symbolic links that are followed, as Linux does.
+/// Maximum number of symbolic links that are followed, as on Linux.
 const MAX_LINKS: u32 = 40;
 
 impl Handled for OpenFile {
@@ -22,8 +22,8 @@ impl Handled for OpenFile {
 }
 
 /// Opens a regular file. `flags`: O_RDONLY, O_WRONLY or O_RDWR, with O_CREAT, O_EXCL, O_TRUNC,
-/// O_APPEND, O_NOFOLLOW; O_CLOEXEC and O_LARGEFILE are allowed and mean nothing; others are `-EINVAL`.
-/// `mode` is for new files, and no umask is taken from it.
+/// O_APPEND, O_NOFOLLOW. O_CLOEXEC and O_LARGEFILE are ignored; others are `-EINVAL`. `mode` is for
+/// new files; the umask is not applied.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -39,8 +39,8 @@ pub unsafe extern "C" fn weir_open(
     status(|| unsafe { open(fs, path, (flags, mode), None, file) })
 }
 
-/// As `weir_open` with O_CREAT; a new file gets this layout. `layout` may be NULL: that of its
-/// directory.
+/// As `weir_open` with O_CREAT; a new file gets this layout. `layout` may be NULL, for the layout
+/// of the directory.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -84,7 +84,7 @@ unsafe fn open(
     unsafe { put(file, handle, "file") }
 }
 
-/// What the flags ask for.
+/// The options of an open, from its flags.
 struct How {
     rights: Rights,
     mode: u16,
@@ -139,7 +139,7 @@ impl How {
             };
             let leads_on = |attr: &Attr| attr.kind == FileKind::Symlink && !self.exclusive;
             let is_link = found.as_ref().is_some_and(leads_on);
-            // A link that leads to nothing names the file to be made.
+            // The target of a dangling link is the file to be created.
             let nothing = if is_link && self.follows { dangling(named)? } else { None };
             if !is_link || nothing.is_some() {
                 let path = nothing.as_deref().unwrap_or(named.path);
@@ -170,7 +170,7 @@ impl How {
     }
 }
 
-/// The path to which a symbolic link leads where nothing is; `None` if something is there.
+/// The path that a dangling symbolic link leads to; `None` if a file exists there.
 fn dangling(named: &Named<'_>) -> Result<Option<Vec<u8>>> {
     let (client, ctx) = (named.client, &named.connection.context);
     let mut path = named.path.to_vec();
@@ -194,9 +194,9 @@ fn dangling(named: &Named<'_>) -> Result<Option<Vec<u8>>> {
     Err(ErrorKind::SymlinkLoop.into())
 }
 
-/// Waits for the calls by the file that are under way or queued, sends what is gathered, waits for
-/// it, and closes. The handle is closed whatever is returned; an error says that data was lost, or
-/// may be (`-ETIMEDOUT`: calls have not ended).
+/// Waits for all calls on the file, sends buffered writes and waits for them, and closes. The
+/// handle is closed in any case. An error says that data was lost, or may be (`-ETIMEDOUT`: calls
+/// have not ended).
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_close(file: weir_file_t) -> c_int {
     status(|| handles::remove::<OpenFile>(file)?.close())
@@ -216,14 +216,14 @@ pub extern "C" fn weir_fsync(file: weir_file_t) -> c_int {
     with(file, |handle, open| open.sync(&handle.connection.context))
 }
 
-/// Sends what is gathered and waits until the servers have it: others see it, and it is not yet
-/// durable.
+/// Sends buffered writes and waits until the servers have them. Other clients then see them; they
+/// are not yet durable.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_flush(file: weir_file_t) -> c_int {
     with(file, |handle, open| open.flush(&handle.connection.context))
 }
 
-/// Cuts or extends an open file.
+/// Truncates or extends an open file.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_ftruncate(file: weir_file_t, size: u64) -> c_int {
     with(file, |handle, open| {
@@ -233,7 +233,7 @@ pub extern "C" fn weir_ftruncate(file: weir_file_t, size: u64) -> c_int {
     })
 }
 
-/// Attributes of an open file, writes of this process included.
+/// Attributes of an open file, including the writes of this process.
 ///
 /// # Safety
 /// `stat` is NULL or valid.
@@ -283,7 +283,7 @@ pub extern "C" fn weir_seek(file: weir_file_t, offset: u64, whence: c_int) -> i6
     })
 }
 
-/// Refuses a change by who has not opened the file to write.
+/// Refuses a change through a handle that is not open for writing.
 pub(crate) fn writable(handle: &OpenFile) -> Result<()> {
     match handle.rights.allow(Rights::WRITE) {
         true => Ok(()),
@@ -291,7 +291,7 @@ pub(crate) fn writable(handle: &OpenFile) -> Result<()> {
     }
 }
 
-/// Refuses a read by who has not opened the file to read.
+/// Refuses a read through a handle that is not open for reading.
 pub(crate) fn readable(handle: &OpenFile) -> Result<()> {
     match handle.rights.allow(Rights::READ) {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! The cluster that a program in C means, as the program `weir` finds it.
+//! Finds the cluster for a program in C, by the rules of the program `weir`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,9 +7,9 @@ use weir_client::ClientConfig;
 use weir_connect::{Choice, Credential, Problem};
 use weir_types::{Error, ErrorKind, Result};
 
-/// How to connect to the cluster that is meant. `named`: a credential file or a state directory
-/// if it has a `/`, the name of a cluster otherwise; `None`: whatever environment and
-/// configuration say.
+/// The configuration for a connection. `named` is a credential file or a state directory if it
+/// contains a `/`, or else the name of a cluster. `None`: the cluster that environment and
+/// configuration choose.
 ///
 /// # Errors
 /// `NotFound`, `AccessDenied` or `InvalidArgument`, with the file and what to do.

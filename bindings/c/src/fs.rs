@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 use weir_types::{Caller, Consistency, Result};
 
-/// A day.
+/// Maximum of all timeouts: one day.
 const MAX_TIMEOUT_MS: u64 = 86_400_000;
 
 impl Handled for Connection {
@@ -19,34 +19,35 @@ impl Handled for Connection {
     const SURVIVES_FORK: bool = true;
 }
 
-/// How to connect. Zero all of it first: a zero means the default.
+/// Options of a connection. Set all bytes to zero first: a zero means the default.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct weir_options_t {
-    /// Milliseconds within which the first connection has to stand; 0: 5000; a day at the most.
+    /// Timeout of the first connection, milliseconds; 0: 5000; at most one day.
     pub connect_timeout_ms: u64,
-    /// Milliseconds within which each request of a call ends; 0: 30000; a day at the most.
+    /// Timeout of each request, milliseconds; 0: 30000; at most one day.
     pub request_timeout_ms: u64,
-    /// Bytes fetched ahead of each sequential reader; 0: 4 MiB; UINT64_MAX: none.
+    /// Read-ahead of each sequential reader, bytes; 0: 4 MiB; UINT64_MAX: none.
     pub read_ahead_bytes: u64,
-    /// Bytes of a file written and not yet confirmed; 0: 8 MiB; UINT64_MAX: none, so that each
+    /// Maximum of written and unconfirmed bytes of a file; 0: 8 MiB; UINT64_MAX: none, so that each
     /// write waits for its confirmation.
     pub write_behind_bytes: u64,
-    /// 1: act as user `uid` and group `gid`; 0: as the user and the groups of this process.
+    /// 1: act as user `uid` and group `gid`. 0: act as the user and groups of this process.
     pub has_caller: u32,
     /// The user.
     pub uid: u32,
     /// The group.
     pub gid: u32,
-    /// How far changes of other clients are seen: 0 at once, 1 relaxed, 2 without any cache.
+    /// When changes of other clients are seen: 0 at once, 1 relaxed, 2 at once because nothing is
+    /// cached.
     pub consistency: u32,
 }
 
-/// Connects to a cluster. `where` is the path of a credential file or of a state directory if
-/// it contains a `/`, and the name of a cluster of this machine otherwise. NULL: the cluster that the
-/// program `weir` uses, by WEIR_CREDENTIAL, WEIR_DIR, WEIR_CLUSTER, the configuration file, or the
-/// cluster `default`. `options` may be NULL. A child of `fork` uses the same handle; its first
-/// call connects anew.
+/// Connects to a cluster. `where` is the path of a credential file or state directory if it
+/// contains a `/`, and otherwise the name of a cluster on this machine. NULL: the cluster that the
+/// program `weir` would use, by WEIR_CREDENTIAL, WEIR_DIR, WEIR_CLUSTER, the configuration file, or
+/// the cluster `default`. `options` may be NULL. A child of `fork` uses the same handle; its first
+/// call connects again.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -98,15 +99,14 @@ pub unsafe extern "C" fn weir_connect(
     })
 }
 
-/// Ends a connection. Files, directories and jobs that are still open keep its session until they are
-/// closed.
+/// Ends a connection. Open files, directories and jobs keep its session until they are closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_disconnect(fs: weir_fs_t) -> c_int {
     status(|| handles::remove::<Connection>(fs).map(|connection| connection.disconnect()))
 }
 
-/// The number of the session of this process, which `weir status` shows. Two processes never have the
-/// same one.
+/// The id of this process's session, which `weir status` shows. Two processes never have the same
+/// one.
 ///
 /// # Safety
 /// `session` is NULL or valid.
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn weir_counter(
     })
 }
 
-/// A timeout in milliseconds; 0 is the usual one.
+/// Checks a timeout, milliseconds; 0 stands for `usual`.
 fn time(given: u64, usual: u64) -> Result<u64> {
     match given {
         0 => Ok(usual),

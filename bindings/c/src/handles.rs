@@ -1,38 +1,38 @@
-//! Handles: numbers that C programs keep. One that was closed, or never was, is found out.
+//! Handles: numbers that C programs hold. An invalid or closed handle is detected.
 //!
-//! A handle is kind (4 bits), generation (28 bits), place (32 bits). A place that is used again
-//! has another generation.
+//! A handle consists of kind (4 bits), generation (28 bits) and place (32 bits). When a place is
+//! reused, its generation changes.
 
 use crate::process::{gate, this};
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_types::{Error, ErrorKind, Result};
 
-/// A cluster that is connected to. 0 is none.
+/// A connection to a cluster. 0 is never valid.
 pub type weir_fs_t = u64;
-/// An open file. 0 is none.
+/// An open file. 0 is never valid.
 pub type weir_file_t = u64;
-/// An open directory. 0 is none.
+/// An open directory. 0 is never valid.
 pub type weir_dir_t = u64;
-/// A queue of asynchronous calls. 0 is none.
+/// A queue of asynchronous calls. 0 is never valid.
 pub type weir_queue_t = u64;
-/// A layout lease. 0 is none.
+/// A layout lease. 0 is never valid.
 pub type weir_lease_t = u64;
-/// A process of a job. 0 is none.
+/// A process of a job. 0 is never valid.
 pub type weir_job_t = u64;
 
-/// Handles that a process may have.
+/// Maximum number of handles of a process.
 const MAX_HANDLES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
-/// Generations of a place.
+/// Number of generations of a place.
 const GENERATIONS: u64 = 1 << 28;
 
-/// What a handle stands for.
+/// An object that a handle can stand for.
 pub(crate) trait Handled: Any + Send + Sync {
-    /// Its number among the kinds; never 0, so that no handle is 0.
+    /// Number of the kind. Never 0, so that no handle is 0.
     const KIND: u64;
-    /// What it is, for messages.
+    /// Name of the kind, for messages.
     const NAME: &'static str;
-    /// Whether a child of `fork` may use it.
+    /// Whether a child of `fork` may use the object.
     const SURVIVES_FORK: bool;
 }
 
@@ -54,9 +54,9 @@ fn with<T>(run: impl FnOnce(&mut Table) -> T) -> T {
     run(&mut TABLE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Gives out a handle.
+/// Makes a handle for an object.
 pub(crate) fn add<T: Handled>(value: Arc<T>) -> Result<u64> {
-    // What is not taken is dropped after the guards: its end may need them.
+    // A refused object is dropped after the guards, because its destructor may need them.
     let mut value: Option<Arc<dyn Any + Send + Sync>> = Some(value);
     with(|table| {
         let at = match table.free.pop() {
@@ -82,12 +82,12 @@ fn bad<T: Handled>(what: &str) -> Error {
     Error::new(ErrorKind::BadHandle, format!("{}: {what}", T::NAME))
 }
 
-/// What a handle stands for.
+/// The object of a handle.
 pub(crate) fn get<T: Handled>(handle: u64) -> Result<Arc<T>> {
     with(|table| look::<T>(table, handle).map(|(_, value)| value))
 }
 
-/// Closes a handle; what it stood for.
+/// Closes a handle and returns its object.
 pub(crate) fn remove<T: Handled>(handle: u64) -> Result<Arc<T>> {
     with(|table| {
         let (at, value) = look::<T>(table, handle)?;
@@ -131,7 +131,7 @@ mod tests {
         const SURVIVES_FORK: bool = true;
     }
 
-    /// Held by each test: they share the table.
+    /// Held by each test, because they share the table.
     static TURN: Mutex<()> = Mutex::new(());
 
     #[test]

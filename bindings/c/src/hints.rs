@@ -1,4 +1,4 @@
-//! Hints: what a program says of how it is going to read. Nothing depends on them but speed.
+//! Hints on how a program will read. They affect speed only.
 
 use crate::args::range;
 use crate::error::{invalid, status};
@@ -9,25 +9,25 @@ use crate::session::OpenFile;
 use std::ffi::c_int;
 use weir_client::Hint;
 
-/// Nothing is known: what is read in order is fetched ahead.
+/// No hint: sequential reads are fetched ahead.
 pub const WEIR_HINT_NORMAL: u32 = 0;
-/// The handle will be read in no order: nothing is fetched ahead.
+/// Reads are in random order: nothing is fetched ahead.
 pub const WEIR_HINT_RANDOM: u32 = 1;
-/// Each byte will be read once: nothing is fetched ahead or kept.
+/// Each byte is read once: nothing is fetched ahead or cached.
 pub const WEIR_HINT_READ_ONCE: u32 = 2;
-/// The range will be read soon: it is asked for now, as far as is fetched ahead of a reader.
+/// The range is read soon: it is requested at once, up to the read-ahead of a reader.
 pub const WEIR_HINT_WILL_NEED: u32 = 3;
-/// The range will not be read again: what was fetched of it is given up.
+/// The range is not read again: its cached bytes are dropped.
 pub const WEIR_HINT_DONE_WITH: u32 = 4;
-/// The handle will be read from its end to its beginning: what is before a read is fetched ahead.
+/// The handle is read from end to beginning: bytes before a read are fetched ahead.
 pub const WEIR_HINT_REVERSE: u32 = 5;
-/// The handle will be read in no order, a part of a record of `len` bytes at a time: the whole record
-/// comes with its first part. Records follow each other from the beginning of the file.
+/// Reads are in random order, a part of a record of `len` bytes at a time: the first read of a
+/// record fetches all of it. Records follow each other from the beginning of the file.
 pub const WEIR_HINT_RECORDS: u32 = 6;
 
-/// Says how an open file will be read. `hint`: one of WEIR_HINT_*; `offset` and `len` count for
-/// WEIR_HINT_WILL_NEED and WEIR_HINT_DONE_WITH alone, and `len` for WEIR_HINT_RECORDS. A hint holds
-/// for this handle, in this process.
+/// Gives a hint on how an open file will be read. `hint`: one of WEIR_HINT_*. `offset` and `len`
+/// matter for WEIR_HINT_WILL_NEED and WEIR_HINT_DONE_WITH only, `len` also for WEIR_HINT_RECORDS.
+/// The hint applies to this handle, in this process.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_hint(file: weir_file_t, hint: u32, offset: u64, len: u64) -> c_int {
     status(|| {

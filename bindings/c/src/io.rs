@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use weir_client::Context;
 use weir_types::Result;
 
-/// Reads at an offset until the buffer is full or the file ends; the bytes read.
+/// Reads at an offset until the buffer is full or the file ends; returns the bytes read.
 ///
 /// # Safety
 /// `buffer` is NULL or has `len` bytes that nobody else uses.
@@ -29,8 +29,8 @@ pub unsafe extern "C" fn weir_pread(
     })
 }
 
-/// Writes all of a buffer at an offset (at the end, if the file was opened with O_APPEND); the
-/// bytes written. With write-behind an error may come with a later write, `weir_fsync` or
+/// Writes all of a buffer at an offset, or at the end if the file was opened with O_APPEND; returns
+/// the bytes written. With write-behind, an error may be returned by a later write, `weir_fsync` or
 /// `weir_close`.
 ///
 /// # Safety
@@ -51,8 +51,8 @@ pub unsafe extern "C" fn weir_pwrite(
     })
 }
 
-/// Writes all of a buffer at the true end of the file, whoever else appends, and says where that
-/// was. `offset` may be NULL.
+/// Writes all of a buffer at the end of the file, atomically with other appends, and stores that
+/// offset. `offset` may be NULL.
 ///
 /// # Safety
 /// `data` is NULL or has `len` bytes; `offset` is NULL or valid.
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn weir_append(
     })
 }
 
-/// In whose name a file is read and written, and for which process of a job.
+/// The user, and the process of a job, on whose behalf a file is read and written.
 pub(crate) fn context(handle: &OpenFile) -> Context {
     let reader = handle.reader();
     Context { reader, ..handle.connection.context.clone() }
@@ -90,7 +90,7 @@ pub(crate) fn read(handle: &OpenFile, open: &Open, offset: u64, buffer: &mut [u8
     range(offset, buffer.len() as u64)?;
     readable(handle)?;
     let ctx = context(handle);
-    // Nothing above this library keeps pages that would have to be dropped first.
+    // No layer above this library caches pages that would have to be dropped first.
     let n = open.file.read_entering(&ctx, offset, buffer, &|_| ())?;
     if let Some(reader) = &ctx.reader {
         reader.has_read(offset..offset + n as u64);

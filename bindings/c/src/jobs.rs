@@ -1,7 +1,7 @@
-//! Jobs: processes that read together, in phases with a barrier at the end of each (1.01).
+//! Jobs: processes that read together, in phases with a barrier after each (1.01).
 //!
-//! The barrier is made of names in a directory of the cluster: each process makes one for each
-//! barrier, and waits until all have. It needs no other way between the processes.
+//! A barrier consists of names in a directory of the cluster: each process creates one for each
+//! barrier, and waits until all exist. No other communication between the processes is needed.
 
 use crate::args::{check_place, list, put, range, text};
 use crate::error::{invalid, status};
@@ -16,34 +16,34 @@ use weir_client::CreateOptions;
 use weir_client::job::{JobReader, Member, Partition, job_named, parent_number};
 use weir_types::{Error, ErrorKind, FileId, FileKind, Rank, Result};
 
-/// Processes of a job.
+/// Maximum number of processes of a job.
 const MAX_RANKS: u32 = 1 << 20;
-/// Ranges that a process reads of a file in a phase.
+/// Maximum number of ranges of a file that a process reads in a phase.
 const MAX_RANGES: usize = 1 << 20;
-/// Names are looked at so often at first,
+/// First interval between two looks at the names.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// and so often later.
+/// Longest interval between two looks at the names.
 const LAST_PAUSE: Duration = Duration::from_millis(50);
-/// Names asked for at once.
+/// Names requested at once.
 const PAGE: u32 = 1024;
-/// Ranks that an error names.
+/// Maximum number of ranks that an error names.
 const NAMED: usize = 8;
 
-/// Bytes of a file.
+/// A range of a file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct weir_range_t {
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u64,
 }
 
 #[derive(Default)]
 struct State {
-    /// Barriers that were passed.
+    /// Number of passed barriers.
     barriers: u64,
-    /// The last barrier at which this process has marked; 0: none.
+    /// The last barrier that this process has announced; 0: none.
     marked: u64,
     files: Vec<Arc<OpenFile>>,
 }
@@ -51,10 +51,10 @@ struct State {
 pub(crate) struct Job {
     connection: Arc<Connection>,
     member: Member,
-    /// The directory of its barriers; `None`: it has none.
+    /// The directory of the barriers; `None`: the job has none.
     dir: Option<FileId>,
     name: String,
-    // Of one process: see `SURVIVES_FORK`.
+    // Belongs to one process: see `SURVIVES_FORK`.
     state: Mutex<State>,
 }
 
@@ -64,10 +64,10 @@ impl Handled for Job {
     const SURVIVES_FORK: bool = false;
 }
 
-/// This process takes part in a job. `name` names it among the jobs of this user; NULL: job, rank and
-/// number come from the environment of mpirun, srun, torchrun or `weir run`, and `rank` and `ranks` are
-/// not looked at. `dir` is a directory of the cluster in which the processes wait for each other;
-/// NULL: they do not. Nothing may be left there of a job of the same name.
+/// Joins a job. `name` identifies the job among those of this user. NULL: job, rank and number of
+/// ranks come from the environment of mpirun, srun, torchrun or `weir run`, and `rank` and `ranks`
+/// are ignored. `dir` is a directory of the cluster in which the processes wait for each other;
+/// NULL: they do not wait. The directory must not contain leftovers of a job of the same name.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -134,8 +134,8 @@ fn directory(connection: &Connection, path: &[u8]) -> Result<FileId> {
     }
 }
 
-/// In the phase that begins, this process reads these ranges of a file; with a `count` of 0 all of it.
-/// Servers then see to it that the processes of the job are done at about the same time.
+/// Begins a phase in which this process reads these ranges of a file; with a `count` of 0, all of
+/// it. The servers try to make all processes of the job finish at about the same time.
 ///
 /// # Safety
 /// `ranges` is NULL or has `count` elements.
@@ -166,9 +166,8 @@ pub unsafe extern "C" fn weir_phase_begin(
     })
 }
 
-/// The phase ends: this process reads no more in it, and waits until all the others have come as
-/// far. `-ETIMEDOUT` after `timeout_ms`; the text names who is missing, and the next call goes on
-/// waiting for the same.
+/// Ends a phase: waits until all processes of the job have ended it. Returns `-ETIMEDOUT` after
+/// `timeout_ms`; the error text names the missing ranks, and the next call continues the same wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_phase_end(job: weir_job_t, timeout_ms: u64) -> c_int {
     status(|| {
@@ -178,14 +177,13 @@ pub extern "C" fn weir_phase_end(job: weir_job_t, timeout_ms: u64) -> c_int {
     })
 }
 
-/// Waits until all processes of a job have called this as often. See `weir_phase_end`.
+/// Waits until all processes of a job have made this call equally often. See `weir_phase_end`.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_job_barrier(job: weir_job_t, timeout_ms: u64) -> c_int {
     status(|| handles::get::<Job>(job)?.barrier(timeout_ms))
 }
 
-/// This process leaves the job. Rank 0 waits until all have, and removes what they have left in the
-/// directory.
+/// Leaves the job. Rank 0 waits until all have left, and removes their names from the directory.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_job_end(job: weir_job_t, timeout_ms: u64) -> c_int {
     status(|| {
@@ -221,7 +219,7 @@ impl Job {
             self.lock().marked = number;
         }
         self.wait(&group, timeout_ms)?;
-        // All are here, so all have left the barrier before this one.
+        // All are at this barrier, so all have left the previous one.
         if number > 1 {
             self.unmark(&format!("{}.{}.{}", self.name, number - 1, self.member.rank.0))?;
         }
@@ -266,7 +264,7 @@ impl Job {
             .map_err(|e| e.context(name))
     }
 
-    /// Waits until all have marked.
+    /// Waits until all processes have created their names.
     fn wait(&self, group: &str, timeout_ms: u64) -> Result<()> {
         let until = Instant::now().checked_add(Duration::from_millis(timeout_ms));
         let (dir, mut pause) = (self.dir()?, FIRST_PAUSE);

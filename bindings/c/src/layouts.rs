@@ -1,4 +1,4 @@
-//! Layouts: how files are laid out, and are to be.
+//! Layouts of files and directories.
 
 use crate::args::{check_place, list, put};
 use crate::error::{invalid, status};
@@ -13,46 +13,46 @@ use weir_types::{
 };
 use weir_wire::capability::Rights;
 
-/// Stripe units are dealt to the targets in turn.
+/// Stripe units are distributed to the targets round robin.
 pub const WEIR_LAYOUT_STRIPED: u32 = 0;
 /// Fragments of any size, each on one target.
 pub const WEIR_LAYOUT_FRAGMENTS: u32 = 1;
-/// Chunks, each on a target of its own choice.
+/// Chunks, each on a target of its own.
 pub const WEIR_LAYOUT_CHUNKED: u32 = 2;
 
-/// Fragments in a list.
+/// Maximum number of fragments in a list.
 const MAX_FRAGMENTS: usize = 1 << 16;
 
-/// A layout. Zero all of it first: a zero means "choose for me".
+/// A layout. Set all bytes to zero first: a zero means "choose for me".
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct weir_layout_t {
     /// WEIR_LAYOUT_STRIPED, WEIR_LAYOUT_FRAGMENTS or WEIR_LAYOUT_CHUNKED.
     pub kind: u32,
-    /// Striped: bytes on one target before the next, a multiple of 4096; 0: 64 KiB.
+    /// Striped: the stripe unit in bytes, a multiple of 4096; 0: 64 KiB.
     pub stripe_unit_bytes: u32,
     /// Number of targets; 0: all.
     pub count: u32,
-    /// 1: the first target is number `base` in the order of targets. 0: chosen for balance.
+    /// 1: the first target is number `base` in the order of targets. 0: chosen to balance the load.
     pub has_base: u32,
     /// Striped and fragments: index of the first target.
     pub base: u32,
     /// Copies, at most 8; 0: 1.
     pub copies: u32,
-    /// How copies are written: 0: by the default; 1 server-sync, 2 server-async, 3 client-sync,
-    /// 4 client-async, 5 hybrid.
+    /// How copies are written: 0 default, 1 server-sync, 2 server-async, 3 client-sync, 4
+    /// client-async, 5 hybrid.
     pub duplication: u32,
-    /// Where copies go: 0 as usual, 1 chained, 2 groups, 3 random, 4 graduated.
+    /// Placement of copies: 0 default, 1 chained, 2 groups, 3 random, 4 graduated.
     pub placement: u32,
-    /// Chunked: bytes of a chunk; fragments: of each that has no entry; 0: 64 MiB.
+    /// Chunked: bytes of a chunk. Fragments: bytes of each fragment without an entry. 0: 64 MiB.
     pub segment_bytes: u64,
     /// Fragments: the size of each, in order.
     pub fragment_bytes: *mut u64,
-    /// How many entries that has.
+    /// Number of entries of `fragment_bytes`.
     pub fragments: usize,
 }
 
-/// The layout that C asks for; `None`: none.
+/// Converts a layout from C; `None` for NULL.
 ///
 /// # Safety
 /// `layout` is NULL or valid, its list too.
@@ -93,8 +93,8 @@ pub(crate) unsafe fn spec(layout: *const weir_layout_t) -> Result<Option<LayoutS
     Ok(Some(spec))
 }
 
-/// Sets the layout of new files of a directory, lays an empty file out anew, or says how many
-/// copies a file with data is to have. NULL: that of the directory above.
+/// Sets the layout of new files of a directory, changes the layout of an empty file, or sets the
+/// number of copies of a file with data. NULL: the layout of the parent directory.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -117,8 +117,8 @@ pub unsafe extern "C" fn weir_layout_set(
 }
 
 /// The layout of a file, or of new files of a directory. If `layout->fragment_bytes` is not NULL,
-/// up to `layout->fragments` sizes of fragments go there; `layout->fragments` becomes the number that
-/// there are.
+/// up to `layout->fragments` sizes of fragments are stored there; `layout->fragments` becomes the
+/// actual number.
 ///
 /// # Safety
 /// The pointers are NULL or valid, the list of fragments too.
@@ -137,7 +137,8 @@ pub unsafe extern "C" fn weir_layout_get(
                 let layout = file.layout();
                 file.close(ctx)?;
                 let mut found = spec_of(&layout);
-                // Without its parities one copy would be too few for a file like it.
+                // A new file with this layout has no parities at first, so one copy would be too
+                // few.
                 if layout.segments.first().is_some_and(Segment::is_coded) {
                     let of_dir = client.default_layout(ctx, named.parent()?.0)?;
                     (found.copies, found.duplication) = (of_dir.copies, of_dir.duplication);
@@ -158,7 +159,7 @@ pub unsafe extern "C" fn weir_layout_get(
     })
 }
 
-/// The wish that a file's layout fulfils.
+/// The spec that describes a file's layout.
 fn spec_of(layout: &FileLayout) -> LayoutSpec {
     let first = layout.segments.first();
     let copies = first.and_then(|s| s.columns.first()).map_or(1, |c| c.copies().count());
@@ -188,7 +189,7 @@ fn shown(spec: &LayoutSpec, given: &weir_layout_t) -> Result<weir_layout_t> {
             return Err(invalid("fragment_bytes is not aligned"));
         }
         let n = most.min(given.fragments);
-        // SAFETY: the caller says that there is room for so many.
+        // SAFETY: the caller guarantees room for this many entries.
         unsafe {
             std::ptr::copy_nonoverlapping(spec.fragment_bytes.as_ptr(), given.fragment_bytes, n);
         }

@@ -1,8 +1,9 @@
-//! Layout leases: as long as a program holds one, nobody changes the file or moves its bytes; when
-//! somebody is about to, the program is told and has a while to give it back (pNFS's layouts, 3.11).
+//! Layout leases. While a program holds one, nobody changes the file or moves its bytes. When
+//! somebody wants to, the program is notified and has some time to return the lease (as pNFS
+//! layouts, 3.11).
 //!
-//! A layout lease is a lease on the whole file, by which the metadata server keeps everybody else
-//! from writing it and from changing where its bytes are (`docs/leases.md`).
+//! A layout lease is a lease on the whole file, with which the metadata server keeps other clients
+//! from writing it and from changing its placement (`docs/leases.md`).
 
 use crate::args::{check_place, put};
 use crate::error::status;
@@ -15,7 +16,7 @@ use weir_types::{Error, ErrorKind, Result};
 
 pub(crate) struct Lease {
     number: u64,
-    /// Held open: the lease of a file that this process has closed protects nothing.
+    /// Keeps the file open: the lease of a closed file would protect nothing.
     open: Arc<Open>,
 }
 
@@ -25,10 +26,10 @@ impl Handled for Lease {
     const SURVIVES_FORK: bool = false;
 }
 
-/// Takes a layout lease on an open file: what `weir_locations` says of the file stays true as long as
-/// it is held. When somebody wants to change or move the file a completion of kind WEIR_DONE_RECALL
-/// comes to `queue`, whose `tag` is the lease; the program has three seconds to end what it does and to
-/// call `weir_lease_return`. Reads by this process wait meanwhile.
+/// Takes a layout lease on an open file: the result of `weir_locations` stays valid while the lease
+/// is held. When somebody wants to change or move the file, `queue` gets a completion of kind
+/// WEIR_DONE_RECALL whose `tag` is the lease. The program then has three seconds to finish its work
+/// and call `weir_lease_return`. Reads by this process wait meanwhile.
 ///
 /// # Safety
 /// `lease` is NULL or valid.
@@ -42,7 +43,7 @@ pub unsafe extern "C" fn weir_layout_lease(
         check_place(lease, "lease")?;
         let (queue, handle) = (handles::get::<Queue>(queue)?, handles::get::<OpenFile>(file)?);
         let open = handle.open()?;
-        // Known before it is had: a recall that follows at once finds it.
+        // Registered before the lease is granted, so that an immediate recall finds it.
         let number = open.session.recalls.add(handle.id, queue);
         let taken = take(&handle, &open, number);
         match taken {
@@ -66,7 +67,7 @@ fn take(handle: &OpenFile, open: &Arc<Open>, number: u64) -> Result<u64> {
     Err(Error::new(ErrorKind::Busy, "somebody else changes the file just now: try again"))
 }
 
-/// Gives a layout lease back. `-ESTALE` if it was gone before.
+/// Returns a layout lease. `-ESTALE` if it was lost before.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_lease_return(lease: weir_lease_t) -> c_int {
     status(|| {
@@ -80,7 +81,7 @@ pub extern "C" fn weir_lease_return(lease: weir_lease_t) -> c_int {
     })
 }
 
-/// 0 as long as a layout lease is held, `-ESTALE` when it is not any more.
+/// Returns 0 while a layout lease is held, and `-ESTALE` afterwards.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_lease_check(lease: weir_lease_t) -> c_int {
     status(|| match handles::get::<Lease>(lease)?.is_held() {

@@ -1,13 +1,13 @@
-//! `libweir`: Weir for programs in C and in languages that call C. `include/weir.h` is made from
-//! this source; `docs/c.md` says how to use it.
+//! `libweir`: Weir for programs in C and in languages that call C. `include/weir.h` is generated
+//! from this source; `docs/c.md` explains its use.
 //!
-//! Invariants: no call panics across the boundary, and no handle is a pointer ([`handles`]); a
+//! Invariants: no call panics across the boundary, and no handle is a pointer ([`handles`]). A
 //! child of `fork` never uses a session of its parent ([`process`]).
 //!
 //! Every function returns a value of 0 or more, or the negative number of an error (`-ENOENT`);
 //! [`error::weir_errmsg`] has the text.
 
-// C has no modules: what the header has bears the name that C sees.
+// C has no modules, so types have the names of the header.
 #![allow(non_camel_case_types)]
 
 pub mod args;

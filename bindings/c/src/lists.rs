@@ -1,4 +1,4 @@
-//! Lists of regions: one call, and one request to each server for up to 4 MiB.
+//! Calls with lists of regions: one request to each server for up to 4 MiB.
 
 use crate::args::{list, range};
 use crate::error::{guard, invalid, status};
@@ -12,11 +12,11 @@ use weir_layout::{Region, RegionList};
 use weir_types::limits::{MAX_PAYLOAD_BYTES, MAX_REGIONS};
 use weir_types::{ErrorKind, Result};
 
-/// Elements of a list in one call.
+/// Maximum number of elements in the lists of one call.
 const MAX_LIST: usize = 1 << 20;
 
-/// Bytes of a file: `count` elements of `size` bytes, each `stride` bytes behind the one before.
-/// A `count` of 0 or 1 is one element, and then `stride` means nothing.
+/// Regions of a file: `count` elements of `size` bytes, `stride` bytes from the start of one to the
+/// start of the next. A `count` of 0 or 1 is one element; then `stride` is ignored.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct weir_region_t {
@@ -34,20 +34,20 @@ pub struct weir_region_t {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct weir_memory_t {
-    /// Its first byte.
+    /// Address of the first byte.
     pub base: *mut std::ffi::c_void,
-    /// Bytes.
+    /// Length, bytes.
     pub len: usize,
 }
 
-/// Reads regions of a file into parts of memory: the bytes of the first list, one after another, go
-/// to those of the second. Both lists have to have the same number of bytes (`-EINVAL`). Each 4 MiB
-/// (or 256 regions) are one request to each server that holds any of them. Returns how many of the
-/// bytes lie before the end of the file; the others are zeros.
+/// Reads regions of a file into parts of memory: the bytes of the regions, in order, fill the parts
+/// of memory, in order. Both lists must have the same number of bytes (`-EINVAL`). Each 4 MiB (or
+/// 256 regions) are one request to each server that holds any of them. Returns the number of bytes
+/// before the end of the file; the others are zeros.
 ///
 /// # Safety
-/// The lists are NULL or have so many elements; the parts of memory are there, and nobody
-/// else uses them.
+/// The lists are NULL or have that many elements. The parts of memory are valid, and nobody else
+/// uses them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_read_list(
     file: weir_file_t,
@@ -63,11 +63,11 @@ pub unsafe extern "C" fn weir_read_list(
     })
 }
 
-/// Writes regions of a file from parts of memory: see `weir_read_list`. The regions ascend and do not
-/// overlap (`-EINVAL`). Returns the bytes written, when the servers have confirmed them.
+/// Writes regions of a file from parts of memory: see `weir_read_list`. The regions must ascend
+/// without overlap (`-EINVAL`). Returns the bytes written, after the servers have confirmed them.
 ///
 /// # Safety
-/// The lists are NULL or have so many elements; the parts of memory are there.
+/// The lists are NULL or have that many elements. The parts of memory are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_write_list(
     file: weir_file_t,
@@ -83,8 +83,8 @@ pub unsafe extern "C" fn weir_write_list(
     })
 }
 
-/// `weir_read_list` that returns at once. The memory belongs to the call until its completion is reaped;
-/// the lists themselves do not. `-EAGAIN`: the queue is full.
+/// As `weir_read_list`, but returns at once. The memory belongs to the call until its completion is
+/// reaped; the lists do not. `-EAGAIN`: the queue is full.
 ///
 /// # Safety
 /// As of `weir_read_list`, until the call has ended.
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn weir_submit_read_list(
     })
 }
 
-/// `weir_write_list` that returns at once: see `weir_submit_read_list`.
+/// As `weir_write_list`, but returns at once: see `weir_submit_read_list`.
 ///
 /// # Safety
 /// As of `weir_write_list`, until the call has ended.
@@ -128,14 +128,14 @@ pub unsafe extern "C" fn weir_submit_write_list(
     })
 }
 
-/// A call that was checked.
+/// A call with checked arguments.
 struct Call {
     handle: std::sync::Arc<OpenFile>,
     batches: Vec<RegionList>,
     memory: Vec<weir_memory_t>,
 }
 
-// SAFETY: whoever makes a call leaves the memory to it until it has ended.
+// SAFETY: the contract of each call lends it the memory until it has ended.
 unsafe impl Send for Call {}
 
 impl Call {
@@ -149,7 +149,7 @@ impl Call {
         for batch in &self.batches {
             let len = batch.total_bytes() as usize;
             match self.contiguous(done, len) {
-                // SAFETY: the caller has so much memory there, for us alone.
+                // SAFETY: the caller has lent this much memory for exclusive use.
                 Some(at) => unsafe {
                     let dest = std::slice::from_raw_parts_mut(at, len);
                     open.file.read_regions(&ctx, batch, dest)?;
@@ -157,7 +157,7 @@ impl Call {
                 None => {
                     buffer.resize(len, 0);
                     open.file.read_regions(&ctx, batch, &mut buffer)?;
-                    // SAFETY: as above; `buffer` is our own.
+                    // SAFETY: the caller has lent this memory; `buffer` is private to this call.
                     self.each(done, len, |at, n, from| unsafe {
                         std::ptr::copy_nonoverlapping(buffer[from..].as_ptr(), at, n);
                     });
@@ -177,13 +177,13 @@ impl Call {
         for batch in &self.batches {
             let len = batch.total_bytes() as usize;
             match self.contiguous(done, len) {
-                // SAFETY: the caller has so much memory there.
+                // SAFETY: the caller has lent this much memory.
                 Some(at) => unsafe {
                     open.file.write_regions(&ctx, batch, std::slice::from_raw_parts(at, len))?;
                 },
                 None => {
                     buffer.resize(len, 0);
-                    // SAFETY: as above; `buffer` is our own.
+                    // SAFETY: the caller has lent this memory; `buffer` is private to this call.
                     self.each(done, len, |at, n, to| unsafe {
                         std::ptr::copy_nonoverlapping(at, buffer[to..].as_mut_ptr(), n);
                     });
@@ -219,7 +219,7 @@ impl Call {
         Ok(Self { handle, batches, memory })
     }
 
-    /// Where bytes of the memory are if one part has all of them.
+    /// The address of a range of the bytes, if it is within one part of memory.
     fn contiguous(&self, start: usize, len: usize) -> Option<*mut u8> {
         let mut at = start;
         for part in &self.memory {
@@ -231,8 +231,8 @@ impl Call {
         None
     }
 
-    /// Calls `run` for each piece of memory that has some of these bytes: where it is, its length,
-    /// and how many bytes come before it.
+    /// Calls `run` for each piece of memory that holds some of these bytes, with its address, its
+    /// length, and the number of bytes before it.
     fn each(&self, start: usize, len: usize, mut run: impl FnMut(*mut u8, usize, usize)) {
         let (mut skip, mut done) = (start, 0);
         for part in &self.memory {
@@ -250,7 +250,7 @@ impl Call {
     }
 }
 
-/// The regions as requests, in order. `bytes`: what the memory has.
+/// The requests for the regions, in order. `bytes`: length of the memory.
 fn batches(regions: &[weir_region_t], bytes: u64) -> Result<Vec<RegionList>> {
     let mut total = 0_u64;
     for of in regions {
@@ -288,7 +288,7 @@ impl Batches {
                 self.end()?;
             }
             let offset = of.offset + element * of.stride;
-            // As many whole elements as have room, as one region.
+            // As many whole elements as fit, as one region.
             let most = ((MOST - self.bytes) / of.size).min(count - element).min(ELEMENTS);
             if most > 0 {
                 let stride = if count == 1 { of.size } else { of.stride };
@@ -313,7 +313,7 @@ impl Batches {
     fn push(&mut self, region: Region) {
         self.bytes += region.total_bytes();
         self.next.push(region);
-        // What a request may hold of elements, whatever they are made of.
+        // The maximum number of elements in a request, whatever their regions.
         if self.next.iter().map(|region| u64::from(region.count)).sum::<u64>() >= ELEMENTS {
             self.bytes = MAX_PAYLOAD_BYTES as u64;
         }
@@ -331,7 +331,7 @@ impl Batches {
     }
 }
 
-/// Elements that a request is filled up to: with one more region it has no more than is allowed.
+/// A request is filled up to this many elements, so that one more region stays below the limit.
 const ELEMENTS: u64 = weir_layout::MAX_ELEMENTS / 2;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where the bytes of a file are, and what each disk gives now.
+//! Locations of a file's bytes, and the load of their disks.
 
 use crate::args::{copy_text, list};
 use crate::error::{guard, invalid};
@@ -8,54 +8,54 @@ use std::ffi::c_char;
 use weir_client::MAX_LOCATIONS;
 use weir_wire::map::TargetState;
 
-/// The target serves.
+/// The target serves everything.
 pub const WEIR_TARGET_ONLINE: u32 = 0;
-/// Its server is away.
+/// The target's server is away.
 pub const WEIR_TARGET_OFFLINE: u32 = 1;
-/// Its disk has failed, and what can still be read is served.
+/// The target's disk has failed. What can still be read is served.
 pub const WEIR_TARGET_OUT_OF_SERVICE: u32 = 2;
-/// It is being brought up to date.
+/// The target is receiving what it has missed.
 pub const WEIR_TARGET_SYNCING: u32 = 3;
-/// Online, and not heard of for a while.
+/// The target is online, but was not heard of for a while.
 pub const WEIR_TARGET_SUSPECT: u32 = 4;
 
-/// A copy of some bytes of a file that follow each other on one target. Copies of the same bytes
-/// follow each other in a list, the first copy first.
+/// A copy of consecutive bytes of a file on one target. In a list, copies of the same bytes are
+/// adjacent, the first copy first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct weir_location_t {
     /// First byte, in the file.
     pub offset: u64,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u64,
-    /// Bytes a second that the target serves now while it has something to do, all readers
-    /// together; 0: not known, as nobody has read there of late.
+    /// Bytes per second that the target serves to all readers while it is busy; 0: unknown, because
+    /// nobody has read there lately.
     pub bytes_per_s: u64,
-    /// Requests that the target has not answered, whoever sent them.
+    /// Outstanding requests of all clients at the target.
     pub in_flight: u32,
-    /// Which copy, from 0 on.
+    /// Number of the copy, from 0.
     pub copy: u32,
-    /// How many copies there are.
+    /// Total number of copies.
     pub copies: u32,
     /// The target.
     pub target: u32,
-    /// Its data server; 0: the target is not part of the cluster any more.
+    /// Its data server; 0: the target is no longer in the cluster.
     pub server: u32,
     /// One of WEIR_TARGET_*.
     pub state: u32,
-    /// 1: it has been much slower than others for some time.
+    /// 1: the target has been much slower than others for some time.
     pub slow: u32,
     /// 1: the copy is being made, and is not read yet.
     pub is_filling: u32,
-    /// The name of the machine; empty: not known.
+    /// The name of the machine; empty: unknown.
     pub host: [c_char; 256],
-    /// `address:port` of the data server; empty: not known.
+    /// `address:port` of the data server; empty: unknown.
     pub address: [c_char; 64],
 }
 
-/// The locations of a range of a file, in order: how many entries went to the list. Bytes beyond the
-/// end of the file are in no location. If the list is full, another call goes on at the end of
-/// the last entry. All copies of a range are in the list, or none.
+/// Lists the locations of a range of a file, in order, and returns the number of entries. Bytes
+/// beyond the end of the file have no location. If the list is full, continue with another call at
+/// the end of the last entry. The list has all copies of a range or none.
 ///
 /// # Safety
 /// `path` is NULL or a text; `locations` is NULL or has room for `capacity` entries.
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn weir_locations(
         if capacity > MAX_LOCATIONS * 8 {
             return Err(invalid(format!("no more than {} entries at once", MAX_LOCATIONS * 8)));
         }
-        // SAFETY: only checked here.
+        // SAFETY: the list is checked here and not read.
         unsafe { list(locations.cast_const().cast::<u64>(), capacity.min(1), "locations") }?;
         // SAFETY: by the contract of this function.
         let found = unsafe { with_path(fs, path, run) }?;

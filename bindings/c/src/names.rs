@@ -1,4 +1,4 @@
-//! Names and attributes, by path.
+//! Names and attributes by path.
 
 use crate::args::{bytes_mut, check_place, put, range, text};
 use crate::error::{guard, invalid, status};
@@ -18,23 +18,23 @@ pub struct weir_stat_t {
     pub ino: u64,
     /// Kind and permission bits, as `st_mode`.
     pub mode: u32,
-    /// Names that point here.
+    /// Number of hard links.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Bytes.
+    /// Size, bytes.
     pub size: u64,
     /// Last access, nanoseconds since 1970.
     pub atime_ns: i64,
     /// Last change of the contents.
     pub mtime_ns: i64,
-    /// Last change of anything.
+    /// Last change of contents or attributes.
     pub ctime_ns: i64,
     /// Grows at each change of the file or directory.
     pub change: u64,
-    /// Preferred size of calls, bytes: one whole stripe where it is known.
+    /// Preferred size of calls, bytes: one whole stripe if the layout is known.
     pub preferred_io_bytes: u32,
     /// Device number of device files.
     pub rdev: u32,
@@ -57,7 +57,7 @@ pub(crate) fn stat_of(attr: &Attr) -> weir_stat_t {
     }
 }
 
-/// A path in a cluster that is connected to.
+/// A path in a connected cluster.
 pub(crate) struct Named<'a> {
     pub(crate) connection: &'a Connection,
     pub(crate) client: &'a Client,
@@ -69,7 +69,7 @@ impl<'a> Named<'a> {
         self.client.resolve(&self.connection.context, self.path, follow)
     }
 
-    /// The path of the directory of the last part of the path, and that part.
+    /// The path of the parent directory, and the last part of the path.
     pub(crate) fn split(&self) -> (&'a [u8], &'a [u8]) {
         let end = self.path.iter().rposition(|b| *b != b'/').map_or(0, |last| last + 1);
         let begin = self.path[..end].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
@@ -88,27 +88,27 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// The directory of the last part of the path, and that part.
+    /// The parent directory, and the last part of the path.
     pub(crate) fn parent(&self) -> Result<(FileId, &'a [u8])> {
         let (dir, name) = self.split();
         if name.is_empty() || name == b"." || name == b".." {
             return Err(invalid("the path has no name at its end"));
         }
         let dir = self.client.resolve(&self.connection.context, dir, true)?;
-        // Said here, so that of two paths the first is judged first.
+        // Checked here, so that of two paths the first one's error is reported.
         match dir.kind {
             FileKind::Directory => Ok((dir.file, name)),
             _ => Err(ErrorKind::NotDirectory.into()),
         }
     }
 
-    /// Names the path in an error.
+    /// Adds the path to an error.
     pub(crate) fn about<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|e| e.context(String::from_utf8_lossy(self.path)))
     }
 }
 
-/// Runs something with a path.
+/// Runs a function with a path.
 ///
 /// # Safety
 /// `path` is NULL or a text of C.
@@ -125,7 +125,7 @@ pub(crate) unsafe fn with_path<T>(
     named.about(run(&named))
 }
 
-/// Attributes of what a path leads to, links followed.
+/// Attributes of the file at a path. Symbolic links are followed.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn weir_stat(
     status(|| unsafe { stat_path(fs, path, true, stat) })
 }
 
-/// As `weir_stat`, of a link itself.
+/// As `weir_stat`, without following a link at the end of the path.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -165,7 +165,7 @@ unsafe fn stat_path(
     unsafe { put(stat, stat_of(&attr), "stat") }
 }
 
-/// Cuts or extends a file.
+/// Truncates or extends a file.
 ///
 /// # Safety
 /// `path` is NULL or a text.
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn weir_truncate(fs: weir_fs_t, path: *const c_char, size:
     status(|| unsafe { with_path(fs, path, run) })
 }
 
-/// Makes a directory. No umask is taken from `mode`.
+/// Makes a directory. The umask is not applied to `mode`.
 ///
 /// # Safety
 /// `path` is NULL or a text.
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn weir_rmdir(fs: weir_fs_t, path: *const c_char) -> c_int
     status(|| unsafe { with_path(fs, path, run) })
 }
 
-/// Removes a name that is not a directory's.
+/// Removes a name of anything but a directory.
 ///
 /// # Safety
 /// `path` is NULL or a text.
@@ -231,7 +231,8 @@ pub unsafe extern "C" fn weir_unlink(fs: weir_fs_t, path: *const c_char) -> c_in
     status(|| unsafe { with_path(fs, path, run) })
 }
 
-/// Moves a name, in place of one that is there. `flags`: 0, RENAME_NOREPLACE or RENAME_EXCHANGE.
+/// Renames a file or directory, replacing an existing one. `flags`: 0, RENAME_NOREPLACE or
+/// RENAME_EXCHANGE.
 ///
 /// # Safety
 /// The paths are NULL or texts.
@@ -263,7 +264,7 @@ pub unsafe extern "C" fn weir_rename(
             };
             let renamed = from.client.rename(&from.connection.context, &request);
             let Err(error) = renamed else { return Ok(()) };
-            // As Linux has it: a directory that the file is below is not empty.
+            // As on Linux, a directory that contains the file counts as not empty.
             let onto_directory = error.kind == ErrorKind::IsDirectory;
             match onto_directory && from.is_below(to.attr(false)?.file)? {
                 true => Err(ErrorKind::NotEmpty.into()),
@@ -275,7 +276,7 @@ pub unsafe extern "C" fn weir_rename(
     })
 }
 
-/// Gives a file another name.
+/// Makes a hard link.
 ///
 /// # Safety
 /// The paths are NULL or texts.
@@ -290,7 +291,7 @@ pub unsafe extern "C" fn weir_link(
         let path = unsafe { text(path, "path") }?;
         let run = |new: &Named<'_>| {
             let old = Named { path, ..*new };
-            // In this order, as `link` does: what is wrong with the file is told first.
+            // In this order, as `link` does: errors of the file are reported first.
             let file = old.attr(false)?.file;
             let (dir, name) = new.parent()?;
             new.client.link(&new.connection.context, file, dir, name).map(drop)
@@ -303,7 +304,7 @@ pub unsafe extern "C" fn weir_link(
 /// Makes a symbolic link.
 ///
 /// # Safety
-/// The texts are NULL or texts.
+/// Both are NULL or texts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_symlink(
     fs: weir_fs_t,
@@ -322,8 +323,8 @@ pub unsafe extern "C" fn weir_symlink(
     })
 }
 
-/// What a symbolic link says; its length, and no zero byte behind it. `-ERANGE` if it does
-/// not fit.
+/// Stores the target of a symbolic link, without a final zero byte, and returns its length.
+/// `-ERANGE` if it does not fit.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -346,7 +347,7 @@ pub unsafe extern "C" fn weir_readlink(
     })
 }
 
-/// Copies a value that has to fit, but into no room at all; its length.
+/// Copies a value, which must fit unless there is no room at all; returns its length.
 pub(crate) fn fill(value: &[u8], room: &mut [u8]) -> Result<i64> {
     let size = room.len();
     if let Some(room) = room.get_mut(..value.len()) {
@@ -369,7 +370,7 @@ pub unsafe extern "C" fn weir_chmod(fs: weir_fs_t, path: *const c_char, mode: u3
     status(|| unsafe { set(fs, path, change) })
 }
 
-/// Sets owner and group; UINT32_MAX leaves one as it is.
+/// Sets owner and group. UINT32_MAX leaves one of them unchanged.
 ///
 /// # Safety
 /// `path` is NULL or a text.
@@ -386,7 +387,7 @@ pub unsafe extern "C" fn weir_chown(
     status(|| unsafe { set(fs, path, change) })
 }
 
-/// Sets the times of access and of change, nanoseconds since 1970.
+/// Sets the times of access and modification, nanoseconds since 1970.
 ///
 /// # Safety
 /// `path` is NULL or a text.
@@ -420,13 +421,13 @@ unsafe fn set(
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct weir_space_t {
-    /// Bytes in all.
+    /// Total space, bytes.
     pub total_bytes: u64,
-    /// Bytes that are free.
+    /// Free space, bytes.
     pub free_bytes: u64,
-    /// Files that could exist.
+    /// Maximum number of files.
     pub total_files: u64,
-    /// Files that could still be made.
+    /// Number of further files that can be created.
     pub free_files: u64,
 }
 

@@ -1,14 +1,14 @@
-//! What of a process a `fork` leaves to the child: nothing that talks to a server.
+//! State that must not be shared with a child of `fork`: everything that talks to a server.
 //!
-//! Invariants: whoever holds the gate does no I/O; a lock of this crate that a child may need is
-//! taken with the gate held, so `fork`, which waits for the gate, finds it free.
+//! Invariants: the holder of the gate does no I/O. A lock of this crate that a child may need is
+//! taken with the gate held, so that `fork`, which waits for the gate, finds the lock free.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use weir_types::{Error, ErrorKind, Result};
 
-/// How many forks lie between the process that loaded the library and this one.
+/// Number of forks between the process that loaded the library and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 static GATE: Mutex<()> = Mutex::new(());
 
@@ -17,29 +17,29 @@ thread_local! {
     static FORKING: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
-/// Which process this is, of those that `fork` made of one.
+/// Number of this process among those that `fork` made of one.
 pub fn this() -> u64 {
     FORKS.load(Ordering::Acquire)
 }
 
-/// Keeps `fork` waiting; for a few instructions.
+/// Takes the gate, which delays `fork`. Hold it for a few instructions only.
 pub(crate) fn gate() -> MutexGuard<'static, ()> {
     GATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has `fork` tell the child.
+/// Registers the handlers of `fork`.
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the three functions take no argument, live as long as the library, and take
-        // one lock of this crate.
+        // SAFETY: the three functions take no argument, live as long as the library, and take one
+        // lock of this crate.
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     });
 }
 
 unsafe extern "C" fn prepare() {
     let held = gate();
-    // A thread that ends has no place for it, and goes on without.
+    // A thread that is ending cannot store it, and does without.
     let _ = FORKING.try_with(|slot| *slot.borrow_mut() = Some(held));
 }
 
@@ -52,16 +52,16 @@ unsafe extern "C" fn child() {
     let _ = FORKING.try_with(|slot| slot.borrow_mut().take());
 }
 
-/// A value of which each process has its own. What a parent had is never used nor dropped in the
-/// child: its threads are not there, and its sockets are the parent's.
+/// A value that each process has for itself. A child never uses or drops the parent's value: the
+/// threads behind it do not exist in the child, and its sockets belong to the parent.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T>(Mutex<Slot<T>>);
 
 #[derive(Debug)]
 enum Slot<T> {
-    /// That of a process.
+    /// The value of a process.
     Of(u64, Arc<T>),
-    /// It was taken out, and no other is made.
+    /// The value was taken, and no other is made.
     Closed,
 }
 
@@ -74,7 +74,7 @@ impl<T> PerProcess<T> {
         Self(Mutex::new(Slot::Of(this(), Arc::new(value))))
     }
 
-    /// The value of this process, which `make` makes if there is none.
+    /// The value of this process. If there is none, `make` makes it.
     ///
     /// # Errors
     /// `BadHandle` after [`PerProcess::take`]; those of `make`.
@@ -85,7 +85,7 @@ impl<T> PerProcess<T> {
         let fresh = Arc::new(make()?);
         let _gate = gate();
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is returned early leaves `fresh` to be dropped after the guards.
+        // On an early return, `fresh` is dropped after the guards.
         match &*slot {
             // Another thread was faster.
             Slot::Of(process, value) if *process == this() => return Ok(value.clone()),
@@ -105,7 +105,7 @@ impl<T> PerProcess<T> {
         }
     }
 
-    /// Takes the value of this process out. From now on there is none.
+    /// Takes the value of this process. Afterwards there is none.
     pub(crate) fn take(&self) -> Option<Arc<T>> {
         let _gate = gate();
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(value.get(|| Ok(2)).unwrap_err().kind, ErrorKind::BadHandle);
         assert!(value.take().is_none());
         let late = PerProcess::new(3);
-        // It is closed while a child makes its own.
+        // Closed while a child makes its own value.
         late.0.lock().map(|mut slot| *slot = Slot::Of(u64::MAX, Arc::new(4))).unwrap();
         let made = late.get(|| Ok(late.take().map_or(5, |_| 6)));
         assert_eq!(made.unwrap_err().kind, ErrorKind::BadHandle);
@@ -154,16 +154,16 @@ mod tests {
         watch_forks();
         let value = std::mem::ManuallyDrop::new(PerProcess::new(Loud(1)));
         assert_eq!(value.get(|| Ok(Loud(2))).unwrap().0, 1);
-        // SAFETY: the child only calls what allocates and locks with the gate held, and leaves.
+        // SAFETY: the child only allocates and locks with the gate held, and exits.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let own = value.get(|| Ok(Loud(2))).map(|value| value.0).unwrap_or(0);
             let same = value.get(|| Ok(Loud(3))).map(|value| value.0).unwrap_or(0);
-            // SAFETY: ends the process without running what is the parent's.
+            // SAFETY: ends the process without running the parent's exit handlers.
             unsafe { libc::_exit(if own == 2 && same == 2 { 0 } else { 1 }) };
         }
         let mut status = 0;
-        // SAFETY: waits for that child.
+        // SAFETY: waits for this child only.
         unsafe { libc::waitpid(child, &mut status, 0) };
         assert_eq!(status, 0);
         assert_eq!(value.get(|| Ok(Loud(4))).unwrap().0, 1);

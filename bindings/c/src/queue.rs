@@ -1,6 +1,6 @@
-//! Calls under way, and what became of those that have ended.
+//! Queues of asynchronous calls and of their completions.
 //!
-//! Invariants: of a queue at most `depth` calls are submitted and not yet reaped; the descriptor is
+//! Invariants: at most `depth` calls of a queue are submitted and not yet reaped. The descriptor is
 //! readable exactly while there are completions.
 
 use crate::args::copy_text;
@@ -14,38 +14,38 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weir_types::{Error, ErrorKind, Result};
 
-/// Calls that a queue may have under way or unreaped.
+/// Maximum depth of a queue: calls that are under way or not reaped.
 pub const WEIR_QUEUE_MOST: u32 = 4096;
-/// Threads of a queue: calls that are served at the same time.
+/// Threads of a queue: maximum number of calls that run at the same time.
 const MAX_THREADS: usize = 16;
 
-/// What became of an asynchronous call.
+/// The completion of an asynchronous call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct weir_completion_t {
-    /// What the caller gave the call.
+    /// The tag that the caller gave the call.
     pub tag: u64,
-    /// What the call returned: bytes, or a negative error.
+    /// The result of the call: bytes, or a negative error.
     pub result: i64,
-    /// WEIR_DONE_CALL, or WEIR_DONE_RECALL: `tag` is the handle of a lease that is wanted back.
+    /// WEIR_DONE_CALL, or WEIR_DONE_RECALL: then `tag` is the handle of a recalled lease.
     pub kind: u32,
-    /// The text of an error, with server and target; empty if there is none.
+    /// The text of an error, with server and target; otherwise empty.
     pub message: [c_char; 256],
 }
 
-/// A call has ended.
+/// Kind of a completion: a call has ended.
 pub const WEIR_DONE_CALL: u32 = 0;
-/// A lease is wanted back, or was lost (`result` is `-EIO`).
+/// Kind of a completion: a lease is recalled, or was lost (`result` is `-EIO`).
 pub const WEIR_DONE_RECALL: u32 = 1;
 
-/// A call, as a thread of the queue makes it.
+/// A call, as a thread of the queue runs it.
 pub(crate) type Job = Box<dyn FnOnce() -> Result<i64> + Send>;
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(u64, Job)>,
     done: VecDeque<weir_completion_t>,
-    /// Of calls, submitted and not yet reaped.
+    /// Number of calls that are submitted and not yet reaped.
     taken: usize,
     threads: usize,
     idle: usize,
@@ -55,7 +55,7 @@ struct State {
 pub(crate) struct Queue {
     depth: usize,
     event: OwnedFd,
-    // A child of `fork` has no use of it: see `SURVIVES_FORK`.
+    // A child of `fork` cannot use it: see `SURVIVES_FORK`.
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -67,7 +67,7 @@ impl Handled for Queue {
 }
 
 impl Queue {
-    /// For so many calls.
+    /// A queue of this depth.
     pub(crate) fn new(depth: u32) -> Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let event = event.map_err(std::io::Error::from)?;
@@ -136,7 +136,7 @@ impl Queue {
         let mut state = self.lock();
         state.done.push_back(completion);
         if state.done.len() == 1 {
-            // It can only fail if it counts to 2^64.
+            // The write can fail only at a count of 2^64.
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
         drop(state);
@@ -162,13 +162,13 @@ impl Queue {
         state.taken -= reaped.iter().filter(|done| done.kind == WEIR_DONE_CALL).count();
         if n > 0 && state.done.is_empty() {
             let mut count = [0; 8];
-            // It does not block; whatever it counted is reaped.
+            // The read does not block, and all counted completions are reaped.
             let _ = rustix::io::read(&self.event, &mut count);
         }
         reaped
     }
 
-    /// Waits for all that is under way.
+    /// Waits until all calls have ended.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.ended = true;

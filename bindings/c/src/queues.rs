@@ -1,4 +1,4 @@
-//! Asynchronous calls, and a descriptor to poll.
+//! Asynchronous calls, and a descriptor for `poll`.
 
 use crate::args::{bytes, bytes_mut, check_place, put};
 use crate::error::{guard, invalid, status};
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_types::Result;
 
-/// Makes a queue for so many calls at a time (1 to WEIR_QUEUE_MOST). A child of `fork` has to make its
-/// own.
+/// Makes a queue for at most `depth` calls at a time (1 to WEIR_QUEUE_MOST). A child of `fork` has
+/// to make its own.
 ///
 /// # Safety
 /// `queue` is NULL or valid.
@@ -30,14 +30,14 @@ pub unsafe extern "C" fn weir_queue_open(depth: u32, queue: *mut weir_queue_t) -
     })
 }
 
-/// A descriptor that is readable while there are completions: for `poll` alone, neither to be read
-/// nor closed.
+/// A descriptor that is readable while there are completions. Use it with `poll` only; neither read
+/// nor close it.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_queue_fd(queue: weir_queue_t) -> c_int {
     guard(|| Ok(handles::get::<Queue>(queue)?.descriptor().into())) as c_int
 }
 
-/// Waits for all calls of a queue, and closes it. What was not reaped is gone.
+/// Waits for all calls of a queue, and closes it. Completions that were not reaped are dropped.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_queue_close(queue: weir_queue_t) -> c_int {
     status(|| {
@@ -49,17 +49,17 @@ pub extern "C" fn weir_queue_close(queue: weir_queue_t) -> c_int {
 /// A buffer that belongs to a call until that has ended.
 struct Buffer(*mut u8, usize);
 
-// SAFETY: whoever submits it leaves it to the call.
+// SAFETY: the contract of the call lends it the buffer until the call has ended.
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    /// Takes it whole, which closures otherwise do not.
+    /// Takes the struct as a whole; a closure would otherwise capture its fields.
     fn whole(self) -> (*mut u8, usize) {
         (self.0, self.1)
     }
 }
 
-/// `weir_pread` that returns at once. The buffer belongs to the call until its completion is
+/// As `weir_pread`, but returns at once. The buffer belongs to the call until its completion is
 /// reaped. `-EAGAIN`: the queue is full.
 ///
 /// # Safety
@@ -81,17 +81,18 @@ pub unsafe extern "C" fn weir_submit_pread(
         let open = file.open()?;
         let job = move || {
             let (at, len) = room.whole();
-            // SAFETY: by the contract of `weir_submit_pread`; it is dangling only if it is empty.
+            // SAFETY: by the contract of `weir_submit_pread`; the pointer is dangling only if `len`
+            // is 0.
             read(&file, &open, offset, unsafe { std::slice::from_raw_parts_mut(at, len) })
         };
         queue.submit(tag, Box::new(job))
     })
 }
 
-/// `weir_pwrite` that returns at once. See `weir_submit_pread`.
+/// As `weir_pwrite`, but returns at once. See `weir_submit_pread`.
 ///
 /// # Safety
-/// `data` is NULL or has `len` bytes that stay as they are until the call has ended.
+/// `data` is NULL or has `len` bytes that stay unchanged until the call has ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_submit_pwrite(
     queue: weir_queue_t,
@@ -109,14 +110,15 @@ pub unsafe extern "C" fn weir_submit_pwrite(
         let open = file.open()?;
         let job = move || {
             let (at, len) = data.whole();
-            // SAFETY: by the contract of `weir_submit_pwrite`; it is dangling only if it is empty.
+            // SAFETY: by the contract of `weir_submit_pwrite`; the pointer is dangling only if
+            // `len` is 0.
             write(&file, &open, offset, unsafe { std::slice::from_raw_parts(at, len) })
         };
         queue.submit(tag, Box::new(job))
     })
 }
 
-/// `weir_fsync` that returns at once: of writes that have ended before it was submitted, and not of
+/// As `weir_fsync`, but returns at once. Covers writes that ended before it was submitted, not
 /// those that are still queued.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_submit_fsync(queue: weir_queue_t, file: weir_file_t, tag: u64) -> c_int {
@@ -132,8 +134,8 @@ fn both(queue: weir_queue_t, file: weir_file_t) -> Result<(Arc<Queue>, Arc<OpenF
     Ok((handles::get::<Queue>(queue)?, handles::get::<OpenFile>(file)?))
 }
 
-/// Takes completions out, `capacity` at the most; how many. Waits until there is one, for
-/// `timeout_ms` at the most: 0 does not wait, a negative one waits as long as it takes.
+/// Takes at most `capacity` completions and returns their number. Waits until there is at least
+/// one, for at most `timeout_ms`: 0 does not wait, a negative value waits without limit.
 ///
 /// # Safety
 /// `completions` is NULL or has room for `capacity` entries.

@@ -1,4 +1,4 @@
-//! Who holds layout leases, and is told when they are wanted back.
+//! The holders of layout leases, and the notification of recalls.
 
 use crate::args::copy_text;
 use crate::queue::{Queue, WEIR_DONE_RECALL, weir_completion_t};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_client::UpperCache;
 use weir_types::{ErrorKind, FileId};
 
-/// A program has so long to give a lease back. The metadata server would take it away later.
+/// Time that a program has to return a lease. The metadata server would revoke it later.
 const GIVE_BACK: Duration = Duration::from_secs(3);
 
 struct Held {
@@ -24,7 +24,7 @@ struct State {
     next: u64,
 }
 
-/// The layout leases of a session, and who is told when they are wanted back.
+/// The layout leases of a session, and the queue to notify for each.
 #[derive(Default)]
 pub(crate) struct Recalls {
     state: Mutex<State>,
@@ -44,7 +44,7 @@ impl Recalls {
         number
     }
 
-    /// From now on it can be told of by this handle. Whether it is held still.
+    /// Sets the handle by which the program knows a lease. Returns whether the lease is still held.
     pub(crate) fn named(&self, number: u64, handle: u64) -> bool {
         let mut state = self.lock();
         let Some(held) = state.held.get_mut(&number).filter(|held| !held.told) else {
@@ -54,7 +54,7 @@ impl Recalls {
         true
     }
 
-    /// Whether a lease is held still.
+    /// Whether a lease is still held.
     pub(crate) fn holds(&self, number: u64) -> bool {
         self.lock().held.contains_key(&number)
     }
@@ -64,7 +64,7 @@ impl Recalls {
         self.returned.notify_all();
     }
 
-    /// Tells those who hold leases on these files.
+    /// Notifies the holders of leases on these files.
     fn tell(&self, is_meant: impl Fn(FileId) -> bool, result: i64, text: &str) {
         let mut state = self.lock();
         for held in state.held.values_mut().filter(|held| is_meant(held.file) && !held.told) {
@@ -76,7 +76,7 @@ impl Recalls {
 }
 
 impl UpperCache for Recalls {
-    /// There are no pages here, and its own write takes no lease from the program.
+    /// This library caches no pages, and its own writes recall no lease of the program.
     fn drop_before_own_write(&self, _file: FileId, _start: u64, _end: u64) {}
 
     fn drop_pages(&self, file: FileId, _start: u64, _end: u64) {
@@ -87,7 +87,8 @@ impl UpperCache for Recalls {
         while state.held.values().any(|held| held.file == file) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // It is gone now, whatever the program thinks: its handle says so.
+                // The lease is gone, even if the program does not know it yet: its handle reports
+                // that.
                 state.held.retain(|_, held| held.file != file);
                 return;
             }

@@ -1,4 +1,4 @@
-//! A session of this process with a cluster, and what it holds open.
+//! The session of this process with a cluster, and the handles that use it.
 
 use crate::process::{PerProcess, gate, this};
 use crate::recalls::Recalls;
@@ -11,17 +11,17 @@ use weir_connect::program_name;
 use weir_types::{Caller, Error, ErrorKind, FileId, Result};
 use weir_wire::capability::Rights;
 
-/// Request timeouts within which a call ends that makes several requests.
+/// A call that makes several requests ends within this many request timeouts.
 const CALL_TIMEOUTS: u64 = 4;
 
-/// What each process has for itself.
+/// The state that each process has for itself.
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) recalls: Arc<Recalls>,
 }
 
 impl Session {
-    /// The name has the number of this process.
+    /// Opens a session under a name with the number of this process.
     fn open(config: &ClientConfig, program: &str) -> Result<Self> {
         let recalls = Arc::new(Recalls::default());
         let config = ClientConfig { name: program_name(program), ..config.clone() };
@@ -30,7 +30,7 @@ impl Session {
     }
 }
 
-/// A cluster that is connected to.
+/// A connection to a cluster.
 pub(crate) struct Connection {
     config: ClientConfig,
     program: String,
@@ -40,20 +40,20 @@ pub(crate) struct Connection {
     holds: Mutex<Holds>,
 }
 
-/// Handles that need a connection. Counted, since what a thread of the parent used as it forked is
-/// never dropped in the child.
+/// Numbers of handles that need the connection. They are counted because a handle that a thread of
+/// the parent used during a fork is never dropped in the child.
 #[derive(Default)]
 struct Holds {
-    /// Whose `own` they are.
+    /// The process that `own` belongs to.
     process: u64,
-    /// Handles that a child of `fork` has, too.
+    /// Handles that a child of `fork` shares.
     shared: usize,
-    /// Those that it does not have.
+    /// Handles that a child of `fork` does not have.
     own: usize,
     disconnected: bool,
 }
 
-/// Whether a child of `fork` has a handle, too.
+/// Whether a child of `fork` shares a handle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
     Shared,
@@ -75,7 +75,7 @@ impl Holds {
         }
     }
 
-    /// Whether nothing needs the connection any more.
+    /// Whether nothing needs the connection any longer.
     fn is_over(&self) -> bool {
         self.disconnected && self.shared == 0 && self.own == 0
     }
@@ -88,12 +88,12 @@ impl Connection {
         Ok(Self { config, program, context, session, holds })
     }
 
-    /// A handle of this process needs it from now on.
+    /// Counts a handle that needs the connection.
     pub(crate) fn hold(&self, hold: Hold) {
         self.held(|holds| *holds.count(hold) += 1);
     }
 
-    /// A handle needs it no more.
+    /// Uncounts a handle.
     pub(crate) fn release(&self, hold: Hold) {
         self.held(|holds| {
             let count = holds.count(hold);
@@ -101,7 +101,7 @@ impl Connection {
         });
     }
 
-    /// Nobody opens anything by it any more: its session ends with the last handle that needs it.
+    /// Ends the use of the connection: its session ends with the last handle that needs it.
     pub(crate) fn disconnect(&self) {
         self.held(|holds| holds.disconnected = true);
     }
@@ -118,7 +118,7 @@ impl Connection {
         }
     }
 
-    /// The session of this process: a child of `fork` gets one of its own.
+    /// The session of this process. A child of `fork` gets one of its own.
     pub(crate) fn session(&self) -> Result<Arc<Session>> {
         self.session.get(|| Session::open(&self.config, &self.program))
     }
@@ -126,7 +126,7 @@ impl Connection {
 
 /// A file that is open in one process.
 pub(crate) struct Open {
-    /// Before the session: its close needs that.
+    /// Declared before the session, because closing the file needs it.
     pub(crate) file: File,
     pub(crate) session: Arc<Session>,
     // A child of `fork` has its own `Open`.
@@ -134,11 +134,11 @@ pub(crate) struct Open {
     ended: Condvar,
 }
 
-/// Calls by an open file, queued ones too.
+/// Running and queued calls on an open file.
 #[derive(Default)]
 struct Calls {
     under_way: usize,
-    /// No more begin.
+    /// Whether further calls are refused.
     closed: bool,
 }
 
@@ -151,7 +151,8 @@ impl Open {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets no more calls begin, and waits until all have ended. `patience`: for the next one.
+    /// Refuses further calls, and waits until all have ended. `patience`: the longest wait for the
+    /// next one.
     fn end_calls(&self, patience: Duration) -> Result<()> {
         let mut calls = self.calls();
         calls.closed = true;
@@ -171,7 +172,7 @@ impl Open {
     }
 }
 
-/// A call by an open file: closing the file waits until this is dropped.
+/// A call on an open file. Closing the file waits until this is dropped.
 pub(crate) struct Using(Arc<Open>);
 
 impl Using {
@@ -208,7 +209,7 @@ pub(crate) struct OpenFile {
     pub(crate) rights: Rights,
     pub(crate) appends: bool,
     open: PerProcess<Open>,
-    /// For which process of a job it is read. Locked with the gate held.
+    /// The process of a job on whose behalf it is read. Locked with the gate held.
     reader: Mutex<Option<Arc<JobReader>>>,
 }
 
@@ -224,7 +225,7 @@ impl OpenFile {
         Self { connection, id, rights, appends, open, reader: Mutex::default() }
     }
 
-    /// Begins a call by it as this process has it open: a child of `fork` opens it anew.
+    /// Begins a call on the file as this process has it open. A child of `fork` opens it again.
     pub(crate) fn open(&self) -> Result<Using> {
         Using::begin(self.open.get(|| {
             let session = self.connection.session()?;
@@ -234,21 +235,21 @@ impl OpenFile {
         })?)
     }
 
-    /// For which process of a job it is read.
+    /// The process of a job on whose behalf it is read.
     pub(crate) fn reader(&self) -> Option<Arc<JobReader>> {
         let _gate = gate();
         self.reader.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// It is read for this process of a job from now on; `None`: for none.
+    /// Sets the process of a job on whose behalf it is read; `None`: no job.
     pub(crate) fn set_reader(&self, reader: Option<Arc<JobReader>>) {
         let _gate = gate();
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = reader;
     }
 
-    /// Closes what this process has open, when all calls by it have ended.
+    /// Closes the file of this process after all calls on it have ended.
     pub(crate) fn close(&self) -> Result<()> {
-        // First: a child that is forked meanwhile has no handle any more. What is open keeps the session.
+        // First, so that a child forked meanwhile has no handle. The open file keeps the session.
         self.connection.release(Hold::Shared);
         self.close_own()
     }
@@ -263,7 +264,7 @@ impl OpenFile {
                 drop(session);
                 closed
             }
-            // Something holds it still: what ends last closes it.
+            // Something still uses it, and closes it at its end.
             Err(shared) => shared.file.flush(&self.connection.context),
         }
     }

@@ -1,4 +1,4 @@
-//! Extended attributes, by path.
+//! Extended attributes by path.
 
 use crate::args::{bytes, bytes_mut, text};
 use crate::error::{guard, invalid, status};
@@ -7,8 +7,8 @@ use crate::names::{Named, fill, with_path};
 use std::ffi::{c_char, c_int, c_void};
 use weir_wire::meta::XattrMode;
 
-/// The value of an attribute; its length. With a `len` of 0 the length alone. `-ERANGE` if it does
-/// not fit, `-ENODATA` if there is none.
+/// Stores the value of an attribute and returns its length. With a `len` of 0, only returns the
+/// length. `-ERANGE` if it does not fit, `-ENODATA` if there is no such attribute.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -65,8 +65,8 @@ pub unsafe extern "C" fn weir_setxattr(
     })
 }
 
-/// The names of all attributes, each with a zero byte at its end; their length together. With a `len`
-/// of 0 the length alone.
+/// Stores the names of all attributes, each followed by a zero byte, and returns their total
+/// length. With a `len` of 0, only returns the length.
 ///
 /// # Safety
 /// The pointers are NULL or valid.

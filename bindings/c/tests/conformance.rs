@@ -1,4 +1,4 @@
-//! The one conformance suite, through the functions that C programs call.
+//! The conformance suite through the functions that C programs call.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 

@@ -1,5 +1,5 @@
-//! The examples in C are compiled against the header and the library, and run on a real cluster;
-//! once more with the address sanitizer.
+//! The C examples are compiled with the header and the library, and run on a real cluster; once
+//! more with the address sanitizer.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -12,8 +12,9 @@ use std::process::Command;
 
 const EXAMPLES: [&str; 9] =
     ["hello", "async", "list", "threads", "fork", "locations", "job", "hints", "bad"];
-/// GCC 12's address sanitizer does not hold its allocator's locks while a process forks: a child of a
-/// process whose other threads allocate, as those of any library may, can wait for one for ever.
+/// Not run with the sanitizer: GCC 12's address sanitizer does not hold its allocator's locks
+/// during a fork. If other threads of the process allocate, the child can wait for such a lock for
+/// ever.
 const NOT_SANITIZED: &str = "fork";
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -24,7 +25,7 @@ fn library() -> PathBuf {
     file
 }
 
-/// The first of these programs that is not here.
+/// The first of these programs that is not installed.
 fn missing<'a>(programs: &[&'a str]) -> Option<&'a str> {
     let is_there = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
     programs.iter().find(|name| !is_there(name)).copied()
@@ -75,7 +76,7 @@ fn an_installed_library_is_found_by_pkg_config() {
         said(ask.output().unwrap(), "pkg-config")
     };
     let shared = asked(&["--cflags", "--libs"]);
-    // The same with the static library in place of the shared one.
+    // The same with the static library.
     let archive = prefix.join("lib/libweir.a").display().to_string();
     let fixed = asked(&["--static", "--cflags", "--libs"]).replace("-lweir", &archive);
     for flags in [shared, fixed] {
@@ -86,7 +87,7 @@ fn an_installed_library_is_found_by_pkg_config() {
         said(cc.output().unwrap(), "hello");
         let mut command = Command::new(&program);
         cluster.prepare(&mut command);
-        // By the name of the cluster, of the environment.
+        // Finds the cluster by its name in the environment.
         command.env("LD_LIBRARY_PATH", prefix.join("lib"));
         let text = said(command.output().unwrap(), "hello");
         assert!(text.ends_with("hello: ok\n"), "{text}");
@@ -114,7 +115,7 @@ fn run_all(flags: &[&str]) {
         let mut command = Command::new(compile(&cluster, &lib, name, flags));
         cluster.prepare(&mut command);
         command.env("LD_LIBRARY_PATH", &lib).arg(cluster.credential());
-        // The library keeps what a fork has left of its parent's.
+        // After a fork the library keeps the parent's memory on purpose.
         command.env("ASAN_OPTIONS", "detect_leaks=0");
         if name == "bad" {
             command.arg(&foreign);
@@ -122,7 +123,7 @@ fn run_all(flags: &[&str]) {
         let text = said(command.output().unwrap(), name);
         assert!(text.ends_with(&format!("{name}: ok\n")), "{text}");
         if name == "hello" {
-            // By the name of the cluster.
+            // Finds the cluster by its name as an argument.
             let mut named = Command::new(command.get_program());
             cluster.prepare(&mut named);
             named.env_remove("WEIR_CLUSTER").env("LD_LIBRARY_PATH", &lib).arg("c");

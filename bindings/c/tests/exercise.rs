@@ -1,5 +1,5 @@
-//! Models of files, trees and concurrent callers (`weir-exercise`), through the functions that C
-//! programs call, by two clients.
+//! Models of files, trees and concurrent callers (`weir-exercise`) through the functions that C
+//! programs call, with two clients.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -24,16 +24,16 @@ use weir_types::LayoutSpec;
 
 const STEPS: u64 = 1500;
 const TREE_STEPS: u64 = 2000;
-/// Of the processes that call at once.
+/// Set in the processes that call concurrently.
 const CREDENTIAL: &str = "EXERCISE_CREDENTIAL";
 const SHARED: &str = "EXERCISE_SHARED";
 
-/// What comes of a call, checked by the model.
+/// The result of a call, checked against the model.
 fn step(file: &mut CFile, model: &mut Model, op: &Op, data: &[u8]) -> Outcome {
     match *op {
         Op::Write { at, .. } => file.write(at, data)?,
         Op::Append { .. } => file.append(data)?,
-        // There are no mappings here: the calls that come closest.
+        // There are no memory mappings here. These calls come closest.
         Op::MapWrite { at, sync, .. } => {
             file.write(at, data)?;
             if sync {
@@ -93,15 +93,15 @@ fn two_clients_in_turn_see_one_tree() {
     let (seed, local) = (seed_of_run(), tempfile::tempdir().unwrap());
     println!("WEIR_SEED={seed}");
     let clients = two(&cluster);
-    // SAFETY: a text.
+    // SAFETY: the argument is a text.
     done(unsafe { weir_mkdir(clients[0], c"/tree".as_ptr(), 0o700) }).unwrap();
     let trees = clients.map(|fs| Box::new(CTree::new(fs, "/tree")) as Box<dyn tree::Tree>);
     let steps = tree::run_over(trees.into(), local.path(), "tree", seed, |n| n < TREE_STEPS);
     assert_eq!(steps.unwrap_or_else(|e| panic!("{e}")), TREE_STEPS);
 }
 
-/// Not a test: what the callers run. The threads of a process have a connection each, or one for
-/// all.
+/// Not a test: the body of the concurrent callers. The threads of a process have a connection each,
+/// or share one.
 #[test]
 fn worker_process() {
     let share = std::env::var_os(SHARED).is_some();
@@ -133,7 +133,7 @@ fn callers(share: bool, kinds: &[Kind]) {
         environment,
         scratch: scratch.path().to_owned(),
     };
-    // All of them see one directory, in the end by two clients.
+    // All of them use one directory, and finally two clients do.
     let place = |fs| Place { calls: Arc::new(CCalls(fs)), dir: "/".into() };
     let places: Vec<Place> = two(&cluster).into_iter().map(place).collect();
     for kind in kinds {

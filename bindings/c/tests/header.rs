@@ -1,4 +1,4 @@
-//! The header in the tree is what the source says.
+//! The header in the tree matches the source.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -15,7 +15,7 @@ fn the_package_of_the_header_needs_the_library_of_its_version() {
 fn the_header_is_that_of_the_source() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(here.join("cbindgen.toml")).unwrap();
-    // It finds the modules by itself.
+    // cbindgen finds the modules of the crate.
     let builder = cbindgen::Builder::new().with_config(config).with_src(here.join("src/lib.rs"));
     let mut made = Vec::new();
     builder.generate().unwrap().write(&mut made);

@@ -6,7 +6,7 @@ use weir_client::File;
 use weir_layout::RegionList;
 use weir_types::Result;
 
-/// An open file, and the session that it lives in.
+/// An open file, and the session that it belongs to.
 pub struct OpenFile {
     // Fields are dropped in order: the file ends before its session.
     file: File,
@@ -15,7 +15,7 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// A file; `appends`: everything that is written goes to its end, wherever that is.
+    /// `appends`: every write goes to the end of the file, whatever its offset.
     pub fn new(session: Arc<Session>, file: File, appends: bool) -> Self {
         Self { file, session, appends }
     }
@@ -25,7 +25,7 @@ impl OpenFile {
         self.file.read_at(&self.session.context, offset, buffer)
     }
 
-    /// Reads ranges within the file, one after another into the buffer.
+    /// Reads ranges within the file into the buffer, one after another.
     pub fn read_ranges(&self, ranges: &RegionList, buffer: &mut [u8]) -> Result<()> {
         self.file.read_regions(&self.session.context, ranges, buffer)
     }
@@ -38,23 +38,23 @@ impl OpenFile {
         }
     }
 
-    /// The data servers have all that was written, and the metadata server knows the size.
+    /// Waits until the data servers have all writes, and the metadata server knows the size.
     pub fn flush(&self) -> Result<()> {
         self.file.flush(&self.session.context)
     }
 
-    /// All that was written is durable.
+    /// Makes all writes durable.
     pub fn sync(&self) -> Result<()> {
         self.file.sync(&self.session.context)
     }
 
-    /// The size as it is now.
+    /// The present size.
     pub fn size(&self) -> Result<u64> {
         Ok(self.session.client.getattr(&self.session.context, self.file.id())?.size)
     }
 
-    /// Closes the file. If another thread is in a call, what was written is sent, and the end of
-    /// that call closes it.
+    /// Closes the file. If another thread is in a call on it, buffered writes are sent, and the end
+    /// of that call closes it.
     pub fn close(this: Arc<Self>) -> Result<()> {
         match Arc::try_unwrap(this) {
             Ok(OpenFile { file, session, .. }) => file.close(&session.context),

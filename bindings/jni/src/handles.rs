@@ -1,5 +1,5 @@
-//! What Java holds: numbers. A number that was given back, or never given out, is an error and
-//! never an address.
+//! Handles: numbers that Java holds for objects. An invalid number is an error and is never used as
+//! an address.
 //!
 //! Invariant: no number is given out twice.
 
@@ -19,13 +19,13 @@ pub struct Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// A table that calls its objects `what` in messages.
+    /// A table. Messages call its objects `what`.
     pub fn new(what: &'static str) -> Self {
-        // 0 is what a call returns that has thrown an exception.
+        // 0 is the result of a call that has thrown an exception.
         Self { next: AtomicI64::new(1), held: RwLock::default(), what }
     }
 
-    /// The number of a new object.
+    /// Adds an object and returns its number.
     pub fn add(&self, object: T) -> Result<i64> {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         if held.len() >= MAX_HANDLES {
@@ -43,7 +43,7 @@ impl<T> Handles<T> {
         held.get(&number).cloned().ok_or_else(|| self.closed())
     }
 
-    /// The object of a number, which is not valid from now on.
+    /// Removes an object by its number, which is invalid afterwards.
     pub fn remove(&self, number: i64) -> Result<Arc<T>> {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         held.remove(&number).ok_or_else(|| self.closed())

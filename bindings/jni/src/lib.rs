@@ -1,8 +1,9 @@
-//! The native half of Weir for Hadoop: what `weir.hadoop.Native` (`bindings/java`) declares.
+//! The native half of Weir for Hadoop: the methods that `weir.hadoop.Native` (`bindings/java`)
+//! declares.
 //!
-//! Every call comes from a thread of Java and goes back to it: threads of the client never call
-//! Java. Objects are known to Java by checked numbers (`handles.rs`); errors and panics become
-//! exceptions (`throw.rs`). Bytes of files go through direct buffers, which both sides see.
+//! Every call runs on the Java thread that made it: threads of the client never call Java. Java
+//! knows objects by checked numbers (`handles.rs`). Errors and panics become exceptions
+//! (`throw.rs`). The bytes of files are passed in direct buffers, which both sides can access.
 
 mod file;
 mod handles;
@@ -25,7 +26,8 @@ use weir_types::{Error, ErrorKind, FileId};
 use weir_wire::Rights;
 use weir_wire::meta::XattrMode;
 
-/// Grows when a call changes its meaning. The jar has the same number, or the two do not fit.
+/// Version of the interface between library and jar. Raise it when the meaning of a call changes.
+/// The jar refuses a library with another version.
 const INTERFACE: u32 = 2;
 
 type Done<T> = Result<T, Fault>;
@@ -50,7 +52,7 @@ fn unsigned(number: jlong) -> Done<u64> {
     u64::try_from(number).map_err(|_| ErrorKind::InvalidArgument.into())
 }
 
-/// The permission bits, and those that are taken from them.
+/// The permission bits, and the umask that applies to them.
 fn masked(mode: jint, umask: jint) -> (u16, u16) {
     ((mode & 0o7777) as u16, (umask & 0o777) as u16)
 }
@@ -59,7 +61,7 @@ fn masked(mode: jint, umask: jint) -> (u16, u16) {
 macro_rules! natives {
     ($($(#[$meta:meta])* fn $name:ident($env:ident $(, $arg:ident: $type:ty)*) -> $result:ty $body:block)*) => {$(
         $(#[$meta])*
-        // The names are those in Java.
+        // The names are those of the Java methods.
         #[allow(non_snake_case)]
         #[unsafe(export_name = concat!("Java_weir_hadoop_Native_", stringify!($name)))]
         pub extern "system" fn $name<'l>(
@@ -73,13 +75,13 @@ macro_rules! natives {
 }
 
 natives! {
-    /// Version and number of the interface.
+    /// Versions of the library and of the interface.
     fn version(env) -> JString<'l> {
         Ok(env.new_string(format!("{} {INTERFACE}", env!("CARGO_PKG_VERSION")))?)
     }
 
-    /// Connects by a credential file (empty: that of the cluster of this name on this machine),
-    /// in the name of a user, or in that of another one if this machine does not know the first.
+    /// Connects as a user, or as `other` if this machine does not know the user. Uses a credential
+    /// file, or if that is empty the cluster with this name on this machine.
     fn connect(
         env, cluster: JString<'l>, credential: JString<'l>, user: JString<'l>, other: JString<'l>
     ) -> jlong {
@@ -112,28 +114,28 @@ natives! {
         Ok(())
     }
 
-    /// What is said of a file (`records.rs`).
+    /// Attributes of a file (`records.rs`).
     fn stat(env, session: jlong, path: JString<'l>, follow: jboolean) -> JByteArray<'l> {
         let path = text(env, &path)?;
         let attr = SESSIONS.get(session)?.attr(&path, follow != 0).map_err(about(&path))?;
         bytes(env, &records::file(&attr))
     }
 
-    /// A part of a directory (`records.rs`).
+    /// A page of a directory (`records.rs`).
     fn list(env, session: jlong, dir: jlong, cookie: jlong, last: jlong) -> JByteArray<'l> {
         let (cookie, last) = (cookie as u64, last as u64);
         let page = SESSIONS.get(session)?.page(FileId(dir as u64), (cookie, last))?;
         bytes(env, &records::page(&page, cookie))
     }
 
-    /// Opens a file to read.
+    /// Opens a file for reading.
     fn open(env, session: jlong, path: JString<'l>) -> jlong {
         let (session, path) = (SESSIONS.get(session)?, text(env, &path)?);
         let (file, _) = session.open_file(&path, Rights::READ).map_err(about(&path))?;
         Ok(FILES.add(OpenFile::new(session, file, false))?)
     }
 
-    /// Opens a file to write at its end.
+    /// Opens a file for appending.
     fn append(env, session: jlong, path: JString<'l>) -> jlong {
         let (session, path) = (SESSIONS.get(session)?, text(env, &path)?);
         let (file, _) = session.open_file(&path, Rights::READ_WRITE).map_err(about(&path))?;
@@ -150,26 +152,27 @@ natives! {
         Ok(FILES.add(OpenFile::new(session, file, false))?)
     }
 
-    /// Makes a directory and those above it that are missing.
+    /// Makes a directory and its missing parents.
     fn mkdirs(env, session: jlong, path: JString<'l>, mode: jint, umask: jint) -> () {
         let path = text(env, &path)?;
         SESSIONS.get(session)?.mkdirs(&path, masked(mode, umask)).map_err(about(&path))
     }
 
-    /// Moves a name in one step.
+    /// Renames a file or directory atomically.
     fn rename(env, session: jlong, from: JString<'l>, to: JString<'l>, replace: jboolean) -> () {
         let (from, to) = (text(env, &from)?, text(env, &to)?);
         let shown = format!("{from} to {to}");
         SESSIONS.get(session)?.rename(&from, &to, replace != 0).map_err(about(&shown))
     }
 
-    /// Removes a name, perhaps with all below it.
+    /// Removes a file or directory, with `recursive` including its contents.
     fn remove(env, session: jlong, path: JString<'l>, recursive: jboolean) -> () {
         let path = text(env, &path)?;
         SESSIONS.get(session)?.remove(&path, recursive != 0).map_err(about(&path))
     }
 
-    /// Changes attributes; a negative number: not that. Times are in milliseconds.
+    /// Changes attributes. Negative numbers leave an attribute unchanged. Times are in
+    /// milliseconds.
     fn change(
         env, session: jlong, path: JString<'l>, mode: jint, uid: jlong, gid: jlong, mtime: jlong,
         atime: jlong
@@ -185,13 +188,13 @@ natives! {
         SESSIONS.get(session)?.change(&path, &change).map_err(about(&path))
     }
 
-    /// Cuts a file.
+    /// Truncates or extends a file.
     fn truncate(env, session: jlong, path: JString<'l>, size: jlong) -> () {
         let (path, size) = (text(env, &path)?, unsigned(size)?);
         SESSIONS.get(session)?.truncate(&path, size).map_err(about(&path))
     }
 
-    /// Bytes in all, and bytes free.
+    /// Total and free bytes.
     fn usage(env, session: jlong, path: JString<'l>) -> JByteArray<'l> {
         let path = text(env, &path)?;
         let usage = SESSIONS.get(session)?.usage(&path).map_err(about(&path))?;
@@ -209,7 +212,8 @@ natives! {
         bytes(env, &value)
     }
 
-    /// Sets an extended attribute: in any case (0), if it is not there (1), or if it is (2).
+    /// Sets an extended attribute: always (0), only if it does not exist (1), or only if it exists
+    /// (2).
     fn setXattr(
         env, session: jlong, path: JString<'l>, name: JString<'l>, value: JByteArray<'l>, mode: jint
     ) -> () {
@@ -227,7 +231,7 @@ natives! {
         set.map_err(about(&path))
     }
 
-    /// The names of all extended attributes, each with a zero behind it.
+    /// The names of all extended attributes, each followed by a zero byte.
     fn listXattr(env, session: jlong, path: JString<'l>) -> JByteArray<'l> {
         let path = text(env, &path)?;
         let session = SESSIONS.get(session)?;
@@ -246,7 +250,7 @@ natives! {
         removed.map_err(about(&path))
     }
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     fn readlink(env, session: jlong, path: JString<'l>) -> JByteArray<'l> {
         let path = text(env, &path)?;
         let session = SESSIONS.get(session)?;
@@ -266,7 +270,7 @@ natives! {
         bytes(env, &records::blocks(&found.map_err(about(&path))?))
     }
 
-    /// The hosts of the cluster's data servers, each with a zero behind it.
+    /// The hosts of the cluster's data servers, each followed by a zero byte.
     fn hosts(env, session: jlong) -> JByteArray<'l> {
         let map = SESSIONS.get(session)?.client.cluster_map()?;
         let all: Vec<u8> =
@@ -284,28 +288,28 @@ natives! {
         Ok(env.new_string(users::group_name(gid as u32))?)
     }
 
-    /// The number of a user.
+    /// The user id of a name.
     fn userNumber(env, name: JString<'l>) -> jlong {
         Ok(jlong::from(users::user_number(&text(env, &name)?)?))
     }
 
-    /// The number of a group.
+    /// The group id of a name.
     fn groupNumber(env, name: JString<'l>) -> jlong {
         Ok(jlong::from(users::group_number(&text(env, &name)?)?))
     }
 
-    /// Reads into a part of a direct buffer until that is full or the file ends.
+    /// Reads into a part of a direct buffer until the part is full or the file ends.
     fn read(env, file: jlong, offset: jlong, buffer: JByteBuffer<'l>, at: jint, len: jint) -> jint {
         let file = FILES.get(file)?;
         let (place, len) = part(env, &buffer, at, len)?;
-        // SAFETY: `part` has checked that these bytes are in the buffer, which Java keeps until
-        // this call returns; it gives the buffer to one call at a time.
+        // SAFETY: `part` has checked that these bytes are in the buffer. Java keeps the buffer
+        // until this call returns, and uses it for one call at a time.
         let dest = unsafe { std::slice::from_raw_parts_mut(place, len) };
         Ok(file.read(unsigned(offset)?, dest)? as jint)
     }
 
-    /// Reads ranges (offset and length in turn) one after another into a direct buffer, with one
-    /// request to each data server that has any of them; returns the bytes of all.
+    /// Reads ranges (alternating offsets and lengths) into a direct buffer, one after another, with
+    /// one request to each data server that holds any of them. Returns the number of bytes.
     fn readRanges(env, file: jlong, places: JLongArray<'l>, buffer: JByteBuffer<'l>) -> jint {
         let file = FILES.get(file)?;
         let count = env.get_array_length(&places)?;
@@ -317,7 +321,7 @@ natives! {
         let ranges = RegionList::new(ranges.collect::<Done<Vec<Region>>>()?)?;
         let bytes = jint::try_from(ranges.total_bytes()).map_err(|_| ErrorKind::InvalidArgument)?;
         let (place, len) = part(env, &buffer, 0, bytes)?;
-        // SAFETY: as for `read`.
+        // SAFETY: `part` has checked the range, and Java lends the buffer to this call only.
         let dest = unsafe { std::slice::from_raw_parts_mut(place, len) };
         file.read_ranges(&ranges, dest)?;
         Ok(bytes)
@@ -327,24 +331,24 @@ natives! {
     fn write(env, file: jlong, offset: jlong, buffer: JByteBuffer<'l>, at: jint, len: jint) -> () {
         let file = FILES.get(file)?;
         let (place, len) = part(env, &buffer, at, len)?;
-        // SAFETY: as for `read`.
+        // SAFETY: `part` has checked the range, and Java lends the buffer to this call only.
         let data = unsafe { std::slice::from_raw_parts(place, len) };
         Ok(file.write(unsigned(offset)?, data)?)
     }
 
-    /// What was written is with the data servers, and others see it.
+    /// Waits until the data servers have all writes, so that others see them.
     fn flush(env, file: jlong) -> () {
         let _no_java = env;
         Ok(FILES.get(file)?.flush()?)
     }
 
-    /// What was written is durable.
+    /// Makes all writes durable.
     fn sync(env, file: jlong) -> () {
         let _no_java = env;
         Ok(FILES.get(file)?.sync()?)
     }
 
-    /// The size as it is now.
+    /// The present size.
     fn size(env, file: jlong) -> jlong {
         let _no_java = env;
         Ok(FILES.get(file)?.size()? as jlong)
@@ -357,7 +361,7 @@ natives! {
     }
 }
 
-/// A part of a direct buffer: its first byte, and how many.
+/// A part of a direct buffer: address of its first byte, and length.
 fn part(env: &JNIEnv, buffer: &JByteBuffer, at: jint, len: jint) -> Done<(*mut u8, usize)> {
     let place = env.get_direct_buffer_address(buffer)?;
     let capacity = env.get_direct_buffer_capacity(buffer)?;

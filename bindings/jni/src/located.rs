@@ -1,7 +1,7 @@
-//! Where the bytes of a file are, in the blocks that schedulers of Hadoop know.
+//! Locations of a file's bytes, as blocks for Hadoop's schedulers.
 //!
-//! The hosts of a block stand in the order in which it is best read there: those that have most of
-//! it first, and of those that have as much, the ones whose disks give most now.
+//! The hosts of a block are ordered by preference: hosts with more bytes of it first; among equal
+//! ones, those whose disks are faster at present.
 
 use crate::session::Session;
 use std::collections::BTreeMap;
@@ -10,9 +10,9 @@ use weir_client::Location;
 use weir_types::{ErrorKind, Result};
 use weir_wire::Rights;
 
-/// So many blocks of a file at the most: those of a larger one are larger.
+/// Maximum number of blocks of a file. Blocks of a larger file are larger.
 const MAX_BLOCKS: u64 = 65_536;
-/// So many calls for locations at the most: blocks behind those that they name have no hosts.
+/// Maximum number of requests for locations. Blocks beyond their replies have no hosts.
 const MAX_CALLS: usize = 256;
 
 /// A block of a file.
@@ -20,23 +20,23 @@ const MAX_CALLS: usize = 256;
 pub struct Block {
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u64,
-    /// Who has them, the best one first.
+    /// Hosts that have the bytes, the best one first.
     pub hosts: Vec<String>,
 }
 
-/// What a host has of a block.
+/// The part of a block on a host.
 struct Share {
     host: String,
     bytes: u64,
-    /// Of its slowest disk among those: the last one to end.
+    /// Speed of the slowest disk that holds the part: it finishes last.
     bytes_per_s: Option<u64>,
     slow: bool,
 }
 
-/// The blocks of `block_bytes` (more in a file of very many) that hold `range` (first byte and
-/// length) of a file.
+/// The blocks that contain `range` (first byte and length) of a file. They have `block_bytes`, or
+/// more if there would be too many.
 pub fn blocks(
     session: &Session,
     path: &str,
@@ -50,7 +50,7 @@ pub fn blocks(
     let end = start.saturating_add(len).min(attr.size.max(file.size()));
     let mut blocks = Blocks::new(start..end, block_bytes);
     let mut from = start;
-    // One call returns so many locations at the most.
+    // A call returns a limited number of locations.
     for _ in 0..MAX_CALLS {
         if from >= end {
             break;
@@ -64,7 +64,7 @@ pub fn blocks(
     Ok(blocks.end())
 }
 
-/// The blocks of a range, and what hosts have of them so far.
+/// The blocks of a range, and the parts of them on hosts that are known so far.
 struct Blocks {
     range: Range<u64>,
     block_bytes: u64,
@@ -84,16 +84,16 @@ impl Blocks {
         Self { range, block_bytes, shares }
     }
 
-    /// The bytes of the range that are in a block.
+    /// The bytes of the range in a block.
     fn bytes(&self, block: usize) -> Range<u64> {
         let first = (self.range.start / self.block_bytes + block as u64) * self.block_bytes;
         let end = first.saturating_add(self.block_bytes).min(self.range.end);
         first.max(self.range.start)..end
     }
 
-    /// Adds what hosts have of a location, to each block that has any of it.
+    /// Adds a location to each block that it overlaps.
     fn add(&mut self, location: &Location) {
-        // A host that has two copies has these bytes once.
+        // A host with two copies counts once.
         let mut hosts: BTreeMap<&str, (Option<u64>, bool)> = BTreeMap::new();
         for copy in &location.copies {
             let place = &copy.place;
@@ -123,7 +123,7 @@ impl Blocks {
     }
 }
 
-/// Adds bytes to what a host has.
+/// Adds bytes to a host's share.
 fn gather(shares: &mut Vec<Share>, host: &str, bytes: u64, (rate, slow): (Option<u64>, bool)) {
     match shares.iter_mut().find(|share| share.host == host) {
         Some(share) => {
@@ -138,7 +138,7 @@ fn gather(shares: &mut Vec<Share>, host: &str, bytes: u64, (rate, slow): (Option
     }
 }
 
-/// The best host first. A disk that nobody has read from of late counts as fast as any.
+/// Sorts the hosts, the best one first. A disk without recent reads counts as fast.
 fn in_order(mut shares: Vec<Share>) -> Vec<String> {
     shares.sort_by_key(|share| {
         let rate = share.bytes_per_s.unwrap_or(u64::MAX);
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_location_counts_for_each_block_that_has_any_of_it() {
         let mut blocks = Blocks::new(50..250, 100);
-        // Before the first block's part, over a border, and within the last block.
+        // Before the requested part of the first block, across a border, and within the last block.
         blocks.add(&location(50, 70, &["a", "a"]));
         blocks.add(&location(120, 30, &["b"]));
         blocks.add(&location(150, 100, &["c", "b"]));

@@ -1,4 +1,4 @@
-//! What is told to Java in bytes: big-endian numbers, as its `ByteBuffer` reads them.
+//! Records for Java: big-endian numbers, as its `ByteBuffer` reads them.
 //!
 //! ```text
 //! file   kind u8, flags u8, mode u16, uid u32, gid u32, id u64, size u64, mtime i64, atime i64
@@ -39,14 +39,14 @@ fn put_file(out: &mut Vec<u8>, attr: &Attr) {
     out.extend(ms(attr.atime));
 }
 
-/// What is said of a file.
+/// Encodes the attributes of a file.
 pub fn file(attr: &Attr) -> Vec<u8> {
     let mut out = Vec::new();
     put_file(&mut out, attr);
     out
 }
 
-/// A part of a directory.
+/// Encodes a page of a directory.
 pub fn page(page: &DirPage, cookie: u64) -> Vec<u8> {
     let mut out = Vec::new();
     let more = !page.end && !page.entries.is_empty();
@@ -54,7 +54,7 @@ pub fn page(page: &DirPage, cookie: u64) -> Vec<u8> {
     out.extend(page.entries.last().map_or(cookie, |entry| entry.cookie).to_be_bytes());
     out.extend(page.last.to_be_bytes());
     for entry in &page.entries {
-        // What was removed since has no attributes.
+        // A file that was removed meanwhile has no attributes.
         let Some(attr) = &entry.attr else { continue };
         if &*entry.name == b"." || &*entry.name == b".." {
             continue;
@@ -67,7 +67,7 @@ pub fn page(page: &DirPage, cookie: u64) -> Vec<u8> {
     out
 }
 
-/// Where the bytes of a file are.
+/// Encodes the locations of a file.
 pub fn blocks(blocks: &[Block]) -> Vec<u8> {
     let mut out = Vec::new();
     for block in blocks {

@@ -1,4 +1,4 @@
-//! A session with a cluster in the name of one user, and what it does with paths.
+//! A user's session with a cluster, and operations on paths.
 
 use weir_client::{Client, ClientConfig, Context, CreateOptions, File, set_nothing};
 use weir_types::limits::MAX_READDIR_ENTRIES;
@@ -6,15 +6,15 @@ use weir_types::{Attr, Caller, Error, ErrorKind, FileId, FileKind, FsUsage, Resu
 use weir_wire::Rights;
 use weir_wire::meta::{DirPage, RenameRequest, SetAttrRequest, SetTime};
 
-/// A session, and in whose name.
+/// A session, and its user.
 pub struct Session {
     /// The client.
     pub client: Client,
-    /// In whose name.
+    /// The user.
     pub context: Context,
 }
 
-/// What to change; `None`: not that.
+/// Attributes to change; `None` leaves one unchanged.
 #[derive(Default)]
 pub struct Change {
     /// Permission bits.
@@ -23,9 +23,9 @@ pub struct Change {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Milliseconds since 1970.
+    /// Modification time, milliseconds since 1970.
     pub mtime_ms: Option<i64>,
-    /// Milliseconds since 1970.
+    /// Access time, milliseconds since 1970.
     pub atime_ms: Option<i64>,
 }
 
@@ -40,7 +40,7 @@ impl Session {
         self.client.resolve(&self.context, path.as_bytes(), follow)
     }
 
-    /// The directory of a path, and its last part.
+    /// The parent directory of a path, and the path's last part.
     fn parent<'p>(&self, path: &'p str) -> Result<(FileId, &'p [u8])> {
         let (dir, name) = split(path)?;
         let attr = self.attr(dir, true)?;
@@ -50,12 +50,12 @@ impl Session {
         }
     }
 
-    /// A part of a directory.
+    /// A page of a directory.
     pub fn page(&self, dir: FileId, place: (u64, u64)) -> Result<DirPage> {
         self.client.readdir(&self.context, dir, place, MAX_READDIR_ENTRIES as u32, true)
     }
 
-    /// Opens a file that exists.
+    /// Opens an existing file.
     pub fn open_file(&self, path: &str, rights: Rights) -> Result<(File, Attr)> {
         let mut tries = 0;
         loop {
@@ -70,15 +70,15 @@ impl Session {
             }
             tries += 1;
             match self.client.open(&self.context, attr.file, rights) {
-                // Another one may have taken its name meanwhile.
+                // Another file may have taken the name meanwhile.
                 Err(error) if is_gone(&error) && tries < MAX_TRIES => {}
                 opened => return opened,
             }
         }
     }
 
-    /// Makes a file in a directory that exists. If there is one of the name, it is emptied or
-    /// (not `overwrite`) an error.
+    /// Makes a file in an existing directory. An existing file is emptied, or without `overwrite`
+    /// an error.
     pub fn create(&self, path: &str, overwrite: bool, masked: (u16, u16)) -> Result<(File, Attr)> {
         let (parent, name) = self.parent(path)?;
         let options = CreateOptions {
@@ -100,7 +100,7 @@ impl Session {
         })
     }
 
-    /// Makes a directory and those above it that are missing.
+    /// Makes a directory and its missing parents.
     pub fn mkdirs(&self, path: &str, masked: (u16, u16)) -> Result<()> {
         let mut at = FileId::ROOT;
         for end in part_ends(path) {
@@ -109,7 +109,7 @@ impl Session {
             let found = match self.client.lookup(&self.context, at, name) {
                 Err(error) if error.kind == ErrorKind::NotFound => {
                     match self.client.mkdir_masked(&self.context, at, name, masked) {
-                        // Somebody else was faster.
+                        // Another process has made it first.
                         Err(error) if error.kind == ErrorKind::Exists => self.attr(part, true)?,
                         made => made?,
                     }
@@ -129,7 +129,7 @@ impl Session {
         Ok(())
     }
 
-    /// Moves a name, in one step of the metadata server.
+    /// Renames a file or directory, atomically in the metadata server.
     pub fn rename(&self, from: &str, to: &str, replace: bool) -> Result<()> {
         let (parent, name) = self.parent(from)?;
         let (new_parent, new_name) = self.parent(to)?;
@@ -146,7 +146,7 @@ impl Session {
         self.client.rename(&self.context, &request)
     }
 
-    /// Removes a name, and with `recursive` all that is below it. The root itself stays.
+    /// Removes a file or directory, with `recursive` including its contents. The root itself stays.
     pub fn remove(&self, path: &str, recursive: bool) -> Result<()> {
         if part_ends(path).next().is_none() {
             return self.empty(FileId::ROOT);
@@ -162,9 +162,9 @@ impl Session {
         self.client.rmdir(&self.context, parent, name)
     }
 
-    /// Removes all that is in a directory, without a stack of calls as deep as the tree.
+    /// Empties a directory without recursion, whatever the depth of the tree.
     fn empty(&self, dir: FileId) -> Result<()> {
-        /// A directory to be emptied, and removed from its own directory after that.
+        /// A directory to be emptied and then removed.
         struct Open {
             dir: FileId,
             name: Option<(FileId, Box<[u8]>)>,
@@ -172,7 +172,7 @@ impl Session {
         let mut stack = vec![Open { dir, name: None }];
         while let Some(Open { dir, name }) = stack.pop() {
             let page = match self.page(dir, (0, 0)) {
-                // Somebody else has removed it meanwhile.
+                // Another process has removed it meanwhile.
                 Err(error) if is_gone(&error) && name.is_some() => continue,
                 page => page?,
             };
@@ -185,7 +185,7 @@ impl Session {
             if below.is_empty() && page.end {
                 if let Some((parent, name)) = name {
                     match self.client.rmdir(&self.context, parent, &name) {
-                        // Something was made in it meanwhile.
+                        // Another process has put something into it meanwhile.
                         Err(error) if error.kind == ErrorKind::NotEmpty => return Err(error),
                         result => gone(result)?,
                     }
@@ -219,29 +219,29 @@ impl Session {
         self.client.setattr(&self.context, &request).map(drop)
     }
 
-    /// Cuts a file.
+    /// Truncates or extends a file.
     pub fn truncate(&self, path: &str, size: u64) -> Result<()> {
         let (file, _) = self.open_file(path, Rights::READ_WRITE)?;
         file.truncate(&self.context, size)?;
         file.close(&self.context)
     }
 
-    /// Room of the file system, or what a quota leaves of it.
+    /// Space of the file system, or what a quota leaves of it.
     pub fn usage(&self, path: &str) -> Result<FsUsage> {
         let file = self.attr(path, true)?.file;
         self.client.statfs(&self.context, file)
     }
 }
 
-/// A file that somebody replaces again and again is looked for so often.
+/// Number of lookups of a file that is replaced repeatedly.
 const MAX_TRIES: usize = 16;
 
-/// There is no such file any more.
+/// Whether an error says that the file is gone.
 fn is_gone(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::NotFound | ErrorKind::Stale)
 }
 
-/// What is gone already need not be removed.
+/// Ignores the error if the file is gone already.
 fn gone(result: Result<()>) -> Result<()> {
     match result {
         Err(error) if is_gone(&error) => Ok(()),
@@ -249,7 +249,7 @@ fn gone(result: Result<()>) -> Result<()> {
     }
 }
 
-/// The directory of a path and its last part.
+/// The parent directory of a path, and the path's last part.
 fn split(path: &str) -> Result<(&str, &str)> {
     match path.rsplit_once('/') {
         Some((dir, name)) if !name.is_empty() => Ok((dir, name)),
@@ -257,7 +257,7 @@ fn split(path: &str) -> Result<(&str, &str)> {
     }
 }
 
-/// Where each part of a path ends.
+/// The end of each part of a path.
 fn part_ends(path: &str) -> impl Iterator<Item = usize> + '_ {
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     ends.filter(move |end| *end > 0 && !path[..*end].ends_with('/'))

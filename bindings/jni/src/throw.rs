@@ -1,15 +1,15 @@
-//! Errors become exceptions of Java, and so do panics.
+//! Converts errors and panics to Java exceptions.
 
 use jni::JNIEnv;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use weir_connect::Problem;
 use weir_types::{Error, ErrorKind};
 
-/// Why a call returns nothing.
+/// Why a call failed.
 pub enum Fault {
-    /// It has failed.
+    /// An error of Weir.
     Weir(Error),
-    /// Java could not give or take something, or has an exception pending.
+    /// An error of the JNI, or a pending Java exception.
     Jni(jni::errors::Error),
 }
 
@@ -37,11 +37,11 @@ impl From<jni::errors::Error> for Fault {
     }
 }
 
-/// The exception that stands for a kind of error.
+/// The exception class for a kind of error.
 fn class_of(kind: ErrorKind) -> &'static str {
     use ErrorKind as K;
     match kind {
-        // Something on the way was removed meanwhile.
+        // Something on the path was removed meanwhile.
         K::NotFound | K::Stale => "java/io/FileNotFoundException",
         K::Exists => "org/apache/hadoop/fs/FileAlreadyExistsException",
         K::NotDirectory => "org/apache/hadoop/fs/ParentNotDirectoryException",
@@ -92,8 +92,8 @@ fn class_of(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// Runs the body of a call. If it fails or panics, an exception is pending, and what is returned
-/// does not matter.
+/// Runs the body of a call. After an error or a panic an exception is pending, and the returned
+/// value is ignored by Java.
 pub fn guard<'l, T: Default>(
     env: &mut JNIEnv<'l>,
     body: impl FnOnce(&mut JNIEnv<'l>) -> Result<T, Fault>,
@@ -111,7 +111,8 @@ pub fn guard<'l, T: Default>(
             ("java/io/IOException", format!("internal error of the client of Weir: {text}"))
         }
     };
-    // An exception of Java's own says more. If none can be made the machine has one of its own.
+    // A pending Java exception has more information. If no exception can be made, the JVM has one
+    // of its own.
     if !env.exception_check().unwrap_or(true) {
         let _thrown = env.throw_new(class, message);
     }

@@ -1,4 +1,4 @@
-//! Names of users and groups, by the tables of this machine.
+//! Names of users and groups, from this machine's user and group databases.
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -6,12 +6,12 @@ use std::ptr;
 use weir_types::limits::MAX_GROUPS;
 use weir_types::{Caller, Error, ErrorKind, Result};
 
-/// Bytes that are tried first for an entry of a table, and at the most.
+/// Size of the first buffer for an entry, and of the largest one.
 const ENTRY_BYTES: usize = 64 << 10;
 const MAX_ENTRY_BYTES: usize = 16 << 20;
 
-/// Asks a table for an entry: `ask` is one of the `_r` functions of libc, and `take` copies out
-/// of the entry what is wanted while the buffer lives. `None`: the table has none.
+/// Looks up an entry of a database. `ask` is one of the `_r` functions of libc; `take` copies what
+/// is needed from the entry while the buffer lives. `None`: there is no such entry.
 fn entry<E, T>(
     ask: impl Fn(*mut E, *mut libc::c_char, usize, *mut *mut E) -> i32,
     take: impl FnOnce(&E) -> T,
@@ -24,7 +24,7 @@ fn entry<E, T>(
             // SAFETY: a successful call has filled `place`, and `found` points to it or is null.
             0 => return Ok(unsafe { found.as_ref() }.map(take)),
             libc::ERANGE if buffer.len() < MAX_ENTRY_BYTES => buffer = vec![0; buffer.len() * 4],
-            // ENOENT too: a service that is down, not a name that is missing.
+            // ENOENT is included: it means that a service is down, not that the name is missing.
             code => {
                 let text = format!(
                     "users and groups cannot be looked up on this machine ({}): see \
@@ -37,7 +37,7 @@ fn entry<E, T>(
     }
 }
 
-/// A text of an entry.
+/// A text field of an entry.
 fn text(chars: *const libc::c_char) -> String {
     if chars.is_null() {
         return String::new();
@@ -46,20 +46,20 @@ fn text(chars: *const libc::c_char) -> String {
     unsafe { CStr::from_ptr(chars) }.to_string_lossy().into_owned()
 }
 
-/// The name of a user; its number where there is none.
+/// The name of a user, or else its number.
 pub fn user_name(uid: u32) -> String {
     let found = entry::<libc::passwd, _>(
-        // SAFETY: all pointers are to memory of the lengths that are said.
+        // SAFETY: all pointers refer to memory of the given lengths.
         |e, b, n, f| unsafe { libc::getpwuid_r(uid, e, b, n, f) },
         |e| text(e.pw_name),
     );
     found.ok().flatten().unwrap_or_else(|| uid.to_string())
 }
 
-/// The name of a group; its number where there is none.
+/// The name of a group, or else its number.
 pub fn group_name(gid: u32) -> String {
     let found = entry::<libc::group, _>(
-        // SAFETY: as above.
+        // SAFETY: all pointers refer to memory of the given lengths.
         |e, b, n, f| unsafe { libc::getgrgid_r(gid, e, b, n, f) },
         |e| text(e.gr_name),
     );
@@ -70,33 +70,33 @@ fn c_name(name: &str) -> Result<CString> {
     CString::new(name).map_err(|_| ErrorKind::InvalidArgument.into())
 }
 
-/// User and first group of a name.
+/// User id and primary group of a name.
 fn user(name: &str) -> Result<Option<(u32, u32)>> {
     let c_name = c_name(name)?;
     entry::<libc::passwd, _>(
-        // SAFETY: as above; the name lives until the call returns.
+        // SAFETY: all pointers refer to memory of the given lengths; the name outlives the call.
         |e, b, n, f| unsafe { libc::getpwnam_r(c_name.as_ptr(), e, b, n, f) },
         |e| (e.pw_uid, e.pw_gid),
     )
 }
 
-/// The number of a user, given as a name or as a number.
+/// The id of a user, given by name or number.
 pub fn user_number(name: &str) -> Result<u32> {
     number(user(name).map(|found| found.map(|(uid, _)| uid)), "user", name)
 }
 
-/// The number of a group, given as a name or as a number.
+/// The id of a group, given by name or number.
 pub fn group_number(name: &str) -> Result<u32> {
     let c_name = c_name(name)?;
     let found = entry::<libc::group, _>(
-        // SAFETY: as above.
+        // SAFETY: all pointers refer to memory of the given lengths; the name outlives the call.
         |e, b, n, f| unsafe { libc::getgrnam_r(c_name.as_ptr(), e, b, n, f) },
         |e| e.gr_gid,
     );
     number(found, "group", name)
 }
 
-/// What was found of a name, else the number that it is.
+/// The id that was found for a name, or the number that the name spells.
 fn number(found: Result<Option<u32>>, what: &str, name: &str) -> Result<u32> {
     match (found, name.parse()) {
         (Ok(Some(number)), _) | (_, Ok(number)) => Ok(number),
@@ -114,8 +114,9 @@ fn unknown(what: &str, name: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// In whose name a user acts: its own, or that of `other` (if that is not empty) if this machine
-/// knows no such user. A table that does not answer makes nobody act as another.
+/// The identity for a user name. If this machine does not know the user, it is that of `other`,
+/// unless that is empty. If the user database does not answer, this is an error: nobody acts as
+/// another user because of that.
 pub fn caller(name: &str, other: &str) -> Result<Caller> {
     if let Some(caller) = known(name)? {
         return Ok(caller);
@@ -126,7 +127,7 @@ pub fn caller(name: &str, other: &str) -> Result<Caller> {
     known(other)?.ok_or_else(|| unknown("user", other))
 }
 
-/// The user of a name with all groups of it.
+/// The identity of a user name, with all of its groups.
 fn known(name: &str) -> Result<Option<Caller>> {
     let Some((uid, gid)) = user(name)? else { return Ok(None) };
     let c_name = c_name(name)?;
@@ -171,7 +172,7 @@ mod tests {
                     if len < bytes {
                         return libc::ERANGE;
                     }
-                    // SAFETY: both are memory of the caller.
+                    // SAFETY: both pointers refer to memory of the caller.
                     unsafe {
                         place.write(7);
                         found.write(place);

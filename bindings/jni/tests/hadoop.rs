@@ -1,18 +1,18 @@
-//! The jar for Hadoop on a cluster of real processes, and that both halves of it agree on the calls.
-//! `make test-java` runs all of Hadoop's own tests.
+//! The jar for Hadoop on a cluster of real processes, and a check that both of its halves declare
+//! the same calls. `make test-java` runs all of Hadoop's own tests.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The directory of the programs that Cargo has built.
+/// The path of a program that Cargo has built.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().parent().unwrap().join(name)
 }
 
-/// The library, which Cargo has built for this test.
+/// The path of the library that Cargo has built for this test.
 fn library() -> PathBuf {
     built("deps/libweir_jni.so")
 }

@@ -15,20 +15,20 @@ use weir_client::{Context, File};
 use weir_types::Result;
 use weir_wire::Rights;
 
-/// Different files that are open at once.
+/// Maximum number of files that are open at once.
 const OPEN_AT_ONCE: usize = 256;
 
-/// A range as fsspec has it: `None` is the beginning or the end of the file, and what is negative
-/// counts from its end.
+/// A range in fsspec's form: `None` is the beginning or the end of the file, and negative numbers
+/// count from its end.
 pub(crate) type Range = (PathBuf, Option<i64>, Option<i64>);
 
-/// Which range, its offset, and what it is read into.
+/// Index of the range, its offset, and the buffer that it is read into.
 type Part<'py> = (usize, u64, Blank<'py>);
 
-/// What came of one range.
+/// The result of one range.
 type Got<'py> = PyResult<Bound<'py, PyBytes>>;
 
-/// Reads all; each file is opened once.
+/// Reads all ranges; each file is opened once.
 pub(crate) fn ranges<'py>(
     py: Python<'py>,
     client: &Client,
@@ -80,7 +80,7 @@ pub(crate) fn ranges<'py>(
         for (range, _, Blank(bytes)) in files.into_iter().flat_map(|(_, blanks)| blanks) {
             let cut = |len: &usize| match *len == bytes.as_bytes().len() {
                 true => bytes.clone(),
-                // Somebody has cut the file meanwhile.
+                // The file was truncated meanwhile.
                 false => PyBytes::new(py, &bytes.as_bytes()[..*len]),
             };
             let path = all[range].0.as_os_str().as_bytes();
@@ -108,7 +108,7 @@ fn within(start: Option<i64>, end: Option<i64>, size: u64) -> (u64, usize) {
     (start, end.saturating_sub(start) as usize)
 }
 
-/// An object of bytes that nobody has yet but this.
+/// A new bytes object that no other code can see yet.
 struct Blank<'py>(Bound<'py, PyBytes>);
 
 impl<'py> Blank<'py> {
@@ -116,15 +116,15 @@ impl<'py> Blank<'py> {
         PyBytes::new_with(py, len, |_| Ok(())).map(Self)
     }
 
-    /// Its bytes, to be written before anybody else gets it.
+    /// Its bytes, which must be written before other code can see the object.
     fn bytes(&mut self) -> &mut [u8] {
         let len = self.0.as_bytes().len();
         if len == 0 {
-            // The empty object is one for all.
+            // The empty object is shared.
             return &mut [];
         }
-        // SAFETY: the object is new, longer than those that are shared may be as it was not made
-        // from bytes, and no reference to it but this one exists while the slice does.
+        // SAFETY: the object is new, and longer than the objects that Python shares. No other
+        // reference to it exists while the slice does.
         unsafe {
             let bytes = ffi::PyBytes_AsString(self.0.as_ptr());
             std::slice::from_raw_parts_mut(bytes.cast(), len)

@@ -23,21 +23,21 @@ use weir_client::{Context, CreateOptions, set_nothing};
 use weir_types::{ErrorKind, FileId, LayoutSpec, Result, Timestamp};
 use weir_wire::meta::{RenameRequest, SetAttrRequest, SetTime, XattrMode};
 
-/// Bits of a mode that can be set.
+/// The mode bits that can be set.
 const PERMISSIONS: u32 = 0o7777;
 
-/// A connection to a cluster, for any number of threads.
+/// A connection to a cluster. Any number of threads can use it.
 #[pyclass(frozen, weakref, module = "weir")]
 pub(crate) struct Client {
     pub(crate) options: Options,
     state: Arc<Mutex<State>>,
 }
 
-/// All clients of this process and of those that it was forked from.
+/// All clients of this process and of its ancestors by fork.
 static CLIENTS: Registry<Mutex<State>> = Registry::new();
 
-/// Ends the sessions of all clients that have no file open. A client that is used all the same
-/// connects again.
+/// Ends the sessions of all clients without open files. If such a client is used again, it connects
+/// again.
 pub(crate) fn end_sessions(py: Python<'_>) {
     for state in CLIENTS.all() {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ pub(crate) fn end_sessions(py: Python<'_>) {
 }
 
 enum State {
-    /// Connects when it is used.
+    /// Connects at its first use.
     Idle,
     Connected(Arc<Owned<Session>>),
     Closed,
@@ -63,7 +63,7 @@ impl Client {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session of this process: after a fork the child connects for itself.
+    /// The session of this process. After a fork the child connects for itself.
     pub(crate) fn session(&self, py: Python<'_>) -> PyResult<Arc<Owned<Session>>> {
         match &*self.state() {
             State::Closed => return Err(closed()),
@@ -87,7 +87,7 @@ impl Client {
         }
     }
 
-    /// Does something about a path, without the interpreter's lock.
+    /// Runs an operation on a path, without the interpreter's lock.
     fn run<R: Send>(
         &self,
         py: Python<'_>,
@@ -121,7 +121,7 @@ impl Client {
                 refuse_others(&attr)?;
                 return Ok(client.open(ctx, attr.file, mode.rights)?.0);
             }
-            // What a symbolic link leads to is opened, not the link.
+            // The target of a symbolic link is opened, not the link.
             if !mode.exclusive
                 && let Ok(attr) = client.resolve(ctx, path, true)
             {
@@ -207,7 +207,8 @@ impl Client {
         Ok(client)
     }
 
-    /// What makes the same client in another process: the configuration, never the session.
+    /// Arguments that make the same client in another process: the configuration, never the
+    /// session.
     fn __getnewargs_ex__<'py>(
         &self,
         py: Python<'py>,
@@ -245,25 +246,25 @@ impl Client {
         Ok((PyTuple::empty(py), keywords))
     }
 
-    /// Ends the session. Files that are open stay so until they are closed.
+    /// Ends the session. Open files stay open until they are closed.
     fn close(&self, py: Python<'_>) {
         let state = std::mem::replace(&mut *self.state(), State::Closed);
         py.detach(|| drop(state));
     }
 
-    /// Whether it was closed.
+    /// Whether the client was closed.
     #[getter]
     fn closed(&self) -> bool {
         matches!(*self.state(), State::Closed)
     }
 
-    /// The number of the session in the cluster: another one in each process.
+    /// The id of the session in the cluster. It differs between processes.
     #[getter]
     fn session_id(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.session(py)?.client.session().0)
     }
 
-    /// What the library has counted: requests, bytes and so on, by name.
+    /// Counters of the client library by name: requests, bytes and so on.
     fn counters(&self, py: Python<'_>) -> PyResult<HashMap<String, u64>> {
         Ok(self.session(py)?.client.counters().into_iter().collect())
     }
@@ -276,7 +277,7 @@ impl Client {
         Ok(Stat::from(&attr))
     }
 
-    /// Names and attributes of what is in a directory, sorted by name.
+    /// Names and attributes of the entries of a directory, sorted by name.
     fn listdir(&self, py: Python<'_>, path: PathBuf) -> PyResult<Vec<(OsString, Stat)>> {
         let path = bytes(&path);
         let found = self.run(py, path, |client, ctx| {
@@ -286,8 +287,8 @@ impl Client {
         Ok(shown(found))
     }
 
-    /// Paths (relative to it) and attributes of all below a directory, sorted by path; links are
-    /// not followed. Directories are listed in parallel.
+    /// Relative paths and attributes of everything below a directory, sorted by path. Symbolic
+    /// links are not followed. Directories are listed in parallel.
     #[pyo3(signature = (path, *, maxdepth = None))]
     fn walk(
         &self,
@@ -304,8 +305,8 @@ impl Client {
     }
 
     /// Opens a regular file. Modes are those of `open`: r, r+, w, w+, x, x+, a, a+; always binary.
-    /// A file that is made gets stripe unit, number of disks and copies as given, or as its
-    /// directory says.
+    /// A new file gets the given stripe unit, number of disks and copies, or those of its
+    /// directory.
     #[pyo3(signature = (path, mode = "r", *, permissions = 0o666, unit = 0, count = 0, copies = 0))]
     #[allow(clippy::too_many_arguments)] // Keywords of Python.
     fn open(
@@ -324,7 +325,7 @@ impl Client {
         Ok(File::new(slf, path.to_vec(), mode.rights, handle))
     }
 
-    /// Reads a file from `start` to before `end`; negative ones count from the end of the file.
+    /// Reads a file from `start` up to `end`. Negative numbers count from the end of the file.
     #[pyo3(signature = (path, start = None, end = None, *, threads = 8))]
     fn cat_file<'py>(
         &self,
@@ -338,8 +339,8 @@ impl Client {
         all.pop().unwrap_or_else(|| Err(value("nothing was asked for")))
     }
 
-    /// Reads many ranges (path, start, end) of files; what came of each, bytes or an exception.
-    /// Small ones of a file go out together, one request to each server; the rest is parallel.
+    /// Reads many ranges (path, start, end) of files. Returns bytes or an exception for each. Small
+    /// ranges of a file are read together, with one request to each server; the others in parallel.
     #[pyo3(signature = (ranges, *, threads = 8))]
     fn cat_ranges<'py>(
         &self,
@@ -355,7 +356,7 @@ impl Client {
         Ok(all.into_iter().map(shown).collect())
     }
 
-    /// Writes a whole file: what was there is replaced, unless it must not exist.
+    /// Writes a whole file. An existing file is replaced, unless it must not exist.
     #[pyo3(signature = (path, data, *, exclusive = false))]
     fn pipe_file(
         &self,
@@ -371,7 +372,7 @@ impl Client {
         py.detach(|| handle.write_all_and_close(data)).map_err(about(path))
     }
 
-    /// Copies a file; the servers do it among themselves.
+    /// Copies a file. The servers copy the data among themselves.
     fn copy(&self, py: Python<'_>, source: PathBuf, target: PathBuf) -> PyResult<()> {
         let (source, target) = (bytes(&source), bytes(&target));
         self.run(py, source, |client, ctx| copy(client, ctx, source, target, umask()))
@@ -400,7 +401,7 @@ impl Client {
         })
     }
 
-    /// Removes a name that is not a directory's.
+    /// Removes a name of anything but a directory.
     fn unlink(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let path = bytes(&path);
         self.run(py, path, |client, ctx| {
@@ -409,7 +410,7 @@ impl Client {
         })
     }
 
-    /// Gives a file another name, and replaces what had it unless `replace` is false.
+    /// Renames a file or directory. An existing one is replaced unless `replace` is false.
     #[pyo3(signature = (source, target, *, replace = true))]
     fn rename(
         &self,
@@ -445,7 +446,7 @@ impl Client {
         })
     }
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     fn readlink(&self, py: Python<'_>, path: PathBuf) -> PyResult<OsString> {
         let path = bytes(&path);
         let said = self.run(py, path, |client, ctx| {
@@ -460,7 +461,8 @@ impl Client {
         self.set(py, bytes(&path), SetAttrRequest { mode, ..set_nothing(FileId::ROOT) })
     }
 
-    /// Sets the times of last access and change, seconds since 1970; without them: now.
+    /// Sets the times of last access and modification, seconds since 1970. Without `times`: the
+    /// present time.
     #[pyo3(signature = (path, times = None))]
     fn utime(&self, py: Python<'_>, path: PathBuf, times: Option<(f64, f64)>) -> PyResult<()> {
         let at = |seconds: f64| SetTime::At(Timestamp((seconds * 1e9) as i64));
@@ -473,7 +475,7 @@ impl Client {
         self.set(py, bytes(&path), request)
     }
 
-    /// Cuts or extends a file.
+    /// Truncates or extends a file.
     fn truncate(&self, py: Python<'_>, path: PathBuf, size: i64) -> PyResult<()> {
         let size = Some(checked(size, "size")?);
         self.set(py, bytes(&path), SetAttrRequest { size, ..set_nothing(FileId::ROOT) })
@@ -494,7 +496,7 @@ impl Client {
         Ok(PyBytes::new(py, &found))
     }
 
-    /// Sets an extended attribute. Hints are such: `user.weir.consistency` is one.
+    /// Sets an extended attribute. Some of them are hints, such as `user.weir.consistency`.
     fn setxattr(&self, py: Python<'_>, path: PathBuf, name: &str, value: &[u8]) -> PyResult<()> {
         let path = bytes(&path);
         self.run(py, path, |client, ctx| {
@@ -521,7 +523,7 @@ impl Client {
         Ok(names.iter().map(|name| OsString::from_vec(name.to_vec())).collect())
     }
 
-    /// Total and free bytes for whoever writes in this place.
+    /// Total and free bytes for this user at this path.
     #[pyo3(signature = (path = PathBuf::from("/")))]
     fn statfs(&self, py: Python<'_>, path: PathBuf) -> PyResult<(u64, u64)> {
         let path = bytes(&path);
@@ -531,8 +533,7 @@ impl Client {
         Ok((usage.total_bytes, usage.free_bytes))
     }
 
-    /// Sets the layout of what is made in a directory from now on, or of an empty file; what is 0
-    /// is as usual.
+    /// Sets the layout of new files in a directory, or of an empty file. 0 stands for the default.
     #[pyo3(signature = (path, *, unit = 0, count = 0, copies = 0))]
     fn set_layout(
         &self,
@@ -550,7 +551,7 @@ impl Client {
         })
     }
 
-    /// Where the bytes of a file are, range by range, and what each disk gives now.
+    /// The locations of a file's bytes, range by range, with the present speed of each disk.
     #[pyo3(signature = (path, offset = 0, length = None))]
     fn locations(
         &self,
@@ -568,7 +569,7 @@ impl Client {
         found.into_iter().map(|one| whereabouts::location(py, one)).collect()
     }
 
-    /// Makes all names and attributes that were changed durable.
+    /// Makes all changes of names and attributes durable.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         let session = self.session(py)?;
         py.detach(|| session.client.sync_metadata(&session.ctx)).map_err(plain)

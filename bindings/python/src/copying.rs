@@ -5,7 +5,7 @@ use weir_client::{Client, Context, CreateOptions};
 use weir_types::{Attr, Error, ErrorKind, FileKind, Result};
 use weir_wire::Rights;
 
-/// Copies the bytes of a file to another path; what is there is replaced.
+/// Copies the bytes of a file to another path, replacing an existing file.
 ///
 /// # Errors
 /// `InvalidArgument` if both are the same file; those of reading and writing.
@@ -42,7 +42,7 @@ pub(crate) fn copy(
     source.close(ctx)
 }
 
-/// What has bytes is a regular file.
+/// Refuses everything but regular files.
 pub(crate) fn refuse_others(attr: &Attr) -> Result<()> {
     match attr.kind {
         FileKind::File => Ok(()),

@@ -18,7 +18,7 @@ use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FileId, Result};
 use weir_wire::Rights;
 
-/// A file that is open in a session.
+/// An open file of a session.
 pub(crate) struct Handle {
     file: weir_client::File,
     session: Arc<Owned<Session>>,
@@ -26,7 +26,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Who reads it counts for the job of the process, if it has one.
+    /// Opens a file. Its reads count for the job of the process, if it has one.
     pub(crate) fn new(
         session: Arc<Owned<Session>>,
         file: weir_client::File,
@@ -41,7 +41,7 @@ impl Handle {
         Ok(Self { file, session, ctx })
     }
 
-    /// Writes all of a new file.
+    /// Writes all data of a new file, and closes it.
     pub(crate) fn write_all_and_close(self, data: &[u8]) -> Result<()> {
         self.file.write_at(&self.ctx, 0, data)?;
         self.file.close(&self.ctx)
@@ -60,11 +60,11 @@ impl Handle {
     }
 }
 
-/// All open files of this process and of those that it was forked from.
+/// All open files of this process and of its ancestors by fork.
 static OPEN: Registry<Owned<Handle>> = Registry::new();
 
-/// The program ends: sends what was written to files that are still open, and ends the sessions
-/// without any, so that nobody waits for their leases.
+/// Called when the program ends: sends buffered writes of open files, and ends sessions without
+/// open files, so that other clients need not wait for their leases.
 #[pyfunction]
 pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
     let mut result = Ok(());
@@ -76,7 +76,7 @@ pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
     result
 }
 
-/// An open file. Reads and writes say where: there is no position.
+/// An open file. Reads and writes take offsets; the file has no position.
 #[pyclass(frozen, weakref, module = "weir")]
 pub(crate) struct File {
     client: Py<Client>,
@@ -103,7 +103,7 @@ impl File {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The handle of this process: after a fork the child opens the file for itself.
+    /// The handle of this process. After a fork the child opens the file for itself.
     fn handle(&self, py: Python<'_>) -> PyResult<Arc<Owned<Handle>>> {
         match &*self.state() {
             State::Closed => return Err(self.closed_error()),
@@ -132,7 +132,7 @@ impl File {
         PyValueError::new_err("the file is closed; open it again with Client.open")
     }
 
-    /// Refuses what the file was not opened for, before anything waits to be written.
+    /// Refuses an operation for which the file is not open, before any bytes are buffered.
     fn require(&self, right: Rights) -> PyResult<()> {
         if self.rights.allow(right) {
             return Ok(());
@@ -154,8 +154,8 @@ impl File {
     }
 }
 
-/// Python forgets a file that was not closed: as with its own files, a warning says so, and an
-/// error that nobody can catch any more is shown.
+/// Python drops a file that was not closed. As with Python's own files, a warning says so, and an
+/// error that no code can catch any longer is printed.
 impl Drop for File {
     fn drop(&mut self) {
         let State::Open(handle) = std::mem::replace(&mut *self.state(), State::Closed) else {
@@ -165,7 +165,7 @@ impl Drop for File {
             return;
         }
         Python::attach(|py| {
-            // An exception may be on its way up meanwhile; it is none of this.
+            // An exception may be propagating. It must survive this.
             let on_its_way = OnItsWay::put_aside(py);
             let text = CString::new(format!("unclosed file {}", self.__repr__()));
             let kind = py.get_type::<PyResourceWarning>();
@@ -180,7 +180,7 @@ impl Drop for File {
     }
 }
 
-/// Sends what is gathered. The last who uses the handle closes it.
+/// Sends buffered writes. The last user of the handle closes it.
 fn send_and_drop(py: Python<'_>, handle: Arc<Owned<Handle>>) -> Result<()> {
     py.detach(|| {
         let flushed = handle.file.flush(&handle.ctx);
@@ -189,13 +189,13 @@ fn send_and_drop(py: Python<'_>, handle: Arc<Owned<Handle>>) -> Result<()> {
     })
 }
 
-/// The exception that was pending, which is so again when this is dropped.
+/// A pending exception, which is restored when this is dropped.
 struct OnItsWay<'py>(Python<'py>, [*mut ffi::PyObject; 3]);
 
 impl<'py> OnItsWay<'py> {
     fn put_aside(py: Python<'py>) -> Self {
         let [mut kind, mut value, mut trace] = [std::ptr::null_mut(); 3];
-        // SAFETY: this thread is attached; the call gives away what it puts there.
+        // SAFETY: this thread is attached; the caller owns what the call stores.
         unsafe { ffi::PyErr_Fetch(&raw mut kind, &raw mut value, &raw mut trace) };
         Self(py, [kind, value, trace])
     }
@@ -204,15 +204,15 @@ impl<'py> OnItsWay<'py> {
 impl Drop for OnItsWay<'_> {
     fn drop(&mut self) {
         let [kind, value, trace] = self.1;
-        // SAFETY: this thread is attached, as `Python` proves; the call takes back what
-        // `put_aside` has got.
+        // SAFETY: this thread is attached, as `Python` proves; the call takes back the objects from
+        // `put_aside`.
         unsafe { ffi::PyErr_Restore(kind, value, trace) };
     }
 }
 
 #[pymethods]
 impl File {
-    /// Reads up to `length` bytes from `offset` on; fewer where the file ends.
+    /// Reads up to `length` bytes at `offset`; fewer at the end of the file.
     fn pread<'py>(
         &self,
         py: Python<'py>,
@@ -236,7 +236,7 @@ impl File {
         Ok(if read == length { bytes } else { PyBytes::new(py, &bytes.as_bytes()[..read]) })
     }
 
-    /// Reads into a writable buffer from `offset` on; returns the bytes read.
+    /// Reads into a writable buffer at `offset`; returns the bytes read.
     fn pread_into(
         &self,
         py: Python<'_>,
@@ -250,8 +250,8 @@ impl File {
         self.run(py, |handle| handle.read(offset, dest))
     }
 
-    /// Reads into several buffers, each from an offset of its own; returns the bytes read into
-    /// each. Small ones go out together, one request to each server, and the rest in parallel.
+    /// Reads into several buffers, each at an offset of its own; returns the bytes read into each.
+    /// Small ranges are read together, with one request to each server; the others in parallel.
     #[pyo3(signature = (ranges, threads = 8))]
     fn readv(
         &self,
@@ -284,8 +284,8 @@ impl File {
         read.map_err(about(&self.path))
     }
 
-    /// Writes all of `data` at `offset`; returns its length. It may still be on its way then: an
-    /// error comes with a later write, with `flush`, `fsync` or `close`.
+    /// Writes all of `data` at `offset`; returns its length. The bytes may still be buffered: an
+    /// error is then raised by a later write, or by `flush`, `fsync` or `close`.
     fn pwrite(&self, py: Python<'_>, data: &Bound<'_, PyAny>, offset: i64) -> PyResult<usize> {
         let offset = checked(offset, "offset")?;
         self.require(Rights::WRITE)?;
@@ -295,8 +295,9 @@ impl File {
         Ok(bytes.len())
     }
 
-    /// Writes several pieces, each at an offset of its own; small ones go out together, one
-    /// request to each server. Returns the bytes written. Nothing is written if two overlap.
+    /// Writes several pieces, each at an offset of its own. Small ones are written together, with
+    /// one request to each server. Returns the bytes written. If two pieces overlap, nothing is
+    /// written.
     fn writev(&self, py: Python<'_>, ranges: Vec<(i64, Bound<'_, PyAny>)>) -> PyResult<usize> {
         let mut buffers = Vec::with_capacity(ranges.len());
         for (offset, data) in &ranges {
@@ -310,7 +311,7 @@ impl File {
         Ok(bytes)
     }
 
-    /// Writes at the end of the file, whoever else appends; returns where that was.
+    /// Appends to the file, atomically with other appends; returns the offset.
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
         self.require(Rights::WRITE)?;
         let data = Readable::new(data)?;
@@ -318,19 +319,19 @@ impl File {
         self.run(py, |handle| handle.file.append(&handle.ctx, bytes))
     }
 
-    /// The size in bytes, as the cluster knows it now.
+    /// The present size in bytes.
     fn size(&self, py: Python<'_>) -> PyResult<u64> {
         self.run(py, |handle| Ok(handle.session.client.getattr(&handle.ctx, self.id)?.size))
     }
 
-    /// Cuts or extends the file.
+    /// Truncates or extends the file.
     fn truncate(&self, py: Python<'_>, size: i64) -> PyResult<()> {
         let size = checked(size, "size")?;
         self.require(Rights::WRITE)?;
         self.run(py, |handle| handle.file.truncate(&handle.ctx, size).map(drop))
     }
 
-    /// Waits until the servers have all that was written.
+    /// Waits until the servers have all writes.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.run(py, |handle| handle.file.flush(&handle.ctx))
     }
@@ -340,15 +341,16 @@ impl File {
         self.run(py, |handle| handle.file.sync(&handle.ctx))
     }
 
-    /// Says how far other clients' changes are seen from now on: "strict", "relaxed" or "none".
+    /// Sets how soon other clients' changes are seen: "strict", "relaxed" or "none".
     fn set_consistency(&self, py: Python<'_>, consistency: &str) -> PyResult<()> {
         let consistency = crate::options::consistency(consistency)?;
         self.handle(py)?.file.set_consistency(consistency);
         Ok(())
     }
 
-    /// Says how this file will be read: "normal", "random", "read_once", "reverse", "records" (`length`
-    /// is the bytes of each), or "will_need" and "done_with" of a range. Results stay the same.
+    /// Gives a hint on how this file will be read: "normal", "random", "read_once", "reverse",
+    /// "records" (`length`: bytes of a record), or "will_need" and "done_with" for a range. Results
+    /// stay the same.
     #[pyo3(signature = (name, offset = 0, length = 0))]
     fn hint(&self, py: Python<'_>, name: &str, offset: i64, length: i64) -> PyResult<()> {
         let (offset, length) = (checked(offset, "offset")?, checked(length, "length")?);
@@ -359,7 +361,7 @@ impl File {
         self.run(py, |handle| handle.file.hint(&handle.ctx, hint))
     }
 
-    /// Where the bytes are, and what each disk gives now.
+    /// The locations of the bytes, with the present speed of each disk.
     #[pyo3(signature = (offset = 0, length = None))]
     fn locations(
         &self,
@@ -376,7 +378,7 @@ impl File {
         found.into_iter().map(|one| crate::whereabouts::location(py, one)).collect()
     }
 
-    /// Writes what is gathered and closes; of a failed write it is the last to tell.
+    /// Sends buffered writes and closes. It is the last call that can report a failed write.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let state = std::mem::replace(&mut *self.state(), State::Closed);
         let State::Open(handle) = state else { return Ok(()) };
@@ -386,13 +388,13 @@ impl File {
         send_and_drop(py, handle).map_err(about(&self.path))
     }
 
-    /// Whether it was closed.
+    /// Whether the file was closed.
     #[getter]
     fn closed(&self) -> bool {
         matches!(*self.state(), State::Closed)
     }
 
-    /// The path by which it was opened.
+    /// The path with which the file was opened.
     #[getter]
     fn path(&self) -> std::ffi::OsString {
         std::os::unix::ffi::OsStringExt::from_vec(self.path.clone())
@@ -423,7 +425,7 @@ impl File {
     }
 }
 
-/// An offset, a length or a size that a file may have.
+/// Checks an offset, a length or a size.
 pub(crate) fn checked(number: i64, what: &str) -> PyResult<u64> {
     match u64::try_from(number) {
         Ok(number) if number <= MAX_FILE_BYTES => Ok(number),
@@ -443,10 +445,10 @@ fn refuse_overlap(mut buffers: Vec<Range<usize>>) -> PyResult<()> {
     }
 }
 
-/// A buffer of Python that is read from. It cannot go away or be resized while this is kept.
+/// A Python buffer for reading. It cannot be freed or resized while this exists.
 ///
-/// The interpreter's lock is not held meanwhile. Whoever changes the bytes at the same time sees
-/// some of either in the file, as with `os.pwrite`; lengths and addresses stay.
+/// The interpreter's lock is not held. If other code changes the bytes at the same time, the file
+/// gets a mixture of both, as with `os.pwrite`; length and address stay.
 pub(crate) struct Readable(PyUntypedBuffer);
 
 impl Readable {
@@ -463,12 +465,12 @@ impl Readable {
         if len == 0 {
             return &[];
         }
-        // SAFETY: Python keeps so many contiguous bytes there until the buffer is released.
+        // SAFETY: Python keeps this many contiguous bytes there until the buffer is released.
         unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast(), len) }
     }
 }
 
-/// A buffer of Python that is read into; as [`Readable`]. Who has several sees to it that they do
+/// A Python buffer for writing; see [`Readable`]. Code that holds several must ensure that they do
 /// not overlap ([`refuse_overlap`]).
 struct Writable(PyUntypedBuffer);
 
@@ -494,7 +496,7 @@ impl Writable {
         if len == 0 {
             return &mut [];
         }
-        // SAFETY: Python keeps so many contiguous bytes there until the buffer is released.
+        // SAFETY: Python keeps this many contiguous bytes there until the buffer is released.
         unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast(), len) }
     }
 }

@@ -1,10 +1,11 @@
 //! The extension module of the Python package `weir`.
 //!
-//! Every call releases the interpreter's lock while it waits for the cluster. A mutex in here is
-//! held for moments and only under that lock, so that a fork finds none of them taken.
+//! Every call releases the interpreter's lock while it waits for the cluster. A mutex of this crate
+//! is held only for short moments and only under that lock, so that a fork finds none of them
+//! locked.
 //!
-//! Invariant: a session is used by the process that opened it and by no other. Whoever finds one
-//! of another process (`session.rs`) leaves it as it is and opens its own.
+//! Invariant: a session is used only by the process that opened it. Another process that finds it
+//! (`session.rs`) leaves it alone and opens its own.
 
 mod cat;
 mod client;
@@ -22,7 +23,7 @@ mod whereabouts;
 
 use pyo3::prelude::*;
 
-/// The names that `weir` offers.
+/// The names in the module `weir`.
 #[pymodule]
 mod _native {
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! How files are opened and made.
+//! How files are opened and created.
 
 use crate::problem::{plain, value};
 use pyo3::PyResult;
@@ -15,7 +15,7 @@ pub(crate) struct Mode {
 }
 
 impl Mode {
-    /// As `open` has them. What is appended is appended by `File::append`.
+    /// Parses a mode of `open`. Appends go through `File::append`.
     pub(crate) fn parse(said: &str) -> PyResult<Self> {
         let letters: String = said.chars().filter(|letter| *letter != 'b').collect();
         let (way, rights) = match letters.strip_suffix('+') {
@@ -37,7 +37,7 @@ impl Mode {
     }
 }
 
-/// A striped layout; `None`: as usual.
+/// A striped layout; `None`: the default.
 pub(crate) fn spec(unit: u32, count: u16, copies: u8) -> PyResult<Option<LayoutSpec>> {
     if (unit, count, copies) == (0, 0, 0) {
         return Ok(None);
@@ -47,7 +47,7 @@ pub(crate) fn spec(unit: u32, count: u16, copies: u8) -> PyResult<Option<LayoutS
     Ok(Some(spec))
 }
 
-/// The bits that this process takes from the modes of what it makes.
+/// The umask of this process.
 pub(crate) fn umask() -> u16 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));

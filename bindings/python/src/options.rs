@@ -1,4 +1,4 @@
-//! What a program says when it makes a client: which cluster, and how to use it.
+//! Options of a client: which cluster, and how to use it.
 
 use crate::problem::{not_connected, value};
 use pyo3::PyResult;
@@ -10,7 +10,7 @@ use weir_client::{Consistency, ReadPolicy};
 use weir_connect::Choice;
 use weir_types::Rank;
 
-/// All that is needed to connect, again and in another process too.
+/// Everything needed to connect, also again or in another process.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) choice: Choice,
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     pub(crate) write_behind: usize,
     pub(crate) verify: bool,
     pub(crate) timeout_ms: u64,
-    /// Said by the program; `None`: what the environment says.
+    /// The job that the program names; `None`: the job of the environment.
     pub(crate) job: Option<Job>,
 }
 
@@ -34,14 +34,14 @@ pub(crate) struct Job {
     pub(crate) shared: bool,
 }
 
-/// Of which job this process is, and what it reads of each file if not all of it.
+/// The job of this process, and the part of each file that it reads, if not all of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Part {
     pub(crate) member: Option<Member>,
     pub(crate) ranges: Option<Arc<Partition>>,
 }
 
-/// Which cluster, of what the program says; without anything, by the environment.
+/// The cluster that the program or the environment chooses.
 pub(crate) fn choice(
     cluster: Option<String>,
     credential: Option<PathBuf>,
@@ -59,7 +59,7 @@ pub(crate) fn choice(
     Ok(Choice { name: cluster, credential, dir, config })
 }
 
-/// One of some words.
+/// Looks up one of several words.
 pub(crate) fn word<T: Copy>(what: &str, said: &str, all: &[(&'static str, T)]) -> PyResult<T> {
     let found = all.iter().find(|(name, _)| *name == said);
     found.map(|(_, kind)| *kind).ok_or_else(|| {
@@ -68,12 +68,12 @@ pub(crate) fn word<T: Copy>(what: &str, said: &str, all: &[(&'static str, T)]) -
     })
 }
 
-/// By its name.
+/// The consistency with this name.
 pub(crate) fn consistency(said: &str) -> PyResult<Consistency> {
     word("consistency", said, &Consistency::ALL.map(|kind| (kind.name(), kind)))
 }
 
-/// By its name.
+/// The read policy with this name.
 pub(crate) fn read_policy(said: &str) -> PyResult<ReadPolicy> {
     let all: Vec<_> = ReadPolicy::ALL.iter().map(|kind| (kind.name(), *kind)).collect();
     word("read_policy", said, &all)
@@ -94,7 +94,7 @@ impl Options {
         weir_client::Client::connect(config).map_err(|error| credential.not_connected(error))
     }
 
-    /// Of which job this process is.
+    /// The job of this process, and its part.
     pub(crate) fn part(&self) -> PyResult<Part> {
         let variables: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(name, text)| name.into_string().ok().zip(text.into_string().ok()))
@@ -118,12 +118,12 @@ impl Options {
     }
 }
 
-/// What the processes of a job on one machine have in common, as the mount has it.
+/// An id that the processes of a job on one machine share, as for mounts.
 fn parent() -> u64 {
     parent_number(std::os::unix::process::parent_id().into())
 }
 
-/// Connects, with the errors of Python.
+/// Connects; errors become Python exceptions.
 pub(crate) fn connect(options: &Options) -> PyResult<weir_client::Client> {
     options.connect().map_err(not_connected)
 }

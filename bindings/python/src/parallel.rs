@@ -1,12 +1,12 @@
-//! The same work for many things at once, on threads that end with the call.
+//! Runs the same work for many items, on threads that end with the call.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Threads of one call, at the most.
+/// Maximum number of threads of a call.
 pub(crate) const MAX_THREADS: usize = 64;
 
-/// Does the work for each item and returns the results in the order of the items. No more than
-/// `threads` threads work, this one among them.
+/// Runs the work for each item and returns the results in the order of the items. Uses at most
+/// `threads` threads, including this one.
 pub(crate) fn in_parallel<T: Send, R: Send>(
     items: Vec<T>,
     threads: usize,
@@ -23,7 +23,7 @@ pub(crate) fn in_parallel<T: Send, R: Send>(
         done
     };
     let mut done = std::thread::scope(|scope| {
-        // A thread that cannot be started is done without: this one goes on until all is done.
+        // If a thread cannot be started, the others do its work.
         let start = |_| std::thread::Builder::new().spawn_scoped(scope, run).ok();
         let helpers: Vec<_> = (1..threads).map_while(start).collect();
         let mut done = run();

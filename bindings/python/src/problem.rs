@@ -1,5 +1,5 @@
-//! Errors as Python sees them: `OSError` with errno and filename for what a cluster says,
-//! `ValueError` for what makes no sense.
+//! Python exceptions: `OSError` with errno and filename for errors of a cluster, `ValueError` for
+//! invalid arguments.
 
 use pyo3::PyErr;
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -9,17 +9,17 @@ use std::os::unix::ffi::OsStrExt;
 use weir_connect::Problem;
 use weir_types::Error;
 
-/// An error about a file. Python makes a `FileNotFoundError` and the like of it by its number.
+/// An error about a file. By its errno, Python makes it a `FileNotFoundError` or similar.
 pub(crate) fn about(path: &[u8]) -> impl Fn(Error) -> PyErr + '_ {
     move |error| raise(error.into(), Some(path))
 }
 
-/// An error about no file in particular.
+/// An error that concerns no particular file.
 pub(crate) fn plain(error: Error) -> PyErr {
     raise(error.into(), None)
 }
 
-/// An error while a cluster is looked for.
+/// An error of finding or reaching a cluster.
 pub(crate) fn not_connected(problem: Problem) -> PyErr {
     raise(problem, None)
 }
@@ -39,7 +39,7 @@ fn raise(problem: Problem, path: Option<&[u8]>) -> PyErr {
     }
 }
 
-/// What the program has said makes no sense.
+/// The error for an invalid argument.
 pub(crate) fn value(message: impl Into<String>) -> PyErr {
     PyValueError::new_err(message.into())
 }

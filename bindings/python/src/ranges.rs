@@ -1,5 +1,5 @@
-//! Many ranges in one call: small ones of a file go out together, in one request to each server,
-//! large ones are cut, and all that is parallel.
+//! Many ranges in one call: small ranges of a file are combined into one request to each server,
+//! large ones are cut, and all requests run in parallel.
 
 use crate::parallel::in_parallel;
 use weir_client::{Context, File};
@@ -7,25 +7,25 @@ use weir_layout::{Region, RegionList};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_REGIONS};
 use weir_types::{Error, ErrorKind, Result};
 
-/// Ranges of no more than this go out together with others.
+/// Ranges up to this size are combined.
 const SMALL_BYTES: usize = 64 << 10;
-/// Bytes of ranges that go out together; what is more is for another thread.
+/// Maximum bytes of combined ranges; further ones are for another thread.
 const TOGETHER_BYTES: usize = 1 << 20;
 
-/// Bytes of a file, and where they go. All of them are within the file.
+/// A range of a file, and its buffer. It is within the file.
 pub(crate) struct Want<'a> {
-    /// Which of the caller's ranges.
+    /// Index among the caller's ranges.
     pub(crate) range: usize,
     pub(crate) file: &'a File,
     pub(crate) offset: u64,
     pub(crate) dest: &'a mut [u8],
 }
 
-/// What one thread asks for at once: parts of one file, several only if they are small.
+/// A call of one thread: parts of one file; several only if they are small.
 type Call<'a> = Vec<Want<'a>>;
 
-/// Reads all; what came of each range: the bytes from its beginning on that were read (less than
-/// asked for only if somebody has cut the file).
+/// Reads all ranges. The result of each is the number of bytes read from its beginning, fewer than
+/// asked for only if the file was truncated meanwhile.
 pub(crate) fn read(
     ctx: &Context,
     wants: Vec<Want<'_>>,
@@ -44,7 +44,7 @@ pub(crate) fn read(
     results
 }
 
-/// Cuts and gathers.
+/// Cuts large ranges and combines small ones.
 fn calls(wants: Vec<Want<'_>>) -> Vec<Call<'_>> {
     let mut calls: Vec<Call<'_>> = Vec::new();
     let mut gathered: Call<'_> = Vec::new();
@@ -86,7 +86,7 @@ fn perform(ctx: &Context, mut call: Call<'_>) -> Vec<(usize, Result<usize>)> {
     call.into_iter().map(one).collect()
 }
 
-/// Several of one file in one call.
+/// Reads several ranges of one file with one call.
 fn together(ctx: &Context, call: &mut Call<'_>) -> Result<()> {
     let Some(file) = call.first().map(|want| want.file) else { return Ok(()) };
     let region = |want: &Want<'_>| Region::contiguous(want.offset, want.dest.len() as u64);
@@ -103,7 +103,7 @@ fn together(ctx: &Context, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Writes ranges in any order, small ones together. If two overlap, or one is beyond the largest
+/// Writes ranges in any order, small ones combined. If two overlap, or one exceeds the largest
 /// file, nothing is written.
 pub(crate) fn write(ctx: &Context, file: &File, mut ranges: Vec<(u64, &[u8])>) -> Result<()> {
     ranges.retain(|(_, data)| !data.is_empty());
@@ -141,7 +141,7 @@ pub(crate) fn write(ctx: &Context, file: &File, mut ranges: Vec<(u64, &[u8])>) -
     Ok(())
 }
 
-/// The size of a file, asked for if it matters to a read that ends at `end`.
+/// The size of a file, if a read that ends at `end` needs it.
 pub(crate) fn size_for(
     client: &weir_client::Client,
     ctx: &Context,

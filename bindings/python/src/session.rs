@@ -1,6 +1,6 @@
-//! A session belongs to one process. After a fork the child has a copy of the memory, but not the
-//! threads, and its sockets are those of the parent: it never touches that session, and what it
-//! would do when it is dropped is not done.
+//! A session belongs to one process. After a fork the child has a copy of the memory, but no
+//! threads, and shares the parent's sockets. So it never uses that session, and does not run its
+//! destructor.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use weir_client::Context;
 
-/// How many forks lie between the process that made the first session and this one.
+/// Number of forks between the process that made the first session and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" fn forked() {
     FORKS.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Which process this is. Its number alone does not say it: parent and child can both be the
-/// first one of a namespace.
+/// Identifies this process. The process id alone is not enough: parent and child can both be
+/// process 1 of a namespace.
 fn this_process() -> (u32, u64) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -27,7 +27,7 @@ fn this_process() -> (u32, u64) {
     (process::id(), FORKS.load(Ordering::Acquire))
 }
 
-/// Something that only the process that made it uses, and drops.
+/// A value that is used and dropped only by the process that made it.
 pub(crate) struct Owned<T> {
     process: (u32, u64),
     value: ManuallyDrop<T>,
@@ -55,13 +55,13 @@ impl<T> Deref for Owned<T> {
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
         if self.is_ours() {
-            // SAFETY: nothing else takes or drops the value, and this is not dropped twice.
+            // SAFETY: nothing else takes or drops the value, and `self` is dropped only once.
             unsafe { ManuallyDrop::drop(&mut self.value) };
         }
     }
 }
 
-/// All of something that there is, for the end of the program.
+/// A list of all values of a kind, for the end of the program.
 pub(crate) struct Registry<T>(Mutex<Vec<Weak<T>>>);
 
 impl<T> Registry<T> {
@@ -83,7 +83,7 @@ impl<T> Registry<T> {
     }
 }
 
-/// A connection to a cluster, and in whose name calls are made.
+/// A connection to a cluster, and the user of its calls.
 pub(crate) struct Session {
     pub(crate) client: weir_client::Client,
     pub(crate) ctx: Context,

@@ -5,12 +5,12 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use weir_types::{Attr, FileKind, Timestamp};
 
-/// Attributes of a file, as `os.stat_result` has them.
+/// Attributes of a file, named as in `os.stat_result`.
 #[pyclass(frozen, get_all, module = "weir")]
 pub(crate) struct Stat {
     /// "file", "directory", "link" or "other".
     r#type: &'static str,
-    /// Bytes.
+    /// Size, bytes.
     size: u64,
     /// Type and permission bits, as `st_mode`.
     mode: u32,
@@ -18,15 +18,15 @@ pub(crate) struct Stat {
     uid: u32,
     /// Group.
     gid: u32,
-    /// Names that point here.
+    /// Number of hard links.
     nlink: u32,
     /// Inode number.
     ino: u64,
     /// Last access, seconds since 1970.
     atime: f64,
-    /// Last change of the contents.
+    /// Last modification of the contents.
     mtime: f64,
-    /// Last change of anything.
+    /// Last change of contents or attributes.
     ctime: f64,
 }
 
@@ -64,7 +64,7 @@ fn seconds(time: Timestamp) -> f64 {
     time.seconds() as f64 + f64::from(time.nanos()) * 1e-9
 }
 
-/// Names and attributes as Python sees them.
+/// Converts names and attributes for Python.
 pub(crate) fn shown(found: Vec<(Vec<u8>, Attr)>) -> Vec<(OsString, Stat)> {
     let one = |(name, attr): (Vec<u8>, Attr)| (OsString::from_vec(name), Stat::from(&attr));
     found.into_iter().map(one).collect()

@@ -1,17 +1,17 @@
-//! Names: paths, directories, whole trees.
+//! Paths, directories and trees.
 
 use crate::parallel::in_parallel;
 use weir_client::{Client, Context};
 use weir_types::limits::MAX_READDIR_ENTRIES;
 use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, Result};
 
-/// Directories of a tree that are listed at once.
+/// Maximum number of directories of a tree that are listed at once.
 const LISTINGS: usize = 8;
 
-/// The directory of a path and the last part of it.
+/// The parent directory of a path, and the path's last part.
 ///
 /// # Errors
-/// `Busy` for the root, as of a mount; `InvalidArgument` for `.` and `..`.
+/// `Busy` for the root, as on a mount; `InvalidArgument` for `.` and `..`.
 pub(crate) fn parent<'p>(
     client: &Client,
     ctx: &Context,
@@ -35,7 +35,7 @@ pub(crate) fn parent<'p>(
     }
 }
 
-/// The directory of a path.
+/// The directory at a path.
 ///
 /// # Errors
 /// `NotDirectory`; those of looking it up.
@@ -51,7 +51,7 @@ pub(crate) fn directory(
     }
 }
 
-/// The entries of a directory with their attributes, in the order of names.
+/// The entries of a directory with their attributes, sorted by name.
 pub(crate) fn entries(client: &Client, ctx: &Context, dir: FileId) -> Result<Vec<(Vec<u8>, Attr)>> {
     let mut all = Vec::new();
     let (mut cookie, mut last) = (0, 0);
@@ -79,8 +79,8 @@ pub(crate) fn entries(client: &Client, ctx: &Context, dir: FileId) -> Result<Vec
     Ok(all)
 }
 
-/// All below a directory, by paths relative to it, in the order of paths; `levels`: how far down.
-/// Directories that go away meanwhile are left out. Symbolic links are not followed.
+/// Everything below a directory, by relative paths, sorted; `levels`: maximum depth. Directories
+/// that are removed meanwhile are left out. Symbolic links are not followed.
 pub(crate) fn walk(
     client: &Client,
     ctx: &Context,

@@ -1,38 +1,38 @@
-//! Where the bytes of a file are.
+//! Locations of a file's bytes.
 
 use pyo3::prelude::*;
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_wire::map::TargetState;
 
-/// Bytes of a file that follow each other on one disk.
+/// Consecutive bytes of a file on one disk.
 #[pyclass(frozen, get_all, module = "weir")]
 pub(crate) struct Location {
     /// First byte, in the file.
     offset: u64,
-    /// Bytes.
+    /// Length, bytes.
     length: u64,
     /// Its copies, the first one first.
     copies: Vec<Py<Copy>>,
 }
 
-/// One copy of a range, and what its disk gives now.
+/// One copy of a range, with the present speed of its disk.
 #[pyclass(frozen, get_all, module = "weir")]
 pub(crate) struct Copy {
     /// Number of the target.
     target: u32,
-    /// Name of the machine; empty if it is not known.
+    /// Name of the machine; empty: unknown.
     host: String,
-    /// Where its data server listens; empty if it is not known.
+    /// Address of its data server; empty: unknown.
     address: String,
-    /// Whether it serves: "online", "away" and so on.
+    /// Whether the target serves.
     online: bool,
-    /// It is being made, and is not read yet.
+    /// Whether the copy is being made, and is not read yet.
     filling: bool,
-    /// It has been much slower than others for some time.
+    /// Whether the target has been much slower than others for some time.
     slow: bool,
-    /// Bytes a second that the disk gives now; `None` if nobody has read there of late.
+    /// Bytes per second of the disk; `None` if nobody has read there lately.
     bytes_per_s: Option<u64>,
-    /// Requests that it has not answered.
+    /// Outstanding requests at the target.
     in_flight: u32,
 }
 
@@ -59,7 +59,7 @@ impl Copy {
     }
 }
 
-/// As Python sees it.
+/// Converts a location for Python.
 pub(crate) fn location(py: Python<'_>, found: weir_client::Location) -> PyResult<Location> {
     let copy = |copy: weir_client::LocatedCopy| {
         let place = &copy.place;
@@ -79,7 +79,7 @@ pub(crate) fn location(py: Python<'_>, found: weir_client::Location) -> PyResult
     Ok(Location { offset: found.offset, length: found.len, copies })
 }
 
-/// Up to the end, if no length is given.
+/// A given length, or the rest of the file.
 pub(crate) fn length_or_rest(length: Option<u64>) -> u64 {
     length.unwrap_or(MAX_FILE_BYTES)
 }

@@ -1,6 +1,6 @@
-//! The Python package with nothing but what Debian has: client, files, processes, bad input. The
-//! file system, also by all tests that fsspec has for any, where fsspec is (`scripts/fsspec.sh`, which
-//! `make test` runs). `make test-python` has it with the libraries that use it.
+//! The Python package with only Debian's packages: client, files, processes, bad input. Also
+//! fsspec's own tests for file systems, if fsspec is installed (`scripts/fsspec.sh`, which `make
+//! test` runs). `make test-python` adds the libraries that use it.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -10,14 +10,14 @@ use std::process::{Command, Stdio};
 const PYTHON: &str = "/usr/bin/python3";
 const FILES: [&str; 5] = ["client", "bad_input", "processes", "fs", "abstract"];
 
-/// What cargo has built beside this test, or above it.
+/// A file that Cargo has built, beside this test or above it.
 fn built(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().unwrap();
     let here = test.parent()?;
     [here.join(name), here.parent()?.join(name)].into_iter().find(|path| path.is_file())
 }
 
-/// The package as pip would install it.
+/// Installs the package as pip would.
 fn install(source: &Path, module: &Path, to: &Path) {
     let package = to.join("weir");
     let about = to.join("weir-0.dist-info");
@@ -48,14 +48,14 @@ fn the_python_package_does_what_its_tests_say() {
     };
     let module = built("libweir_native.so").expect("the module is built with this test");
     let source = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // Short, because the paths of Unix sockets have to be.
+    // A short path, because paths of Unix sockets are limited.
     let place = tempfile::Builder::new().prefix("weir-t").tempdir_in("/tmp").unwrap();
     install(source, &module, &place.path().join("package"));
-    // Beside the directories of the build (debug, release).
+    // Beside the build directories (debug, release).
     let fsspec = weir.ancestors().nth(2).unwrap().join("tools/fsspec");
     let paths = std::env::join_paths([place.path().join("package"), fsspec]).unwrap();
     let mut tests = Command::new("timeout");
-    // An interrupt lets them end their cluster.
+    // An interrupt lets the tests stop their cluster.
     tests.args(["-s", "INT", "-k", "20", "480", PYTHON, "-m", "pytest", "-q", "-rs"]);
     tests.args(["-p", "no:cacheprovider", "--basetemp"]).arg(place.path().join("t"));
     tests.args(FILES.map(|name| source.join(format!("tests/test_{name}.py"))));

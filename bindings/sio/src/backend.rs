@@ -1,4 +1,4 @@
-//! What the interface needs of a file system. Arguments are checked already.
+//! The interface between the library and a file system. Arguments are already checked.
 
 use crate::core::codes::Result;
 use crate::core::control::{Caching, Layout};
@@ -7,35 +7,35 @@ use crate::core::list::Span;
 use crate::core::name::Name;
 use std::any::Any;
 
-/// Tells files apart, whatever their names.
+/// Identifies a file, whatever its names.
 pub type Identity = (u64, u64);
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct How {
-    /// To read.
+    /// Open for reading.
     pub read: bool,
-    /// To write.
+    /// Open for writing.
     pub write: bool,
-    /// It must not exist yet.
+    /// Create the file, which must not exist.
     pub create: bool,
-    /// How far it is kept here.
+    /// Caching on this node.
     pub caching: Caching,
-    /// How it is laid out, if it is created.
+    /// Layout of a new file.
     pub layout: Option<Layout>,
 }
 
-/// What is kept with a file.
+/// Attributes stored with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {
     /// The label of the application.
     Label,
-    /// How many bytes were reserved.
+    /// Number of preallocated bytes.
     Preallocation,
 }
 
 impl Attribute {
-    /// The name of the extended attribute that has it.
+    /// The name of the extended attribute that stores it.
     pub fn name(self) -> &'static str {
         match self {
             Attribute::Label => "user.sio.label",
@@ -49,16 +49,16 @@ pub trait Backend: Send + Sync {
     /// Opens or creates a file.
     ///
     /// # Errors
-    /// `FileNotFound`, `AlreadyExists`, `IncorrectMode` if permissions forbid it, and the rest.
+    /// `FileNotFound`, `AlreadyExists`, `IncorrectMode` if permissions forbid it, and others.
     fn open(&self, name: &Name, how: How) -> Result<Box<dyn OpenFile>>;
 
-    /// Which file a name is of.
+    /// The identity of the file with a name.
     ///
     /// # Errors
     /// `FileNotFound`.
     fn identify(&self, name: &Name) -> Result<Identity>;
 
-    /// Whether files may be created where this name would be.
+    /// Checks whether a file with this name could be created.
     ///
     /// # Errors
     /// `FileNotFound` if its directory does not exist.
@@ -67,13 +67,13 @@ pub trait Backend: Send + Sync {
     /// Removes a name.
     fn unlink(&self, name: &Name) -> Result<()>;
 
-    /// Moves a name to one that does not exist.
+    /// Renames a file. The new name must not exist.
     ///
     /// # Errors
     /// `AlreadyExists`.
     fn rename(&self, old: &Name, new: &Name) -> Result<()>;
 
-    /// Whether files can be laid out so.
+    /// Checks whether files can have this layout.
     ///
     /// # Errors
     /// `OpUnsupported`.
@@ -82,55 +82,55 @@ pub trait Backend: Send + Sync {
 
 /// An open file. All calls may be made from many threads.
 pub trait OpenFile: Any + Send + Sync {
-    /// Which file it is.
+    /// The identity of the file.
     fn identity(&self) -> Identity;
 
-    /// Reads spans into a buffer that is as long as all of them; returns how many bytes there are
-    /// before the first that lies behind the end of the file.
+    /// Reads spans into a buffer of their total length. Returns the number of bytes before the
+    /// first one that lies beyond the end of the file.
     fn read(&self, spans: &[Span], buffer: &mut [u8], pattern: Pattern) -> Result<u64>;
 
     /// Writes spans that do not overlap.
     fn write(&self, spans: &[Span], data: &[u8]) -> Result<()>;
 
-    /// The size now.
+    /// The present size.
     fn size(&self) -> Result<u64>;
 
-    /// Cuts or extends.
+    /// Truncates or extends the file.
     fn set_size(&self, size: u64) -> Result<()>;
 
-    /// Bytes of disk that it takes.
+    /// Disk space of the file, bytes.
     fn allocation(&self) -> Result<u64>;
 
-    /// Reserves room from the beginning; the size stays.
+    /// Preallocates space from the beginning; the size stays.
     fn preallocate(&self, bytes: u64) -> Result<()>;
 
-    /// Others see what was written.
+    /// Makes writes visible to other nodes.
     fn propagate(&self, spans: Option<&[Span]>) -> Result<()>;
 
-    /// What is kept is read anew.
+    /// Drops cached bytes, so that they are read again.
     fn refresh(&self, spans: Option<&[Span]>) -> Result<()>;
 
-    /// Everything is on disk.
+    /// Makes all writes durable.
     fn sync(&self) -> Result<()>;
 
-    /// How it lies on its servers.
+    /// The layout of the file.
     fn layout(&self) -> Result<Layout>;
 
-    /// Bytes that are kept or dropped together.
+    /// Granularity of the cache, bytes.
     fn consistency_unit(&self) -> u64;
 
     /// An attribute; `None` if it was never set.
     fn attribute(&self, attribute: Attribute) -> Result<Option<Vec<u8>>>;
 
-    /// Sets one.
+    /// Sets an attribute.
     fn set_attribute(&self, attribute: Attribute, value: &[u8]) -> Result<()>;
 
-    /// Copies bytes from a file of the same backend; returns how many there were before its end.
+    /// Copies bytes from a file of the same backend. Returns the number of bytes before its end.
     fn copy_from(&self, source: &dyn OpenFile, from: Span, to: u64) -> Result<u64>;
 
-    /// What is going to be done.
+    /// Passes on a hint.
     fn advise(&self, hint: &Hint);
 
-    /// What was written before has arrived, or why not. The file is then dropped.
+    /// Waits until all writes have arrived, and reports a failed one. The file is then dropped.
     fn close(&self) -> Result<()>;
 }

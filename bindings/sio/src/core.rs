@@ -1,4 +1,4 @@
-//! What is the same over every backend, without I/O: codes, lists, controls, hints, tables.
+//! The parts that do not depend on the backend, without I/O: codes, lists, controls, hints, tables.
 
 pub mod codes;
 pub mod collective;

@@ -1,10 +1,10 @@
-//! The SIO low-level interface (`sio_fs.h`) over Weir and over plain files: `docs/sio.md`.
+//! The SIO low-level interface (`sio_fs.h`) on Weir and on plain files: `docs/sio.md`.
 //!
-//! `core` has what is the same over every file system, without I/O. `library` carries calls out
-//! over a [`backend::Backend`]. `c` is the boundary: it checks pointers, and lets no panic out.
-//! `safe` is the same for programs in Rust.
+//! `core` has the parts that do not depend on the file system, without I/O. `library` carries out
+//! calls on a [`backend::Backend`]. `c` is the boundary: it checks pointers and lets no panic out.
+//! `safe` offers the calls to programs in Rust.
 //!
-//! Invariant: nothing but `c` and `transfer` follows a pointer of the program.
+//! Invariant: only `c` and `transfer` dereference pointers of the program.
 
 pub mod backend;
 pub mod c;

@@ -33,11 +33,11 @@ struct Open {
     write: bool,
     caching: Caching,
     hints: Mutex<Hints>,
-    /// Asynchronous operations that are not done.
+    /// Number of asynchronous operations in progress.
     busy: AtomicUsize,
 }
 
-/// An asynchronous operation of a file is not done until this is dropped.
+/// Counts an asynchronous operation on a file until it is dropped.
 struct Busy(Arc<Open>);
 
 impl Drop for Busy {
@@ -46,13 +46,13 @@ impl Drop for Busy {
     }
 }
 
-/// What is attached, and everything that is open.
+/// The attached file system, and everything that is open on it.
 pub struct Library {
     backend: Box<dyn Backend>,
     files: Mutex<Table<Arc<Open>>>,
     tasks: Arc<Tasks>,
     collectives: Mutex<Table<Defined>>,
-    /// Hints for files that are to be opened.
+    /// Hints for files that are not open yet.
     hinted: Mutex<HashMap<Identity, Hints>>,
 }
 
@@ -60,7 +60,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Refuses modes that mean nothing.
+/// Refuses invalid modes.
 fn check_mode(bits: u32) -> Result<How> {
     let known = mode::READ | mode::WRITE | mode::CREATE;
     if bits & !known != 0 || bits & (mode::READ | mode::WRITE) == 0 {
@@ -73,7 +73,7 @@ fn check_mode(bits: u32) -> Result<How> {
 }
 
 impl Library {
-    /// With nothing open.
+    /// A library with nothing open.
     pub fn new(backend: Box<dyn Backend>) -> Self {
         Self {
             backend,
@@ -84,7 +84,7 @@ impl Library {
         }
     }
 
-    /// Refuses to let go of what is in use.
+    /// Refuses to detach while files or operations are in use.
     ///
     /// # Errors
     /// `FileOpen`, `IoInProgress`.
@@ -105,7 +105,7 @@ impl Library {
         })
     }
 
-    /// `sio_open`. Also what came of the controls, as far as they were looked at.
+    /// `sio_open`. Also returns the outcomes of the controls that were examined.
     pub fn open(&self, name: &[u8], bits: u32, list: &[Control]) -> (Vec<Outcome>, Result<i32>) {
         let begun = || {
             let (name, how) = (Name::new(name)?, check_mode(bits)?);
@@ -158,7 +158,7 @@ impl Library {
         (outcomes, Err(failure))
     }
 
-    /// A file whose controls failed is not left behind.
+    /// Removes a file that was created for an open whose controls failed.
     fn undo_create(&self, name: &Name) -> Failure {
         match self.backend.unlink(name) {
             Ok(()) => Code::ControlFailed.into(),
@@ -169,7 +169,7 @@ impl Library {
         }
     }
 
-    /// `sio_close`. The descriptor is gone also if what was written before has failed.
+    /// `sio_close`. The descriptor is closed even if an earlier write has failed.
     pub fn close(&self, descriptor: i32) -> Result<()> {
         let number = u32::try_from(descriptor).unwrap_or_default();
         let open = self.file(descriptor)?;
@@ -286,7 +286,7 @@ impl Library {
         let identity = self.backend.identify(&name)?;
         let mut hinted = lock(&self.hinted);
         if hinted.len() >= MAX_HINTED_NAMES && !hinted.contains_key(&identity) {
-            // Hints are never needed: those for files that nobody opens go.
+            // Hints never affect correctness, so those for files that are not open can be dropped.
             hinted.clear();
         }
         let held = hinted.entry(identity).or_default();
@@ -303,7 +303,7 @@ impl Library {
         if may { Ok(()) } else { Err(refused()) }
     }
 
-    /// `sio_sg_read` and `sio_sg_write`: how many bytes, and what ended it.
+    /// `sio_sg_read` and `sio_sg_write`. Returns the bytes transferred and what ended the transfer.
     ///
     /// # Safety
     /// See [`Transfer::run`].
@@ -318,7 +318,7 @@ impl Library {
             Ok(open)
         });
         match checked {
-            // SAFETY: as the caller has promised.
+            // SAFETY: by the contract of this function.
             Ok(open) => unsafe {
                 open.run(&Transfer { direction, pieces }, &AtomicBool::new(false))
             },
@@ -329,7 +329,7 @@ impl Library {
     /// `sio_async_sg_read` and `sio_async_sg_write`.
     ///
     /// # Safety
-    /// See [`Transfer::run`], until the handle is dead.
+    /// See [`Transfer::run`], until the handle is completed.
     pub unsafe fn start(
         &self,
         descriptor: i32,
@@ -341,7 +341,7 @@ impl Library {
         let cancel = Arc::new(AtomicBool::new(false));
         let handle = self.tasks.reserve(false, cancel.clone())?;
         let work = move |cancel: &AtomicBool| {
-            // SAFETY: as the caller has promised.
+            // SAFETY: by the contract of this function.
             let (count, result) = unsafe { busy.0.run(&Transfer { direction, pieces }, cancel) };
             drop(busy);
             vec![Ended { count, result }]
@@ -350,7 +350,7 @@ impl Library {
         Ok(handle)
     }
 
-    /// An operation of a file begins.
+    /// Begins an operation on a file.
     fn begin(&self, descriptor: i32) -> Result<Busy> {
         let number = u32::try_from(descriptor).unwrap_or_default();
         let files = lock(&self.files);
@@ -377,14 +377,14 @@ impl Open {
     /// See [`Transfer::run`].
     unsafe fn run(&self, transfer: &Transfer, cancel: &AtomicBool) -> (u64, Result<()>) {
         let pattern_at = |offset| lock(&self.hints).pattern_at(offset);
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         unsafe { transfer.run(&*self.file, pattern_at, cancel) }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Of a file that was closed this does nothing; others are dropped when an open has failed.
+        // On a closed file this does nothing. Other files are dropped here when an open has failed.
         let _ = self.file.close();
     }
 }
@@ -395,7 +395,7 @@ impl Drop for Library {
     }
 }
 
-/// Nothing to bring back.
+/// The outcome of a control without an answer.
 fn done(result: Result<()>) -> Outcome {
     result.map(|()| Answer::Done)
 }

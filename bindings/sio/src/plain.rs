@@ -16,10 +16,10 @@ use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Bytes of a copy that are read and written at once where the kernel cannot copy.
+/// Bytes per step of a copy if the kernel cannot copy.
 const STEP_BYTES: usize = 1 << 20;
 
-/// A directory.
+/// A directory of plain files.
 pub struct Plain {
     root: OwnedFd,
 }
@@ -102,7 +102,7 @@ impl Backend for Plain {
     fn rename(&self, old: &Name, new: &Name) -> Result<()> {
         let (root, from, to) = (&self.root, old.bytes(), new.bytes());
         let done = match fs::renameat_with(root, from, root, to, RenameFlags::NOREPLACE) {
-            // A file system that cannot (NFS): a link never replaces a name either.
+            // On a file system without this flag (NFS): a link never replaces a name either.
             Err(Errno::INVAL | Errno::NOSYS) => fs::linkat(root, from, root, to, AtFlags::empty())
                 .and_then(|()| fs::unlinkat(root, from, AtFlags::empty())),
             done => done,
@@ -154,7 +154,7 @@ impl PlainFile {
         Ok(())
     }
 
-    /// Advice that the file system does not take is none.
+    /// Passes on advice; an error is ignored.
     fn advise_span(&self, span: Span, advice: Advice) {
         let _ = fs::fadvise(&self.file, span.start, NonZeroU64::new(span.len), advice);
     }
@@ -233,7 +233,7 @@ impl OpenFile for PlainFile {
         if bytes == 0 {
             return Ok(());
         }
-        // Most file systems take what there is before they find that it is not enough.
+        // Most file systems allocate all free space before they find that it is not enough.
         let room = fs::fstatvfs(&self.file).map_err(|error| self.failure(error))?;
         if bytes > room.f_bavail.saturating_mul(room.f_frsize) {
             return Err(self.failure(Errno::NOSPC));
@@ -243,7 +243,7 @@ impl OpenFile for PlainFile {
     }
 
     fn propagate(&self, _spans: Option<&[Span]>) -> Result<()> {
-        // The kernel shows it on this node at once; a file server has it after this.
+        // The kernel shows the bytes on this node at once; a file server has them after this.
         fs::fdatasync(&self.file).map_err(|error| self.failure(error))
     }
 
@@ -317,7 +317,7 @@ impl OpenFile for PlainFile {
         };
         let all = [Span { start: 0, len: 0 }];
         let spans = if hint.spans.is_empty() { &all[..] } else { &hint.spans };
-        // The kernel keeps one pattern for a descriptor, whatever the range.
+        // The kernel keeps one pattern for each descriptor, whatever the range.
         if let Some(pattern) = pattern.filter(|_| hint.spans.is_empty()) {
             self.advise_span(all[0], pattern);
         }

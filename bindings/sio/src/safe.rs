@@ -31,14 +31,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a call returns.
+/// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 fn check(number: sio_return_t) -> Result<()> {
     match Code::from_number(number).unwrap_or(Code::IoFailed) {
         Code::Success => Ok(()),
         code => {
-            // SAFETY: a string of this thread, until its next call.
+            // SAFETY: a string of this thread, valid until its next call.
             let text = unsafe { CStr::from_ptr(sio_last_error()) };
             Err(Error { code, text: text.to_string_lossy().into_owned() })
         }
@@ -59,7 +59,7 @@ pub fn attach(files: &str) -> Result<()> {
     check(unsafe { sio_attach(files.as_ptr()) })
 }
 
-/// Lets go of it.
+/// Detaches the file system.
 ///
 /// # Errors
 /// Those of `sio_detach`.
@@ -67,7 +67,7 @@ pub fn detach() -> Result<()> {
     check(sio_detach())
 }
 
-/// Removes a file that this process has not open.
+/// Removes a file that this process does not have open.
 ///
 /// # Errors
 /// Those of `sio_unlink`.
@@ -80,9 +80,9 @@ pub fn unlink(name: &str) -> Result<()> {
 /// A range of a file: offset and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Its first byte.
+    /// First byte.
     pub offset: u64,
-    /// Its bytes.
+    /// Length, bytes.
     pub len: u64,
 }
 
@@ -99,7 +99,7 @@ pub struct File {
 }
 
 impl File {
-    /// Opens a file to read it.
+    /// Opens a file for reading.
     ///
     /// # Errors
     /// Those of `sio_open`.
@@ -107,7 +107,7 @@ impl File {
         Self::with(name, MODE_READ, &mut [])
     }
 
-    /// Opens a file to read it, so that every call goes to the servers and nothing is kept here.
+    /// Opens a file for reading without a cache: every call goes to the servers.
     ///
     /// # Errors
     /// Those of `sio_open`.
@@ -117,7 +117,7 @@ impl File {
         Self::with(name, MODE_READ, &mut [mandatory(CTL_SET_CACHING_MODE, mode)])
     }
 
-    /// Makes a file that does not exist, to write and to read it.
+    /// Creates a file, which must not exist, and opens it for reading and writing.
     ///
     /// # Errors
     /// Those of `sio_open`.
@@ -125,16 +125,16 @@ impl File {
         Self::with(name, MODE_READ | MODE_WRITE | MODE_CREATE, &mut [])
     }
 
-    /// The data of the controls is what their codes want.
+    /// Opens a file with controls, whose data must have the types that their codes require.
     fn with(name: &str, mode: u32, controls: &mut [sio_control_t]) -> Result<Self> {
         let (name, mut descriptor) = (text(name, Code::InvalidFilename)?, -1);
         let (list, len) = (controls.as_mut_ptr(), entries(controls.len()));
-        // SAFETY: a number of ours, a string, and so many controls.
+        // SAFETY: a place for the descriptor, a string, and a list of that many controls.
         check(unsafe { sio_open(&mut descriptor, name.as_ptr(), mode, list, len) })?;
         Ok(Self { descriptor })
     }
 
-    /// Its size now.
+    /// The present size.
     ///
     /// # Errors
     /// Those of `sio_control`.
@@ -144,7 +144,7 @@ impl File {
         Ok(size)
     }
 
-    /// Waits until what was written is on disk.
+    /// Makes all writes durable.
     ///
     /// # Errors
     /// Those of `sio_control`.
@@ -155,11 +155,12 @@ impl File {
     fn control(&self, op_code: u32, data: Option<&mut u64>) -> Result<()> {
         let data = data.map_or(null_mut(), |data| std::ptr::from_mut(data).cast());
         let mut control = mandatory(op_code, data);
-        // SAFETY: one control, whose data is a number of ours or none, as its code wants.
+        // SAFETY: one control, whose data is a number of this function or none, as its code
+        // requires.
         check(unsafe { sio_control(self.descriptor, &mut control, 1) })
     }
 
-    /// Reads from an offset on; returns how many bytes there were before the end.
+    /// Reads at an offset. Returns the number of bytes before the end of the file.
     ///
     /// # Errors
     /// Those of `sio_sg_read`.
@@ -168,8 +169,8 @@ impl File {
         self.read_list(&[Range { offset, len }], buffer)
     }
 
-    /// Reads ranges one behind the other into a buffer that is as long as all of them; returns how
-    /// many bytes there were before the first that lies behind the end.
+    /// Reads ranges, one after another, into a buffer of their total length. Returns the number of
+    /// bytes before the first one beyond the end of the file.
     ///
     /// # Errors
     /// Those of `sio_sg_read`.
@@ -178,7 +179,7 @@ impl File {
         let memory = memory(buffer.as_mut_ptr(), buffer.len());
         let mut total = 0;
         let len = entries(file.len());
-        // SAFETY: the lists have so many entries, and the memory is that of the buffer, which
+        // SAFETY: the lists have that many entries, and the memory is that of the buffer, which
         // nobody else uses meanwhile.
         check(unsafe { sio_sg_read(self.descriptor, file.as_ptr(), len, &memory, 1, &mut total) })?;
         Ok(total as usize)
@@ -196,8 +197,8 @@ impl File {
         check(unsafe { sio_sg_write(self.descriptor, &file, 1, &memory, 1, &mut total) })
     }
 
-    /// Says what is going to be done with ranges, or with all of it if there are none. `flags` are
-    /// those of `sio_fs.h`.
+    /// Gives a hint on ranges, or on the whole file if there are none. `flags` are those of
+    /// `sio_fs.h`.
     ///
     /// # Errors
     /// Those of `sio_hint`.
@@ -210,12 +211,12 @@ impl File {
             arg: null_mut(),
             arg_len: 0,
         };
-        // SAFETY: one hint, whose list is as long as it says.
+        // SAFETY: one hint, whose list has the stated length.
         check(unsafe { sio_hint(self.descriptor, HINT_CLASS_UNORDERED, &hint, 1) })
     }
 
-    /// Closes it, and says if what was written before has failed. A file that is dropped is closed
-    /// without a word.
+    /// Closes the file, and reports whether an earlier write has failed. A file that is dropped is
+    /// closed without a report.
     ///
     /// # Errors
     /// Those of `sio_close`.
@@ -228,7 +229,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         if self.descriptor >= 0 {
-            // Nobody can be told.
+            // An error has no receiver here.
             let _ = sio_close(self.descriptor);
         }
     }
@@ -242,7 +243,7 @@ fn memory(addr: *mut u8, len: usize) -> sio_mem_io_list_t {
     sio_mem_io_list_t { addr: addr.cast(), size: len as u64, stride: 0, element_cnt: 1 }
 }
 
-/// A list that is too long for the type is too long for the library as well.
+/// A list that is too long for the type is also too long for the library.
 fn entries(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

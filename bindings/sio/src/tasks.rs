@@ -1,7 +1,7 @@
-//! Asynchronous operations: a queue with a bound, threads that work it off, and handles.
+//! Asynchronous operations: a bounded queue, threads that work it off, and handles.
 //!
-//! An operation is queued, runs, and is done; then its handle waits to be asked for, and is dead
-//! after that.
+//! An operation is queued, runs, and is done. Its handle then waits to be asked for, and becomes
+//! invalid after that.
 
 use crate::core::codes::{Code, Failure, Result};
 use crate::core::limits::{MAX_ASYNC_OUTSTANDING, MAX_WORKERS};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A thread with nothing to do ends after this time.
+/// An idle thread ends after this time.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// How an operation ended.
@@ -19,15 +19,15 @@ const IDLE: Duration = Duration::from_secs(2);
 pub struct Ended {
     /// Bytes transferred.
     pub count: u64,
-    /// What went wrong.
+    /// The error, if it failed.
     pub result: Result<()>,
 }
 
-/// What a thread does for one or several handles: as many ends as handles.
+/// The work of a thread for one or several handles. Returns one end for each handle.
 pub type Work = Box<dyn FnOnce(&AtomicBool) -> Vec<Ended> + Send>;
 
 struct Task {
-    /// It belongs to a collective.
+    /// Whether it belongs to a collective.
     collective: bool,
     cancel: Arc<AtomicBool>,
     ended: Option<Ended>,
@@ -44,16 +44,16 @@ struct State {
     queue: VecDeque<Job>,
     workers: usize,
     idle: usize,
-    /// Threads with nothing to do end at once.
+    /// Whether idle threads end at once.
     stopped: bool,
 }
 
 /// All operations of a process.
 pub struct Tasks {
     state: Mutex<State>,
-    /// Something is queued.
+    /// Signalled when an operation is queued.
     queued: Condvar,
-    /// Something is done.
+    /// Signalled when an operation is done.
     done: Condvar,
 }
 
@@ -70,7 +70,7 @@ impl Tasks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A handle for an operation that is not queued yet.
+    /// Reserves a handle for an operation that is not queued yet.
     ///
     /// # Errors
     /// `MaxAsyncOutstandingExceeded`.
@@ -80,12 +80,12 @@ impl Tasks {
         self.state().tasks.add(task).map_err(full)
     }
 
-    /// Takes a handle back that nobody knows of.
+    /// Frees a handle that no caller knows yet.
     pub fn give_back(&self, handle: u32) {
         self.state().tasks.remove(handle);
     }
 
-    /// Queues what is done for these handles.
+    /// Queues the work for these handles.
     pub fn queue(self: &Arc<Self>, handles: Vec<u32>, cancel: Arc<AtomicBool>, work: Work) {
         let mut state = self.state();
         state.queue.push_back(Job { handles, cancel, work });
@@ -102,7 +102,7 @@ impl Tasks {
             let mut state = self.state();
             state.workers -= 1;
             if state.workers > 0 {
-                // One that runs will come to it.
+                // A running thread will take it.
                 return;
             }
             let why = format!("no thread can be started: {error}");
@@ -117,7 +117,7 @@ impl Tasks {
         }
     }
 
-    /// What a thread does.
+    /// The body of a thread.
     fn work_off(&self) {
         let mut state = self.state();
         loop {
@@ -141,7 +141,7 @@ impl Tasks {
             let count = job.handles.len();
             let run = std::panic::AssertUnwindSafe(|| match job.cancel.load(Ordering::Relaxed) {
                 true => {
-                    // What it holds is free before anybody hears of it.
+                    // Frees the file and memory of the operation before its end is reported.
                     drop(job.work);
                     vec![Ended { count: 0, result: Err(Code::IoCanceled.into()) }; count]
                 }
@@ -168,12 +168,12 @@ impl Tasks {
         self.done.notify_all();
     }
 
-    /// The first of these handles whose operation is done, with its place in the list: the handle
-    /// is dead then. `None` stands for a place without handle.
+    /// The first of these handles whose operation is done, with its position in the list. The
+    /// handle becomes invalid. `None` stands for a position without handle.
     ///
     /// # Errors
-    /// `InvalidHandle`, also if there is none in the list; `MixedCollAndAsync`; `IoInProgress` if
-    /// none is done and the call does not wait.
+    /// `InvalidHandle`, also if the list has none; `MixedCollAndAsync`; `IoInProgress` if none is
+    /// done and the call does not wait.
     pub fn any_done(&self, handles: &[Option<u32>], waits: bool) -> Result<(usize, Ended)> {
         let mut state = self.state();
         loop {
@@ -193,10 +193,10 @@ impl Tasks {
         }
     }
 
-    /// Asks that these end soon.
+    /// Requests that these operations end soon.
     ///
     /// # Errors
-    /// `InvalidHandle` or `MixedCollAndAsync`, and none is cancelled.
+    /// `InvalidHandle` or `MixedCollAndAsync`; then none is cancelled.
     pub fn cancel(&self, handles: &[Option<u32>]) -> Result<()> {
         let state = self.state();
         check(&state, handles)?;
@@ -206,13 +206,13 @@ impl Tasks {
         Ok(())
     }
 
-    /// Nothing is queued any more.
+    /// Refuses further operations.
     pub fn stop(&self) {
         self.state().stopped = true;
         self.queued.notify_all();
     }
 
-    /// Whether any handle is alive.
+    /// Whether no handle is valid.
     pub fn is_idle(&self) -> bool {
         self.state().tasks.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Moves bytes between the memory of a program and a file, batch by batch.
+//! Transfers bytes between a program's memory and a file, batch by batch.
 
 use crate::backend::OpenFile;
 use crate::core::codes::{Code, Result};
@@ -6,21 +6,20 @@ use crate::core::hint::Pattern;
 use crate::core::list::{Batch, Batches, Direction, Piece, Span};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is to be moved. The program keeps the memory until it is done: that is its part of the
-/// interface.
+/// A transfer. The program must keep the memory until it has ended, as the interface demands.
 pub struct Transfer {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// What, in order.
+    /// The pieces, in order.
     pub pieces: Vec<Piece>,
 }
 
 impl Transfer {
-    /// Moves it all; returns how many bytes, and what ended it early. A read that comes to the end
-    /// of the file ends there. `cancel` ends it between two batches.
+    /// Runs the transfer. Returns the number of bytes, and what ended it early. A read ends at the
+    /// end of the file. `cancel` ends the transfer between two batches.
     ///
     /// # Safety
-    /// The memory of all pieces is valid, and nobody else uses it meanwhile (of a write: changes
+    /// The memory of all pieces is valid, and nobody else uses it meanwhile (for a write: changes
     /// it).
     pub unsafe fn run(
         &self,
@@ -36,10 +35,10 @@ impl Transfer {
             let moved = match self.direction {
                 Direction::Read => {
                     let pattern = pattern_at(batch.file[0].start);
-                    // SAFETY: as the caller has promised.
+                    // SAFETY: by the contract of this function.
                     unsafe { read(file, &batch, pattern, &mut buffer) }
                 }
-                // SAFETY: as above.
+                // SAFETY: by the contract of this function.
                 Direction::Write => unsafe { write(file, &batch, &mut buffer) },
             };
             match moved {
@@ -63,7 +62,7 @@ unsafe fn read(
     buffer: &mut Vec<u8>,
 ) -> Result<u64> {
     if let [one] = batch.memory[..] {
-        // SAFETY: one piece of the caller's memory, which it lends for this.
+        // SAFETY: one piece of memory, lent by the contract of this function.
         let memory = unsafe { std::slice::from_raw_parts_mut(pointer(one), one.len as usize) };
         return file.read(&batch.file, memory, pattern);
     }
@@ -72,7 +71,7 @@ unsafe fn read(
     let mut rest = &buffer[..bytes as usize];
     for span in &batch.memory {
         let (here, later) = rest.split_at(rest.len().min(span.len as usize));
-        // SAFETY: the span is `here.len()` bytes long at least, and no part of `buffer`.
+        // SAFETY: the span has at least `here.len()` bytes, and `buffer` is separate memory.
         unsafe { std::ptr::copy_nonoverlapping(here.as_ptr(), pointer(*span), here.len()) };
         rest = later;
     }
@@ -83,7 +82,7 @@ unsafe fn read(
 /// See [`Transfer::run`].
 unsafe fn write(file: &dyn OpenFile, batch: &Batch, buffer: &mut Vec<u8>) -> Result<u64> {
     let bytes = |span: &Span| {
-        // SAFETY: a piece of the caller's memory, which it lends for this.
+        // SAFETY: a piece of memory, lent by the contract of this function.
         unsafe { std::slice::from_raw_parts(pointer(*span).cast_const(), span.len as usize) }
     };
     if let [one] = &batch.memory[..] {

@@ -1,4 +1,4 @@
-//! The files of a Weir cluster.
+//! A Weir cluster as a backend.
 
 mod regions;
 
@@ -26,8 +26,8 @@ pub struct Weir {
 }
 
 impl Weir {
-    /// Connects to a cluster: by its name on this machine, by the path of a credential file, or,
-    /// by an empty text, as `weir` would.
+    /// Connects to a cluster: by its name on this machine, by the path of a credential file, or for
+    /// an empty text to the cluster that `weir` would use.
     ///
     /// # Errors
     /// `IoFailed`, with what to do about it.
@@ -57,12 +57,12 @@ impl Weir {
         }
     }
 
-    /// The layout of a new file: what is not named is as the directory has it.
+    /// The layout of a new file. Fields that are not named come from the directory.
     fn spec(&self, directory: FileId, layout: &Layout) -> Result<LayoutSpec, Error> {
         let default = self.client.default_layout(&self.context, directory)?;
         let base = match default.kind {
             LayoutKind::Striped => default,
-            // Stripes are asked for.
+            // Striping is requested.
             _ => LayoutSpec {
                 copies: default.copies,
                 duplication: default.duplication,
@@ -265,7 +265,7 @@ impl OpenFile for WeirFile {
         let room = self.client.statfs(&self.context, self.file.id());
         let free = room.map_err(|error| self.say(error))?.free_bytes;
         if bytes > free {
-            // Else all that there is would be reserved before it is found to be too little.
+            // Otherwise all free space would be reserved before it proves too little.
             let what = format!("{}: {bytes} bytes to reserve, {free} are free", self.name);
             return Err(Failure::new(Code::NoSpace, what));
         }
@@ -336,7 +336,7 @@ impl OpenFile for WeirFile {
 
     fn advise(&self, hint: &Hint) {
         if hint.no_further_use {
-            // A hint that comes to nothing is none: the read tells what is wrong.
+            // A failed hint is ignored: the read reports what is wrong.
             let _ = self.file.hint(&self.context, ClientHint::DoneWith(0, u64::MAX));
         }
         if hint.will_use && !hint.write {

@@ -1,4 +1,4 @@
-//! What is attached by the environment variable.
+//! The file system named by the environment variable is attached.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod suite;

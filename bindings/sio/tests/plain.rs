@@ -1,4 +1,4 @@
-//! The whole interface over plain files.
+//! The whole interface on plain files.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod c_program;
@@ -7,7 +7,7 @@ mod suite;
 use sio::core::codes::Code;
 use suite::Over;
 
-/// One process has one file system attached, so it is one test.
+/// A process can attach only one file system, so this is one test.
 #[test]
 fn every_function_over_plain_files() {
     let directory = tempfile::tempdir().unwrap();
@@ -15,7 +15,7 @@ fn every_function_over_plain_files() {
     let over = Over { files: files.leak(), servers: 0 };
     suite::run(over);
     suite::attached(over, || {
-        // More than the local file system has room to number.
+        // Beyond the largest offset of the local file system.
         let fd = suite::create("far");
         let mut byte = [1];
         let list = [suite::in_file(1 << 61, 1, 0, 1)];
@@ -29,14 +29,14 @@ fn every_function_over_plain_files() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// By what this process has fetched from the disk.
+/// Measured by the bytes that this process has read from the disk.
 fn what_is_read_once_is_not_kept() {
     const BYTES: usize = 1 << 20;
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("once");
     std::fs::write(&path, vec![1; BYTES]).unwrap();
     let file = std::fs::File::open(&path).unwrap();
-    // Pages that are not on disk yet cannot be dropped.
+    // Dirty pages cannot be dropped.
     file.sync_all().unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let fetched = |read: &dyn Fn()| {

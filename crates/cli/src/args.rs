@@ -108,9 +108,10 @@ pub enum Command {
     Df(Df),
     /// Make an empty file with a layout of its own
     Mkfile(MkFile),
-    /// Set the default layout of a directory or the layout of an empty file; without a layout, show it
+    /// Set the default layout of a directory or the layout of an empty file; without layout flags,
+    /// show it
     Setlayout(SetLayout),
-    /// Name the stripe unit and the number of targets that fit how a file is read
+    /// Recommend a stripe unit and a number of targets for the way in which a file is read
     Advise(Advise),
     /// Run a program as a job, whose processes should finish at the same time
     Run(Run),
@@ -120,7 +121,7 @@ pub enum Command {
     Scrub(Scrub),
     /// Check that names, files and objects belong together
     Fsck(Fsck),
-    /// Make files usable again whose last current copy is lost for good, with what is left of them
+    /// Make files usable again after the last current copy of some bytes is lost for good
     AcceptLoss(AcceptLoss),
     /// Run whole clusters on simulated machines with random faults
     Sim(Sim),

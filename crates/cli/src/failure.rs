@@ -90,7 +90,7 @@ impl Failure {
         if self.message.is_empty() {
             return;
         }
-        // Names of files are anything.
+        // File names may contain any characters.
         let text = plain_lines(&format!("weir: {self}"));
         logging::say(&journal::failure(&text));
     }

@@ -27,7 +27,8 @@ pub fn run(run: &Run) -> Done {
         let mut command = command(run, run.rank.zip(run.ranks), &unique());
         return Err(not_started(run, command.exec()));
     };
-    // Before: who ends this one ends them all, also those that are just being started.
+    // Before the processes are started, so that a signal that ends this process also ends processes
+    // which are just being started.
     let signals = Signals::hold()?;
     let mut children = Vec::new();
     let running = Arc::new(Mutex::new(Vec::new()));
@@ -67,15 +68,16 @@ fn command(run: &Run, rank: Option<(u32, u32)>, unique: &str) -> Command {
     command.args(&run.command[1..]);
     match (&run.job, run.processes) {
         (Some(name), _) => _ = command.env(JOB, name),
-        // Nobody else's.
+        // A name that no other job has.
         (None, Some(_)) => _ = command.env(JOB, unique),
-        // What the launcher calls it.
+        // The launcher's name of the job stays.
         (None, None) => {}
     }
     command.env(SHARED, if run.shared { "1" } else { "0" });
     match &run.ranges {
         Some(ranges) => command.env(RANGES, ranges.to_string()),
-        // Nobody else's; what a launcher has set is for each of its processes.
+        // Ranges in the environment of this process are not meant for these processes. (Ranges that
+        // a launcher has set are for each of its processes, and stay.)
         None if run.processes.is_some() => command.env_remove(RANGES),
         None => &mut command,
     };

@@ -1,5 +1,6 @@
 //! `weir`: servers, mount and tools in one program. `main` lists the commands; each is a module.
-// They panic where standard error cannot be written: `logging::say` and `output::print` do not.
+// These macros panic if standard error cannot be written; `logging::say` and `output::print` do
+// not.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod args;

@@ -9,7 +9,7 @@ use clap::CommandFactory;
 
 /// Prints the completions for a shell.
 pub fn completions(asked: &Completions) -> Done {
-    // Into memory first: who writes to a pipe that is closed would panic.
+    // Generated in memory first: generating into a closed pipe would panic.
     let mut script = Vec::new();
     clap_complete::generate(asked.shell, &mut Arguments::command(), "weir", &mut script);
     print(&String::from_utf8_lossy(&script))

@@ -57,7 +57,7 @@ fn to_file(admin: &Administrator, path: &Path) -> Done<ExportTotals> {
     partial.push(".partial");
     let partial = PathBuf::from(partial);
     let about = |e: io::Error| Failure::file(&partial, e);
-    // Names of everybody's files are nobody's business.
+    // File names are private: only the owner may read the file.
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     let file = options.open(&partial).map_err(about)?;
@@ -72,7 +72,7 @@ fn to_file(admin: &Administrator, path: &Path) -> Done<ExportTotals> {
         Ok(totals)
     };
     save().inspect_err(|_: &Failure| {
-        // What is left of it is of no use; if it stays, the next one replaces it.
+        // The incomplete file is useless. If it cannot be removed, the next export replaces it.
         let _ = std::fs::remove_file(&partial);
     })
 }
@@ -102,7 +102,7 @@ fn write_records<W: Write>(
 }
 
 fn run_import(import: &MetaImport) -> Done {
-    // Of what comes from elsewhere nobody knows how much it is.
+    // The length of standard input is not known.
     let (from, whole): (Box<dyn Read>, u64) = match import.file == Path::new("-") {
         true => (Box::new(io::stdin().lock()), 0),
         false => {

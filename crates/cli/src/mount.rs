@@ -38,12 +38,12 @@ pub fn mount(mount: &Mount) -> Done {
     }
     let mut options = settings::config_file(&mount.client.cluster)?.mount.options;
     options.extend(mount.options.iter().cloned());
-    // What is wrong with the options is said here, not in a log.
+    // Errors in the options are reported here, not only in a log.
     MountOptions::parse(&options)?;
     let (path, made) = made_mountpoint(&mount.mountpoint)?;
     let done = mount_on(mount, &cluster, &path, &options);
     if made && done.is_err() {
-        // Unless somebody uses it by now.
+        // This fails if the directory is in use by now.
         let _ = std::fs::remove_dir(&path);
     }
     done
@@ -51,7 +51,7 @@ pub fn mount(mount: &Mount) -> Done {
 
 fn mount_on(mount: &Mount, cluster: &Cluster, path: &Path, options: &[String]) -> Done {
     if mount.foreground {
-        // Whoever starts a daemon holds the lock for it.
+        // For a daemon, the starting process holds the lock.
         let alone = !mount.detach.detached;
         let run = |ready: &dyn Fn(&str)| run(cluster, path, options, alone, ready);
         return serve(&mount.detach, Leaves::WhenReady, run);
@@ -88,17 +88,17 @@ fn run(
     config.name = program::this(&format!("weir mount {}", path.display()));
     config.transport = options.transport;
     config.request_timeout_ms = options.timeout_ms.unwrap_or(config.request_timeout_ms);
-    // The kernel reads ahead already; to do it twice fetches bytes that nobody comes for (measured: a
-    // fifth more on the wire with four readers). But for other users than root it does so by no more
-    // than 128 KiB.
+    // The kernel already reads ahead; a second read-ahead fetches bytes that nobody reads
+    // (measured: a fifth more on the wire with four readers). But for users other than root the
+    // kernel reads at most 128 KiB ahead.
     config.only_hinted = geteuid().is_root();
     config.read_ahead_bytes = (u64::from(options.fuse.read_ahead_kib) << 10).min(MOST_AHEAD_BYTES);
     config.consistency = options.weir.consistency;
     config.read_policy = options.read_policy;
-    // The kernel checks permissions (`default_permissions`), whose groups and
-    // bits it has from us.
+    // The kernel checks permissions (`default_permissions`), with the groups and mode bits that the
+    // mount gives it.
     config.keep_metadata = options.weir.consistency != Consistency::None;
-    // The kernel believes it as long again.
+    // The kernel keeps them for as long again.
     config.metadata_ttl_ms = options.weir.ttl.as_millis() as u64 / 2;
     let mut weir = options.weir;
     weir.ttl /= 2;
@@ -110,7 +110,7 @@ fn run(
         Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
     })?;
     let watch = client.watch();
-    // Until after the session, and so the client, has ended: the last flush may lose something.
+    // The log must end after the session and the client, because the last flush may lose something.
     let _log = MountLog::start(watch.clone(), client.config().request_timeout_ms)?;
     let fuse = Config {
         source: cluster.source(),
@@ -125,10 +125,10 @@ fn run(
             Report::Noted { what }.send();
         }
     }
-    // Of a daemon it was noted when it was started.
+    // For a daemon, the starting process has recorded it.
     if alone && let Err(failure) = MountFiles::of(cluster, path)?.record_this() {
-        // The mount serves all the same; who unmounts it does not wait for this process.
-        tracing::warn!("cannot say which process serves {}: {failure}", path.display());
+        // The mount works without this file, but `weir umount` does not wait for this process.
+        tracing::warn!("cannot record which process serves {}: {failure}", path.display());
     }
     drop(lock);
     serve_metrics(cluster, path, options.metrics, watch, session.measured())?;
@@ -136,7 +136,7 @@ fn run(
     cache.attach(handle.notifier());
     signals.on_signal(move || match handle.unmount(false) {
         Err(MountError::InUse(_)) => {
-            tracing::warn!("in use: detached, and gone when the last user is");
+            tracing::warn!("in use: detached, and removed when its last user has ended");
             if let Err(e) = handle.unmount(true) {
                 tracing::warn!("{e}");
             }
@@ -199,9 +199,9 @@ fn serve_metrics(
         None if file.exists() => std::fs::remove_file(&file),
         None => Ok(()),
     };
-    // The mount serves all the same.
+    // The mount works without metrics.
     if let Err(error) = word {
-        tracing::warn!("cannot say where metrics are: {}: {error}", file.display());
+        tracing::warn!("cannot record the address of the metrics: {}: {error}", file.display());
     }
     Ok(())
 }
@@ -221,7 +221,7 @@ fn max_workers() -> usize {
 
 impl From<MountError> for Failure {
     fn from(error: MountError) -> Self {
-        // Its text says what to do.
+        // The text of the error says what to do.
         Self::new(error.to_string())
     }
 }

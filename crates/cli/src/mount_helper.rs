@@ -18,7 +18,7 @@ use std::path::Path;
 /// The name under which mount(8) looks for it.
 const NAME: &str = "mount.fuse.weir";
 
-// What mount(8) takes from a helper.
+// The exit code for wrong usage, as mount(8) defines it.
 const WRONG_USAGE: u8 = 1;
 const MOUNT_FAILED: u8 = 32;
 
@@ -30,7 +30,7 @@ pub fn run_if_called() -> Option<Done> {
     }
     Some(match MountHelper::try_parse() {
         Ok(asked) => mount(&asked).map_err(|failure| failure.code(MOUNT_FAILED)),
-        // It explains itself, also when it was asked for help.
+        // The error or the help text prints itself.
         Err(error) => error.print().map_err(|_| Failure::new("")).and_then(|()| {
             if error.use_stderr() { Err(Failure::new("").code(WRONG_USAGE)) } else { Ok(()) }
         }),

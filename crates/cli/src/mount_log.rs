@@ -41,7 +41,7 @@ fn write(watch: &Watch, timeout_s: u64, ended: &Receiver<()>) {
     while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         write_news(watch, timeout_s);
     }
-    // What was lost by the last flush, above all: nobody else is told of it.
+    // Above all, what the last flush lost: no program is told of it.
     write_news(watch, timeout_s);
 }
 
@@ -83,10 +83,11 @@ fn line(event: &Event, timeout_s: u64, now: SystemTime) -> String {
             };
             format!("{peer} is back after {seconds}.{tenths} s; {failed} meanwhile")
         }
-        Event::SessionLost => "the metadata server has ended our session, because it had not \
-            heard of us for too long: a new one begins; files that are open and still exist can \
-            be used on"
-            .to_owned(),
+        Event::SessionLost => {
+            "the metadata server has ended our session, because it had not heard \
+            of us for too long: a new one begins; open files that still exist can be used"
+                .to_owned()
+        }
         Event::DataLost { file, error } => format!(
             "data was lost: bytes written to file {file} (`find MOUNTPOINT -inum {file}` has its \
              name) did not reach their server: {error}; the next write, fsync or close of the \

@@ -60,15 +60,15 @@ impl MountOptions {
     fn none_given() -> Self {
         let root = rustix::process::geteuid().is_root();
         let fuse = Config {
-            // Root mounts for everyone, and with devices and setuid programs, as with any other
-            // file system.
+            // Root mounts for everyone, with devices and setuid programs, as for any other file
+            // system.
             allow_other: root,
             suid: root,
             dev: root,
-            // The kernel would drop a file's pages whenever its time of change
-            // is news, also while a write of our own is on its way: who reads
-            // then fills the page with what was there before, and others read
-            // that after the write has returned. Pages are dropped at open.
+            // Otherwise the kernel would drop a file's pages whenever its modification time has
+            // changed, also during a write of this mount. A reader could then fill the page with
+            // the old bytes, and others would read these after the write has returned. Instead,
+            // pages are dropped at open.
             explicit_inval_data: true,
             posix_locks: true,
             flock_locks: true,
@@ -159,7 +159,7 @@ impl MountOptions {
                 self.weir.no_directory_access = name == "nodiratime";
                 self.fuse.access_flags.set(MountFlags::NODIRATIME, name == "nodiratime");
             }
-            // See `remount`: where one can be asked for, it is dealt with before.
+            // A possible remount was handled before this: see `remount`.
             "remount" => {
                 return Err(bad("not possible here").hint("it is an option of one command only"));
             }

@@ -22,7 +22,7 @@ pub fn gets_on(what: &str) {
 fn tell(message: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&socket, message.as_bytes()) {
-        tracing::warn!("cannot tell {} how it is: {error}", socket.display());
+        tracing::warn!("cannot notify {}: {error}", socket.display());
     }
 }
 

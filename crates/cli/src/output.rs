@@ -14,7 +14,7 @@ pub fn confirmed(question: &str, yes: bool) -> Done {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::new(question).hint("say --yes if that is meant"));
+        return Err(Failure::new(question).hint("give --yes to confirm"));
     }
     logging::put(format!("{question} Go on? [y/N] ").into_bytes());
     let mut answer = String::new();

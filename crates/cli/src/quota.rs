@@ -60,7 +60,7 @@ fn wait(admin: &Administrator, subject: QuotaSubject) -> Done {
         let Some(info) = counting.next() else { break };
         let (files, bytes) = (info.used_files, human_size(info.used_bytes));
         progress.say(|| format!("counting: {files} files, {bytes}"));
-        // Nothing tells when it ends.
+        // There is no notification of the end.
         std::thread::sleep(INTERVAL);
     }
     progress.finish();
@@ -133,7 +133,7 @@ fn show_at(at: &Path, as_json: bool) -> Done {
     let length = rustix::fs::getxattr(at, QUOTA_XATTR, &mut bytes[..]).map_err(|e| match e {
         rustix::io::Errno::NODATA => Failure::new("its mount is of an older version of Weir")
             .about(at.display())
-            .hint("mount it anew, or name a credential: `weir quota --credential FILE`"),
+            .hint("mount it again, or name a credential: `weir quota --credential FILE`"),
         e => Failure::file(at, e),
     })?;
     let text = String::from_utf8_lossy(&bytes[..length]);

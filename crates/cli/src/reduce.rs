@@ -55,7 +55,7 @@ fn encode(asked: &ReduceEncode) -> Done {
         summary += &format!("{} files wait until they are older: {bytes}\n", done.waiting);
     }
     report(&asked.work.show, &done, &(summary + &usage_text(&done.usage)))?;
-    end(&done.left, "what is named above was left as it is")
+    end(&done.left, "the files named above were left as they are")
 }
 
 fn remove(asked: &ReduceRemove) -> Done {
@@ -90,8 +90,8 @@ fn verify(asked: &ReduceWork) -> Done {
     progress.finish();
     let done = done?;
     report(&asked.show, &done, &usage_text(&done.usage))?;
-    let advice = "`weir reduce repair` mends missing and rotten ones, `weir reduce encode` takes in \
-                  changed ones";
+    let advice = "`weir reduce repair` restores missing and rotten files, `weir reduce encode` \
+                  encodes changed ones again";
     end(&done.findings, advice)
 }
 
@@ -107,10 +107,10 @@ fn repair(asked: &ReduceWork) -> Done {
     let replaced: String = replaced
         .map(|(target, dir)| format!("{} takes the place of target {target}\n", named(dir.clone())))
         .collect();
-    let text = format!("made anew: {copies} files, {parities} parities, {records} records\n");
+    let text = format!("restored: {copies} files, {parities} parities, {records} records\n");
     let text = replaced + &text;
     report(&asked.show, &done, &text)?;
-    end(&done.left, "they could not be repaired; `weir reduce encode` takes in changed files")
+    end(&done.left, "they could not be repaired; `weir reduce encode` encodes changed files again")
 }
 
 fn watch(progress: &Progress) -> impl FnMut(Step) -> weir_reduce::Done + '_ {

@@ -39,14 +39,14 @@ pub fn remount(path: &Path, options: &[String], source: Option<&str>) -> Done {
     let (flags, stay) = wanted(&mount, options)?;
     for option in stay {
         logging::say(&format!(
-            "weir: {option}: stays as it was mounted; to change it, umount {0} and mount it anew",
+            "weir: {option}: does not change; to change it, umount {0} and mount it anew",
             path.display()
         ));
     }
     mount_remount(path, flags, c"").map_err(|errno| {
         let failure = Failure::file(path, errno);
         match errno {
-            Errno::BUSY => failure.hint("files are open to be written: close them first"),
+            Errno::BUSY => failure.hint("files are open for writing: close them first"),
             Errno::PERM => failure.hint("only root can remount"),
             _ => failure,
         }

@@ -40,7 +40,7 @@ impl Leaves {
 pub fn serve(detach: &Detach, leaves: Leaves, run: impl FnOnce(&dyn Fn(&str)) -> Done) -> Done {
     leaves.at(Leaves::First, detach);
     if detach.detached && !process::may_begin() {
-        tracing::warn!("the command that started this process is gone: it ends");
+        tracing::warn!("the command that started this process has ended: this process ends too");
         return Ok(());
     }
     let is_ready = Cell::new(false);

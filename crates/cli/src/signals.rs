@@ -18,9 +18,9 @@ impl Signals {
     /// before other threads exist.
     pub fn hold() -> Done<Self> {
         let mut set = MaybeUninit::<sigset_t>::uninit();
-        // SAFETY: `sigemptyset` initialises the set, which is ours alone;
-        // `sigaddset` and `pthread_sigmask` then get a valid set, and a null
-        // pointer as "the old mask is not wanted" is allowed.
+        // SAFETY: `sigemptyset` initialises the set, which belongs to this function; `sigaddset`
+        // and `pthread_sigmask` then get a valid set, and a null pointer says that the old mask is
+        // not wanted.
         let (set, failed) = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -40,7 +40,7 @@ impl Signals {
         let set = self.set;
         let release = move || {
             // SAFETY: the set is initialised; this is called between fork and exec, where
-            // `pthread_sigmask` may be.
+            // `pthread_sigmask` is permitted.
             match unsafe {
                 libc::pthread_sigmask(SIG_UNBLOCK, &raw const set, std::ptr::null_mut())
             } {
@@ -48,7 +48,7 @@ impl Signals {
                 code => Err(io::Error::from_raw_os_error(code)),
             }
         };
-        // SAFETY: it allocates nothing, and takes no lock.
+        // SAFETY: `release` allocates nothing, and takes no lock.
         unsafe { command.pre_exec(release) };
     }
 
@@ -57,7 +57,7 @@ impl Signals {
         let wait = move || {
             loop {
                 let mut signal: c_int = 0;
-                // SAFETY: the set is initialised, and `signal` is ours to write.
+                // SAFETY: the set is initialised, and `signal` belongs to this thread.
                 let failed = unsafe { libc::sigwait(&raw const self.set, &raw mut signal) };
                 if failed != 0 {
                     return;

@@ -68,7 +68,7 @@ fn plant_bug(name: &str) -> Done {
 fn random_seed() -> Done<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|e| Failure::new(format!("no random seed: {e}")))?;
-    // Short enough to be typed.
+    // The seed is short enough to be typed.
     Ok(u64::from_le_bytes(bytes) % 1_000_000_000)
 }
 

@@ -41,13 +41,13 @@ fn changes(path: &Path, what: impl FnOnce()) -> bool {
     after != before
 }
 
-/// How often the metadata server has been told.
+/// How many times the metadata server has been told.
 fn told(watcher: &Client) -> u64 {
     let counters = watcher.metadata_status().unwrap().counters;
     counters.iter().filter(|(name, _)| name == "op.accessed").map(|(_, value)| value).sum()
 }
 
-/// The same when it has been told of all that has happened.
+/// The same, after it was told of everything that has happened.
 fn told_of_all(watcher: &Client) -> u64 {
     let (mut last, mut since) = (told(watcher), Instant::now());
     eventually("all is told", || {
@@ -172,7 +172,7 @@ fn a_file_counts_as_read_once_after_a_change_and_once_a_day() {
     };
     set(&file, 1_000_000_000);
     assert!(changes(&file, copy) && !changes(&file, copy));
-    // What was read last is told when the mount goes.
+    // The last reads are reported when the mount ends.
     set(&file, 1_000_000_000);
     read();
     let number = FileId(fs::metadata(&file).unwrap().ino());

@@ -49,7 +49,7 @@ fn a_lost_namespace_comes_back_from_an_export_and_leads_to_the_same_bytes() {
         cluster.weir(&["cp", "-q", &format!("weir:/dir/file-{n}"), "back"]).ok();
         assert!(fs::read(place.path("back")).unwrap() == data);
     }
-    // New files get objects that nobody had, not those of the one that is lost.
+    // New files get objects with new names, not those of the lost file.
     let other = noise(300_000, 2);
     fs::write(place.path("other"), &other).unwrap();
     cluster.weir(&["cp", "-q", "other", "weir:/dir/new"]).ok();

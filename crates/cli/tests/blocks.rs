@@ -126,8 +126,8 @@ fn a_file_takes_what_a_local_one_would_take() {
     }
 }
 
-/// The disk of a data server takes room for tables of its own when it writes data down, later than
-/// the first who asks.
+/// The data server's file system allocates space for its own tables when it writes data back, after
+/// the first question.
 #[test]
 fn what_a_file_takes_is_the_same_on_every_mount_whenever_it_is_asked() {
     if !root() {
@@ -212,7 +212,7 @@ fn a_plainly_written_file_takes_its_size_at_once_and_nobody_is_asked() {
     }
     let rewritten = open(&dir.join("f3"));
     rewritten.write_all_at(&noise(MIB as usize, 7), MIB).unwrap();
-    // More places than are told of at once, and then its end.
+    // More ranges than one message reports, and then the end of the file.
     for place in 0..20 {
         rewritten.write_all_at(&noise(4096, place), place * (128 << 10)).unwrap();
     }
@@ -262,7 +262,7 @@ fn of_a_file_with_holes_each_server_is_asked_once_until_it_changes() {
     assert!(agree(of(&file), 2 * MIB), "{}", of(&file));
     drop(file);
     all_take(&[&there, &path], 2 * MIB);
-    // A file that was emptied and written anew has no holes.
+    // A file that was truncated to nothing and rewritten has no holes.
     fs::write(&path, noise(100_000, 3)).unwrap();
     let before = asked();
     assert_eq!((taken(&there), taken(&path)), (102_400, 102_400));
@@ -529,8 +529,8 @@ fn no_hole_of_a_writer_that_was_killed_is_taken_for_data() {
     }
 }
 
-/// Who copies a file that another process has mapped looks for its holes before the kernel has
-/// written back what was stored.
+/// A program that copies a file which another process has mapped looks for its holes before the
+/// kernel has written back the stores.
 #[test]
 fn what_is_stored_into_a_mapping_is_no_hole() {
     if !root() {

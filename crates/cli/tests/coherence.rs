@@ -254,7 +254,7 @@ fn truncation_by_path_and_writers_elsewhere_agree() {
     });
     let (here, there) = (read_all(&file_a), read_all(&file_b));
     assert!(here == there, "{} and {} bytes", here.len(), there.len());
-    // Whoever drops a page that one write after another locks waits for long, however often.
+    // A thread that drops a page which one write after another locks may wait for a long time.
     let drops = cluster.threads_of_mount(&a, "weir-drop");
     assert!(drops <= 16, "{drops} threads wait for pages");
     assert_eq!(here.len() as u64, fs::metadata(a.join("f")).unwrap().len());
@@ -603,7 +603,7 @@ fn streams_and_scattered_writes_on_two_mounts_do_not_block_each_other() {
                 }
             });
             scope.spawn(move || {
-                // Anew each time, and ahead: reads that lie over the border of leases.
+                // Different offsets each time, with read-ahead: reads across the border of leases.
                 while goes_on(begin, rounds, 40) {
                     let file = File::open(mount.join("f")).unwrap();
                     for i in 0..(REGION * REGIONS) as u64 / 100_000 {

@@ -110,7 +110,7 @@ fn relaxed_mounts_see_a_file_that_was_closed_when_they_open_it() {
     assert_eq!(acquired(&watcher), 0);
 }
 
-/// Does something as one who owns nothing.
+/// Runs an action as a user who owns nothing.
 fn as_user<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::spawn(move || {
         let uid = rustix::fs::Uid::from_raw(4321);
@@ -120,7 +120,7 @@ fn as_user<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     thread.join().unwrap()
 }
 
-/// What a write takes away it takes from the mode that there is, not from one known of before.
+/// A write clears bits of the present mode, not of a cached older one.
 #[test]
 fn a_write_to_a_setuid_program_does_not_undo_a_chmod_elsewhere() {
     if !root() {

@@ -1,4 +1,4 @@
-//! Files with several copies: who uses them goes on when servers die, or are stopped.
+//! Files with several copies: their users go on when servers die, or are stopped.
 
 use crate::fault_load::Program;
 use crate::harness::{Cluster, Place, SOON, eventually, noise, root};
@@ -13,8 +13,8 @@ use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, Fil
 use weir_types::{ErrorKind, FileId, LayoutSpec, TargetId};
 use weir_wire::Rights;
 
-/// A server is missed after 3 to 5 s, and whoever wrote to it asks the other one then: 1 s
-/// later, but this machine may be slow.
+/// A server is missed after 3 to 5 s, and its writers then use the other copy, 1 s later; but this
+/// machine may be slow.
 const LONGEST_MS: u64 = 15_000;
 
 /// A cluster of two data servers where everything has two copies.
@@ -270,7 +270,7 @@ fn what_has_lost_all_copies_is_named_and_all_else_of_an_open_file_is_read_and_wr
     assert!(words.iter().all(|word| error.message.contains(word)), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
     assert!(read(UNIT, 3 * UNIT).unwrap() == data[UNIT as usize..]);
-    // A new one is waited for as long as is asked for, and then it is said what was lacking.
+    // The call waits for a new server as long as configured, and then reports what was lacking.
     let config = ClientConfig { request_timeout_ms: 1_500, ..library::config(&cluster) };
     let impatient = Client::connect(config.without_cache()).unwrap();
     let error = impatient.create(&ctx, FileId::ROOT, b"five", &options).map(drop).unwrap_err();
@@ -343,7 +343,7 @@ fn what_is_started_again_and_lacks_much_is_left_to_get_it() {
     file.close(&Context::root()).unwrap();
 }
 
-/// Sets things of the metadata server and starts it anew.
+/// Changes settings of the metadata server and restarts it.
 fn set_of_metadata(cluster: &Cluster<'_>, values: &[(&str, i64)]) {
     let path = cluster.dir().join("meta.toml");
     let mut settings: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
@@ -366,8 +366,8 @@ fn a_copy_is_brought_up_to_date_beside_a_busy_reader_as_fast_as_rebuild_busy_per
 fn paused_ms_beside(percent: i64) -> u64 {
     let place = Place::new();
     let cluster = place.up("busy", &["--targets", "2"]);
-    // Who is there is not missed, however busy the machine is: it would be left to get what it
-    // missed from one that has been killed.
+    // A living server must not be declared away, however busy the machine is: its data would then
+    // be on a server that was killed.
     let missed_late = ("target_timeout_ms", 10_000);
     set_of_metadata(&cluster, &[("rebuild_busy_percent", percent), missed_late]);
     let (ctx, watcher) = (Context::root(), client(&cluster, false));

@@ -189,7 +189,7 @@ fn pipes_go_in_and_out_whole_or_not_at_all() {
     assert_eq!(size("weir:/piped"), 9_000_001);
     cluster.weir(&["cp", "--resume", "-", "weir:/x"]).fails(&["--resume", "pipe"]);
     cluster.weir(&["cp", "-", "x"]).fails(&["weir:/path"]);
-    // An empty file that is filled is nobody else's meanwhile, and then again what it was.
+    // While an empty file is filled nobody else can open it; afterwards it has its old mode.
     cluster.weir(&["mkfile", "weir:/made"]).ok();
     let mode = |name: &str| cluster.weir(&["stat", "--json", name]).json()[0]["mode"].clone();
     let before = mode("weir:/made");
@@ -607,7 +607,7 @@ fn with_fsync_each_file_is_durable_and_jobs_are_how_many_are_copied_at_once() {
         let jobs_flag = jobs.to_string();
         let arguments = ["cp", "-j", &jobs_flag, "p0", "p1", "p2", "weir:/"];
         let mut copy = Running(cluster.command(&arguments).spawn().unwrap());
-        // Who opens a pipe to write without waiting finds whether somebody reads it.
+        // Opening a pipe for writing without waiting shows whether it has a reader.
         let open = |i: i32| {
             let mut options = OpenOptions::new();
             options.write(true).custom_flags(libc::O_NONBLOCK);
@@ -664,6 +664,6 @@ fn lists_that_the_cluster_has_no_room_for_are_counted() {
         String::from_utf8_lossy(&list[..len]).contains("system.posix_acl_access")
     };
     assert!(xattrs("f"));
-    // Either both ends have them, or it is said that they were left out.
+    // Either both ends have the lists, or the output says that they were left out.
     assert!(xattrs("back") != said.err.contains("1 access control lists were left out"));
 }

@@ -214,7 +214,7 @@ fn are_online(cluster: &Cluster<'_>) -> bool {
     views.as_array().unwrap().iter().all(|view| view["state"] == "online")
 }
 
-/// Whoever goes through it goes through what it has: each step is counted.
+/// A scan of the objects visits everything that the target has: each step is counted.
 #[test]
 fn a_data_server_that_was_killed_under_a_large_sparse_file_comes_back_soon() {
     if !root() {
@@ -332,7 +332,7 @@ fn a_server_that_stays_away_gives_an_error_that_names_it() {
     let error = file.read_at(&ctx, 0, &mut [0; 100]).unwrap_err();
     assert!(begin.elapsed() < SOON, "the wait is bounded");
     assert!(error.message.contains("target 2 on server 2"), "{error}");
-    // What write-behind could not deliver is told by the next sync.
+    // The next sync reports what write-behind could not deliver.
     file.write_at(&ctx, 0, b"lost").unwrap();
     let error = file.sync(&ctx).unwrap_err();
     assert!(error.message.contains("target 2 on server 2"), "{error}");

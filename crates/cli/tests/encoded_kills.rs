@@ -77,7 +77,7 @@ impl Files<'_> {
         seen.unwrap()
     }
 
-    /// Writes a part of a file anew, as often as that takes.
+    /// Rewrites a part of a file, with as many attempts as needed.
     fn write(&mut self, file: usize, random: &mut Random) {
         let len = 1 + random.below(300_000) as usize;
         let (offset, news) =
@@ -152,8 +152,8 @@ fn whoever_is_killed_at_a_step_of_encoding_no_byte_is_wrong_and_all_is_encoded()
             let path = files.at.join(format!("f{file}"));
             std::thread::scope(|scope| {
                 let (open, is_to_close) = mpsc::channel::<()>();
-                // It waits for copies, which are made while daemons die. Until it is closed there are
-                // no parities again, however late somebody looks.
+                // The open waits for copies, which are made while daemons die. Until the file is
+                // closed it gets no parities, however late it is checked.
                 let writer = scope.spawn(move || {
                     let opened = OpenOptions::new().write(true).open(&path);
                     let _ = is_to_close.recv();
@@ -163,7 +163,7 @@ fn whoever_is_killed_at_a_step_of_encoding_no_byte_is_wrong_and_all_is_encoded()
                 let dead = files.kill(&mut random);
                 files.cluster.weir(&["up"]).ok();
                 drop(open);
-                // Whether or not it was told of an error.
+                // Whether or not the writer got an error.
                 let _ = writer.join().unwrap();
                 dead
             })

@@ -82,7 +82,7 @@ fn without_a_cluster_here_the_credential_of_the_user_or_the_machine_is_used() {
     place.weir(&["status"]).fails(&["there is no cluster in"]);
     let usual = place.path("config/weir");
     std::fs::create_dir_all(&usual).unwrap();
-    // With its mode: nobody else may read it.
+    // With its mode: other users may not read it.
     std::fs::copy(first.dir().join("client.toml"), usual.join("client.toml")).unwrap();
     first.weir(&["mkdir", "/seen"]).ok();
     let said = place.weir(&["status"]).ok();

@@ -101,8 +101,7 @@ fn callers_on_every_layout(mounts: usize, kinds: &[Kind]) {
     }
 }
 
-/// Restarts servers until told to stop; the first kill comes after a moment,
-/// when everything runs.
+/// Restarts servers until told to stop. The first kill comes after a moment, when everything runs.
 fn kill_servers(cluster: &Cluster<'_>, seed: u64, rounds: usize) {
     let mut random = Random::new(seed);
     for round in 0..rounds {

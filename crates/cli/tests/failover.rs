@@ -106,7 +106,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// What a writer was told that is done: contents by name.
+/// What a writer knows to be done: contents by name.
 #[derive(Default)]
 pub struct Told {
     files: Mutex<BTreeMap<String, Vec<u8>>>,
@@ -221,7 +221,7 @@ fn the_standby_goes_on_with_all_that_was_acknowledged_when_the_leader_is_killed(
         pair.kill(1);
     });
     told.check(&pair.metas.client());
-    // Whoever comes anew sees the same.
+    // A new client sees the same.
     pair.begin(1);
     pair.kill(0);
     told.check(&pair.metas.client());
@@ -234,7 +234,7 @@ fn a_leader_that_was_stopped_acknowledges_nothing_when_it_goes_on() {
     let late = |name: &str, client: &Client| {
         client.mkdir(&Context::root(), FileId::ROOT, name.as_bytes(), 0o755).map(drop)
     };
-    // A client that knows only the first one: it has nobody else to turn to.
+    // A client that knows only the first server has no other one to ask.
     let metadata = vec![pair.metas.addresses[0].clone()];
     let faithful = Client::connect(ClientConfig {
         metadata,

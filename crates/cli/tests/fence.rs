@@ -20,7 +20,7 @@ fn layouts() -> [LayoutSpec; 3] {
     [striped, fragments, chunked]
 }
 
-/// A client that gives up soon.
+/// A client with a short timeout.
 fn hasty(cluster: &Cluster<'_>) -> Client {
     let config = config(cluster).without_cache();
     Client::connect(weir_client::ClientConfig { request_timeout_ms: 1000, ..config }).unwrap()
@@ -42,7 +42,7 @@ fn the_size_of_a_dead_writer_is_found_and_its_late_writes_change_nothing() {
         let (dying, next) = (hasty(&cluster), client(&cluster, false));
         let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
         let (late, attr) = dying.create(&ctx, FileId::ROOT, &name, &options).unwrap();
-        // Not in order, with a hole that leaves objects without a byte.
+        // Out of order, with a hole that leaves objects without a byte.
         let data = noise(5000, number as u64);
         late.write_at(&ctx, 30_001, &data).unwrap();
         late.write_at(&ctx, 7, &data).unwrap();

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Changes the settings of a daemon and starts it anew.
+/// Changes the settings of a daemon and restarts it.
 fn set(cluster: &Cluster<'_>, daemon: &str, values: &[(&str, toml::Value)]) {
     let path = cluster.dir().join(format!("{daemon}.toml"));
     let mut settings: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
@@ -183,8 +183,8 @@ fn small_flags_of_small_commands_do_what_they_say() {
 /// More than the cluster of the next test needs.
 const PORTS: u16 = 8;
 
-/// The first of so many free ports, below those from which the kernel takes one, by default,
-/// for whoever connects to something.
+/// The first of this many free ports, below the range from which the kernel by default takes ports
+/// for outgoing connections.
 fn free_ports(count: u16) -> u16 {
     let width = 32_700 - 20_000 - count;
     // Elsewhere than another process that looks for some.
@@ -289,7 +289,7 @@ fn mount_options_are_what_the_kernel_shows_and_does() {
     for option in ["rw", "allow_other"] {
         assert!(usual_options.iter().any(|o| o == option), "{usual_options:?}");
     }
-    // Whether it is said or not.
+    // Whether the option is given explicitly or not.
     for options in [&usual_options, &strict_options] {
         assert!(options.iter().any(|o| o == "default_permissions"), "{options:?}");
     }

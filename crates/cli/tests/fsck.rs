@@ -184,12 +184,12 @@ fn a_lost_object_is_named_with_the_bytes_of_its_file() {
     for word in ["weir:/holed", "65536-262143", "target 2", "data-2", "power", "left:"] {
         assert!(said.out.contains(word), "no {word:?} in {}", said.out);
     }
-    // A repair leaves it: nobody has its bytes.
+    // A repair leaves the problem: no copy has these bytes.
     let (code, found) = fsck(&cluster, &["--repair"]);
     assert_eq!((code, &found["repaired"]), (4, &0.into()), "{found:#}");
 }
 
-/// What was written of them is told with the closes, of several in one message.
+/// The written columns are reported with the closes, those of several files in one message.
 #[test]
 fn a_lost_object_of_any_of_many_small_files_that_were_just_closed_is_missed() {
     let place = Place::new();
@@ -217,7 +217,7 @@ fn small_files_with_access_control_lists_are_closed_and_missed_as_others() {
     client.set_xattr(&ctx, dir, ACL_DEFAULT, &list, XattrMode::Any).unwrap();
     put_small(&client, dir);
     client.unlink(&ctx, dir, b"f0").unwrap();
-    // An object goes only when nobody has its file open.
+    // An object is deleted only when no client has its file open.
     eventually("the closes got through", || objects(&cluster).len() == SMALL - 1);
     client.shutdown();
     all_small_are_missed(&cluster, SMALL - 1);
@@ -313,7 +313,7 @@ fn an_object_without_a_file_is_removed() {
 #[test]
 fn dying_writer() {
     let Some(dir) = std::env::var_os("WEIR_TEST_DYING_WRITER") else { return };
-    // Without leases: with them, whoever opens the file next finds its size.
+    // Without leases: with leases, the next client that opens the file would find its size.
     let config = ClientConfig {
         consistency: Consistency::Relaxed,
         ..library::config_in(Path::new(&dir)).without_cache()

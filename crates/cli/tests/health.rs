@@ -75,7 +75,7 @@ fn file_on(client: &Client, target: u32, name: &str) -> File {
 }
 
 fn server_counter(client: &Client, name: &str) -> u64 {
-    // The server may have been started anew since the client last spoke to it.
+    // The server may have restarted since the client last spoke to it.
     let mut asked = (0..20).map(|_| client.data_status(TargetId(1), 5000));
     let status = asked.find_map(Result::ok).unwrap();
     status.counters.iter().find(|(n, _)| n == name).map_or(0, |(_, v)| *v)
@@ -255,7 +255,7 @@ fn an_append_that_a_full_disk_refuses_leaves_no_zeros_in_a_log() {
     let told = other.resolve(&ctx, b"in vain", true).unwrap();
     assert_eq!(told.size, 0, "nothing of it was on its way when the size was told");
     let size = || other.getattr(&ctx, log.id()).unwrap().size;
-    // One that is told by a sync, and one that is told at once.
+    // One failure is reported by a sync, and one at once.
     log.append(&ctx, &[b'b'; 50_000]).unwrap();
     assert_eq!(log.sync(&ctx).unwrap_err().kind, ErrorKind::NoSpace);
     assert_eq!((log.size(), size()), (4000, 4000));
@@ -314,7 +314,7 @@ fn a_sync_tells_of_writes_that_a_disk_has_lost_that_was_mounted_anew() {
         file.sync(&ctx).unwrap();
     }
 
-    // A server that is killed loses nothing, and nobody is told of a loss.
+    // The kill of a server loses nothing, and no call reports a loss.
     files.iter().for_each(|file| file.write_at(&ctx, 0, &kept).unwrap());
     restart(&cluster);
     for file in &files {
@@ -355,7 +355,8 @@ fn a_sync_tells_of_writes_that_a_disk_has_lost_that_was_mounted_anew() {
     all_is_well(&cluster);
 }
 
-/// The bytes of a call that has returned are lost when they are sent for somebody else.
+/// The bytes of a call that has returned are lost when they are sent because another client wants
+/// the range.
 #[test]
 fn a_sync_tells_of_bytes_that_were_lost_when_another_client_wanted_them() {
     let place = Place::new();
@@ -376,7 +377,7 @@ fn a_sync_tells_of_bytes_that_were_lost_when_another_client_wanted_them() {
     file.write_at(&ctx, 0, &noise(9_000, 3)).unwrap();
     let (theirs, _) = other.open(&ctx, file.id(), Rights::READ).unwrap();
     theirs.read_at(&ctx, 0, &mut [0; 9_000]).unwrap();
-    // Who writes next is told, makes room, and goes on.
+    // The next writer gets the error, makes room, and goes on.
     let refused = file.write_at(&ctx, 9_000, b"more").unwrap_err();
     assert_eq!(refused.kind, ErrorKind::NoSpace, "{refused}");
     other.unlink(&ctx, FileId::ROOT, b"big").unwrap();

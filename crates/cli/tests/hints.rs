@@ -99,7 +99,7 @@ fn a_relaxed_file_on_strict_mounts_is_seen_when_it_was_closed_and_costs_no_lease
     for round in 10..30 {
         let (here, there) = if round % 2 == 0 { (&a, &b) } else { (&b, &a) };
         let text = format!("round {round}, the last byte of which is odd");
-        // Not anew, so that both have it open to write.
+        // Without opening it again, so that both have it open for writing.
         let file = open(&here.join("d/f"));
         file.write_all_at(text.as_bytes(), 0).unwrap();
         drop(file);
@@ -110,7 +110,7 @@ fn a_relaxed_file_on_strict_mounts_is_seen_when_it_was_closed_and_costs_no_lease
     let after = ["acquire", "get_xattr"].map(|kind| asked(&watcher, kind));
     assert_eq!(after[0], before[0], "no leases");
     assert!(after[1] - before[1] <= 30, "the hint comes with the open");
-    // Two that write at once lose nothing of different blocks, and wait for nobody.
+    // Two concurrent writers of different blocks lose nothing, and do not wait for each other.
     let (file_a, file_b) = (open(&a.join("d/both")), open(&b.join("d/both")));
     for block in 0..40u64 {
         let file = if block % 2 == 0 { &file_a } else { &file_b };

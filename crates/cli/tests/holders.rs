@@ -1,4 +1,4 @@
-//! `weir clients` and `weir locks`: who is connected, and who holds what.
+//! `weir clients` and `weir locks`: the connected clients, and what each holds.
 
 use crate::harness::{Cluster, Place, eventually, eventually_within, kill_and_wait, root};
 use rustix::fs::{FlockOperation, flock};

@@ -110,7 +110,7 @@ fn who_writes_goes_on_without_a_disk_that_hangs_and_it_comes_back() {
         let words = ["TROUBLE: target 1: its disk", "hangs since", "its server has given it up"];
         let told = words.iter().all(|word| said.out.contains(word));
         assert!(said.code == Some(1) && told, "{said:?}");
-        // Each file once more, and those that were under way.
+        // Each file once more, and the writes that were in progress.
         goes_on("who writes goes on without it", &written, 2 * FILES);
         assert_eq!(state(&cluster, 1), "offline", "it hangs still");
         drop(frozen);

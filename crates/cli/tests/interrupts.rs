@@ -37,7 +37,7 @@ fn who_holds_a_file_learns_the_end_of_its_removal_although_it_is_interrupted() {
     let (id, left) = held.expect("one of them is answered within a second");
     assert_eq!(left.map(|attr| (attr.file, attr.nlink)), Some((id, 0)));
     assert!(client.getattr(&ctx, id).is_ok(), "it is held");
-    // Who holds nothing gives up, unless the answer is there already.
+    // A client that holds nothing gives up, unless the answer is already there.
     let (_, _) = client.create(&ctx, FileId::ROOT, b"other", &options).unwrap();
     if let Err(given_up) = client.unlink(&interrupted, FileId::ROOT, b"other") {
         assert_eq!(given_up.kind, ErrorKind::Interrupted, "{given_up}");

@@ -282,7 +282,7 @@ fn the_failed_disk_of_a_machine_that_has_joined_is_replaced_as_status_says() {
     assert!(said.contains("on the machine of the metadata server") && said.contains(advice));
     first.weir(&["target", "replace", "2"]).fails(&["not of this machine", advice]);
     second.weir(&["target", "replace", "2"]).fails(&["this machine has joined", advice]);
-    // Nobody comes of it: the invitation stays good.
+    // No machine joins: the invitation stays valid.
     let nobody = std::process::Stdio::null;
     let mut alone = first.command(&[&replace[..], &["--yes"]].concat());
     alone.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());

@@ -86,7 +86,7 @@ impl Run<'_> {
         }
     }
 
-    /// The faults of a cycle, and whether who has several copies must go on.
+    /// Chooses the faults of a cycle, and whether users of files with several copies must go on.
     fn choose(&mut self, kind: u64) -> (Vec<Fault>, bool) {
         if kind < KINDS {
             let fault = Fault::choose(kind, &mut self.random);

@@ -73,7 +73,7 @@ fn whole_listing(dir: &Path) -> usize {
     others
 }
 
-/// Creates, renames, replaces and removes other files until told to stop; how often.
+/// Creates, renames, replaces and removes other files until told to stop. Returns how often.
 fn change(dir: &Path, stop: &AtomicBool) -> usize {
     let name = |what: &str, number: usize| dir.join(format!("{what}{number}"));
     for round in 0.. {

@@ -103,7 +103,7 @@ fn a_data_server_that_cannot_start_stops_no_other() {
     let place = Place::new();
     let cluster = place.up("one", &["--targets", "3"]);
     cluster.weir(&["down"]).ok();
-    // As a disk that did not come back when the machine was started anew.
+    // Like a disk that did not come back after a restart of the machine.
     let target = cluster.dir().join("targets/2");
     std::fs::rename(&target, place.path("away")).unwrap();
     let mount = place.path("mnt").display().to_string();
@@ -176,7 +176,7 @@ fn connections_that_prove_nothing_keep_nobody_out() {
         found.unwrap().to_owned()
     };
     let servers = [address("meta.toml", "listen"), address("data-1.toml", "listen")];
-    // More than a server has while nobody has proved who it is, and more again with each command.
+    // More unauthenticated connections than a server accepts, and more with each command.
     let mut silent: Vec<std::net::TcpStream> = Vec::new();
     for round in 0..4 {
         for server in &servers {

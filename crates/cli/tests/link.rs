@@ -1,4 +1,4 @@
-//! A way to an address that can be cut: what is on it then waits, and nobody is told.
+//! A path to an address that can be cut: bytes on it then wait, and neither end is told.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -73,7 +73,7 @@ fn accept(listener: &TcpListener, to: &str, state: &Arc<State>) {
             while state.cut.load(SeqCst) && !state.ended.load(SeqCst) {
                 std::thread::sleep(LOOK_EVERY);
             }
-            // Nobody there: the caller sees the end of its connection.
+            // Nothing listens there: the caller sees the end of its connection.
             let Ok(far) = TcpStream::connect(&to) else { return };
             let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
             let state_too = Arc::clone(&state);

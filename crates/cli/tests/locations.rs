@@ -49,7 +49,7 @@ fn locations_name_hosts_targets_and_what_each_disk_gives() {
     assert_eq!(last.iter().map(|l| (l.offset, l.len)).collect::<Vec<_>>(), [(end - 10, 10)]);
     assert!(client.locations(&ctx, &file, end, 1).unwrap().is_empty());
 
-    // Who reads makes servers say what their disks give.
+    // Reads make servers report the speed of their disks.
     eventually("each disk gives something", || {
         let mut buffer = vec![0; data.len()];
         file.read_at(&ctx, 0, &mut buffer).unwrap();

@@ -92,7 +92,7 @@ fn ranges_locked_through_one_mount_are_locked_for_the_other() {
     lock(&b, EXCLUSIVE, 0, 100).unwrap();
     lock(&b, EXCLUSIVE, 200, 0).unwrap();
 
-    // Who stands in the way, and where.
+    // The conflicting lock's owner and range.
     let found = control(&b, libc::F_GETLK, describe(EXCLUSIVE, 0, 0)).unwrap();
     assert_eq!((found.l_type, found.l_start, found.l_len), (EXCLUSIVE as i16, 100, 100));
     let free = control(&a, libc::F_GETLK, describe(EXCLUSIVE, 120, 10)).unwrap();
@@ -185,7 +185,7 @@ fn two_that_wait_for_each_other_are_told() {
     // The descriptors come back: to close one would unlock the file.
     let first = meanwhile(move || (lock_wait(&again_a, EXCLUSIVE, 1, 1), again_a));
     let second = meanwhile(move || (lock_wait(&again_b, EXCLUSIVE, 0, 1), again_b));
-    // One of them is refused; the other gets its lock when that one gives up.
+    // One of them is refused; the other gets its lock when the first one gives up.
     let refused = |result: io::Result<()>| errno(result) == Some(libc::EDEADLK);
     let begin = Instant::now();
     loop {
@@ -232,7 +232,7 @@ fn locks_of_open_files_and_flock_wait_for_each_other_as_on_a_local_disk() {
             let (mine, yours) = (&mine, &yours);
             let waits =
                 [&mine[1], &yours[0]].map(|file| scope.spawn(move || way(file, EXCLUSIVE, true)));
-            // Nobody is told, whoever asks last.
+            // Neither is refused, whichever asks last.
             std::thread::sleep(Duration::from_millis(500));
             assert!(waits.iter().all(|wait| !wait.is_finished()));
             way(&yours[1], UNLOCK, false).unwrap();
@@ -530,7 +530,7 @@ fn closing_process() {
         let held = flock(&open(path.clone()), libc::LOCK_EX | libc::LOCK_NB);
         held.unwrap_or_else(|error| panic!("{round}: a child held it: {error}"));
     }
-    // Who holds it still is told of at once.
+    // A present holder is reported at once.
     let (holder, other) = (open(path.clone()), open(path));
     flock(&holder, libc::LOCK_EX).unwrap();
     let begin = Instant::now();

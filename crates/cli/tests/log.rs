@@ -205,7 +205,7 @@ fn a_daemon_in_the_foreground_keeps_the_file_short_that_it_logs_to() {
     assert!(foreign.iter().all(|name| bytes(name) == 256 << 10), "what is not theirs stays");
 }
 
-/// Ends a daemon in order.
+/// Ends a daemon by SIGTERM.
 fn end(daemon: &mut Running) {
     let pid = rustix::process::Pid::from_child(&daemon.0);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -247,7 +247,7 @@ fn lines_lost(metrics: &str) -> u64 {
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// Daemons and a mount whose logs go there do what they do as ever, and end in order.
+/// Daemons and a mount whose logs go there work as usual, and end cleanly.
 fn serve_without_a_log(err: impl Fn() -> Stdio) {
     let place = Place::new();
     let address = place.address().to_string();
@@ -425,7 +425,7 @@ fn logs_keep_within_what_they_may_take_together_and_are_followed_and_shown_whole
     eventually_within(Duration::from_secs(60), "what comes last is followed", || {
         lines.try_iter().any(|line| line.contains("the mark"))
     });
-    // What was renamed is shown as well. (It stays as it is when nobody writes any more.)
+    // The renamed log is shown as well. (It keeps its contents when nobody writes to it.)
     cluster.down(&[]);
     let older = fs::read_to_string(logs.join("data-1.log.1")).unwrap();
     let (time, _) = older.lines().next().unwrap().split_once('Z').unwrap();

@@ -1,6 +1,5 @@
-//! The last current copy of something is lost for good: nobody is told older bytes as if
-//! they were the last, the files are listed, and an administrator goes on with what is
-//! left, file by file.
+//! The last current copy of some bytes is lost for good: no reader gets older bytes as if they were
+//! current, the files are listed, and an administrator accepts what is left, file by file.
 
 use crate::harness::{Cluster, Place, eventually, noise};
 use crate::library::client;
@@ -81,7 +80,7 @@ fn what_only_a_lost_target_had_is_given_up_for_each_file_when_somebody_says_so()
     let mut up = up(&cluster);
     eventually("it is back", || is(&cluster, 2, "syncing"));
 
-    // Who has the last bytes may come back: until then there is only an error.
+    // The target with the last bytes may come back: until then reads only return an error.
     let error = cluster.weir(&["cat", "weir:/file"]);
     error.fails(&["target 1 ", "offline", "target 2 ", "brought up to date"]);
     assert_eq!(read(&writer, "elsewhere").unwrap(), old);

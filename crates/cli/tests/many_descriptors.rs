@@ -84,8 +84,7 @@ fn a_program_may_have_more_files_open_than_the_daemons_have_descriptors() {
     let at = place.path("m");
     let cluster = place.cluster("many");
     let up = place.command(&["up", "--name", "many", "--mount", at.to_str().unwrap()]);
-    // Whoever may raise the limit must not be able to: no daemon of ours needs
-    // that capability for anything else.
+    // The daemon must not be able to raise the limit: it needs that capability for nothing else.
     let mut limited = Command::new("setpriv");
     limited.args(["--bounding-set", "-sys_resource", "--inh-caps", "-sys_resource", "prlimit"]);
     limited.arg(format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}"));

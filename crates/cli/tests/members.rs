@@ -346,8 +346,8 @@ fn a_daemon_of_which_nobody_knows_ends() {
     let mut command = place.command(&["data", "--detached", "--config", &config]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut daemon = Elsewhere(command.spawn().unwrap());
-    // Whoever started it is killed before it could note which process that is, and takes what it
-    // says all the same.
+    // The starting command is killed before it could record the process, and still takes its
+    // reports.
     let report = daemon.0.stdout.take().unwrap();
     drop(daemon.0.stdin.take());
     let mut said = String::new();
@@ -399,7 +399,7 @@ fn a_server_is_drained_though_all_of_them_die_again_and_again() {
     drop(writer);
     cluster.weir(&["server", "drain", "2"]).ok();
     eventually("what targets get is told", || is_told_of_filling(&cluster));
-    // Who decides, who gives, who gets; each of them twice.
+    // The deciding, the sending and the receiving server; each of them twice.
     let mut kills = 0;
     for daemon in ["meta", "data-2", "data-1", "meta", "data-3", "data-2"] {
         let done = || files.objects().iter().all(|o| ![3, 4].contains(&o.target));

@@ -35,11 +35,11 @@ fn several_metadata_servers_come_up_go_on_without_any_of_them_and_go_down() {
     assert_eq!(status["trouble"].as_array().unwrap().len(), 0, "{status}");
     assert_eq!(cluster.pids().len(), 8);
     cluster.weir(&["mkdir", "/of-all"]).ok();
-    // Who leads and who has all of it is shown, and told to Prometheus.
+    // The leader and the up-to-date members are shown, and reported to Prometheus.
     eventually("all stand by", || {
         let status = cluster.weir(&["status", "--json"]).json();
         let metas = status["metadata_servers"].as_array().unwrap();
-        // Who asks opens a session, which is a change: they are always a little behind.
+        // A question opens a session, which is a change: standbys are always a little behind.
         let is_heard = |meta: &&serde_json::Value| {
             meta["behind"].is_u64() && meta["silent_ms"].as_u64().unwrap() < 20_000
         };

@@ -214,7 +214,7 @@ fn who_asks_for_metrics_hinders_no_daemon() {
     for address in addresses.values() {
         scrape(address);
     }
-    // Somebody else has the port: the daemon serves without metrics, and it is said.
+    // Another program has the port: the daemon serves without metrics, and reports this.
     cluster.kill("data-1");
     let address: SocketAddr = addresses["data-1"].parse().unwrap();
     let mut taken = None;
@@ -291,7 +291,7 @@ fn metrics_are_switched_on_of_a_cluster_that_runs() {
     }
     assert!(cluster.weir(&["status"]).ok().contains("All is well"));
     assert_eq!(cluster.weir(&["cat", "weir:/file"]).ok(), "kept");
-    // Once more: nothing is started anew.
+    // A second run restarts nothing.
     assert_eq!(cluster.weir(&["up", "--metrics", "127.0.0.1"]).err, "");
     let pids = |daemons: &serde_json::Value| -> Vec<String> {
         daemons.as_array().unwrap().iter().map(|daemon| daemon["pid"].to_string()).collect()

@@ -86,7 +86,7 @@ fn the_log_names_the_file_whose_data_was_lost_and_says_that_a_session_was() {
     let place = Place::new();
     let (cluster, at) = mounted(&place, "lost", "ttl=0,timeout=5");
     let log = log(&cluster);
-    // The program is told by `fsync`; every write that came before is one loss.
+    // `fsync` returns the error to the program; all earlier writes together are one loss.
     let path = at.join("loses");
     let mut file = File::create(&path).unwrap();
     file.sync_all().unwrap();

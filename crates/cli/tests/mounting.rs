@@ -105,15 +105,15 @@ fn a_mount_in_use_is_out_of_sight_at_once_if_lazy_and_ends_with_its_last_user() 
         cluster.weir(&["umount", lazy, "m"]).ok();
         assert!(!table().contains(&line), "it is in sight");
         assert_eq!(fs::read_dir(place.path("m")).unwrap().count(), 0, "it is in sight");
-        // Who uses it goes on, while another one is mounted in its place.
+        // Programs on the old mount go on, while another one is mounted in its place.
         cluster.weir(&["mount", "m"]).ok();
         held.write_all(b"written when it was gone").unwrap();
         held.sync_all().unwrap();
         assert!(mount.0.try_wait().unwrap().is_none(), "it has ended before its user");
         drop(held);
         assert!(mount.0.wait().unwrap().success());
-        // It has said so: nobody waits for its leases (10 s) to run out. But it has a second only to
-        // say it, and the server may take longer to hear of it.
+        // The mount has ended its session, so nobody waits for its leases (10 s) to expire. But it
+        // has only a second for that, and the server may hear of it later.
         eventually_within(Duration::from_secs(5), "only the other one is a client", || {
             let clients = cluster.weir(&["clients", "--program", "weir mount", "--json"]).json();
             clients["clients"].as_array().unwrap().len() == 1
@@ -200,7 +200,7 @@ fn a_mount_whose_process_died_is_named_and_mounted_again() {
     assert_eq!(fs::read_to_string(place.path("m/f")).unwrap(), "kept");
 }
 
-/// Its process is known, and so nobody takes it for dead.
+/// The process of the mount is known, so it does not count as dead.
 #[test]
 fn up_leaves_a_mount_in_the_foreground_alone_and_umount_waits_for_it() {
     let place = Place::new();
@@ -220,7 +220,7 @@ fn up_leaves_a_mount_in_the_foreground_alone_and_umount_waits_for_it() {
     assert!(known() && mount.0.try_wait().unwrap().is_none());
     // It has not been detached, nor another one mounted over it.
     cluster.weir(&["umount", "m"]).fails(&["busy"]);
-    // Nobody could begin a program while it is stopped who has this open: that closes it.
+    // While it is stopped nobody could start a program that has this open: this closes it.
     drop(held);
     {
         let _stopped = Stopped::these([pid]);

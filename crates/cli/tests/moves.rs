@@ -385,7 +385,7 @@ fn a_file_that_is_in_use_without_being_open_stays_when_it_is_removed_or_replaced
                     assert_eq!(fs::read_to_string(at).unwrap(), "old", "{at:?}");
                     assert_eq!(fs::metadata(at).unwrap().nlink(), 0, "{at:?}");
                 }
-                // The server may start anew meanwhile.
+                // The server may restart meanwhile.
                 cluster.kill("meta");
                 cluster.weir(&["up"]).ok();
             }

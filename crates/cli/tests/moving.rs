@@ -1,7 +1,6 @@
-//! Copies are moved and made anew while their files are in use: targets are drained and
-//! removed, lost ones rebuilt elsewhere, and servers die meanwhile. Nothing that was
-//! acknowledged is lost, nobody waits longer than a server is missed, and all copies are
-//! the same afterwards.
+//! Copies are moved and rebuilt while their files are in use: targets are drained and removed, lost
+//! ones are rebuilt elsewhere, and servers die meanwhile. Nothing acknowledged is lost, no call
+//! waits longer than a server takes to be missed, and afterwards all copies are the same.
 
 use crate::added_server::Added;
 use crate::harness::{Cluster, Place, eventually, eventually_within, noise, root, said};
@@ -186,7 +185,7 @@ fn targets_are_evened_out_while_files_are_used_and_servers_die() {
     eventually("it is begun", || is_rebalancing(&cluster));
     cluster.weir(&["rebalance", "--stop"]).ok();
     assert!(!is_rebalancing(&cluster) && uneven() > 8, "{}", uneven());
-    // Whoever has to do with it dies in the middle, again and again.
+    // Each server that takes part dies in the middle, again and again.
     let mut kills = 0;
     for daemon in ["meta", "data-1", "data-3", "meta", "data-2", "data-1"] {
         // Each within 4 % of the mean: they may be 8 % apart then. Once more if it was over before the
@@ -268,7 +267,7 @@ fn a_server_is_replaced_by_another_though_all_of_them_die_meanwhile() {
         cluster.weir(&["up"]).ok();
         eventually("it is back", || is_there(10));
     };
-    // Who decides, who gives, who gets.
+    // The deciding, the sending and the receiving server.
     ["meta", "data-2", "data-10"].iter().for_each(|daemon| kill(daemon));
     files.go_on();
     // Two of the servers were away: what they missed comes first.

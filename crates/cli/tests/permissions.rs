@@ -1,5 +1,5 @@
-//! Who may do what on a mount: the same as on a local directory, call for call,
-//! with real users and groups.
+//! Permissions on a mount: the same as on a local directory, call for call, with real users and
+//! groups.
 
 use crate::harness::{Place, root};
 use rustix::fs::{Access, AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags};
@@ -23,7 +23,7 @@ struct User {
 
 fn users() -> Vec<User> {
     let user = |name, uid, gid, groups| User { name, uid, gid, groups };
-    // More groups than NFS could carry (16), and than FUSE ever told of (32).
+    // More groups than NFS can carry (16), and than FUSE passes (32).
     let many = (7000..7040).chain([GROUP]).collect();
     vec![
         user("owner", OWNER, 5001, vec![]),

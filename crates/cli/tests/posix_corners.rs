@@ -55,7 +55,7 @@ fn a_write_past_the_kernels_pages_takes_capabilities_away() {
         let at = cluster.mount(name, options).join(format!("of-{name}"));
         fs::create_dir(&at).unwrap();
         assert_eq!(corners::capabilities(&at), expected, "{options}");
-        // Nobody is asked about files that have none.
+        // No server is asked about files without holes.
         let mut plain = File::create(at.join("plain")).unwrap();
         let before = asked();
         assert!(before.is_some());

@@ -21,7 +21,7 @@ fn mounted<'a>(place: &'a Place, name: &str) -> Mounted<'a> {
 fn sh(dir: &Path, script: &str) -> String {
     let mut command = Command::new("bash");
     command.args(["-euo", "pipefail", "-c", script]).current_dir(dir);
-    // Tools must not read the settings of whoever runs the tests.
+    // Tools must not read the settings of the user who runs the tests.
     command.env("HOME", dir).env("GIT_CONFIG_NOSYSTEM", "1");
     said(command).ok()
 }

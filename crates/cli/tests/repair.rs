@@ -39,8 +39,8 @@ fn both_take_changes(cluster: &Cluster<'_>, client: &Client) {
     });
 }
 
-/// Starts the killed server of a target, and waits until that is online. Until the server has
-/// registered the state of the target is that of before.
+/// Starts the killed server of a target, and waits until the target is online. Until the server has
+/// registered, the state of the target is the old one.
 fn start(cluster: &Cluster<'_>, target: u32) {
     let log = cluster.dir().join(format!("log/data-{target}.log"));
     let registered = || fs::read_to_string(&log).unwrap().matches(REGISTERED).count();
@@ -107,7 +107,7 @@ fn flip(cluster: &Cluster<'_>, target: u32, file: &File, at: u64) {
 fn are_equal(cluster: &Cluster<'_>, file: &File) -> bool {
     let bytes = |target| {
         let mut read = fs::read(object_file(cluster, target, file)?).ok()?;
-        // It is shorter while it is being made anew.
+        // It is shorter while it is being rebuilt.
         (read.len() >= SLOTS as usize).then(|| read.split_off(SLOTS as usize))
     };
     bytes(1).is_some_and(|one| bytes(2) == Some(one))
@@ -264,7 +264,7 @@ fn an_object_with_a_damaged_header_is_made_good_in_either_copy() {
     // and the one that orders gets its fence from the other one.
     while_away(&cluster, 1, || flip(&cluster, 1, &file, HEADER));
     is_sound(&cluster, &file, &data);
-    // Whoever writes or reads finds it so too.
+    // Writers and readers find it, too.
     while_away(&cluster, 1, || flip(&cluster, 1, &file, HEADER));
     file.write_at(&ctx, 1000, &[7; 100]).unwrap();
     data[1000..1100].fill(7);
@@ -459,7 +459,7 @@ fn what_is_written_before_others_were_heard_brings_no_older_bytes_back() {
     all_online(&cluster);
     let found = |offset, len| {
         let found = read(&file, offset, len);
-        // Nobody knows any more whether the other one lacked it.
+        // It is not known whether the other copy lacked it.
         found.inspect_err(|error| assert_eq!(error.kind, ErrorKind::NotCurrent, "{error}"))
     };
     assert!(found(0, 4096).is_ok_and(|found| found == block));

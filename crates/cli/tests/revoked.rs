@@ -18,7 +18,7 @@ fn sum(by: &Client, name: &str) -> u64 {
     TARGETS.into_iter().map(found).sum()
 }
 
-/// A client that gives up soon and sends every read and write.
+/// A client with a short timeout that sends every read and write.
 fn hasty(config: ClientConfig) -> Client {
     let config = ClientConfig { request_timeout_ms: 5_000, ..config.without_cache() };
     Client::connect(config).unwrap()
@@ -70,7 +70,7 @@ fn a_revoked_key_reads_and_writes_nothing_more_also_after_restarts() {
     assert_eq!(error.kind.errno(), rustix::io::Errno::ACCESS.raw_os_error(), "{error}");
     attempt(&other).unwrap();
 
-    // It has its tickets and capabilities still. Servers that begin anew know.
+    // The client still has its tickets and capabilities. Restarted servers know of the revocation.
     for daemon in ["data-1", "meta", "data-1"] {
         begin_anew(&cluster, daemon);
         assert!(attempt(&file).is_err(), "{daemon}");
@@ -116,7 +116,7 @@ fn what_is_open_may_be_used_after_chmod_though_its_capability_is_void() {
         read();
         sum(&own, "refused.capability_revoked") > before
     });
-    // The metadata server has forgotten what it was: all of before is void.
+    // The metadata server has forgotten the earlier state: all earlier capabilities are void.
     begin_anew(&cluster, "meta");
     read();
     file.write_at(&ctx, 0, &[7; 100]).unwrap();
@@ -155,7 +155,7 @@ fn keys_rotate_while_clients_read_and_write_and_old_ones_end() {
         assert!(said.contains("generation 3") && said.contains("target 1"), "{said}");
         eventually("old capabilities are refused", || refused() > 0);
         goes_on();
-        // A server that is away while keys rotate, and a metadata server that begins anew.
+        // A server that is away while keys are rotated, and a metadata server that restarts.
         cluster.kill("data-1");
         rotate(&["--all", "--now"]).ok();
         cluster.weir(&["up"]).ok();

@@ -122,7 +122,7 @@ fn a_sync_asks_data_and_metadata_servers_at_the_same_time() {
         status.counters.iter().find(|(name, _)| name == "op.sync").map_or(0, |(_, n)| *n)
     };
     assert_eq!(syncs(&asking), 0, "it has a connection now");
-    // Bytes that the data server has, and nobody was told of.
+    // Bytes that the data server has, and that were not reported.
     let grown = |attempt: usize, kind: &str| {
         let file = create(&writer, &format!("{kind}-{attempt}"));
         file.write_at(&ctx, 0, &[7; 4096]).unwrap();

@@ -43,12 +43,12 @@ fn systemd_is_told_when_a_daemon_serves() {
     assert!(ready.starts_with("READY=1\nSTATUS=data server 1 serves on"), "{ready}");
     eventually("files can be made", || cluster.weir(&["mkfile", "weir:/f"]).code == Some(0));
 
-    // SIGTERM, as systemd sends it, ends it in order.
+    // SIGTERM, as systemd sends it, ends the daemon cleanly.
     for daemon in [&mut data, &mut meta] {
         Command::new("kill").arg(daemon.0.id().to_string()).status().unwrap();
         assert!(daemon.0.wait().unwrap().success());
     }
-    // Who cannot start says nothing.
+    // A daemon that cannot start sends no notification.
     let mut failing = start("data", "nowhere.toml", file.as_os_str());
     assert_eq!(failing.0.wait().unwrap().code(), Some(1));
     plain_one.set_nonblocking(true).unwrap();
@@ -69,7 +69,7 @@ fn the_journal_is_told_how_grave_each_line_is() {
     let said = run(&format!("{}:{}", is.dev(), is.ino()));
     assert!(said.starts_with("<3>weir: "), "{said}");
     assert!(said.lines().all(|line| line.starts_with("<3>")), "{said}");
-    // Somebody else's journal: this one is a file like others.
+    // The journal's stream is another file, so this one is an ordinary file.
     let said = run("1:1");
     assert!(said.lines().any(|line| line.starts_with("weir: ")), "{said}");
 }

@@ -22,7 +22,7 @@ impl Metas {
         ClientConfig { request_timeout_ms: 60_000, ..library::config_in(&self.dir) }
     }
 
-    /// A client of whoever leads, as soon as somebody does.
+    /// A client of the leader, as soon as there is one.
     pub fn client(&self) -> Client {
         let mut client = None;
         eventually("somebody leads", || {

@@ -436,8 +436,8 @@ fn a_client_that_was_stopped_changes_nothing_any_more_and_is_told() {
     assert_eq!(read(&file, 0, 12), b"the other!aa");
 }
 
-/// A writer that died is fenced off when somebody asks for attributes; nobody has to
-/// open the file.
+/// A writer that died is fenced off when another client asks for attributes; no client has to open
+/// the file.
 #[test]
 fn the_size_of_a_dead_writers_file_is_shown_to_whoever_asks_without_an_open() {
     let place = Place::new();

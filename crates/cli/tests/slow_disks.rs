@@ -1,6 +1,6 @@
-//! One disk of several is slow: those who read files with two copies are held up less, and it
-//! is named; and those who spread records hardly wait for it.
-//! Real servers on real (loop) disks of a set speed, read through real mounts.
+//! One disk of several is slow: readers of files with two copies are delayed less, and the disk is
+//! named; writers that spread records hardly wait for it. Real servers on real (loop) disks of a
+//! set speed, read through real mounts.
 
 use crate::harness::{Cluster, Place, noise};
 use serde_json::Value;
@@ -176,7 +176,7 @@ fn who_opens_a_file_goes_past_a_disk_that_is_hot_already() {
     let group = servers(&cluster);
     disks.iter().for_each(|disk| group.limit(disk, USUAL).unwrap());
     group.limit(&disks[0], 1 << 20).unwrap();
-    // Somebody else uses the disk; nobody reads anything from its server.
+    // Another program uses the disk; nobody reads from its server.
     let begin = Instant::now();
     let hot = loop {
         let mut file = std::fs::File::create(disks[0].path().join("else")).unwrap();

@@ -116,9 +116,9 @@ fn reads_input(pid: u32) -> bool {
     call.starts_with(&format!("{} 0x0 ", libc::SYS_read))
 }
 
-/// A mount that was killed while a thread of it had the kernel drop a page that waits for a
-/// read: nobody is going to answer that read, so the thread, and the process, cannot end.
-/// All data servers are stopped.
+/// A mount that was killed while one of its threads has the kernel drop a page that waits for a
+/// read. Nobody will answer that read, so the thread, and the process, cannot end. All data servers
+/// are stopped.
 struct Stuck {
     at: PathBuf,
     pid: i32,

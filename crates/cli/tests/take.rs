@@ -102,7 +102,7 @@ fn every_line_is_had_by_one_process_and_once_more_in_the_next_run() {
     }
 }
 
-/// A process of a job of three, which nobody reads.
+/// A process of a job of three, whose output nobody reads.
 fn start(cluster: &Cluster<'_>, rank: &str) -> Child {
     let mut command = cluster.command(&["take", "--block", "64K", "--job", "kill", "weir:/in"]);
     command.env("WEIR_JOB", "any").env("WEIR_RANK", rank).env("WEIR_RANKS", "3");
@@ -179,7 +179,7 @@ fn what_cannot_be_taken_together_is_refused_with_a_way_out() {
     with_state(&["weir:/a", "weir:/b"], "1").fails(&["1 files, and not 2"]);
     with_state(&["--block", "64K", "weir:/a"], "1").fails(&["blocks of 4194304 bytes"]);
     with_state(&["weir:/a"], "3").fails(&["process 3 of 3"]);
-    // Who comes late gets nothing.
+    // A late process gets nothing.
     assert_eq!(with_state(&["weir:/a"], "1").ok(), "");
     take(&["--record", "8", "weir:/a"], "0").fails(&["4 bytes are left", "weir:/a"]);
     take(&["--record", "1G", "weir:/a"], "0").fails(&["64 MiB"]);

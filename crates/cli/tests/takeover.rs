@@ -1,5 +1,5 @@
-//! The process of a mount dies, or is stopped: nobody hangs, `weir status` says
-//! what to do, and the next `weir mount` takes the place over.
+//! The process of a mount dies, or is stopped: no call hangs, `weir status` says what to do, and
+//! the next `weir mount` replaces the mount.
 
 use crate::fault_load::Program;
 use crate::harness::{

@@ -171,7 +171,7 @@ fn what_is_half_gone_goes_whole() {
     let Some(testbed) = Testbed::up(&["now", "--nodes", "3", "--disk-size", "64M"]) else { return };
     let namespaces = testbed.namespaces();
     let dir = testbed.dir.clone();
-    // Somebody reads from the third one's disk.
+    // Another process reads from the third one's disk.
     let perturb = ["testbed", "perturb", "--dir", dir.to_str().unwrap(), "--disk", "3"];
     let perturb = [&perturb[..], &["--seconds", "3600"]].concat();
     let mut perturber = testbed.place.command(&perturb).spawn().unwrap();
@@ -212,7 +212,7 @@ fn plain_disks_are_limited_and_what_cannot_be_made_leaves_nothing() {
     });
     testbed.weir("run", &["1", "--", WEIR, "up"]).ok();
     assert_eq!(testbed.status()["nodes"][1]["disk"]["serves"], true);
-    // What is somebody else's stays, and nothing is made beside it.
+    // Other files stay, and nothing is made beside them.
     let mine = testbed.dir.join("mine");
     std::fs::write(&mine, "mine").unwrap();
     let said = testbed.weir("down", &[]);

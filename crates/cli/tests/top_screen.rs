@@ -47,7 +47,7 @@ fn it_shows_disks_on_a_terminal_until_q_and_leaves_it_as_it_was() {
     drop(keys);
     assert!(terminal.wait().unwrap().success());
     reader.join().unwrap();
-    // The screen of before is there again.
+    // The earlier screen is there again.
     let text = text();
     let (entered, left) =
         (text.find("\u{1b}[?1049h").unwrap(), text.find("\u{1b}[?1049l").unwrap());

@@ -8,7 +8,7 @@ use std::fs;
 use weir_client::{Client, Context, CreateOptions};
 use weir_types::{FileId, LayoutSpec};
 
-/// The least that may be set, so that who is killed is soon missed.
+/// The minimum of the setting, so that a killed server is soon missed.
 const MISSED_AFTER_MS: i64 = 2_500;
 
 /// Starts a cluster of so many servers with a target each, of these settings.
@@ -119,7 +119,7 @@ fn who_was_not_heard_of_for_a_while_is_named() {
 fn a_key_that_is_refused_is_said_of_clients_and_of_data_servers() {
     let place = Place::new();
     let cluster = start(&place, ("keys", "2"), &[]);
-    // The same credential with a key of nobody.
+    // The same credential with an unknown key.
     let path = place.path("other.toml");
     let text = fs::read_to_string(cluster.dir().join("client.toml")).unwrap();
     let mut text: toml::Table = text.parse().unwrap();

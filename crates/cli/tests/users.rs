@@ -1,5 +1,5 @@
-//! Users and keys on real mounts: groups, who may use a mount, and keys that
-//! squash, only read, or end at a directory.
+//! Users and keys on real mounts: groups, the users of a mount, and keys that squash, only read, or
+//! are limited to a directory.
 
 use crate::harness::{self, Cluster, Place, Said, root, said};
 use crate::library;
@@ -190,7 +190,7 @@ fn a_read_only_key_reads_through_its_mount_and_changes_nothing() {
     // Without a mount it is the same, and says what to do.
     let cp = ["cp", "--credential", "reader.toml", "/etc/hostname", "weir:/new"];
     cluster.place.weir(&cp).fails(&["may only read", "credential"]);
-    // Revoked, the mount is of no use any more.
+    // With the revoked key, the mount is useless.
     cluster.weir(&["key", "revoke", "reader"]).ok();
     fails_with(fs::read_dir(mount.join("dir")), Errno::ACCESS);
     cluster.umount("reader");
@@ -338,7 +338,7 @@ fn keys_are_made_shown_and_revoked_by_name() {
     assert!(cluster.weir(&["key", "list"]).ok().contains("nothing: revoked"));
     cluster.weir(&["key", "revoke", "bert"]).fails(&["no key 'bert'", "weir key list"]);
     cluster.weir(&["key", "revoke", "administrator"]).fails(&["its own key"]);
-    // One that the server was never told of, by its number.
+    // A key of which the server was never told, by its number.
     cluster.weir(&["key", "new", "-o", "plain.toml"]).ok();
     place.weir(&["ls", "--credential", "plain.toml", "/"]).ok();
     let text = fs::read_to_string(place.path("plain.toml")).unwrap();

@@ -1,8 +1,8 @@
-//! Reads ranges of a file with several threads, as a program in Rust does it: what `cat_ranges` of
-//! the Python package is measured against (`bindings/python/bench/ranges.py`).
+//! Reads ranges of a file with several threads in Rust, for comparison with `cat_ranges` of the
+//! Python package (`bindings/python/bench/ranges.py`).
 //!
-//! `ranges CLUSTER PATH THREADS TURNS`; lines `OFFSET LENGTH` and an empty one on standard input;
-//! then each line is a turn, and is answered with its seconds.
+//! Usage: `ranges CLUSTER PATH THREADS TURNS`. Standard input: lines `OFFSET LENGTH`, then an empty
+//! line. Each further line starts a turn, which prints its seconds.
 
 use std::io::{BufRead, Write, stdin, stdout};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use weir_wire::Rights;
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Ranges of no more than this go out together, [`TOGETHER_BYTES`] at once.
+/// Ranges up to this size are read together, [`TOGETHER_BYTES`] at once.
 const SMALL_BYTES: u64 = 64 << 10;
 const TOGETHER_BYTES: u64 = 1 << 20;
 
@@ -54,7 +54,7 @@ fn say(line: &str) -> Result<(), Failed> {
     Ok(out.flush()?)
 }
 
-/// What was read, a buffer for each range.
+/// The bytes read, one buffer for each range.
 fn read_all(
     file: &File,
     context: &Context,

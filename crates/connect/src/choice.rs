@@ -1,5 +1,5 @@
-//! Which cluster is meant, and where it is kept. What is said directly is over the environment,
-//! and that over the configuration file.
+//! Which cluster a program uses, and where its state is. Explicit choices override the environment,
+//! and the environment overrides the configuration file.
 
 use crate::{ConfigFile, Credential, Problem};
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use weir_types::ErrorKind;
 
 const DEFAULT_NAME: &str = "default";
 
-/// What somebody says about the cluster that is meant. Everything may be left out.
+/// How a program chooses a cluster. Every field is optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Name of a cluster made by `weir up` on this machine.
     pub name: Option<String>,
-    /// Its state directory.
+    /// State directory of the cluster.
     pub dir: Option<PathBuf>,
     /// Configuration file, in place of the usual ones.
     pub config: Option<PathBuf>,
@@ -21,17 +21,17 @@ pub struct Choice {
     pub credential: Option<PathBuf>,
 }
 
-/// Where the cluster that is meant is.
+/// Where the chosen cluster is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// On this machine, in this state directory.
+    /// On this machine, with this state directory.
     Here(PathBuf),
-    /// Known by this credential file only.
+    /// Elsewhere, known by this credential file only.
     Elsewhere(PathBuf),
 }
 
 impl Choice {
-    /// What the environment says: `WEIR_CLUSTER`, `WEIR_DIR`, `WEIR_CONFIG`, `WEIR_CREDENTIAL`.
+    /// The choice of the environment: `WEIR_CLUSTER`, `WEIR_DIR`, `WEIR_CONFIG`, `WEIR_CREDENTIAL`.
     pub fn from_environment() -> Self {
         let path = |name: &str| {
             std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
@@ -44,7 +44,7 @@ impl Choice {
         }
     }
 
-    /// The cluster with this name on this machine; without a name, what the environment says.
+    /// The cluster with this name on this machine. Without a name, the choice of the environment.
     pub fn of_cluster(name: Option<&str>) -> Self {
         match name {
             Some(name) => Self { name: Some(name.to_owned()), ..Self::default() },
@@ -57,11 +57,11 @@ impl Choice {
         Self { credential: Some(file.into()), ..Self::default() }
     }
 
-    /// The state directory that is meant.
+    /// The state directory of the chosen cluster.
     pub fn state_dir(&self) -> Result<PathBuf, Problem> {
         let config = ConfigFile::read(self.config.as_deref())?;
-        // A name on the command line is over a directory in the file, and the
-        // other way round.
+        // A name on the command line overrides a directory in the file, and a directory there a
+        // name in the file.
         match (&self.name, &self.dir) {
             (_, Some(dir)) => absolute(dir),
             (Some(name), None) => named(name),
@@ -72,7 +72,7 @@ impl Choice {
         }
     }
 
-    /// The cluster that a client means.
+    /// The chosen cluster, for a client.
     pub fn find(&self) -> Result<Found, Problem> {
         let named = self.name.is_some() || self.dir.is_some();
         let credential = match &self.credential {
@@ -95,7 +95,7 @@ impl Choice {
         }
     }
 
-    /// The credential for the cluster that is meant.
+    /// The credential for the chosen cluster.
     pub fn credential(&self) -> Result<Credential, Problem> {
         match self.find()? {
             Found::Elsewhere(file) => Credential::read(&file),
@@ -111,19 +111,18 @@ impl Choice {
         }
     }
 
-    /// Connects to the cluster that is meant; `program` is what `weir clients` shows.
+    /// Connects to the chosen cluster. `weir clients` shows `program`.
     pub fn connect(&self, program: &str) -> Result<Client, Problem> {
         self.credential()?.connect(program)
     }
 }
 
-/// Whether a cluster is kept in a state directory.
+/// Whether a state directory contains a cluster.
 fn has_cluster(dir: &Path) -> bool {
     dir.join("cluster.toml").is_file()
 }
 
-/// The credential of this machine or user, where nobody says which cluster is meant and there is
-/// none here.
+/// The credential of this user or machine, if no cluster was chosen and this machine has none.
 fn usual_credential(here: &Path) -> Option<PathBuf> {
     match has_cluster(here) {
         true => None,
@@ -141,7 +140,7 @@ pub fn named(name: &str) -> Result<PathBuf, Problem> {
     Ok(state_home()?.join(name))
 }
 
-/// Where a file is that nobody named: in the user's configuration, then in the machine's.
+/// The places of a file that was not named: the user's configuration, then the machine's.
 pub(crate) fn usual_files(name: &str) -> Vec<PathBuf> {
     let home_config = match absolute_env("XDG_CONFIG_HOME") {
         Some(dir) => Some(dir),
@@ -168,17 +167,18 @@ pub fn state_home() -> Result<PathBuf, Problem> {
     }
 }
 
-/// By HOME, else by the table of users: mount(8) keeps HOME from its helper when a user mounts.
+/// From HOME, or else from the user database: mount(8) removes HOME from its helper's environment
+/// when a user mounts.
 pub fn home() -> Option<PathBuf> {
     std::env::home_dir().filter(|path| path.is_absolute())
 }
 
-/// A variable of the environment that is an absolute path.
+/// An environment variable that is an absolute path.
 fn absolute_env(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// A path as other processes, which run elsewhere, can use it.
+/// A path in a form that processes in other directories can use.
 pub fn absolute(path: &Path) -> Result<PathBuf, Problem> {
     // Links are resolved where the path exists, so that a directory has one name.
     match path.canonicalize() {

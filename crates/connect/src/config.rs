@@ -7,13 +7,13 @@ use serde::Deserialize;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// The configuration file. Every entry may be left out.
+/// The configuration file. Every entry is optional.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigFile {
     /// Name of the cluster.
     pub cluster: Option<String>,
-    /// Its state directory.
+    /// State directory of the cluster.
     pub dir: Option<PathBuf>,
     /// Credential file of a client.
     pub credential: Option<PathBuf>,
@@ -53,7 +53,8 @@ pub struct MountDefaults {
 }
 
 impl ConfigFile {
-    /// Reads the file named, or the first of the usual ones; without any, everything is left out.
+    /// Reads the named file, or the first of the usual ones that exists. Without a file all entries
+    /// are empty.
     pub fn read(named: Option<&Path>) -> Result<Self, Problem> {
         let path = match named {
             Some(path) => path.to_owned(),

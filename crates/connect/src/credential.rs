@@ -61,7 +61,7 @@ impl Credential {
         })
     }
 
-    /// What a client needs to connect; `program` is what `weir clients` shows.
+    /// The client configuration for this credential. `weir clients` shows `program`.
     pub fn client_config(&self, program: &str) -> ClientConfig {
         let address = self.metadata.first().cloned().unwrap_or_default();
         let mut config = ClientConfig::new(address, self.client, self.key.clone());
@@ -76,7 +76,7 @@ impl Credential {
         Client::connect(self.client_config(program)).map_err(|e| self.not_connected(e))
     }
 
-    /// Why there is no connection to the cluster, by its name.
+    /// The error if the cluster, which is named in it, cannot be reached.
     pub fn not_connected(&self, error: Error) -> Problem {
         Problem::from(error).about(format!("cannot connect to cluster {}", self.cluster))
     }

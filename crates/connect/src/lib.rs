@@ -21,7 +21,8 @@ pub use problem::Problem;
 
 use weir_types::Caller;
 
-/// What a program calls itself to a cluster. Process and version come first: a long name is cut.
+/// The name under which a program appears in a cluster. Process id and version come first, because
+/// a long name is cut.
 pub fn program_name(name: &str) -> String {
     format!("[{} {}] {name}", std::process::id(), env!("CARGO_PKG_VERSION"))
 }

@@ -21,7 +21,7 @@ impl Problem {
         Self { kind, message: message.into(), hint: None }
     }
 
-    /// What the caller has said makes no sense.
+    /// An error in what the caller has asked for.
     pub(crate) fn argument(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidArgument, message)
     }
@@ -40,7 +40,7 @@ impl Problem {
         self
     }
 
-    /// An error of the operating system, with the file it is about.
+    /// An error of the operating system, with the file's name.
     pub fn file(path: &Path, error: impl Into<std::io::Error>) -> Self {
         let mut problem = Self::from(Error::from(error.into()));
         if let Some(number) = problem.message.find(" (os error ") {
@@ -65,13 +65,13 @@ impl std::error::Error for Problem {}
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let message = error.to_string();
-        // Some messages say themselves what to do.
+        // Some messages already say what to do.
         let advice = advice(error.kind).filter(|_| !message.contains("`weir "));
         Self { hint: advice.map(str::to_owned), ..Self::new(error.kind, message) }
     }
 }
 
-/// What to do about errors whose message cannot know it.
+/// Advice for kinds of errors whose message has none.
 fn advice(kind: ErrorKind) -> Option<&'static str> {
     Some(match kind {
         ErrorKind::Unreachable | ErrorKind::TimedOut => {

@@ -1,4 +1,4 @@
-//! Files that hold secrets: made with mode 0600, refused when others can read them.
+//! Files that hold secrets: created with mode 0600, and refused if other users can read them.
 
 use crate::Problem;
 use std::fs::{File, OpenOptions};
@@ -7,7 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use weir_types::ErrorKind;
 
-/// A secret file is small; more is not read.
+/// Maximum size of a secret file.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// Writes a file that only its owner can read. It must not exist.
@@ -15,7 +15,7 @@ pub fn write_new(path: &Path, text: &str) -> Result<(), Problem> {
     write_with(path, text, 0o600)
 }
 
-/// Writes a new file of a mode, durably. It must not exist.
+/// Writes a new file with a mode, durably. It must not exist.
 pub fn write_with(path: &Path, text: &str, mode: u32) -> Result<(), Problem> {
     let mut file = OpenOptions::new()
         .write(true)

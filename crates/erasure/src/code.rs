@@ -1,34 +1,34 @@
-//! Codes: which parities a set has, and how they change.
+//! Erasure codes: how parities are computed, updated and merged.
 
 use crate::gf::{MAX_POWER_ROWS, inverse, mul, power};
 use crate::kernel::Kernel;
 use crate::span::{Output, combine};
 use thiserror::Error;
 
-/// Members of a set, at the least.
+/// Minimum number of members of a set.
 pub const MIN_MEMBERS: usize = 2;
-/// Members of a set, at the most.
+/// Maximum number of members of a set.
 pub const MAX_MEMBERS: usize = 32;
-/// Parities of a set, at the most.
+/// Maximum number of parities of a set.
 pub const MAX_PARITIES: usize = 8;
 
-/// What a code cannot do.
+/// Why a code refuses a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unfit {
-    /// There is no such code.
+    /// There is no code with these numbers of members and parities.
     #[error(
         "a code has {MIN_MEMBERS} to {MAX_MEMBERS} members and 1 to {MAX_PARITIES} parities, not {0}+{1}"
     )]
     Shape(usize, usize),
-    /// Another number of blocks was passed.
+    /// The number of blocks passed is wrong.
     #[error("{expected} blocks are needed, not {given}")]
     Count {
-        /// As many as needed.
+        /// The number that is needed.
         expected: usize,
-        /// As many as there are.
+        /// The number that was passed.
         given: usize,
     },
-    /// A parity is shorter than what it is computed from.
+    /// A parity is shorter than a member.
     #[error("a parity of {parity} bytes is too short for a member of {member}")]
     Short {
         /// Bytes of the parity.
@@ -41,9 +41,8 @@ pub enum Unfit {
     Merge,
 }
 
-/// A code of `k` members and `m` parities. Parity 0 is the XOR of the members,
-/// whatever the code: P of RAID 5 and RAID 6. Parity 1 of a code with two or
-/// three is Q of RAID 6.
+/// A code of `k` members and `m` parities. In every code, parity 0 is the XOR of the members: P of
+/// RAID 5 and RAID 6. In codes of two or three parities, parity 1 is Q of RAID 6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     members: usize,
@@ -125,9 +124,8 @@ impl Code {
         Ok(())
     }
 
-    /// Brings the parities from `first` on up to date with a change of one
-    /// member: `change` is the XOR of its old and new bytes, from the offset on
-    /// at which the parities begin.
+    /// Updates the parities from `first` on after a change of one member. `change` is the XOR of
+    /// the member's old and new bytes; it and the parities begin at the same offset.
     pub fn update(
         &self,
         member: usize,
@@ -151,9 +149,9 @@ impl Code {
     }
 }
 
-/// Makes parity `parity` of a set of `members` that of a set with the members of
-/// another one behind them, from the parities of both alone: `P ^ P'`,
-/// `Q ^ g^k·Q'`.
+/// Merges two sets of one code. `first` and `second` are parity `parity` of two sets; `first`, of
+/// `members` members, becomes the parity of a set with the members of both: `P ^ P'`, `Q ^ g^k·Q'`.
+/// No member is read.
 pub fn merge(members: usize, parity: usize, first: &mut [u8], second: &[u8]) -> Result<(), Unfit> {
     if parity >= MAX_POWER_ROWS {
         return Err(Unfit::Merge);
@@ -170,8 +168,8 @@ fn count(expected: usize, given: usize) -> Result<(), Unfit> {
     if expected == given { Ok(()) } else { Err(Unfit::Count { expected, given }) }
 }
 
-/// `1/(x(r) + y(j))` with all `x` and `y` different, and each column scaled so
-/// that row 0 is all ones. Of such a matrix no square part is singular.
+/// `1/(x(r) + y(j))` with all `x` and `y` different, and each column scaled so that row 0 is all
+/// ones. No square submatrix of such a matrix is singular.
 fn cauchy(row: usize, member: usize) -> u8 {
     const { assert!(MAX_MEMBERS + MAX_PARITIES <= 256) };
     let x = |row: usize| (MAX_MEMBERS + row) as u8;
@@ -184,7 +182,7 @@ mod tests {
     use super::*;
     use crate::gf::invert;
 
-    /// Every choice of `size` numbers below `below`, in order.
+    /// All subsets of `size` numbers below `below`, in order.
     fn choices(below: usize, size: usize) -> Vec<Vec<usize>> {
         let mut all = vec![vec![]];
         for _ in 0..size {
@@ -198,9 +196,8 @@ mod tests {
         all
     }
 
-    /// A loss is decoded if the part of the matrix with the lost members and as
-    /// many of the parities that are left is not singular. All such parts of
-    /// sets of 32 include those of smaller sets.
+    /// A loss can be decoded if the submatrix of the lost members and as many remaining parities is
+    /// not singular. The submatrices for sets of 32 include those for smaller sets.
     #[test]
     fn every_loss_of_as_many_blocks_as_parities_is_decoded() {
         for parities in 1..=5 {
@@ -231,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Why there are Cauchy rows.
+    /// This is why codes with more than three parities use Cauchy rows.
     #[test]
     fn four_rows_of_powers_have_a_singular_part() {
         let part = |lost: &[usize], rows: [usize; 3]| -> Vec<Vec<u8>> {

@@ -1,12 +1,12 @@
-//! The field GF(2^8) modulo `x^8 + x^4 + x^3 + x^2 + 1` (0x11d), with the
-//! generator `g = 2`, as RAID 6 of Linux and ISA-L have it.
+//! The field GF(2^8) modulo `x^8 + x^4 + x^3 + x^2 + 1` (0x11d), with the generator `g = 2`, as in
+//! Linux's RAID 6 and in ISA-L.
 
 /// The polynomial without its `x^8`.
 pub const REDUCTION: u8 = 0x1d;
-/// Parities up to which row `r` of a code is `g^(r·j)`. A Vandermonde matrix of four
-/// rows has singular parts, so from there on the rows are those of a Cauchy matrix.
+/// For up to this many parities, row `r` of a code is `g^(r·j)`. A Vandermonde matrix of four rows
+/// has singular submatrices, so larger codes use the rows of a Cauchy matrix.
 pub const MAX_POWER_ROWS: usize = 3;
-/// Elements other than zero: `g` to the power of this is 1.
+/// Number of nonzero elements: `g` to the power of this is 1.
 const ORDER: usize = 255;
 
 /// `a·b`.
@@ -57,8 +57,8 @@ const LOGARITHMS: [u8; 256] = {
     logarithms
 };
 
-/// For each factor its products with 0..16, then with 0, 16, .., 240: what a
-/// byte shuffle looks up.
+/// Lookup tables for a byte shuffle: for each factor its products with 0..16, then with 0, 16, ..,
+/// 240.
 pub static NIBBLES: [[u8; 32]; 256] = {
     let mut tables = [[0; 32]; 256];
     let mut factor = 0;
@@ -74,8 +74,8 @@ pub static NIBBLES: [[u8; 32]; 256] = {
     tables
 };
 
-/// For each factor the multiplication as a matrix over GF(2), as `gf2p8affineqb`
-/// takes it: byte `7-i` has the input bits that output bit `i` is the sum of.
+/// For each factor, its multiplication as a matrix over GF(2) in the format of `gf2p8affineqb`:
+/// byte `7-i` selects the input bits whose sum is output bit `i`.
 pub static MATRICES: [u64; 256] = {
     let mut matrices = [0; 256];
     let mut factor = 0;
@@ -97,7 +97,7 @@ pub static MATRICES: [u64; 256] = {
     matrices
 };
 
-/// The inverse of a square matrix; none if it is singular.
+/// The inverse of a square matrix; `None` if it is singular.
 pub fn invert(mut matrix: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
     let size = matrix.len();
     for (i, row) in matrix.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! What is lost, from what is left.
+//! Restores lost blocks from the remaining ones.
 
 use crate::code::{Code, Unfit};
 use crate::gf::{invert, mul};
@@ -6,33 +6,33 @@ use crate::kernel::Kernel;
 use crate::span::{Output, combine};
 use thiserror::Error;
 
-/// More is lost than the code bears.
+/// More blocks are lost than the code can restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "{lost} members are lost and only {parities} parities are left: there is no way to decode them"
 )]
 pub struct Lost {
-    /// Members that are not there.
+    /// Number of lost members.
     pub lost: usize,
-    /// Parities that are.
+    /// Number of remaining parities.
     pub parities: usize,
 }
 
-/// How some blocks of a set come from others.
+/// How wanted blocks of a set are computed from remaining ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
     sources: Vec<usize>,
-    /// For each wanted block the factors of the sources.
+    /// For each wanted block, the factors of the sources.
     rows: Vec<Vec<u8>>,
 }
 
 impl Code {
-    /// How to compute the `wanted` blocks from those that are `present`. Members
-    /// are used before parities, and lower parities before higher ones: one lost
-    /// member is the XOR of the others and P.
+    /// How to compute the `wanted` blocks from the `present` ones. Members are used before
+    /// parities, and lower parities before higher ones: one lost member is the XOR of the others
+    /// and P.
     ///
-    /// Panics if `present` does not have an entry for each block, or if a wanted
-    /// block is none of the set.
+    /// Panics if `present` does not have an entry for each block, or if a wanted block is not in
+    /// the set.
     pub fn repair(&self, present: &[bool], wanted: &[usize]) -> Result<Repair, Lost> {
         assert_eq!(present.len(), self.blocks(), "an entry for each block");
         let (members, parities) = present.split_at(self.members());
@@ -43,7 +43,8 @@ impl Code {
         let left = numbers(parities, true);
         let rows = left.get(..lost.len());
         let rows = rows.ok_or(Lost { lost: lost.len(), parities: left.len() })?;
-        // Parities = A·lost + B·there, so lost = A⁻¹·(parities + B·there).
+        // With the present members: parities = A·lost + B·present, so lost = A⁻¹·(parities +
+        // B·present).
         let part = |&row: &usize| lost.iter().map(|&member| self.factors(row)[member]).collect();
         let solved = invert(rows.iter().map(part).collect());
         let solved = solved.ok_or(Lost { lost: lost.len(), parities: left.len() })?;
@@ -69,7 +70,7 @@ impl Code {
         };
         let wanted: Vec<Vec<u8>> = wanted.iter().map(block_row).collect();
         let all = there.iter().copied().chain(rows.iter().map(|row| self.members() + row));
-        // What has no part in it need not be read.
+        // Blocks with factor 0 everywhere need not be read.
         let used = |i: usize| wanted.iter().any(|row| row[i] != 0);
         let used: Vec<(usize, usize)> = all.enumerate().filter(|&(i, _)| used(i)).collect();
         let row = |row: &Vec<u8>| used.iter().map(|&(i, _)| row[i]).collect();
@@ -81,19 +82,18 @@ impl Code {
 }
 
 impl Repair {
-    /// The blocks that are needed, in order.
+    /// The blocks to read, in order.
     pub fn sources(&self) -> &[usize] {
         &self.sources
     }
 
-    /// Computes the wanted blocks, each of the length that it has. The bytes of
-    /// a source behind the end of a block are not used; a source that is shorter
-    /// counts as zeros there.
+    /// Computes the wanted blocks, each to its own length. Bytes of a source beyond that length are
+    /// ignored; a shorter source counts as padded with zeros.
     pub fn run(&self, sources: &[&[u8]], wanted: &mut [&mut [u8]]) -> Result<(), Unfit> {
         self.run_with(Kernel::best(), sources, wanted)
     }
 
-    /// The same with a given kernel.
+    /// As [`Repair::run`], with a given kernel.
     pub fn run_with(
         &self,
         kernel: Kernel,

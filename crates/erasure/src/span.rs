@@ -1,5 +1,5 @@
-//! Sources and outputs of any lengths: cut where one of them ends, so that the
-//! kernels see one length at a time.
+//! Splits a computation on blocks of different lengths into ranges in which all lengths are equal,
+//! as the kernels need them.
 
 use crate::kernel::{Job, Kernel, MAX_OUTPUTS};
 
@@ -9,9 +9,8 @@ pub(crate) struct Output<'a> {
     pub(crate) bytes: &'a mut [u8],
 }
 
-/// Each output becomes the sum of its products, or gets it added. Sources count
-/// as zeros behind their ends; what they have behind an output's end is not
-/// looked at.
+/// Sets each output to the sum of its products, or adds the sum to it. A source counts as padded
+/// with zeros; its bytes beyond the end of an output are ignored.
 pub(crate) fn combine(kernel: Kernel, sources: &[&[u8]], outputs: Vec<Output<'_>>, add: bool) {
     let mut outputs = outputs;
     let longest = outputs.iter().map(|output| output.bytes.len()).max().unwrap_or(0);

@@ -7,7 +7,7 @@ mod library;
 use library::Isal;
 use weir_erasure::{Code, Kernel, MAX_MEMBERS, MAX_PARITIES, MIN_MEMBERS};
 
-/// A multiple of what ISA-L asks for.
+/// A multiple of the alignment that ISA-L needs.
 const LEN: usize = 3 * 128 + 32;
 
 fn members(count: usize) -> Vec<Vec<u8>> {

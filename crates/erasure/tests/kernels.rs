@@ -1,12 +1,12 @@
-//! Every kernel computes the bytes of the scalar one, and what is computed is a
-//! code: lost blocks come back, and changed, extended and merged parities are
-//! those of an encoding from the beginning.
+//! Every kernel computes the bytes of the scalar one, and they form a code: lost blocks are
+//! restored, and updated, extended and merged parities equal those of an encoding from the
+//! beginning.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 use proptest::prelude::*;
 use weir_erasure::{Code, Kernel, MAX_MEMBERS, MAX_PARITIES, MIN_MEMBERS, merge};
 
-/// Members of different lengths, around those at which kernels take steps.
+/// Members of different lengths, around the step sizes of the kernels.
 fn members(
     count: impl Into<proptest::collection::SizeRange>,
 ) -> impl Strategy<Value = Vec<Vec<u8>>> {
@@ -23,7 +23,7 @@ fn longest(members: &[Vec<u8>]) -> usize {
     members.iter().map(Vec::len).max().unwrap_or(0)
 }
 
-/// Parities by a kernel, from `first` on.
+/// The parities from `first` on, computed by a kernel.
 fn encode(kernel: Kernel, code: &Code, members: &[Vec<u8>], first: usize) -> Vec<Vec<u8>> {
     let mut parities = vec![vec![0xa5; longest(members)]; code.parities() - first];
     let mut outputs: Vec<&mut [u8]> = parities.iter_mut().map(Vec::as_mut_slice).collect();
@@ -31,7 +31,7 @@ fn encode(kernel: Kernel, code: &Code, members: &[Vec<u8>], first: usize) -> Vec
     parities
 }
 
-/// The blocks of a set but the lost ones, and what a kernel makes of them.
+/// The lost blocks, as a kernel decodes them from the others.
 fn decode(kernel: Kernel, code: &Code, blocks: &[Vec<u8>], lost: &[usize]) -> Vec<Vec<u8>> {
     let present: Vec<bool> = (0..code.blocks()).map(|i| !lost.contains(&i)).collect();
     let repair = code.repair(&present, lost).unwrap();
@@ -112,7 +112,7 @@ proptest! {
     }
 }
 
-/// Byte-exact, every pair of ten.
+/// Every pair of ten blocks is restored byte for byte.
 #[test]
 fn every_double_loss_of_8_and_2_comes_back() {
     let members: Vec<Vec<u8>> =

@@ -16,7 +16,7 @@ const MAX_REPLY_BYTES: u64 = 64 << 20;
 /// The most members.
 const MAX_ENDPOINTS: usize = 9;
 
-/// Codes of gRPC after which another member may know better.
+/// gRPC codes after which another member is asked.
 const DEADLINE_EXCEEDED: i32 = 4;
 const UNAVAILABLE: i32 = 14;
 const NOT_FOUND: i32 = 5;
@@ -30,12 +30,12 @@ const WHEN_FULL: &str = "give its members a larger --quota-backend-bytes, run `e
 pub(crate) struct Gateway {
     agent: ureq::Agent,
     endpoints: Vec<String>,
-    /// The member that answered last.
+    /// Index of the member that answered last.
     present: AtomicUsize,
 }
 
 impl Gateway {
-    /// Errors: `InvalidArgument` for an address that is none.
+    /// Errors: `InvalidArgument` for an invalid address.
     pub fn new(endpoints: &[String]) -> Result<Self> {
         let bad = |what: String| Err(Error::new(ErrorKind::InvalidArgument, what));
         if endpoints.is_empty() || endpoints.len() > MAX_ENDPOINTS {

@@ -19,15 +19,15 @@ use weir_host::{clock, thread};
 use weir_metastore::{Batch, Held, Journal, Sequence};
 use weir_types::{Error, ErrorKind, Result};
 
-/// Time of a lease in etcd, seconds. So long a dead leader is waited for.
+/// Lease time in etcd, seconds. After a leader's death others wait this long.
 pub const LEASE_S: u64 = 4;
-/// Share of a lease that is not used, so that clocks may differ in speed: one part in so many.
+/// Share of a lease that is not used, because clocks may differ in speed: one part in this many.
 const CLOCK_MARGIN: u32 = 8;
 /// The most batches of one reply.
 const BATCHES_PER_READ: usize = 8;
 /// The most members that are listed.
 const MAX_MEMBERS: usize = 64;
-/// etcd is compacted after so many changes.
+/// etcd is compacted after this many changes.
 const COMPACT_AFTER: i64 = 100;
 /// Pause before an append is sent again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -50,7 +50,7 @@ pub struct EtcdJournal {
 }
 
 impl EtcdJournal {
-    /// The journal of a cluster. Asks etcd nothing.
+    /// The journal of a cluster. Sends no request.
     ///
     /// # Errors
     /// `InvalidArgument` for addresses that are not `http://HOST:PORT`.
@@ -87,7 +87,7 @@ impl EtcdJournal {
         Ok(self.gateway.ask::<RangeResponse>("/v3/kv/range", &request)?.kvs.pop())
     }
 
-    /// The fence of the lead, and whether it holds still.
+    /// The fence of the present lead; an error if the lead has ended.
     fn fence(&self) -> Result<i64> {
         match &*self.lead.lock() {
             Some(lead) if clock::since_boot() < lead.until => Ok(lead.fence),
@@ -116,7 +116,8 @@ impl EtcdJournal {
         }
         let (number, of) = match seen.found(1) {
             Some(found) => (decimal(found)?, found.mod_revision),
-            // Above all terms of a journal that was lost: numbers of events come from the term.
+            // A new journal starts above all terms of a lost one, because event numbers derive from
+            // the term.
             None => (clock::unix_now().as_secs() / 60, 0),
         };
         let next = number + 1;
@@ -159,7 +160,8 @@ impl EtcdJournal {
             ));
         }
         match done.found(1).map(decimal).transpose()? {
-            // By an attempt that had no answer: nobody else appends while this server leads.
+            // Appended by an attempt whose reply was lost: nobody else appends while this server
+            // leads.
             Some(now) if now == batch.last.0 => Ok(()),
             now => {
                 let what = format!(
@@ -209,7 +211,7 @@ impl Journal for EtcdJournal {
         loop {
             let fence = self.fence()?;
             match self.try_append(fence, previous, batch) {
-                // As long as this server leads, nobody else can say what became of it.
+                // While this server leads, no other server can know the outcome.
                 Err(error)
                     if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::TimedOut) =>
                 {
@@ -297,10 +299,10 @@ impl Journal for EtcdJournal {
         if now - *self.compacted.lock() < COMPACT_AFTER {
             return Ok(());
         }
-        // Nobody reads older revisions than the newest one.
+        // Revisions older than the present one are never read.
         let request = json!({"revision": now.to_string()});
         match self.gateway.ask::<Value>("/v3/kv/compaction", &request) {
-            // Somebody else has done it.
+            // Another server has compacted already.
             Err(error) if error.kind == ErrorKind::Stale => {}
             other => drop(other?),
         }
@@ -309,7 +311,7 @@ impl Journal for EtcdJournal {
     }
 }
 
-/// When a lead ends whose lease was asked for at `sent`.
+/// When a lead ends whose lease was requested at `sent`.
 fn end_of(sent: Duration, ttl_s: i64) -> Duration {
     let ttl = Duration::from_secs(u64::try_from(ttl_s).unwrap_or(0));
     sent + ttl - ttl / CLOCK_MARGIN
@@ -320,7 +322,7 @@ fn decimal(found: &KeyValue) -> Result<u64> {
     text.and_then(|text| text.parse().ok()).ok_or_else(|| foreign(found))
 }
 
-/// The error for what Weir does not write.
+/// The error for a key or value that Weir does not write.
 fn foreign(found: &KeyValue) -> Error {
     let what = format!("the key {} in etcd is not Weir's", String::from_utf8_lossy(&found.key));
     Error::new(ErrorKind::Corrupt, what)

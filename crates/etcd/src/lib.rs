@@ -1,12 +1,12 @@
 //! The journal of metadata servers on etcd (`docs/high-availability.md`).
 //!
-//! etcd is asked through its JSON gateway (`/v3/kv/txn` and so on) with a synchronous HTTP client.
-//! The gRPC client would need an async runtime and a protobuf compiler for a handful of requests.
-//! base64 makes a batch one third larger on the way to etcd; in etcd it is not.
+//! Weir uses etcd's JSON gateway (`/v3/kv/txn` and so on) with a synchronous HTTP client. The gRPC
+//! client would need an async runtime and a protobuf compiler for a handful of requests. Base64
+//! makes a batch one third larger on the way; etcd stores the bytes themselves.
 //!
 //! Keys, all below `/weir/CLUSTER/`
-//! - `leader`: address of the server that leads, under its lease. The create revision of the key
-//!   is the fence: every append compares it.
+//! - `leader`: address of the server that leads, under its lease. The create revision of the key is
+//!   the fence: every append compares it.
 //! - `term`: number of leads so far.
 //! - `head`: the last record that was appended. Every append compares and changes it.
 //! - `log/LAST`: a batch, by its last record, 16 hexadecimal digits.

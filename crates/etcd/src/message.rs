@@ -1,5 +1,5 @@
-//! The messages of etcd's JSON gateway, as far as they are used. Bytes are base64, numbers of 64
-//! bits are strings, and fields of value zero are missing.
+//! Messages of etcd's JSON gateway. Bytes are base64, 64-bit numbers are strings, and fields of
+//! value zero are missing.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -64,18 +64,18 @@ pub(crate) struct TxnResponse {
 }
 
 impl TxnResponse {
-    /// The one key that the range at this place found.
+    /// The key that the range request at this index has found.
     pub fn found(&self, at: usize) -> Option<&KeyValue> {
         self.responses.get(at)?.response_range.as_ref()?.kvs.first()
     }
 }
 
-/// The answer to a grant, and to a request to keep a lease.
+/// The reply to a lease grant or a keep-alive.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct LeaseResponse {
     #[serde(rename = "ID", default, deserialize_with = "number")]
     pub id: i64,
-    /// Seconds; none if the lease has ended.
+    /// Remaining seconds; zero if the lease has ended.
     #[serde(rename = "TTL", default, deserialize_with = "number")]
     pub ttl: i64,
 }
@@ -86,7 +86,7 @@ pub(crate) struct Streamed<T> {
     pub result: T,
 }
 
-/// An error of the gateway.
+/// An error reply of the gateway.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Refused {
     #[serde(default)]

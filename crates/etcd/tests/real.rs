@@ -11,7 +11,7 @@ use weir_metastore::journal_conformance::{Pair, run};
 use weir_metastore::{Batch, Journal, MAX_BATCH_BYTES, Sequence};
 use weir_types::ErrorKind;
 
-/// Processes of etcd, which are gone when the test ends.
+/// Processes of etcd, killed when the test ends.
 struct Etcd {
     members: Vec<Child>,
     endpoints: Vec<String>,
@@ -93,7 +93,7 @@ fn batch(last: u64, bytes: usize) -> Batch {
 fn etcd_is_a_journal() {
     let Some(etcd) = Etcd::start(1) else { return };
     let (a, b) = (etcd.journal([1; 16]), etcd.journal([1; 16]));
-    // Nobody renews the lease.
+    // The lease expires without renewal.
     let ended = || {
         eventually("the lease ends", || etcd.journal([1; 16]).leader().unwrap().is_none());
     };
@@ -147,7 +147,7 @@ fn appends_go_on_when_a_member_of_etcd_is_killed_or_stopped_and_none_is_lost() {
     let mut last = 0;
     let mut append = |count: u64| {
         for _ in 0..count {
-            // An election of etcd may take longer than a renewal waits: the lead outlasts it.
+            // An election in etcd may take longer than a renewal waits. The lead survives that.
             let _ = journal.renew();
             journal.append(Sequence(last), &batch(last + 1, 100)).unwrap();
             last += 1;
@@ -184,7 +184,7 @@ fn without_a_quorum_the_lead_ends_and_nothing_is_confirmed() {
     assert!(journal.check().is_err());
     etcd.signal(0, Signal::CONT);
     etcd.signal(1, Signal::CONT);
-    // What has no answer is there or not; it is never there twice or torn.
+    // An append without a reply may have happened or not. It never happened twice or in part.
     let other = etcd.journal([1; 16]);
     eventually("another one leads", || other.acquire("b", None).is_ok_and(|t| t.is_some()));
     let all = other.read(Sequence::ZERO).unwrap();
@@ -197,7 +197,7 @@ fn what_was_cut_takes_no_room_once_the_leader_has_compacted() {
     let Some(etcd) = Etcd::start_with(1, &["--quota-backend-bytes", "33554432"]) else { return };
     let journal = etcd.journal([1; 16]);
     journal.acquire("a", Some(Sequence(0))).unwrap().unwrap();
-    // Twice as much as etcd takes, and never much of it at a time.
+    // Appends twice as much as etcd's quota in total, with little of it stored at a time.
     for last in 1..=1024 {
         journal.renew().unwrap();
         journal.append(Sequence(last - 1), &batch(last, 64 << 10)).unwrap();

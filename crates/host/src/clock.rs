@@ -1,11 +1,11 @@
-//! What time it is.
+//! Clocks: monotonic time, time since boot, and wall-clock time.
 
 use crate::simulated;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Now, for intervals and deadlines. Do not call `elapsed` on it, which would
-/// ask the operating system: see [`elapsed`].
+/// The present monotonic time, for intervals and deadlines. Do not call `Instant::elapsed` on it,
+/// which would ask the operating system: see [`elapsed`].
 pub fn now() -> Instant {
     match simulated::current() {
         Some(machine) => base() + machine.now(),
@@ -13,22 +13,21 @@ pub fn now() -> Instant {
     }
 }
 
-/// Time since `start`, zero if that is still to come.
+/// Time since `start`; zero if `start` is in the future.
 pub fn elapsed(start: Instant) -> Duration {
     now().saturating_duration_since(start)
 }
 
-/// Time since some moment that stays the same as long as this process (or the
-/// simulation) lasts; that was an hour ago or more, so that what was a while ago
-/// can be said from the beginning.
+/// Time since a fixed moment before this process (or the simulation) began. That moment is at least
+/// one hour in the past, so that a time of up to an hour ago can be expressed from the beginning.
 pub fn uptime() -> Duration {
     HEAD_START + elapsed(base())
 }
 
 const HEAD_START: Duration = Duration::from_secs(3600);
 
-/// Time since the machine started, asleep or not: a process that was stopped,
-/// or whose machine slept, sees on it how long that was.
+/// Time since the machine started, including time asleep. A process that was stopped, or whose
+/// machine slept, can tell from it how long that was.
 pub fn since_boot() -> Duration {
     match simulated::current() {
         Some(machine) => machine.now(),
@@ -39,7 +38,7 @@ pub fn since_boot() -> Duration {
     }
 }
 
-/// Time since 1970, for people, files and capabilities.
+/// Wall-clock time since 1970, for people, files and capabilities.
 pub fn unix_now() -> Duration {
     match simulated::current() {
         Some(machine) => machine.unix_now(),

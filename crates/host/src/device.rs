@@ -1,7 +1,7 @@
-//! The device below a directory, for those who want to know how fast it is though they have
-//! nothing to read from it: whether it is used, by anybody, and how long a read takes.
+//! The block device below a directory: how busy it is, and how long a read takes. For code that
+//! needs the device's speed while it has no data of its own to read.
 //!
-//! A simulated machine has none.
+//! A simulated machine has no such device.
 
 use crate::{clock, fs, simulated};
 use rustix::fd::OwnedFd;
@@ -11,24 +11,24 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The file that is read.
+/// Name of the file for test reads.
 const NAME: &str = "probe";
-/// It is so large.
+/// Length of that file.
 const FILE_BYTES: usize = 1 << 20;
-/// So much is read at a time,
+/// Bytes of one test read.
 const PIECE_BYTES: usize = 256 << 10;
-/// until it has taken so long,
+/// A measurement ends after this time.
 const ENOUGH: Duration = Duration::from_millis(20);
-/// or so much has been read: what limits a disk lets some MiB pass at once.
+/// A measurement ends after this many bytes. A throttled disk lets some MiB pass at once.
 const MOST_BYTES: usize = 4 << 20;
-/// Direct reads want memory, places and lengths that are multiples of this.
+/// Direct reads need addresses, positions and lengths that are multiples of this.
 const ALIGN: usize = 4096;
 
-/// A directory's device.
+/// The device below a directory.
 #[derive(Debug)]
 pub struct Device {
-    /// Where the kernel counts what was read and written; `None`: it has no such place, as below
-    /// file systems of several devices.
+    /// The kernel's file with the counters of the device. `None`: there is none, as below file
+    /// systems on several devices.
     stat: Option<PathBuf>,
     file: OwnedFd,
     buf: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Of a directory, in which a file of 1 MiB is made for it.
+    /// Opens the device below a directory, and makes a file of 1 MiB there for test reads.
     ///
     /// # Errors
     /// `OPNOTSUPP` on a simulated machine; `INVAL` where nothing can be read around the page
@@ -49,7 +49,7 @@ impl Device {
         let stat = stat_of(directory)?;
         let is_whole = rustix::fs::stat(&path).is_ok_and(|of| of.st_size == FILE_BYTES as i64);
         if !is_whole && let Err(e) = write(&path) {
-            // Nothing is left of it on a full disk.
+            // On a full disk this leaves no file behind.
             rustix::fs::unlink(&path).or_else(|e| match e {
                 Errno::NOENT => Ok(()),
                 e => Err(e),
@@ -61,14 +61,14 @@ impl Device {
         Ok(Self { stat, file, buf: vec![0; PIECE_BYTES + ALIGN], at: 0 })
     }
 
-    /// Sectors that were read and written, by anybody; `None`: not known.
+    /// Sectors that all processes have read and written. `None`: unknown.
     pub fn used_sectors(&self) -> Option<u64> {
         let text = fs::read_file(self.stat.as_ref()?, 4096).ok()?;
         sectors(&String::from_utf8(text).ok()?)
     }
 
-    /// Reads a little, and less if `is_wanted` says that others want to; how many bytes that was, and
-    /// how long it took. It waits for as long as the device takes.
+    /// Reads the test file to measure the device; ends early if `is_wanted` says that other work
+    /// needs it. Returns the bytes and the time. Waits as long as the device takes.
     pub fn read(&mut self, is_wanted: impl Fn() -> bool) -> Result<(u64, Duration)> {
         let begin = clock::uptime();
         let mut bytes = 0;
@@ -78,7 +78,7 @@ impl Device {
             let read =
                 retry_on_intr(|| rustix::io::pread(&self.file, &mut self.buf[piece.clone()], at))?;
             if read < PIECE_BYTES {
-                // Somebody has cut the file.
+                // Another process has truncated the file.
                 return Err(Errno::IO);
             }
             self.at = (self.at + PIECE_BYTES) % FILE_BYTES;
@@ -91,26 +91,26 @@ impl Device {
     }
 }
 
-/// What the kernel counts of a directory's device, whoever uses it.
+/// The kernel's counters of the device below a directory, for all of its users.
 #[derive(Debug)]
 pub struct Counts {
     stat: Option<PathBuf>,
-    /// Of the whole device, if it is a part of one: of those flushes are not counted.
+    /// If the device is a partition: the counters of the whole device, which alone count flushes.
     whole: Option<PathBuf>,
     is_simulated: bool,
 }
 
-/// Requests that a device has ended.
+/// Requests that a device has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Reads.
+    /// Completed reads.
     pub reads: u64,
-    /// Writes and flushes.
+    /// Completed writes and flushes.
     pub writes: u64,
 }
 
 impl Counts {
-    /// Of a directory's device. It is never asked anything itself.
+    /// Finds the counters of the device below a directory. Sends nothing to the device.
     pub fn of(directory: &Path) -> Self {
         let is_simulated = simulated::current().is_some();
         let stat = match is_simulated {
@@ -123,13 +123,13 @@ impl Counts {
         Self { stat, whole, is_simulated }
     }
 
-    /// Whether the device is one of which the kernel counts anything, or a simulated one, of which
-    /// all is known.
+    /// Whether these counters exist: for a real device that the kernel counts, and for every
+    /// simulated one.
     pub fn are_known(&self) -> bool {
         self.is_simulated || self.ended().is_some()
     }
 
-    /// What it has ended; `None`: nobody counts that.
+    /// Completed requests. `None`: the kernel does not count them.
     pub fn ended(&self) -> Option<Ended> {
         let read = |path: &Path| String::from_utf8(fs::read_file(path, 4096).ok()?).ok();
         let own = ended(&read(self.stat.as_ref()?)?)?;
@@ -138,7 +138,7 @@ impl Counts {
     }
 }
 
-/// The sixteenth of them, where there are so many.
+/// Field 16 of a line of counters, if it has so many: completed flushes.
 fn flushes(stat: &str) -> u64 {
     stat.split_ascii_whitespace().nth(15).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
@@ -150,19 +150,19 @@ fn stat_of(directory: &Path) -> Result<Option<PathBuf>> {
     Ok(stat.exists().then_some(stat))
 }
 
-/// Reads that ended come first, and writes fifth.
+/// Completed reads are field 1, completed writes field 5.
 fn ended(stat: &str) -> Option<Ended> {
     let words: Vec<u64> = stat.split_ascii_whitespace().map_while(|w| w.parse().ok()).collect();
     Some(Ended { reads: *words.first()?, writes: words.get(4)? + flushes(stat) })
 }
 
-/// Where in a buffer direct reads may go.
+/// The part of a buffer that is aligned for direct reads.
 fn aligned(buf: &[u8]) -> Range<usize> {
     let start = buf.as_ptr().align_offset(ALIGN);
     start..start + PIECE_BYTES
 }
 
-/// Reads that ended, merged, sectors, time; then the same of writes.
+/// The fields are completed reads, merged reads, sectors, time; then the same for writes.
 fn sectors(stat: &str) -> Option<u64> {
     let mut words = stat.split_ascii_whitespace();
     let read: u64 = words.nth(2)?.parse().ok()?;
@@ -170,7 +170,8 @@ fn sectors(stat: &str) -> Option<u64> {
     Some(read + written)
 }
 
-/// Bytes that no file system packs. It need not be durable: it is made anew if it is not whole.
+/// Writes the test file with bytes that no file system can compress. The file need not be durable:
+/// an incomplete one is written again.
 fn write(path: &Path) -> Result<()> {
     let mut bytes = vec![0; FILE_BYTES];
     crate::fill_random(&mut bytes).map_err(|_| Errno::IO)?;
@@ -181,7 +182,7 @@ fn write(path: &Path) -> Result<()> {
         let count = retry_on_intr(|| rustix::io::write(&file, rest))?;
         rest = &rest[count..];
     }
-    // What is not on the device yet is not read from it.
+    // A read reaches the device only if the bytes are there and not just in memory.
     rustix::fs::fdatasync(&file)
 }
 

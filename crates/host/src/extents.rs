@@ -1,12 +1,13 @@
-//! Where a local file system has set room aside for a file: the ioctl `FIEMAP`.
+//! Asks for which bytes of a file a local file system has allocated space: the ioctl `FIEMAP`.
 
 use rustix::io::{Errno, Result};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// `FS_IOC_FIEMAP`, on every machine that Weir runs on; neither of the libraries at hand has it.
+/// The number of `FS_IOC_FIEMAP` on every machine that Weir supports. Neither `libc` nor `rustix`
+/// defines it.
 const FIEMAP: u32 = 0xC020_660B;
-/// Extents of one call.
+/// Extents returned by one call.
 const EXTENTS: usize = 128;
 
 #[repr(C)]
@@ -45,8 +46,8 @@ pub(crate) fn extents(file: &OwnedFd, from: u64) -> Result<Option<Vec<Range<u64>
         extents: [Extent::default(); EXTENTS],
     });
     loop {
-        // SAFETY: the descriptor is open; the structure is as the kernel has it, says how many
-        // extents it has room for, and lives until the call has returned, which does not keep it.
+        // SAFETY: the descriptor is open. The structure has the kernel's layout, says how many
+        // extents it has space for, and outlives the call; the kernel does not keep its address.
         let result =
             unsafe { libc::ioctl(file.as_raw_fd(), libc::Ioctl::from(FIEMAP), &raw mut *question) };
         if result == 0 {
@@ -65,7 +66,8 @@ pub(crate) fn extents(file: &OwnedFd, from: u64) -> Result<Option<Vec<Range<u64>
     Ok(Some(found.map(range).filter(|range| !range.is_empty()).collect()))
 }
 
-/// Whether room is set aside for all bytes of a range, also for what is reserved and not written.
+/// Whether space is allocated for all bytes of a range. Reserved space that was never written
+/// counts as allocated.
 ///
 /// # Errors
 /// `OPNOTSUPP`: the file system does not say; those of the disk.
@@ -133,7 +135,7 @@ mod tests {
             Err(Errno::OPNOTSUPP) => println!("skipped: no room can be reserved here"),
             done => done.unwrap(),
         }
-        // Where the file system does not say, what was reserved may count as a hole.
+        // Where the file system does not support this, reserved space may count as a hole.
         assert!(!has_room(1 << 19, (1 << 16) + 1));
         if super::cover(&std::fs::File::open(path.join("f")).unwrap().into(), 0, 1).is_ok() {
             assert!(has_room(1 << 19, 1 << 16));

@@ -1,8 +1,8 @@
-//! Files and directories: the few calls that a store and a log need, each one
-//! call of the kernel. Names are relative to an open directory.
+//! Files and directories: the few calls that a store and a log need, each one system call. Names
+//! are relative to an open directory.
 //!
-//! Every sync names its site, a word for its place in the code: crash tests
-//! leave one out after the other and expect to notice.
+//! Every sync names its site, a word for its place in the code. Crash tests leave out one site
+//! after another, and must notice each.
 
 mod file;
 pub(crate) mod kinds;
@@ -45,12 +45,12 @@ impl Directory {
             let directory = machine.root().open_directory(&simulated_path(path)?)?;
             return Ok(Self(DirectoryKind::Simulated(directory)));
         }
-        // A link on the way here is the administrator's choice.
+        // The administrator may use links in the path.
         let flags = DIRECTORY.difference(OFlags::NOFOLLOW);
         Ok(Self::from_fd(retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?))
     }
 
-    /// Makes a directory and those that lead to it, as far as they are missing.
+    /// Makes a directory and its missing parents.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -75,7 +75,7 @@ impl Directory {
         Self(DirectoryKind::Os(Arc::new(fd)))
     }
 
-    /// Its descriptor, if the operating system knows it.
+    /// The file descriptor; `None` on a simulated machine.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
             DirectoryKind::Os(fd) => Some(fd.as_fd()),
@@ -83,7 +83,7 @@ impl Directory {
         }
     }
 
-    /// Opens a directory in it.
+    /// Opens a subdirectory.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -99,7 +99,7 @@ impl Directory {
         })
     }
 
-    /// Makes a directory in it, for its owner alone.
+    /// Makes a subdirectory that only its owner can enter.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -110,7 +110,7 @@ impl Directory {
         }
     }
 
-    /// Opens a file in it; a new one is for its owner alone. Links are not
+    /// Opens a file of this directory. A new file is accessible to its owner only. Links are not
     /// followed.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl Directory {
         }
     }
 
-    /// Gives a file another name in it, in place of what had that.
+    /// Renames a file within this directory; replaces a file of the new name.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -153,7 +153,7 @@ impl Directory {
         }
     }
 
-    /// The names in it, without `.` and `..`, one by one.
+    /// The names in this directory, without `.` and `..`, one by one.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -184,7 +184,7 @@ impl Directory {
         })
     }
 
-    /// Makes its entries durable.
+    /// Makes the entries of this directory durable.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -195,7 +195,7 @@ impl Directory {
         }
     }
 
-    /// Makes everything on its file system durable.
+    /// Makes everything on this directory's file system durable.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -206,7 +206,7 @@ impl Directory {
         }
     }
 
-    /// Room on its file system.
+    /// Free and total space of this directory's file system.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -224,8 +224,8 @@ impl Directory {
         })
     }
 
-    /// Which of the machine's file systems it is on: the number of the device. A simulated
-    /// machine has one.
+    /// The device number of this directory's file system. On a simulated machine it is always the
+    /// same.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -236,13 +236,14 @@ impl Directory {
         }
     }
 
-    /// In which run of the kernel and of its file system what was written there and not synced is
-    /// still in memory: another one when the machine has started anew, and when the file system
-    /// was taken down meanwhile and mounted anew. `None` if the kernel does not say.
+    /// An id of the kernel's memory of this file system. While the id is the same, bytes that were
+    /// written and not synced are still in memory. The id changes when the machine restarts, and
+    /// when the file system is unmounted everywhere and mounted again. `None` if the kernel does
+    /// not tell.
     ///
-    /// Where the kernel shows no more than the mount (before Linux 6.8 not even that, and file
-    /// systems other than ext4, XFS and F2FS), another mount of a file system that was there all
-    /// the time is taken for another run, too.
+    /// On file systems other than ext4, XFS and F2FS the id is that of the mount. So it also
+    /// changes if one mount is replaced while the file system stays mounted elsewhere. Before Linux
+    /// 6.8 it is `None` there.
     pub fn memory_run(&self) -> Option<u128> {
         let mounted = match &self.0 {
             DirectoryKind::Os(fd) => superblock(fd).or_else(|| mount_id(fd)).unwrap_or(0),
@@ -252,8 +253,11 @@ impl Directory {
         crate::boot_id().map(|boot| boot ^ u128::from(mounted))
     }
 
-    /// Makes the file if need be and locks it, until the lock is dropped or
-    /// the process ends.
+    /// Locks a file, which is made if it is missing. The lock ends when it is dropped or the
+    /// process ends.
+    ///
+    /// # Errors
+    /// `WOULDBLOCK` if another process holds the lock; those of the kernel.
     ///
     /// # Errors
     /// `WOULDBLOCK` if someone has it; those of the kernel.
@@ -271,8 +275,8 @@ impl Directory {
     }
 }
 
-/// The kernel's number for a mounted file system, from when it is mounted first until it is
-/// mounted nowhere any more: that of its directory below `/sys/fs`, which it never gives again.
+/// The kernel's id of a mounted file system: the inode number of its directory below `/sys/fs`. It
+/// lasts from the first mount to the last unmount, and is never reused.
 fn superblock(fd: &OwnedFd) -> Option<u64> {
     const KINDS: [&str; 3] = ["ext4", "xfs", "f2fs"];
     let device = rustix::fs::fstat(fd).ok()?.st_dev;
@@ -284,8 +288,7 @@ fn superblock(fd: &OwnedFd) -> Option<u64> {
     KINDS.into_iter().find_map(of).map(|stat| stat.st_ino)
 }
 
-/// Which mount it is: another one whenever its file system is mounted anew, and never that of
-/// before while the machine runs. `None` if the kernel does not say (before Linux 6.8).
+/// The unique id of a mount, which is never reused while the machine runs. `None` before Linux 6.8.
 fn mount_id(fd: &OwnedFd) -> Option<u64> {
     /// `STATX_MNT_ID_UNIQUE`.
     const UNIQUE: u32 = 0x4000;
@@ -300,7 +303,7 @@ impl fmt::Debug for Directory {
     }
 }
 
-/// Simulated nodes have absolute paths only.
+/// A simulated machine accepts absolute paths only.
 fn simulated_path(path: &Path) -> Result<String> {
     let mut parts = Vec::new();
     for component in path.components() {
@@ -354,8 +357,8 @@ enum LockKind {
 impl Drop for Lock {
     fn drop(&mut self) {
         if let LockKind::Os(fd) = &self.0 {
-            // Closing is not enough: a child that was forked and has not yet
-            // executed its program has the descriptor too.
+            // Closing is not enough: a forked child has the descriptor too until it executes its
+            // program.
             let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
         }
     }
@@ -367,7 +370,7 @@ impl fmt::Debug for Lock {
     }
 }
 
-/// Reads a small file whole, by its path: configuration and keys.
+/// Reads a whole small file by its path, for configuration and keys.
 ///
 /// # Errors
 /// Those of the kernel; `FBIG` if it has more than `max_bytes`.
@@ -381,7 +384,7 @@ pub fn read_file(path: &Path, max_bytes: usize) -> Result<Vec<u8>> {
         let len = file.read_full(&mut bytes, 0)?;
         bytes.truncate(len);
     } else {
-        // Links and pipes are fine here: administrators use them.
+        // Links and pipes are allowed here: administrators use them.
         let read = |file: std::fs::File| file.take(max_bytes as u64 + 1).read_to_end(&mut bytes);
         let done = std::fs::File::open(path).and_then(read);
         done.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;

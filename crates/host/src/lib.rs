@@ -1,18 +1,18 @@
-//! Everything that a Weir process asks of the machine it runs on: time,
-//! threads, locks, random bytes, sockets and files.
+//! Everything that a Weir process asks of the machine it runs on: time, threads, locks, random
+//! bytes, sockets and files.
 //!
-//! There are two machines. One is the operating system. The other is whatever
-//! implements [`simulated::Machine`]: the simulator installs it while it runs
-//! one of its threads, and the very same client, data server and metadata
-//! server then run on virtual time, a network that loses connections and disks
-//! that forget unsynced writes. Nothing above this crate can tell.
+//! There are two kinds of machine. One is the operating system. The other implements
+//! [`simulated::Machine`]. The simulator installs it while it runs one of its threads. The same
+//! client, data server and metadata server then run on virtual time, a network that loses
+//! connections, and disks that forget unsynced writes. No crate above this one can tell the
+//! difference.
 //!
-//! The choice costs one relaxed load of a static where it is made at all:
-//! locks, clock and sockets. A file or socket knows what it is.
+//! Locks, clock and sockets read one relaxed atomic to choose the machine. A file or socket
+//! remembers its own.
 //!
-//! Invariant: the crates above use neither `Instant::now`, `SystemTime::now`,
-//! `std::thread`, `std::sync::{Mutex, RwLock, Condvar}` nor `std::fs`, but what
-//! is here (`clippy.toml` of each says so).
+//! Invariant: the crates above use none of `Instant::now`, `SystemTime::now`, `std::thread`,
+//! `std::sync::{Mutex, RwLock, Condvar}` and `std::fs`, except through this crate (enforced by the
+//! `clippy.toml` of each).
 
 pub mod clock;
 pub mod device;
@@ -31,8 +31,8 @@ pub mod thread;
 
 pub use random::fill_random;
 
-/// This run of the machine's kernel; `None` if the kernel does not say. Whether what was written
-/// and not synced is still in memory says [`fs::Directory::memory_run`].
+/// Random id of this boot of the machine; `None` if the kernel does not tell. To know whether
+/// unsynced bytes are still in memory, use [`fs::Directory::memory_run`].
 pub fn boot_id() -> Option<u128> {
     let path = std::path::Path::new("/proc/sys/kernel/random/boot_id");
     let text = fs::read_file(path, 64).ok()?;

@@ -1,28 +1,28 @@
-//! How busy this machine is: its processors and its network, by the kernel's counts.
+//! The load of this machine: processors and network, from the kernel's counters.
 //!
-//! A simulated machine counts nothing.
+//! A simulated machine has no such counters.
 
 use crate::{fs, simulated};
 use std::path::Path;
 
-/// `/proc/net/dev` has a line for each interface; what is beyond this is not looked at.
+/// Longest part of a file in `/proc` that is read. `/proc/net/dev` has a line for each interface.
 const MAX_PROC_BYTES: usize = 256 << 10;
 
-/// What the kernel has counted since the machine started.
+/// The kernel's counters since the machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineCounts {
-    /// Time in which processors had something to do, ticks of all of them,
+    /// Busy time of all processors, ticks.
     pub busy_ticks: u64,
-    /// and all time.
+    /// Busy and idle time of all processors, ticks.
     pub ticks: u64,
-    /// Bytes that came in through interfaces to elsewhere,
+    /// Bytes received through all interfaces except the loopback.
     pub received_bytes: u64,
-    /// and that went out.
+    /// Bytes sent through all interfaces except the loopback.
     pub sent_bytes: u64,
 }
 
 impl MachineCounts {
-    /// What there is now; `None` if the kernel does not say, or the machine is simulated.
+    /// Reads the counters. `None` if the kernel does not tell, or the machine is simulated.
     pub fn now() -> Option<Self> {
         if simulated::current().is_some() {
             return None;
@@ -37,8 +37,8 @@ impl MachineCounts {
     }
 }
 
-/// Busy and all ticks, of the first line: user, nice, system, idle, waiting for disks,
-/// interrupts (two kinds), stolen by other machines of this host.
+/// Busy and total ticks, from the first line of `/proc/stat`. Its fields are user, nice, system,
+/// idle, waiting for disks, interrupts (two kinds), stolen by other virtual machines.
 fn processors(stat: &str) -> Option<(u64, u64)> {
     let mut words = stat.lines().next()?.split_ascii_whitespace();
     if words.next()? != "cpu" {
@@ -50,7 +50,7 @@ fn processors(stat: &str) -> Option<(u64, u64)> {
     Some((all - idle, all))
 }
 
-/// Bytes in and out of all interfaces but the loopback.
+/// Bytes received and sent by all interfaces except the loopback.
 fn network(dev: &str) -> (u64, u64) {
     let interface = |line: &str| {
         let (name, counts) = line.split_once(':')?;

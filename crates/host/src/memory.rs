@@ -1,10 +1,10 @@
-//! Memory of this process that it does not use.
+//! Returns unused memory of this process to the operating system.
 
-/// Gives memory that was freed back to the operating system. The allocator keeps what lies
-/// between pieces in use; it takes a while, and is for who has been busy and is not any more.
+/// Returns freed memory to the operating system. The allocator otherwise keeps free pieces between
+/// pieces in use. The call is slow: use it when a burst of work is over.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it takes no pointer, and may be called from any thread at any time.
+    // SAFETY: the function takes no pointer, and may be called from any thread at any time.
     unsafe {
         libc::malloc_trim(0);
     }

@@ -1,5 +1,5 @@
-//! Stream sockets, a poller for many of them, and signals that end a wait.
-//! Everything is non-blocking unless it says otherwise.
+//! Stream sockets, a poller for many of them, and signals that end a wait. All calls are
+//! non-blocking unless they say otherwise.
 
 pub(crate) mod kinds;
 
@@ -40,26 +40,25 @@ impl fmt::Debug for Socket {
     }
 }
 
-/// Whether this thread runs on a simulated machine, whose network knows TCP
-/// addresses only.
+/// Whether this thread runs on a simulated machine, whose network supports TCP addresses only.
 pub fn is_simulated() -> bool {
     simulated::current().is_some()
 }
 
 impl Socket {
-    /// Begins to connect on the simulated network; `None` if there is none.
+    /// Begins to connect on the simulated network; `None` on the operating system.
     pub fn connect_simulated(address: &str) -> Option<Result<Self>> {
         let machine = simulated::current()?;
         Some(machine.connect(address).map(|s| Self(SocketKind::Simulated(s))))
     }
 
-    /// Listens on the simulated network; `None` if there is none.
+    /// Listens on the simulated network; `None` on the operating system.
     pub fn listen_simulated(address: &str) -> Option<Result<Self>> {
         let machine = simulated::current()?;
         Some(machine.listen(address).map(|s| Self(SocketKind::Simulated(s))))
     }
 
-    /// Its descriptor, if the operating system knows it.
+    /// The file descriptor; `None` on a simulated machine.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
             SocketKind::Os(fd) => Some(fd.as_fd()),
@@ -67,7 +66,7 @@ impl Socket {
         }
     }
 
-    /// Where a listener of the simulated network listens.
+    /// The address of a listener of the simulated network.
     pub fn simulated_address(&self) -> Option<String> {
         match &self.0 {
             SocketKind::Os(_) => None,
@@ -75,8 +74,11 @@ impl Socket {
         }
     }
 
-    /// Sends; returns the bytes taken. With `may_block` the call may wait as
-    /// long as the socket's own timeout says (never in a simulation).
+    /// Sends bytes; returns how many were accepted. With `may_block` the call may wait as long as
+    /// the socket's own timeout allows, except on a simulated machine.
+    ///
+    /// # Errors
+    /// `AGAIN`: the send buffer is full; those of the connection.
     ///
     /// # Errors
     /// `AGAIN`: no room; those of the connection.
@@ -93,7 +95,10 @@ impl Socket {
         }
     }
 
-    /// Receives into several pieces of memory; 0 at the end of the stream.
+    /// Receives into several buffers; returns 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// `AGAIN`: no bytes have arrived; those of the connection.
     ///
     /// # Errors
     /// `AGAIN`: nothing there; those of the connection.
@@ -108,7 +113,7 @@ impl Socket {
         }
     }
 
-    /// Receives into one piece of memory, never waits; 0 at the end of the stream.
+    /// Receives into one buffer without waiting; returns 0 at the end of the stream.
     ///
     /// # Errors
     /// As [`Socket::receive`].
@@ -119,7 +124,7 @@ impl Socket {
         }
     }
 
-    /// As [`Socket::receive`], for sockets that are set not to block.
+    /// As [`Socket::receive`], for non-blocking sockets.
     ///
     /// # Errors
     /// As [`Socket::receive`].
@@ -130,7 +135,7 @@ impl Socket {
         }
     }
 
-    /// Says that no more will be sent.
+    /// Closes the sending direction: the peer sees the end of the stream.
     ///
     /// # Errors
     /// Those of the connection.
@@ -141,10 +146,10 @@ impl Socket {
         }
     }
 
-    /// The next connection of a listener.
+    /// Accepts the next connection of a listener.
     ///
     /// # Errors
-    /// `AGAIN`: none; those of the kernel.
+    /// `AGAIN`: there is none; those of the kernel.
     pub fn accept(&self) -> Result<Self> {
         match &self.0 {
             SocketKind::Os(fd) => {
@@ -157,7 +162,7 @@ impl Socket {
         }
     }
 
-    /// Why connecting failed, if it did.
+    /// Fails with the error of a failed connection attempt.
     ///
     /// # Errors
     /// Those of the connection attempt.
@@ -168,8 +173,11 @@ impl Socket {
         }
     }
 
-    /// Waits until it is ready or broken, or the interrupting descriptor is
-    /// readable (the operating system's only).
+    /// Waits until the socket is ready or broken, or the interrupting descriptor is readable. On a
+    /// simulated machine there is no interrupting descriptor.
+    ///
+    /// # Errors
+    /// Those of `poll`, including `INTR`.
     ///
     /// # Errors
     /// Those of `poll`; `INTR` is one.
@@ -195,7 +203,7 @@ impl Socket {
         ];
         let used = if interrupt.is_some() { 2 } else { 1 };
         let count = poll(&mut fds[..used], Some(&timespec(timeout)))?;
-        // What is ready is taken even if an interrupt came as well.
+        // If the socket and the interrupt are both ready, the socket wins.
         Ok(match count {
             0 => Woken::TimeOver,
             _ if !fds[0].revents().is_empty() => Woken::Ready,
@@ -203,8 +211,11 @@ impl Socket {
         })
     }
 
-    /// Waits until one of several has something to receive or is broken: which one is ready; or as
-    /// [`Socket::wait`].
+    /// Waits until one of several sockets has bytes to receive or is broken, and returns which one.
+    /// Other reasons to end are as for [`Socket::wait`].
+    ///
+    /// # Errors
+    /// Those of `poll`, including `INTR`.
     ///
     /// # Errors
     /// Those of `poll`; `INTR` is one.
@@ -238,14 +249,14 @@ impl Socket {
     }
 }
 
-/// What ended a wait.
+/// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// What was waited for.
+    /// The socket is ready or broken.
     Ready,
-    /// The interrupting descriptor.
+    /// The interrupting descriptor became readable.
     Interrupted,
-    /// The time.
+    /// The deadline passed.
     TimeOver,
 }
 
@@ -258,7 +269,7 @@ enum PollerKind {
 }
 
 impl Poller {
-    /// One that watches nothing.
+    /// A poller that watches nothing yet.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -285,7 +296,7 @@ impl Poller {
         }
     }
 
-    /// Watches it for something else.
+    /// Changes the events for which a socket is watched.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -301,7 +312,7 @@ impl Poller {
         }
     }
 
-    /// Watches it no more.
+    /// Stops watching a socket.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -332,8 +343,11 @@ impl Poller {
         }
     }
 
-    /// Replaces the contents of `events` by at most as many as it has room
-    /// for; waits at most `timeout` for the first.
+    /// Waits at most `timeout` for the first event. Replaces the contents of `events` by the events
+    /// at hand, as many as fit.
+    ///
+    /// # Errors
+    /// Those of the kernel, including `INTR`.
     ///
     /// # Errors
     /// Those of the kernel; `INTR` is one.
@@ -345,7 +359,7 @@ impl Poller {
                 let spare = rustix::buffer::spare_capacity(&mut events.kernel);
                 epoll::wait(epoll, spare, Some(&timespec(timeout)))?;
                 events.list.extend(events.kernel.iter().map(|event| {
-                    // A copy: the kernel's struct is packed.
+                    // Copied, because the kernel's struct is packed.
                     let (data, flags) = (event.data, event.flags);
                     use epoll::EventFlags as F;
                     Event {
@@ -368,7 +382,7 @@ impl fmt::Debug for Poller {
     }
 }
 
-/// Room for what a poller tells.
+/// Buffer for the events of a poller.
 pub struct Events {
     kernel: Vec<epoll::Event>,
     list: Vec<Event>,
@@ -376,12 +390,12 @@ pub struct Events {
 }
 
 impl Events {
-    /// Room for so many.
+    /// A buffer for at most `max` events.
     pub fn with_capacity(max: usize) -> Self {
         Self { kernel: Vec::with_capacity(max), list: Vec::with_capacity(max), max }
     }
 
-    /// What was told last.
+    /// The events of the last wait.
     pub fn list(&self) -> &[Event] {
         &self.list
     }
@@ -402,11 +416,11 @@ fn timespec(time: Duration) -> Timespec {
     Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
 }
 
-/// For what is waited for as long as it takes.
+/// Length of one `poll` when there is no deadline.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Something that is raised once and ends waits: an eventfd, or any descriptor
-/// that becomes readable. Clones share it.
+/// A flag that ends waits when it is raised: an eventfd, or any descriptor that becomes readable.
+/// Clones share it.
 #[derive(Clone)]
 pub struct Signal(SignalKind);
 
@@ -417,7 +431,7 @@ enum SignalKind {
 }
 
 impl Signal {
-    /// One that is not raised.
+    /// A signal that is not raised.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -429,30 +443,31 @@ impl Signal {
         Ok(Self(SignalKind::Os(Arc::new(fd))))
     }
 
-    /// One that is raised when this descriptor becomes readable.
+    /// A signal that is raised when this descriptor becomes readable.
     pub fn from_fd(fd: OwnedFd) -> Self {
         Self(SignalKind::Os(Arc::new(fd)))
     }
 
-    /// Raises it.
+    /// Raises the signal.
     pub fn raise(&self) {
         match &self.0 {
-            // It fails only when the count is at its maximum: raised then.
+            // The write fails only if the count is at its maximum, and then the signal is raised
+            // already.
             SignalKind::Os(fd) => drop(rustix::io::write(fd, &1u64.to_ne_bytes())),
             SignalKind::Simulated(signal) => signal.raise(),
         }
     }
 
-    /// Takes it back.
+    /// Clears the signal.
     pub fn clear(&self) {
         match &self.0 {
-            // Whether it held a count or none does not matter.
+            // Reading nothing is fine: then the signal was not raised.
             SignalKind::Os(fd) => drop(rustix::io::read(fd, &mut [0u8; 8])),
             SignalKind::Simulated(signal) => signal.clear(),
         }
     }
 
-    /// Its descriptor, if the operating system knows it.
+    /// The file descriptor; `None` on a simulated machine.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
             SignalKind::Os(fd) => Some(fd.as_fd()),
@@ -460,7 +475,7 @@ impl Signal {
         }
     }
 
-    /// Waits until it is raised; false if the time is over first.
+    /// Waits until the signal is raised; `false` if `timeout` passes first.
     ///
     /// # Errors
     /// Those of `poll`.
@@ -484,7 +499,7 @@ impl Signal {
 }
 
 impl Signal {
-    /// Waits until one of these is raised.
+    /// Waits until one of these signals is raised.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -493,7 +508,7 @@ impl Signal {
         signals.iter().try_for_each(|signal| poller.add_signal(signal, 0))?;
         while events.list().is_empty() {
             match poller.wait(&mut events, LONG) {
-                // The process was stopped, and goes on.
+                // The process was stopped and has continued.
                 Ok(()) | Err(Errno::INTR) => {}
                 Err(e) => return Err(e),
             }

@@ -1,5 +1,5 @@
-//! Page-aligned memory straight from the kernel. What is freed goes back to it at once, and is never
-//! a hole among what the allocator keeps.
+//! Page-aligned memory directly from the kernel. Freed memory returns to the kernel at once and
+//! does not fragment the allocator's heap.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -22,8 +22,8 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Maps at least `length` zero bytes, rounded up to whole pages. Memory is taken only as pages
-    /// are touched. Fails where the kernel gives no more.
+    /// Maps at least `length` zero bytes, rounded up to whole pages. The kernel allocates a page
+    /// when it is first touched. Fails if the kernel refuses.
     pub fn new(length: usize) -> Result<Self, rustix::io::Errno> {
         let length = length.max(1).next_multiple_of(PAGE_BYTES);
         // SAFETY: a new anonymous mapping at an address of the kernel's choice
@@ -43,8 +43,8 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`; nothing borrows it any more.
-        // Unmapping one's own mapping cannot fail.
+        // SAFETY: exactly the mapping made in `new`, and no borrow of it is left. Unmapping one's
+        // own mapping cannot fail.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
@@ -59,7 +59,8 @@ impl Deref for Pages {
 
 impl DerefMut for Pages {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `&mut self` excludes every other access.
+        // SAFETY: the bytes are mapped and initialised for the life of `self`, and `&mut self`
+        // excludes every other access.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 }

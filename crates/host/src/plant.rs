@@ -1,7 +1,7 @@
-//! Bugs planted on purpose, one at a time, to see whether the tests find them.
+//! Bugs planted on purpose, one at a time, to check that the tests find them.
 //!
-//! A build with debug assertions may turn one on; a release build has none of
-//! them: [`planted`] is then the constant `false`.
+//! A build with debug assertions can activate one. A release build has none of them: there
+//! [`planted`] is the constant `false`.
 
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -48,67 +48,66 @@ bugs! {
     SkipObjectSync = "skip-object-sync",
     /// Recovery forgets what the intent log says.
     SkipRecovery = "skip-recovery",
-    /// The client does not send a write again that a lost connection left open.
+    /// The client does not send a write again after its connection was lost.
     DropRetriedWrite = "drop-retried-write",
-    /// A returning client does not say what it has open.
+    /// A client that reconnects does not say which files it has open.
     SkipReassert = "skip-reassert",
-    /// A data server does what comes on connections that were given up.
+    /// A data server executes requests from connections that the client has given up.
     DoLateChanges = "do-late-changes",
     /// A primary acknowledges a change before the other copies have it.
     AckBeforePartner = "ack-before-partner",
     /// A data server serves copies without a lease of the metadata server.
     ServeWithoutLease = "serve-without-lease",
-    /// A copy that is back is read, and orders changes, before everybody knows it.
+    /// A copy that is back serves reads, and orders changes, before all servers know it.
     RegrantBeforeReconcile = "regrant-before-reconcile",
-    /// A change is applied while ones of an earlier epoch are still being applied.
+    /// A change is applied while changes of an earlier epoch are still being applied.
     ApplyOldEpoch = "apply-old-epoch",
     /// A lease is given to a session while others still hold theirs.
     SkipRecall = "skip-recall",
-    /// After a restart the metadata server does not wait until clients have said
-    /// what they hold.
+    /// After a restart the metadata server does not wait until clients have reported their leases.
     GrantInGrace = "grant-in-grace",
-    /// A lease to write is taken from a silent session without fencing it off.
+    /// A write lease is taken from a silent session without fencing the session off.
     SkipFence = "skip-fence",
-    /// A name changes without an event to those who keep it.
+    /// A name changes without an event to the clients that cache it.
     KeepBelief = "keep-belief",
     /// A client says that it has given up a lease before it has written back.
     AnswerBeforeFlush = "answer-before-flush",
-    /// A client gives up a lease and keeps what it and the layer above have read.
+    /// A client gives up a lease and keeps the data that it and the layer above have cached.
     KeepPages = "keep-pages",
-    /// A client acknowledges an event and keeps what it is about.
+    /// A client acknowledges an event and keeps the cache entry that the event invalidates.
     KeepAfterEvent = "keep-after-event",
-    /// A client goes on with its leases when nothing was heard for too long.
+    /// A client goes on using its leases after it has heard nothing for too long.
     IgnoreLeaseClock = "ignore-lease-clock",
-    /// A returning client does not say which leases it holds.
+    /// A client that reconnects does not say which leases it holds.
     SkipReassertLeases = "skip-reassert-leases",
-    /// A client believes what it knew of a file or name that it has changed.
+    /// A client trusts its cached attributes of a file or name that it has changed itself.
     ForgetOwnChange = "forget-own-change",
-    /// What another copy will lack is not noted before the change.
+    /// A change is made before it is noted which bytes another copy will lack.
     SkipGapNote = "skip-gap-note",
     /// A gap is cleared before the other copy has confirmed the bytes.
     ClearGapEarly = "clear-gap-early",
-    /// A gap log that has vanished or is damaged is taken for an empty one.
+    /// A missing or damaged gap log counts as an empty one.
     LoseGapLog = "lose-gap-log",
-    /// A checkpoint forgets marks of changes that are under way on other copies.
+    /// A checkpoint drops the marks of changes that other copies are still executing.
     ForgetPledge = "forget-pledge",
-    /// The last target that is online is taken away because it lacks something.
+    /// The last online target is removed because it lacks bytes.
     MarkLastCopy = "mark-last-copy",
-    /// A disk that was mounted anew, and may have lost what was not synced, is taken for the one
-    /// of before.
+    /// A disk that was mounted again, and may have lost unsynced bytes, counts as one that kept
+    /// them.
     ForgetMount = "forget-mount",
-    /// A target is online again while others have noted gaps for it.
+    /// A target comes online while others still have gaps noted for it.
     OnlineTooEarly = "online-too-early",
-    /// A parity is said to be made before it is durable.
+    /// A parity is reported as made before it is durable.
     SkipParitySync = "skip-parity-sync",
-    /// Parities count before they are made.
+    /// Parities count as protection before they are made.
     CountUnmadeParities = "count-unmade-parities",
-    /// A part of a set goes to a target that has another one.
+    /// A block of a set goes to a target that already has another block of it.
     SetOnOneTarget = "set-on-one-target",
-    /// A metadata server goes on answering when its lead has ended.
+    /// A metadata server goes on answering after it has lost the lead.
     OldLeaderAnswers = "old-leader-answers",
-    /// A snapshot for another metadata server counts as of an operation that is not in it.
+    /// A snapshot for another metadata server claims to include an operation that it lacks.
     SnapshotSkips = "snapshot-skips",
-    /// The journal is cut before all metadata servers have it.
+    /// The journal is truncated before all metadata servers have its records.
     CutJournalEarly = "cut-journal-early",
     /// A client panics when it reads a symbolic link.
     PanicAtLinks = "panic-at-links",
@@ -126,7 +125,7 @@ pub fn planted(bug: Bug) -> bool {
     }
 }
 
-/// Plants a bug in this process, or none; false if this build has none.
+/// Plants a bug in this process, or removes it (`None`). Returns `false` if this build has no bugs.
 pub fn plant(bug: Option<Bug>) -> bool {
     #[cfg(debug_assertions)]
     {

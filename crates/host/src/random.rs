@@ -6,7 +6,7 @@ use std::io;
 /// Fresh random bytes, fit for keys and nonces.
 ///
 /// # Errors
-/// Those of the kernel when it has none.
+/// Those of the kernel if it has no random bytes.
 pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     if let Some(machine) = simulated::current() {
         machine.fill_random(bytes);

@@ -1,8 +1,9 @@
-//! What of a file is in the page cache: `cachestat(2)`, Linux 6.5.
+//! Which pages of a file are in the page cache: `cachestat(2)`, Linux 6.5.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Its number, on every machine that Weir runs on; neither of the libraries at hand has the call.
+/// The number of `cachestat` on every machine that Weir supports. Neither `libc` nor `rustix`
+/// defines it.
 const CACHESTAT: libc::c_long = 451;
 
 #[repr(C)]
@@ -11,7 +12,7 @@ struct Range {
     bytes: u64,
 }
 
-/// Pages.
+/// The kernel's `struct cachestat`: numbers of pages.
 #[repr(C)]
 #[derive(Default)]
 struct Counts {
@@ -28,8 +29,8 @@ pub(crate) fn may_be_cached(file: &OwnedFd, start: u64, bytes: u64) -> bool {
         return true;
     }
     let (range, mut counts) = (Range { start, bytes }, Counts::default());
-    // SAFETY: the descriptor is open; both structures are as the kernel has them, and live until
-    // the call has returned, which keeps neither.
+    // SAFETY: the descriptor is open. Both structures have the kernel's layout and outlive the
+    // call; the kernel keeps neither address.
     let result =
         unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut counts, 0) };
     let page = rustix::param::page_size() as u64;
@@ -60,7 +61,7 @@ mod tests {
     fn has_call() -> bool {
         let (range, mut counts) = (Range { start: 0, bytes: 1 }, Counts::default());
         let file = File::open("/proc/self/exe").unwrap();
-        // SAFETY: as above.
+        // SAFETY: the descriptor is open, and the structures outlive the call.
         let result = unsafe {
             libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut counts, 0)
         };

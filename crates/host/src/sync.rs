@@ -1,13 +1,13 @@
-//! Locks. They are those of the standard library without poisoning (a panic
-//! under one of them ends the process anyway); in a simulation whoever finds
-//! one taken lets the others run.
+//! Locks. They are those of the standard library without poisoning, because a panic under a lock
+//! ends the process anyway. In a simulation, a thread that finds a lock taken lets other threads
+//! run.
 
 use crate::simulated;
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
-/// Tries to take a lock until it succeeds; between two attempts others run.
+/// Tries to take a lock until it succeeds. Other threads run between two attempts.
 fn take_turns<G>(
     machine: &dyn simulated::Machine,
     key: usize,
@@ -31,7 +31,7 @@ pub struct Mutex<T: ?Sized> {
     inner: std::sync::Mutex<T>,
 }
 
-/// The right to what a [`Mutex`] guards.
+/// Access to the value of a locked [`Mutex`].
 #[derive(Debug)]
 pub struct MutexGuard<'a, T: ?Sized> {
     /// `None` only while it is being dropped or waits in a [`Condvar`].
@@ -40,12 +40,12 @@ pub struct MutexGuard<'a, T: ?Sized> {
 }
 
 impl<T> Mutex<T> {
-    /// A free lock.
+    /// An unlocked mutex.
     pub const fn new(value: T) -> Self {
         Self { inner: std::sync::Mutex::new(value) }
     }
 
-    /// What it guards, when nobody shares it any more.
+    /// The guarded value, from a mutex that nobody else shares.
     pub fn into_inner(self) -> T {
         self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,7 +61,7 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard { guard: Some(guard), mutex: self }
     }
 
-    /// The lock, if it is free.
+    /// Locks the mutex if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = match self.inner.try_lock() {
             Ok(guard) => guard,
@@ -71,7 +71,7 @@ impl<T: ?Sized> Mutex<T> {
         Some(MutexGuard { guard: Some(guard), mutex: self })
     }
 
-    /// What it guards: nobody else can have it.
+    /// The guarded value. `&mut self` proves that no other thread has access.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,22 +116,22 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     }
 }
 
-/// Lets threads wait for a change of what a [`Mutex`] guards.
+/// Lets threads wait for a change of a value that a [`Mutex`] guards.
 #[derive(Debug, Default)]
 pub struct Condvar {
     inner: std::sync::Condvar,
-    /// Its address is the key in a simulation; a type of size 0 has none of
-    /// its own.
+    /// In a simulation the address of this field is the key of waiting threads. A type of size 0
+    /// would have no address of its own.
     _key: u8,
 }
 
 impl Condvar {
-    /// Nobody waits.
+    /// A condition that no thread waits for.
     pub const fn new() -> Self {
         Self { inner: std::sync::Condvar::new(), _key: 0 }
     }
 
-    /// Gives the lock back, waits, takes it again.
+    /// Unlocks the mutex, waits for a notification, and locks the mutex again.
     pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex;
         if let Some(machine) = simulated::current() {
@@ -146,7 +146,7 @@ impl Condvar {
         guard
     }
 
-    /// As [`Condvar::wait`], at most so long.
+    /// As [`Condvar::wait`], for at most this time.
     pub fn wait_timeout<'a, T>(
         &self,
         mut guard: MutexGuard<'a, T>,
@@ -165,7 +165,7 @@ impl Condvar {
         guard
     }
 
-    /// Wakes one.
+    /// Wakes one waiting thread.
     pub fn notify_one(&self) {
         match simulated::current() {
             Some(machine) => machine.unpark(self.key(), false),
@@ -173,7 +173,7 @@ impl Condvar {
         }
     }
 
-    /// Wakes all.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         match simulated::current() {
             Some(machine) => machine.unpark(self.key(), true),
@@ -186,20 +186,20 @@ impl Condvar {
     }
 }
 
-/// One writer or many readers.
+/// A lock for one writer or many readers.
 #[derive(Debug, Default)]
 pub struct RwLock<T: ?Sized> {
     inner: std::sync::RwLock<T>,
 }
 
-/// The right to read what an [`RwLock`] guards.
+/// Read access to the value of an [`RwLock`].
 #[derive(Debug)]
 pub struct ReadGuard<'a, T: ?Sized> {
     guard: Option<std::sync::RwLockReadGuard<'a, T>>,
     lock: &'a RwLock<T>,
 }
 
-/// The right to change what an [`RwLock`] guards.
+/// Write access to the value of an [`RwLock`].
 #[derive(Debug)]
 pub struct WriteGuard<'a, T: ?Sized> {
     guard: Option<std::sync::RwLockWriteGuard<'a, T>>,
@@ -207,14 +207,14 @@ pub struct WriteGuard<'a, T: ?Sized> {
 }
 
 impl<T> RwLock<T> {
-    /// A free lock.
+    /// An unlocked lock.
     pub const fn new(value: T) -> Self {
         Self { inner: std::sync::RwLock::new(value) }
     }
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until nobody writes.
+    /// Waits until no thread has write access.
     pub fn read(&self) -> ReadGuard<'_, T> {
         let guard = match simulated::current() {
             None => self.inner.read().unwrap_or_else(PoisonError::into_inner),
@@ -223,7 +223,7 @@ impl<T: ?Sized> RwLock<T> {
         ReadGuard { guard: Some(guard), lock: self }
     }
 
-    /// Waits until nobody else reads or writes.
+    /// Waits until no other thread has access.
     pub fn write(&self) -> WriteGuard<'_, T> {
         let guard = match simulated::current() {
             None => self.inner.write().unwrap_or_else(PoisonError::into_inner),
@@ -232,7 +232,7 @@ impl<T: ?Sized> RwLock<T> {
         WriteGuard { guard: Some(guard), lock: self }
     }
 
-    /// The right to change it, if nobody has any.
+    /// Write access, if no thread has any access.
     pub fn try_write(&self) -> Option<WriteGuard<'_, T>> {
         let guard = match self.inner.try_write() {
             Ok(guard) => guard,

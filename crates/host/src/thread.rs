@@ -17,7 +17,7 @@ enum Kind {
 pub struct Panicked;
 
 impl JoinHandle {
-    /// Waits for its end.
+    /// Waits until the thread has ended.
     ///
     /// # Errors
     /// [`Panicked`].
@@ -28,7 +28,7 @@ impl JoinHandle {
         }
     }
 
-    /// Whether it has ended.
+    /// Whether the thread has ended.
     pub fn is_finished(&self) -> bool {
         match &self.0 {
             Kind::Os(thread) => thread.is_finished(),
@@ -46,7 +46,7 @@ impl std::fmt::Debug for JoinHandle {
 /// Starts a thread.
 ///
 /// # Errors
-/// Those of the kernel when it has none to give.
+/// Those of the kernel if it cannot start one.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
     if let Some(machine) = simulated::current() {
         return Ok(JoinHandle(Kind::Simulated(machine.spawn(name, Box::new(body))?)));
@@ -55,7 +55,7 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
     Ok(JoinHandle(Kind::Os(thread)))
 }
 
-/// Sleeps.
+/// Waits for a time.
 pub fn sleep(time: Duration) {
     match simulated::current() {
         Some(machine) => machine.sleep(time),
@@ -63,8 +63,8 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// Runs code of others that holds locks of its own over file operations: in a
-/// simulation no other thread runs meanwhile, which might want those locks.
+/// Runs foreign code that holds its own locks during file operations. In a simulation no other
+/// thread runs meanwhile, because it might want those locks.
 pub fn uninterrupted<T>(body: impl FnOnce() -> T) -> T {
     struct Guard(Option<std::rc::Rc<dyn simulated::Machine>>);
     impl Drop for Guard {

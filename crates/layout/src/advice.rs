@@ -10,21 +10,21 @@
 const MIN_UNIT_BYTES: u64 = 4 << 10;
 /// The largest stripe unit that is advised.
 const MAX_UNIT_BYTES: u64 = 4 << 20;
-/// A layout other than the current one has to be so much faster, or the current one is advised.
+/// Another layout is advised only if it is faster than the current one by this factor.
 const WORTH: f64 = 1.02;
-/// Rates that differ by less than this part are taken for equal.
+/// Rates with a relative difference below this count as equal.
 const SAME: f64 = 1e-3;
 
-/// In which order readers read.
+/// The order in which readers read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// From front to back. Read-ahead joins small calls into long ones.
     Sequential,
-    /// Each call somewhere else.
+    /// Each call at a random place.
     Random,
 }
 
-/// What the readers of a file do.
+/// The access pattern of a file's readers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
     /// Bytes of one call; at least 1.
@@ -35,7 +35,7 @@ pub struct Workload {
     pub order: Order,
 }
 
-/// What the machines give.
+/// Performance of the machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machines {
     /// Targets that a file can be striped over; at least 1.
@@ -44,44 +44,44 @@ pub struct Machines {
     pub link_bytes_per_s: f64,
     /// Bytes per second that one disk gives in order.
     pub disk_bytes_per_s: f64,
-    /// Seconds that a disk needs to go elsewhere: 0 for flash, some 0.008 for a disk with a head.
+    /// Time of a seek in seconds: 0 for flash, some 0.008 for a hard disk.
     pub seek_s: f64,
     /// Seconds from a request of a few bytes to its reply.
     pub round_trip_s: f64,
-    /// Seconds of work in the client for one more request.
+    /// CPU time of the client for one more request, seconds.
     pub request_s: f64,
-    /// Bytes that a sequential reader has under way, ahead of its calls.
+    /// Bytes that a sequential reader requests ahead of its calls.
     pub read_ahead_bytes: u64,
 }
 
 /// A stripe unit and a number of targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripes {
-    /// Bytes on one target before the next.
+    /// The stripe unit, bytes.
     pub unit_bytes: u64,
     /// Number of targets.
     pub count: u16,
 }
 
-/// What a rate is limited by.
+/// The bottleneck of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// The time of one call, since each reader waits for one before the next.
+    /// The time of one call: a reader waits for one call before it makes the next.
     Latency,
     /// The links of the readers.
     ReaderLinks,
     /// The links of the servers that calls use at the same time.
     ServerLinks,
-    /// The disks, with their positionings.
+    /// The disks, including their seeks.
     Disks,
 }
 
-/// A rate that was predicted.
+/// A predicted rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// Bytes per second of all readers.
     pub bytes_per_s: f64,
-    /// What limits the rate.
+    /// The bottleneck.
     pub limit: Limit,
     /// Servers that a call (or a piece of read-ahead) uses on average.
     pub servers_per_call: f64,
@@ -94,13 +94,13 @@ pub struct Advice {
     pub stripes: Stripes,
     /// The rate of the advised layout.
     pub prediction: Prediction,
-    /// The layout that files have without the advice.
+    /// The layout that is in use.
     pub current: Stripes,
     /// The rate of the current layout.
     pub current_prediction: Prediction,
 }
 
-/// The rate of a workload on a layout.
+/// Predicts the rate of a workload on a layout.
 pub fn predict(workload: Workload, machines: Machines, stripes: Stripes) -> Prediction {
     let (unit, count) = (stripes.unit_bytes as f64, f64::from(stripes.count));
     let readers = f64::from(workload.readers.max(1));
@@ -108,25 +108,25 @@ pub fn predict(workload: Workload, machines: Machines, stripes: Stripes) -> Pred
         Order::Random => workload.call_bytes.max(1),
         Order::Sequential => workload.call_bytes.max(machines.read_ahead_bytes).max(1),
     } as f64;
-    // A call begins anywhere in a stripe unit.
+    // A call begins at a random place of a stripe unit.
     let servers = (1.0 + (bytes - 1.0) / unit).min(count);
-    // Bytes of the busiest server of a call.
+    // Bytes that the busiest server sends for a call.
     let most = (unit * (bytes / (unit * count)).ceil()).min(bytes);
     let seek = match workload.order {
         Order::Random => machines.seek_s,
-        // Readers in different places of a file move the heads to and fro.
+        // Several readers at different places of a file make the disk seek.
         Order::Sequential if readers > 1.0 => machines.seek_s,
         Order::Sequential => 0.0,
     };
     let (link, disk) = (machines.link_bytes_per_s, machines.disk_bytes_per_s);
     let call_s =
         machines.round_trip_s + servers * machines.request_s + seek + most / disk + bytes / link;
-    // Read-ahead asks for the next piece while one comes: its time is hidden.
+    // Read-ahead requests the next piece while one arrives, which hides its time.
     let under_way = match workload.order {
         Order::Random => 1.0,
         Order::Sequential => 2.0,
     };
-    // Servers that have something to do while every reader has its calls under way.
+    // Mean number of busy servers while every reader has its calls under way.
     let busy = count * (1.0 - (1.0 - servers / count).powf(readers * under_way));
     let rates = [
         (readers * under_way * bytes / call_s, Limit::Latency),
@@ -139,8 +139,8 @@ pub fn predict(workload: Workload, machines: Machines, stripes: Stripes) -> Pred
     Prediction { bytes_per_s, limit, servers_per_call: servers }
 }
 
-/// The layout with the highest predicted rate; the current one where no other is worth a change.
-/// Of equal ones the one with the most targets is chosen, then the largest stripe unit.
+/// The layout with the highest predicted rate, or the current one if no other is clearly faster.
+/// Among equal ones: the most targets, then the largest stripe unit.
 pub fn advise(workload: Workload, machines: Machines, current: Stripes) -> Advice {
     let all = machines.targets.max(1);
     let current_prediction = predict(workload, machines, current);

@@ -1,6 +1,5 @@
-//! Where checksums are: a piece of an object is cut at block boundaries, and
-//! each cut has a checksum of exactly its bytes. The first and the last cut of
-//! a piece may be part of a block.
+//! Checksums: a piece of an object is cut at block boundaries, and each cut has a checksum of
+//! exactly its bytes. The first and the last cut of a piece may be parts of blocks.
 
 use crate::share::Piece;
 use weir_types::limits::BLOCK_BYTES;
@@ -42,7 +41,7 @@ fn piece_cuts(piece: &Piece) -> impl Iterator<Item = Cut> + use<> {
     })
 }
 
-/// How many cuts [`cuts`] yields, without walking them.
+/// Number of cuts that [`cuts`] yields, computed without iterating.
 pub fn cut_count(pieces: &[Piece]) -> u64 {
     pieces
         .iter()
@@ -51,9 +50,8 @@ pub fn cut_count(pieces: &[Piece]) -> u64 {
         .sum()
 }
 
-/// Leaves in `pieces` only what exists when the object is `object_len` bytes
-/// long, in the same order; returns the bytes that are left. The rest reads as
-/// zeros and does not travel.
+/// Removes from `pieces` all bytes beyond an object length; keeps the order. Returns the bytes that
+/// are left. The other bytes read as zeros and are not sent.
 pub fn clip(pieces: &mut Vec<Piece>, object_len: u64) -> u64 {
     let mut total = 0;
     pieces.retain_mut(|piece| {
@@ -108,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_worst_request_fits_the_checksums_of_one_frame() {
-        // Each piece cut at both ends, all of one full frame.
+        // All pieces have partial blocks at both ends and fill one frame together.
         let len = (MAX_PAYLOAD_BYTES / MAX_PIECES) as u64;
         let pieces: Vec<Piece> = (0..MAX_PIECES as u64)
             .map(|i| Piece { object_offset: i * 2 * BLOCK + BLOCK - 1, len })

@@ -1,5 +1,4 @@
-//! A file is a list of segments: which of them holds an offset, and how a
-//! range of the file falls on them.
+//! Maps ranges of a file to its segments.
 
 use crate::stripe::{segment_len, stripe_bytes};
 use std::collections::HashSet;
@@ -28,8 +27,8 @@ pub fn segment_at(layout: &FileLayout, offset: u64) -> Option<usize> {
     layout.segments.get(position).filter(|segment| segment.start <= offset).map(|_| position)
 }
 
-/// Whether a block of an object begins with the byte at `offset` of the file. Fragments may begin
-/// anywhere; false of those that are not known here.
+/// Whether the byte at `offset` of the file is the first one of an object's block. Fragments may
+/// begin anywhere. `false` for fragments that are not in the layout.
 pub fn begins_block(layout: &FileLayout, offset: u64) -> bool {
     match segment_at(layout, offset) {
         Some(at) => (offset - layout.segments[at].start).is_multiple_of(BLOCK),
@@ -59,7 +58,7 @@ pub fn split(layout: &FileLayout, offset: u64, len: u64) -> impl Iterator<Item =
                 len: to.saturating_sub(at),
             };
             position += 1;
-            // A segment that was sealed empty holds nothing of any range.
+            // A segment that was sealed while it was empty holds no bytes.
             if span.len > 0 {
                 at = to;
                 return Some(span);
@@ -68,11 +67,10 @@ pub fn split(layout: &FileLayout, offset: u64, len: u64) -> impl Iterator<Item =
     })
 }
 
-/// The size of a file whose objects have these lengths: how a size is recovered
-/// when its writer died before it could say it. `object_len` is asked for each
-/// column of the segment at a position in `layout.segments`; an object that was
-/// never made has length 0. What an object holds beyond the end of its segment
-/// belongs to no byte of the file and does not count.
+/// The size of a file whose objects have these lengths. Used to recover the size when its writer
+/// died without reporting it. `object_len` returns the object length for a column of the segment at
+/// a position in `layout.segments`; 0 for an object that was never made. Bytes of an object beyond
+/// the end of its segment do not count.
 ///
 /// `None` if a byte would lie beyond the largest file.
 pub fn file_len(
@@ -92,18 +90,17 @@ pub fn file_len(
     (size <= MAX_FILE_BYTES).then_some(size)
 }
 
-/// What programs should read and write at once (`st_blksize`), in bytes: whole
-/// stripes, about 1 MiB, and never more than one frame carries.
+/// The recommended size of reads and writes (`st_blksize`), bytes: whole stripes, about 1 MiB, and
+/// at most one frame.
 pub fn preferred_io_bytes(layout: &FileLayout) -> u32 {
     const WANTED_BYTES: u64 = 1 << 20;
     let width = layout.segments.first().map_or(WANTED_BYTES, |s| stripe_bytes(s.stripe()).max(1));
     WANTED_BYTES.next_multiple_of(width).min(MAX_PAYLOAD_BYTES as u64) as u32
 }
 
-/// Refuses a layout that no metadata server makes: segments must begin at byte
-/// 0, follow one another without gap or overlap, have numbers of their own,
-/// and put each column's copies on targets of their own; only the last may be
-/// open-ended. A chunked file may have no segment yet.
+/// Refuses a layout that no metadata server makes. Segments must begin at byte 0, follow one
+/// another without gap or overlap, have distinct numbers, and put the copies of a column on
+/// distinct targets. Only the last one may be open-ended. A chunked file may have no segment yet.
 ///
 /// # Errors
 /// `Protocol`, naming the segment.
@@ -143,7 +140,7 @@ fn check_segment(segment: &Segment) -> Result<()> {
     if end.is_none_or(|end| end > MAX_FILE_BYTES) {
         return Err(malformed(format!("segment {number} reaches beyond the largest file")));
     }
-    // The column count of a stripe map is 16 bits wide; look at the real one.
+    // A stripe map has only 16 bits for the number of columns, so the vector itself is checked.
     if segment.stripe().check().is_err() || segment.columns.len() > usize::from(u16::MAX) {
         return Err(malformed(format!(
             "segment {number} has {} columns and stripe units of {} bytes",
@@ -235,8 +232,8 @@ mod tests {
     }
 
     proptest! {
-        /// One segment striped over columns, fragments, chunks with gaps: the
-        /// file is as long as the furthest byte that was written.
+        /// A file of one striped segment, of fragments, or of chunks with gaps ends after the last
+        /// byte that was written.
         #[test]
         fn a_size_is_found_again_from_the_objects(
             kinds in proptest::collection::vec((1u64..400_000, 1usize..5, 1u32..4), 1..6),

@@ -1,17 +1,14 @@
-//! Layout maths: where the bytes of a file are. Pure: no I/O, no clock, no
-//! randomness of its own.
+//! Layout maths: where the bytes of a file are. Pure: no I/O, no clock, no randomness of its own.
 //!
-//! From the outside in: [`mod@file`] finds the segments of a file range,
-//! [`region`] describes what a request touches inside one segment, [`mod@share`]
-//! cuts that down to one column's object (on the server) and back into the
-//! caller's buffer (on the client), [`stripe`] is the arithmetic beneath, and
-//! [`checks`] cuts pieces where their checksums are. [`mod@place`] chooses the
-//! targets of new segments, and [`mod@set`] those of sets that are redundant by an erasure
-//! code. [`mod@advice`] finds the layout that fits what readers do.
+//! From the outside in: [`mod@file`] finds the segments of a file range. [`region`] describes the
+//! bytes of a request inside one segment. [`mod@share`] maps these to one column's object (on the
+//! server) and to the caller's buffer (on the client). [`stripe`] is the arithmetic below, and
+//! [`checks`] cuts pieces where their checksums are. [`mod@place`] chooses the targets of new
+//! segments, [`mod@set`] those of erasure-coded sets. [`mod@advice`] finds the layout that fits an
+//! access pattern.
 //!
-//! Invariant: `{base, count, unit}` alone locates every byte of a striped
-//! file, and a server needs nothing but the request's descriptor and the
-//! stripe map to work out its share (`tests/paper_rows.rs`).
+//! Invariant: `{base, count, unit}` alone locates every byte of a striped file. A server needs only
+//! the request's descriptor and the stripe map to compute its share (`tests/paper_rows.rs`).
 
 pub mod advice;
 pub mod checks;

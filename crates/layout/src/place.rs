@@ -1,11 +1,10 @@
 //! Placement: which targets hold the columns of new segments.
 //!
-//! The candidates come in target order, which must be the same at every call:
-//! it is what `base` counts in (PVFS's ordered set of iods). Offline targets
-//! are passed over, and so are full ones, and for files with one copy slow ones, while enough
-//! others are left. Where too
-//! few are online for all copies, further copies go to targets that are away and
-//! get them when they are back. Pure: the caller brings the randomness as a seed.
+//! The candidates come in target order, which must be the same at every call, because `base` counts
+//! in it (PVFS's ordered set of iods). Offline targets are skipped. Full targets, and for files
+//! with one copy slow ones, are skipped while enough others are left. If too few targets are online
+//! for all copies, further copies are assigned to targets that are away, which get them when they
+//! are back. Pure: the caller supplies the randomness as a seed.
 
 mod domains;
 mod groups;
@@ -27,23 +26,21 @@ use weir_types::{
     Segment, SegmentIndex, SegmentState, StripeMap, TargetId,
 };
 
-/// The stripe unit when the spec names none (PVFS's).
+/// The stripe unit if the spec names none (as in PVFS).
 pub const DEFAULT_STRIPE_UNIT_BYTES: u32 = 64 << 10;
-/// The size of chunks and fragments when the spec names none (HDFS's),
+/// The size of chunks and fragments if the spec names none (as in HDFS).
 pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
-/// and of those that go wherever they are taken.
+/// The size of graduated chunks if the spec names none.
 pub const DEFAULT_GRADUATED_BYTES: u64 = 1 << 20;
-/// The most fragments of one file: one on each of as many targets as a stripe.
+/// Maximum number of fragments of a file: one on each target of a widest stripe.
 pub const MAX_FRAGMENTS: usize = MAX_COLUMNS;
-/// The most copies of a column.
+/// Maximum number of copies of a column.
 pub const MAX_COPIES: u8 = 8;
-/// The most places for copies in a column: the most copies, and as many that are being
-/// made in place of them.
+/// Maximum number of places in a column: the copies, and as many replacements under construction.
 pub const MAX_PLACES: usize = 2 * MAX_COPIES as usize;
-/// The most segments that one [`grant`] makes.
+/// Maximum number of segments that one [`grant`] makes.
 pub const GRANT_BATCH: usize = SEGMENT_PAGE;
-/// A target with less free space than this takes new data only when there are
-/// not enough others.
+/// A target with less free space takes new data only if there are not enough others.
 pub const FULL_BELOW_BYTES: u64 = 16 << 20;
 
 const _: () = {
@@ -56,25 +53,24 @@ const _: () = {
 pub struct TargetInfo {
     /// The target.
     pub target: TargetId,
-    /// The server that serves it, and what fails with that.
+    /// The server of the target, with its machine and failure domain.
     pub home: Home,
-    /// Free space in bytes, of a disk that several targets are on its part of it; `u64::MAX` if
-    /// it is not known.
+    /// Free space in bytes; if several targets share a disk, this target's part of it. `u64::MAX`:
+    /// unknown.
     pub free_bytes: u64,
-    /// Whether it can be written now.
+    /// Whether the target can be written at present.
     pub online: bool,
-    /// It cannot, but is to come back with all that it had.
+    /// Whether an offline target is expected back with all of its data.
     pub returns: bool,
-    /// It is much slower than others: it takes less new data, and of files with one copy some only
-    /// when there are not enough others. (Several are read where it is not, and have to be
-    /// apart.)
+    /// Whether the target is much slower than others. It then takes less new data, and takes files
+    /// with one copy only if there are not enough others. Files with several copies may use it,
+    /// because they can be read elsewhere.
     pub slow: bool,
-    /// Whether it is on the writer's node.
+    /// Whether the target is on the writer's node.
     pub local: bool,
-    /// First copies that it was given of late, of files in two groups.
+    /// Recently assigned first copies of files in two groups.
     pub primaries: u64,
-    /// What the next chunk would take there, as its writer predicts, microseconds; 0: nobody
-    /// knows.
+    /// Predicted time for the next chunk on this target, microseconds, by its writer; 0: unknown.
     pub wait_us: u64,
 }
 
@@ -168,17 +164,16 @@ fn check_sizes(spec: &LayoutSpec) -> Result<()> {
     Ok(())
 }
 
-/// The layout of a new file. `targets` are all targets in target order;
-/// `seed` decides what the spec leaves open. What is left to chance goes rather where targets
-/// have been put together seldom, as `pairs` says.
+/// The layout of a new file. `targets` are all targets in target order; `seed` decides what the
+/// spec leaves open. A random choice prefers targets that `pairs` has seldom put together.
 ///
-/// Striped files have one open-ended segment; files of fragments have one
-/// segment each, the last open-ended; chunked files get their first chunk
-/// here and the others from [`grant`]. Epochs begin at 1.
+/// Striped files have one open-ended segment. Files of fragments have one segment each, the last
+/// one open-ended. Chunked files get their first chunk here and the others from [`grant`]. Epochs
+/// begin at 1.
 ///
 /// # Errors
-/// Those of [`check_spec`]; `InvalidArgument` if the spec asks for more
-/// targets than there are; `Unreachable` if too few of them are online.
+/// Those of [`check_spec`]; `InvalidArgument` if the spec asks for more targets than there are;
+/// `Unreachable` if too few of them are online.
 pub fn place(
     spec: &LayoutSpec,
     targets: &[TargetInfo],
@@ -210,15 +205,13 @@ pub fn place(
     Ok(layout)
 }
 
-/// More segments for a chunked file, so that it is covered up to the byte
-/// before `up_to_offset`. The caller appends them to the layout. None if the
-/// file is covered already; at most [`GRANT_BATCH`], so call again with the
-/// longer layout if [`covered_bytes`] is still short.
+/// More segments for a chunked file, to cover it up to the byte before `up_to_offset`. The caller
+/// appends them to the layout. Empty if the file is covered already. At most [`GRANT_BATCH`]
+/// segments: call again with the longer layout while [`covered_bytes`] is short.
 ///
-/// The new segments are numbered from `next_index` on. The first copy goes to
-/// a local target if there is one; the others (and the first otherwise) to
-/// random targets in domains, on machines and on servers of their own, in proportion to
-/// their free space.
+/// The new segments are numbered from `next_index` on. The first copy goes to a local target if
+/// there is one. The other copies go to random targets in proportion to their free space, in
+/// domains, on machines and on servers of their own where possible.
 ///
 /// # Errors
 /// As [`place`]; `FileTooLarge` beyond the largest file or number of segments.
@@ -240,7 +233,7 @@ pub fn grant(
     if start >= up_to_offset {
         return Ok(granted);
     }
-    // Targets may have been taken away since the file was made.
+    // Targets may have been removed since the file was created.
     let base = layout.base % targets.len().max(1) as u32;
     let ring = Ring::choose(spec, targets, Some(base), seed)?;
     while start < up_to_offset && granted.len() < GRANT_BATCH {
@@ -322,7 +315,7 @@ pub fn stripe_unit(spec: &LayoutSpec) -> u32 {
     if spec.stripe_unit_bytes == 0 { DEFAULT_STRIPE_UNIT_BYTES } else { spec.stripe_unit_bytes }
 }
 
-/// The size of the chunks of a chunked layout, or of fragments for which none is named.
+/// The size of chunks, or of fragments for which the spec names none, bytes.
 pub fn segment_bytes(spec: &LayoutSpec) -> u64 {
     match (spec.segment_bytes, spec.placement) {
         (0, Placement::Graduated) => DEFAULT_GRADUATED_BYTES,
@@ -331,15 +324,15 @@ pub fn segment_bytes(spec: &LayoutSpec) -> u64 {
     }
 }
 
-/// The usable targets in target order, turned so that the base comes first.
+/// The usable targets in target order, rotated so that the base comes first.
 struct Ring {
-    /// Position of the first of them in target order.
+    /// Position of the first target of the ring in target order.
     base: u32,
-    /// The first `primaries` hold primary copies, unless chosen at random; the
-    /// rest may hold further copies. Those that are away come last.
+    /// The first `primaries` hold primary copies, unless the choice is random; the others may hold
+    /// further copies. Targets that are away come last.
     targets: Vec<TargetInfo>,
     primaries: usize,
-    /// So many after them are of the other group.
+    /// Number of targets after the primaries that belong to the other group.
     mirrors: usize,
     copies: usize,
     placement: Placement,
@@ -359,9 +352,9 @@ impl Ring {
         check_enough(spec, targets, wanted, needed)?;
         let roomy = targets.iter().filter(|t| t.online && t.has_room()).count();
         let quick = targets.iter().filter(|t| t.online && t.has_room() && !t.slow).count();
-        // Who names the one target that he wants has it.
+        // A request for one particular target is granted.
         let is_named = spec.base.is_some() && spec.count == 1;
-        // Of those of which one is chosen for each chunk it gets what it can take.
+        // Graduated placement chooses one target for each chunk, by what each can take.
         let is_graduated = spec.placement == Placement::Graduated;
         let spare_slow = copies == 1 && quick >= needed && !is_named && !is_graduated;
         let usable = |t: &TargetInfo| {
@@ -371,7 +364,7 @@ impl Ring {
             (0..targets.len()).filter(|&i| usable(&targets[i])).collect();
         check_base(base, targets)?;
         let first = match base {
-            // The next usable one, around the end if need be.
+            // The next usable target, wrapping around at the end.
             Some(base) => usable_positions.partition_point(|&i| i < base as usize),
             None => Random::new(seed).below(usable_positions.len() as u64) as usize,
         } % usable_positions.len();
@@ -394,13 +387,13 @@ impl Ring {
         })
     }
 
-    /// `count` columns, primaries round robin. Further copies go to the
-    /// targets that follow, in domains, on machines and on servers not yet used by the
-    /// column while there are any, and evenly: with one target per server, copy j of column i is
-    /// on target i + j (chained declustering). In two groups they go to those of the
-    /// other group, in the same way: copy 1 of column i is on its target i.
+    /// `count` columns, primaries round robin. Further copies go to the targets that follow, in
+    /// domains, on machines and on servers that the column does not use yet while there are any,
+    /// and evenly. With one target per server, copy j of column i is on target i + j (chained
+    /// declustering). With two groups, further copies go to the other group in the same way: copy 1
+    /// of column i is on its target i.
     fn columns(&self, count: usize, pairs: &Pairs) -> Vec<Column> {
-        // How many columns have this copy (1, 2..) on this target.
+        // Number of columns by copy (1, 2..) and target.
         let mut placed: HashMap<(usize, TargetId), usize> = HashMap::new();
         let (mut random, mut pairs) = (Random::new(self.seed), Together::new(pairs));
         let column = |i: usize| {
@@ -424,9 +417,9 @@ impl Ring {
         (0..count).map(column).collect()
     }
 
-    /// The best candidates for the next copy of a column whose primary is at
-    /// `position`, nearest first: around the primaries, then the others. Only
-    /// those of the other group, if there are two.
+    /// The best candidates for the next copy of a column whose primary is at `position`, nearest
+    /// first: first the targets with primaries, then the others. With two groups, only targets of
+    /// the other group.
     fn after(&self, position: usize, chosen: &[TargetInfo]) -> Vec<TargetInfo> {
         let (n, m) = (self.primaries, self.mirrors);
         let mirrors = (0..m).map(|j| self.targets[n + (position + j) % m]);
@@ -434,14 +427,14 @@ impl Ring {
         if !mirrors.is_empty() {
             return mirrors;
         }
-        // A chunk's primary may be on any of them.
+        // The primary of a chunk may be on any target.
         let around = if position < n { n } else { self.targets.len() };
         let order = (1..around).map(|j| (position + j) % around).chain(around..self.targets.len());
         others(order.map(|i| self.targets[i]), chosen)
     }
 
-    /// The column of one chunk: on as many targets as the file is to be on, and on others
-    /// where these share what may fail.
+    /// The column of one chunk: on the file's number of targets, and on further ones if those would
+    /// share a failure domain.
     fn chunk(&self, random: &mut Random, pairs: &Together<'_>) -> Column {
         let pool = &self.targets[..self.targets.len().min(self.primaries.max(self.copies))];
         let online = || pool.iter().filter(|t| t.online).copied();
@@ -462,7 +455,7 @@ impl Ring {
                 }
                 _ => {
                     let mut next = others(self.targets.iter().copied(), &chosen);
-                    // Others only where that is better.
+                    // Further targets only if that is better.
                     if next.iter().any(|t| pool.contains(t)) {
                         next.retain(|t| pool.contains(t));
                     }
@@ -476,8 +469,8 @@ impl Ring {
     }
 }
 
-/// Those with room that are predicted to have the next chunk first; those of which nobody knows
-/// it, so that it is found out; all, if none has room.
+/// Of the targets with space, those that are predicted to take the next chunk first. Targets
+/// without a prediction are included, so that one is made. All targets if none has space.
 fn soonest(candidates: impl Iterator<Item = TargetInfo> + Clone) -> Vec<TargetInfo> {
     let roomy = || candidates.clone().filter(TargetInfo::has_room);
     match roomy().map(|t| t.wait_us).min() {
@@ -486,8 +479,8 @@ fn soonest(candidates: impl Iterator<Item = TargetInfo> + Clone) -> Vec<TargetIn
     }
 }
 
-/// Of the candidates that are not chosen yet the best ones: online, then in other
-/// domains than all that are chosen, then on other machines, then on other servers.
+/// The best candidates that are not chosen yet: online, then in other domains than the chosen ones,
+/// then on other machines, then on other servers.
 fn others(candidates: impl Iterator<Item = TargetInfo>, chosen: &[TargetInfo]) -> Vec<TargetInfo> {
     let mut free: Vec<TargetInfo> =
         candidates.filter(|t| chosen.iter().all(|c| c.target != t.target)).collect();
@@ -507,7 +500,7 @@ fn check_base(base: Option<u32>, targets: &[TargetInfo]) -> Result<()> {
     }
 }
 
-/// `wanted` primaries, and with further copies `needed` targets.
+/// Checks that there are enough targets: `wanted` primaries, and `needed` targets for all copies.
 fn check_enough(
     spec: &LayoutSpec,
     targets: &[TargetInfo],
@@ -545,7 +538,7 @@ fn check_enough(
     Ok(())
 }
 
-/// SplitMix64: enough to spread data, useless for secrets.
+/// SplitMix64: enough to spread data, useless for cryptography.
 struct Random {
     state: u64,
 }
@@ -568,8 +561,8 @@ impl Random {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// One of the candidates in proportion to its free space (a slow one to a quarter of it), a
-    /// full one only if all are; `None` if there are none.
+    /// A random candidate in proportion to its free space, a slow one at a quarter of it. A full
+    /// candidate only if all are full. `None` without candidates.
     fn by_free_space(&mut self, candidates: &[TargetInfo]) -> Option<TargetInfo> {
         let weight = |t: &TargetInfo| if t.has_room() { share(t) } else { 0 };
         let total: u64 = candidates.iter().map(weight).sum();
@@ -587,8 +580,8 @@ impl Random {
 }
 
 impl Random {
-    /// Of two that were drawn by their free space the one that has been put together with those
-    /// that are chosen less often: that keeps chance, and evens out what it does.
+    /// Draws two candidates by their free space, and takes the one that has been put together with
+    /// the chosen targets less often. The choice stays random, and uneven counts even out.
     fn apart(
         &mut self,
         candidates: &[TargetInfo],
@@ -599,7 +592,7 @@ impl Random {
         let together = |t: &TargetInfo| {
             u128::from(pairs.of(t.target, chosen.iter().map(|chosen| chosen.target)))
         };
-        // Each for its share.
+        // Relative to each target's share.
         let (a, b) = (
             together(&one) * u128::from(share(&other)),
             together(&other) * u128::from(share(&one)),
@@ -608,8 +601,7 @@ impl Random {
     }
 }
 
-/// What a target takes beside others: its free space, in MiB, so that the sum over any number of
-/// them fits.
+/// The weight of a target: its free space in MiB, so that sums do not overflow.
 fn share(t: &TargetInfo) -> u64 {
     (t.free_bytes >> if t.slow { 22 } else { 20 }).max(1)
 }

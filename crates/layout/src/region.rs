@@ -1,22 +1,21 @@
-//! What a request touches: a list of strided regions, as in the PVFS request
-//! descriptor and the scatter-gather lists of the SIO low-level interface.
-//! The same descriptor bytes go to every server, and each works out its own
-//! share.
+//! The bytes of a request: a list of strided regions, as in the PVFS request descriptor and the
+//! scatter-gather lists of the SIO low-level interface. The same descriptor goes to every server,
+//! and each computes its own share.
 
 use weir_types::codec::{Decode, DecodeError, Encode, Reader};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_REGIONS};
 use weir_types::{Error, ErrorKind, Result};
 
-/// The most separate elements that the regions of one list may have together;
-/// bounds the work that a short message can cause.
+/// Maximum number of separate elements of all regions in a list. Bounds the work that a short
+/// message can cause.
 pub const MAX_ELEMENTS: u64 = 65_536;
 
-/// `count` elements of `size` bytes each, `stride` bytes from the start of
-/// one to the start of the next, the first at `offset`. Offsets are relative
-/// to the segment (to the file, in what a program asks of a client).
+/// `count` elements of `size` bytes each, the first at `offset`, `stride` bytes from the start of
+/// one to the start of the next. Offsets are relative to the segment; in a program's call to a
+/// client, relative to the file.
 ///
-/// A contiguous region has a count of 1, and its stride means nothing.
-/// Elements may overlap (stride below size): they are read twice.
+/// A contiguous region has a count of 1, and its stride is ignored. Elements that overlap (stride
+/// below size) are read twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
     /// First byte of the first element.
@@ -56,7 +55,7 @@ impl Region {
     /// Refuses regions that are empty or reach beyond the largest file.
     ///
     /// # Errors
-    /// `InvalidArgument` for the former, `FileTooLarge` for the latter.
+    /// `InvalidArgument` if empty, `FileTooLarge` if too long.
     pub fn check(&self) -> Result<()> {
         if self.size == 0 || self.count == 0 {
             return Err(invalid("a region is empty: leave it out of the list"));
@@ -70,7 +69,7 @@ impl Region {
         Ok(())
     }
 
-    /// Elements as this crate walks them: without gaps they are one.
+    /// Number of elements to walk; elements without gaps count as one.
     fn elements(&self) -> u64 {
         if self.is_contiguous() { 1 } else { u64::from(self.count) }
     }
@@ -170,15 +169,14 @@ impl RegionList {
         Ok(())
     }
 
-    /// Whether every element begins at or after the end of the one before: no
-    /// byte is named twice, so the order of writing them means nothing.
+    /// Whether every element begins at or after the end of the previous one. Then no byte is named
+    /// twice, and the order of writing does not matter.
     pub fn is_ascending(&self) -> bool {
         let inside = self.regions.iter().all(|r| r.count == 1 || r.stride >= r.size);
         inside && self.regions.windows(2).all(|pair| pair[0].end() <= pair[1].offset)
     }
 
-    /// The contiguous ranges `(offset, len)` that the list names, in its
-    /// order; ranges that follow one another without a gap are one.
+    /// The contiguous ranges `(offset, len)` of the list, in its order. Adjacent ranges are joined.
     pub fn ranges(&self) -> Ranges<'_> {
         Ranges { regions: self.regions.iter(), current: None, pending: None }
     }
@@ -208,9 +206,9 @@ impl Decode for RegionList {
 #[derive(Clone, Debug)]
 pub struct Ranges<'a> {
     regions: std::slice::Iter<'a, Region>,
-    /// What is left of the region being walked; its count is never 0.
+    /// The rest of the current region; its count is never 0.
     current: Option<Region>,
-    /// An element already taken that did not continue the range before it.
+    /// An element that was taken and did not continue the previous range.
     pending: Option<(u64, u64)>,
 }
 
@@ -335,7 +333,7 @@ mod tests {
         assert!(RegionList::new(vec![Region::contiguous(0, MAX_FILE_BYTES); 2]).is_err());
         assert!(RegionList::new(vec![region(0, 1, 2, 65_536)]).is_ok());
         assert!(RegionList::new(vec![region(0, 1, 2, 65_537)]).is_err());
-        // Without gaps the count is only a way of writing the size.
+        // Without gaps, many elements are one.
         assert!(RegionList::new(vec![region(0, 8, 8, u32::MAX)]).is_ok());
         let list = RegionList::contiguous(0, 4096).unwrap();
         assert!(list.check_total_bytes(4096).is_ok());

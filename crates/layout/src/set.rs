@@ -1,17 +1,15 @@
-//! Sets: what is redundant together by an erasure code. A set has members, which
-//! are whole objects of one file or of several, and parities. Members differ in
-//! length: a parity is as long as the longest. A set with fewer members than its
-//! code has counts the others as empty.
+//! Sets: blocks that an erasure code makes redundant together. A set has members, which are whole
+//! objects of one file or of several, and parities. Members differ in length: a parity is as long
+//! as the longest. Missing members of a set that is not full count as empty.
 //!
-//! - [`SetCode`]: RAID 6, RAID 5 and mirror, or Reed-Solomon, and what each costs.
+//! - [`SetCode`]: RAID 6, RAID 5 and mirror, or Reed-Solomon, and the cost of each.
 //! - [`Arrangement`]: which targets hold the blocks of a new set.
-//! - [`Set`]: the record of a set, the check of its places, and how lost blocks
-//!   come back.
+//! - [`Set`]: the record of a set, the check of its places, and the recovery of lost blocks.
 //!
-//! Invariants: a set that [`Set::check`] passes bears the loss of any two nodes
-//! under RAID 6 and under RAID 5 and mirror, and of any `m` under `k+m`, while
-//! there are as many nodes as blocks (`tests/sets.rs`, exhaustively). Nothing is
-//! decoded from a block whose generation is not the one on record.
+//! Invariants: a set that passes [`Set::check`] survives the loss of any two nodes under RAID 6 and
+//! under RAID 5 and mirror, and of any `m` nodes under `k+m`, while there are as many nodes as
+//! blocks (`tests/sets.rs`, exhaustively). Nothing is decoded from a block whose generation differs
+//! from the recorded one.
 
 mod arrange;
 mod code;

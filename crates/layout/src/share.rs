@@ -1,12 +1,12 @@
-//! One column's share of a request: on the server the pieces of its object,
-//! on the client the runs of the caller's buffer that their bytes belong to.
+//! One column's share of a request: on the server the pieces of its object, on the client the runs
+//! of the caller's buffer that hold their bytes.
 //!
-//! Both sides compute from the same descriptor and never exchange the result.
-//! Concatenated, the runs of a column are the same bytes as its pieces.
+//! Both sides compute it from the same descriptor and never exchange the result. Concatenated, the
+//! runs of a column are the same bytes as its pieces.
 //!
-//! Invariant: a piece never joins bytes inside a block that are apart in the
-//! caller's buffer, so each checksum cut of a column's pieces lies in exactly
-//! one of its runs, and the client verifies (or computes) run by run.
+//! Invariant: a piece never joins bytes inside a block that are apart in the caller's buffer. So
+//! each checksum cut of a column's pieces lies in exactly one of its runs, and the client verifies
+//! (or computes) run by run.
 
 use crate::region::RegionList;
 use crate::stripe::{object_len, stripe_bytes};
@@ -15,10 +15,9 @@ use weir_types::limits::{
 };
 use weir_types::{ColumnIndex, Error, ErrorKind, Result, StripeMap};
 
-/// The most runs that [`scatter`] yields: enough for every share that
-/// [`share`] accepts and one frame carries. A piece breaks at stripe units
-/// (and at the first and last, partial, ones), and where regions that do not
-/// follow one another happen to meet in the object.
+/// Maximum number of runs from [`scatter`]: enough for every share that [`share`] accepts and one
+/// frame carries. A piece breaks at stripe units, at its first and last partial unit, and where
+/// regions that are not adjacent happen to meet in the object.
 pub const MAX_RUNS: usize =
     MAX_PAYLOAD_BYTES / MIN_STRIPE_UNIT_BYTES as usize + 2 * MAX_PIECES + MAX_REGIONS;
 
@@ -37,7 +36,7 @@ impl Piece {
         self.object_offset + self.len
     }
 
-    /// How many of its bytes exist when the object is `object_len` bytes long.
+    /// Number of its bytes that exist if the object is `object_len` bytes long.
     pub fn len_within(&self, object_len: u64) -> u64 {
         object_len.saturating_sub(self.object_offset).min(self.len)
     }
@@ -51,8 +50,7 @@ pub struct Run {
     pub object_offset: u64,
     /// Its bytes; never 0.
     pub len: u64,
-    /// Its first byte in the buffer, which holds the bytes of all regions one
-    /// after another.
+    /// Its first byte in the buffer, which is the concatenation of all regions.
     pub buffer_offset: u64,
 }
 
@@ -63,17 +61,16 @@ impl Run {
     }
 }
 
-/// Puts into `pieces` (cleared first) what the regions touch of one column's
-/// object, in the order of the regions; returns the bytes in all.
+/// Replaces the contents of `pieces` by the bytes of one column's object that the regions contain,
+/// in the order of the regions; returns the number of bytes.
 ///
-/// Pieces that meet in the object are one: a contiguous region is one piece
-/// however many stripes it spans, found without walking them. They stay apart
-/// only where they meet inside a block without following one another in the
-/// buffer (see the invariant of this module).
+/// Pieces that meet in the object are joined: a contiguous region is one piece, however many
+/// stripes it spans, and is found without walking them. Two pieces stay apart only if they meet
+/// inside a block and are not adjacent in the buffer (see the invariant of this module).
 ///
 /// # Errors
-/// `InvalidArgument` if the stripe map or the column is impossible, or if
-/// there would be more than [`MAX_PIECES`] pieces.
+/// `InvalidArgument` if the stripe map or the column is invalid, or if there would be more than
+/// [`MAX_PIECES`] pieces.
 pub fn share(
     regions: &RegionList,
     stripe: StripeMap,
@@ -84,7 +81,7 @@ pub fn share(
     check(stripe, column)?;
     let mut total = 0;
     for (offset, len) in regions.ranges() {
-        // The bytes of this column below an offset are where it stands there.
+        // The position of an offset in this column is the number of the column's bytes below it.
         let start = object_len(stripe, column, offset);
         let len = object_len(stripe, column, offset + len) - start;
         if len == 0 {
@@ -108,13 +105,12 @@ pub fn share(
     Ok(total)
 }
 
-/// Puts into `runs` (cleared first) where the bytes of one column's pieces
-/// belong in the caller's buffer, in the order of the payload; returns the
-/// bytes in all. Reuse `runs`: nothing else is allocated.
+/// Replaces the contents of `runs` by the places of one column's pieces in the caller's buffer, in
+/// the order of the payload; returns the number of bytes. Reuse `runs`: nothing else is allocated.
 ///
 /// # Errors
-/// `InvalidArgument` if the stripe map or the column is impossible, or if
-/// there would be more than [`MAX_RUNS`] runs.
+/// `InvalidArgument` if the stripe map or the column is invalid, or if there would be more than
+/// [`MAX_RUNS`] runs.
 pub fn scatter(
     regions: &RegionList,
     stripe: StripeMap,
@@ -190,7 +186,7 @@ pub struct ColumnSet {
 }
 
 impl ColumnSet {
-    /// Adds a column; one that no segment can have is ignored.
+    /// Adds a column. A column number that no segment can have is ignored.
     pub fn insert(&mut self, column: ColumnIndex) {
         if let Some(word) = self.words.get_mut(usize::from(column.0) / 64) {
             *word |= 1 << (column.0 % 64);
@@ -207,7 +203,7 @@ impl ColumnSet {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words == [0; WORDS]
     }
@@ -278,7 +274,7 @@ mod tests {
         (1u32..=3, 1u16..=5).prop_map(|(b, columns)| StripeMap { unit_bytes: b * 4096, columns })
     }
 
-    /// Lists of regions of which some meet, overlap, or go backwards.
+    /// Lists in which some regions meet, overlap, or go backwards.
     fn any_list() -> impl Strategy<Value = RegionList> {
         let size = prop_oneof![1u64..20_000, Just(4096), Just(8192)];
         let stride = prop_oneof![0u64..40_000, Just(4096), Just(16_384)];
@@ -300,7 +296,7 @@ mod tests {
         })
     }
 
-    /// Byte by byte: the segment offsets that the list names, in its order.
+    /// The segment offsets of the list byte by byte, in its order.
     fn offsets(list: &RegionList) -> Vec<u64> {
         let element = |r: &Region, i: u32| r.offset + u64::from(i) * r.stride;
         list.regions()
@@ -386,7 +382,7 @@ mod tests {
 
     #[test]
     fn elements_that_meet_in_the_object_are_one_piece() {
-        // One unit of each stripe: apart in the file, together in the object.
+        // One unit of each stripe: apart in the file, adjacent in the object.
         let column_of_a_matrix = Region { offset: K64, size: K64, stride: 4 * K64, count: 1000 };
         let list = RegionList::new(vec![column_of_a_matrix]).unwrap();
         let mut pieces = Vec::new();
@@ -428,8 +424,8 @@ mod tests {
 
     #[test]
     fn whatever_one_frame_shares_can_be_scattered() {
-        // Pieces of two halves of neighbouring units: the most runs for the
-        // pieces that are allowed, and as many whole units as one frame holds.
+        // Pieces of two halves of neighbouring units: the largest number of runs for the permitted
+        // pieces, and as many whole units as a frame holds.
         let stripe = StripeMap { unit_bytes: 4096, columns: 2 };
         let straddling =
             Region { offset: 4095, size: 4098, stride: 4 * 4096, count: MAX_PIECES as u32 };

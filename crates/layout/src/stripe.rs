@@ -7,7 +7,7 @@
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{ColumnIndex, StripeMap};
 
-/// Where a byte of a segment is kept.
+/// The place of a segment's byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The column whose object holds it.
@@ -65,9 +65,9 @@ pub fn segment_ranges(
     })
 }
 
-/// How many of the first `len` bytes of the segment are on `column`: the
-/// length of its object when the segment is `len` bytes long, and so also the
-/// object offset of the column's first byte at or after `len`.
+/// Number of bytes of `column` among the first `len` bytes of the segment. This is the length of
+/// its object if the segment is `len` bytes long, and the object offset of the column's first byte
+/// at or after `len`.
 pub fn object_len(stripe: StripeMap, column: ColumnIndex, len: u64) -> u64 {
     let unit = u64::from(stripe.unit_bytes);
     let width = stripe_bytes(stripe);
@@ -75,8 +75,8 @@ pub fn object_len(stripe: StripeMap, column: ColumnIndex, len: u64) -> u64 {
     len / width * unit + last_stripe
 }
 
-/// The length that the segment has at least, when the object of `column` is
-/// `object_len` bytes long. `None` where [`segment_offset`] has none.
+/// Lower bound of the segment's length if the object of `column` is `object_len` bytes long. `None`
+/// where [`segment_offset`] has none.
 pub fn implied_segment_len(stripe: StripeMap, column: ColumnIndex, object_len: u64) -> Option<u64> {
     match object_len.checked_sub(1) {
         None => Some(0),
@@ -84,9 +84,8 @@ pub fn implied_segment_len(stripe: StripeMap, column: ColumnIndex, object_len: u
     }
 }
 
-/// The length of a segment whose objects have these lengths in bytes, column
-/// 0 first: how a size is recovered. A missing object counts as 0.
-/// `None` where [`segment_offset`] has none.
+/// The length of a segment whose objects have these lengths in bytes, column 0 first. Used to
+/// recover a size. A missing object counts as 0. `None` where [`segment_offset`] has none.
 pub fn segment_len(stripe: StripeMap, object_lens: impl IntoIterator<Item = u64>) -> Option<u64> {
     let mut longest = 0;
     for (column, len) in object_lens.into_iter().enumerate() {
@@ -174,7 +173,7 @@ mod tests {
     #[test]
     fn a_sparse_segment_is_as_long_as_its_furthest_byte() {
         let s = StripeMap { unit_bytes: 4096, columns: 3 };
-        // Only byte 5 of the second unit of column 1 was written last.
+        // The last write was byte 5 of the second unit of column 1.
         assert_eq!(segment_len(s, [4096, 4096 + 6, 0]), Some(4 * 4096 + 6));
     }
 

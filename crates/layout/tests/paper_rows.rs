@@ -24,7 +24,7 @@ fn io_nodes(n: u32) -> Vec<TargetInfo> {
         .collect()
 }
 
-/// A server's side of a read: the object and the descriptor are all it has.
+/// The server's side of a read. It has only the object and the descriptor.
 fn serve_read(object: &[u8], descriptor: &[u8], stripe: StripeMap, column: ColumnIndex) -> Vec<u8> {
     let regions = RegionList::from_bytes(descriptor).expect("descriptor");
     let mut pieces: Vec<Piece> = Vec::new();
@@ -85,7 +85,7 @@ proptest! {
         let layout = place(&spec, &io_nodes(nodes), &Pairs::default(), seed).unwrap();
         let [segment] = &layout.segments[..] else { panic!("one segment") };
 
-        // The client's arithmetic, from the three numbers of the open reply.
+        // The client's arithmetic with the three numbers of the reply to open.
         let (base, count, unit) =
             (u64::from(layout.base), segment.columns.len() as u64, u64::from(segment.stripe_unit_bytes));
         let node = (base + offset / unit % count) % u64::from(nodes);
@@ -116,7 +116,7 @@ proptest! {
         let mut buffer = vec![0; regions.total_bytes() as usize];
         let mut filled = 0;
         let mut runs: Vec<Run> = Vec::new();
-        // One request and one reply for each column touched, and no other.
+        // One request and one reply for each column touched, and no others.
         for column in columns_touched(&regions, stripe).unwrap().iter() {
             let payload = serve_read(&objects[usize::from(column.0)], &descriptor, stripe, column);
             prop_assert!(!payload.is_empty());

@@ -1,5 +1,5 @@
-//! Sets of every code, laid over nodes of every kind: the rules of their places, and every
-//! loss of as many nodes as they are to bear.
+//! Sets of every code on nodes of every kind: the rules for their places, and every loss of as many
+//! nodes as they must survive.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 use proptest::prelude::*;
@@ -10,7 +10,8 @@ use weir_layout::set::{
 use weir_layout::{Domain, Home, Host};
 use weir_types::{ServerId, TargetId};
 
-/// Targets of servers, of which so many are on a machine and so many machines in a domain.
+/// Targets of servers, with `on_host` servers on each machine and `in_domain` machines in each
+/// domain.
 fn sites(servers: u32, targets: u32, on_host: u32, in_domain: u32) -> Vec<Site> {
     let site = |i: u32| {
         let server = i / targets;
@@ -38,13 +39,13 @@ fn set(code: SetCode, sites: &[Site], held: &[Vec<TargetId>], anywhere: bool) ->
     Set { code, members, parities: arrangement.parities().into_iter().map(parity).collect() }
 }
 
-/// Three targets that hold each of so many members.
+/// For each of `members` members, three targets that hold it.
 fn held(seed: &[u32], members: usize, targets: usize) -> Vec<Vec<TargetId>> {
     let target = |i: &u32| TargetId(i % targets as u32);
     seed.chunks(3).take(members).map(|three| three.iter().map(target).collect()).collect()
 }
 
-/// Every choice of `size` of these.
+/// All subsets of `size` elements.
 fn choices<T: Copy>(from: &[T], size: usize) -> Vec<Vec<T>> {
     if size == 0 {
         return vec![vec![]];
@@ -56,14 +57,14 @@ fn choices<T: Copy>(from: &[T], size: usize) -> Vec<Vec<T>> {
     from.iter().enumerate().flat_map(rest).collect()
 }
 
-/// Whether all members come back when these are lost.
+/// Whether all members can be restored if these targets are lost.
 fn survives(set: &Set<usize>, lost: &BTreeSet<TargetId>) -> bool {
     let targets: std::collections::BTreeMap<Block, TargetId> = set.blocks().collect();
     let found = |block| (!lost.contains(&targets[&block])).then(|| set.generation(block));
     set.recover(found).is_ok()
 }
 
-/// The losses of so many nodes that lose data.
+/// The choices of `lost` nodes whose loss loses data.
 fn fatal(
     set: &Set<usize>,
     sites: &[Site],
@@ -87,7 +88,7 @@ fn code() -> impl Strategy<Value = SetCode> {
     ]
 }
 
-/// The fewest nodes on which a set of the code can be.
+/// The smallest number of nodes for a set of this code.
 fn fewest(code: SetCode) -> u32 {
     let pairs = |nodes: usize| nodes * (nodes - 1) / 2;
     match code {
@@ -101,7 +102,7 @@ fn fewest(code: SetCode) -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// As many nodes are lost as the code bears, every choice of them; nodes are domains.
+    /// For every choice of as many lost nodes as the code must survive; nodes are domains.
     #[test]
     fn every_failure_that_a_code_bears_is_survived(
         code in code(),

@@ -78,12 +78,12 @@ fn key(kind: u8, n: u64) -> [u8; 9] {
     key
 }
 
-/// The same numbers in every run, in no order.
+/// Numbers that are the same in every run and in no particular order.
 fn scattered(n: u64) -> u64 {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (2 * FILES)
 }
 
-/// As small as a create gets: the parent, the entry, the inode.
+/// Writes the keys of the smallest create: the parent, the entry and the inode.
 fn create(engine: &mut Embedded, n: u64) -> Result<()> {
     transact::<_, Error>(engine, |tx| {
         tx.get(&key(b'i', 0))?;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use weir_metastore::{Embedded, EmbeddedConfig, Engine, transact};
 use weir_types::{Error, Result};
 
-/// About what an inode takes.
+/// About the size of an inode.
 const VALUE: [u8; 120] = [7; 120];
 
 fn main() -> Result<()> {

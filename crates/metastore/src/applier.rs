@@ -13,19 +13,19 @@ use weir_host::sync::{Condvar, Mutex};
 use weir_host::thread::{self, JoinHandle};
 use weir_types::{Error, Result};
 
-/// A generation of writes that is to become part of the tree.
+/// A generation of writes for the tree.
 pub(crate) struct Job {
     /// The writes.
     pub overlay: Arc<Overlay>,
-    /// The last of their commits.
+    /// The last commit among them.
     pub upto: Sequence,
-    /// The segment that holds them, not needed afterwards.
+    /// Name of the log segment that holds the writes; removed after they are in the tree.
     pub retire: String,
     /// The number of the segment that follows.
     pub next_segment: u64,
 }
 
-/// What goes to the thread and comes back, at most one of each.
+/// At most one job for the thread, and at most one result from it.
 #[derive(Default)]
 struct Exchange {
     job: Option<Job>,
@@ -41,7 +41,7 @@ struct Shared {
     exchange: Mutex<Exchange>,
     /// Wakes the thread.
     work: Condvar,
-    /// Wakes who waits for it.
+    /// Wakes a caller that waits for the result.
     done: Condvar,
 }
 
@@ -61,7 +61,7 @@ impl Applier {
         let shared = Arc::new(Shared::default());
         let inside = Arc::clone(&shared);
         let run = move || {
-            // Also if redb panics: nobody may wait for ever.
+            // The same if redb panics: no caller may wait for ever.
             let _stop = StopOnDrop(&inside);
             while let Some(job) = next_job(&inside) {
                 let result = apply(&home, &tree, &sync, job);
@@ -81,7 +81,7 @@ impl Applier {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Hands over a generation; the one before is done.
+    /// Hands a generation to the thread, which must have finished the previous one.
     pub fn give(&self, job: Job) -> Result<()> {
         let mut exchange = self.shared.exchange.lock();
         if exchange.stopped {
@@ -92,14 +92,14 @@ impl Applier {
         Ok(())
     }
 
-    /// The tree after the generation handed over, if it is done.
+    /// The tree with the generation of [`Applier::give`], if it is finished.
     pub fn try_take(&self) -> Option<Result<TreeSnapshot>> {
         let mut exchange = self.shared.exchange.lock();
         let stopped_now = exchange.stopped;
         exchange.applied.take().or_else(|| stopped_now.then(|| Err(stopped())))
     }
 
-    /// As [`Applier::try_take`], waiting for at most so long.
+    /// As [`Applier::try_take`], but waits for at most `time`.
     pub fn take_within(&self, time: Duration) -> Option<Result<TreeSnapshot>> {
         let start = clock::now();
         let mut exchange = self.shared.exchange.lock();
@@ -114,7 +114,7 @@ impl Applier {
         self.try_take()
     }
 
-    /// Waits for the generation handed over.
+    /// Waits until the generation of [`Applier::give`] is in the tree.
     pub fn take(&self) -> Result<TreeSnapshot> {
         let mut exchange = self.shared.exchange.lock();
         loop {
@@ -167,12 +167,12 @@ fn stopped() -> Error {
 }
 
 fn apply(home: &Home, tree: &Tree, sync: &SyncState, job: Job) -> Result<TreeSnapshot> {
-    // redb must not get ahead of the log: after a power cut the log would have
-    // a hole where redb's commits were, and no segment that follows them.
+    // redb must not get ahead of the log: otherwise, after a power cut, the log would lack commits
+    // that redb has, and would have no segment that continues after them.
     sync.wait_for_segment(job.next_segment)?;
     tree.apply(&job.overlay, job.upto)?;
     if let Err(error) = home.remove(&job.retire) {
-        // Only space is lost, and only until the next start.
+        // Only disk space is lost, until the next start.
         tracing::warn!(%error, "cannot remove an applied log segment");
     }
     home.fill_reserve()?;

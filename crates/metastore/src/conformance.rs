@@ -1,7 +1,6 @@
-//! What every engine must do, whatever is below it. Run by each engine's tests:
-//! [`run`] with a way to make an empty engine and a way to unsettle one that
-//! has contents (close and open it, push it down to the disk, nothing at all),
-//! which must change nothing that a caller can see.
+//! Conformance suite for engines. Each engine's tests call [`run`] with two functions: one makes an
+//! empty engine, the other disturbs an engine with contents in a way that no caller may notice
+//! (closes and opens it, flushes it to disk, or does nothing).
 
 use crate::engine::{
     Check, Commit, CommitOutcome, Engine, Key, MAX_KEY_BYTES, MAX_OPERATIONS, MAX_REQUEST_BYTES,
@@ -250,7 +249,7 @@ fn what_is_just_within_the_limits_is_kept_whole<E: Engine>(
     unsettle: &mut impl FnMut(E) -> E,
 ) {
     let mut engine = engine;
-    // The largest value there can be, alone; one byte more is too much.
+    // The largest possible value fits; one more byte does not.
     let room = MAX_REQUEST_BYTES - Write { key: b"v"[..].into(), value: None }.request_bytes();
     let put = |bytes: usize| {
         let value = Some(vec![5; bytes].into());
@@ -258,7 +257,7 @@ fn what_is_just_within_the_limits_is_kept_whole<E: Engine>(
     };
     assert_eq!(engine.commit(put(room + 1)).expect_err("too big").kind, ErrorKind::TooBig);
     engine.commit(put(room)).expect("just fits");
-    // As many keys as there may be, read and written, each as long as it may be.
+    // The maximum number of keys, read and written, each of maximum length.
     let key = |n: usize| {
         let mut key = vec![b'k'; MAX_KEY_BYTES];
         key[MAX_KEY_BYTES - 4..].copy_from_slice(format!("{n:04}").as_bytes());
@@ -322,7 +321,7 @@ fn any_bytes_are_in_order_in_both_layers<E: Engine>(engine: E, unsettle: &mut im
     }
 }
 
-/// As the metadata server deletes what is larger than a transaction.
+/// The metadata server deletes in this way when a deletion is larger than a transaction.
 fn a_big_deletion_is_done_in_pages<E: Engine>(engine: E, unsettle: &mut impl FnMut(E) -> E) {
     let mut engine = engine;
     for n in 0..300u32 {
@@ -387,7 +386,7 @@ fn a_snapshot_stays_what_it_was<E: Engine>(engine: E, unsettle: &mut impl FnMut(
             assert!(snapshot.range(b"s", b"t", usize::MAX).expect("range") == before);
         }
     }
-    // In pages too.
+    // The same in pages.
     let (mut found, mut start) = (Vec::new(), Key::from(&b"s"[..]));
     loop {
         let page = snapshot.range(&start, b"t", 7).expect("range");

@@ -18,12 +18,11 @@ pub(crate) const FORMAT_VERSION: u32 = 2;
 const FORMAT_PREFIX: &str = "weir-metastore ";
 /// The most bytes of the file `format`.
 const MAX_FORMAT_BYTES: usize = 256;
-/// Begins the name of an empty file that stands there after a failed sync; the
-/// boot id of then follows.
+/// Name of an empty file that marks a failed sync: this prefix, then the boot id at that time.
 const POISONED: &str = "poisoned.";
-/// Its presence says that the directory follows a journal.
+/// Marker file of a directory that follows a journal.
 const REPLICATED: &str = "replicated";
-/// What to do about damage.
+/// What the administrator can do about damage.
 const REMEDY: &str = "restore the metadata directory: `weir meta import` makes a new one \
                       from a file of `weir meta export`";
 
@@ -36,15 +35,14 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Opens a directory, makes it if need be.
+    /// Opens a directory, and makes it if it is missing.
     pub fn open_or_make(path: &Path) -> Result<Self> {
         let open = || {
             let parent = ancestors(path).next().unwrap_or(path);
             Directory::make_all(parent)?;
             let parent = Directory::open(parent)?;
             if let Some(name) = path.file_name().and_then(|name| name.to_str()) {
-                // For its owner alone: names and attributes of everybody's
-                // files are nobody's business.
+                // For its owner only, because names and attributes of all users' files are private.
                 match parent.make_directory(name) {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(e) => return Err(e),
@@ -57,13 +55,12 @@ impl Home {
         open().map_err(|e: Errno| system_error(e).context(path.display()))
     }
 
-    /// The room that is set aside. Whatever in here may need room goes through
-    /// [`Reserve::make_room`].
+    /// The reserve of disk space. Writes in this directory go through [`Reserve::make_room`].
     pub fn reserve(&self) -> &Reserve {
         &self.reserve
     }
 
-    /// Fills the reserve up, durably.
+    /// Fills the reserve, durably.
     pub fn fill_reserve(&self) -> Result<()> {
         self.reserve.fill_up();
         let Some(file) = self.reserve.take_unsynced() else { return Ok(()) };
@@ -71,7 +68,7 @@ impl Home {
         self.sync("meta-reserve-name")
     }
 
-    /// Keeps every other process out until dropped.
+    /// Keeps other processes out until the lock is dropped.
     pub fn lock(&self) -> Result<Lock> {
         self.reserve.make_room(|| self.directory.lock("lock")).map_err(|e| match e {
             Errno::WOULDBLOCK => {
@@ -83,23 +80,23 @@ impl Home {
         })
     }
 
-    /// What went wrong with one of its files.
+    /// The error for a failed call on a file of this directory.
     pub fn error(&self, name: &str, errno: Errno) -> Error {
         system_error(errno).context(self.display(name))
     }
 
-    /// The path of one of its files, for people.
+    /// The path of a file of this directory, for messages.
     pub fn display(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
     }
 
-    /// In which what was written and not synced is still in memory; zeros if the kernel does not
-    /// say.
+    /// Id of the kernel's memory of this file system, while which unsynced writes still exist;
+    /// zeros if the kernel does not tell.
     pub fn memory_run(&self) -> BootId {
         self.directory.memory_run().unwrap_or(0).to_be_bytes()
     }
 
-    /// Its own path.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -110,7 +107,7 @@ impl Home {
         self.reserve.make_room(open).map_err(|e| self.error(name, e))
     }
 
-    /// Writes to a file of it.
+    /// Writes to a file of this directory.
     pub fn write(&self, file: &File, bytes: &[u8], position: u64) -> Result<(), Errno> {
         self.reserve.make_room(|| file.write_full(bytes, position))
     }
@@ -131,7 +128,7 @@ impl Home {
         }
     }
 
-    /// Whether a name is there.
+    /// Whether a file exists.
     pub fn exists(&self, name: &str) -> Result<bool> {
         match self.directory.stat(name) {
             Ok(_) => Ok(true),
@@ -145,31 +142,30 @@ impl Home {
         self.directory.unlink(name).map_err(|e| self.error(name, e))
     }
 
-    /// Gives a file another name, in place of what had that; durable after
-    /// [`Home::sync`].
+    /// Renames a file, replacing one of the new name. Durable after [`Home::sync`].
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
         let rename = || self.directory.rename(from, to);
         self.reserve.make_room(rename).map_err(|e| self.error(from, e))
     }
 
-    /// Makes the names in it durable.
+    /// Makes the names in this directory durable.
     pub fn sync(&self, site: &'static str) -> Result<()> {
         let synced = self.directory.sync(site);
         self.judge_sync(synced).map_err(|e| system_error(e).context(self.path.display()))
     }
 
-    /// Makes a file of it durable.
+    /// Makes a file of this directory durable.
     pub fn sync_file(&self, file: &File, site: &'static str) -> Result<(), Errno> {
         self.judge_sync(file.sync(site))
     }
 
-    /// After a failed sync the kernel may show what is not on the disk, and a
-    /// second sync does not tell. So nobody opens the engine before the
-    /// machine has restarted, when the kernel has to read the disk.
+    /// Records a failed sync. After it the kernel may show bytes that are not on disk, and a second
+    /// sync would not report that. So nobody may open the engine until the machine has restarted
+    /// and the kernel reads the disk.
     fn judge_sync(&self, synced: Result<(), Errno>) -> Result<(), Errno> {
         if let Err(error) = synced {
             let mark = || self.directory.open_file(&poison_name(), OpenHow::CREATE).map(drop);
-            // If even that fails, the next start is not likely to go well.
+            // If even that fails, the next start will probably fail too.
             if let Err(again) = self.reserve.make_room(mark) {
                 tracing::error!(%error, %again, "cannot mark a failed sync");
             }
@@ -177,7 +173,7 @@ impl Home {
         synced
     }
 
-    /// Refuses to go on after a failed sync.
+    /// Refuses to open the engine after a failed sync.
     pub fn check_poison(&self) -> Result<()> {
         let now = poison_name();
         let unknown = boot_id() == [0; 16];
@@ -220,7 +216,7 @@ impl Home {
         self.sync("meta-replicated-name")
     }
 
-    /// Refuses a directory that follows a journal to whoever has none.
+    /// Refuses a directory that follows a journal if no journal is configured.
     pub fn check_alone(&self) -> Result<()> {
         if !self.is_replicated()? {
             return Ok(());
@@ -234,7 +230,7 @@ impl Home {
         Err(Error::new(ErrorKind::InvalidArgument, what))
     }
 
-    /// The names in it that are text.
+    /// The names in this directory that are valid text.
     pub fn names(&self) -> Result<Vec<String>> {
         let list = || {
             let names = self.directory.entries()?.collect::<Result<Vec<_>, Errno>>()?;
@@ -294,7 +290,7 @@ impl Home {
         write().map_err(fail)?;
         let sync_name = |dir: &Path| Directory::open(dir)?.sync("meta-directory-name");
         for (depth, dir) in ancestors(&self.path).enumerate() {
-            // Those further up may be nothing that we made, or may look into.
+            // Directories further up may belong to others, and may be unreadable.
             match sync_name(dir) {
                 Err(e) if depth == 0 => return Err(fail(e)),
                 _ => {}
@@ -308,7 +304,7 @@ fn poison_name() -> String {
     format!("{POISONED}{:032x}", u128::from_be_bytes(boot_id()))
 }
 
-/// The directories that lead to a path, the nearest first.
+/// The parents of a path, the nearest first.
 fn ancestors(path: &Path) -> impl Iterator<Item = &Path> {
     path.ancestors().skip(1).map(|dir| match dir.as_os_str().is_empty() {
         true => Path::new("."),
@@ -321,7 +317,7 @@ fn format_text(version: u32) -> String {
     format!("{text} {:08x}\n", crc32c(text.as_bytes()))
 }
 
-/// Whether the text ends with the checksum of what stands before.
+/// Whether the text ends with a valid checksum of what precedes it.
 fn is_sound_format(text: &str) -> bool {
     let Some((before, sum)) = text.strip_suffix('\n').and_then(|line| line.rsplit_once(' ')) else {
         return false;
@@ -333,22 +329,22 @@ fn system_error(errno: Errno) -> Error {
     Error::from(std::io::Error::from(errno))
 }
 
-/// The error for what is not as it was written.
+/// The error for bytes that have changed on disk.
 pub(crate) fn damage(file: impl Display, offset: u64, what: &str) -> Error {
     let what = format!("{file}: damaged at byte {offset} ({what}); {REMEDY}");
     Error::new(ErrorKind::Corrupt, what)
 }
 
-/// The error for a file that is gone.
+/// The error for a missing file.
 pub(crate) fn missing(what: impl Display) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{what} is missing; {REMEDY}"))
 }
 
-/// A log segment, by its name.
+/// A log segment, identified by its file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     /// The sequence of its first record.
     pub first: Sequence,
-    /// Its name in the directory.
+    /// Its file name.
     pub name: String,
 }

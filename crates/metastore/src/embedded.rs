@@ -29,36 +29,33 @@ pub(crate) mod member;
 /// beyond it flushes by itself.
 const MAX_BUFFERED_BYTES: usize = 8 << 20;
 
-/// How often the disk is asked for its room, at most.
+/// Least time between two looks at the free disk space.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// redb takes in no more bytes of log at a time than one part in so many of the room that there
-/// is: it writes whole pages where the log has single rows.
+/// redb is handed the log after this fraction (one part in so many) of the free space. It needs
+/// more space than the log: it writes whole pages for single rows.
 const ROOM_OF_GENERATION: u64 = 256;
-/// Nor does the log get longer, while redb is busy, than one part in so many.
+/// While redb is busy, the log grows to at most this fraction of the free space.
 const ROOM_OF_LOG: u64 = 64;
-/// But so many bytes it may always have.
+/// The log may grow to this size even if there is less free space.
 const MIN_GENERATION_BYTES: u64 = 16 << 10;
 
 /// The longest that one flush waits for redb, when the log is nearly full.
 const MAX_PACE: Duration = Duration::from_millis(200);
 
-/// How the embedded engine works.
+/// Settings of the embedded engine.
 #[derive(Clone, Debug)]
 pub struct EmbeddedConfig {
     /// From the first append to the sync that covers it, milliseconds. A power
     /// cut loses at most this and the time of the sync.
     pub sync_delay_ms: u64,
-    /// How old a generation of writes becomes before redb takes it in,
-    /// milliseconds.
+    /// Maximum age of a generation of writes before redb takes it in, milliseconds.
     pub apply_delay_ms: u64,
-    /// How many bytes of log it has at most before redb takes it in, if redb
-    /// is free.
+    /// Bytes of log in a generation at which redb takes it in, if redb is free.
     pub generation_bytes: u64,
-    /// How many bytes of log it has at most; a commit beyond waits for redb.
-    /// Memory and replay time are bounded by twice this. From half of it on
-    /// each flush waits a little for redb, the longer the less room there is:
-    /// many short waits, so that none is long.
+    /// Maximum bytes of log in a generation; a commit beyond that waits for redb. Memory and replay
+    /// time are bounded by twice this. From half of this size on, each flush waits a little for
+    /// redb, longer as the space runs out, so that no single wait is long.
     pub max_generation_bytes: u64,
     /// Bytes of redb's cache.
     pub cache_bytes: usize,
@@ -92,22 +89,22 @@ pub struct Embedded {
     flushed: Sequence,
     /// The newest writes.
     active: Overlay,
-    /// When the first of them was made.
+    /// When the first of the newest writes was made.
     active_since: Option<Instant>,
     /// The writes that redb is taking in.
     committing: Option<Arc<Overlay>>,
     /// The size of the log segment, bytes, at which it is time for the next.
     rotate_at_bytes: u64,
-    /// What there was on the disk,
+    /// Free disk space at the last look.
     room: Room,
-    /// when it was asked for the last time.
+    /// Time of the last look at the free disk space.
     room_at: Option<Instant>,
     log: LogWriter,
     // The fields below are dropped in this order: reads end before the threads,
     // the applier before the syncer it waits for, the lock last.
     snapshot: Arc<TreeSnapshot>,
     applier: Applier,
-    // Reads go on when the applier has failed and is gone.
+    // Kept here because reads go on when the applier has failed and is gone.
     tree: Arc<Tree>,
     _syncer: Syncer,
     shared: Arc<SyncState>,
@@ -201,7 +198,7 @@ impl Embedded {
         if self.active.is_empty() {
             return Ok(());
         }
-        // If it fails, the next try is due a while later, not at once.
+        // If the handover fails, the next try is not due at once.
         self.active_since = Some(clock::now());
         self.rotate_at_bytes = self.log.segment_bytes() + self.generation_bytes();
         let retire = self.log.rotate(self.sequence.next())?;
@@ -222,13 +219,13 @@ impl Embedded {
         if self.committing.is_some() || self.flushed < self.sequence || !(old || big) {
             return;
         }
-        // Not fatal: the segment in use goes on until it is full.
+        // Not fatal: the current segment is used until it is full.
         if let Err(error) = self.hand_over() {
             tracing::warn!(%error, "cannot start a new segment of the metadata log");
         }
     }
 
-    /// Takes in the generation that redb has finished.
+    /// Switches to the tree that redb has finished.
     fn adopt(&mut self, applied: Result<TreeSnapshot>) -> Result<()> {
         match applied {
             Ok(snapshot) => {
@@ -263,7 +260,7 @@ impl Embedded {
         MAX_PACE.mul_f64(over)
     }
 
-    /// Lets redb catch up a little.
+    /// Waits a little for redb.
     fn give_way(&mut self) -> Result<()> {
         let pace = self.pace();
         if self.committing.is_some()
@@ -276,7 +273,7 @@ impl Embedded {
         Ok(())
     }
 
-    /// Bytes of log after which redb takes them in, if it is free.
+    /// Bytes of log at which redb takes them in, if it is free.
     fn generation_bytes(&self) -> u64 {
         let by_room = (self.room.bytes / ROOM_OF_GENERATION).max(MIN_GENERATION_BYTES);
         self.config.generation_bytes.min(by_room)
@@ -288,13 +285,13 @@ impl Embedded {
         self.config.max_generation_bytes.min(by_room)
     }
 
-    /// Asks the disk for its room, unless it has been asked just now.
+    /// Looks at the free disk space, unless the last look was recent.
     fn look(&mut self) {
         if self.room_at.is_some_and(|at| clock::elapsed(at) < LOOK_EVERY) {
             return;
         }
         self.room_at = Some(clock::now());
-        // Not known is as before: whoever writes learns what is the matter.
+        // On an error the last value stays; the next write reports what is wrong.
         if let Ok(room) = self.home.reserve().room() {
             let bytes = room.bytes;
             match (self.room.ample, room.ample) {
@@ -407,7 +404,7 @@ impl Engine for Embedded {
 
     fn synced(&self) -> Sequence {
         match self.role {
-            // The journal is durable, and nothing is flushed that it does not have.
+            // The journal is durable, and has everything that is flushed here.
             Role::Leads { .. } => self.flushed,
             _ => self.shared.synced(),
         }
@@ -446,7 +443,7 @@ impl Engine for Embedded {
         verify(&self.home, &self.tree, self.log.written(), place)
     }
 
-    /// Copies the keys of the newest generation, about a second's.
+    /// Copies the keys of the newest generation: about one second's.
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
         Ok(Box::new(EmbeddedSnapshot {
             sequence: self.sequence,
@@ -480,7 +477,7 @@ impl Snapshot for EmbeddedSnapshot {
             let layers = [Some(&self.active), self.committing.as_deref()];
             merged_range(layers, base, start, end, limit)
         };
-        // The engine reads the same file.
+        // The engine reads the same file, so that its reads fail too.
         read().inspect_err(|e| self.shared.fail(e.clone()))
     }
 }
@@ -514,10 +511,10 @@ fn recover(home: &Home, cache_bytes: usize) -> Result<(Tree, LogWriter, Sequence
     let applied = tree.applied()?;
     let Replayed { overlay, last, beyond } =
         replay(home, &home.segments()?, applied, home.memory_run())?;
-    // Interrupted anywhere, the next open comes to the same end: first goes
-    // what lies beyond the end of the log, from the last, so that it never
-    // looks like damage; the segment that follows exists before redb says that
-    // it is needed; the others go when redb holds them.
+    // An interruption anywhere is safe; the next open ends the same way. Segments beyond the end of
+    // the log go first, the last one before the others, so that they never look like damage. The
+    // next segment exists before redb says that it is needed. The other segments go when redb holds
+    // them.
     for segment in beyond.iter().rev() {
         home.remove(&segment.name)?;
     }

@@ -6,7 +6,7 @@ use weir_types::{Error, Result};
 
 /// A key: 1 to [`MAX_KEY_BYTES`] bytes, ordered byte by byte.
 pub type Key = Box<[u8]>;
-/// A value; cloning it copies no bytes.
+/// A value. Cloning it copies no bytes.
 pub type Value = Arc<[u8]>;
 
 /// The most operations of one transaction, counted as etcd counts them
@@ -16,8 +16,8 @@ pub const MAX_OPERATIONS: usize = 128;
 pub const MAX_REQUEST_BYTES: usize = 1536 * 1024;
 /// The longest key.
 pub const MAX_KEY_BYTES: usize = 1024;
-/// What each check or write adds to a request besides its key and value:
-/// tags, lengths and the version, rounded up.
+/// Bytes that each check or write adds to a request besides its key and value: tags, lengths and
+/// the version, rounded up.
 pub(crate) const OPERATION_OVERHEAD_BYTES: usize = 32;
 
 const _: () = {
@@ -37,7 +37,7 @@ impl Sequence {
     /// Before the first commit; the version of a key that does not exist.
     pub const ZERO: Sequence = Sequence(0);
 
-    /// The one that follows.
+    /// The next sequence.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -53,9 +53,9 @@ impl fmt::Display for Sequence {
 /// A value and the commit that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versioned {
-    /// The bytes.
+    /// The value.
     pub value: Value,
-    /// The commit that wrote them.
+    /// The commit that wrote it.
     pub version: Sequence,
 }
 
@@ -75,13 +75,13 @@ pub enum Check {
         start: Key,
         /// The key after the last of the range.
         end: Key,
-        /// What was there, in key order.
+        /// The keys that the transaction found, in key order.
         found: Vec<(Key, Sequence)>,
     },
 }
 
 impl Check {
-    /// How many of [`MAX_OPERATIONS`] it takes.
+    /// Its share of [`MAX_OPERATIONS`].
     pub fn operations(&self) -> usize {
         match self {
             Check::Key { .. } => 1,
@@ -89,7 +89,7 @@ impl Check {
         }
     }
 
-    /// How many of [`MAX_REQUEST_BYTES`] it takes.
+    /// Its share of [`MAX_REQUEST_BYTES`].
     pub fn request_bytes(&self) -> usize {
         match self {
             Check::Key { key, .. } => key.len() + OPERATION_OVERHEAD_BYTES,
@@ -112,13 +112,13 @@ pub struct Write {
 }
 
 impl Write {
-    /// How many of [`MAX_REQUEST_BYTES`] it takes.
+    /// Its share of [`MAX_REQUEST_BYTES`].
     pub fn request_bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, |v| v.len()) + OPERATION_OVERHEAD_BYTES
     }
 }
 
-/// A transaction that is ready to be applied: all of it or nothing.
+/// A complete transaction: all of it is applied, or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
     /// [`Engine::sequence`] when the first read was made. While it still is the
@@ -126,11 +126,11 @@ pub struct Commit {
     pub read_at: Sequence,
     /// What must still hold.
     pub checks: Vec<Check>,
-    /// What changes then; each key at most once.
+    /// The changes; each key at most once.
     pub writes: Vec<Write>,
 }
 
-/// What became of a commit.
+/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitOutcome {
     /// Applied, as this commit. Acknowledge it after [`Engine::flush`].
@@ -139,8 +139,8 @@ pub enum CommitOutcome {
     Conflict,
 }
 
-/// An ordered transactional key-value engine. One owner calls it; nothing in it
-/// waits for a disk except where said.
+/// An ordered transactional key-value engine with one caller. Its calls do not wait for a disk,
+/// except those that say so.
 pub trait Engine {
     /// The last commit; 0 before the first.
     fn sequence(&self) -> Sequence;
@@ -180,53 +180,51 @@ pub trait Engine {
     /// shutdown and tests.
     fn sync(&mut self) -> Result<()>;
 
-    /// Whether other servers may go on where this engine left off. Then whatever was not
-    /// acknowledged has an outcome that only they know.
+    /// Whether other servers may have continued after this engine's last state. Then only they know
+    /// the outcome of commits that were not acknowledged.
     fn is_deposed(&self) -> bool {
         false
     }
 
-    /// Whether a reply may leave that changes nothing. Waits for nothing.
+    /// Whether a reply to a read may be sent. Does not wait.
     ///
     /// Errors: those of an engine that is deposed, or is about to be.
     fn check_lead(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Whether there is room on the disk for what needs some. Else only what makes
-    /// room is to be committed, for which some is set aside. Looks at the disk at
-    /// most every so often.
+    /// Whether the disk has space for commits that need some. If not, only commits that free space
+    /// should be made, for which some is reserved. Looks at the disk from time to time.
     fn has_room(&mut self) -> bool {
         true
     }
 
-    /// What there is after the last commit, for whoever has to read a lot of it
-    /// without standing still: later commits do not show in it. It costs
-    /// memory and room on the disk while it is kept.
+    /// The state after the last commit, for a long read during which the engine goes on: later
+    /// commits do not show in it. It costs memory and disk space while it is kept.
     fn snapshot(&self) -> Result<Box<dyn Snapshot>>;
 
-    /// Compares some of what is on disk with its checksums, from `place` on (0:
-    /// the beginning), whether or not it is in a cache. Damage that is found
-    /// does no harm by being found: only a read that needs it fails.
+    /// Compares a part of the disk's contents with its checksums, from `place` on (0: the
+    /// beginning), even if it is cached. Damage that is found here does not stop the engine: only a
+    /// read of it fails.
     fn verify(&mut self, _place: u64) -> Result<Verified> {
         Ok(Verified::default())
     }
 }
 
-/// What one step of [`Engine::verify`] led to.
+/// The result of one step of [`Engine::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// What does not match, with file and offset.
+    /// The damage, with file and offset.
     pub damage: Vec<String>,
-    /// Bytes that were looked at.
+    /// Bytes that were verified.
     pub bytes: u64,
-    /// Go on here; `None`: that was all.
+    /// Where to continue; `None`: the end was reached.
     pub next: Option<u64>,
 }
 
 /// The rows of an engine after one commit.
 pub trait Snapshot: Send {
-    /// That commit.
+    /// The sequence of that commit.
     fn sequence(&self) -> Sequence;
 
     /// As [`Engine::range`].
@@ -234,7 +232,7 @@ pub trait Snapshot: Send {
 }
 
 impl Commit {
-    /// Refuses what no engine takes. Every engine calls it first.
+    /// Refuses a commit that exceeds the limits of every engine. Every engine calls it first.
     pub fn validate(&self) -> Result<()> {
         use weir_types::ErrorKind::{InvalidArgument, TooBig};
         let checks: usize = self.checks.iter().map(Check::operations).sum();
@@ -277,8 +275,7 @@ pub(crate) fn is_key(key: &[u8]) -> bool {
     (1..=MAX_KEY_BYTES).contains(&key.len())
 }
 
-/// Whether every check of a commit holds now. Reads no more of a range than it
-/// takes to know.
+/// Whether every check of a commit holds at present. Reads only as much of a range as needed.
 pub(crate) fn checks_hold<E: Engine + ?Sized>(engine: &E, commit: &Commit) -> Result<bool> {
     if commit.read_at == engine.sequence() {
         return Ok(true);

@@ -1,9 +1,7 @@
-//! The file of an export: all records of a snapshot, in chunks with checksums,
-//! and an end that says that nothing is missing. Drawn in
-//! `docs/format-metastore.md`; change both together.
+//! The file of an export: all records of a snapshot, in chunks with checksums, and an end mark that
+//! proves completeness. Drawn in `docs/format-metastore.md`; change both together.
 //!
-//! A reader refuses whatever is not exactly what was written: cut short,
-//! flipped, out of order, without its end.
+//! A reader refuses a file that is truncated, changed or out of order, or that has no end mark.
 
 use crate::engine::{Key, MAX_KEY_BYTES, MAX_REQUEST_BYTES, Sequence};
 use std::io::{self, Read, Write};
@@ -16,31 +14,31 @@ const MAGIC: [u8; 8] = *b"WEIRMEXP";
 const CHUNK_MAGIC: [u8; 4] = *b"CHNK";
 const END_MAGIC: [u8; 4] = *b"DONE";
 const HEADER_BYTES: usize = 40;
-/// Bytes of what stands before the records of a chunk, and of the end.
+/// Bytes of the header of a chunk, and of the end mark.
 const FRAME_BYTES: usize = 32;
-/// A chunk is written when its records have so many bytes.
+/// A chunk is written when its records have at least this many bytes.
 const CHUNK_BYTES: usize = 1 << 20;
-/// The most that they can have: the last one may be as big as records get.
+/// The most bytes of a chunk: the last record may have the maximum length.
 const MAX_CHUNK_BYTES: usize = CHUNK_BYTES + MAX_REQUEST_BYTES + RECORD_HEADER_BYTES;
 const RECORD_HEADER_BYTES: usize = 8;
 
 const _: () = assert!(MAX_CHUNK_BYTES <= u32::MAX as usize);
 
-/// What an export is of.
+/// The origin of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExportHeader {
-    /// The cluster.
+    /// Id of the cluster.
     pub cluster: [u8; 16],
-    /// The last commit in it.
+    /// The last commit in the export.
     pub sequence: Sequence,
 }
 
-/// How much an export holds.
+/// The size of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportTotals {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Bytes of their keys and values.
+    /// Bytes of keys and values.
     pub bytes: u64,
 }
 
@@ -52,7 +50,7 @@ pub struct ExportWriter<W> {
     chunks: u64,
     totals: ExportTotals,
     last: Option<Key>,
-    /// Over the checksums of all chunks.
+    /// Checksum over the checksums of all chunks.
     running: u32,
 }
 
@@ -126,7 +124,7 @@ impl<W: Write> ExportWriter<W> {
         self.out.write_all(frame)
     }
 
-    /// Writes the end. Without it the export is refused.
+    /// Writes the end mark. Without it the export is refused.
     ///
     /// # Errors
     /// Those of `out`.
@@ -156,7 +154,7 @@ pub struct ExportReader<R> {
 }
 
 impl<R: Read> ExportReader<R> {
-    /// Reads the beginning.
+    /// Reads the header.
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported` (another version), those of `from`.
@@ -183,13 +181,13 @@ impl<R: Read> ExportReader<R> {
         Ok(Self { from, header, offset, chunks, totals, last, running: sum })
     }
 
-    /// What it is an export of.
+    /// The origin of the export.
     pub fn header(&self) -> ExportHeader {
         self.header
     }
 
-    /// The next records, in order; `None` after the last, when all of it has
-    /// turned out to be sound.
+    /// The next records, in order; `None` after the last one, when the whole export has been
+    /// verified.
     ///
     /// # Errors
     /// `Corrupt`, those of the source.
@@ -214,7 +212,8 @@ impl<R: Read> ExportReader<R> {
         if bytes > MAX_CHUNK_BYTES {
             return Err(damaged(at, "the length of a chunk"));
         }
-        // Grows as it is read: a length is no reason to set memory aside.
+        // The buffer grows as bytes arrive: a length from the file is not trusted for an
+        // allocation.
         let mut chunk = Vec::new();
         let read = self.from.by_ref().take(bytes as u64).read_to_end(&mut chunk);
         self.offset += read.map_err(|e| read_error(e, self.offset))? as u64;
@@ -260,7 +259,7 @@ impl<R: Read> ExportReader<R> {
         Ok(())
     }
 
-    /// How much was read.
+    /// Records and bytes read so far.
     pub fn totals(&self) -> ExportTotals {
         self.totals
     }

@@ -1,10 +1,10 @@
-//! The decoders of the operation log for `weir-fuzz-targets`, and for nobody
-//! else. Each takes bytes and returns those of what it understood.
+//! Decoders of the operation log, exported only for `weir-fuzz-targets`. Each encodes again what it
+//! decoded, and returns those bytes.
 
 use crate::engine::{Sequence, Write};
 use crate::record::{SEGMENT_HEADER_BYTES, SegmentHeader, decode_record, encode_record};
 
-/// Reads the record at the start: its bytes, and how many were taken.
+/// Decodes the record at the start of `bytes`. Returns it, encoded again, and its length.
 pub fn log_record(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     let (record, taken) = decode_record(bytes)?;
     let mut again = Vec::new();

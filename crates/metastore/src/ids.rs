@@ -15,11 +15,11 @@ use weir_types::{Error, ErrorKind, Result};
 pub struct IdAllocator {
     key: Vec<u8>,
     block: u64,
-    /// Reserved, durable, and not handed out.
+    /// Ids that are reserved durably and not handed out yet.
     ready: Range<u64>,
-    /// Reserved and durable, to follow `ready`.
+    /// A block that is reserved durably, used after `ready`.
     next: Option<Range<u64>>,
-    /// Reserved by this commit, which is not durable yet.
+    /// A block that is reserved by this commit, which is not durable yet.
     pending: Option<(Range<u64>, Sequence)>,
 }
 
@@ -39,8 +39,8 @@ impl IdAllocator {
         Ok(Self { key: key.to_vec(), block, ready, next: None, pending: None })
     }
 
-    /// An id that nobody had before. `None`: they were taken faster than blocks
-    /// become durable; answer `Overloaded`, or try after [`IdAllocator::upkeep`].
+    /// An id that was never handed out. `None`: ids are used faster than blocks become durable. The
+    /// caller answers `Overloaded`, or tries again after [`IdAllocator::upkeep`].
     pub fn take(&mut self) -> Option<u64> {
         if self.ready.is_empty() {
             self.ready = self.next.take()?;
@@ -48,13 +48,13 @@ impl IdAllocator {
         self.ready.next()
     }
 
-    /// How many ids can be taken at once.
+    /// Number of ids that can be taken at once.
     pub fn available(&self) -> u64 {
         let len = |range: &Range<u64>| range.end - range.start;
         len(&self.ready) + self.next.as_ref().map_or(0, len)
     }
 
-    /// Reserves ahead. Call it once per turn, before [`Engine::flush`]. Never
+    /// Reserves the next block in advance. Call it once per turn, before [`Engine::flush`]. Never
     /// waits.
     pub fn upkeep(&mut self, engine: &mut dyn Engine) -> Result<()> {
         if let Some((range, at)) = &self.pending

@@ -22,18 +22,18 @@ const _: () = assert!(MAX_BATCH_BYTES + (64 << 10) < MAX_REQUEST_BYTES);
 pub struct Batch {
     /// The sequence of its last record.
     pub last: Sequence,
-    /// Its records.
+    /// The records.
     pub records: Vec<u8>,
 }
 
-/// What a member holds durably.
+/// A member's durable progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The member.
+    /// Name of the member.
     pub member: String,
-    /// The last record.
+    /// The last record that it holds.
     pub upto: Sequence,
-    /// Another number after each report.
+    /// Changes with each report.
     pub stamp: u64,
 }
 
@@ -53,7 +53,8 @@ pub trait Journal: Send + Sync {
     /// (`NotFound`). Returns the term, which is greater than all before.
     fn acquire(&self, address: &str, begin: Option<Sequence>) -> Result<Option<u64>>;
 
-    /// Some batches that end after this sequence, in order from the first. None: there are no more.
+    /// Some of the batches that end after this sequence, in order from the first one. Empty: there
+    /// are none.
     fn read(&self, after: Sequence) -> Result<Vec<Batch>>;
 
     /// Appends a batch behind the record `previous`. It is durable when this returns.
@@ -62,7 +63,8 @@ pub trait Journal: Send + Sync {
     /// whether the batch was appended, and the lead is to be given up.
     fn append(&self, previous: Sequence, batch: &Batch) -> Result<()>;
 
-    /// Keeps the lead for a while longer. An error is no loss of it: [`Journal::check`] tells.
+    /// Extends the lead. An error does not end the lead: [`Journal::check`] tells whether it has
+    /// ended.
     fn renew(&self) -> Result<()>;
 
     /// Whether this server leads at this moment, by its own boot-time clock. Waits for nothing.
@@ -70,13 +72,13 @@ pub trait Journal: Send + Sync {
     /// Errors: `NotLeader`.
     fn check(&self) -> Result<()>;
 
-    /// Gives the lead up, so that nobody waits for its end.
+    /// Gives up the lead, so that the next server need not wait until it expires.
     fn resign(&self);
 
-    /// Notes what a member holds durably.
+    /// Records what a member holds durably.
     fn report(&self, member: &str, upto: Sequence) -> Result<()>;
 
-    /// Forgets a member, for which nothing is kept any more.
+    /// Forgets a member: no batches are kept for it.
     fn forget(&self, member: &str) -> Result<()>;
 
     /// What each member holds durably.
@@ -85,7 +87,7 @@ pub trait Journal: Send + Sync {
     /// Removes batches that end at or before this sequence. Only the leader's call has an effect.
     fn cut(&self, upto: Sequence) -> Result<()>;
 
-    /// Lets the room be used again of what was removed and replaced. Only the leader's call has an
+    /// Lets the log reuse the space of removed and replaced entries. Only the leader's call has an
     /// effect.
     fn compact(&self) -> Result<()>;
 }

@@ -1,4 +1,4 @@
-//! What every [`Journal`] does, whatever it is made of.
+//! Conformance suite for journals.
 
 use crate::engine::Sequence;
 use crate::journal::{Batch, Journal};
@@ -8,18 +8,18 @@ use weir_types::ErrorKind;
 pub struct Pair<J> {
     /// The first of them.
     pub a: J,
-    /// The other.
+    /// The second server.
     pub b: J,
 }
 
-/// Runs the suite. `end_lead` ends the lead of whoever has it, as the end of a lease does, and
-/// returns when it has ended.
+/// Runs the suite. `end_lead` ends the present lead, as if its lease had expired, and returns when
+/// it has ended.
 #[expect(clippy::unwrap_used, reason = "this is a test")]
 pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     let Pair { a, b } = pair;
     let batch = |last: u64, bytes: &[u8]| Batch { last: Sequence(last), records: bytes.to_vec() };
 
-    // A log that nobody has begun is begun by whoever says where.
+    // The first server that names a start begins the log.
     assert_eq!((a.head().unwrap(), a.leader().unwrap()), (None, None));
     assert_eq!(a.acquire("a", None).unwrap_err().kind, ErrorKind::NotFound);
     assert!(a.check().is_err(), "nobody leads");
@@ -37,14 +37,14 @@ pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     a.append(Sequence(8), &batch(300, b"9 ...")).unwrap();
     a.renew().unwrap();
 
-    // Others read it in order, from anywhere.
+    // Other servers read it in order, from anywhere.
     let all = [batch(7, b"6 7"), batch(8, &[0, 255, b'"', b'\\']), batch(300, b"9 ...")];
     assert_eq!(read_all(b, Sequence(5)), all);
     assert_eq!(read_all(b, Sequence(6)), all);
     assert_eq!(read_all(b, Sequence(7)), all[1..]);
     assert_eq!(read_all(b, Sequence(300)), []);
 
-    // Who has lost the lead knows it, appends and removes nothing, and the terms grow.
+    // A server that has lost the lead knows it, and can neither append nor remove. Terms grow.
     end_lead();
     assert!(a.renew().is_err() | a.check().is_err());
     assert_eq!(b.leader().unwrap(), None);
@@ -55,7 +55,7 @@ pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     assert_eq!(read_all(a, Sequence(5)), all);
     b.append(Sequence(300), &batch(301, b"in time")).unwrap();
 
-    // What all have is removed, and the rest stays.
+    // Batches that all members hold are removed; the others stay.
     a.report("a", Sequence(8)).unwrap();
     b.report("b", Sequence(300)).unwrap();
     a.report("a", Sequence(9)).unwrap();
@@ -64,7 +64,7 @@ pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     };
     let [one, two] = &held()[..] else { panic!("{:?}", held()) };
     assert_eq!((&*one.0, one.1, &*two.0, two.1), ("a", Sequence(9), "b", Sequence(300)));
-    // A report is noticed though it says nothing new.
+    // A report counts even if it says nothing new.
     a.report("a", Sequence(9)).unwrap();
     let again = held();
     assert!(again[0].2 != one.2 && again[1] == *two);
@@ -83,7 +83,7 @@ pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     assert!(b.check().is_err());
     assert!(a.acquire("a", None).unwrap().unwrap() > second);
 
-    // It appends only behind what there is.
+    // An append must follow the last record directly.
     assert!(a.append(Sequence(300), &batch(302, b"not behind")).is_err());
     assert_eq!(read_all(b, Sequence(300)), [batch(301, b"in time")]);
 }

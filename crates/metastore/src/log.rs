@@ -14,7 +14,7 @@ use std::sync::Arc;
 use weir_host::fs::{File, OpenHow};
 use weir_types::{Error, Result};
 
-/// Room is set aside for so much more than is needed, so that few commits have to ask for it.
+/// Space is reserved this far ahead, so that few commits have to ask for it.
 const AHEAD_BYTES: u64 = 256 << 10;
 
 /// The name of the segment whose first record has this sequence.
@@ -32,7 +32,7 @@ pub(crate) fn segment_first(name: &str) -> Option<Sequence> {
     u64::from_str_radix(digits, 16).ok().map(Sequence)
 }
 
-/// This run of the machine; zeros if the kernel does not say.
+/// Id of this boot of the machine; zeros if the kernel does not tell.
 pub(crate) fn boot_id() -> BootId {
     weir_host::boot_id().unwrap_or(0).to_be_bytes()
 }
@@ -72,13 +72,13 @@ pub(crate) struct LogWriter {
     boot: BootId,
     file: Arc<SegmentFile>,
     segment_bytes: u64,
-    /// So many bytes of the segment have room on the disk.
+    /// Bytes of the segment that have space reserved on disk.
     set_aside_bytes: u64,
     buffer: Vec<u8>,
 }
 
 impl LogWriter {
-    /// Starts a segment durably, in place of whatever has its name.
+    /// Starts a segment durably, replacing a file of its name.
     pub fn create(home: &Home, first: Sequence) -> Result<Self> {
         let boot = home.memory_run();
         let name = segment_name(first);
@@ -106,12 +106,12 @@ impl LogWriter {
         &self.file
     }
 
-    /// Name of the current segment, and its bytes that are in the file.
+    /// Name of the current segment, and how many of its bytes are in the file.
     pub fn written(&self) -> (&str, u64) {
         (&self.file.name, self.segment_bytes)
     }
 
-    /// Bytes of the current segment, with what waits in the buffer.
+    /// Bytes of the current segment, including the buffer.
     pub fn segment_bytes(&self) -> u64 {
         self.segment_bytes + self.buffer.len() as u64
     }
@@ -126,8 +126,7 @@ impl LogWriter {
         &self.buffer
     }
 
-    /// Sets room aside for a commit, behind what waits in the buffer. An error means that nothing
-    /// has changed.
+    /// Reserves space for a commit, behind the buffered ones. After an error nothing has changed.
     ///
     /// Errors: `NoSpace`, though all of the reserve has been given up; those of the disk.
     pub fn set_aside(&mut self, writes: &[Write]) -> Result<()> {
@@ -143,7 +142,7 @@ impl LogWriter {
         let ahead = end + AHEAD_BYTES;
         let done = match allocate(ahead) {
             Ok(()) => Ok(ahead),
-            // No more from the reserve than is needed.
+            // Takes no more from the reserve than needed.
             Err(Errno::NOSPC | Errno::DQUOT) => {
                 self.home.reserve().make_room(|| allocate(end)).map(|()| end)
             }
@@ -177,9 +176,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Goes on in a new segment (the buffer is empty), which is not durable
-    /// yet. Returns the name of the segment that is now complete. After an
-    /// error the current segment goes on and there is no new one.
+    /// Starts a new segment, which is not durable yet. The buffer must be empty. Returns the name
+    /// of the completed segment. After an error the current segment stays in use.
     pub fn rotate(&mut self, first: Sequence) -> Result<String> {
         let name = segment_name(first);
         let new = OpenHow { exclusive: true, ..OpenHow::CREATE };
@@ -189,7 +187,7 @@ impl LogWriter {
             self.file.mark_next(first)
         };
         if let Err(e) = begin() {
-            // A segment without records before its turn would look like a gap.
+            // An empty segment before its turn would look like a gap.
             self.home.remove(&name)?;
             return Err(self.home.error(&name, e));
         }
@@ -210,7 +208,7 @@ impl LogWriter {
     }
 }
 
-/// Header and no marks.
+/// The header of a segment, without marks.
 fn start_of_segment(first: Sequence, boot: BootId) -> [u8; RECORDS_START] {
     let mut bytes = [0; RECORDS_START];
     let header = SegmentHeader { first, boot }.encode();

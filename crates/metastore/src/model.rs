@@ -11,15 +11,15 @@ use weir_types::{Error, ErrorKind, Result};
 /// A fault for the next commit that has something to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Injection {
-    /// It meets a conflict, and changes nothing.
+    /// The commit meets a conflict and changes nothing.
     Conflict,
-    /// It is applied, but the reply is lost: the caller gets `TimedOut`.
+    /// The commit is applied, but the reply is lost: the caller gets `TimedOut`.
     AppliedReplyLost,
-    /// It is lost on the way: the caller gets `TimedOut`, nothing is changed.
+    /// The request is lost: the caller gets `TimedOut`, and nothing is changed.
     RequestLost,
 }
 
-/// What it takes to undo one commit.
+/// What is needed to undo one commit.
 struct Undo {
     sequence: Sequence,
     before: Vec<(Key, Option<Versioned>)>,
@@ -50,7 +50,7 @@ impl ModelEngine {
         self.injections.push_back(injection);
     }
 
-    /// Takes back every commit that was not durable, as a power cut does.
+    /// Undoes every commit that is not durable, as a power cut does.
     pub fn power_cut(&mut self) {
         while let Some(undo) = self.unsynced.pop_back() {
             for (key, before) in undo.before {
@@ -64,7 +64,7 @@ impl ModelEngine {
         self.wanted = self.synced;
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -163,7 +163,7 @@ impl Engine for ModelEngine {
     }
 }
 
-/// An engine that nobody writes to.
+/// A copy of an engine, which nobody writes to.
 struct ModelSnapshot(ModelEngine);
 
 impl Snapshot for ModelSnapshot {

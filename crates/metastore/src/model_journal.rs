@@ -1,5 +1,5 @@
-//! A journal in memory, for tests: leads end on demand, and the outcome of an append may stay
-//! unknown.
+//! A journal in memory, for tests. Leads end on demand, and the outcome of an append can stay
+//! unknown to its caller.
 
 use crate::engine::Sequence;
 use crate::journal::{Batch, Held, Journal};
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use weir_host::sync::{Mutex, MutexGuard};
 use weir_types::{Error, ErrorKind, Result};
 
-/// A fault of the next append, whose caller gets `TimedOut`.
+/// A fault of the next append: the caller gets `TimedOut`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostAppend {
     /// The batch is in the journal.
     Appended,
-    /// It is not.
+    /// The batch is not in the journal.
     NotAppended,
 }
 

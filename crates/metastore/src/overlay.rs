@@ -1,4 +1,4 @@
-//! Commits that redb does not hold yet, in memory, and reading through them.
+//! Writes that redb does not hold yet, in memory, and reads through them.
 
 use crate::engine::{Key, Sequence, Value, Versioned};
 use std::collections::{BTreeMap, btree_map};
@@ -44,7 +44,7 @@ impl Overlay {
         self.entries.iter()
     }
 
-    /// The entries of `start..end`; the caller makes sure that it is a range.
+    /// The entries of `start..end`. The caller ensures `start <= end`.
     fn range(&self, start: &[u8], end: &[u8]) -> btree_map::Range<'_, Key, Entry> {
         self.entries.range::<[u8], _>((Bound::Included(start), Bound::Excluded(end)))
     }
@@ -74,7 +74,7 @@ pub(crate) fn merged_range(
 
 type Layer<'a> = Option<Peekable<btree_map::Range<'a, Key, Entry>>>;
 
-/// Takes the smallest key off all layers; the newest layer that has it decides.
+/// Removes the smallest key from all layers. The newest layer that has the key decides.
 fn next_key(
     layers: &mut [Layer<'_>; 2],
     base: &mut Peekable<impl Iterator<Item = Result<(Key, Versioned)>>>,
@@ -82,7 +82,7 @@ fn next_key(
     let overlaid = layers
         .iter_mut()
         .filter_map(|layer| layer.as_mut()?.peek().copied())
-        // `min_by` keeps the first of equals: the newest layer.
+        // Of equal keys, `min_by` returns the first: that of the newest layer.
         .min_by(|a, b| a.0.cmp(b.0));
     let from_base = match (overlaid, base.peek()) {
         (Some((key, _)), Some(Ok((base_key, _)))) => base_key < key,

@@ -39,23 +39,23 @@ const MAX_HEADER_BYTES: usize = BLOCK_BYTES - SLOT_HEADER_BYTES;
 const SLOT_MAGIC: [u8; 8] = *b"WEIRTREE";
 const SLOT_VERSION: u32 = 1;
 
-/// A byte of redb's header, and the bit in it that says that whoever wrote it
-/// has not closed it (redb's design document: the god byte).
+/// Byte and bit of redb's header that say that the last writer has not closed the file (the "god
+/// byte" of redb's design document).
 const NOT_CLOSED: (usize, u8) = (9, 2);
 
-/// What a read found wrong first. redb tells only that something was.
+/// The first fault that a read has found. redb itself reports only that there was one.
 pub(crate) type FirstFault = Arc<Mutex<Option<Error>>>;
 
-/// What is known of the header slots.
+/// The state of the header slots.
 struct Slots {
-    /// redb's header, zeros behind it.
+    /// redb's header, padded with zeros.
     header: Box<[u8]>,
-    /// How often it was written.
+    /// Number of times the header was written.
     writes: u64,
-    /// Whether the last write is not synced yet: the next goes to the same slot.
+    /// Whether the last write is not synced yet. If so, the next one goes to the same slot.
     unsynced: bool,
-    /// Whether a crash ever interrupted a writer: then pages that do not count
-    /// may not match their checksums.
+    /// Whether a writer was ever interrupted by a crash. If so, pages that do not count may not
+    /// match their checksums.
     crashed: bool,
 }
 
@@ -65,7 +65,7 @@ struct Sums {
     groups: Vec<Box<[u32; GROUP_PAGES as usize]>>,
     /// Groups that differ from the file.
     changed: Vec<bool>,
-    /// Pages that this process has written, or read and found sound: a bit each.
+    /// Pages that this process has written, or has read and verified: one bit each.
     seen: Vec<[AtomicU64; GROUP_PAGES as usize / 64]>,
 }
 
@@ -78,8 +78,8 @@ pub(crate) struct PageFile {
     sums: RwLock<Sums>,
     /// Length as redb sees it, bytes.
     len: AtomicU64,
-    /// Held while the file is changed, so that whoever verifies it does not see
-    /// a page and its checksum apart.
+    /// Held while the file is changed, so that a verification never sees a page without its
+    /// checksum.
     changing: Mutex<()>,
     fault: FirstFault,
 }
@@ -91,7 +91,7 @@ impl std::fmt::Debug for PageFile {
 }
 
 impl PageFile {
-    /// Makes an empty file, in place of what has the name.
+    /// Makes an empty file, replacing one of this name.
     pub fn create(home: &Home, name: &str) -> Result<Self> {
         let file = home.file(name, OpenHow::REPLACE)?;
         let header = vec![0; MAX_HEADER_BYTES].into();
@@ -114,8 +114,8 @@ impl PageFile {
                 Err(e) => Err(home.error(name, e)),
             }
         };
-        // A process that was killed may have left a header that is not durable:
-        // the next one takes the other's place.
+        // A killed process may have left a header that is not durable. The next header is written
+        // over the other slot.
         home.sync_file(&file, "meta-tree").map_err(|e| home.error(name, e))?;
         let mut newest: Option<Slots> = None;
         for number in 0..GROUPS_START {
@@ -164,12 +164,12 @@ impl PageFile {
         }
     }
 
-    /// Where the first damage that a read meets will be told.
+    /// Receives the first damage that a read finds.
     pub fn first_fault(&self) -> FirstFault {
         Arc::clone(&self.fault)
     }
 
-    /// Keeps the first reason, and makes it redb's.
+    /// Keeps the first error, and returns it to redb.
     fn fail(&self, error: Error) -> io::Error {
         let text = error.to_string();
         self.fault.lock().get_or_insert(error);
@@ -216,8 +216,8 @@ impl PageFile {
         Ok(())
     }
 
-    /// Writes redb's header to the slot whose turn it is. All else that was
-    /// written is in the file then: a process killed now leaves it whole.
+    /// Writes redb's header to the slot whose turn it is. All earlier writes are in the file by
+    /// then, so that a kill leaves the file whole.
     fn write_header(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
         self.write_sums()?;
         let mut slots = self.slots.lock();
@@ -250,7 +250,7 @@ impl PageFile {
     }
 }
 
-/// What redb gets of it.
+/// The storage that redb sees.
 #[derive(Debug)]
 pub(crate) struct Backend(pub Arc<PageFile>);
 
@@ -273,10 +273,13 @@ impl redb::StorageBackend for Backend {
 }
 
 impl PageFile {
-    /// Compares `count` pages from `first` on with their checksums, and at the
-    /// borders of groups the checksums, and at the beginning the headers, with
-    /// what is in memory. Adds what does not match to `damaged`; returns the
-    /// page that comes next, if there is one.
+    /// Verifies `count` pages from `first` on against their checksums. Also compares the checksums
+    /// with memory at the borders of groups, and the headers at the beginning. Adds damage to
+    /// `damaged`, and returns the next page, if there is one.
+    ///
+    /// A page may not match after a crash that interrupted its write. Such a page does not count: a
+    /// page that counts is read by redb sooner or later and found damaged there. So after a crash,
+    /// a page is skipped until this process has read or written it.
     ///
     /// After a crash a page may not match because it was being written. It does
     /// not count then; if it did, redb would have it read (by an export, at the
@@ -296,7 +299,7 @@ impl PageFile {
         if first == 0 {
             for slot in 0..GROUPS_START {
                 self.file.read_full(&mut bytes, slot * BLOCK)?;
-                // The second is empty until it is its turn.
+                // The second slot is empty until its first write.
                 if !matches!(parse_slot(&bytes), Slot::Whole(_)) && bytes != [0; BLOCK_BYTES] {
                     wrong(slot, "a copy of the header");
                 }
@@ -317,7 +320,7 @@ impl PageFile {
             }
             bytes.fill(0);
             self.file.read_full(&mut bytes, page_block(page) * BLOCK)?;
-            // Page 0 is in the slots.
+            // The header slots stand for page 0.
             let certain = !crashed || sums.was_seen(page);
             if page > 0 && certain && page_sum(&bytes) != sums.get(page) {
                 wrong(page_block(page), "a page of the tree");
@@ -351,7 +354,7 @@ impl redb::StorageBackend for PageFile {
             0 => GROUPS_START,
             pages => page_block(pages - 1) + 1,
         };
-        // Cut first: what is left of a page that goes must not come back.
+        // Truncated first: checksums of removed pages must not come back.
         let _changing = self.changing.lock();
         self.sums.write().resize(pages);
         self.home.reserve().make_room(|| self.file.set_len(blocks * BLOCK))?;
@@ -418,9 +421,9 @@ impl Sums {
     }
 }
 
-/// The checksum of a page; 0 for one of zeros, as never written pages are.
+/// The checksum of a page. It is 0 for a page of zeros, as for pages that were never written.
 fn page_sum(page: &[u8]) -> u32 {
-    /// CRC-32C of 4096 zeros (a test says so).
+    /// CRC-32C of 4096 zeros (verified by a test).
     const OF_ZEROS: u32 = 0x98f9_4189;
     crc32c(page) ^ OF_ZEROS
 }
@@ -435,14 +438,14 @@ fn page_block(page: u64) -> u64 {
     sums_block(page / GROUP_PAGES) + 1 + page % GROUP_PAGES
 }
 
-/// How many pages a file of so many blocks has.
+/// Number of pages in a file of `blocks` blocks.
 fn pages_in(blocks: u64) -> Option<u64> {
     let blocks = blocks.checked_sub(GROUPS_START)?;
     let (full, rest) = (blocks / (GROUP_PAGES + 1), blocks % (GROUP_PAGES + 1));
     Some(full * GROUP_PAGES + rest.saturating_sub(1))
 }
 
-/// Cuts a run of pages, as ranges of its bytes, where the groups end.
+/// Cuts a run of pages at the ends of groups, as ranges of its bytes.
 fn pieces(first: u64, bytes: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let mut start = 0;
     std::iter::from_fn(move || {
@@ -456,7 +459,7 @@ fn pieces(first: u64, bytes: usize) -> impl Iterator<Item = std::ops::Range<usiz
     })
 }
 
-/// Whether a range lies in redb's header, and where it begins there.
+/// Where a range begins in redb's header; `None` if it lies elsewhere.
 fn header_range(offset: u64, len: usize) -> Option<usize> {
     let start = usize::try_from(offset).ok()?;
     (start.checked_add(len)? <= MAX_HEADER_BYTES).then_some(start)
@@ -544,7 +547,7 @@ mod tests {
         let mut header = [0; 6];
         pages.read(0, &mut header).unwrap();
         assert_eq!(&header, b"header");
-        // Cut and grown again, it is empty there.
+        // After it was truncated and extended, it is empty there.
         pages.set_len(1010 * BLOCK).unwrap();
         pages.set_len(1100 * BLOCK).unwrap();
         pages.read(1020 * BLOCK, &mut found[..BLOCK_BYTES]).unwrap();
@@ -561,7 +564,7 @@ mod tests {
             pages.write(0, text).unwrap();
             pages.sync_data().unwrap();
         }
-        // Written twice before a sync: still only one slot is at risk.
+        // After two writes without a sync only one slot is at risk.
         pages.write(0, b"thr").unwrap();
         pages.write(0, b"fou").unwrap();
         let path = dir.path().join("tree");

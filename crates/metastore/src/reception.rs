@@ -1,9 +1,9 @@
-//! Fills the directory of a member with a snapshot of another one's.
+//! Fills the directory of a member with a snapshot of another member.
 //!
 //! Invariants
-//! - What the directory had stays as it is until all of the snapshot is on the disk.
-//! - An interruption leaves the old directory, or one without `format`, which no engine opens and
-//!   which is filled anew; or the new one.
+//! - The old contents of the directory stay until all of the snapshot is on disk.
+//! - An interruption leaves one of three states: the old directory; a directory without `format`,
+//!   which no engine opens and which is filled again; or the new directory.
 
 use crate::directory::Home;
 use crate::engine::{Key, MAX_KEY_BYTES, MAX_REQUEST_BYTES, Sequence, Value};
@@ -15,9 +15,9 @@ use weir_host::fs::Lock;
 use weir_host::plant::{Bug, planted};
 use weir_types::{Error, ErrorKind, Result};
 
-/// Rows of so many bytes are written together: this bounds the memory.
+/// Rows are written in pieces of this many bytes, which bounds the memory.
 const PIECE_BYTES: usize = 16 << 20;
-/// Bytes of redb's cache meanwhile.
+/// Bytes of redb's cache while the snapshot is written.
 const CACHE_BYTES: usize = 32 << 20;
 
 /// A snapshot that is being written.
@@ -32,7 +32,7 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// Begins to receive a snapshot as of this commit. Rows of an earlier attempt go.
+    /// Begins to receive a snapshot as of this commit. Rows of an earlier attempt are removed.
     ///
     /// # Errors
     /// `Busy` (in use by another process), `Exists` (there are files that are no engine's), those of
@@ -51,7 +51,7 @@ impl Reception {
         Ok(Self { tree, sequence, rows, bytes: 0, last: None, home, _lock: lock })
     }
 
-    /// Takes the next row; rows come by ascending key.
+    /// Takes the next row. Rows come in ascending order of their keys.
     ///
     /// # Errors
     /// `Corrupt` for what no engine holds, those of the disk.
@@ -62,7 +62,7 @@ impl Reception {
         }
         self.bytes += key.len() + value.len();
         self.last = Some(key.clone());
-        // Every later commit is newer, which is all that versions are compared for.
+        // Every later commit is newer, and nothing else is asked of a version.
         self.rows.write(key, Some(Value::from(value)), self.sequence);
         if self.bytes >= PIECE_BYTES { self.write(Sequence::ZERO) } else { Ok(()) }
     }
@@ -74,8 +74,8 @@ impl Reception {
         Ok(())
     }
 
-    /// Puts the snapshot, all of which is there, in the place of what the directory had. It follows
-    /// a journal from then on.
+    /// Replaces the contents of the directory by the complete snapshot. The directory follows a
+    /// journal from then on.
     ///
     /// # Errors
     /// Those of the disk.
@@ -100,7 +100,7 @@ impl Reception {
     }
 }
 
-/// Whether an engine makes files of this name.
+/// Whether an engine uses this file name.
 fn is_ours(name: &str) -> bool {
     // A mount point has `lost+found`.
     matches!(name, "." | ".." | "lost+found" | "alive" | "lock" | "reserve" | "replicated")
@@ -148,7 +148,7 @@ mod tests {
     fn a_snapshot_takes_the_place_of_what_there_was_and_has_its_sequence() {
         let [from, to] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let leader = filled(from.path(), 400);
-        // A member that was away, with rows that the leader has removed since.
+        // A member that was away and still has rows that the leader has removed.
         let mut late = filled(to.path(), 3);
         transact(&mut late, |tx| Ok::<_, Error>(tx.put(b"\xfe", b"old")?)).unwrap();
         late.close().unwrap();
@@ -157,7 +157,7 @@ mod tests {
         assert!(member.is_replicated().unwrap());
         assert_eq!((member.sequence(), rows(&member)), (leader.sequence(), rows(&leader)));
         assert_eq!(member.get(&[0; 4]).unwrap().unwrap().version, leader.sequence());
-        // It goes on from there.
+        // The member continues from there.
         member.sync().unwrap();
         drop(member);
         assert_eq!(open(to.path()).sequence(), leader.sequence());

@@ -9,11 +9,11 @@ use weir_types::checksum::crc32c;
 pub(crate) const LOG_VERSION: u32 = 2;
 /// Bytes of a segment header.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 40;
-/// Where a segment says how far the log is durable.
+/// Offset of the mark that says up to which commit the log is durable.
 pub(crate) const SYNCED_MARK_OFFSET: usize = SEGMENT_HEADER_BYTES;
-/// Where a segment says in which one the log goes on.
+/// Offset of the mark that names the next segment of the log.
 pub(crate) const NEXT_MARK_OFFSET: usize = SYNCED_MARK_OFFSET + MARK_BYTES;
-/// Where the records of a segment begin.
+/// Offset of the first record in a segment.
 pub(crate) const RECORDS_START: usize = NEXT_MARK_OFFSET + MARK_BYTES;
 /// Records begin at multiples of this.
 pub(crate) const ALIGNMENT: usize = 8;
@@ -29,29 +29,29 @@ const DELETE: u8 = 1;
 const _: () = {
     assert!(RECORDS_START.is_multiple_of(ALIGNMENT));
     assert!(RECORD_HEADER_BYTES.is_multiple_of(ALIGNMENT));
-    // So that whatever passes the limits of a request fits a record.
+    // Ensures that every request within the limits fits a record.
     assert!(WRITE_HEADER_BYTES <= crate::engine::OPERATION_OVERHEAD_BYTES);
     assert!(MAX_REQUEST_BYTES <= u32::MAX as usize);
 };
 
-/// What tells one run of the machine from the next; zeros: unknown.
+/// Id of one boot of the machine; zeros: unknown.
 pub(crate) type BootId = [u8; 16];
 
 /// The start of a log segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    /// The sequence of the first record, when there is one.
+    /// The sequence of the first record, which may not be written yet.
     pub first: Sequence,
-    /// The run of the machine that wrote the segment.
+    /// The boot of the machine during which the segment was written.
     pub boot: BootId,
 }
 
 /// Why a segment header was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderFault {
-    /// Cut short, or not matching its checksum.
+    /// The header is truncated, or does not match its checksum.
     Damaged,
-    /// Intact, and of a version that this program does not know.
+    /// The header is intact, but of a version that this program does not know.
     UnknownVersion(u32),
 }
 
@@ -103,19 +103,19 @@ pub(crate) fn decode_mark(segment: &[u8], offset: usize) -> Option<Sequence> {
     (bytes == encode_mark(offset, sequence)).then_some(sequence)
 }
 
-/// One commit as it stands in the log.
+/// One commit in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The commit.
+    /// Its sequence.
     pub sequence: Sequence,
-    /// The last commit that was known to be durable when this was appended:
-    /// proof, for whoever finds damage before it.
+    /// The last commit that was known to be durable when this one was appended. It proves that
+    /// damage before that commit is no lost write.
     pub synced: Sequence,
-    /// What it changed.
+    /// Its changes.
     pub writes: Vec<Write>,
 }
 
-/// The most bytes that the record of these writes has.
+/// Upper bound of the bytes of a record with these writes.
 pub(crate) fn max_record_bytes(writes: &[Write]) -> usize {
     RECORD_HEADER_BYTES + writes.iter().map(Write::request_bytes).sum::<usize>() + ALIGNMENT
 }
@@ -152,7 +152,7 @@ pub(crate) fn encode_record(
     out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The start of a record, intact.
+/// The intact header of a record.
 struct RecordHeader {
     body_crc: u32,
     body_bytes: usize,
@@ -189,8 +189,8 @@ impl RecordHeader {
     }
 }
 
-/// Reads the record at the start of `bytes`: it, and how many bytes it takes.
-/// `None` if there is no intact record.
+/// Decodes the record at the start of `bytes`: the record and its length. `None` if there is no
+/// intact record.
 pub(crate) fn decode_record(bytes: &[u8]) -> Option<(Record, usize)> {
     let header = RecordHeader::decode(bytes)?;
     let total = header.total();
@@ -208,8 +208,8 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Option<(Record, usize)> {
     Some((Record { sequence: header.sequence, synced: header.synced, writes }, total))
 }
 
-/// Whether `bytes`, all that a segment still has, may be the beginning of a
-/// record whose append was cut short. What is as long as a record is none.
+/// Whether `bytes`, the rest of a segment, may be the beginning of a record whose append was
+/// interrupted. Bytes that are as long as the record claims are not.
 pub(crate) fn is_cut_short(bytes: &[u8]) -> bool {
     bytes.len() < RECORD_HEADER_BYTES
         || RecordHeader::decode(bytes).is_some_and(|header| header.total() > bytes.len())

@@ -21,15 +21,15 @@ use weir_types::{Error, ErrorKind, Result};
 
 /// The log that redb does not hold yet.
 pub(crate) struct Replayed {
-    /// Its writes.
+    /// The writes of the replayed records.
     pub overlay: Overlay,
-    /// Its last commit.
+    /// The last replayed commit.
     pub last: Sequence,
-    /// Segments beyond the end of the log; to be removed before anything else.
+    /// Segments beyond the end of the log. They must be removed before anything else.
     pub beyond: Vec<Segment>,
 }
 
-/// Where the log stops being intact, or ends.
+/// A position in the log.
 #[derive(Clone, Copy)]
 struct Place {
     segment: usize,
@@ -44,7 +44,7 @@ pub(crate) fn replay(
     applied: Sequence,
     boot: BootId,
 ) -> Result<Replayed> {
-    // redb takes in whole segments, so those it holds are only leftovers.
+    // redb takes in whole segments, so that the ones it holds are only leftovers.
     let pending: Vec<&Segment> = segments.iter().filter(|s| s.first > applied).collect();
     if pending.first().is_none_or(|s| s.first != applied.next()) {
         return Err(segment_missing(home, applied.next()));
@@ -70,7 +70,7 @@ pub(crate) fn replay(
     scan.judge(fault, boot)?;
     let beyond = match fault {
         None => &[][..],
-        // A segment without a header goes too; it may have any name.
+        // A segment without a header is removed too, whatever its name.
         Some(Place { segment, offset: 0, .. }) => &pending[segment..],
         Some(Place { segment, .. }) => &pending[segment + 1..],
     };
@@ -90,9 +90,9 @@ struct Scan<'a> {
     overlay: Overlay,
     /// The last commit read.
     last: Sequence,
-    /// The last commit that something says was durable.
+    /// The last commit that a mark or a record proves to be durable.
     proven: Sequence,
-    /// Behind the last record read.
+    /// The end of the last record read.
     end: Place,
 }
 
@@ -109,8 +109,8 @@ impl Scan<'_> {
                     );
                     return Err(Error::new(ErrorKind::Unsupported, what));
                 }
-                // redb never gets ahead of a durable header, so that of the
-                // first pending segment was.
+                // redb never gets ahead of a durable header, so the header of the first pending
+                // segment was durable.
                 _ if number == 0 => {
                     return Err(damage(self.home.display(&segment.name), 0, "segment header"));
                 }
@@ -187,8 +187,8 @@ impl Scan<'_> {
                     None => (None, ALIGNMENT),
                 };
                 offset += len;
-                // Bytes of a torn record's values may look like a record; one
-                // that could not stand here proves nothing.
+                // The values of a torn record may contain bytes that look like a record. A record
+                // that could not be at this place proves nothing.
                 let believable = |r: &Record| r.sequence > self.last && r.synced < r.sequence;
                 if let Some(record) = record.filter(believable) {
                     followed = true;
@@ -209,7 +209,7 @@ mod tests {
 
     const BOOT: BootId = [1; 16];
 
-    /// A segment with so many commits, and the offset of each.
+    /// A segment with `commits` commits, and the offset of each.
     fn segment(first: u64, commits: u64, synced: u64) -> (Vec<u8>, Vec<usize>) {
         let header = SegmentHeader { first: Sequence(first), boot: BOOT };
         let (mut bytes, mut offsets) = (header.encode().to_vec(), Vec::new());
@@ -279,7 +279,7 @@ mod tests {
                 assert_eq!(result.unwrap().last, Sequence(3 + record as u64));
             }
         }
-        // So is what is simply gone.
+        // A missing end is damage, too.
         assert!(replay_bytes(&[(4, &bytes[..offsets[3]])], 3, [2; 16]).is_err());
         assert!(replay_bytes(&[(4, &bytes[..offsets[4]])], 3, [2; 16]).is_ok());
     }
@@ -291,7 +291,7 @@ mod tests {
         bytes[NEXT_MARK_OFFSET..][..mark.len()].copy_from_slice(&mark);
         let error = replay_bytes(&[(4, &bytes)], 3, BOOT).err().unwrap();
         assert!(error.message.contains("begins with operation 10 is missing"), "{error}");
-        // A power cut may have taken it, with nothing durable in it.
+        // A power cut may have removed a segment in which nothing was durable.
         assert_eq!(replay_bytes(&[(4, &bytes)], 3, [2; 16]).unwrap().last, Sequence(9));
         let (next, _) = segment(10, 0, 0);
         assert_eq!(replay_bytes(&[(4, &bytes), (10, &next)], 3, BOOT).unwrap().last, Sequence(9));
@@ -326,8 +326,7 @@ mod tests {
 
     #[test]
     fn after_a_power_cut_what_looks_like_a_record_inside_a_value_proves_nothing() {
-        // A value that holds a record of a time long past, and one that claims
-        // to be durable itself.
+        // A value that contains an old record, and a record that claims to be durable itself.
         let (mut bytes, offsets) = segment(5, 2, 4);
         let mut value = Vec::new();
         encode_record(&mut value, Sequence(2), Sequence(1), &[]);

@@ -1,9 +1,9 @@
-//! Room that is set aside on the disk: the file `reserve`, which holds nothing. Whoever finds
-//! the disk full gives up a piece of it and tries again. It is filled up again when there is
-//! room.
+//! The reserve: disk space that is set aside in the file `reserve`, whose contents do not matter.
+//! When a write finds the disk full, a piece of the reserve is freed and the write is tried again.
+//! The reserve is filled again when there is space.
 //!
-//! So what has been begun can be finished, what makes room can be done, and the engine opens, on
-//! a disk that others have filled.
+//! So on a disk that other programs have filled, an operation that has begun can finish, deletions
+//! succeed, and the engine opens.
 
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -13,57 +13,57 @@ use weir_host::sync::Mutex;
 use weir_types::room::{FILES_KEPT_FOR_REMOVALS, KEPT_FOR_REMOVALS, METADATA_RESERVE};
 
 const NAME: &str = "reserve";
-/// The number of pieces that the reserve is given up in.
+/// Number of pieces in which the reserve is freed.
 const PIECES: u64 = 16;
-/// The number of pieces below which segments of the log have to be short.
+/// Number of remaining pieces below which segments of the log are kept short.
 const PIECES_FOR_REDB: u64 = 6;
-/// A short segment takes at most one part in so many of the reserve that is left. redb needs the
-/// rest to take the segment in: it writes whole pages where the log has single rows.
+/// A short segment takes at most this fraction (one part in so many) of the remaining reserve. redb
+/// needs the rest to take the segment in: it writes whole pages for single rows.
 const PART_FOR_LOG: u64 = 32;
-/// The most bytes of a short segment. A start, and removals that make room, need little.
+/// Upper limit of a short segment, bytes. Starting, and deletions that free space, need little.
 const SHORT_SEGMENT_BYTES: u64 = 64 << 10;
-/// The room that redb needs for any commit, however small.
+/// Space that redb needs for any commit, however small.
 const LEAST_FOR_REDB_BYTES: u64 = 512 << 10;
-/// The smallest piece.
+/// Smallest piece of the reserve.
 const MIN_PIECE_BYTES: u64 = 64 << 10;
 #[derive(Default)]
 struct State {
     /// The file, once it has been opened.
     file: Option<Arc<File>>,
-    /// It was filled, and that is not durable yet.
+    /// The file was filled, and is not durable yet.
     unsynced: bool,
-    /// How large it is to be, bytes.
+    /// Size of the full reserve, bytes.
     full_bytes: u64,
-    /// The file system sets no room aside.
+    /// The file system cannot reserve space.
     unsupported: bool,
 }
 
 /// The reserve of one directory.
 pub(crate) struct Reserve {
     directory: Directory,
-    /// What it holds, bytes. Changed under the lock.
+    /// Bytes in the reserve. Changed under the lock.
     held_bytes: AtomicU64,
     state: Mutex<State>,
 }
 
-/// What there is for more.
+/// Available space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// Enough for what needs room.
+    /// Whether there is enough for commits that need space.
     pub ample: bool,
-    /// What can be used in all, bytes, with the reserve.
+    /// Usable bytes, including the reserve.
     pub bytes: u64,
 }
 
 impl Reserve {
-    /// That of a directory, as it was left.
+    /// Opens the reserve of a directory as it was left.
     pub fn open(directory: Directory) -> Self {
         let reserve =
             Self { directory, held_bytes: AtomicU64::new(0), state: Mutex::new(State::default()) };
         let found = || {
             let file = reserve.directory.open_file(NAME, OpenHow::WRITE)?;
             let size = file.size()?;
-            // A copy of a directory may have a hole in its place.
+            // In a copied directory the file may be a hole.
             let held = if file.has_room(0, size)? { size } else { size.min(file.allocated()?) };
             Ok::<_, Errno>((file, held))
         };
@@ -75,8 +75,8 @@ impl Reserve {
         reserve
     }
 
-    /// Does something that may need room. As long as there is none, and something of the reserve
-    /// is left, a piece is given up and it is done again; but not where files are lacking.
+    /// Runs an operation that may need space. While it fails for lack of space and the reserve is
+    /// not empty, frees a piece and runs it again. A lack of inodes frees nothing.
     pub fn make_room<T>(
         &self,
         mut operation: impl FnMut() -> Result<T, Errno>,
@@ -94,8 +94,8 @@ impl Reserve {
         self.directory.space().is_ok_and(|space| lacks_only_files(&space))
     }
 
-    /// Whether a segment of the log may have so many bytes. What is in the log redb has to take in,
-    /// and for that some of the reserve is kept.
+    /// Whether a segment of the log may have this many bytes. redb has to take in the contents of
+    /// the log, and a part of the reserve is kept for that.
     pub fn has_room_for_log(&self, segment_bytes: u64) -> bool {
         let enough = || {
             let kept = self.state.lock().full_bytes / PIECES * PIECES_FOR_REDB;
@@ -128,7 +128,7 @@ impl Reserve {
         cut.is_ok()
     }
 
-    /// What there is now. An error means that it is not known.
+    /// The available space. An error means that it is unknown.
     pub fn room(&self) -> Result<Room, Errno> {
         let space = self.directory.space()?;
         let held = self.held_bytes.load(Ordering::Relaxed);
@@ -138,8 +138,8 @@ impl Reserve {
         Ok(Room { ample, bytes: space.free_bytes.saturating_add(held) })
     }
 
-    /// Fills it up as far as there is room: it comes before everything else. To be called when
-    /// something has become free, and now and then.
+    /// Fills the reserve as far as there is space; it has precedence over everything else. Call it
+    /// when space may have become free, and from time to time.
     pub fn fill_up(&self) {
         let Ok(space) = self.directory.space() else { return };
         let mut state = self.state.lock();
@@ -161,7 +161,7 @@ impl Reserve {
                 tracing::warn!("the file system of the metadata sets no room aside");
                 (state.unsupported, state.full_bytes) = (true, 0);
             }
-            // There will be room some time; what was taken counts for nothing.
+            // Space may come later. Pieces that were just added do not count.
             Err(_) => {
                 let cut = state.file.as_ref().map(|file| file.set_len(held));
                 if let Some(Err(error)) = cut {
@@ -171,8 +171,8 @@ impl Reserve {
         }
     }
 
-    /// The file, if it has been filled and is not durable since: to be made so, with its name. A
-    /// power cut may else take it away.
+    /// The file, if it was filled and is not durable since. The caller syncs it and its name;
+    /// otherwise a power cut may remove it.
     pub fn take_unsynced(&self) -> Option<Arc<File>> {
         let mut state = self.state.lock();
         std::mem::take(&mut state.unsynced).then(|| state.file.clone()).flatten()
@@ -187,7 +187,7 @@ impl Reserve {
     }
 }
 
-/// Whether a disk can take no more files, and has room for bytes: the reserve is no help then.
+/// Whether a disk has space, but no free inodes. The reserve does not help then.
 fn lacks_only_files(space: &Space) -> bool {
     space.total_files > 0 && space.free_files == 0 && space.free_bytes >= MIN_PIECE_BYTES
 }

@@ -18,7 +18,7 @@ pub(crate) type Notify = Arc<dyn Fn() + Send + Sync>;
 struct State {
     /// The last commit that is in the log files.
     flushed: Sequence,
-    /// The last commit that someone asked to be durable.
+    /// The last commit that a caller wants to be durable.
     wanted: Sequence,
     /// Complete segments that are not synced yet, in order.
     complete: Vec<Arc<SegmentFile>>,
@@ -26,24 +26,24 @@ struct State {
     previous: Option<Arc<SegmentFile>>,
     /// The segment that takes appends.
     current: Arc<SegmentFile>,
-    /// How many segments were begun.
+    /// Number of segments that were begun.
     begun: u64,
-    /// How many of them are durable, with their names.
+    /// Number of segments that are durable with their names.
     begun_synced: u64,
-    /// How many someone waits for.
+    /// Number of durable segments that a caller waits for.
     begun_wanted: u64,
-    /// When the first commit that is not synced was flushed.
+    /// When the first unsynced commit was flushed.
     dirty_since: Option<Instant>,
     closing: bool,
     failure: Option<Error>,
 }
 
-/// What the threads of one engine share. The lock is never held across I/O.
+/// The state that the threads of one engine share. The lock is never held across I/O.
 pub(crate) struct SyncState {
     state: Mutex<State>,
     /// Wakes the syncer.
     work: Condvar,
-    /// Wakes those who wait for it.
+    /// Wakes callers that wait for a sync.
     done: Condvar,
     synced: AtomicU64,
     failed: AtomicBool,
@@ -80,14 +80,14 @@ impl SyncState {
         Sequence(self.synced.load(Ordering::Acquire))
     }
 
-    /// Fails if anything has failed before.
+    /// Fails if background work has failed.
     pub fn check_sound(&self) -> Result<()> {
         if !self.failed.load(Ordering::Acquire) {
             return Ok(());
         }
         let cause = self.state.lock().failure.clone();
         let kind = cause.as_ref().map_or(ErrorKind::Io, |cause| match cause.kind {
-            // Who has lost the lead is no failed disk.
+            // A lost lead is not a failed disk.
             ErrorKind::Corrupt | ErrorKind::NotLeader => cause.kind,
             _ => ErrorKind::Io,
         });
@@ -96,7 +96,7 @@ impl SyncState {
         Err(Error::new(kind, what))
     }
 
-    /// Breaks the engine for good; the first reason is kept.
+    /// Stops the engine for good. The first reason is kept.
     pub fn fail(&self, error: Error) {
         if self.failed.load(Ordering::Acquire) {
             return;
@@ -112,7 +112,7 @@ impl SyncState {
         self.done.notify_all();
     }
 
-    /// Tells that the log files hold every commit up to `upto`.
+    /// Notes that the log files hold every commit up to `upto`.
     pub fn flushed(&self, upto: Sequence) {
         let mut state = self.state.lock();
         state.flushed = upto;
@@ -125,7 +125,7 @@ impl SyncState {
         }
     }
 
-    /// Tells that appends go to a new segment, and numbers it.
+    /// Notes that appends go to a new segment. Returns its number.
     pub fn rotated(&self, next: Arc<SegmentFile>) -> u64 {
         let mut state = self.state.lock();
         let complete = std::mem::replace(&mut state.current, next);
@@ -140,7 +140,7 @@ impl SyncState {
         let mut state = self.state.lock();
         if upto > state.wanted {
             state.wanted = upto;
-            // What is not flushed yet wakes the syncer when it is.
+            // A commit that is not flushed yet wakes the syncer when it is flushed.
             if state.flushed > self.synced() {
                 self.work.notify_one();
             }
@@ -153,9 +153,9 @@ impl SyncState {
         self.wait_until(|_| self.synced() >= upto)
     }
 
-    /// Waits until a segment is durable with its name, and so every commit
-    /// before it. Only the syncer syncs the log: if two did, the one whose sync
-    /// fails would take the error away from the other.
+    /// Waits until a segment is durable with its name, and so every commit before it. Only the
+    /// syncer syncs the log: of two threads, one would take the error of a failed sync away from
+    /// the other.
     pub fn wait_for_segment(&self, number: u64) -> Result<()> {
         {
             let mut state = self.state.lock();
@@ -193,7 +193,7 @@ pub(crate) struct Syncer {
 }
 
 impl Syncer {
-    /// Starts it: it syncs `delay` after the first flush, and when asked.
+    /// Starts the thread. It syncs `delay` after the first flush, and on request.
     pub fn start(shared: Arc<SyncState>, home: Home, delay: Duration) -> std::io::Result<Self> {
         let state = Arc::clone(&shared);
         let thread = thread::spawn("meta-sync", move || run(&state, &home, delay))?;
@@ -211,7 +211,7 @@ impl Drop for Syncer {
     }
 }
 
-/// What one sync covers.
+/// The files and commits of one sync.
 struct Batch {
     complete: Vec<Arc<SegmentFile>>,
     previous: Option<Arc<SegmentFile>>,
@@ -235,8 +235,7 @@ impl Batch {
         if self.new_name {
             home.sync("meta-log-name")?;
         }
-        // Whoever opens the log may lose neither the end of it nor all of its
-        // last segment without noticing.
+        // The next open must notice if the end of the log, or its whole last segment, is missing.
         for file in self.previous.iter().chain([&self.current]) {
             file.mark_synced(self.upto).map_err(log)?;
         }

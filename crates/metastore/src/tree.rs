@@ -11,25 +11,25 @@ use weir_types::{Error, ErrorKind, Result};
 
 /// The name of redb's file.
 const NAME: &str = "tree.redb";
-/// Its name while it is made.
+/// Name of the file while it is being made.
 const NEW_NAME: &str = "tree.redb.new";
 
 /// Key → version (8 bytes, little-endian), then the value.
 const DATA: TableDefinition<&[u8], &[u8]> = TableDefinition::new("data");
-/// Facts about the whole: `applied`, the last commit that [`DATA`] holds.
+/// Facts about the whole tree: `applied`, the last commit that [`DATA`] holds.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const APPLIED: &str = "applied";
 const VERSION_BYTES: usize = 8;
 
-/// What redb's errors lack.
+/// Details that redb's errors lack.
 #[derive(Clone)]
 struct Faults {
     name: Arc<str>,
     first: FirstFault,
 }
 
-/// The redb file. Calls into redb are never interrupted in a simulation: it
-/// has locks of its own.
+/// The redb file. Calls into redb are never interrupted in a simulation, because redb holds its own
+/// locks.
 pub(crate) struct Tree {
     /// `None` only while it is dropped.
     database: Option<Database>,
@@ -44,39 +44,39 @@ pub(crate) struct TreeSnapshot {
 }
 
 impl Tree {
-    /// Whether there is one.
+    /// Whether the file exists.
     pub fn exists(home: &Home) -> Result<bool> {
         home.exists(NAME)
     }
 
-    /// Makes an empty tree; after a crash there is a whole one or none. Its
-    /// name becomes durable with that of the log segment which is made next.
+    /// Makes an empty tree. After a crash there is a complete one or none. Its name becomes durable
+    /// together with the next log segment's.
     pub fn create(home: &Home) -> Result<()> {
         Self::create_beside(home, 1 << 20)?.take_place(home)
     }
 
-    /// Makes an empty tree beside the one that there may be: see [`Tree::take_place`].
+    /// Makes an empty tree beside an existing one: see [`Tree::take_place`].
     pub fn create_beside(home: &Home, cache_bytes: usize) -> Result<Self> {
         let tree = Self::start(home, PageFile::create(home, NEW_NAME)?, cache_bytes)?;
         tree.apply(&Overlay::default(), Sequence::ZERO)?;
         Ok(tree)
     }
 
-    /// Gives a tree that was made beside another one its name. What was applied is durable; the name
-    /// becomes so with that of the log segment which is made next.
+    /// Replaces the existing tree by this one, which is durable. Its name becomes durable together
+    /// with the next log segment's.
     pub fn take_place(self, home: &Home) -> Result<()> {
         drop(self);
         home.rename(NEW_NAME, NAME)
     }
 
-    /// Opens the tree with a cache of so many bytes.
+    /// Opens the tree with a cache of `cache_bytes`.
     pub fn open(home: &Home, cache_bytes: usize) -> Result<Self> {
         if !Self::exists(home)? {
             return Err(missing(home.display(NAME)));
         }
         let pages = PageFile::open(home, NAME)?;
         if redb::StorageBackend::len(&pages).unwrap_or(0) == 0 {
-            // redb would make a new one.
+            // redb would make a new tree.
             return Err(crate::directory::damage(home.display(NAME), 0, "it is empty"));
         }
         Self::start(home, pages, cache_bytes)
@@ -92,7 +92,7 @@ impl Tree {
         Ok(Self { database: Some(database.map_err(|e| faults.error(e))?), pages, faults })
     }
 
-    /// The file, to verify it.
+    /// The file below redb, for verification.
     pub fn pages(&self) -> &PageFile {
         &self.pages
     }
@@ -112,7 +112,7 @@ impl Tree {
         })
     }
 
-    /// What the tree holds now.
+    /// The present rows of the tree.
     pub fn snapshot(&self) -> Result<TreeSnapshot> {
         let read =
             || -> Result<_, redb::Error> { Ok(self.database()?.begin_read()?.open_table(DATA)?) };
@@ -120,12 +120,11 @@ impl Tree {
         Ok(TreeSnapshot { data, faults: self.faults.clone() })
     }
 
-    /// Takes in a generation of writes, the last of which is `upto`, durably
-    /// and as a whole.
+    /// Applies a generation of writes durably and atomically. `upto`: its last commit.
     pub fn apply(&self, overlay: &Overlay, upto: Sequence) -> Result<()> {
         let write = || -> Result<(), redb::Error> {
             let mut transaction = self.database()?.begin_write()?;
-            // Otherwise every kill would cost a walk through the whole file.
+            // Otherwise each kill would be followed by a walk through the whole file.
             transaction.set_quick_repair(true);
             {
                 let mut data = transaction.open_table(DATA)?;
@@ -154,7 +153,7 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // redb writes a last header.
+        // redb writes a header when it closes.
         uninterrupted(|| drop(self.database.take()));
     }
 }
@@ -196,7 +195,7 @@ fn parse_row(row: &[u8]) -> Result<Versioned> {
 }
 
 impl Faults {
-    /// redb's error; if a page was damaged, what and where.
+    /// redb's error. If a page was damaged, the message says what and where.
     fn error(&self, e: impl Into<redb::Error>) -> Error {
         if let Some(first) = &*self.first.lock() {
             return first.clone();

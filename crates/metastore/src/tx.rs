@@ -13,10 +13,10 @@ const MAX_ATTEMPTS: usize = 16;
 /// Why an operation has to stop.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TxError {
-    /// More than [`MAX_OPERATIONS`] checks or writes.
+    /// The operation has more than [`MAX_OPERATIONS`] checks or writes.
     #[error("more than {MAX_OPERATIONS} operations in one metadata transaction")]
     TooManyOperations,
-    /// More than [`MAX_REQUEST_BYTES`], or a key that is empty or too long.
+    /// The operation exceeds [`MAX_REQUEST_BYTES`], or a key is empty or too long.
     #[error("metadata transaction or key is too large")]
     TooLarge,
     /// The engine cannot read.
@@ -30,7 +30,7 @@ impl From<Error> for TxError {
     }
 }
 
-/// For callers that answer a client: a limit becomes `TooBig`.
+/// For callers that answer a client: an exceeded limit becomes `TooBig`.
 impl From<TxError> for Error {
     fn from(e: TxError) -> Self {
         let kind = match e {
@@ -41,9 +41,9 @@ impl From<TxError> for Error {
     }
 }
 
-/// A transaction in the making. Reads see the state as of one commit plus the
-/// transaction's own writes; nothing changes until [`Tx::into_commit`] is
-/// handed to [`Engine::commit`].
+/// A transaction under construction. Reads see the state as of one commit plus the transaction's
+/// own writes. Nothing changes until the result of [`Tx::into_commit`] is passed to
+/// [`Engine::commit`].
 pub struct Tx<'a> {
     engine: &'a dyn Engine,
     read_at: Sequence,
@@ -66,7 +66,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// The value of a key, and from now on a check that it stays.
+    /// The value of a key. The commit checks that the key has not changed.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Value>, TxError> {
         if let Some(own) = self.writes.get(key) {
             return Ok(own.clone());
@@ -74,14 +74,14 @@ impl<'a> Tx<'a> {
         Ok(self.read(key)?.map(|v| v.value))
     }
 
-    /// As [`Tx::get`], with the version; own writes have none yet and are
-    /// passed over.
+    /// As [`Tx::get`], with the version. The transaction's own writes are ignored, because they
+    /// have no version yet.
     pub fn get_versioned(&mut self, key: &[u8]) -> Result<Option<Versioned>, TxError> {
         self.read(key)
     }
 
-    /// As [`Tx::get`], but without a check that it stays: for what another key
-    /// protects that is checked.
+    /// As [`Tx::get`], but without a check at commit. For a key that can change only together with
+    /// another one that is checked.
     pub fn peek(&mut self, key: &[u8]) -> Result<Option<Value>, TxError> {
         if let Some(own) = self.writes.get(key) {
             return Ok(own.clone());
@@ -96,9 +96,9 @@ impl<'a> Tx<'a> {
         Ok(found)
     }
 
-    /// The first `limit` keys of `start..end`, and from now on a check that the
-    /// part which was looked at stays: nothing in it written, added, deleted.
-    /// Fewer than `limit` means that there are no more.
+    /// The first `limit` keys of `start..end`. The commit checks that nothing in the range up to
+    /// the last key seen was written, added or deleted. Fewer than `limit` means that there are no
+    /// more.
     ///
     /// If the transaction also writes, every key found counts against
     /// [`MAX_OPERATIONS`]; a transaction that only reads has no such limit.
@@ -111,8 +111,8 @@ impl<'a> Tx<'a> {
         self.look_at(start, end, limit, true)
     }
 
-    /// As [`Tx::range`], but without a check that it stays: for what another
-    /// key protects that is checked.
+    /// As [`Tx::range`], but without a check at commit. For keys that can change only together with
+    /// another one that is checked.
     pub fn peek_range(
         &mut self,
         start: &[u8],
@@ -195,26 +195,26 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// What was written so far to keys of `start..end`, in their order; `None`: the key is
-    /// removed.
+    /// The transaction's own writes to keys of `start..end`, in order of the keys. `None`: the key
+    /// is deleted.
     pub fn written(&self, start: &[u8], end: &[u8]) -> Vec<(Key, Option<Value>)> {
         let range = (std::ops::Bound::Included(start), std::ops::Bound::Excluded(end));
         let own = self.writes.range::<[u8], _>(range);
         own.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// Whether anything was written.
+    /// Whether the transaction has written nothing.
     pub fn is_read_only(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// How many more keys can be written.
+    /// Number of further keys that can be written.
     pub fn writes_left(&self) -> usize {
         MAX_OPERATIONS - self.writes.len()
     }
 
-    /// The transaction as it is to be applied. If nothing was written there is
-    /// nothing to check either: all reads were of one state.
+    /// The finished transaction. A transaction without writes needs no checks: all of its reads saw
+    /// one state.
     pub fn into_commit(self) -> Result<Commit, TxError> {
         if self.writes.is_empty() {
             return Ok(Commit { read_at: self.read_at, ..Commit::default() });
@@ -233,10 +233,9 @@ impl<'a> Tx<'a> {
     }
 }
 
-/// Runs an operation and commits what it wrote, again after each conflict, up
-/// to 16 times (then `Busy`). Returns its result and the commit after which it
-/// may be acknowledged: its own, or for an operation that only read, the last
-/// one it may have seen.
+/// Runs an operation and commits its writes; repeats it after a conflict, up to 16 times (then
+/// `Busy`). Returns its result and the commit after which the result may be acknowledged: its own
+/// commit, or the last one before it if it wrote nothing.
 pub fn transact<T, X>(
     engine: &mut dyn Engine,
     mut operation: impl FnMut(&mut Tx<'_>) -> Result<T, X>,

@@ -1,5 +1,5 @@
-//! Comparing what is on disk with its checksums, for whoever looks for rot
-//! before it is read: the tree page by page, then the log segment by segment.
+//! Verifies the checksums on disk, to find rot before it is read: the tree page by page, then the
+//! log segment by segment.
 
 use crate::directory::{Home, damage};
 use crate::engine::Verified;
@@ -11,15 +11,14 @@ use crate::tree::Tree;
 use weir_host::thread::uninterrupted;
 use weir_types::{Error, Result};
 
-/// Pages of the tree in one step: 1 MiB.
+/// Pages of the tree in one step.
 const PAGES_AT_ONCE: u64 = 256;
-/// Places from here on are in the log: this, and the first operation of a segment.
+/// Places from here on are in the log: this value plus the first sequence of a segment.
 const LOG: u64 = 1 << 63;
 /// Bytes of a mark.
 const MARK_BYTES: usize = 16;
 
-/// One step from `place` on. `current` is the segment in use, and how many of
-/// its bytes are written.
+/// One step from `place` on. `current`: the segment in use, and its bytes that are written.
 pub(crate) fn verify(
     home: &Home,
     tree: &Tree,
@@ -30,7 +29,7 @@ pub(crate) fn verify(
         return verify_log(home, current, place & !LOG);
     }
     let mut damaged = Vec::new();
-    // The lock that this takes is one that redb waits for.
+    // redb waits for the lock that this takes.
     let next = uninterrupted(|| tree.pages().verify(place, PAGES_AT_ONCE, &mut damaged));
     let next = next.map_err(|e| Error::from(e).context("verify the metadata tree"))?;
     let bytes = PAGES_AT_ONCE * 4096;
@@ -45,7 +44,7 @@ fn verify_log(home: &Home, current: (&str, u64), from: u64) -> Result<Verified> 
         return Ok(Verified::default());
     };
     let next = rest.next().map(|segment| segment.first.0 | LOG);
-    // redb may have just taken it in.
+    // redb may just have taken the segment in.
     let Some(mut bytes) = home.read(&segment.name)? else {
         return Ok(Verified { next, ..Verified::default() });
     };
@@ -72,7 +71,7 @@ fn verify_log(home: &Home, current: (&str, u64), from: u64) -> Result<Verified> 
     while offset < bytes.len() {
         match decode_record(&bytes[offset..]) {
             Some((_, len)) => offset += len,
-            // Where the next one begins is not known.
+            // The start of the next record is unknown.
             None => {
                 wrong(offset, "a record");
                 break;

@@ -13,7 +13,7 @@ use weir_types::Error;
 const CHILD_DIR: &str = "WEIR_METASTORE_KILL_TEST_DIR";
 
 fn open(dir: &Path) -> Embedded {
-    // Everything at once and all the time: syncs, rotations, group commits.
+    // Syncs, rotations and group commits happen all the time.
     let config = EmbeddedConfig {
         sync_delay_ms: 1,
         apply_delay_ms: 5,
@@ -23,8 +23,8 @@ fn open(dir: &Path) -> Embedded {
     Embedded::open(dir, config, || {}).expect("open")
 }
 
-/// Commits until killed: key n, the counter and an id in one transaction, then
-/// a line with n and the id when they are acknowledged.
+/// Commits until it is killed. Each transaction writes key n, the counter and an id; a line with n
+/// and the id follows when it is acknowledged.
 fn child(dir: &Path) {
     let mut engine = open(dir);
     let mut ids = IdAllocator::open(&mut engine, b"ids", 1, 64).expect("ids");

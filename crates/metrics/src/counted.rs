@@ -1,35 +1,36 @@
-//! Counters by name, as they are handed out one after the other.
+//! Counters by name, taken out as they are written to a metrics page.
 
 use crate::family::Family;
 use crate::page::Page;
 use std::collections::BTreeMap;
 
-/// Numbers by the names that `weir status --counters` shows, until they are told.
+/// The counters of `weir status --counters`, by name, that are not on the metrics page yet.
 #[derive(Debug)]
 pub struct Counted(BTreeMap<String, u64>);
 
 impl Counted {
-    /// These.
+    /// Collects counters by name.
     pub fn new(list: impl IntoIterator<Item = (String, u64)>) -> Self {
         Self(list.into_iter().collect())
     }
 
-    /// Has one more.
+    /// Adds a counter.
     pub fn add(&mut self, name: String, value: u64) {
         self.0.insert(name, value);
     }
 
-    /// Takes one; 0 if it is not there.
+    /// Removes a counter and returns its value; 0 if there is none of this name.
     pub fn take(&mut self, name: &str) -> u64 {
         self.0.remove(name).unwrap_or(0)
     }
 
-    /// Tells one as a family of its own.
+    /// Moves a counter to the page as a family without labels.
     pub fn tell(&mut self, page: &mut Page, family: &'static Family, name: &str) {
         page.number(family, self.take(name));
     }
 
-    /// Tells some as a family with one label, whose values stand beside the names.
+    /// Moves several counters to the page as one family with one label. Each entry of `names` is
+    /// the value of the label and the name of the counter.
     pub fn tell_all(&mut self, page: &mut Page, family: &'static Family, names: &[(&str, &str)]) {
         let mut samples = page.family(family);
         for (label, name) in names {
@@ -37,7 +38,8 @@ impl Counted {
         }
     }
 
-    /// Tells those whose names begin so as a family with one label: the rest of the name.
+    /// Moves the counters with a prefix to the page as one family with one label: the rest of their
+    /// names.
     pub fn tell_prefix(&mut self, page: &mut Page, family: &'static Family, prefix: &str) {
         let mut samples = page.family(family);
         for (name, value) in self.take_if(|name| name.starts_with(prefix)) {
@@ -45,7 +47,7 @@ impl Counted {
         }
     }
 
-    /// Takes those that a condition holds for.
+    /// Removes and returns the counters whose names match a condition.
     pub fn take_if(&mut self, is: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         let (taken, left) = std::mem::take(&mut self.0).into_iter().partition(|(name, _)| is(name));
         self.0 = left;
@@ -53,7 +55,7 @@ impl Counted {
         taken.into_iter().collect()
     }
 
-    /// The names that were not taken.
+    /// The names of the counters that nobody has taken.
     pub fn left(&self) -> Vec<&str> {
         self.0.keys().map(String::as_str).collect()
     }

@@ -1,18 +1,18 @@
-//! What is said of a metric beside its values.
+//! The description of a metric: name, kind, labels and help text.
 
 /// How the values of a metric behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It grows, from 0 when the process starts.
+    /// The value only grows, from 0 when the process starts.
     Counter,
-    /// It goes up and down.
+    /// The value goes up and down.
     Gauge,
-    /// Counts of times, by how long they were.
+    /// Counts of durations, in buckets by length.
     Histogram,
 }
 
 impl Kind {
-    /// Its name in the text format.
+    /// The name of this kind in the Prometheus text format.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -22,15 +22,15 @@ impl Kind {
     }
 }
 
-/// A metric: all values of one name.
+/// A metric family: all values of one metric name.
 #[derive(Debug)]
 pub struct Family {
-    /// Its name, with the unit last.
+    /// Name of the metric, with the unit last.
     pub name: &'static str,
-    /// How its values behave.
+    /// How the values behave.
     pub kind: Kind,
-    /// The labels of each value, in this order.
+    /// The names of the labels, in the order in which values give them.
     pub labels: &'static [&'static str],
-    /// What it says, in a sentence without a full stop.
+    /// The help text: one sentence without a full stop.
     pub help: &'static str,
 }

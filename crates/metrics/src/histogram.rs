@@ -1,33 +1,33 @@
-//! How often something took how long.
+//! Histograms of durations.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The upper bounds of the buckets, microseconds; all that is longer is in one more.
+/// Upper bounds of the buckets, microseconds. One more bucket holds everything longer.
 pub(crate) const BOUNDS_US: [u64; 17] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 10_000_000, 30_000_000,
 ];
 const BUCKETS: usize = BOUNDS_US.len() + 1;
 
-/// Counts times. Many threads may do so at once, and none waits.
+/// Counts durations. Any number of threads may count at once, without waiting.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     sum_us: AtomicU64,
 }
 
-/// What a [`Histogram`] had counted at one moment.
+/// A snapshot of a [`Histogram`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// How many fell between a bound and the one before.
+    /// Durations per bucket: above the previous bound, at most this one.
     pub(crate) buckets: [u64; BUCKETS],
-    /// All of them together, microseconds.
+    /// Sum of all durations, microseconds.
     pub(crate) sum_us: u64,
 }
 
 impl Histogram {
-    /// Something took so long.
+    /// Counts one duration.
     pub fn add(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let at = BOUNDS_US.partition_point(|bound| *bound < us);
@@ -37,7 +37,7 @@ impl Histogram {
         self.sum_us.fetch_add(us, Relaxed);
     }
 
-    /// What was counted so far.
+    /// A snapshot of the counts.
     pub fn times(&self) -> Times {
         Times {
             buckets: std::array::from_fn(|at| self.buckets[at].load(Relaxed)),
@@ -47,7 +47,7 @@ impl Histogram {
 }
 
 impl Times {
-    /// How many were counted.
+    /// Number of durations counted.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }

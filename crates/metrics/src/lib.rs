@@ -1,5 +1,5 @@
-//! What daemons count, for Prometheus: the names of all metrics, histograms of times, and the
-//! text format (version 0.0.4). Who serves it is not known here.
+//! Metrics of daemons for Prometheus: the names of all metrics, histograms of durations, and the
+//! text format (version 0.0.4). The HTTP server is elsewhere.
 //!
 //! Invariants
 //! - Every metric that is served is one of [`names`], and `docs/metrics.md` has the same.

@@ -1,4 +1,4 @@
-//! Every metric that a daemon serves. `docs/metrics.md` is the same for people.
+//! Every metric that a daemon serves. `docs/metrics.md` lists the same metrics.
 
 use crate::family::{Family, Kind};
 
@@ -21,7 +21,7 @@ macro_rules! families {
 }
 
 families! {
-    /// Of every daemon.
+    /// Metrics of every daemon.
     PROCESS {
         BUILD_INFO: Gauge "weir_build_info" ["daemon" "version" "wire"] =
             "1; the labels say which daemon it is (meta, data, mount), its version, and that of the wire";
@@ -33,7 +33,7 @@ families! {
         LOG_LINES_LOST: Counter "weir_log_lines_lost_total" [] =
             "Lines of its log that were dropped: they could not be written, or came too fast";
     }
-    /// Of data servers and metadata servers: their connections.
+    /// Metrics of the network connections of data servers and metadata servers.
     NETWORK {
         CONNECTIONS: Gauge "weir_connections" ["state"] =
             "Connections that are open: authenticated, or not yet (unauthenticated)";
@@ -49,7 +49,7 @@ families! {
         BUFFER_WAITS: Counter "weir_connection_buffer_waits_total" [] =
             "Times that a connection waited for a buffer";
     }
-    /// Of data servers.
+    /// Metrics of data servers.
     DATA {
         DATA_REQUESTS: Counter "weir_data_requests_total" ["op"] = "Requests, by operation";
         DATA_REQUEST_TIME: Histogram "weir_data_request_duration_seconds" ["op"] =
@@ -103,7 +103,7 @@ families! {
         TARGET_HANGS: Gauge "weir_target_disk_hangs_seconds" ["target"] =
             "For how long a target's disk has neither answered nor failed; 0: it answers";
     }
-    /// Of metadata servers.
+    /// Metrics of metadata servers.
     META {
         META_REQUESTS: Counter "weir_meta_requests_total" ["op"] =
             "Requests, by operation, of those that were asked for";
@@ -196,7 +196,7 @@ families! {
         TARGET_SILENT: Gauge "weir_target_silent_seconds" ["target" "server"] =
             "When a target's server was heard of last, ago";
     }
-    /// Of mounts.
+    /// Metrics of mounts.
     MOUNT {
         MOUNT_TIME: Histogram "weir_mount_operation_duration_seconds" ["op"] =
             "Time that operations of programs took in the mount, by kind";
@@ -236,7 +236,7 @@ families! {
     }
 }
 
-/// All of them.
+/// All metric families.
 pub fn all() -> impl Iterator<Item = &'static Family> {
     [PROCESS, NETWORK, DATA, META, MOUNT].into_iter().flatten().copied()
 }

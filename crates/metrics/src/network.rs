@@ -1,10 +1,10 @@
-//! The connections of a server, as its event loops count them.
+//! Metrics of a server's network connections.
 
 use crate::counted::Counted;
 use crate::names as n;
 use crate::page::Page;
 
-/// Tells the counters `net.*` of a server's event loops.
+/// Writes the counters `net.*` of a server's event loops to the page.
 pub fn tell_network(page: &mut Page, counted: &mut Counted) {
     let open = [("authenticated", "net.connections"), ("unauthenticated", "net.unauthenticated")];
     counted.tell_all(page, &n::CONNECTIONS, &open);

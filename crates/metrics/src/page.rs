@@ -4,13 +4,13 @@ use crate::family::{Family, Kind};
 use crate::histogram::{BOUNDS_US, Times};
 use std::fmt::Write as _;
 
-/// What is answered to who asks for metrics.
+/// A page of metrics: the body of the reply to a scrape.
 #[derive(Debug, Default)]
 pub struct Page {
     text: String,
 }
 
-/// The values of one family.
+/// Writes the values of one family.
 #[derive(Debug)]
 pub struct Samples<'a> {
     text: &'a mut String,
@@ -18,7 +18,8 @@ pub struct Samples<'a> {
 }
 
 impl Page {
-    /// Begins a family, which is then named even if it has no values. Each at most once.
+    /// Begins a family: its help and type are written even if no value follows. At most once per
+    /// family.
     pub fn family(&mut self, family: &'static Family) -> Samples<'_> {
         let Family { name, kind, help, .. } = family;
         // Writing to a String cannot fail.
@@ -26,34 +27,34 @@ impl Page {
         Samples { text: &mut self.text, family }
     }
 
-    /// A family of one value without labels.
+    /// Writes a family of one value without labels.
     pub fn value(&mut self, family: &'static Family, value: f64) {
         self.family(family).value(&[], value);
     }
 
-    /// A family of one whole number without labels.
+    /// Writes a family of one whole number without labels.
     pub fn number(&mut self, family: &'static Family, number: u64) {
         self.family(family).number(&[], number);
     }
 
-    /// The text.
+    /// The text of the page.
     pub fn into_text(self) -> String {
         self.text
     }
 }
 
 impl Samples<'_> {
-    /// A value, with those of its labels.
+    /// Writes a value with the values of its labels.
     pub fn value(&mut self, labels: &[&str], value: f64) {
         self.sample("", labels, None, &value.to_string());
     }
 
-    /// A whole number, with the values of its labels.
+    /// Writes a whole number with the values of its labels.
     pub fn number(&mut self, labels: &[&str], number: u64) {
         self.sample("", labels, None, &number.to_string());
     }
 
-    /// All that a histogram counted, with the values of its labels.
+    /// Writes all buckets of a histogram with the values of its labels.
     pub fn times(&mut self, labels: &[&str], times: &Times) {
         debug_assert_eq!(self.family.kind, Kind::Histogram);
         let mut below = 0;

@@ -74,7 +74,7 @@ impl BufferPool {
             let State { allocated_bytes, free, spare } = &mut *state;
             let mut unused = Vec::new();
             for ((free, spare), size) in free.iter_mut().zip(spare).zip(CLASSES) {
-                // The coldest.
+                // The free buffers used least recently.
                 unused.extend(free.drain(..*spare));
                 *allocated_bytes -= *spare * size;
                 *spare = free.len();
@@ -111,8 +111,7 @@ impl State {
             return Some(memory);
         }
         if self.allocated_bytes + CLASSES[class] > limit_bytes {
-            // A larger one serves as well; failing that, idle ones of other
-            // sizes make room.
+            // A larger buffer serves as well. If there is none, idle ones of other sizes are freed.
             if let Some(memory) = self.free[class..].iter_mut().find_map(Vec::pop) {
                 return Some(memory);
             }
@@ -227,7 +226,7 @@ mod tests {
         assert!(pool.take(1).is_none());
         assert!(pool.take((4 << 20) + 1).is_none());
         drop(large);
-        // A larger one does, then idle ones give way to many small ones.
+        // First a larger buffer serves, then idle ones make room for many small ones.
         let small: Vec<_> = std::iter::from_fn(|| pool.take(1000)).collect();
         assert!(pool.allocated_bytes() <= 8 << 20);
         drop(small);

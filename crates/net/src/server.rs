@@ -69,7 +69,7 @@ impl<E: Send + 'static> Server<E> {
     ) -> Result<Self> {
         let config = Arc::new(config);
         let counters = Arc::new(ServerCounters::default());
-        // Besides connections: logs, objects, epoll.
+        // Descriptors are also needed for logs, objects and epoll.
         let wanted = config.max_connections as u64 + 4096;
         let allowed = raise_descriptor_limit(wanted);
         if allowed < wanted {
@@ -83,7 +83,7 @@ impl<E: Send + 'static> Server<E> {
         let mut listeners = Some(listeners);
         for mailbox in &mailboxes {
             let service = service(LoopHandle::new(mailbox.clone()), &server.counters)?;
-            // The first loop accepts for all.
+            // The first loop accepts connections for all.
             let event_loop = EventLoop::new(
                 service,
                 config.clone(),

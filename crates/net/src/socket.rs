@@ -87,7 +87,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // It may be gone already; then there is nothing to tidy.
+            // If the file is missing already, there is nothing to remove.
             std::fs::remove_file(path).ok();
         }
     }
@@ -254,7 +254,7 @@ fn connect_unix(path: &Path, wait: &Wait) -> Result<Socket> {
     loop {
         match rustix::net::connect(fd, &addr) {
             Ok(()) => break,
-            // The backlog is full; there is nothing to poll for.
+            // The backlog is full, and there is nothing to poll for.
             Err(Errno::AGAIN) if !wait.expired() => wait.sleep(Duration::from_millis(10))?,
             Err(Errno::AGAIN) => return Err(ErrorKind::TimedOut.into()),
             Err(Errno::INTR) => {}
@@ -308,7 +308,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sock");
         let address = Address::Unix(path.clone());
-        // Left behind by a process that was killed.
+        // The socket file of a process that was killed.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let live = Listener::bind(&address).unwrap();
@@ -316,7 +316,7 @@ mod tests {
         connect(&address, &Wait::for_ms(1000), None).unwrap();
         drop(live);
         assert!(!path.exists());
-        // A file that is no socket is never removed.
+        // A file that is not a socket is never removed.
         std::fs::write(&path, "precious").unwrap();
         assert!(Listener::bind(&address).is_err());
         assert!(path.exists());

@@ -110,7 +110,7 @@ impl Tunnels {
             for event in events.list().iter().filter(|event| event.token != WAKE) {
                 let (number, at) = (event.token / 2, (event.token % 2) as usize);
                 let Some(open) = all.get_mut(&number) else { continue };
-                // What is held of one that is gone could only be waited for.
+                // Bytes for an end that is gone can never be sent.
                 let lost = event.hangup && !open.held[at].is_empty();
                 if lost || open.pass_on(&mut chunk).is_err() || open.watch(&poller).is_err() {
                     ended.push(number);

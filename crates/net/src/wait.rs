@@ -9,8 +9,8 @@ use weir_host::net::{Interest, Socket, Woken};
 use weir_host::{clock, thread};
 use weir_types::{Error, ErrorKind, Result};
 
-/// A deadline, and a descriptor that ends the wait when it becomes readable. The descriptor is one
-/// of the operating system: nothing interrupts a wait on a simulated machine.
+/// A deadline, and a descriptor whose readability ends the wait. Only for the operating system:
+/// nothing interrupts a wait on a simulated machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     deadline: Instant,
@@ -44,7 +44,7 @@ impl Wait {
         Self { interrupt, ..self }
     }
 
-    /// The same wait with a deadline at most `time` from now.
+    /// As this wait, but with a deadline at most `time` from now.
     #[must_use]
     pub fn at_most(&self, time: Duration) -> Self {
         Self { deadline: self.deadline.min(clock::now() + time), ..*self }
@@ -60,7 +60,7 @@ impl Wait {
         self.deadline.saturating_duration_since(clock::now())
     }
 
-    /// Checks whether to go on with a wait of another kind (for a lock, say).
+    /// Checks whether a wait of another kind (for example for a lock) may go on.
     ///
     /// # Errors
     /// `Interrupted` if the descriptor is readable, `TimedOut` after the deadline.
@@ -152,8 +152,8 @@ impl Wait {
 
     fn interrupt_fd(&self) -> Option<BorrowedFd<'_>> {
         let raw = self.interrupt.filter(|fd| *fd >= 0 && !weir_host::net::is_simulated())?;
-        // SAFETY: the caller of `interruptible` keeps it open while the wait is
-        // used, and it is not -1.
+        // SAFETY: the caller of `interruptible` keeps the descriptor open while the wait is used,
+        // and it is not -1.
         Some(unsafe { BorrowedFd::borrow_raw(raw) })
     }
 }

@@ -22,9 +22,9 @@ use weir_wire::{Header, Key, Op};
 /// Answers each operation in its own way; see `on_frame`.
 struct Echo {
     handle: LoopHandle<(ConnId, Header)>,
-    /// Answered at the end of the turn, the last first.
+    /// Requests answered at the end of the turn, the last one first.
     batch: Vec<(ConnId, Header, Bytes)>,
-    /// Of one connection each, which is paused.
+    /// Held requests, one for each of several paused connections.
     held: VecDeque<(ConnId, Header)>,
     turns_with_replies: Arc<AtomicU64>,
     closed: Arc<AtomicU64>,
@@ -55,7 +55,7 @@ impl Service for Echo {
         let Frame { conn, header, body, payload, .. } = frame;
         let reply = Header::reply_to(&header, None);
         match header.op {
-            // The payload, with its length as the body and the checksums that came.
+            // The reply has the payload with its checksums; its body is the length.
             Op::Write => {
                 let mut checks = Vec::new();
                 weir_wire::frame::decode_checks(frame.checks, &mut checks);
@@ -66,7 +66,7 @@ impl Service for Echo {
                 let handle = self.handle.clone();
                 std::thread::spawn(move || handle.post((conn, header)));
             }
-            // Answered together with the next one of another connection.
+            // Answered together with the next such request of another connection.
             Op::Sync => {
                 self.held.push_back((conn, header));
                 out.pause(conn);
@@ -204,13 +204,13 @@ fn a_reply_that_is_not_the_expected_one_is_put_in_order() {
     let mut conn = running.connect();
     let data: Vec<u8> = (0..100_000).map(|i| (i % 251) as u8).collect();
     let mut back = vec![0; 100_000];
-    // An error instead of data.
+    // The reply is an error instead of data.
     send(&mut conn, Op::Statfs, b"", b"");
     let mut slices = [IoSliceMut::new(&mut back)];
     let error = conn.recv_data::<u64>(2, &mut slices, &wait()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unsupported);
     assert!(conn.is_usable());
-    // Less data than there is room for, with the next replies right behind it.
+    // Less data than the buffer holds, directly followed by the next replies.
     for len in [10, 5000, 100_000, 0] {
         send(&mut conn, Op::Write, b"", &data[..len]);
     }
@@ -225,7 +225,7 @@ fn a_reply_that_is_not_the_expected_one_is_put_in_order() {
         assert_eq!(conn.reply::<u64>(&header).unwrap(), len as u64);
         assert!(back[..len] == data[..len], "{len}");
     }
-    // Another request's reply: its payload is still to be taken.
+    // A reply to another request: its payload has to be taken first.
     send(&mut conn, Op::Write, b"", &data[..5000]);
     send(&mut conn, Op::Write, b"", &data);
     std::thread::sleep(Duration::from_millis(100));
@@ -281,7 +281,7 @@ fn work_of_other_threads_is_answered() {
 fn a_paused_connection_delivers_nothing_until_it_is_resumed() {
     let running = start();
     let (mut a, mut b) = (running.connect(), running.connect());
-    // All of a's requests but the first have to wait, though they have come.
+    // All requests of `a` except the first have to wait although they have arrived.
     for _ in 0..5 {
         send(&mut a, Op::Sync, b"", b"");
     }
@@ -321,7 +321,7 @@ fn who_does_not_finish_the_handshake_or_a_frame_is_cut_off() {
     let mut half = running.raw();
     half.write_all(b"WEIR").unwrap();
     let mut idle = running.connect();
-    // The beginning of a header on a connection that is authenticated.
+    // A partial header on an authenticated connection.
     let stalled = running.connect();
     let mut stalled: TcpStream =
         stalled.socket().fd().unwrap().try_clone_to_owned().unwrap().into();
@@ -334,7 +334,7 @@ fn who_does_not_finish_the_handshake_or_a_frame_is_cut_off() {
     stalled.read_to_end(&mut end).ok();
     assert!(end.is_empty());
     assert_eq!(running.counters().closed_stalled.load(Relaxed), 3);
-    // One that is merely idle stays.
+    // A connection that is merely idle stays open.
     std::thread::sleep(Duration::from_millis(2500));
     send(&mut idle, Op::GetAttr, b"here", b"");
     assert_eq!(idle.recv_reply::<Bytes>(&wait()).unwrap().0, b"here");
@@ -346,10 +346,10 @@ fn unauthenticated_connections_are_bounded_and_keep_nobody_out() {
         c.loops = 1;
         c.max_unauthenticated = 5;
     });
-    // It has begun, and goes after those from which nothing has come.
+    // A connection that has begun its handshake is closed after those that have sent nothing.
     let mut begun = running.raw();
     begun.write_all(b"WEIR").unwrap();
-    // By the time that this one is through, the beginning has been read.
+    // When this connection is authenticated, the other's first bytes have been read.
     running.connect();
     let mut streams: Vec<_> = (0..9).map(|_| running.raw()).collect();
     until("five are cut off", || running.counters().refused_too_many.load(Relaxed) == 5);
@@ -357,7 +357,7 @@ fn unauthenticated_connections_are_bounded_and_keep_nobody_out() {
     for _ in 0..20 {
         running.connect();
     }
-    // The first of them took the place of one more.
+    // The first one was closed to make room for another.
     assert_eq!(running.counters().unauthenticated.load(Relaxed), 4);
     begun.set_nonblocking(true).unwrap();
     let error = begun.read(&mut [0; 10]).unwrap_err();
@@ -412,7 +412,7 @@ fn an_interrupt_or_a_deadline_ends_the_wait_for_an_answer() {
     assert!(!conn.is_usable());
     let mut conn = running.connect();
     send(&mut conn, Op::Sync, b"", b"");
-    // The first one's reply went to nobody; this one waits for a third.
+    // The reply to the first request went nowhere; this one waits for a third.
     let mut conn = running.connect();
     send(&mut conn, Op::Sync, b"", b"");
     let start = Instant::now();

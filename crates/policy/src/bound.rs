@@ -22,7 +22,8 @@ pub fn best_common_rate(work_bytes: &[f64], bytes_per_s: &[f64], copies: usize) 
         for disk in 0..copies - 1 {
             speed += bytes_per_s[(first + disk) % n];
         }
-        // As many readers as leave some disk out; all of them are above.
+        // Groups of consecutive readers that leave at least one disk unused. The bound above covers
+        // all readers together.
         for reader in 0..=n - copies {
             work += work_bytes[(first + reader) % n];
             speed += bytes_per_s[(first + reader + copies - 1) % n];
@@ -54,9 +55,9 @@ mod tests {
     fn slow_disks_side_by_side_are_bound_by_their_arc() {
         let mut speed = [1.0; 16];
         (4..8).for_each(|disk| speed[disk] = 0.1);
-        // Three readers have the four slow disks alone.
+        // Three readers can use only the four slow disks.
         assert!((rate(&[1.0; 16], &speed, 2) - 0.4 / 3.0).abs() < 1e-9);
-        // Two have them with three copies.
+        // With three copies, two readers can use only the four slow disks.
         assert!((rate(&[1.0; 16], &speed, 3) - 0.4 / 2.0).abs() < 1e-9);
     }
 

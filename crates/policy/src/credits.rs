@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn disks_get_blocks_as_fast_as_they_write_them() {
-        // Disk 2 needs twice the time of the others for a block.
+        // Disk 2 needs twice as long as the others for a block.
         let takes = [4u64, 4, 8, 4];
         let (mut credits, mut random) = (Credits::new(4, 4), 1u64);
         let mut queues = vec![std::collections::VecDeque::new(); 4];

@@ -57,8 +57,8 @@ impl Default for Limits {
 /// A stream that is behind the present one by this share of the work does not wait for the end of
 /// the present run.
 pub const FAR_BEHIND: f64 = 0.03;
-/// Such a stream only waits until the present run has this many bytes, so that the disk does not
-/// seek for each small request.
+/// A stream that is far behind waits only until the present run has this many bytes, so that the
+/// disk does not seek for each small request.
 const SHORT_RUN_BYTES: u64 = 1 << 20;
 
 /// Length of a run, or of a reader's read-ahead, for a reader with this progress. It is short at
@@ -212,7 +212,7 @@ impl<T> DiskQueue<T> {
         };
         let has_had = |longest| run.had_bytes >= run_bytes(longest, *progress);
         let longest = self.limits.run_bytes;
-        // All streams are looked at only where it matters.
+        // All streams are compared only where it can make a difference.
         let is_short = has_had(longest.min(SHORT_RUN_BYTES));
         if has_had(longest) || (is_short && streams.values().any(is_far_behind)) {
             return None;
@@ -224,7 +224,7 @@ impl<T> DiskQueue<T> {
 
     fn next_run(&self) -> Option<Place> {
         let (job, state) = self.jobs.iter().min_by_key(|(_, job)| job.had_bytes)?;
-        // Whose progress nobody knows has nobody who waits for it: it comes by its turn.
+        // A stream without known progress has no readers that wait for it, and is served in turn.
         let first = |stream: &Stream<T>| {
             stream.requests.values().map(|r| r.since).min().unwrap_or(Micros::MAX)
         };
@@ -252,7 +252,7 @@ impl<T> DiskQueue<T> {
             job.had_bytes += len;
         }
         let had_bytes = match &self.run {
-            // Begun anew when it is over and nobody else was chosen.
+            // A new run of the same stream begins if no other stream was chosen.
             Some(run) if (run.job, run.stream) == (job_key, stream_key) => {
                 let is_over = run.had_bytes >= run_bytes(self.limits.run_bytes, progress);
                 if is_over { len } else { run.had_bytes + len }
@@ -421,7 +421,7 @@ mod tests {
             while let Some(number) = queue.pop(now) {
                 popped.push(number);
                 now += 1;
-                // One at a time is served, so those that are overdue together wait for each other.
+                // Requests are served one at a time, so overdue ones wait for each other.
                 prop_assert!(now - since[number] <= LONGEST + since.len() as u64);
             }
             prop_assert!(queue.is_empty());

@@ -90,8 +90,8 @@ pub struct CopyView {
     pub peer: Option<Progress>,
     /// Whether it is still unknown if the disk has an own reader.
     pub may_be_owned: bool,
-    /// Whether this reader itself reads first copies on the disk: of another column of a striped
-    /// file, or of another file.
+    /// Whether this reader itself reads first copies on the disk: for another column of a striped
+    /// file, or for another file.
     pub is_mine: bool,
     /// Whether the disk would suffice for this reader if the disk served no other readers.
     pub keeps_up: bool,
@@ -152,8 +152,9 @@ const NOT_HOT: f64 = 1.5;
 const SOONER: f64 = 0.75;
 /// The same share for a copy that is owned by readers of the same job.
 const SOONER_THAN_OWNERS: f64 = 0.5;
-/// A diverted disk may be sooner than the chosen copy by this many of its requests. Beyond it the
-/// reader asks for nothing: it reads from front to back, so the late block would hold it up.
+/// Another disk may be sooner than the chosen copy by this many of its requests. Beyond that the
+/// reader does not request the block yet: it reads from front to back, and a late block would delay
+/// all later ones.
 const HELD_UP_REQUESTS: f64 = 2.0;
 /// A copy that serves a block within this time is not left: it serves from memory, or nearly so,
 /// and another copy would have to read its disk.
@@ -221,15 +222,16 @@ impl Router {
             ReadPolicy::Proportional => {
                 self.divert(own, first, copies);
                 let is_sooner = |n: usize| {
-                    // Who is ahead waits rather than hold up those who are behind.
+                    // A reader that is ahead of the disk's own readers waits, so that it does not
+                    // delay them.
                     let leads = copies[n].peer.is_some_and(|peer| own > peer);
                     if leads && !copies[n].is_mine {
                         return false;
                     }
                     let (own, other) = (&copies[first], &copies[n]);
                     let helps = own.has_enough && other.helps(own);
-                    // Where readers of the same job are no further the disk is theirs, unless it has
-                    // much more to give.
+                    // If readers of the same job have not progressed further, the disk counts as
+                    // theirs, unless it is clearly sooner.
                     let clearly = if other.is_owned() { SOONER_THAN_OWNERS } else { SOONER };
                     own.service_us >= SOON_US
                         && (helps || other.done_us() < own.done_us() * clearly)
@@ -248,7 +250,7 @@ impl Router {
         copies: &[CopyView],
         may: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        // What is asked for last is waited for by nothing else.
+        // No later request waits behind the last ones.
         let ends = left <= LAST_REQUESTS;
         let is_used = |n: &usize| *n == first || self.diverting[*n].is_on() || ends || may(*n);
         let done_us = |n: usize| match self.diverting[n].is_on() && !ends {
@@ -261,7 +263,7 @@ impl Router {
         };
         let used = || (first..copies.len()).filter(|n| copies[*n].is_usable && is_used(n));
         let chosen = used().filter(|n| !copies[*n].is_full).min_by(sooner)?;
-        // That is so at its own slow disk where others come first.
+        // The reader is delayed at its own slow disk if requests of others come first there.
         let is_held_up = |n: usize| {
             let sooner_us = HELD_UP_REQUESTS * copies[n].service_us;
             self.diverting[n].is_on() && done_us(n) + sooner_us < done_us(chosen)
@@ -269,7 +271,8 @@ impl Router {
         if !ends && used().any(is_held_up) {
             return None;
         }
-        // At the end of what there is to do: the others might be done with all of it before.
+        // Near the end, the other copies might serve all remaining requests before this one is
+        // done.
         let rest = left.saturating_sub(1) as f64;
         let is_late = |n: usize| {
             let all_us = done_us(n) + rest * copies[n].service_us;
@@ -371,7 +374,7 @@ mod tests {
         assert!(!uses_first(210.0, 100.0));
         assert!(!uses_first(160.0, 100.0));
         assert!(uses_first(140.0, 100.0));
-        // Both are slow: compared with each other, none is.
+        // Both copies are slow, so neither is slow compared with the other.
         assert!(uses_first(900.0, 900.0));
     }
 
@@ -382,12 +385,12 @@ mod tests {
         assert_eq!(choices(policy, &[copy(20_000.0), copy(10_000.0)]), [Some(1); 6]);
         let queued = CopyView { queued: 4, ..copy(10_000.0) };
         assert_eq!(choices(policy, &[queued, copy(10_000.0)]), [Some(1); 6]);
-        // To turn to it costs more than is won.
+        // Moving to the other copy costs more than it saves.
         let far = CopyView { turn_us: 6_000.0, ..copy(10_000.0) };
         assert_eq!(choices(policy, &[copy(20_000.0), far]), [Some(0); 6]);
-        // It has it in memory.
+        // The copy is served from memory.
         assert_eq!(choices(policy, &[copy(200.0), copy(100.0)]), [Some(0); 6]);
-        // Nothing was seen of any yet.
+        // Nothing was measured on either copy yet.
         assert_eq!(choices(policy, &[copy(0.0), copy(0.0)]), [Some(0); 6]);
     }
 
@@ -395,7 +398,7 @@ mod tests {
     fn who_has_enough_at_the_first_copy_goes_where_the_queue_is_shorter() {
         let own =
             CopyView { in_flight: 2, queued: 8, is_full: true, has_enough: true, ..copy(10_000.0) };
-        // To turn there costs as much as all of the queue.
+        // Moving costs as much as the whole queue.
         let of = |queued| CopyView { queued, turn_us: 90_000.0, ..copy(10_000.0) };
         let choose = |own, other| choices(ReadPolicy::Proportional, &[own, other])[0];
         assert_eq!((choose(own, of(9)), choose(own, of(10))), (Some(1), None));
@@ -406,7 +409,7 @@ mod tests {
         assert_eq!(choose(own, theirs), None, "others of the job are to read there");
         let slow = CopyView { service_us: 20_000.0, ..of(0) };
         assert_eq!(choose(own, slow), None, "it is not to hold up what comes after it");
-        // Who does not wait goes by the same.
+        // A copy that is not full gives the same choice.
         let more = CopyView { is_full: false, ..own };
         let full = CopyView { in_flight: 2, has_enough: true, is_idle: true, ..copy(10_000.0) };
         assert_eq!(choose(CopyView { queued: 0, in_flight: 3, ..more }, full), Some(1));
@@ -430,7 +433,7 @@ mod tests {
     fn nothing_is_asked_of_a_slow_disk_that_would_hold_up_what_another_one_has() {
         let mut router = router(ReadPolicy::Proportional, 2);
         let ahead = Progress { done_bytes: 600 << 20, ..OWN };
-        // Others have requests at its own disk; that of the other copy is full.
+        // Other readers have requests at the reader's own disk, and the other copy is full.
         let queued = |queued| CopyView { queued, ..copy(100_000.0) };
         let full = |peer| CopyView { in_flight: 2, is_full: true, peer, ..copy(50_000.0) };
         let mut choose = |queued, other| router.choose(0, (OWN, UNKNOWN), &[queued, other]);
@@ -488,7 +491,7 @@ mod tests {
     #[test]
     fn requests_are_shared_in_proportion_to_the_speeds_of_disks() {
         let (mut router, mut counts) = (router(ReadPolicy::Proportional, 2), [0u32; 2]);
-        // Each answers as fast as it can; the first needs three times as long.
+        // Each copy answers as fast as it can; the first one needs three times as long.
         let (mut copies, mut left) = ([copy(30_000.0), copy(10_000.0)], [0u64; 2]);
         for _ in 0..40_000 {
             while let Some(n) = router.choose(0, (OWN, UNKNOWN), &copies) {

@@ -210,7 +210,7 @@ fn median_of_others(sorted: &[f64], own: f64) -> Option<f64> {
     let others = sorted.len().checked_sub(1).filter(|others| *others >= MIN_OTHERS)?;
     let own_at = sorted.partition_point(|value| *value < own);
     let at = |n: usize| sorted[if n < own_at { n } else { n + 1 }];
-    // The lower one of two: a disk is compared with those that are well.
+    // With an even number the lower of the two: a disk is compared with those that are well.
     Some(at((others - 1) / 2))
 }
 

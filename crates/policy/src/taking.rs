@@ -20,8 +20,8 @@ const HIGH: f64 = 1.5;
 const HIGH_SHARE: f64 = 0.01;
 /// A helped lane is helped until it is ahead by this multiple of the blocks taken at once.
 const LOW: f64 = 0.5;
-/// Share of a block by which each disk in a chain of helpers should be ahead of the next one. (With
-/// the next disk's own progress alone each would be ahead by a whole block.)
+/// Share of a block by which each disk in a chain of helpers should be ahead of the next one. If
+/// only the next disk's own progress counted, each would be ahead by a whole block.
 const PER_STEP: f64 = 0.25;
 /// The last blocks of a lane are left to processes on its own disks while those still come: reading
 /// them over the network saves no time.
@@ -158,7 +158,7 @@ impl Taking {
         let mine = |disk: &&u32| !is_here || local.contains(disk);
         let own = share(firsts.iter().filter(mine).copied().collect(), rank, ranks.max(1));
         let near = if is_here { local } else { &own };
-        // One more for blocks that are on none.
+        // One more index for blocks that are on none of the disks.
         let number = |disk: Option<&u32>| {
             let position = disk.and_then(|disk| firsts.iter().position(|first| first == disk));
             position.unwrap_or(firsts.len())
@@ -205,7 +205,8 @@ impl Taking {
             let several = (left / LEFT_FOR_EACH).clamp(1, MAX_AT_ONCE);
             let part = f64::from(left) / f64::from(lane.blocks);
             let (wish, blocks) = match lane.whose {
-                // Those that are behind, one after the other; the own ones if none is.
+                // Lanes that are behind come first, the furthest behind before the others; the
+                // process's own lanes if none is.
                 Whose::Near if disk.evened && behind > 0.0 => (
                     Wish::Help(behind),
                     several.min(((behind * disk.blocks as f64 / 2.0) as u32).max(1)),
@@ -240,7 +241,7 @@ impl Taking {
         let own = self.disks.iter().filter(|disk| disk.own);
         let (own_left, all) = own.fold((0, 0), |(l, all), disk| (l + disk.left, all + disk.blocks));
         let own = share_of(own_left, all);
-        // Whoever waits for help from a disk that is not behind itself has that done less.
+        // A disk that helps one which is behind counts as that far behind itself.
         for _ in 0..self.disks.len() {
             let mut changed = false;
             for n in 0..self.disks.len() {

@@ -44,9 +44,9 @@ impl Watermarks {
         Self { high: self.high.max(requests(HIGH_REQUESTS)), low, ..self }
     }
 
-    /// As [`Self::for_work`], for a reader whose own disk keeps up with it: it uses another copy
-    /// seldom, and then for more bytes, so that disks seek seldom. (A reader that needs the copy
-    /// all the time would only begin late.)
+    /// As [`Self::for_work`], for a reader whose own disk keeps up with it. It uses another copy
+    /// seldom, and then for more bytes, so that disks seek seldom. Not for a reader that needs the
+    /// other copy all the time: it would only begin late.
     #[must_use]
     pub fn for_long_runs(self, work_bytes: u64) -> Self {
         let marks = self.for_work(work_bytes);

@@ -1,6 +1,6 @@
-//! What the policies do in a model of the papers' machines: 16 disks of 5.45 MB/s
-//! that need 12 ms to turn to another place, 150 MB a reader. The papers' curves come
-//! from disks and networks (docs/figures.md); here only the decisions are measured.
+//! The decisions of the policies in a model of the papers' machines: 16 disks of 5.45 MB/s whose
+//! seeks take 12 ms, and 150 MB for each reader. The papers' curves are measured with disks and
+//! networks (docs/figures.md).
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -14,7 +14,7 @@ const WORK: u64 = 150 << 20;
 const MIB: u64 = 1 << 20;
 const KIB: u32 = 1 << 10;
 
-/// As the papers' programs read: no runs, two requests at each disk.
+/// Reads as the papers' programs do: without runs, two requests at each disk.
 fn as_the_papers(policy: ReadPolicy, block_bytes: u32, slow: &[usize]) -> Ring {
     let mut bytes_per_s = vec![5.45e6; DISKS];
     slow.iter().for_each(|disk| bytes_per_s[*disk] /= 2.0);
@@ -33,7 +33,7 @@ fn as_the_papers(policy: ReadPolicy, block_bytes: u32, slow: &[usize]) -> Ring {
     }
 }
 
-/// As Weir does, whatever the programs ask for: pieces of 64 KiB, and runs at each disk.
+/// Reads as Weir does for any program: pieces of 64 KiB, and runs at each disk.
 fn as_weir(slow: &[usize]) -> Ring {
     Ring {
         window_bytes: 2 * Limits::default().run_bytes,
@@ -47,7 +47,7 @@ fn evenly(faults: usize) -> Vec<usize> {
     (0..faults).map(|fault| fault * DISKS / faults).collect()
 }
 
-/// Everything once, and how near to the best that is possible.
+/// The rate of one run as a share of the bound, and its outcome.
 fn of_bound(ring: &Ring) -> (f64, Outcome) {
     let work: Vec<f64> = ring.work_bytes.iter().map(|bytes| *bytes as f64).collect();
     let bound = best_common_rate(&work, &ring.bytes_per_s, ring.copies).unwrap();
@@ -74,10 +74,10 @@ fn without_faults_nobody_reads_other_disks_and_basic_reads_half_there() {
 #[test]
 fn one_slow_disk_halves_who_reads_one_copy_and_hardly_slows_who_graduates() {
     let rate = |policy, block| of_bound(&as_the_papers(policy, block, &[5])).0;
-    // One of 16 at half its speed: the bound is 15.5/16 of all of them.
+    // One of 16 disks at half speed: the bound is 15.5/16 of their sum.
     assert!(rate(ReadPolicy::Primary, 64 * KIB) < 0.52);
     assert!(rate(ReadPolicy::GraduatedPrimary, 64 * KIB) > 0.88);
-    // Two readers that take turns block by block cost a seek each.
+    // Two readers that alternate block by block cost a seek for each block.
     assert!(rate(ReadPolicy::Graduated, 64 * KIB) < 0.55);
     assert!(rate(ReadPolicy::Graduated, 1024 * KIB) > 0.87);
     assert!(rate(ReadPolicy::GraduatedPrimary, 1024 * KIB) > 0.94);
@@ -87,7 +87,7 @@ fn one_slow_disk_halves_who_reads_one_copy_and_hardly_slows_who_graduates() {
 fn the_default_is_near_the_bound_for_any_number_of_slow_disks() {
     for faults in 0..=DISKS {
         let (share, outcome) = of_bound(&as_weir(&evenly(faults)));
-        // Turning to another reader after each run costs up to 6 % of a disk that slow.
+        // Seeking to another reader's data after each run costs a slow disk up to 6 %.
         assert!(share > 0.965, "{faults} slow disks: {share:.3} of the bound, {outcome:?}");
         for (bytes, turns) in outcome.disk_bytes.iter().zip(&outcome.turns) {
             assert!(bytes / (turns + 1) > MIB / 2, "a disk turned too often: {outcome:?}");
@@ -123,7 +123,7 @@ fn who_disturbs_a_disk_every_other_two_seconds_slows_all_alike() {
     let ring = Ring { comes_and_goes: Some((7, 2.0, 2_000_000)), ..as_weir(&[]) };
     let outcome = ring.run();
     assert!(outcome.is_complete);
-    // On average the disk gives three quarters.
+    // The changing disk has three quarters of its speed on average.
     let ideal = WORK as f64 * 16.0 / (5.45e6 * 15.75);
     assert!(outcome.slowest_s < ideal * 1.05, "{outcome:?}, ideal {ideal:.2} s");
 }
@@ -137,9 +137,9 @@ fn small_blocks_lose_to_seeks_and_too_large_ones_make_progress_unequal() {
     let [(small, small_even), (right, right_even), (large, large_even)] = [64, 1024, 16384].map(of);
     assert!(small < 0.55 && small_even > 0.99, "64 KiB: {small:.3}, {small_even:.3}");
     assert!(right > 0.9 && right_even > 0.9, "1 MiB: {right:.3}, {right_even:.3}");
-    // Nine blocks each, of which a slow disk has two for as long as another reads four.
+    // Nine blocks for each reader. A slow disk is busy with two of them while another reads four.
     assert!(large < 0.75 && large_even < 0.7, "16 MiB: {large:.3}, {large_even:.3}");
-    // Without a fault nothing is lost to other disks by those who read first copies.
+    // Without a fault, readers of first copies divert nothing to other disks.
     for kib in [16, 32768] {
         let (share, _) = of_bound(&as_the_papers(ReadPolicy::GraduatedPrimary, kib * KIB, &[]));
         assert!(share > 0.999, "{kib} KiB: {share:.3}");
@@ -172,7 +172,7 @@ fn large_and_small_parts_in_turn_end_sooner_than_side_by_side() {
     };
     for policy in [ReadPolicy::Graduated, ReadPolicy::GraduatedPrimary] {
         let (in_turn, aside) = (slowest(policy, true), slowest(policy, false));
-        // Nine disks have copies of eight large parts that are side by side: 8 x 200 / 9 to 150.
+        // Nine disks have the copies of eight large adjacent parts: 8 x 200 / 9 to 150.
         assert!(in_turn < aside * 0.9, "{policy:?}: {in_turn:.1} s, side by side {aside:.1} s");
     }
     let (in_turn, aside) =

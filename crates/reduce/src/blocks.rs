@@ -1,4 +1,4 @@
-//! What became of each block of a set.
+//! Compares every block of a set with the set's record.
 
 use crate::copy::Copy;
 use crate::doubles::Doubles;
@@ -12,24 +12,24 @@ use blake3::Hash;
 use std::collections::BTreeMap;
 use weir_layout::set::{Block, Member};
 
-/// What there is of a block.
+/// The state of a block, compared with its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// What was encoded.
+    /// The bytes are those that were encoded.
     Good,
-    /// Nothing.
+    /// The block is missing.
     Missing,
-    /// Other bytes, though nobody has written the file.
+    /// The bytes differ, although nobody has written the file.
     Rotten(Copy),
-    /// A file that was written since it was encoded, here or on another target, or that a newer set
-    /// has other bytes of.
+    /// The file was written after it was encoded, here or on another target, or a newer set has
+    /// other bytes of it.
     Changed,
-    /// Something that cannot be read, or is no file.
+    /// The disk cannot read it, or it is not a regular file.
     Unreadable,
 }
 
 impl Found {
-    /// Whether it is somebody's, to be left alone.
+    /// Whether a repair must leave this block alone: a user has written it, or it cannot be read.
     pub fn is_kept(self) -> bool {
         matches!(self, Self::Changed | Self::Unreadable)
     }
@@ -65,11 +65,11 @@ pub fn look(
     Ok(all)
 }
 
-/// Whether a target that is not of the set has another version of a member.
+/// Whether a target outside the set has another version of a member.
 pub fn is_replaced(tree: &Tree, member: &Member<FileFacts>, watch: Watch<'_>) -> Done<bool> {
     let Some(copies) = tree.files.files.get(&member.what.path) else { return Ok(false) };
     for (target, copy) in copies.iter().filter(|(target, _)| !member.targets.contains(target)) {
-        // A copy of before, which may be rotten.
+        // This may be an old copy that has rotted.
         if copy.len == member.len && member.what.modified.contains(&copy.modified) {
             continue;
         }
@@ -85,7 +85,7 @@ pub fn is_replaced(tree: &Tree, member: &Member<FileFacts>, watch: Watch<'_>) ->
     Ok(false)
 }
 
-/// What is wrong with a set, as `look` found it.
+/// The findings about a set whose blocks are in these states.
 pub fn findings(tree: &Tree, record: &Record, found: &BTreeMap<Block, Found>) -> Vec<Finding> {
     let wrong = record.set.blocks().filter_map(|(block, target)| {
         let trouble = match found.get(&block) {
@@ -101,8 +101,8 @@ pub fn findings(tree: &Tree, record: &Record, found: &BTreeMap<Block, Found>) ->
     wrong.collect()
 }
 
-/// Whether all of a set is good. What is not is named, but for files that were written since:
-/// these are encoded anew.
+/// Whether all blocks of a set are good. Bad blocks are added to the findings, except files that
+/// were written after they were encoded: the caller encodes those again.
 pub fn is_good(
     tree: &Tree,
     record: &Record,
@@ -116,7 +116,7 @@ pub fn is_good(
     Ok(found.values().all(|found| *found == Found::Good))
 }
 
-/// Parities that are gone or have another length, of all sets: nothing is read.
+/// Parities of all sets that are missing or have a wrong length. Reads no file.
 pub fn lacking(tree: &Tree) -> Vec<Finding> {
     let mut all = Vec::new();
     for record in tree.sets.values() {
@@ -157,7 +157,7 @@ fn look_at(
     Ok(match file.metadata() {
         Ok(meta) => {
             let found = judge(record, block, hash, Copy::of(&meta));
-            // Nobody writes one that was removed.
+            // Nobody writes a removed member.
             let is_dead = matches!(block, Block::Member { member, .. }
                 if tree.dead.has(record.id, member));
             match found {
@@ -169,7 +169,7 @@ fn look_at(
     })
 }
 
-/// Judges a block by its hash; there is none if the disk could not read all of it.
+/// Judges a block by its hash. `None`: the disk could not read all of it.
 fn judge(record: &Record, block: Block, hash: Option<Hash>, copy: Copy) -> Found {
     match block {
         Block::Parity(row) if hash == Some(record.parities[row]) => Found::Good,

@@ -13,12 +13,12 @@ pub struct Candidate {
     pub path: String,
     /// Its copies.
     pub copies: BTreeMap<TargetId, Copy>,
-    /// Bytes.
+    /// Length of the file, bytes.
     pub len: u64,
-    /// What it was when it was encoded the last time.
+    /// The hash of the file when it was last encoded.
     pub expected: Option<Hash>,
-    /// More than the number of any set that it was in.
+    /// More than `again` of every set that has contained the file.
     pub again: u64,
-    /// The sets that it is in, which go.
+    /// The stale sets that contain the file.
     pub sets: Vec<SetId>,
 }

@@ -1,15 +1,15 @@
-//! Which of the files that wait come into a set.
+//! Chooses which of the waiting files form the next set.
 
 use crate::candidate::Candidate;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_layout::set::{Arrangement, SetCode};
 use weir_types::TargetId;
 
-/// Files that are looked at for a place in a set.
+/// Number of waiting files that are considered for a place in a set.
 const LOOK_AHEAD: usize = 1000;
 
-/// Chooses the members of a set, in their order: first those whose copies are spread evenly, so
-/// that no disk has most of what is read, and that are nearly as long as the first; then any.
+/// Chooses the members of a set, in their order. The first choice are files that spread the reads
+/// evenly over the disks and are nearly as long as the first file. Then any file that fits.
 pub fn choose(
     waiting: &VecDeque<Candidate>,
     arrangement: &mut Arrangement,
@@ -17,7 +17,7 @@ pub fn choose(
 ) -> Vec<(usize, Vec<TargetId>)> {
     let mut chosen: BTreeMap<usize, Vec<TargetId>> = BTreeMap::new();
     let mut load: BTreeMap<TargetId, usize> = BTreeMap::new();
-    // What does not fit will not when there are more members.
+    // A file that does not fit among few members does not fit among more.
     let mut refused = BTreeSet::new();
     let (copies, longest) = waiting.front().map_or((0, 0), |first| (first.copies.len(), first.len));
     let even = (code.members() * copies).div_ceil(targets);
@@ -54,7 +54,8 @@ mod tests {
     use weir_layout::set::Site;
     use weir_types::ServerId;
 
-    /// Eight files of each of ten nodes, whose disk has a copy of each; as they wait.
+    /// Eight files of each of ten nodes, in the order in which they wait. The node's own disk has a
+    /// copy of each of its files.
     fn of_nodes(len: impl Fn(usize) -> u64) -> VecDeque<Candidate> {
         let file = |n: usize| {
             let (node, step) = (n / 8, 1 + n % 8);

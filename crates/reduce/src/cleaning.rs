@@ -1,9 +1,10 @@
-//! Sets that go: those of which enough was removed, or a file is another by now. Each goes as
-//! soon as its files are in other sets, and all that it has goes with it, to make room.
+//! Dissolves stale sets: those of which enough was removed, and those with a member that has
+//! changed. A set is dissolved, with all of its blocks, as soon as its other files are in other
+//! sets, to make room.
 //!
-//! Invariant: as long as a set has a record, what it keeps stays where it is. So a file that
-//! is in a newer set as well has the copies of both; who is stopped then leaves that so, and
-//! the older set goes the next time.
+//! Invariant: as long as a set has a record, its blocks stay. A file that is in a newer set as well
+//! has the copies of both sets. If the command is stopped there, the next one dissolves the older
+//! set.
 
 use crate::blocks;
 use crate::candidate::Candidate;
@@ -19,23 +20,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use weir_types::TargetId;
 
-/// Sets that go, with their files that are in no other set yet.
+/// Stale sets, each with its files that are in no other set yet.
 #[derive(Default)]
 pub struct Leaving {
     needed: BTreeMap<SetId, BTreeSet<String>>,
     of: BTreeMap<String, Vec<SetId>>,
-    /// Those of which no file is needed any more.
+    /// Sets whose files are all in other sets.
     free: Vec<SetId>,
-    /// Those that have bytes of a removed file that is still there, since its removal from another
-    /// set was stopped: without this name the file looks changed. They go at the end.
+    /// Sets that are dissolved at the end: they share bytes with a removed file whose removal from
+    /// another set was interrupted. Without this name that file would look changed.
     late: BTreeSet<SetId>,
-    /// Those that are gone.
+    /// Sets that have been dissolved.
     pub gone: BTreeSet<SetId>,
 }
 
 impl Leaving {
-    /// Stale sets whose removals are at an end. A file needs no other set if another that stays
-    /// has it and is as it should be, or if it is gone and forgotten.
+    /// Begins with the stale sets whose removals are complete. A file needs no other set if a good
+    /// set that stays contains it, or if it is deleted and forgotten.
     pub fn begin(
         tree: &Tree,
         stale: &BTreeSet<SetId>,
@@ -80,7 +81,7 @@ impl Leaving {
         Ok(leaving)
     }
 
-    /// Some files are in a new set.
+    /// Notes that these files are in a new set.
     pub fn encoded<'a>(&mut self, paths: impl Iterator<Item = &'a str>) {
         for path in paths {
             for id in self.of.remove(path).into_iter().flatten() {
@@ -94,13 +95,14 @@ impl Leaving {
         }
     }
 
-    /// No other files are encoded.
+    /// Notes that no further files will be encoded, which frees the late sets.
     pub fn end(&mut self) {
         let late = std::mem::take(&mut self.late);
         self.free.extend(late.into_iter().filter(|id| !self.needed.contains_key(id)));
     }
 
-    /// Removes the sets of which no file is needed any more. One that stays may lack records.
+    /// Dissolves the sets whose files are all in other sets. Sets that could not be dissolved are
+    /// added to `torn`: they may lack records.
     pub fn dissolve(
         &mut self,
         tree: &mut Tree,
@@ -117,8 +119,8 @@ impl Leaving {
     }
 }
 
-/// Why a file may not stay as copies, without the sets that have it: it may if all copies are the
-/// same, and durable.
+/// Why a file must not stay as copies without its sets. `None`: its copies are equal and durable,
+/// so that it may.
 pub fn unsafe_copy(tree: &Tree, file: &Candidate, watch: Watch<'_>) -> Done<Option<Finding>> {
     let wrong = |trouble, why: &str, target: &TargetId| {
         let what = format!("{}: {why}", file.path);
@@ -146,7 +148,7 @@ pub fn unsafe_copy(tree: &Tree, file: &Candidate, watch: Watch<'_>) -> Done<Opti
     Ok(None)
 }
 
-/// Whether bytes of a removed file have another name.
+/// Whether the bytes of a removed member have another name.
 fn is_shared(tree: &Tree, record: &Record) -> bool {
     tree.dead.members(record).any(|member| {
         let held = tree.dead.signs(record.id, member).held;

@@ -1,18 +1,18 @@
-//! What a copy of a file is like.
+//! The attributes of one copy of a file.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// A copy of a file, as it is in a target.
+/// The attributes of one copy of a file, as found in a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// Bytes.
+    /// Length, bytes.
     pub len: u64,
-    /// When it was written last: seconds since 1970, and nanoseconds.
+    /// Modification time (mtime): seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
-    /// When anything of it was changed last.
+    /// Change time (ctime): seconds since 1970, and nanoseconds.
     pub changed: (i64, u32),
-    /// Which file of which device.
+    /// Device and inode number.
     pub id: (u64, u64),
     /// Permissions.
     pub mode: u32,
@@ -21,7 +21,7 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Of a file.
+    /// Takes the attributes from the metadata of a file.
     pub fn of(meta: &Metadata) -> Self {
         Self {
             len: meta.len(),

@@ -1,18 +1,18 @@
-//! Which members of sets were removed. Their names are gone, and their bytes stay beside the
-//! parities until the set is cleaned, since the others of it are decoded with them.
+//! Members that were removed from sets. Their names are gone; their bytes stay beside the parities
+//! until the set is cleaned, because the other members are decoded with them.
 //!
-//! A member is dead as soon as one copy of it has its new name, or one directory has the mark.
+//! A member is dead as soon as one copy of it has its new name, or one directory has its mark.
 
 use crate::record::{Record, SetId};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::TargetId;
 
-/// Which directories say that a member is dead.
+/// The directories whose files say that a member is dead.
 #[derive(Clone, Debug, Default)]
 pub struct Signs {
-    /// Those with the mark.
+    /// Targets that have the mark.
     pub marked: BTreeSet<TargetId>,
-    /// Those with the bytes.
+    /// Targets that have the bytes under their new name.
     pub held: BTreeSet<TargetId>,
 }
 
@@ -21,7 +21,7 @@ pub struct Signs {
 pub struct Dead(BTreeMap<SetId, BTreeMap<usize, Signs>>);
 
 impl Dead {
-    /// Takes a name of a directory's state in, if it says that a member is dead.
+    /// Notes a name in a directory's state that says that a member is dead; ignores other names.
     pub fn add(&mut self, target: TargetId, name: &str) {
         let Some((id, member, is_mark)) = parse(name) else { return };
         let signs = self.0.entry(id).or_default().entry(member).or_default();
@@ -34,18 +34,18 @@ impl Dead {
         self.0.get(&id).is_some_and(|members| members.contains_key(&member))
     }
 
-    /// Whether anything says that a member of such a set is dead, though there may be no record
-    /// of it any more.
+    /// Whether a file of any directory says that a member of the set is dead. The record of the set
+    /// may be gone.
     pub fn knows(&self, id: SetId) -> bool {
         self.0.contains_key(&id)
     }
 
-    /// Which directories say it of a member.
+    /// The directories that say that a member is dead.
     pub fn signs(&self, id: SetId, member: usize) -> Signs {
         self.0.get(&id).and_then(|members| members.get(&member)).cloned().unwrap_or_default()
     }
 
-    /// Dead members of a set.
+    /// Numbers of the dead members of a set.
     pub fn members<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = usize> + 'a {
         let members = self.0.get(&record.id).into_iter().flat_map(BTreeMap::keys).copied();
         members.filter(|member| *member < record.set.members.len())
@@ -60,7 +60,7 @@ impl Dead {
         lacking.collect()
     }
 
-    /// Whether all bytes of a set's dead members are there.
+    /// Whether every copy of the set's dead members still exists.
     pub fn are_held(&self, record: &Record) -> bool {
         self.members(record).all(|member| {
             let held = self.signs(record.id, member).held;
@@ -69,7 +69,7 @@ impl Dead {
     }
 }
 
-/// The set and the member of a name, and whether it is a mark.
+/// The set and the member that a name stands for, and whether the name is a mark.
 pub fn parse(name: &str) -> Option<(SetId, usize, bool)> {
     let (id, rest) = name.split_once('.')?;
     let (number, is_mark) = match (rest.strip_prefix("dead"), rest.strip_prefix('m')) {

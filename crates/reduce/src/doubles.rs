@@ -1,5 +1,5 @@
-//! Files that are in several sets: in a new one, and in one that is to go when all of its files
-//! are in new ones. Somebody may be stopped in between.
+//! Files that are in two sets: a new one, and a stale one that is dissolved once all of its files
+//! are in new sets. A command that is stopped in between leaves them so.
 
 use crate::record::{FileFacts, Record, SetId};
 use crate::tree::Tree;
@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::set::Member;
 use weir_types::TargetId;
 
-/// Files that are in several sets; of each set whether all of its records are where they should
-/// be, and how new it is.
+/// For each file that is in several sets, these sets in order: whether all of the set's records are
+/// in place, its `again`, and its id.
 pub struct Doubles(BTreeMap<String, BTreeSet<(bool, u64, SetId)>>);
 
 impl Doubles {
-    /// Of all sets. Those that are torn lack records.
+    /// Finds them among all sets of the tree. The sets in `torn` lack records.
     pub fn of(tree: &Tree, torn: &BTreeSet<SetId>) -> Self {
         let mut first = BTreeMap::new();
         let mut all: BTreeMap<String, BTreeSet<(bool, u64, SetId)>> = BTreeMap::new();
@@ -29,14 +29,14 @@ impl Doubles {
         Self(all)
     }
 
-    /// Whether a file of a set is in a newer one as well.
+    /// Whether a complete set has a file that a newer set contains as well.
     pub fn is_older(&self, id: SetId, path: &str) -> bool {
         let newest = self.0.get(path).and_then(BTreeSet::last);
         let is_whole = self.whole(path).any(|whole| whole == id);
         is_whole && newest.is_some_and(|(.., newest)| *newest != id)
     }
 
-    /// Whether a newer set has other bytes of a file.
+    /// Whether a newer set contains other bytes of a member.
     pub fn is_replaced(&self, tree: &Tree, record: &Record, member: &Member<FileFacts>) -> bool {
         let all = self.0.get(&member.what.path).into_iter().flatten();
         let newer = all.filter(|(_, again, id)| (*again, *id) > (record.again, record.id));
@@ -53,14 +53,14 @@ impl Doubles {
         self.0.get(path).into_iter().flatten().map(|(.., id)| *id)
     }
 
-    /// Those with all of their records.
+    /// The sets of [`Doubles::all`] that have all of their records.
     pub fn whole(&self, path: &str) -> impl Iterator<Item = SetId> + '_ {
         let all = self.0.get(path).into_iter().flatten();
         all.filter(|(is_whole, ..)| *is_whole).map(|(.., id)| *id)
     }
 }
 
-/// Whether one of some sets keeps these bytes of a file on a target.
+/// Whether one of several sets keeps the same bytes of a file on a target.
 pub fn is_kept(
     tree: &Tree,
     mut sets: impl Iterator<Item = SetId>,

@@ -1,4 +1,4 @@
-//! Files that get their name when they are complete and durable.
+//! Files that appear under their names only when they are complete and durable.
 
 use crate::copy::Copy;
 use crate::failure::{Done, Failure};
@@ -10,29 +10,29 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// How the files are called that have no name yet.
+/// Prefix of temporary files, which have no final name yet.
 pub const UNNAMED: &str = "tmp-";
 
-/// What a file may take the name of.
+/// What a file may replace when it takes its name.
 #[derive(Clone, Copy, Debug)]
 pub enum Instead {
-    /// Of whatever has it.
+    /// Replaces whatever has the name.
     Anything,
-    /// Of nothing.
+    /// Replaces nothing: the name must be free.
     Nothing,
-    /// Of this one, if nobody has touched it.
+    /// Replaces this copy, if it has not changed.
     Of(Copy),
 }
 
-/// A file that is being written. One that gets no name is removed: at once, or when the
-/// directory is opened the next time.
+/// A temporary file that is being written. If it gets no final name, it is removed at once, or when
+/// the directory is opened the next time.
 pub struct Unnamed {
     path: PathBuf,
     file: File,
 }
 
 impl Unnamed {
-    /// Begins one in a directory, for nobody else to read.
+    /// Creates a temporary file in a directory, readable by its owner only.
     pub fn begin(dir: &Path, number: u64) -> Done<Self> {
         let path = dir.join(format!("{UNNAMED}{number}"));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
@@ -40,7 +40,7 @@ impl Unnamed {
         Ok(Self { path, file })
     }
 
-    /// Adds bytes.
+    /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Done {
         self.file.write_all(bytes).map_err(|e| Failure::file(&self.path, e))
     }
@@ -50,13 +50,13 @@ impl Unnamed {
         self.file.sync_all().map_err(|e| Failure::file(&self.path, e))
     }
 
-    /// The file, for its attributes.
+    /// The open file, for setting its attributes.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Makes the bytes durable, then the name. Returns whether it has it: not if something
-    /// else has come there meanwhile.
+    /// Makes the bytes durable, then the name. Returns whether the file has its name: `false` if
+    /// another file has taken the place meanwhile.
     pub fn name(self, place: &Place, instead: Instead, watch: Watch<'_>) -> Done<bool> {
         self.sync()?;
         watch(Step::Change)?;
@@ -75,7 +75,8 @@ impl Unnamed {
 
 impl Drop for Unnamed {
     fn drop(&mut self) {
-        // It is not there if it has its name; what stays goes when the directory is opened.
+        // A file that got its name is not here any longer. A leftover goes when the directory is
+        // opened.
         drop(std::fs::remove_file(&self.path));
     }
 }
@@ -86,7 +87,7 @@ pub fn remove(place: &Place, watch: Watch<'_>) -> Done {
     place.remove().map_err(|e| Failure::file(&place.path(), e))
 }
 
-/// Makes a directory for nobody else to enter, durably.
+/// Makes a directory that only its owner can enter, durably.
 pub fn make_directory(path: &Path) -> Done {
     let made = DirBuilder::new().mode(0o700).create(path);
     made.map_err(|e| Failure::file(path, e))?;

@@ -1,4 +1,4 @@
-//! Files are joined to sets, their parities computed, and copies removed.
+//! Encodes files: joins them to sets, computes parities, and removes copies.
 
 use crate::blocks::{is_replaced, lacking};
 use crate::candidate::Candidate;
@@ -26,13 +26,12 @@ use std::time::SystemTime;
 use weir_layout::set::{Arrangement, Member, Parity, Set, SetCode, Site};
 use weir_types::TargetId;
 
-/// Bytes that a record has about for each member beside its path, and for each parity.
+/// Estimated bytes of a record for each member, without its path, and for each parity.
 const RECORD_BYTES: u64 = 250;
 
-/// Encodes the files that are in no set yet, as far as it is wished. Sets with members that were
-/// written since, or that are forgotten since they were removed on purpose, and sets of which
-/// enough was removed, are dissolved when their other members are in new ones. What fails is left
-/// as it is, and the rest goes on.
+/// Encodes the files that are in no set yet, as `wishes` allows. Stale sets are dissolved when
+/// their other members are in new sets: sets with a member that was written or forgotten, and sets
+/// of which enough was removed. A file that fails is left as it is and reported; the others go on.
 pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>) -> Done<Encoded> {
     let forgotten = &wishes.forgotten;
     let waits = Waits::new(tree, wishes)?;
@@ -51,7 +50,7 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     let stale = stale(tree, (forgotten, &to_clean, &doubles), &mut done, watch)?;
     let known = (&doubles, forgotten);
     let mut leaving = Leaving::begin(tree, &stale, known, &mut done.left, watch)?;
-    // Room for what is to be written.
+    // This makes room for the new sets.
     leaving.dissolve(tree, (&mut torn, &mut done.left), watch)?;
     if !leaving.gone.is_empty() {
         tree.rescan()?;
@@ -61,7 +60,7 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     for file in left {
         leave(tree, &file, &mut leaving, &mut done, watch)?;
     }
-    // They fit in no set, and are not to take the places of those that do.
+    // Files with too few copies fit in no set, and must not take the places of files that do.
     waiting.retain(|file| {
         let is_enough = file.copies.len() >= code.copies();
         if !is_enough {
@@ -72,7 +71,8 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     let mut room = Room::of(tree)?;
     while !waiting.is_empty() {
         let chosen = choose(&waiting, &mut arrange(&sites)?, (code, sites.len()));
-        // Room decides about parities alone: most files fit in sets if all places count alike.
+        // Free space decides about parities only: more files fit in sets if all targets rank
+        // equally for members.
         let mut by_room = sites.clone();
         room.sort(&mut by_room);
         let mut arrangement = arrange(&by_room)?;
@@ -83,7 +83,7 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
         let members: Vec<(Candidate, Vec<TargetId>)> =
             chosen.iter().map(|(i, targets)| (waiting[*i].clone(), targets.clone())).collect();
         if !is_worth_it(code, &members) {
-            // The first of them would not be in a better one: it has the fewest to be with.
+            // The first file would not be in a better set later: it has the fewest files to join.
             let first = chosen.first().map_or(0, |(i, _)| *i);
             if let Some(alone) = waiting.remove(first) {
                 if alone.copies.len() > code.bears() {
@@ -107,7 +107,7 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
                     leaving.encoded(members.iter().map(|(file, _)| file.path.as_str()));
                     leaving.dissolve(tree, (&mut torn, &mut done.left), watch)?;
                 }
-                // They are among the first: it costs little to take them out.
+                // The chosen files are near the front, so removing them is cheap.
                 for (i, _) in chosen.iter().rev() {
                     waiting.remove(*i);
                 }
@@ -117,16 +117,16 @@ pub fn encode(tree: &mut Tree, code: SetCode, wishes: &Wishes, watch: Watch<'_>)
     leaving.end();
     leaving.dissolve(tree, (&mut torn, &mut done.left), watch)?;
     if done.left.iter().any(|finding| finding.trouble == Trouble::Failed) {
-        // Of sets that have no record, or none any more.
+        // These belong to sets that have no record, or no longer have one.
         note(tree.remove_orphans(watch), None, &mut done.left)?;
     }
     tree.rescan()?;
     if !leaving.gone.is_empty() {
-        // What only these have kept.
+        // These are copies that only the dissolved sets kept.
         remove_extra(tree, &torn, &mut done, watch)?;
     }
     done.left.extend(lacking(tree));
-    // What two sets have is found twice.
+    // A finding about a file in two sets appears twice.
     let mut seen = BTreeSet::new();
     done.left.retain(|finding| seen.insert(finding.clone()));
     done.cleaned = leaving.gone.intersection(&to_clean).count() as u64;
@@ -138,7 +138,7 @@ fn too_few(file: &Candidate) -> Finding {
     Finding { trouble: Trouble::FewCopies, what: file.path.clone(), target: None }
 }
 
-/// Leaves a file with enough copies as these; the sets that had it are not needed for it then.
+/// Leaves a file as plain copies, if they are safe: then its stale sets are not needed for it.
 fn leave(
     tree: &Tree,
     file: &Candidate,
@@ -157,8 +157,8 @@ fn leave(
     Ok(())
 }
 
-/// Ends what was stopped before. Returns the sets for which that could not be done: they may lack
-/// records or marks.
+/// Completes what an interrupted command has left. Returns the sets that could not be completed:
+/// they may lack records or marks.
 fn go_on(tree: &mut Tree, done: &mut Encoded, watch: Watch<'_>) -> Done<BTreeSet<SetId>> {
     let (mut settled, mut torn) = (0, BTreeSet::new());
     for record in tree.sets.values().cloned().collect::<Vec<_>>() {
@@ -178,7 +178,7 @@ fn go_on(tree: &mut Tree, done: &mut Encoded, watch: Watch<'_>) -> Done<BTreeSet
     Ok(torn)
 }
 
-/// A path that is in no set is a slip of the pen: the file would come back.
+/// Refuses a path that is in no set: it is a typing error, and the meant file would come back.
 fn check_forgotten(tree: &Tree, forgotten: &BTreeSet<String>) -> Done {
     let members = tree.sets.values().flat_map(|record| tree.living(record));
     let paths: BTreeSet<&str> = members.map(|member| member.what.path.as_str()).collect();
@@ -191,7 +191,8 @@ fn check_forgotten(tree: &Tree, forgotten: &BTreeSet<String>) -> Done {
     }
 }
 
-/// Whether a set is better than the copies there are, with its records.
+/// Whether a set, with its records, takes less space than the copies that exist, or protects a file
+/// that has too few copies.
 fn is_worth_it(code: SetCode, members: &[(Candidate, Vec<TargetId>)]) -> bool {
     let now: u64 = members.iter().map(|(file, _)| file.len * file.copies.len() as u64).sum();
     let then = code.stored_bytes(members.iter().map(|(file, _)| file.len));
@@ -203,8 +204,8 @@ fn is_worth_it(code: SetCode, members: &[(Candidate, Vec<TargetId>)]) -> bool {
     !members.is_empty() && (then + records < now || members.iter().any(is_in_danger))
 }
 
-/// Sets that are to be cleaned, or of which a member was written since, is in a newer set, or is
-/// forgotten.
+/// Stale sets: those to be cleaned, and those with a member that was written, is in a newer set, or
+/// is forgotten.
 fn stale(
     tree: &Tree,
     (forgotten, to_clean, doubles): (&BTreeSet<String>, &BTreeSet<SetId>, &Doubles),
@@ -254,16 +255,16 @@ fn stale(
     Ok(stale)
 }
 
-/// What is known of a file that was in sets.
+/// The sets that have contained a file.
 #[derive(Default)]
 struct Before<'a> {
     again: u64,
-    /// Those that go.
+    /// The stale sets among them.
     sets: Vec<(SetId, &'a Member<FileFacts>)>,
 }
 
-/// Files in no set that stays, the longest first, so that members are of similar length. And of
-/// those that wait or are empty the ones that were in sets.
+/// Files that are in no set that stays, the longest first, so that members are of similar length.
+/// The second list has those files of stale sets that are not encoded now: they wait or are empty.
 fn candidates(
     tree: &Tree,
     stale: &BTreeSet<SetId>,
@@ -326,8 +327,8 @@ fn candidates(
     (all.into(), left)
 }
 
-/// Makes a set. Returns which member is not as it should be, if one is not; then nothing
-/// has changed.
+/// Makes a set. If a member is not as expected, returns which one and why; then nothing has
+/// changed.
 fn one_set(
     tree: &mut Tree,
     code: SetCode,
@@ -409,7 +410,8 @@ fn one_set(
     }
     let again = members.iter().map(|(candidate, _)| candidate.again).max().unwrap_or(0);
     let record = new_record(tree, set, parity_hashes, again)?;
-    // Room for all records first: a set that has some of them only would be in the way.
+    // All records are written before any gets its name: a set with some of its records would be in
+    // the way.
     let mut records = Vec::new();
     for target in record.targets() {
         records.push((target, tree.begin_record(&record, target)?));
@@ -443,9 +445,9 @@ fn one_set(
     Ok(None)
 }
 
-/// A record with a name that nothing has: what is known of a set that was there before, as that
-/// its members are dead, must not be said of a new one of the same files. A directory that comes
-/// back later may know of such a set too: so the number is the time.
+/// Makes a record whose id is new. What is known about an earlier set of the same files, for
+/// example dead members, must not apply to this one. A directory that returns later may also know
+/// an earlier set, so the number comes from the clock.
 fn new_record(
     tree: &Tree,
     set: Set<FileFacts>,

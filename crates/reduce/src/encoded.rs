@@ -1,10 +1,10 @@
-//! What encoding has done.
+//! The result of `weir reduce encode`.
 
 use crate::finding::Finding;
 use crate::state::Usage;
 use serde::Serialize;
 
-/// What encoding has done.
+/// The result of encoding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Encoded {
     /// Sets that were made.
@@ -13,16 +13,16 @@ pub struct Encoded {
     pub files: u64,
     /// Copies that were removed.
     pub removed_copies: u64,
-    /// Bytes of these.
+    /// Bytes of the removed copies.
     pub removed_bytes: u64,
-    /// Sets that are gone since enough of their files was removed.
+    /// Sets that were dissolved because enough of their files was removed.
     pub cleaned: u64,
     /// Files that stay as copies until they are older.
     pub waiting: u64,
-    /// Bytes of all copies of these.
+    /// Bytes of all copies of the waiting files.
     pub waiting_bytes: u64,
-    /// How much there is now.
+    /// Space usage after the command.
     pub usage: Usage,
-    /// What was not encoded, since something is wrong with it.
+    /// Findings about files that were not encoded.
     pub left: Vec<Finding>,
 }

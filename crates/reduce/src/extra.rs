@@ -1,4 +1,5 @@
-//! Copies that no set keeps. They go when their file is in a set, and that is as it should be.
+//! Extra copies: those that no set keeps. They are removed when their file is in a set whose blocks
+//! are all good.
 
 use crate::blocks::is_good;
 use crate::copy::Copy;
@@ -15,7 +16,7 @@ use crate::tree::Tree;
 use std::collections::BTreeSet;
 use weir_types::TargetId;
 
-/// Removes the extra copies of all sets whose records are where they should be.
+/// Removes the extra copies of all sets whose records are in place.
 pub fn remove_extra(
     tree: &mut Tree,
     torn: &BTreeSet<SetId>,
@@ -32,8 +33,8 @@ pub fn remove_extra(
     }
 }
 
-/// Copies that a set does not keep: somebody was stopped before removing them. They stay while
-/// anything of the set is not as it should be.
+/// Extra copies of a set, left by a command that was stopped before it removed them. They stay
+/// while any block of the set is not good.
 fn of_set(
     tree: &Tree,
     record: &Record,
@@ -89,7 +90,7 @@ fn of_set(
     Ok(())
 }
 
-/// Removes a copy, unless somebody has written it meanwhile.
+/// Removes a copy, unless it has changed since it was looked at.
 pub fn remove_copy(
     tree: &Tree,
     file: &str,

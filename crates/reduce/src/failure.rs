@@ -1,24 +1,24 @@
-//! Why something ended.
+//! Errors.
 
 use std::io::{Error as IoError, ErrorKind};
 use std::path::Path;
 use thiserror::Error;
 
-/// The usual result.
+/// The result type of this crate.
 pub type Done<T = ()> = Result<T, Failure>;
 
-/// What went wrong.
+/// An error.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// A call of the operating system.
+    /// A call of the operating system failed.
     #[error("{path}: {source}")]
     System {
         /// The file or directory.
         path: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Anything else, with what to do about it.
+    /// Any other error; the message says what to do.
     #[error("{0}")]
     Other(String),
 }
@@ -29,7 +29,7 @@ impl Failure {
         Self::System { path: path.display().to_string(), source: source.into() }
     }
 
-    /// Anything else.
+    /// Any other error, with a message that says what to do.
     pub fn other(message: impl Into<String>) -> Self {
         Self::Other(message.into())
     }
@@ -40,7 +40,7 @@ pub fn is_absent(error: &IoError) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Whether an error says that the disk cannot read a sector: it has lost it.
+/// Whether an error says that the disk cannot read a sector.
 pub fn is_unreadable(error: &IoError) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }

@@ -1,43 +1,44 @@
-//! Something that is wrong.
+//! Findings: what is wrong with a file, a parity or a set.
 
 use crate::failure::{Done, Failure};
 use serde::Serialize;
 use weir_types::TargetId;
 
-/// What is wrong.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trouble {
-    /// A copy or a parity is not there.
+    /// A copy or a parity is missing.
     Missing,
-    /// Its bytes are not those that were written.
+    /// The bytes are not those that were written.
     Rotten,
-    /// The file was written since it was encoded.
+    /// The file was written after it was encoded.
     Changed,
-    /// A record of a set is not there, or is rotten.
+    /// A record of a set is missing or rotten.
     Record,
-    /// More is missing than the code bears.
+    /// More blocks are missing than the code can restore.
     Lost,
-    /// It could not be read or written; it is left as it is.
+    /// A call of the operating system failed; the file is left as it is.
     Failed,
-    /// There are too few copies for a place in a set.
+    /// The file has too few copies for a place in a set.
     FewCopies,
-    /// Its copies are not the same, or not different files.
+    /// The copies differ, or two of them are the same file.
     Differ,
 }
 
-/// Something that is wrong.
+/// A finding of a check or a command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    /// What.
+    /// The kind of the finding.
     pub trouble: Trouble,
     /// The file, parity or set.
     pub what: String,
-    /// On which target, if it is about one.
+    /// The target, if the finding is about one.
     pub target: Option<u32>,
 }
 
-/// Notes a failed call of the system, so that the rest goes on; returns what came of it.
+/// Turns a failed system call into a finding, so that the other files go on. Returns the result of
+/// a successful one.
 pub fn note<T>(
     done: Done<T>,
     target: Option<TargetId>,

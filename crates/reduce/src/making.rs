@@ -1,5 +1,5 @@
-//! All copies of the members of a set are read, and its parities computed and written, by all
-//! disks at once: each member by a thread of its own, then the other copies of each target.
+//! Reads all copies of a set's members, computes the parities and writes them, on all disks at the
+//! same time. Each member has a thread of its own; then each target compares its other copies.
 
 use crate::candidate::Candidate;
 use crate::copy::Copy;
@@ -24,29 +24,29 @@ type Input = (File, PathBuf);
 /// A parity, and the hash of what was written.
 type Output = (Unnamed, Hasher);
 
-/// What came of it.
+/// The result of reading and writing a set.
 pub struct Made {
-    /// Of each member, as it was encoded.
+    /// The hash of each member, as it was encoded.
     pub hashes: Vec<Hash>,
-    /// What each copy of each member is like.
+    /// The state of each copy of each member.
     pub seen: BTreeMap<(usize, TargetId), Done<Seen>>,
 }
 
-/// What a copy of a member is like.
+/// The state of a copy of a member.
 pub struct Seen {
-    /// Of its bytes; none of the copy that was encoded.
+    /// The hash of the copy; `None` for the copy that was encoded.
     pub hash: Option<Hash>,
-    /// It is durable, and still what was looked at; or it goes.
+    /// Whether the copy is unchanged and, if it stays, durable.
     pub is_kept: bool,
 }
 
-/// What is to be done on a target, or beside all of them.
+/// Work on one target, or on no particular target.
 enum Job<'a, 'scope> {
-    /// The parities of all members, and these durable.
+    /// Computes the parities of all members and makes them durable.
     Encode(Vec<Stream<'scope>>, &'a mut [Output]),
-    /// A member that was read to its end is made durable.
+    /// Waits until a member was read to its end, and makes it durable.
     Keep(usize, &'a File, Receiver<()>),
-    /// Another copy is read, and made durable if it stays.
+    /// Reads another copy, and makes it durable if it stays.
     Compare(usize, bool),
 }
 
@@ -55,8 +55,8 @@ enum Answer {
     Seen((usize, TargetId), Done<Seen>),
 }
 
-/// Reads the members of a set from `inputs`, writes their parities to `outputs`, and makes
-/// those durable and what is to stay; returns which member could not be read, if one could not.
+/// Reads the members of a set from `inputs`, writes their parities to `outputs`, and makes the
+/// parities and the copies that stay durable. Returns which member could not be read, if any.
 pub fn make(
     tree: &Tree,
     code: SetCode,
@@ -85,7 +85,7 @@ pub fn make(
                 encode(code, longest, (streams, outputs), watch).map(Answer::Encoded)
             }
             Job::Keep(i, file, end) => {
-                // Nothing is sent: it ends with the reader.
+                // Nothing is sent: the channel closes when the reader ends.
                 end.recv().unwrap_or_default();
                 let kept = keep(tree, &members[i].0, target, file);
                 let seen = kept.map(|is_kept| Seen { hash: None, is_kept });
@@ -109,8 +109,8 @@ pub fn make(
     Ok(Ok(Made { hashes, seen }))
 }
 
-/// Reads all members and writes their parities; returns the hashes of the members, or which
-/// one could not be read.
+/// Reads all members and writes their parities. Returns the hashes of the members, or which member
+/// could not be read.
 fn encode(
     code: SetCode,
     longest: u64,
@@ -156,7 +156,7 @@ fn compare(
     Ok(Seen { hash, is_kept })
 }
 
-/// Makes a copy durable; whether it is still what was looked at.
+/// Makes a copy durable. Returns whether it is unchanged since it was looked at.
 fn keep(tree: &Tree, candidate: &Candidate, target: TargetId, file: &File) -> Done<bool> {
     let place = tree.file(&candidate.path, target)?;
     let synced = file.sync_all().and_then(|()| place.sync_name()).and_then(|()| file.metadata());
@@ -165,7 +165,7 @@ fn keep(tree: &Tree, candidate: &Candidate, target: TargetId, file: &File) -> Do
     Ok(Copy::of(&meta) == copy && is_copy(&place, &copy))
 }
 
-/// Opens a copy of a file; for messages also its path.
+/// Opens a copy of a file. Also returns its path, for messages.
 pub fn open(tree: &Tree, file: &str, target: TargetId) -> Done<(File, PathBuf)> {
     let place = tree.file(file, target)?;
     let file = place.open().map_err(|e| Failure::file(&place.path(), e))?;

@@ -1,5 +1,5 @@
-//! A file below a directory of the tree. Its path is walked without links and within one
-//! file system: whoever can write there leads nothing elsewhere.
+//! A file below a directory of the tree. Its path is walked without following links and within one
+//! file system, so that nobody who can write there can lead the walk elsewhere.
 
 use crate::copy::Copy;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
@@ -16,12 +16,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// Of a path below a directory.
+    /// The place of a path below a directory.
     pub fn new(dir: &Path, name: impl Into<String>) -> Self {
         Self { dir: dir.to_owned(), name: name.into() }
     }
 
-    /// For messages.
+    /// The full path, for messages.
     pub fn path(&self) -> PathBuf {
         self.dir.join(&self.name)
     }
@@ -35,7 +35,7 @@ impl Place {
         }
     }
 
-    /// What is there.
+    /// The metadata of the file, without following a link.
     pub fn metadata(&self) -> Result<Metadata> {
         self.beneath(&self.name, OFlags::PATH | OFlags::NOFOLLOW)?.metadata()
     }
@@ -45,14 +45,15 @@ impl Place {
         self.parent()?.0.sync_all()
     }
 
-    /// Gives the place to a file; fails if another has it and must not be replaced.
+    /// Renames a file to this place. Fails if the name is taken and the flags forbid replacing.
     pub fn take(&self, file: &Path, flags: RenameFlags) -> Result<()> {
         let (parent, name) = self.parent()?;
         rustix::fs::renameat_with(rustix::fs::CWD, file, &parent, name, flags)?;
         parent.sync_all()
     }
 
-    /// Gives the file another place of the same file system, which nothing has, durably.
+    /// Renames the file to another place of the same file system, durably. The new name must be
+    /// free.
     pub fn move_to(&self, to: &Self) -> Result<()> {
         let ((from, name), (parent, new)) = (self.parent()?, to.parent()?);
         rustix::fs::renameat_with(&from, name, &parent, new, RenameFlags::NOREPLACE)?;
@@ -60,7 +61,7 @@ impl Place {
         from.sync_all()
     }
 
-    /// Gives the file another name in the same file system, which nothing has, durably.
+    /// Gives the file a second name in the same file system, durably. The new name must be free.
     pub fn link_to(&self, to: &Self) -> Result<()> {
         let ((from, name), (parent, new)) = (self.parent()?, to.parent()?);
         rustix::fs::linkat(&from, name, &parent, new, AtFlags::empty())?;
@@ -74,8 +75,8 @@ impl Place {
         parent.sync_all()
     }
 
-    /// Makes the directories above that are missing, durably, with the owner and permissions
-    /// that `like` finds for them; nobody else can enter one for which it finds none.
+    /// Makes the missing parent directories, durably, with the owner and permissions that `like`
+    /// returns for them. A directory for which `like` returns nothing is for its owner only.
     pub fn make_parents(&self, like: impl Fn(&str) -> Option<Metadata>) -> Result<()> {
         for (end, _) in self.name.match_indices('/') {
             let above = Self { dir: self.dir.clone(), name: self.name[..end].to_owned() };
@@ -110,7 +111,7 @@ impl Place {
     }
 }
 
-/// Whether a file is that copy, untouched.
+/// Whether a file is still this copy, unchanged.
 pub fn is_copy(place: &Place, copy: &Copy) -> bool {
     place.metadata().is_ok_and(|meta| meta.is_file() && Copy::of(&meta) == *copy)
 }

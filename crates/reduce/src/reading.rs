@@ -1,5 +1,5 @@
-//! Disks that are used at the same time: each file of a set is read by a thread of its own,
-//! and what is to be done on different targets is done at once.
+//! Reading from all disks at the same time: each file of a set is read by a thread of its own, and
+//! jobs on different targets run in parallel.
 
 use crate::failure::{Done, Failure};
 use crate::stream::{PIECE_BYTES, Step, Watch, read_piece};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle, scope};
 
-/// Pieces of a file that were read and not taken yet.
+/// Pieces of a file that were read and wait for the encoder.
 const AHEAD: usize = 2;
 
 /// A file that is read and hashed by its thread.
@@ -21,8 +21,8 @@ pub struct Stream<'scope> {
 }
 
 impl<'scope> Stream<'scope> {
-    /// Begins to read so many bytes, or as many as there are.
-    /// What is returned beside it ends when it was read, or is wanted no more.
+    /// Begins to read at most `len` bytes. The receiver that is returned disconnects when the
+    /// reading has ended.
     pub fn begin<'file: 'scope>(
         scope: &'scope Scope<'scope, '_>,
         (mut file, path): (&'file File, &'file Path),
@@ -41,7 +41,7 @@ impl<'scope> Stream<'scope> {
                     piece
                 });
                 let has_failed = read.is_err();
-                // Nobody takes it when the work has ended early.
+                // Nobody receives it when the work has ended early.
                 if send.send(read).is_err() || has_failed {
                     break;
                 }
@@ -56,14 +56,14 @@ impl<'scope> Stream<'scope> {
         self.pieces.recv().unwrap_or_else(|_| Ok(Vec::new()))
     }
 
-    /// The hash of what was read, which is what was taken when all was.
+    /// The hash of the bytes that were read. Call it after the last piece was taken.
     pub fn hash(self) -> Hash {
         drop(self.pieces);
         joined(self.reader)
     }
 }
 
-/// Does the same with each, at once; fails if it fails with one.
+/// Calls `act` for all elements in parallel; fails if one call fails.
 pub fn at_once<J: Sync>(all: &[J], act: impl Fn(&J) -> Done + Sync) -> Done {
     let act = &act;
     scope(|scope| {
@@ -72,7 +72,7 @@ pub fn at_once<J: Sync>(all: &[J], act: impl Fn(&J) -> Done + Sync) -> Done {
     })
 }
 
-/// Does what is to be done: in each place one after another, in different ones at once.
+/// Runs jobs: those of one key one after another, those of different keys in parallel.
 pub fn on_each<K: Ord, J: Send, T: Send>(
     jobs: BTreeMap<K, Vec<J>>,
     run: impl Fn(J, Watch<'_>) -> T + Sync,

@@ -1,5 +1,5 @@
-//! Records of sets: JSON, under the name of its own hash, on every target of the set. So no
-//! record is ever half of one, and rot in it is noticed.
+//! Records of sets: JSON files, named by their own hash, on every target of the set. So a record is
+//! never incomplete, and a changed byte in it is noticed.
 
 use crate::failure::{Done, Failure, is_unreadable};
 use blake3::Hash;
@@ -8,13 +8,13 @@ use std::path::{Component, Path};
 use weir_layout::set::{Member, Parity, Set, SetCode};
 use weir_types::TargetId;
 
-/// The directory in each target that is not of its files.
+/// The directory in each target that has the state of the tree instead of users' files.
 pub const STATE: &str = ".weir-reduce";
 const FORMAT: u32 = 1;
-/// Bytes of a record, at the most: 32 members with the longest of paths.
+/// Longest record, bytes: 32 members with the longest possible paths.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 
-/// The name of a set: the hash of its record.
+/// The id of a set: the hash of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SetId([u8; 32]);
 
@@ -23,7 +23,7 @@ impl SetId {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// Of what a file's name begins with.
+    /// Parses the id at the beginning of a file name.
     pub fn parse(text: &str) -> Option<Self> {
         Hash::from_hex(text).ok().map(|hash| Self(*hash.as_bytes()))
     }
@@ -35,34 +35,34 @@ impl std::fmt::Display for SetId {
     }
 }
 
-/// What is known of a member beside where it is.
+/// Facts about a member, except where its copies are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFacts {
     /// Its path in each target.
     pub path: String,
-    /// Of its bytes.
+    /// Hash of the bytes.
     #[serde(with = "hex")]
     pub hash: Hash,
     /// Permissions.
     pub mode: u32,
     /// Its owner and group.
     pub owner: (u32, u32),
-    /// When each copy was changed last: seconds since 1970, and nanoseconds.
+    /// Modification time of each copy: seconds since 1970, and nanoseconds.
     pub modified: Vec<(i64, u32)>,
 }
 
 /// A set of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its name.
+    /// Id of the set.
     pub id: SetId,
-    /// What is on disk.
+    /// The bytes on disk.
     pub bytes: Vec<u8>,
-    /// Its members and parities.
+    /// Members and parities.
     pub set: Set<FileFacts>,
     /// Hashes of the parities.
     pub parities: Vec<Hash>,
-    /// More than in any set that had one of its files before.
+    /// More than `again` of every earlier set that contained one of the files.
     pub again: u64,
 }
 
@@ -72,7 +72,7 @@ struct OnDisk {
     code: String,
     members: Vec<MemberOnDisk>,
     parities: Vec<ParityOnDisk>,
-    /// None says 0.
+    /// `None` stands for 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     again: Option<u64>,
 }
@@ -101,7 +101,7 @@ pub fn generation(hash: &Hash) -> u64 {
 }
 
 impl Record {
-    /// The record of a set, which differs from those of other numbers.
+    /// The record of a set. Records with different `again` differ.
     pub fn new(set: Set<FileFacts>, parities: Vec<Hash>, again: u64) -> Done<Self> {
         let members = set.members.iter().map(|member| MemberOnDisk {
             facts: member.what.clone(),
@@ -123,7 +123,7 @@ impl Record {
         Ok(Self { id: SetId::of(&bytes), bytes, set, parities, again })
     }
 
-    /// Reads and checks a file that has the name of a record. None if it is rotten.
+    /// Reads and checks a record. `None` if it is rotten.
     pub fn read(path: &Path) -> Done<Option<Self>> {
         let size = std::fs::metadata(path).map_err(|e| Failure::file(path, e))?.len();
         if size > MAX_RECORD_BYTES {
@@ -173,33 +173,33 @@ impl Record {
         Ok(Self { id, bytes, set, parities, again: on_disk.again.unwrap_or(0) })
     }
 
-    /// The name of the record in a target.
+    /// The file name of the record.
     pub fn name(&self) -> String {
         format!("{}.set", self.id)
     }
 
-    /// The name of a parity in its target.
+    /// The file name of a parity.
     pub fn parity_name(&self, row: usize) -> String {
         format!("{}.p{row}", self.id)
     }
 
-    /// The name of a member that was removed, in its targets.
+    /// The new file name of a removed member, in the targets that have a copy of it.
     pub fn dead_name(&self, member: usize) -> String {
         format!("{}.m{member}", self.id)
     }
 
-    /// The name of the mark of a member that was removed, in every target of the set.
+    /// The file name of the mark of a removed member, in every target of the set.
     pub fn mark_name(&self, member: usize) -> String {
         format!("{}.dead{member}", self.id)
     }
 
-    /// The targets that have a part of the set, each once.
+    /// The targets that have a block of the set, each once.
     pub fn targets(&self) -> std::collections::BTreeSet<TargetId> {
         self.set.blocks().map(|(_, target)| target).collect()
     }
 }
 
-/// Hashes as text.
+/// Serialises hashes as text.
 mod hex {
     use blake3::Hash;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

@@ -1,8 +1,8 @@
-//! Files are removed from sets: their names at once, their bytes when their set is cleaned.
+//! Removes files from sets: their names at once, their bytes when their set is cleaned.
 //!
-//! Invariant: marks are written when no copy of the set has its old name any more, but those that
-//! another set keeps as well; or when a file of that name was put back. So a file of the old name,
-//! where there is a mark, is another one, whatever its length and time.
+//! Invariant: marks are written only when no copy in the set has its old name, apart from copies
+//! that another set keeps as well; or when another file was put back under that name. So where
+//! there is a mark, a file of the old name is a different file, whatever its length and time.
 
 use crate::copy::Copy;
 use crate::durable::{Instead, remove};
@@ -19,25 +19,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::set::Member;
 use weir_types::TargetId;
 
-/// What removal has done.
+/// The result of a removal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Removed {
-    /// Files of sets, whose bytes stay until their set is cleaned.
+    /// Number of removed members whose bytes stay until their set is cleaned.
     pub marked: u64,
-    /// Bytes of these, with all copies that sets keep.
+    /// Bytes of these members, with all copies that sets keep.
     pub marked_bytes: u64,
-    /// Copies that are gone.
+    /// Number of removed copies.
     pub removed_copies: u64,
-    /// Bytes of these.
+    /// Bytes of the removed copies.
     pub removed_bytes: u64,
-    /// How much there is now.
+    /// Space usage after the command.
     pub usage: Usage,
-    /// What could not be removed.
+    /// Findings about files that could not be removed.
     pub left: Vec<Finding>,
 }
 
-/// Ends removals that were stopped, and writes the marks of a set to its targets that lack
-/// them. Returns how many changes that took.
+/// Completes interrupted removals of a set, and writes missing marks to its targets. Returns the
+/// number of changes.
 pub fn settle(tree: &mut Tree, record: &Record, watch: Watch<'_>) -> Done<u64> {
     let mut changes = 0;
     for member in tree.dead.members(record).collect::<Vec<_>>() {
@@ -52,8 +52,8 @@ pub fn settle(tree: &mut Tree, record: &Record, watch: Watch<'_>) -> Done<u64> {
     Ok(changes)
 }
 
-/// Marks files as removed that are gone and forgotten: so they do not come back, though their sets
-/// may have to stay for a while.
+/// Marks forgotten files that have no copy left as removed. So they are not restored, even if their
+/// sets stay for a while.
 pub fn forget(
     tree: &mut Tree,
     forgotten: &BTreeSet<String>,
@@ -64,7 +64,7 @@ pub fn forget(
     for (record, member) in living(tree, is_gone).into_values().flatten() {
         let known = &record.set.members[member];
         let mut places = known.targets.iter().map(|target| tree.file(&known.what.path, *target));
-        // A directory that could not be looked at may have it.
+        // If a directory cannot be looked at, it may have the file.
         let is_absent = |place: Done<Place>| {
             place.is_ok_and(|place| place.metadata().is_err_and(|error| is_absent(&error)))
         };
@@ -75,8 +75,8 @@ pub fn forget(
     Ok(())
 }
 
-/// Whether there is another file where the bytes of a removed one have their new name. Then the
-/// other copies may be of that one as well: they stay.
+/// Whether another file has the old name of a removed member on a target that has the member's
+/// bytes under the new name. Then the other copies may be of that file as well, and stay.
 fn is_put_back(
     tree: &Tree,
     (record, member): (&Record, usize),
@@ -90,7 +90,7 @@ fn is_put_back(
     for target in held {
         let Some(dir) = tree.targets.dir(*target) else { continue };
         let there = id(&tree.file(&record.set.members[member].what.path, *target)?)?;
-        // That a set keeps the file as well gives the bytes two names.
+        // If another set keeps the file too, the bytes have two names.
         let bytes = id(&Place::new(dir, state_name(&record.dead_name(member))))?;
         if there.is_some() && there != bytes {
             return Ok(true);
@@ -99,7 +99,8 @@ fn is_put_back(
     Ok(false)
 }
 
-/// Whether a copy is what was encoded: by its time or, if somebody has touched it, by its bytes.
+/// Whether a copy has the encoded bytes: by its modification time or, if that has changed, by its
+/// hash.
 fn is_member(
     known: &Member<FileFacts>,
     place: &Place,
@@ -113,9 +114,9 @@ fn is_member(
     Ok(hash(&mut file, &place.path(), watch)?.0 == known.what.hash)
 }
 
-/// Gives the copies of a member that are there their new names; those that another of `sets`
-/// keeps as well have their old ones besides. Returns how many, and where there is another file.
-/// A target that has the new name already has no copy of the old one any more.
+/// Renames the copies of a member to their new names. Copies that another one of `sets` keeps get
+/// the new name as a second one. Returns how many were renamed, and where another file stands in
+/// the way. A target that has the new name has no copy under the old one.
 fn hold(
     tree: &mut Tree,
     (record, member): (&Record, usize),
@@ -131,7 +132,7 @@ fn hold(
             Ok(meta) if meta.is_file() => meta,
             Ok(_) => continue,
             Err(error) if is_absent(&error) => continue,
-            // It may be there.
+            // It may have the copy.
             Err(error) => return Err(Failure::file(&from.path(), error)),
         };
         let is_shared = sets.iter().any(|(set, member)| {
@@ -153,9 +154,9 @@ fn hold(
     Ok((count, other))
 }
 
-/// Marks a member as dead on all targets of its set. Returns on how many it was not. One that
-/// refuses does not keep the others from it: each mark that there is keeps the file from coming
-/// back.
+/// Marks a member as dead on all targets of its set. Returns on how many the mark was missing. A
+/// failure on one target does not keep the others from being marked: each mark keeps the file from
+/// being restored.
 fn mark(tree: &mut Tree, record: &Record, member: usize, watch: Watch<'_>) -> Done<u64> {
     let (mut count, mut refused) = (0, None);
     for target in record.targets() {
@@ -184,8 +185,8 @@ fn mark_on(
     Ok(())
 }
 
-/// Sets that are to be cleaned: of which enough is dead, whose dead members have no bytes any
-/// more, or which are where room is short.
+/// Sets that are to be cleaned: enough of them is dead, or none of their dead members has bytes, or
+/// one of their targets is short of space.
 pub fn to_clean(tree: &Tree, wishes: &Wishes, waits: &Waits) -> BTreeSet<SetId> {
     let is_due = |record: &&Record| {
         let dead: Vec<usize> = tree.dead.members(record).collect();
@@ -201,7 +202,7 @@ pub fn to_clean(tree: &Tree, wishes: &Wishes, waits: &Waits) -> BTreeSet<SetId> 
     tree.sets.values().filter(is_due).map(|record| record.id).collect()
 }
 
-/// Removes files. The bytes of those in sets stay until their sets are cleaned.
+/// Removes files. The bytes of files in sets stay until their sets are cleaned.
 pub fn remove_files(tree: &mut Tree, files: &BTreeSet<String>, watch: Watch<'_>) -> Done<Removed> {
     let (mut done, mut settled) = (Removed::default(), 0);
     for record in tree.sets.values().cloned().collect::<Vec<_>>() {
@@ -212,7 +213,7 @@ pub fn remove_files(tree: &mut Tree, files: &BTreeSet<String>, watch: Watch<'_>)
     if settled > 0 {
         tree.rescan()?;
     }
-    // There may be copies.
+    // The directories that could not be read may have copies.
     done.left.extend(tree.files.failed.iter().cloned());
     let mut sets = living(tree, |path| files.contains(path));
     let is_there =
@@ -233,7 +234,8 @@ pub fn remove_files(tree: &mut Tree, files: &BTreeSet<String>, watch: Watch<'_>)
     Ok(done)
 }
 
-/// The sets that have some files, and which of their members these are, if they are not dead.
+/// The sets that contain the selected files, with the numbers of these members. Dead members are
+/// left out.
 fn living(tree: &Tree, is_it: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<(Record, usize)>> {
     let mut all: BTreeMap<String, Vec<(Record, usize)>> = BTreeMap::new();
     for record in tree.sets.values() {
@@ -278,7 +280,7 @@ fn remove_file(
             extra.push((target, copy, place));
         }
     }
-    // Copies that no set keeps, first: else they would come back as a new file.
+    // Copies that no set keeps go first: otherwise they would come back as a new file.
     for (target, copy, place) in extra {
         if !is_copy(&place, &copy) {
             done.left.push(changed("was written or removed meanwhile", target));

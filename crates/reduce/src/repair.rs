@@ -1,4 +1,4 @@
-//! What is missing or rotten is made anew from what is left.
+//! Restores missing and rotten blocks from the others.
 
 use crate::blocks::{self, Found, look};
 use crate::doubles::Doubles;
@@ -21,30 +21,30 @@ use std::path::PathBuf;
 use weir_layout::set::{Block, Recovery, Unrecoverable};
 use weir_types::TargetId;
 
-/// What a repair has done.
+/// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Repaired {
-    /// Copies of files that were made anew.
+    /// Number of restored copies.
     pub copies: u64,
-    /// Parities that were made anew.
+    /// Number of restored parities.
     pub parities: u64,
-    /// Records that were written anew.
+    /// Number of records written again.
     pub records: u64,
-    /// Empty directories that took the place of a lost target, and which.
+    /// Empty directories that took the place of a lost target: the target's number and the path.
     pub replaced: Vec<(u32, String)>,
-    /// What could not be repaired.
+    /// Findings about blocks that could not be repaired.
     pub left: Vec<Finding>,
 }
 
-/// Repairs all sets. Files that were written since they were encoded are left as they are, and
-/// so is what fails: the rest goes on.
+/// Repairs all sets. Files that were written after they were encoded are left as they are. A
+/// failure is reported, and the other blocks go on.
 pub fn repair(tree: &mut Tree, watch: Watch<'_>) -> Done<Repaired> {
     let replaced = tree.replaced.iter().map(|(target, dir)| (target.0, dir.display().to_string()));
     let mut done = Repaired { replaced: replaced.collect(), ..Repaired::default() };
     done.left.clone_from(&tree.files.failed);
     let records: Vec<Record> = tree.sets.values().cloned().collect();
     for record in &records {
-        // Removals end before anything comes back.
+        // Removals are completed before anything is restored.
         let settled = settle(tree, record, watch);
         done.records += note(settled, None, &mut done.left)?.unwrap_or(0);
     }
@@ -76,7 +76,7 @@ pub fn repair(tree: &mut Tree, watch: Watch<'_>) -> Done<Repaired> {
     }
     let mut unknown = Vec::new();
     for path in std::mem::take(&mut tree.rotten_records) {
-        // Its targets have it again by now, if any of them had it.
+        // If any target of the set has the record, all of them have it at this point.
         if tree.is_known(&path) {
             continue;
         }
@@ -89,7 +89,7 @@ pub fn repair(tree: &mut Tree, watch: Watch<'_>) -> Done<Repaired> {
     Ok(done)
 }
 
-/// A block that is being written.
+/// A block that is being restored.
 struct Output {
     block: Block,
     target: TargetId,
@@ -108,7 +108,7 @@ fn one_set(
     watch: Watch<'_>,
 ) -> Done {
     let targets: BTreeMap<Block, TargetId> = record.set.blocks().collect();
-    // What somebody has written since is not overwritten.
+    // A block that a user has written is not overwritten.
     let is_kept = |block: &Block| found.get(block).is_some_and(|found| found.is_kept());
     if let Some((repair, sources)) = &recovery.repair
         && recovery.decoded.iter().any(|block| !is_kept(block))
@@ -167,7 +167,7 @@ fn one_set(
         }
     }
     for (to, from) in recovery.copied.iter().filter(|(to, _)| !is_kept(to)) {
-        // Of a file that was written since there is no good copy to copy.
+        // A file that was written after encoding has no good copy to copy from.
         if is_kept(from) {
             continue;
         }
@@ -177,7 +177,7 @@ fn one_set(
     Ok(())
 }
 
-/// Makes a copy from another.
+/// Restores a copy from another copy.
 fn copy(
     tree: &mut Tree,
     record: &Record,
@@ -229,7 +229,7 @@ fn begin(
     Ok(Output { block, target, instead, len, hash, file, hasher: Hasher::new() })
 }
 
-/// Gives a block its name, if it is what it was.
+/// Gives a restored block its name, if its hash is the recorded one.
 fn finish(
     tree: &Tree,
     record: &Record,
@@ -274,7 +274,7 @@ fn finish(
     Ok(())
 }
 
-/// Owner, permissions and time of a file.
+/// Sets the owner, permissions and modification time of a restored file.
 fn restore(file: &File, facts: &FileFacts, copy: usize) -> std::io::Result<()> {
     let meta = file.metadata()?;
     if (meta.uid(), meta.gid()) != facts.owner {

@@ -1,4 +1,4 @@
-//! Where there is room: parities go to the targets that have most.
+//! Free space: parities go to the targets that have most.
 
 use crate::failure::{Done, Failure};
 use crate::tree::Tree;
@@ -9,11 +9,12 @@ use std::os::unix::fs::MetadataExt;
 use weir_layout::set::Site;
 use weir_types::TargetId;
 
-/// Bytes that are free on the file system of each target, less the parities since.
+/// Free bytes on the file system of each target, less the parities planned since.
 pub struct Room(BTreeMap<TargetId, u64>);
 
 impl Room {
-    /// What there is now. Targets of one file system have the same: it is asked once.
+    /// Asks for the free space. Targets on one file system share it, so that each file system is
+    /// asked once.
     pub fn of(tree: &Tree) -> Done<Self> {
         let (mut of_device, mut room) = (BTreeMap::new(), BTreeMap::new());
         for (target, dir) in tree.targets.iter() {
@@ -32,12 +33,12 @@ impl Room {
         Ok(Self(room))
     }
 
-    /// Puts those with most room first.
+    /// Sorts targets by free space, most first.
     pub fn sort(&self, sites: &mut [Site]) {
         sites.sort_by_key(|site| Reverse(self.0.get(&site.target)));
     }
 
-    /// Some have a parity more.
+    /// Subtracts a parity on each of these targets.
     pub fn take(&mut self, targets: &[TargetId], bytes: u64) {
         for target in targets {
             let room = self.0.entry(*target).or_default();

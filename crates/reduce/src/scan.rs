@@ -1,4 +1,4 @@
-//! Which files there are in a target.
+//! Finds the files of a target.
 
 use crate::copy::Copy;
 use crate::failure::{Done, Failure, is_absent};
@@ -9,9 +9,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use weir_types::TargetId;
 
-/// Directories within each other, at the most.
+/// Maximum depth of directories.
 const MAX_DEPTH: usize = 256;
-/// Files with different paths, at the most: their names are in memory.
+/// Maximum number of files with different paths: their names are kept in memory.
 const MAX_FILES: usize = 10_000_000;
 
 /// The copies of each file, by path.
@@ -19,9 +19,10 @@ const MAX_FILES: usize = 10_000_000;
 pub struct Files {
     /// Regular files.
     pub files: BTreeMap<String, BTreeMap<TargetId, Copy>>,
-    /// What is left alone: no regular file, its name is not UTF-8, or another file system.
+    /// Number of names that are left alone: not a regular file, not UTF-8, or on another file
+    /// system.
     pub left_alone: u64,
-    /// What could not be looked at.
+    /// Findings about names that could not be looked at.
     pub failed: Vec<Finding>,
 }
 
@@ -64,7 +65,7 @@ impl Files {
                 self.left_alone += 1;
                 continue;
             };
-            // Wherever it is: a directory may hold what once was another target.
+            // Skipped at every depth: a directory may contain what was a target of another tree.
             if name == STATE {
                 continue;
             }
@@ -86,7 +87,7 @@ impl Files {
         Ok(())
     }
 
-    /// What was removed meanwhile is not there.
+    /// A file that was removed during the scan is absent, not a failure.
     fn fail_with(&mut self, target: TargetId, path: &Path, error: &std::io::Error) {
         if !is_absent(error) {
             self.fail(target, format!("{}: {error}", path.display()));

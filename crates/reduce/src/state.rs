@@ -1,4 +1,4 @@
-//! What is there, and what is wrong with it.
+//! Space usage of a tree, and its verification.
 
 use crate::blocks::{self, Found, look};
 use crate::doubles::Doubles;
@@ -11,50 +11,51 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::set::{Block, Unrecoverable};
 
-/// How much there is.
+/// Space usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// Sets.
+    /// Number of sets.
     pub sets: u64,
-    /// Files in sets.
+    /// Number of files in sets.
     pub files: u64,
-    /// Bytes of these, each file once.
+    /// Bytes of the files in sets, each file once.
     pub logical_bytes: u64,
     /// Bytes of the copies that sets keep, and of parities.
     pub stored_bytes: u64,
-    /// Files that were removed from sets that are not cleaned yet; not counted above.
+    /// Number of removed files whose bytes stay because their set is not cleaned yet. Not counted
+    /// in the fields above.
     pub dead_files: u64,
-    /// Bytes of the copies that sets keep of these: a part of those stored.
+    /// Bytes of the copies that sets keep of these removed files. A part of `stored_bytes`.
     pub dead_bytes: u64,
-    /// Files in no set.
+    /// Number of files in no set.
     pub other_files: u64,
-    /// Bytes of these, each file once.
+    /// Bytes of the files in no set, each file once.
     pub other_logical_bytes: u64,
-    /// Bytes of all their copies.
+    /// Bytes of all copies of the files in no set.
     pub other_stored_bytes: u64,
-    /// What is neither file nor directory, has no name in UTF-8, is on another file system, or
-    /// cannot be looked at.
+    /// Number of names that are neither file nor directory, not UTF-8, on another file system, or
+    /// unreadable.
     pub left_alone: u64,
 }
 
 impl Usage {
-    /// What sets cost beside their files' bytes, in percent; none without bytes.
+    /// Space that sets take beyond their files' bytes, percent. `None` if there are no bytes.
     pub fn overhead_percent(&self) -> Option<f64> {
         let more = self.stored_bytes.saturating_sub(self.logical_bytes) as f64;
         (self.logical_bytes > 0).then(|| more * 100.0 / self.logical_bytes as f64)
     }
 }
 
-/// What verification has found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
-    /// How much there is.
+    /// Space usage of the tree.
     pub usage: Usage,
     /// What is wrong.
     pub findings: Vec<Finding>,
 }
 
-/// How much there is, from names and records alone.
+/// Space usage, from file names and records alone.
 pub(crate) fn usage(tree: &Tree) -> Usage {
     let left_alone = tree.files.left_alone + tree.files.failed.len() as u64;
     let mut usage = Usage { left_alone, ..Usage::default() };
@@ -83,18 +84,18 @@ pub(crate) fn usage(tree: &Tree) -> Usage {
 }
 
 impl Tree {
-    /// How much there is, from names and records alone.
+    /// Space usage, from file names and records alone.
     pub fn usage(&self) -> Usage {
         usage(self)
     }
 
-    /// Bytes that a verification or a repair reads at least.
+    /// Lower bound of the bytes that a verification or a repair reads.
     pub fn bytes_in_sets(&self) -> u64 {
         self.sets.values().map(|record| record.set.stored_bytes()).sum()
     }
 }
 
-/// Reads everything in sets and compares it with what was encoded.
+/// Reads all blocks of all sets and compares them with the records.
 pub fn verify(tree: &Tree, watch: Watch<'_>) -> Done<Verified> {
     let mut findings = tree.files.failed.clone();
     for path in &tree.rotten_records {
@@ -123,7 +124,7 @@ pub fn verify(tree: &Tree, watch: Watch<'_>) -> Done<Verified> {
     Ok(Verified { usage: usage(tree), findings })
 }
 
-/// The members of a set that do not come back.
+/// The members of a set that cannot be restored.
 pub(crate) fn lost(
     tree: &Tree,
     record: &Record,
@@ -133,7 +134,7 @@ pub(crate) fn lost(
     let members = record.set.members.iter().enumerate().filter(|(member, known)| {
         let mut copies =
             (0..known.targets.len()).map(|copy| Block::Member { member: *member, copy });
-        // One that was written since is reported as that.
+        // A member that was written after encoding has a finding of its own.
         copies.all(|block| matches!(found.get(&block), Some(Found::Missing | Found::Rotten(_))))
     });
     let name = |member| tree.describe(record, Block::Member { member, copy: 0 });

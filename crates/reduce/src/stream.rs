@@ -1,4 +1,4 @@
-//! Files read and written piece by piece, hashed on the way.
+//! Reads and writes files piece by piece and hashes the bytes on the way.
 
 use crate::failure::{Done, Failure};
 use blake3::{Hash, Hasher};
@@ -6,22 +6,22 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-/// Bytes of a piece. Of a set as many pieces are in memory as it has blocks.
+/// Bytes of a piece. Each block of a set has one piece in memory.
 pub const PIECE_BYTES: usize = 256 << 10;
 
-/// How far something has come.
+/// Progress of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// So many bytes were read.
+    /// This many bytes were read.
     Read(u64),
-    /// Something is about to change on disk.
+    /// A change on disk is about to be made.
     Change,
 }
 
-/// Is told of every step, and ends the work there if it fails.
+/// Callback for every step. If it fails, the work ends there.
 pub type Watch<'a> = &'a mut dyn FnMut(Step) -> Done;
 
-/// Fills the piece as far as there are bytes; returns how many.
+/// Fills a piece from a file; returns the bytes read, fewer only at the end of the file.
 pub fn read_piece(mut file: impl Read, path: &Path, piece: &mut [u8]) -> Done<usize> {
     let mut filled = 0;
     while filled < piece.len() {

@@ -1,4 +1,4 @@
-//! The directories of a tree, each with a number that it keeps wherever it is mounted.
+//! The directories of a tree. Each has a number, which it keeps wherever it is mounted.
 
 use crate::durable::{Instead, UNNAMED, Unnamed, make_directory};
 use crate::failure::{Done, Failure, is_absent, is_unreadable};
@@ -11,38 +11,38 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use weir_types::TargetId;
 
-/// Directories of a tree, at the most.
+/// Maximum number of directories of a tree.
 const MAX_TARGETS: usize = 1000;
 const FIRST_LINE: &str = "weir-reduce 1";
-/// The number is in both, since nothing else says it.
+/// The number is in two files, because nothing else can restore it.
 const NUMBERS: [&str; 2] = ["target", "target-copy"];
 
-/// What the directories are opened for.
+/// The purpose of opening the directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Nothing is written.
+    /// Reading only.
     Look,
-    /// Directories without a number become new targets.
+    /// Encoding: directories without a number become new targets.
     Encode,
-    /// Directories without a number are refused.
+    /// Removal: directories without a number are refused.
     Remove,
-    /// Empty directories become the targets that are missing.
+    /// Repair: empty directories replace missing targets.
     Repair,
 }
 
-/// The directories, by number. As long as this is there nobody else works on them.
+/// The directories by their numbers, locked against other commands while this value exists.
 pub struct Targets {
     dirs: BTreeMap<TargetId, PathBuf>,
-    /// Those that have no number yet.
+    /// Directories that have no number yet.
     fresh: Vec<PathBuf>,
-    /// The name of the tree.
+    /// The id of the tree.
     tree: Option<String>,
     purpose: Purpose,
     locks: Vec<File>,
 }
 
 impl Targets {
-    /// Opens directories.
+    /// Opens and locks directories.
     pub fn open(given: &[PathBuf], purpose: Purpose) -> Done<Self> {
         if given.is_empty() || given.len() > MAX_TARGETS {
             return Err(Failure::other(format!("give 1 to {MAX_TARGETS} directories")));
@@ -94,8 +94,8 @@ impl Targets {
         Ok(Self { dirs, fresh, tree, purpose, locks })
     }
 
-    /// Gives a number to those that have none, when it is known of which targets there are
-    /// records. Returns those that are in the place of lost ones.
+    /// Numbers the directories that have no number. `known`: targets that records mention. Returns
+    /// the directories that replace a lost target.
     pub fn number(&mut self, mut known: BTreeSet<TargetId>) -> Done<Vec<(TargetId, PathBuf)>> {
         known.extend(self.dirs.keys());
         let lost: Vec<TargetId> =
@@ -137,7 +137,7 @@ impl Targets {
         Ok(replaced)
     }
 
-    /// Two names of one directory, as of a mount of it elsewhere, show here.
+    /// Refuses two paths that lead to the same directory, for example by a second mount.
     fn check_numbers(&self) -> Done {
         for (target, dir) in &self.dirs {
             if read_number(dir, Purpose::Look)?.is_none_or(|(_, number)| number != *target) {
@@ -148,18 +148,18 @@ impl Targets {
         Ok(())
     }
 
-    /// All of them.
+    /// All directories with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (TargetId, &Path)> {
         self.dirs.iter().map(|(target, dir)| (*target, dir.as_path()))
     }
 
-    /// The directory of a target, if it was given.
+    /// The directory of a target, if it is among the given ones.
     pub fn dir(&self, target: TargetId) -> Option<&Path> {
         self.dirs.get(&target).map(PathBuf::as_path)
     }
 }
 
-/// All are directories, and none is inside another.
+/// Checks that all are directories and none is inside another.
 fn check_apart(given: &[PathBuf]) -> Done {
     let mut seen: BTreeMap<PathBuf, &Path> = BTreeMap::new();
     for dir in given {
@@ -182,7 +182,7 @@ fn check_apart(given: &[PathBuf]) -> Done {
     Ok(())
 }
 
-/// Whether there is a state, made by this user and for nobody else to write.
+/// Whether the state directory exists. Fails if another user owns it or can write to it.
 fn is_state(state: &Path) -> Done<bool> {
     let meta = match std::fs::symlink_metadata(state) {
         Ok(meta) => meta,
@@ -197,8 +197,8 @@ fn is_state(state: &Path) -> Done<bool> {
     Err(Failure::other(format!("{}: {why}", state.display())))
 }
 
-/// Whether there is nothing in a directory but what a new file system and a stopped command
-/// leave there.
+/// Whether a directory is empty, apart from what a new file system and an interrupted command leave
+/// there.
 fn is_empty(dir: &Path) -> Done<bool> {
     let empty = |path: &Path| std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
     for entry in std::fs::read_dir(dir).map_err(|e| Failure::file(dir, e))? {
@@ -211,7 +211,7 @@ fn is_empty(dir: &Path) -> Done<bool> {
     Ok(true)
 }
 
-/// Locks a state; makes it private, and removes what a stopped command left.
+/// Locks the state directory, makes it private, and removes what an interrupted command left.
 fn lock(state: &Path, purpose: Purpose) -> Done<Option<File>> {
     let path = state.join("lock");
     let (opened, how) = match purpose {
@@ -246,7 +246,8 @@ fn lock(state: &Path, purpose: Purpose) -> Done<Option<File>> {
     Ok(Some(file))
 }
 
-/// What a directory says of itself; what only one of its files says any more is written anew.
+/// Reads the number of a directory. If one of its two files is missing or damaged, writes that file
+/// again from the other.
 fn read_number(dir: &Path, purpose: Purpose) -> Done<Option<(String, TargetId)>> {
     let state = dir.join(STATE);
     let mut read = Vec::new();
@@ -299,7 +300,7 @@ fn new_name() -> Done<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The names in a directory, in order; those that are not UTF-8 are nobody's here.
+/// The names in a directory, sorted. Names that are not UTF-8 are left out.
 pub fn names(dir: &Path) -> Done<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|e| Failure::file(dir, e))? {

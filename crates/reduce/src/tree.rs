@@ -14,25 +14,25 @@ use weir_layout::Home;
 use weir_layout::set::{Block, Member, Site};
 use weir_types::{ServerId, TargetId};
 
-/// See the top of the file.
+/// A tree: its targets, its files and its sets.
 pub struct Tree {
     pub(crate) targets: Targets,
     pub(crate) files: Files,
     pub(crate) sets: BTreeMap<SetId, Record>,
-    /// Which targets have the record of a set.
+    /// The targets that have the record of each set.
     pub(crate) recorded: BTreeMap<SetId, BTreeSet<TargetId>>,
-    /// Records that are not what they were.
+    /// Records whose bytes have changed.
     pub(crate) rotten_records: Vec<PathBuf>,
-    /// Members that were removed.
+    /// Removed members.
     pub(crate) dead: Dead,
-    /// Directories that have the number of a lost one from now on.
+    /// Directories that have taken the number of a lost target.
     pub(crate) replaced: Vec<(TargetId, PathBuf)>,
-    /// Numbers of files without a name.
+    /// Number of the next temporary file.
     next: u64,
 }
 
 impl Tree {
-    /// Opens its directories. Nobody else can change anything meanwhile.
+    /// Opens the directories of a tree and locks them.
     pub fn open(dirs: &[PathBuf], purpose: Purpose) -> Done<Self> {
         let mut tree = Self {
             targets: Targets::open(dirs, purpose)?,
@@ -66,7 +66,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Looks at its files anew.
+    /// Reads the names of all files again.
     pub(crate) fn rescan(&mut self) -> Done {
         self.files = Files::default();
         for (target, dir) in self.targets.iter() {
@@ -75,14 +75,14 @@ impl Tree {
         Ok(())
     }
 
-    /// Its targets, for the placement of blocks: each directory counts as a node.
+    /// The targets as sites for the placement of blocks. Each directory counts as a node.
     pub(crate) fn sites(&self) -> Vec<Site> {
         let site =
             |(target, _): (TargetId, &Path)| Site { target, home: Home::alone(ServerId(target.0)) };
         self.targets.iter().map(site).collect()
     }
 
-    /// Where a block is, if its target was given.
+    /// The place of a block on a target, if the target was given.
     pub(crate) fn place(&self, record: &Record, block: Block, target: TargetId) -> Option<Place> {
         let dir = self.targets.dir(target)?;
         Some(match block {
@@ -102,7 +102,7 @@ impl Tree {
         members.filter(|(n, _)| !self.dead.has(record.id, *n)).map(|(_, member)| member)
     }
 
-    /// What a block is called.
+    /// The name of a block, for messages.
     pub(crate) fn describe(&self, record: &Record, block: Block) -> String {
         match block {
             Block::Member { member, .. } if self.dead.has(record.id, member) => {
@@ -113,20 +113,20 @@ impl Tree {
         }
     }
 
-    /// Where a copy of a file is.
+    /// The place of a copy of a file.
     pub(crate) fn file(&self, path: &str, target: TargetId) -> Done<Place> {
         let dir = self.targets.dir(target).ok_or_else(|| missing(target))?;
         Ok(Place::new(dir, path))
     }
 
-    /// Begins a file in a target.
+    /// Creates a temporary file in a target.
     pub(crate) fn unnamed(&mut self, target: TargetId) -> Done<Unnamed> {
         let dir = self.targets.dir(target).ok_or_else(|| missing(target))?;
         self.next += 1;
         Unnamed::begin(&dir.join(STATE), self.next)
     }
 
-    /// Writes the record of a set to its targets that lack it.
+    /// Writes the record of a set to those of its targets that lack it.
     pub(crate) fn complete(&mut self, record: &Record, watch: Watch<'_>) -> Done {
         for target in record.targets() {
             if self.recorded.get(&record.id).is_some_and(|there| there.contains(&target)) {
@@ -138,7 +138,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes the record of a set to a target, durably, under no name yet.
+    /// Writes the record of a set to a temporary file in a target, durably.
     pub(crate) fn begin_record(&mut self, record: &Record, target: TargetId) -> Done<Unnamed> {
         let mut file = self.unnamed(target)?;
         file.write(&record.bytes)?;
@@ -146,7 +146,7 @@ impl Tree {
         Ok(file)
     }
 
-    /// Names the record of a set in a target.
+    /// Gives the record of a set its name in a target.
     pub(crate) fn name_record(
         &mut self,
         record: &Record,
@@ -162,8 +162,9 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes a set: its records, so that nothing asks for its blocks, then these. It is a set
-    /// until its last record is gone; what else stays then goes with the orphans.
+    /// Dissolves a set: removes its records, so that nothing asks for its blocks, and then the
+    /// blocks. The set exists until its last record is gone; blocks that remain after that are
+    /// orphans.
     pub(crate) fn dissolve(&mut self, id: SetId, watch: Watch<'_>) -> Done {
         for target in self.recorded.get(&id).cloned().unwrap_or_default() {
             if let (Some(dir), Some(record)) = (self.targets.dir(target), self.sets.get(&id)) {
@@ -191,15 +192,14 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether the name of a record is that of a known set.
+    /// Whether a path is the record of a known set.
     pub(crate) fn is_known(&self, path: &Path) -> bool {
         let id = path.file_stem().and_then(|stem| stem.to_str());
         id.is_some_and(|id| SetId::parse(id).is_some_and(|id| self.sets.contains_key(&id)))
     }
 
-    /// Removes parities, and what there is of removed members, of which no record is known any
-    /// more; not while there is a record that cannot be read, since it may be theirs. Returns how
-    /// many.
+    /// Removes orphans: parities and removed members whose set has no record. Does nothing while a
+    /// record cannot be read, because they may belong to it. Returns how many files it removed.
     pub(crate) fn remove_orphans(&self, watch: Watch<'_>) -> Done<u64> {
         let mut count = 0;
         if !self.rotten_records.is_empty() {
@@ -224,14 +224,14 @@ impl Tree {
     }
 }
 
-/// A target of a set was not given.
+/// The error for a target of a set that was not given.
 pub(crate) fn missing(target: TargetId) -> Failure {
     Failure::other(format!(
         "target {target} was not given: give its directory, or an empty one if it is lost"
     ))
 }
 
-/// A name among what is not of the files of a target.
+/// The path of a file in the state directory of a target.
 pub(crate) fn state_name(name: &str) -> String {
     format!("{STATE}/{name}")
 }

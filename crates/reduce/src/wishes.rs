@@ -1,4 +1,4 @@
-//! Which files are to be encoded, and which stay as copies for a while.
+//! Which files are to be encoded, and which stay as copies for the time being.
 
 use crate::copy::Copy;
 use crate::failure::{Done, Failure};
@@ -9,30 +9,31 @@ use std::time::{Duration, SystemTime};
 use weir_layout::set::SetCode;
 use weir_types::TargetId;
 
-/// Which files are encoded, and which not yet.
+/// Which files are to be encoded, and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
-    /// Files that were removed on purpose, by their paths.
+    /// Paths of files that were removed on purpose.
     pub forgotten: BTreeSet<String>,
-    /// Files that were changed within this time stay as copies: most reads are of new files.
+    /// Files that changed within this time stay as copies, because new files are read most.
     pub after: Duration,
-    /// But not those with a copy on a file system with less than this free, percent.
+    /// Exception to `after`: a file with a copy on a file system that has less free space than
+    /// this, percent, is encoded at once.
     pub low_percent: u8,
-    /// A set is cleaned when so much of it was removed, percent; sooner, if it has a part where
-    /// room is short.
+    /// A set is cleaned when this share of it was removed, percent. If one of its targets is short
+    /// of space, it is cleaned sooner.
     pub clean_percent: u8,
 }
 
-/// What these come to.
+/// [`Wishes`], resolved to a point in time and a set of targets.
 pub struct Waits {
-    /// Files that were changed after this are new: seconds since 1970, and nanoseconds.
+    /// Files that changed after this time are new: seconds since 1970, and nanoseconds.
     since: Option<(i64, u32)>,
-    /// Targets that need room.
+    /// Targets that are short of space.
     low: BTreeSet<TargetId>,
 }
 
 impl Waits {
-    /// By the time and the room that there is now.
+    /// Resolves wishes with the present time and free space.
     pub fn new(tree: &Tree, wishes: &Wishes) -> Done<Self> {
         let mut low = BTreeSet::new();
         if wishes.low_percent > 0 {
@@ -46,7 +47,7 @@ impl Waits {
         if wishes.after.is_zero() {
             return Ok(Self { since: None, low });
         }
-        // What is older than time itself is old.
+        // A duration beyond the clock's range counts from 1970: files that changed since are new.
         let since = SystemTime::now().checked_sub(wishes.after);
         let since = since.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
         let since = since.unwrap_or_default();
@@ -54,13 +55,13 @@ impl Waits {
         Ok(Self { since: Some((seconds, since.subsec_nanos())), low })
     }
 
-    /// Whether a target needs room.
+    /// Whether a target is short of space.
     pub fn is_low(&self, target: TargetId) -> bool {
         self.low.contains(&target)
     }
 
-    /// Whether a file waits. One that has too few copies to bear what the code does never
-    /// does: nothing is gained by that.
+    /// Whether a file waits. A file with too few copies to bear as many losses as the code never
+    /// waits: it gains nothing by that.
     pub fn wait(&self, code: SetCode, copies: &BTreeMap<TargetId, Copy>) -> bool {
         copies.len() > code.bears()
             && self.since.is_some_and(|since| copies.values().any(|copy| copy.changed > since))
@@ -68,7 +69,7 @@ impl Waits {
     }
 }
 
-/// Whether less than this is free for users, of all that they can have.
+/// Whether less than this share is free, of all space that users can have.
 fn is_low(room: &StatVfs, percent: u8) -> bool {
     let used = room.f_blocks.saturating_sub(room.f_bfree);
     let all = u128::from(used) + u128::from(room.f_bavail);

@@ -1,5 +1,5 @@
-//! Sets that are cleaned: when files come back that were removed, on disks that are full, and
-//! when changes fail. Any two directories may be lost before and after.
+//! Cleaning of sets while removed files come back, on full disks, and while changes fail. Any two
+//! directories may be lost before and after.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod trees;
@@ -49,8 +49,8 @@ fn an_old_disk_that_comes_back_knows_nothing_of_sets_that_are_new() {
     check_any_two(&tree);
 }
 
-/// Extra copies cannot be removed at first, and one other change fails. Where that is a record of
-/// the set that goes, copies that need no set are still needed.
+/// At first extra copies cannot be removed, and one other change fails. If that change is on a
+/// record of the set to be dissolved, copies that no set keeps are still needed.
 #[test]
 fn a_set_that_could_not_go_takes_no_copies_with_it() {
     let mut whole = Dirs::new(6, 8, 3, |file| 20_000 - 770 * file);
@@ -59,7 +59,8 @@ fn a_set_that_could_not_go_takes_no_copies_with_it() {
     let kept = &by_length[5];
     let mut others = whole.places(kept);
     whole.encode("raid6:4");
-    // All of the set of long files goes, and one file of the other: then that has to go as well.
+    // All files of the set of long files are removed, and one file of the other set. Then the other
+    // set must be dissolved as well.
     remove(&mut whole, &by_length[..5]);
     let at = whole.places(kept)[0].0;
     others.retain(|(dir, _)| *dir != at);
@@ -139,7 +140,7 @@ fn a_set_whose_files_are_empty_or_stay_as_copies_by_now_goes() {
         std::fs::write(&tree.copies(path)[0], b"").unwrap();
         tree.files.insert(path.clone(), Vec::new());
     }
-    // Alone it is better as it is; what the old set has of it is of no use.
+    // This file is better off alone; the blocks of the old set do not help.
     let new = vec![7; 20_000];
     let at = tree.places(&all[3])[0].0;
     (0..3).for_each(|by| tree.put((at + by) % 6, &all[3], &new));
@@ -150,15 +151,15 @@ fn a_set_whose_files_are_empty_or_stay_as_copies_by_now_goes() {
     assert_eq!((remove(&mut tree, &all).left, tree.stored_bytes()), (vec![], 0));
 }
 
-/// Of a set that stays, one file is in a newer set with other bytes. Whichever is looked at first:
-/// names of sets differ.
+/// A newer set contains other bytes of one file of a set that stays. Either set may be looked at
+/// first, because their ids differ from run to run.
 #[test]
 fn old_bytes_do_not_come_back_when_new_ones_are_lost() {
     for byte in 0..8 {
         let mut tree = Dirs::new(6, 4, 3, |file| 30_000 - 770 * file);
         tree.encode("raid6:4");
         let all = paths(&tree);
-        // It cannot be encoded again, as it is missing, and keeps the old set there.
+        // The file is missing, so it cannot be encoded again, and the old set stays.
         std::fs::remove_file(&tree.copies(&all[0])[0]).unwrap();
         let at = tree.places(&all[1])[0].0;
         tree.put(at, &all[1], &[byte; 20_000]);
@@ -181,21 +182,20 @@ fn a_set_that_stays_keeps_its_copies_though_their_files_are_in_new_sets() {
         let (missing, path) = (tree.places(&all[0])[0].0, &all[file]);
         let (at, time) = tree.places(path)[0];
         std::fs::remove_file(&tree.copies(&all[0])[0]).unwrap();
-        // It has copies enough for a place elsewhere, and that is where it is kept.
+        // The file has enough copies for a place in another set, and is kept there.
         let others = (0..7).filter(|dir| *dir != at);
         tree.restore(path, &others.map(|dir| (dir, time)).collect::<Vec<_>>());
         remove(&mut tree, &all[3..]);
         let done = clean(&tree, "raid6:4", 0);
         assert_eq!((done.left.len(), done.usage.sets), (1, 2), "{done:?}");
-        // Two are missing then, which is what the old set bears.
+        // Then two blocks are missing, which the old set can restore.
         tree.lose((0..7).find(|dir| *dir != missing && *dir != at).unwrap());
         tree.repair();
         tree.check().unwrap();
     }
 }
 
-/// Encodes files anew that are in a set of which half is removed, and is stopped when they are in
-/// two sets.
+/// Encodes files again from a set of which half is removed, and stops when they are in both sets.
 fn doubled(whole: &Dirs, code: &str) -> Dirs {
     let before = whole.open(Purpose::Look).usage().files;
     let wishes = Wishes { clean_percent: 50, ..Wishes::default() };
@@ -237,11 +237,11 @@ fn an_old_set_stays_while_the_new_one_is_not_as_it_should_be() {
     check_any_two(&tree);
 }
 
-/// A small file system in a directory.
+/// A small file system mounted on a directory.
 struct Small(PathBuf);
 
 impl Small {
-    /// None if this user cannot mount.
+    /// `None` if this user cannot mount.
     fn mount(at: &std::path::Path, options: &std::ffi::CStr) -> Option<Self> {
         match mount("none", at, "tmpfs", MountFlags::empty(), Some(options)) {
             Ok(()) => Some(Self(at.to_owned())),
@@ -259,7 +259,7 @@ impl Drop for Small {
     }
 }
 
-/// Files with copies in all directories but the last.
+/// Writes files with copies in all directories except the last.
 fn put_but_in_last(tree: &mut Dirs, name: &str, count: usize, len: usize) {
     let others = tree.dirs.len() - 1;
     for file in 0..count {
@@ -284,7 +284,7 @@ fn on_a_full_disk_sets_of_which_all_is_removed_make_room_for_new_ones() {
     check_any_two(&tree);
 }
 
-/// Fills what is left of a file system, with nothing that is of a tree.
+/// Fills the rest of a file system with bytes outside the tree.
 fn fill(dir: &Path) {
     let dir = dir.join("full").join(".weir-reduce");
     std::fs::create_dir_all(&dir).unwrap();
@@ -298,7 +298,7 @@ fn a_full_disk_with_a_copy_of_each_file_keeps_nothing_of_a_set_and_fills_no_othe
     let Some(_small) = Small::mount(&tree.dirs[9], c"size=1m") else { return };
     for file in 0..8 {
         let (path, bytes) = (format!("file-{file}"), vec![file as u8 + 1; 20_000 - file]);
-        // Nothing but this disk has the first: no place is left there for a parity.
+        // Only this disk has the first file, so no place is left there for a parity.
         let dirs = if file == 0 { vec![9] } else { vec![9, file, file + 1] };
         dirs.iter().for_each(|dir| tree.put(*dir, &path, &bytes));
         tree.files.insert(path, bytes);
@@ -328,7 +328,7 @@ fn parities_go_where_there_is_most_room() {
     assert_eq!((done.sets, done.left), (2, vec![]));
     let with =
         |dir: usize| state(&tree, "p").iter().filter(|p| p.starts_with(&tree.dirs[dir])).count();
-    // And of those with the same room each has its share.
+    // Disks with equal free space get equal shares.
     assert_eq!([0, 1, 10, 11].map(with), [0, 2, 1, 1]);
 }
 
@@ -355,7 +355,7 @@ fn whatever_change_fails_while_sets_are_cleaned_nothing_is_lost_and_the_next_run
         let all = paths(&whole);
         let (bytes, places) = (whole.files[&all[5]].clone(), whole.places(&all[5]));
         whole.encode(code);
-        // Of one set all goes, of the other one file, which then comes back.
+        // All files of one set are removed, and one file of the other, which is then put back.
         let open = whole.open(Purpose::Look);
         assert_eq!(open.usage().sets, 2, "{code}");
         drop(open);
@@ -391,7 +391,7 @@ fn whatever_change_fails_while_sets_are_cleaned_nothing_is_lost_and_the_next_run
     }
 }
 
-/// Somebody is stopped when files are in a new set, and the old one is there as well.
+/// A command is stopped when files are in a new set and the old set still exists.
 #[test]
 fn a_file_in_two_sets_is_removed_from_both() {
     for (code, dirs) in [("raid6:4", 6), ("raid5-mirror:4", 7)] {

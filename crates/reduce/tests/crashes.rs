@@ -1,5 +1,5 @@
-//! Work that is stopped at any step, as by `kill -9`: no file is lost, any two directories may
-//! be lost on top of it once the work was done again, and it goes on where it was.
+//! Commands that are stopped at any step, as by `kill -9`. No file is lost, the next run completes
+//! the work, and then any two directories may be lost.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod trees;
@@ -7,7 +7,7 @@ mod trees;
 use trees::Dirs;
 use weir_reduce::{Done, Failure, Purpose, Step, encode, repair};
 
-/// Stops before the change number `at`. Nothing is cleaned up when work ends so.
+/// Stops before change number `at`. Stopped work cleans nothing up.
 fn stop_at(at: usize) -> (impl FnMut(Step) -> Done, std::rc::Rc<std::cell::Cell<bool>>) {
     let stopped = std::rc::Rc::new(std::cell::Cell::new(false));
     let (told, mut changes) = (stopped.clone(), 0);
@@ -24,8 +24,8 @@ fn stop_at(at: usize) -> (impl FnMut(Step) -> Done, std::rc::Rc<std::cell::Cell<
     (watch, stopped)
 }
 
-/// What holds at every moment: each file is there, or comes back; with any two directories
-/// lost as well.
+/// The invariant at every moment: each file exists or can be restored, even if two directories are
+/// lost.
 fn check_losses(tree: &Dirs, seed: usize) {
     let count = tree.dirs.len();
     let (one, other) = (seed % count, (seed / count + 1 + seed) % count);
@@ -72,7 +72,7 @@ fn repair_that_is_stopped_at_any_step_goes_on() {
         let mut open = tree.open(Purpose::Repair);
         assert_eq!(repair(&mut open, &mut watch).is_err(), stopped.get());
         drop(open);
-        // Another one is lost before it goes on.
+        // A further directory is lost before the work goes on.
         tree.lose(4);
         tree.repair();
         tree.check().unwrap();

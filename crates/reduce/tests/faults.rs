@@ -1,5 +1,5 @@
-//! What goes wrong around the work: files that others write, links, wrong directories, disks
-//! that are full or replaced. Nothing is lost, and nothing old comes back.
+//! Adverse conditions: files written by users meanwhile, links, wrong directories, full and
+//! replaced disks. Nothing is lost, and no old bytes come back.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod trees;
@@ -23,7 +23,7 @@ fn path_of(tree: &Dirs, file: usize) -> String {
     tree.files.keys().nth(file).unwrap().clone()
 }
 
-/// Does something just before the first change of a repair.
+/// Runs an action just before the first change of a repair.
 fn repair_beside(tree: &Dirs, what: impl Fn()) -> weir_reduce::Repaired {
     let mut is_done = false;
     let mut open = tree.open(Purpose::Repair);
@@ -86,7 +86,7 @@ fn a_target_that_was_copied_into_another_is_no_part_of_it() {
 fn copies_stay_while_a_parity_is_missing() {
     let tree = Dirs::new(10, 8, 3, |_| 5000);
     let mut open = tree.open(Purpose::Encode);
-    // Two parities and ten records: then it is stopped, and copies are still there.
+    // Stopped after two parities and ten records, while the copies still exist.
     let mut changes = 0;
     let stopped = encode(&mut open, "raid6".parse().unwrap(), &Default::default(), &mut |step| {
         changes += usize::from(step == Step::Change);
@@ -165,7 +165,7 @@ fn a_state_that_others_can_write_and_a_path_over_a_link_are_refused() {
     let error = Tree::open(&tree.dirs, Purpose::Look).err().unwrap().to_string();
     assert!(error.contains("nobody else can write"), "{error}");
     set_permissions(&state, PermissionsExt::from_mode(0o700)).unwrap();
-    // The directory of a lost file is a link to elsewhere.
+    // The parent directory of a lost file is a link to another place.
     let at = tree.copies(&path_of(&tree, 0)).remove(0);
     let above = at.parent().unwrap();
     let elsewhere = above.parent().unwrap().with_file_name("elsewhere");
@@ -194,7 +194,8 @@ fn a_rotten_number_is_read_from_its_copy() {
 fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
     let tree = Dirs::new(10, 16, 3, |_| 5000);
     let path = path_of(&tree, 0);
-    // A name like a file's that is a directory in one target, and a file removed meanwhile.
+    // A name that is a file in one target and a directory in another, and a file that is removed
+    // meanwhile.
     let copies = tree.copies(&path);
     let gone = path_of(&tree, 1);
     let copies_gone = tree.copies(&gone);
@@ -245,7 +246,7 @@ fn is_unnamed(path: &Path) -> bool {
 fn copies_come_back_from_copies_though_others_are_lost() {
     let tree = Dirs::new(6, 8, 3, |_| 5000);
     assert_eq!(tree.encode("raid5-mirror").left, []);
-    // Two whole files are too much; a third one has a copy left.
+    // Losing two whole files is too much; a third one has a copy left.
     for file in 0..2 {
         tree.copies(&path_of(&tree, file)).iter().for_each(|copy| remove_file(copy).unwrap());
     }
@@ -277,14 +278,14 @@ fn directories_come_back_with_their_permissions() {
 fn parities_without_a_record_stay_while_a_record_is_rotten() {
     let mut tree = Dirs::new(10, 16, 3, |_| 5000);
     tree.encode("raid6");
-    // Of one set all records are rotten, in the other a file is new.
+    // In one set all records are rotten; in the other one a file has changed.
     let rotten = state_files(&tree, ".set").remove(0).file_name().unwrap().to_owned();
     let records = tree.dirs.iter().map(|dir| dir.join(STATE).join(&rotten));
     records.filter(|path| path.exists()).for_each(|path| rot(&path, 9));
     let parities = state_files(&tree, ".p0");
     let of_rotten = parities.iter().find(|path| path.file_stem() == Path::new(&rotten).file_stem());
     let of_rotten = of_rotten.unwrap().clone();
-    // A file in each set is new: the set that was is not simply made again.
+    // A file in each set has changed, so that the former set is not simply made again.
     let known = read(state_files(&tree, ".set").last().unwrap()).unwrap();
     let known = String::from_utf8_lossy(&known).into_owned();
     let is_known = |path: &&String| known.contains(&format!("\"{path}\""));

@@ -1,7 +1,6 @@
-//! Anything may happen in any order: files are made, written anew, touched, removed and put
-//! back, directories are lost, sets are cleaned, and all of it is stopped or fails at any step.
-//! Once `encode` has ended and names nothing, a file has its bytes, whichever two directories
-//! are lost.
+//! A random sequence of operations: files are created, rewritten, touched, removed and put back,
+//! directories are lost, sets are cleaned, and any command is stopped or fails at any step. When
+//! `encode` has ended without findings, every file has its bytes, even if two directories are lost.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod trees;
@@ -11,19 +10,19 @@ use std::time::{Duration, SystemTime};
 use trees::{Dirs, Fate, Random, but, paths, quiet};
 use weir_reduce::{Purpose, Trouble, Wishes, encode, remove_files};
 
-/// A file that was removed, to be put back: its bytes, and the places and times of its copies.
+/// A removed file that may be put back: its bytes, and the places and times of its copies.
 type Former = (Vec<u8>, Vec<(usize, SystemTime)>);
 
 struct Model {
     random: Random,
     code: &'static str,
     tree: Dirs,
-    /// As they were before they were encoded.
+    /// The files before they were encoded.
     made: BTreeMap<String, Former>,
     gone: BTreeMap<String, Former>,
-    /// Removal was stopped: it is done or is not.
+    /// Files whose removal was interrupted: they exist or not.
     unsure: BTreeMap<String, Vec<u8>>,
-    /// Any two directories may be lost.
+    /// Whether any two directories may be lost.
     is_firm: bool,
 }
 
@@ -33,7 +32,7 @@ impl Model {
         (!all.is_empty()).then(|| all[self.random.below(all.len())].clone())
     }
 
-    /// What goes wrong during a command, if anything does.
+    /// The fault during the next command, if any.
     fn trouble(&mut self) -> Option<(Fate, usize)> {
         let at = self.random.below(60);
         match self.random.below(4) {
@@ -74,7 +73,7 @@ impl Model {
             }
             _ => {}
         }
-        // Those of one that was written when it was encoded already.
+        // The copies of a file that was written after it was encoded.
         self.is_firm &= places.len() > 2;
         self.tree.files.insert(path.clone(), bytes.clone());
         self.tree.restore(&path, &places);
@@ -85,7 +84,7 @@ impl Model {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + self.random.below(1 << 20) as u64)
     }
 
-    /// The same bytes with another time, or in another place besides.
+    /// Gives a file the same bytes with another time, or a further copy.
     fn touch(&mut self) {
         let Some(path) = self.pick() else { return };
         let copies = self.tree.places(&path);
@@ -156,7 +155,7 @@ impl Model {
             Ok(done) => done.left,
             Err(_) => return assert!(trouble.is_some()),
         };
-        // A removal that was stopped is over as soon as its set could be looked at.
+        // An interrupted removal is completed as soon as its set can be looked at.
         if left.is_empty() {
             for (path, bytes) in std::mem::take(&mut self.unsure) {
                 match self.tree.copies(&path).is_empty() {
@@ -167,7 +166,7 @@ impl Model {
             self.is_firm = true;
             return;
         }
-        // Where two copies are wished for, one alone has no place.
+        // Where two copies are required, a single one has no place in a set.
         let few = left.iter().all(|finding| finding.trouble == Trouble::FewCopies);
         assert!(trouble.is_some() || few && self.code != "raid6:4", "{left:?}");
     }
@@ -188,7 +187,7 @@ impl Model {
         }
         assert_eq!(self.tree.repair().left, []);
         assert_eq!(self.tree.verify().findings, []);
-        // What was in no set has fewer copies now.
+        // A file outside all sets has fewer copies than before.
         self.is_firm = false;
     }
 
@@ -208,7 +207,7 @@ impl Model {
         drop(encode(&mut damaged.open(Purpose::Encode), code, &wishes, &mut quiet));
         damaged.files.retain(|path, _| self.tree.files.contains_key(path));
         damaged.check().unwrap();
-        // What was removed stays so.
+        // A removed file stays removed.
         let back = self.gone.keys().find(|path| !damaged.copies(path).is_empty());
         assert_eq!(back, None, "{lost:?} lost");
     }
@@ -228,7 +227,7 @@ fn run(code: &'static str, seeds: std::ops::Range<u64>) {
         model.encode(None);
         for step in 0..60 {
             let what = model.random.below(12);
-            // Shown if it fails.
+            // Printed only if the test fails.
             println!("{code}, seed {seed}, step {step}: {what}");
             match what {
                 0..3 => model.make(),
@@ -248,7 +247,7 @@ fn run(code: &'static str, seeds: std::ops::Range<u64>) {
     }
 }
 
-/// How many seeds: more of them by hand.
+/// The seeds: the environment can ask for more.
 fn seeds() -> std::ops::Range<u64> {
     let from = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first = from("WEIR_REDUCE_SEED").unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What is wrong is named, and the rest goes on.
+//! Findings name what is wrong, and the other files go on.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod trees;
@@ -62,7 +62,7 @@ fn a_rotten_copy_beside_a_set_is_named_and_stays() {
 #[test]
 fn files_with_too_few_copies_do_not_keep_others_out_of_sets() {
     let mut tree = Dirs::new(7, 8, 3, |_| 5000);
-    // Longer ones are looked at first, and no more than a thousand at a time.
+    // Longer files are considered first, at most a thousand at a time.
     (0..1000).for_each(|file| tree.put(file % 7, &format!("few/{file}"), &[1; 5100]));
     let done = tree.encode("raid5-mirror:4");
     assert_eq!((done.files, done.left.len()), (8, 1000));

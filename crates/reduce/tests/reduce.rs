@@ -1,4 +1,4 @@
-//! Files in directories are encoded, and come back.
+//! Files in directories are encoded and restored.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod trees;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use trees::{Dirs, quiet, rot};
 use weir_reduce::{Purpose, Tree, Trouble, Wishes, encode, repair};
 
-/// Longer than a piece, and of different lengths.
+/// Different lengths, all longer than a piece.
 fn uneven(file: usize) -> usize {
     300_000 - 7_001 * file
 }
@@ -107,7 +107,7 @@ fn a_file_that_was_written_since_is_kept_and_encoded_anew() {
     let paths: Vec<String> = tree.files.keys().cloned().collect();
     std::fs::write(&tree.copies(&paths[2])[0], b"new bytes").unwrap();
     tree.files.insert(paths[2].clone(), b"new bytes".to_vec());
-    // What is lost meanwhile is decoded without the new bytes.
+    // A file that is lost meanwhile is decoded without the new bytes.
     std::fs::remove_file(&tree.copies(&paths[5])[0]).unwrap();
     let left = tree.repair().left;
     assert_eq!(left.iter().map(|f| f.trouble).collect::<Vec<_>>(), [Trouble::Changed]);
@@ -152,10 +152,10 @@ fn new_files_stay_as_copies_until_they_are_old_or_room_is_short() {
     let done = encode(&tree, 3600, 0);
     assert_eq!((done.sets, done.waiting, done.waiting_bytes), (0, 16, 16 * 3 * 5000), "{done:?}");
     assert_eq!((done.usage.other_files, done.left.len()), (16, 0), "{done:?}");
-    // Some of every file system is used.
+    // Every file system is used for some parities.
     let done = encode(&tree, 3600, 100);
     assert_eq!((done.sets, done.waiting, done.removed_copies), (2, 0, 32), "{done:?}");
-    // One that is written anew has one copy: it is in a set again at once.
+    // A rewritten file has one copy, so it is encoded again at once.
     let path = tree.files.keys().next().unwrap().clone();
     std::fs::write(&tree.copies(&path)[0], [1; 5000]).unwrap();
     tree.files.insert(path, vec![1; 5000]);

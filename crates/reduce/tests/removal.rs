@@ -1,5 +1,5 @@
-//! Files that are removed from sets: they do not come back, what is left of their sets does, and
-//! sets are cleaned when enough of them is removed.
+//! Files that are removed from sets. They stay removed, the other members of their sets can be
+//! restored, and a set is cleaned when enough of it is removed.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod trees;
@@ -25,7 +25,7 @@ fn a_removed_file_is_gone_and_its_bytes_stay_until_its_set_is_cleaned() {
         assert!(tree.copies(&all[0]).is_empty() && tree.stored_bytes() == before, "{code}");
         assert_eq!(tree.verify().findings, [], "{code}");
         check_any_two(&tree);
-        // A quarter is not a half.
+        // A quarter is less than half.
         assert_eq!(clean(&tree, code, 50).cleaned, 0, "{code}");
         remove(&mut tree, &all[1..2]);
         check_any_two(&tree);
@@ -66,7 +66,7 @@ fn short_of_room_a_set_is_cleaned_before_enough_of_it_is_removed() {
         let mut open = tree.open(Purpose::Encode);
         encode(&mut open, "raid6".parse().unwrap(), &wishes, &mut quiet).unwrap().cleaned
     };
-    // Some of every file system is used.
+    // Every file system is used for some parities.
     assert_eq!((clean(0), clean(100)), (0, 1));
 }
 
@@ -79,7 +79,7 @@ fn a_new_file_of_a_removed_name_is_another_file() {
     let (bytes, modified) =
         (tree.files[&path].clone(), old.metadata().unwrap().modified().unwrap());
     remove(&mut tree, std::slice::from_ref(&path));
-    // Restored with its time, as by `rsync --times`, where it was.
+    // Restored in its place with its old time, as by `rsync --times`.
     std::fs::write(&old, &bytes).unwrap();
     set_time(&old, modified);
     tree.files.insert(path.clone(), bytes);
@@ -102,7 +102,8 @@ fn bytes_of_a_removed_file_are_decoded_or_its_set_is_cleaned() {
     assert_eq!(found, [Trouble::Rotten]);
     assert_eq!(tree.repair().copies, 1);
     assert_eq!(tree.verify().findings, []);
-    // Without them one loss less is borne: they are not waited for.
+    // Without these bytes the set survives one loss less, so cleaning does not wait for more
+    // removals.
     std::fs::remove_file(&state(&tree, "m")[0]).unwrap();
     std::fs::remove_file(&state(&tree, "dead")[0]).unwrap();
     assert_eq!(clean(&tree, "raid6", 90).cleaned, 1);
@@ -122,7 +123,7 @@ fn what_was_written_since_or_is_not_there_is_not_removed() {
     let none = remove_files(&mut open, &["a0/none".to_owned()].into(), &mut quiet);
     assert!(none.unwrap_err().to_string().contains("no file `a0/none`"));
     drop(open);
-    // One in no set goes at once.
+    // A file in no set is removed at once.
     tree.put(0, "alone", b"1");
     tree.put(5, "alone", b"1");
     let done = remove(&mut tree, &["alone".to_owned()]);
@@ -144,7 +145,7 @@ fn removal_that_is_stopped_at_any_step_is_done_or_is_not() {
                 if changes > at { Err(Failure::other("stopped")) } else { Done::Ok(()) }
             });
             let is_done = done.is_ok();
-            // The next command ends it.
+            // The next command completes it.
             assert_eq!(clean(&tree, code, 100).left, [], "{code}, step {at}");
             let is_gone = tree.copies(&path).is_empty();
             assert_eq!(is_gone, at > 0, "{code}, step {at}");
@@ -172,7 +173,7 @@ fn a_file_that_is_restored_after_a_stopped_removal_stays_and_nothing_is_stuck() 
         (tree.files[&path].clone(), old.metadata().unwrap().modified().unwrap());
     let mut changes = 0;
     let files = [path.clone()].into();
-    // It has its new name, and there is no mark yet.
+    // The file has its new name, and no mark exists yet.
     let stopped = remove_files(&mut tree.open(Purpose::Encode), &files, &mut |step| {
         changes += usize::from(step == Step::Change);
         if changes > 1 { Err(Failure::other("stopped")) } else { Done::Ok(()) }
@@ -260,7 +261,7 @@ fn a_directory_that_refuses_a_mark_keeps_no_other_from_it() {
     tree.encode("raid6");
     let path = paths(&tree).remove(0);
     let files = [path.clone()].into();
-    // The first change takes the name, the second is the first mark.
+    // The first change renames the file; the second one writes the first mark.
     let refused = &mut but(Fate::Refused, 1);
     let done = remove_files(&mut tree.open(Purpose::Remove), &files, refused).unwrap();
     tree.files.remove(&path);
@@ -276,7 +277,7 @@ fn removal_names_what_it_cannot_look_at() {
     tree.encode("raid6");
     let path = paths(&tree).remove(0);
     let copy = tree.copies(&path).remove(0);
-    // The way to it is a link.
+    // A parent directory of the copy is a link.
     let (above, elsewhere) = (copy.parent().unwrap(), copy.with_file_name("elsewhere"));
     let moved = above.with_file_name("moved");
     std::fs::rename(above, &moved).unwrap();
@@ -285,7 +286,7 @@ fn removal_names_what_it_cannot_look_at() {
     assert_eq!((done.marked, done.left.len()), (0, 1), "{done:?}");
     std::fs::remove_file(above).unwrap();
     std::fs::rename(&moved, above).unwrap();
-    // Directories that are too deep to be looked at, as others that refuse it.
+    // Directories that are too deep to be looked at stand for unreadable ones.
     std::fs::create_dir_all(elsewhere.join("x/".repeat(260))).unwrap();
     let done = remove(&mut tree, std::slice::from_ref(&path));
     assert_eq!((done.marked, done.left.len()), (1, 1), "{done:?}");
@@ -298,7 +299,7 @@ fn a_file_that_was_put_back_keeps_its_copies_though_its_removal_was_stopped() {
     let path = paths(&tree).remove(0);
     let places = tree.places(&path);
     let files = [path.clone()].into();
-    // One of two copies has another name.
+    // One of the two copies has been renamed.
     let stopped = &mut but(Fate::Stopped, 1);
     remove_files(&mut tree.open(Purpose::Remove), &files, stopped).unwrap_err();
     assert_eq!(tree.copies(&path).len(), 1);
@@ -340,7 +341,7 @@ fn a_file_that_is_put_back_after_a_removal_was_stopped_stays() {
         let before = tree.places(&path);
         let mut changes = 0;
         let files = [path.clone()].into();
-        // Its copies have their new names, and no directory has the mark.
+        // Both copies have their new names, and no directory has the mark.
         let stopped = remove_files(&mut tree.open(Purpose::Remove), &files, &mut |step| {
             changes += usize::from(step == Step::Change);
             if changes > before.len() { Err(Failure::other("stopped")) } else { Done::Ok(()) }
@@ -370,8 +371,8 @@ fn removal_makes_no_directory_one_of_the_tree() {
     assert!(mistyped.read_dir().unwrap().next().is_none() && !tree.copies(&path).is_empty());
 }
 
-/// Files are made, written anew, removed and encoded at random; after each step any two
-/// directories may be lost.
+/// Files are created, rewritten, removed and encoded at random. After each step any two directories
+/// may be lost.
 #[test]
 fn whatever_is_made_and_removed_any_two_directories_may_be_lost() {
     const DIRS: usize = 7;
@@ -383,7 +384,7 @@ fn whatever_is_made_and_removed_any_two_directories_may_be_lost() {
             let say = format!("seed {seed}, step {step}");
             match random.below(5) {
                 0 | 1 => {
-                    // Names are few, so that some come again.
+                    // There are few names, so that some are used again.
                     let path = format!("d/{}", random.below(20));
                     if !tree.files.contains_key(&path) {
                         let bytes = vec![random.below(256) as u8; 1 + random.below(9000)];

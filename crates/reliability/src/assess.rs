@@ -7,30 +7,28 @@ use crate::model::model;
 use crate::odds;
 use crate::scheme::{Misfit, Scheme};
 
-/// How long data lasts.
+/// How long data lasts, and how often it can be read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Assessment {
     /// Mean hours until anything is lost.
     pub mttdl_hours: f64,
-    /// Probability that anything is lost in the mission.
+    /// Probability that data is lost during the mission.
     pub loss_probability: f64,
-    /// Part of the time in which not all data can be read.
+    /// Share of the time during which some data cannot be read.
     pub unavailability: f64,
-    /// Mean hours from the failure of one disk to the end of its rebuild.
+    /// Mean hours from a disk failure to the end of the rebuild.
     pub rebuild_hours: f64,
-    /// Part of the disks that data fills.
+    /// Share of the disks' capacity that users' data can fill.
     pub usable: f64,
-    /// Probability that a primary disk holds acknowledged writes that are
-    /// nowhere else.
+    /// Probability that a primary disk holds acknowledged writes that exist nowhere else.
     pub pending: f64,
-    /// Mean bytes of such writes, of all disks together.
+    /// Mean bytes of such writes on all disks.
     pub bytes_at_risk: f64,
-    /// Mean bytes of such writes that are lost with their disks in a year.
+    /// Mean bytes of such writes lost with their disks in a year.
     pub bytes_lost_per_year: f64,
 }
 
-/// Assesses a scheme on a cluster for a mission of so many hours, beginning
-/// with all disks good.
+/// Assesses a scheme on a cluster for a mission of this many hours that begins with all disks good.
 pub fn assess(
     cluster: &Cluster,
     scheme: &Scheme,

@@ -1,16 +1,16 @@
-//! The part of the time in which not all data can be read.
+//! Unavailability: the share of the time during which some data cannot be read.
 //!
-//! A disk is down from its failure to the end of its rebuild, a node from its
-//! stop until it is back; both are steady states of independent parts, for which
-//! only the mean times matter. After a loss the data is taken to be back from
-//! elsewhere when the disk is rebuilt.
+//! A disk is down from its failure to the end of its rebuild, a node from its stop until it is
+//! back. Both are steady states of independent parts, for which only the mean times matter. Lost
+//! data counts as unavailable only until the failed disk is rebuilt, as if it were then restored
+//! from elsewhere.
 
 use crate::cluster::Cluster;
 use crate::odds;
 use crate::scheme::{Layout, Scheme};
 
-/// The part of the time in which something cannot be read, when a failed disk
-/// is rebuilt in so many hours.
+/// Share of the time during which some data cannot be read, if the rebuild of a disk takes
+/// `rebuild_hours`.
 pub fn unavailability(cluster: &Cluster, scheme: &Scheme, rebuild_hours: f64) -> f64 {
     let disk = rebuild_hours / (rebuild_hours + cluster.disk_mttf_hours);
     let node = cluster.node_repair_hours / (cluster.node_repair_hours + cluster.node_mttf_hours);
@@ -18,12 +18,13 @@ pub fn unavailability(cluster: &Cluster, scheme: &Scheme, rebuild_hours: f64) ->
     let nodes = f64::from(cluster.nodes);
     match scheme.in_effect(cluster) {
         Layout::Random => {
-            // Any nodes have something in common: too many with anything down.
+            // Any set of nodes has a segment in common, so too many nodes with a failed part are
+            // enough.
             let disks = odds::any(disk, f64::from(cluster.disks_per_node));
             odds::more_than(spare, cluster.nodes, node + (1.0 - node) * disks)
         }
         layout => {
-            // Runs of a chain overlap: more of the time than there is in truth.
+            // The runs of neighbours in a chain overlap, so this overestimates the time.
             let groups = if layout == Layout::Chained { nodes } else { nodes / f64::from(width) };
             let group: f64 = (0..=width)
                 .map(|down| {

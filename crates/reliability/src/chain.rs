@@ -1,12 +1,10 @@
-//! Absorbing Markov chains in continuous time: states between which something
-//! jumps at given rates, and one more, loss, which it never leaves. It starts
-//! in state 0.
+//! Absorbing Markov chains in continuous time. A chain jumps between states at given rates, starts
+//! in state 0, and has one absorbing state: loss.
 //!
-//! Invariant: nothing is subtracted, but for one term that cannot cancel (see
-//! `step_matrix`). The elimination is that of W. K. Grassmann, M. I. Taksar
-//! and D. P. Heyman ("Regenerative analysis and steady state distributions for
-//! Markov chains", 1985) with the time spent as reward; it keeps the full
-//! precision where Gaussian elimination of `I - Q` would lose it all.
+//! Invariant: nothing is subtracted, except one term that cannot cancel (see `step_matrix`). The
+//! elimination is that of W. K. Grassmann, M. I. Taksar and D. P. Heyman ("Regenerative analysis
+//! and steady state distributions for Markov chains", 1985) with the time spent as reward. It keeps
+//! full precision where Gaussian elimination of `I - Q` would lose all of it.
 
 /// An absorbing chain. Rates are per hour.
 #[derive(Clone, Debug)]
@@ -19,13 +17,12 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A chain of so many states, without transitions.
+    /// A chain with this many states and no transitions.
     pub fn new(states: usize) -> Self {
         Self { states, rates: vec![0.0; states * states], losses: vec![0.0; states] }
     }
 
-    /// Adds a transition between two states. One from a state to itself changes
-    /// nothing, and is none.
+    /// Adds a transition between two states. A transition from a state to itself has no effect.
     pub fn jump(&mut self, from: usize, to: usize, rate: f64) {
         if from != to {
             self.rates[from * self.states + to] += rate;
@@ -43,7 +40,7 @@ impl Chain {
         let n = self.states;
         let mut rates = self.rates.clone();
         let mut losses = self.losses.clone();
-        // Mean time that goes by in states already eliminated, per time in this.
+        // Mean time spent in states already eliminated, per unit of time in this state.
         let mut weights = vec![1.0; n];
         for last in (1..n).rev() {
             let ways = &rates[last * n..last * n + last];
@@ -66,7 +63,7 @@ impl Chain {
         weights[0] / losses[0]
     }
 
-    /// Probability that loss is reached within so many hours, from state 0.
+    /// Probability that loss is reached within this time, from state 0.
     pub fn loss_within(&self, hours: f64) -> f64 {
         let n = self.states;
         let out = |i: usize| self.losses[i] + self.rates[i * n..(i + 1) * n].iter().sum::<f64>();
@@ -74,7 +71,7 @@ impl Chain {
         if !(fastest > 0.0 && hours > 0.0) {
             return 0.0;
         }
-        // Twice the fastest: the chance to stay is then never below a half.
+        // Twice the fastest rate, so that the probability to stay is at least one half.
         let tick_rate = 2.0 * fastest;
         let ticks = hours * tick_rate;
         let doublings = ticks.log2().ceil().max(0.0) as i32;
@@ -99,12 +96,12 @@ impl Chain {
                 out += rate;
             }
             tick[from * width + n] = self.losses[from] / tick_rate;
-            // `out` is half the tick rate at most.
+            // `out` is at most half the tick rate.
             tick[from * width + from] = (tick_rate - out) / tick_rate;
         }
         tick[width * width - 1] = 1.0;
-        // 1 / 28! is far below the precision of f64, also relative to the
-        // smallest entry, which takes as many jumps as there are states in a row.
+        // 1 / 28! is far below the precision of f64, even relative to the smallest entry, which
+        // needs as many consecutive jumps as there are states.
         let mut sum = identity(width);
         for term in (1..=28 + width).rev() {
             let mut next = product(&tick, &sum, width);
@@ -135,8 +132,7 @@ fn product(a: &[f64], b: &[f64], width: usize) -> Vec<f64> {
     c
 }
 
-/// Rows that add up to 1, as probabilities do: rounding would otherwise double
-/// with each squaring.
+/// Scales each row to the sum 1. Rounding errors would otherwise double with each squaring.
 fn normalised(mut matrix: Vec<f64>, width: usize) -> Vec<f64> {
     for row in matrix.chunks_exact_mut(width) {
         let sum: f64 = row.iter().sum();
@@ -153,7 +149,7 @@ mod tests {
         assert!((a - b).abs() <= relative * b.abs(), "{a:e} is not {b:e}");
     }
 
-    /// Two copies, each failing at `fail`, each made again at `repair`.
+    /// Two copies that fail at rate `fail` and are repaired at rate `repair`.
     fn pair(fail: f64, repair: f64) -> Chain {
         let mut chain = Chain::new(2);
         chain.jump(0, 1, 2.0 * fail);
@@ -196,7 +192,7 @@ mod tests {
 
     #[test]
     fn tiny_probabilities_keep_their_digits() {
-        // To first order: two fails within a time in which nothing is repaired.
+        // To first order: two failures within a time in which nothing is repaired.
         close(pair(1e-12, 1e-9).loss_within(1.0), 1e-24, 1e-6);
         // Long after the start: time over mean time.
         let chain = pair(1e-9, 0.1);

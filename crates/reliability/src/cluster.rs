@@ -1,15 +1,14 @@
-//! What a cluster is made of and how its parts fail.
+//! The parts of a cluster and their failure rates.
 
 use crate::scheme::Misfit;
 
 /// Hours of a year of 365 days.
 pub const HOURS_PER_YEAR: f64 = 8760.0;
 
-/// Nodes of a cluster, and disks of a node, at the most.
+/// Maximum number of nodes in a cluster, and of disks in a node.
 const MAX_PARTS: u32 = 100_000;
 
-/// The mean time to failure in hours of disks of which this part fails in a
-/// year: 0.04 for an AFR of 4 %.
+/// Mean time to failure, hours, of disks with this annual failure rate (0.04 for an AFR of 4 %).
 pub fn mttf_of_annual_rate(part: f64) -> f64 {
     -HOURS_PER_YEAR / f64::ln_1p(-part)
 }
@@ -20,48 +19,48 @@ pub fn mttf_of_annual_rate(part: f64) -> f64 {
 pub struct Cluster {
     /// Data nodes.
     pub nodes: u32,
-    /// Disks (targets) of each.
+    /// Disks (targets) of each node.
     pub disks_per_node: u32,
-    /// Mean hours until a disk loses what is on it.
+    /// Mean hours until a disk loses its data.
     pub disk_mttf_hours: f64,
-    /// Mean hours until a node stops; its disks keep what is on them.
+    /// Mean hours until a node stops. Its disks keep their data.
     pub node_mttf_hours: f64,
-    /// Mean hours until it is back.
+    /// Mean hours until a stopped node is back.
     pub node_repair_hours: f64,
-    /// Bytes on each disk that have to be made again when it fails.
+    /// Bytes on each disk that must be rebuilt when it fails.
     pub disk_bytes: f64,
-    /// Bytes a second that each disk gives to rebuilding, reading or writing.
+    /// Bytes per second of a disk during a rebuild, reading or writing.
     pub rebuild_bytes_per_s: f64,
     /// Mean hours from a failure to the start of the rebuild.
     pub detect_hours: f64,
-    /// Bytes of each copy or fragment of what is placed as one (a segment).
+    /// Bytes of each copy or fragment of a segment, the unit of placement.
     pub segment_bytes: f64,
-    /// Probability that a bit that is read in a rebuild cannot be read.
+    /// Probability that a bit cannot be read during a rebuild.
     pub unreadable_per_bit: f64,
 }
 
 impl Cluster {
-    /// All disks.
+    /// Number of all disks.
     pub fn disks(&self) -> f64 {
         f64::from(self.nodes) * f64::from(self.disks_per_node)
     }
 
-    /// Failures of one disk in an hour.
+    /// Failure rate of one disk, per hour.
     pub fn disk_failures_per_hour(&self) -> f64 {
         1.0 / self.disk_mttf_hours
     }
 
-    /// Hours that so many disks take to read or write so many bytes.
+    /// Hours in which `disks` disks read or write `bytes` bytes.
     pub fn hours_to_move(&self, bytes: f64, disks: f64) -> f64 {
         bytes / (self.rebuild_bytes_per_s * disks) / 3600.0
     }
 
-    /// Probability that of so many bytes at least one cannot be read.
+    /// Probability that at least one of this many bytes cannot be read.
     pub fn unreadable(&self, bytes: f64) -> f64 {
         crate::odds::any(self.unreadable_per_bit, 8.0 * bytes)
     }
 
-    /// Whether every value makes sense.
+    /// Checks that every value is in its range.
     pub fn check(&self) -> Result<(), Misfit> {
         const TIME: &str = "from 1e-9 to 1e12 hours";
         const WAIT: &str = "from 0 to 1e9 hours";

@@ -1,24 +1,22 @@
-//! When copies are written: the window in which an acknowledged write is on one
-//! disk only.
+//! Duplication of writes: the window in which an acknowledged write exists on one disk only.
 //!
-//! As in CEFT-PVFS (see `paper`), writes that wait for their second copy are a
-//! queue with exponential times between arrivals and of service (M/M/1).
+//! As in CEFT-PVFS (see `paper`), writes that wait for their second copy form a queue with
+//! exponential times between arrivals and of service (M/M/1).
 
 use crate::scheme::Misfit;
 
-/// How writes reach their copies.
+/// When writes are acknowledged relative to their copies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Duplication {
-    /// Acknowledged when all copies are written.
+    /// A write is acknowledged when all copies are written.
     Synchronous,
-    /// Acknowledged when one is. The server makes the others, or the client
-    /// writes them at the same time and does not wait.
+    /// A write is acknowledged when one copy is written. The server makes the others, or the client
+    /// writes them at the same time without waiting.
     Asynchronous {
         /// Mean hours between two writes to one primary disk (MTTW).
         write_every_hours: f64,
-        /// Mean hours that the other copies take longer (MTTD). For two writes
-        /// that begin together and take exponential times this is the mean time
-        /// of either.
+        /// Mean additional hours until the other copies are written (MTTD). For two writes that
+        /// begin together and take exponential times, this equals the mean time of one write.
         duplicate_hours: f64,
         /// Mean bytes of a write.
         write_bytes: f64,
@@ -26,8 +24,8 @@ pub enum Duplication {
 }
 
 impl Duplication {
-    /// Probability that a primary disk holds something acknowledged that is
-    /// nowhere else: `MTTD / MTTW`.
+    /// Probability that a primary disk holds acknowledged bytes that exist nowhere else: `MTTD /
+    /// MTTW`.
     pub fn pending(&self) -> Result<f64, Misfit> {
         let Self::Asynchronous { write_every_hours, duplicate_hours, write_bytes } = *self else {
             return Ok(0.0);
@@ -47,7 +45,7 @@ impl Duplication {
         }
     }
 
-    /// Mean bytes of a primary disk that are nowhere else.
+    /// Mean bytes on a primary disk that exist nowhere else.
     pub fn bytes_at_risk(&self) -> Result<f64, Misfit> {
         let busy = self.pending()?;
         match *self {

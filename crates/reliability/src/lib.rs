@@ -1,14 +1,12 @@
-//! How long data lasts and how often it can be read: mean time to data loss,
-//! probability of loss and availability of a cluster, from what its disks and
-//! nodes do, for every layout, code and way of duplicating writes.
+//! How long data lasts and how often it can be read: mean time to data loss, probability of loss
+//! and availability of a cluster. Computed from the failure rates of its disks and nodes, for every
+//! layout, code and duplication of writes.
 //!
-//! `docs/reliability.md` has the models, what they assume and what they leave
-//! out. Times are hours, sizes bytes, everything `f64`. Nothing here reads a
-//! clock, a file or a random number.
+//! `docs/reliability.md` describes the models, their assumptions and their limits. Times are hours,
+//! sizes bytes, all values `f64`. Nothing here reads a clock, a file or a random number.
 //!
-//! Invariant: probabilities of loss are computed without subtracting numbers
-//! that are nearly equal, so that one of 1e-20 has as many good digits as one
-//! of 0.1.
+//! Invariant: probabilities of loss are computed without subtracting nearly equal numbers, so that
+//! 1e-20 has as many correct digits as 0.1.
 
 mod assess;
 mod available;

@@ -1,4 +1,4 @@
-//! Many groups that fail independently: the time until the first loses data.
+//! Many groups that fail independently: the mean time until the first one loses data.
 
 use crate::chain::Chain;
 use crate::odds;
@@ -7,26 +7,26 @@ use crate::odds;
 /// falls off on both sides, so the trapezoid rule converges exponentially.
 const STEPS_PER_E: f64 = 5.0;
 
-/// Factors e below the scale of the result at which the integration begins:
-/// what is before is a part of `exp(-37)`.
+/// The integration begins this many factors of e below the scale of the result. The part below is
+/// `exp(-37)` of it.
 const BEFORE: f64 = 37.0;
 
-/// Factors e after which the slowest group is gone: survival falls as
-/// `exp(-time / mean)`, and `exp(5) = 148` means are beyond any precision.
+/// The integration ends this many factors of e above the mean of the slowest group: survival falls
+/// as `exp(-time / mean)`, and `exp(5) = 148` means are beyond any precision.
 const AFTER: f64 = 5.0;
 
-/// Mean hours until the first of so many equal, independent groups loses data.
-/// The number need not be whole.
+/// Mean hours until the first of `groups` equal, independent groups loses data. The number need not
+/// be an integer.
 ///
-/// It is the integral of the probability that all survive. For groups that are
-/// repaired much faster than they are lost it is the mean time of one over the
-/// number; where they are not, that would be too little.
+/// It is the integral of the probability that all groups survive. If groups are repaired much
+/// faster than they are lost, that is the mean time of one group divided by their number. Otherwise
+/// the quotient would be too small.
 pub fn mean_time_to_first_loss(group: &Chain, groups: f64) -> f64 {
     let one = group.mean_time_to_loss();
     if groups == 1.0 || !one.is_finite() {
         return one;
     }
-    // Over the logarithm x of the time t: dt = t dx.
+    // Integrates over x, the logarithm of the time t: dt = t dx.
     let start = (one / groups).ln() - BEFORE;
     let steps = ((one.ln() + AFTER - start) * STEPS_PER_E).ceil().max(0.0) as u32;
     let mut sum = 0.0;
@@ -58,8 +58,8 @@ mod tests {
         }
     }
 
-    /// Pairs that nobody repairs: survival of one is `2 exp(-t) - exp(-2t)`; of
-    /// two, the integral of its square is 4/2 - 4/3 + 1/4.
+    /// Pairs without repair: one survives with probability `2 exp(-t) - exp(-2t)`. For two, the
+    /// integral of its square is 4/2 - 4/3 + 1/4.
     #[test]
     fn groups_without_repair_last_longer_than_the_quotient_says() {
         let mut pair = Chain::new(2);

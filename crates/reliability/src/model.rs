@@ -1,5 +1,5 @@
-//! The chain of a scheme: how many of the disks that belong together have
-//! failed and are not yet rebuilt.
+//! Builds the Markov chain of a scheme. Its state is the number of failed disks of a group that are
+//! not rebuilt yet.
 
 use crate::chain::Chain;
 use crate::cluster::Cluster;
@@ -7,27 +7,27 @@ use crate::odds;
 use crate::pairs::Pairs;
 use crate::scheme::{Layout, Misfit, Redundancy, Scheme};
 
-/// Failed disks beyond those that a random layout bears that are followed up
-/// while by luck nothing is lost; one more counts as loss.
+/// A random layout may survive more failures than guaranteed. The chain follows up to this many of
+/// them; one more counts as loss.
 const LUCKY: u32 = 16;
 
-/// Independent chains, and so many of them.
+/// Independent Markov chains of one kind.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// One of them.
+    /// One chain.
     pub chain: Chain,
-    /// How many there are.
+    /// Number of chains.
     pub groups: f64,
-    /// Mean hours from the failure of a disk, alone, to the end of its rebuild.
+    /// Mean hours from the failure of a single disk to the end of its rebuild.
     pub rebuild_hours: f64,
-    /// Disks on which writes are acknowledged first.
+    /// Number of disks on which writes are acknowledged first.
     pub primaries: f64,
 }
 
-/// The model of a scheme that was checked.
+/// The model of a scheme that has passed its check.
 pub fn model(cluster: &Cluster, scheme: &Scheme) -> Result<Model, Misfit> {
     let pending = scheme.duplication.pending()?;
-    // One copy has nothing to wait for.
+    // A single copy waits for no other.
     let pending = if scheme.redundancy.spare() == 0 { 0.0 } else { pending };
     let width = f64::from(scheme.redundancy.width());
     let disks = cluster.disks();
@@ -44,9 +44,9 @@ pub fn model(cluster: &Cluster, scheme: &Scheme) -> Result<Model, Misfit> {
             };
             fixed(cluster, scheme.redundancy, pending, (disks / width, read))
         }
-        // Each run of neighbours is a group; the groups overlap. As their losses
-        // are associated, taking them as independent gives a lower bound. A disk
-        // holds a part of `width` groups.
+        // Each run of neighbours is a group, and the groups overlap. Their losses are positively
+        // correlated, so treating them as independent gives a lower bound. A disk belongs to
+        // `width` groups.
         Layout::Chained => {
             let read = cluster.disk_bytes / width;
             fixed(cluster, scheme.redundancy, pending, (disks, read))
@@ -54,9 +54,8 @@ pub fn model(cluster: &Cluster, scheme: &Scheme) -> Result<Model, Misfit> {
     })
 }
 
-/// So many groups of disks, each of which bears the loss of `spare`. The last
-/// disk that may fail is rebuilt from so many bytes of which there is no other
-/// copy.
+/// Independent groups of disks, each of which survives the loss of any `spare` disks. `last_bytes`:
+/// what is read to rebuild a disk when no more loss can be survived.
 fn fixed(
     cluster: &Cluster,
     redundancy: Redundancy,
@@ -65,7 +64,7 @@ fn fixed(
 ) -> Model {
     let fails = cluster.disk_failures_per_hour();
     let (width, spare) = (redundancy.width(), redundancy.spare());
-    // One replacement disk takes it all.
+    // One replacement disk receives all of the data.
     let rebuild_hours = cluster.detect_hours + cluster.hours_to_move(cluster.disk_bytes, 1.0);
     let unreadable = cluster.unreadable(last_bytes);
     let mut chain = Chain::new(spare as usize + 1);
@@ -74,7 +73,8 @@ fn fixed(
         if failed == spare {
             chain.lose(state, fails * f64::from(width - failed));
         } else {
-            // Of the disks that are left, the primary may hold what is nowhere else.
+            // One of the remaining disks is the primary, which may hold writes that exist nowhere
+            // else.
             chain.lose(state, fails * pending);
             chain.jump(state, state + 1, fails * (f64::from(width - failed) - pending));
         }
@@ -107,7 +107,7 @@ fn random(cluster: &Cluster, redundancy: Redundancy, pending: f64) -> Model {
             chain.jump(state, state + 1, left * fails * (1.0 - lost));
         }
         if failed > 0 {
-            // The failed share what the others give.
+            // The remaining disks share their bandwidth among all failed ones.
             let moving = f64::from(failed) * moving_hours(cluster, redundancy, failed);
             let rebuilt = f64::from(failed) / (cluster.detect_hours + moving);
             let lost = if failed == spare { critical } else { 0.0 };
@@ -119,9 +119,9 @@ fn random(cluster: &Cluster, redundancy: Redundancy, pending: f64) -> Model {
     Model { chain, groups: 1.0, rebuild_hours, primaries: disks }
 }
 
-/// Hours in which the disks that are left make anew what was on one of several
-/// that failed: for each byte they read `read_for_one` and write one. They can write
-/// only where the segment has no part yet, at least on the replacement.
+/// Hours in which the remaining disks rebuild the data of one of `failed` disks. For each byte they
+/// read `read_for_one` bytes and write one. They can write only where the segment has no part yet,
+/// at least on the replacement disk.
 fn moving_hours(cluster: &Cluster, redundancy: Redundancy, failed: u32) -> f64 {
     let left = f64::max(cluster.disks() - f64::from(failed), 1.0);
     let other_nodes = match pairs(cluster, redundancy) {
@@ -135,16 +135,16 @@ fn moving_hours(cluster: &Cluster, redundancy: Redundancy, failed: u32) -> f64 {
     f64::max(all, cluster.hours_to_move(cluster.disk_bytes, f64::min(writers, left)))
 }
 
-/// What disks of a random layout have in common.
+/// Probabilities that disks of a random layout hold parts of the same segment.
 struct Shared {
     spare: u32,
-    /// Probability that `spare + 1` disks on distinct nodes hold a segment that
-    /// is lost with them.
+    /// Probability that `spare + 1` disks on distinct nodes hold a segment that their failure
+    /// loses.
     hold: f64,
-    /// Probability that so many disks are on distinct nodes.
+    /// Probability that this many disks are on distinct nodes.
     distinct: f64,
-    /// Probability that `spare + 2` disks hold one that is lost with them, and not with
-    /// fewer.
+    /// Probability that the failure of `spare + 2` disks loses a segment that any `spare + 1` of
+    /// them would not lose.
     with_one_more: f64,
 }
 
@@ -171,16 +171,16 @@ impl Shared {
         }
     }
 
-    /// Probability that the next failure loses something when so many have
-    /// failed and nothing is lost.
+    /// Probability that the next failure loses data, when `failed` disks have failed and nothing is
+    /// lost.
     fn fatal(&self, failed: u32) -> f64 {
         let sets = |of: u32| odds::choose(f64::from(failed), of);
         let usual = odds::any(self.hold * self.distinct, sets(self.spare));
         usual + (1.0 - usual) * odds::any(self.with_one_more, sets(self.spare + 1))
     }
 
-    /// Mean bytes that are read to rebuild what has lost as many disks as it
-    /// bears, when so many have failed.
+    /// Mean bytes that are read to rebuild segments that cannot bear another loss, when `failed`
+    /// disks have failed.
     fn critical_bytes(&self, cluster: &Cluster, redundancy: Redundancy) -> f64 {
         let parts = match pairs(cluster, redundancy) {
             None => on_these(cluster, redundancy, self.spare) * f64::from(redundancy.data()),
@@ -191,7 +191,7 @@ impl Shared {
     }
 }
 
-/// Where the sets of RAID 5 and mirror are.
+/// The placement of RAID 5 and mirror sets, if the scheme uses them.
 fn pairs(cluster: &Cluster, redundancy: Redundancy) -> Option<Pairs> {
     match redundancy {
         Redundancy::Raid5Mirror { data } => {
@@ -211,7 +211,7 @@ fn on_these(cluster: &Cluster, redundancy: Redundancy, count: u32) -> f64 {
     (0..count).map(each).product()
 }
 
-/// Probability that of four disks two are on one node, and the others on two more.
+/// Probability that two of four disks are on one node, and the others on two more nodes.
 fn two_on_one_of_four(cluster: &Cluster) -> f64 {
     let (disks, per_node) = (cluster.disks(), f64::from(cluster.disks_per_node));
     let same = (per_node - 1.0).max(0.0) / (disks - 1.0).max(1.0);

@@ -1,4 +1,4 @@
-//! Probabilities of many and of few, without cancellation.
+//! Probabilities of repeated independent events, without cancellation.
 
 /// Probability that at least one of `times` independent events of probability
 /// `p` happens.
@@ -9,7 +9,7 @@ pub fn any(p: f64, times: f64) -> f64 {
     -f64::exp_m1(times * f64::ln_1p(-p))
 }
 
-/// Probability that none of them happens.
+/// Probability that none of `times` independent events of probability `p` happens.
 pub fn all_spared(p: f64, times: f64) -> f64 {
     if p >= 1.0 {
         return if times > 0.0 { 0.0 } else { 1.0 };
@@ -17,7 +17,7 @@ pub fn all_spared(p: f64, times: f64) -> f64 {
     f64::exp(times * f64::ln_1p(-p))
 }
 
-/// Probability that exactly `k` of `n` happen.
+/// Probability that exactly `k` of `n` independent events happen.
 pub fn exactly(k: u32, n: u32, p: f64) -> f64 {
     if k > n {
         return 0.0;
@@ -25,10 +25,10 @@ pub fn exactly(k: u32, n: u32, p: f64) -> f64 {
     choose(f64::from(n), k) * p.powi(k as i32) * all_spared(p, f64::from(n - k))
 }
 
-/// Probability that more than `k` of `n` happen.
+/// Probability that more than `k` of `n` independent events happen.
 pub fn more_than(k: u32, n: u32, p: f64) -> f64 {
     if f64::from(n) * p > f64::from(k) + 1.0 {
-        // Not small, so that nothing is lost by subtracting.
+        // The result is not small here, so the subtraction loses no precision.
         return f64::max(1.0 - (0..=k).map(|i| exactly(i, n, p)).sum::<f64>(), 0.0);
     }
     let mut term = exactly(k + 1, n, p);
@@ -43,7 +43,7 @@ pub fn more_than(k: u32, n: u32, p: f64) -> f64 {
     sum
 }
 
-/// Ways to take `k` of `n`.
+/// The binomial coefficient: ways to choose `k` of `n`.
 pub fn choose(n: f64, k: u32) -> f64 {
     (0..k).map(f64::from).map(|i| (n - i).max(0.0) / (i + 1.0)).product()
 }

@@ -1,4 +1,4 @@
-//! How data is laid out and made redundant.
+//! Layouts and redundancy.
 
 use crate::cluster::Cluster;
 use crate::duplicate::Duplication;
@@ -6,21 +6,20 @@ use crate::pairs::nodes_of_set;
 use std::fmt;
 use thiserror::Error;
 
-/// Disks that a scheme may lose, at the most: 8 parities, or 9 copies.
+/// Maximum number of disks whose loss a scheme survives: 8 parities, or 9 copies.
 pub const MAX_LOSSES: u32 = 8;
 
-/// Data fragments of a code, at the most.
+/// Maximum number of data fragments of a code.
 pub const MAX_DATA: u32 = 64;
 
-/// Where the disks are that hold a segment.
+/// Which disks hold a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Columns on all disks; with a code, in fixed sets of disks on as many
-    /// nodes.
+    /// Columns on all disks. With a code, fixed sets of disks on as many nodes.
     Striped,
-    /// Groups of nodes, each the copy of the first (CEFT).
+    /// Two or more groups of nodes: the others are copies of the first one (CEFT).
     Mirrored,
-    /// The copies of what is on a node are on the nodes that follow it.
+    /// The further copies of a node's data are on the nodes that follow it.
     Chained,
     /// Each segment on disks of its own, drawn at random on distinct nodes, and
     /// rebuilt by all disks together (declustered).
@@ -38,20 +37,20 @@ impl fmt::Display for Layout {
     }
 }
 
-/// What there is of each byte beside itself.
+/// The redundancy of each byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redundancy {
-    /// So many copies, the first included.
+    /// This many copies, including the first one.
     Copies(u32),
-    /// `data` fragments and `parity` more; any `data` of them suffice.
+    /// `data` fragments and `parity` further ones. Any `data` of them restore all.
     Code {
         /// Fragments with data.
         data: u32,
         /// Fragments that may be lost.
         parity: u32,
     },
-    /// Two copies of each of so many members of a set, no two of them on the same pair of
-    /// nodes, and their parity on a node of no pair. Any two disks may be lost.
+    /// Sets of members with two copies each and one parity. No two members are on the same pair of
+    /// nodes, and the parity is on a node of no pair. Any two disks may be lost.
     Raid5Mirror {
         /// Members of a set.
         data: u32,
@@ -59,7 +58,8 @@ pub enum Redundancy {
 }
 
 impl Redundancy {
-    /// Nodes that the parts of a segment are on; of RAID 5 and mirror the fewest.
+    /// Number of nodes that hold parts of a segment. For RAID 5 and mirror, the smallest possible
+    /// number.
     pub fn width(self) -> u32 {
         match self {
             Self::Copies(_) | Self::Code { .. } => self.parts(),
@@ -67,7 +67,7 @@ impl Redundancy {
         }
     }
 
-    /// Parts of a segment, or of a set.
+    /// Number of parts of a segment or set.
     pub fn parts(self) -> u32 {
         match self {
             Self::Copies(copies) => copies,
@@ -76,7 +76,7 @@ impl Redundancy {
         }
     }
 
-    /// Parts that hold different data.
+    /// Number of parts that hold different data.
     pub fn data(self) -> u32 {
         match self {
             Self::Copies(_) => 1,
@@ -84,8 +84,8 @@ impl Redundancy {
         }
     }
 
-    /// Bytes that are read to make a lost one anew, on average: of RAID 5 and mirror a
-    /// copy for a copy, and all members for the parity.
+    /// Mean bytes read to restore one lost byte. For RAID 5 and mirror: one byte for a copy, and
+    /// all members for the parity.
     pub fn read_for_one(self) -> f64 {
         match self {
             Self::Copies(_) | Self::Code { .. } => f64::from(self.data()),
@@ -93,7 +93,7 @@ impl Redundancy {
         }
     }
 
-    /// Disks that may be lost, whichever they are.
+    /// Number of disks that may be lost, whichever they are.
     pub fn spare(self) -> u32 {
         match self {
             Self::Copies(copies) => copies.saturating_sub(1),
@@ -102,12 +102,12 @@ impl Redundancy {
         }
     }
 
-    /// Bytes beside the data, for each byte of data.
+    /// Redundant bytes per byte of data.
     pub fn overhead(self) -> f64 {
         f64::from(self.parts() - self.data()) / f64::from(self.data())
     }
 
-    /// The part of the disks that data fills.
+    /// Share of the disks' capacity that users' data can fill.
     pub fn usable(self) -> f64 {
         f64::from(self.data()) / f64::from(self.parts())
     }
@@ -124,18 +124,18 @@ impl fmt::Display for Redundancy {
     }
 }
 
-/// A layout with its redundancy and the way in which writes are duplicated.
+/// A layout, its redundancy, and how writes are duplicated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scheme {
-    /// Where things are.
+    /// Which disks hold a segment.
     pub layout: Layout,
-    /// What there is of them.
+    /// The redundancy of a segment.
     pub redundancy: Redundancy,
-    /// How copies are written; of no effect with one copy.
+    /// How copies are written. Has no effect with one copy.
     pub duplication: Duplication,
 }
 
-/// Why there is nothing to compute.
+/// Why a scheme cannot be assessed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Misfit {
     /// A value is out of range.
@@ -153,8 +153,7 @@ pub enum Misfit {
 }
 
 impl Scheme {
-    /// The layout that it comes to: a chain in which every node has a copy of
-    /// everything is a mirror.
+    /// The layout in effect: a chain in which every node has a copy of everything is a mirror.
     pub(crate) fn in_effect(&self, cluster: &Cluster) -> Layout {
         match self.layout {
             Layout::Chained if cluster.nodes == self.redundancy.width() => Layout::Mirrored,
@@ -162,7 +161,7 @@ impl Scheme {
         }
     }
 
-    /// Whether the scheme is one, and fits on this cluster.
+    /// Checks that the scheme is valid and fits this cluster.
     pub fn check(&self, cluster: &Cluster) -> Result<(), Misfit> {
         let wrong = |why| Err(Misfit::Layout(self.layout, self.redundancy, why));
         match (self.layout, self.redundancy) {

@@ -1,10 +1,10 @@
-//! The models beside simulations that know disks, nodes and segments, and no
-//! chain. Fixed seeds; four standard errors.
+//! Compares the models with simulations of disks, nodes and segments that do not use Markov chains.
+//! Fixed seeds; tolerance of four standard errors.
 
 use fastrand::Rng;
 use weir_reliability::{Cluster, Duplication, Layout, Redundancy, Scheme, assess};
 
-/// Disks that fail so often that thousands of losses are soon seen.
+/// A cluster whose disks fail so often that thousands of losses are simulated quickly.
 fn cluster(nodes: u32, disks_per_node: u32) -> Cluster {
     Cluster {
         nodes,
@@ -24,21 +24,21 @@ fn scheme(layout: Layout, redundancy: Redundancy) -> Scheme {
     Scheme { layout, redundancy, duplication: Duplication::Synchronous }
 }
 
-/// Sets of disks, of which more than `spare` must not fail at a time.
+/// Sets of disks. A set loses data if more than `spare` of its disks are failed at the same time.
 struct Sets {
     sets: Vec<Vec<usize>>,
     spare: usize,
     mirrored: Vec<MirroredSet>,
 }
 
-/// RAID 5 and mirror: the disks of each member, and that of the parity.
+/// RAID 5 and mirror: the disks of each member, and the disk of the parity.
 struct MirroredSet {
     members: Vec<[usize; 2]>,
     parity: usize,
 }
 
 impl MirroredSet {
-    /// On these nodes, of each of which it uses one disk: the same, or any.
+    /// Draws sets on these nodes, each using one disk of a node: always the same, or a random one.
     fn draw(
         members: usize,
         (nodes, per_node): (&[usize], usize),
@@ -110,7 +110,7 @@ impl Sets {
             || self.mirrored.iter().any(|set| set.lost(down))
     }
 
-    /// Sets that have lost all that they bear, this disk among them.
+    /// Number of sets that cannot bear another loss and that contain this disk.
     fn critical(&self, down: &[bool], disk: usize) -> usize {
         let with = self.sets.iter().filter(|set| set.contains(&disk));
         with.filter(|set| set.iter().filter(|d| down[**d]).count() == self.spare).count()
@@ -155,7 +155,7 @@ fn until_loss(
     }
 }
 
-/// Mean and its standard error.
+/// The mean and its standard error.
 fn mean(samples: &[f64]) -> (f64, f64) {
     let count = samples.len() as f64;
     let mean = samples.iter().sum::<f64>() / count;
@@ -211,8 +211,8 @@ fn sectors_that_cannot_be_read_end_a_rebuild_as_in_the_simulation() {
     }
 }
 
-/// The figure for chains is a lower bound, and the closer the more rarely two
-/// disks are down at a time.
+/// The model of chained copies is a lower bound. It gets closer the more rarely two disks are down
+/// at the same time.
 #[test]
 fn chained_copies_last_at_least_as_long_as_promised() {
     for (copies, mttf, slack) in [(2, 300.0, 1.2), (3, 300.0, 1.5), (2, 1500.0, 1.07)] {
@@ -253,7 +253,7 @@ fn random_layout(
 
 #[test]
 fn random_layouts_last_as_long_as_simulated_ones() {
-    // So many segments that any disks on distinct nodes have one in common.
+    // With this many segments, any disks on distinct nodes hold one in common.
     for redundancy in [
         Redundancy::Copies(2),
         Redundancy::Code { data: 2, parity: 2 },
@@ -264,8 +264,8 @@ fn random_layouts_last_as_long_as_simulated_ones() {
     }
 }
 
-/// Few segments: most pairs of disks have none in common. The chain takes the
-/// sets of failed disks as independent.
+/// With few segments, most pairs of disks hold none in common. The model treats sets of failed
+/// disks as independent.
 #[test]
 fn few_random_segments_last_longer_than_many() {
     let redundancy = Redundancy::Copies(2);
@@ -275,7 +275,8 @@ fn few_random_segments_last_longer_than_many() {
     assert!((few - expected).abs() < 4.0 * error + 0.05 * expected, "{few} {expected}");
 }
 
-/// Most threes of disks lose nothing of so few sets, and some fours do.
+/// With so few sets, the loss of three disks is mostly harmless, and the loss of some four disks is
+/// not.
 #[test]
 fn few_sets_of_raid5_and_mirror_last_as_long_as_simulated_ones() {
     let redundancy = Redundancy::Raid5Mirror { data: 3 };
@@ -287,7 +288,7 @@ fn few_sets_of_raid5_and_mirror_last_as_long_as_simulated_ones() {
     }
 }
 
-/// Snapshots of disks and nodes that are up or down as often as in the model.
+/// Random snapshots, in which disks and nodes are down with the probabilities of the model.
 #[test]
 fn everything_can_be_read_as_often_as_in_snapshots() {
     let mut rng = Rng::with_seed(3);
@@ -304,7 +305,7 @@ fn everything_can_be_read_as_often_as_in_snapshots() {
         let assessed = assess(&cluster, &scheme, 1.0).unwrap();
         let disk_down = assessed.rebuild_hours / (assessed.rebuild_hours + cluster.disk_mttf_hours);
         let node_down = 5.0 / 105.0;
-        // Any three disks have one of so many sets in common.
+        // With this many sets, any three disks hold one in common.
         let is_mirrored = matches!(redundancy, Redundancy::Raid5Mirror { .. });
         let segments = if is_mirrored { 300 } else { 3000 };
         let sets = Sets::of(&cluster, &scheme, segments, &mut rng);

@@ -1,10 +1,10 @@
-//! What the paper on CEFT-PVFS prints of its reliability, and the same model by
-//! two ways.
+//! The reliability figures that the paper on CEFT-PVFS prints, and the same model computed in two
+//! ways.
 
 use weir_reliability::paper::{GROUPS, RATES, Rates, failed_in, state_of};
 use weir_reliability::{Cluster, Duplication, Layout, Redundancy, Scheme, assess};
 
-/// To so many decimals.
+/// The value with this many decimals.
 fn printed(value: f64, decimals: usize) -> String {
     format!("{value:.decimals$}")
 }
@@ -99,8 +99,8 @@ fn states_are_numbered_as_in_the_paper() {
     }
 }
 
-/// The chain over all nodes of the paper and ours of independent pairs are the
-/// same model, also with writes that wait to be duplicated.
+/// The chain over all nodes of the paper and Weir's independent pairs are the same model, also with
+/// writes that wait to be duplicated.
 #[test]
 fn our_mirrored_layout_is_the_papers_without_its_switch() {
     let rates = Rates { switch_mttf: f64::INFINITY, ..RATES };

@@ -1,5 +1,5 @@
-//! What holds for any cluster: more redundancy, better disks and faster rebuilds
-//! never make data last shorter.
+//! Properties for any cluster: data never lasts shorter with more redundancy, better disks or
+//! faster rebuilds.
 
 use proptest::prelude::*;
 use weir_reliability::{
@@ -34,7 +34,7 @@ fn with_copies() -> impl Strategy<Value = Scheme> {
     (layouts, (2u32..5).prop_map(Redundancy::Copies)).prop_map(scheme)
 }
 
-/// Those with copies or parity.
+/// Schemes with copies or parity.
 fn redundant() -> impl Strategy<Value = Scheme> {
     let layouts = prop_oneof![Just(Layout::Striped), Just(Layout::Random)];
     let code = (2u32..8, 1u32..3).prop_map(|(data, parity)| Redundancy::Code { data, parity });
@@ -52,7 +52,7 @@ fn of(cluster: &Cluster, scheme: &Scheme) -> Assessment {
     assess(cluster, scheme, 8760.0).expect("it fits")
 }
 
-/// Not worse, but for rounding.
+/// Not worse, apart from rounding errors.
 fn no_worse(better: &Assessment, worse: &Assessment) -> Result<(), TestCaseError> {
     let near = 1.0 + 1e-6;
     prop_assert!(better.mttdl_hours * near >= worse.mttdl_hours, "{better:?} {worse:?}");
@@ -123,7 +123,7 @@ proptest! {
         }
     }
 
-    /// Once the start is forgotten, losses come at a constant rate.
+    /// After the initial transient, losses come at a constant rate.
     #[test]
     fn loss_in_a_mission_and_mean_time_tell_the_same(cluster in clusters(), scheme in schemes()) {
         let figures = of(&cluster, &scheme);
@@ -159,7 +159,7 @@ proptest! {
         no_worse(&of(&cluster, &scheme(Layout::Mirrored)), &of(&cluster, &scheme(Layout::Chained)))?;
     }
 
-    /// Also what is given on the command line may be anything.
+    /// Any values may come from the command line.
     #[test]
     fn any_values_are_answered_or_refused(
         nodes: u32, disks_per_node: u32, values in prop::array::uniform8(prop::num::f64::ANY),
@@ -235,7 +235,7 @@ fn what_does_not_go_together_is_refused() {
     };
     let pair = Scheme { redundancy: Redundancy::Copies(2), duplication: backlog, ..wide };
     assert_eq!(assess(&cluster, &pair, 1.0), Err(Misfit::Backlog));
-    // A chain around two nodes is a mirror.
+    // A chain of two nodes is a mirror.
     let two = Cluster { nodes: 2, ..cluster };
     let of = |layout| {
         let scheme = Scheme { layout, redundancy: Redundancy::Copies(2), duplication };
@@ -263,6 +263,6 @@ fn raid5_and_mirror_costs_more_than_raid6_and_less_than_three_copies() {
     let overheads = [Redundancy::Copies(3), raid5, raid6].map(Redundancy::overhead);
     assert_eq!(overheads, [2.0, 1.125, 0.25]);
     let last = |redundancy| of(&cluster, &scheme((Layout::Random, redundancy))).mttdl_hours;
-    // Both bear two failures; a lost copy is made of one, and not of eight.
+    // Both survive two failures. A lost copy is rebuilt from one copy instead of eight members.
     assert!(last(raid5) > last(raid6) && last(raid6) > last(Redundancy::Copies(2)));
 }

@@ -1,7 +1,7 @@
-//! What the object store costs: CPU s/GB of reading and rewriting an object in
-//! the page cache in pieces of 256 KiB through one warm buffer, beside plain
-//! `pread` and `pwrite` of a file of the same size, alternating in one run; and
-//! what it costs to make small objects.
+//! The cost of the object store: CPU s/GB of reading and rewriting a cached object in pieces of 256
+//! KiB through one warm buffer, compared with plain `pread` and `pwrite` of a file of the same
+//! size. Both alternate in one run. Also the cost of making small objects.
+//!
 //! `store_bench [directory] [MiB] [rounds]`
 
 #![allow(clippy::disallowed_methods, reason = "it compares with plain files")]
@@ -64,7 +64,7 @@ fn main() -> Outcome {
 fn create_small_objects(target: &Target) -> Outcome {
     const COUNT: u64 = 20_000;
     let (data, sums) = ([0x5a; 4096], [crc32c(&[0x5a; 4096])]);
-    // "Bytes" are objects here: s per 10^9 of them, so ns each.
+    // The "bytes" are objects here, so that s/GB means ns per object.
     let (cpu, wall) = measure(COUNT, || {
         for file in 0..COUNT {
             let id = object_id(1_000_000 + file);
@@ -105,7 +105,7 @@ fn bench(dir: &std::path::Path, bytes: u64, rounds: usize) -> Outcome {
     let names = ["pread", "store read", "pwrite", "store rewrite"];
     let mut cpu = names.map(|_| Vec::new());
     let mut wall = names.map(|_| Vec::new());
-    // The first round makes the files and warms everything; it does not count.
+    // The first round makes the files and warms the caches; it does not count.
     for round in 0..=rounds {
         let mut note = |i: usize, (c, w): (f64, f64)| {
             if round > 0 {

@@ -16,7 +16,7 @@ pub(crate) struct Backing {
     pub(crate) root: Directory,
     pub(crate) directories: Directories,
     pub(crate) room: Room,
-    /// Objects that may be made.
+    /// Number of objects that may be made before the free inodes are checked again.
     pub(crate) files: Room,
     /// `None` on a disk that is read-only.
     intents: Option<Intents>,
@@ -78,7 +78,7 @@ impl Backing {
         if !self.site.set_closed() {
             return Ok(());
         }
-        // Whoever still writes finishes; whoever comes later is refused.
+        // Waits for changes in progress; later ones are refused.
         drop(intents.enter_alone());
         if self.site.trouble().is_some() {
             return Ok(());

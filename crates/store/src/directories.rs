@@ -275,7 +275,7 @@ impl Directories {
         let doing = format!("sync objects/{name}");
         let result = match name {
             "" => self.root.sync(site),
-            // Not to get a descriptor loses nothing.
+            // Without a descriptor nothing is lost.
             _ => self
                 .root
                 .open_directory(name)

@@ -37,7 +37,7 @@ pub(crate) fn list(backing: &Backing, after: Option<ObjectId>, max: usize) -> Re
                 listing.next = listing.objects.last().map(|(id, _)| *id);
                 return Ok(listing);
             }
-            // Perhaps it has just been removed.
+            // The object may just have been removed.
             if let Some(size) = backing.directories.file_bytes(&path(id))? {
                 listing.objects.push((id, object_bytes(size)));
             }
@@ -133,7 +133,7 @@ impl Iterator for Objects {
                     Ok(true) => continue,
                     Ok(false) => return None,
                     Err(e) => {
-                        // Without the list there is nothing to go on with.
+                        // Without the list of directories the iteration ends.
                         self.hashes.get_or_insert_with(|| Vec::new().into_iter());
                         return Some(Err(e));
                     }

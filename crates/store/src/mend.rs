@@ -24,7 +24,7 @@ impl Object {
                     from = run.end;
                 }
                 Ok(None) => break,
-                // Nobody knows what is there.
+                // The contents are unknown.
                 Err(_) => {
                     found.push(from..end);
                     break;
@@ -85,9 +85,9 @@ impl Object {
         Ok(slot_of(&block) == u32::from_le_bytes(slot))
     }
 
-    /// Replaces a block that does not match its checksum. `bytes` are those of the whole block, or of
-    /// the last one up to the end of the object. Returns `false`, and changes nothing, if the block
-    /// matches by now, or the object has another end: somebody has written it since.
+    /// Replaces a block that does not match its checksum. `bytes` are those of the whole block, or
+    /// for the last block those up to the end of the object. Returns `false`, and changes nothing,
+    /// if the block matches or the object has another end, because it was written meanwhile.
     ///
     /// # Errors
     /// `Io`, `NoSpace`, `ReadOnly`.

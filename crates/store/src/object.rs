@@ -84,8 +84,8 @@ impl Object {
         let mut writer = Writer { has_header: size != 0, born: 0, untidy: false };
         let mut generation = Generation(0);
         if writer.has_header {
-            // The header would bring a few pages of slots along, and a reader who goes on from
-            // there have the disk turn back for each of the others.
+            // Reading the header would also fetch a few pages of slots. A sequential reader would
+            // then make the disk seek back for each of the others.
             let slots = first_slots(object_bytes(size));
             if slots > BLOCK {
                 file.will_need(0, slots);
@@ -131,7 +131,7 @@ impl Object {
             backing: backing.clone(),
             file,
             read_only,
-            // As of one that has been there for ever.
+            // Counts as an object from before all eras.
             writer: RwLock::new(Writer { has_header: true, born: 0, untidy: true }),
             len: AtomicU64::new(object_bytes(size)),
             generation: AtomicU64::new(generation.0),
@@ -255,8 +255,8 @@ impl Object {
             self.set_len(len);
         }
         if generation != self.generation() && !planted(Bug::ForgetGeneration) {
-            // An object that says it has been cut is not cut again: after a
-            // power cut it must not say so and have its old bytes.
+            // The generation of the cut is recorded last: after a power cut the object must not
+            // claim the cut and have its old bytes.
             if len < old_len {
                 self.file.sync("object-cut").map_err(|e| {
                     self.backing.site.failed_sync(format!("object {}: sync", self.id), e)
@@ -309,7 +309,7 @@ impl Object {
         }
         let era = self.backing.intents()?.enter();
         let writer = self.writer.write();
-        // It may have been closed or failed while this waited.
+        // The target may have been closed, or have failed, during the wait.
         self.backing.site.in_service()?;
         self.backing.note_change();
         let mut change = Change { writer, era };
@@ -354,7 +354,7 @@ impl Object {
     /// those of the blocks' present data. If that fails too, the target goes out of service.
     pub(crate) fn heal(&self, start: u64, end: u64) {
         let len = self.len();
-        // An append that failed was to change the last block.
+        // A failed append may have changed the last block before it.
         let start = start / BLOCK * BLOCK;
         let healed = tidy(&self.file, len).and_then(|_| {
             let mut from = start;
@@ -374,8 +374,8 @@ impl Object {
     fn shrink_slots(&self, len: u64, old_len: u64) -> Result<()> {
         let kept = (len % BLOCK) as usize;
         let first = len / BLOCK;
-        // Later sections go altogether, and so does all but the first page of
-        // an object that becomes empty.
+        // Later sections are removed as a whole, and so is all but the first page of an object that
+        // becomes empty.
         let start = slot_position(first);
         let end = block_count(old_len).min(section_end(first));
         let end = (start + (end - first) * SLOT_BYTES as u64).min(file_bytes(len));

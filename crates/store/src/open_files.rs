@@ -78,8 +78,8 @@ impl OpenFiles {
         table.entries.insert(id, entry);
         let idle = if table.entries.len() > self.limit { table.shed() } else { Vec::new() };
         drop(table);
-        // Closing may take a while (the last descriptor of a removed file
-        // frees its blocks), so it happens outside the lock.
+        // Closing may take long, because the last descriptor of a removed file frees its blocks. So
+        // it happens outside the lock.
         drop(idle);
         drop(claim);
         Ok(Some(object))
@@ -96,7 +96,7 @@ impl OpenFiles {
         let claim = Claim { files: self, id };
         let result = unlink();
         if let (Err(_), Some(open)) = (&result, previous) {
-            // It is still there, and others may hold it: keep the one Object.
+            // The object still exists, and other threads may hold it: keep this one.
             self.lock().entries.insert(id, open);
         }
         drop(claim);

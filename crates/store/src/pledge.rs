@@ -21,11 +21,11 @@ impl Object {
     /// See [`crate::Target::pledge`].
     pub(crate) fn pledge(&self, pieces: &[(u64, u64)]) -> Result<Pledge> {
         let nothing = pieces.iter().all(|piece| piece.1 == 0);
-        // Of a change that touches no bytes, the first ones stand for the object.
+        // A change without bytes is represented by the object's first byte.
         let pieces = if nothing { &[(0, 1)] } else { pieces };
         let mut change = self.begin_change()?;
         self.cover(&mut change, pieces)?;
-        // While the change holds the era, no checkpoint comes in between.
+        // No checkpoint can intervene, because the change holds the era.
         let number = self.backing().intents()?.pledge(self.id(), pieces, self.len())?;
         Ok(Pledge { backing: self.backing().clone(), number })
     }

@@ -119,7 +119,7 @@ impl Object {
         let before = checks.len();
         let mut attempt = |mode| {
             checks.truncate(before);
-            // Taken, not borrowed: simulated threads share those of one thread.
+            // Moved out, not borrowed: simulated threads share the buffers of one thread.
             let mut scratch = SCRATCH.take().unwrap_or_else(Scratch::new);
             let result = self.attempt(pieces, buf, checks, mode, &mut scratch);
             SCRATCH.set(Some(scratch));
@@ -168,7 +168,7 @@ impl Object {
                     Miss::Failed(Error::new(ErrorKind::InvalidArgument, message))
                 })?;
                 let read = RunRead { object: self, run, len, mode };
-                // Of many pieces the next is likely to need nearby slots.
+                // After several pieces, the next one probably needs slots nearby.
                 read.fetch(room, scratch, pieces.len() > 1)?;
                 read.check(room, scratch, checks)?;
                 done += run.len();
@@ -226,8 +226,7 @@ impl RunRead<'_> {
             if cached == Ok(slots.len()) {
                 return Ok(());
             }
-            // The slots of what will be read next are beside these: one seek
-            // for all of them.
+            // The next read probably needs the adjacent slots: one seek fetches them all.
             let area = slot_area(first);
             file.will_need(area.start, area.end - area.start);
         }
@@ -241,8 +240,8 @@ impl RunRead<'_> {
             return Err(Miss::NotCached);
         }
         if self.mode == ReadMode::Exact && want >= EXACT_BYTES {
-            // What is on its way already the kernel reads ahead of no more. It takes no more at once
-            // than it sends to a device.
+            // The kernel does no read-ahead for pages that are already requested. One hint fetches
+            // at most as much as one request to the device.
             let (want, step) = (want as u64, WILL_NEED_BYTES);
             let steps = (0..want).step_by(step as usize);
             steps.for_each(|at| file.will_need(position + at, step.min(want - at)));

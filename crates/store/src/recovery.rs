@@ -134,7 +134,7 @@ impl Recover<'_> {
         let mut tasks = Vec::new();
         let mut look = |id: ObjectId, marked: Option<Marked>| -> Result<()> {
             self.progress.has_looked();
-            // It may be young as well as marked: made anew under its old name.
+            // A young object may be marked as well: it was made again under its old name.
             let young = windows.contains(&window(id.file));
             let found = self.look(id, if young { era } else { u64::MAX }, report)?;
             let ranges = match found.young {
@@ -171,7 +171,7 @@ impl Recover<'_> {
         let Some((file, _)) = self.directories.open(id, false)? else {
             return Ok(Found { young: false, weight: None });
         };
-        // Until its header says otherwise.
+        // Assumed until the header has been read.
         let mut found = Found { young: era < u64::MAX, weight: None };
         self.settle(id, found.look(&file, id, era, report), report)?;
         Ok(found)
@@ -191,7 +191,7 @@ impl Recover<'_> {
                 tracing::error!("{}", failed(e));
                 Ok(())
             }
-            // It is still marked, for the next time.
+            // The object stays marked for the next recovery.
             Err(Failed::Write(e)) => Err(failed(e)),
             Err(Failed::Ended(e)) => Err(e),
         }
@@ -263,14 +263,14 @@ impl Found {
         file.read_full(&mut bytes, 0)?;
         self.young = match Header::from_disk(&bytes) {
             Ok(header) if header.id == id => header.born >= era,
-            // It never reached the disk, so the object was never synced.
+            // The header never reached the disk, so the object was never synced.
             Err(BadHeader::Empty) if era < u64::MAX => {
                 report.headers += 1;
                 let header = Header { id, generation: Generation(0), born: era, untidy: false };
                 file.write_full(&header.to_disk(), 0).map_err(Failed::Write)?;
                 true
             }
-            // Damage, which opening the object tells of.
+            // Damage, which is reported when the object is opened.
             _ => {
                 report.failed += 1;
                 return Ok(());
@@ -346,7 +346,7 @@ impl Examining<'_> {
                 self.step(number, at, slots.data_bytes + BLOCK).map_err(Failed::Ended)?;
             }
         }
-        // Whether it can be read is known before anything is changed.
+        // Checks that the file can be read before anything is changed.
         slots_behind_end(file, len)?;
         tidy(file, len).map_err(Failed::Write)?;
         Ok(())

@@ -48,7 +48,8 @@ impl RecoveryProgress {
         self.stopped.store(true, Relaxed);
     }
 
-    /// All of the file system is being made durable: how far that is only its device shows.
+    /// Whether the whole file system is being synced. Only the device's counters show progress
+    /// then.
     pub fn is_syncing(&self) -> bool {
         self.syncing.load(Relaxed)
     }

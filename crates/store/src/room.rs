@@ -9,7 +9,7 @@ use weir_host::fs::Space;
 use weir_types::room::{FILES_KEPT_FROM_DATA, KEPT_FROM_DATA};
 use weir_types::{ErrorKind, FsUsage, ObjectId, Result};
 
-/// So many objects at the most are made between two looks.
+/// The most objects that are made between two checks of the free inodes.
 const MAX_STEP_FILES: u64 = 1024;
 
 /// Other processes write to the disk too. So between two checks of the free space at most this
@@ -18,12 +18,12 @@ const PART_OF_FREE: u64 = 16;
 /// The most bytes that are written between two checks of the free space.
 const MAX_STEP_BYTES: u64 = 64 << 20;
 
-/// Bytes that may be written, or objects that may be made, before the disk is asked again.
+/// Bytes that may be written, or objects that may be made, before the free space is checked again.
 #[derive(Debug, Default)]
 pub(crate) struct Room(AtomicU64);
 
 impl Room {
-    /// Takes so much of it; `false`: there is not as much.
+    /// Takes this many; `false`: not enough are left.
     fn take(&self, wanted: u64) -> bool {
         let rest = |left: u64| left.checked_sub(wanted);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
@@ -35,12 +35,12 @@ pub(crate) fn kept(space: &Space) -> u64 {
     KEPT_FROM_DATA.of(space.total_bytes)
 }
 
-/// Files of a disk that are kept.
+/// Reserved inodes of a disk.
 fn kept_files(space: &Space) -> u64 {
     FILES_KEPT_FROM_DATA.min(space.total_files / 8)
 }
 
-/// What is left for data.
+/// Space that is left for data.
 pub(crate) fn usage(space: &Space) -> FsUsage {
     FsUsage {
         total_bytes: space.total_bytes,
@@ -51,8 +51,7 @@ pub(crate) fn usage(space: &Space) -> FsUsage {
 }
 
 impl Backing {
-    /// Refuses to make an object where the disk can take no more files than are kept. One that is
-    /// there already is not made.
+    /// Refuses to make an object if only reserved inodes are free. An existing object needs none.
     pub(crate) fn check_room_for(&self, id: ObjectId) -> Result<()> {
         if self.files.take(1) {
             return Ok(());
@@ -60,7 +59,7 @@ impl Backing {
         let failed = |e| self.site.os_error("ask for free files", e);
         let space = self.root.space().map_err(failed)?;
         let free = usage(&space).free_files;
-        // Some file systems do not count them.
+        // Some file systems do not count inodes.
         if space.total_files == 0 || free > 0 {
             let step = if space.total_files == 0 { MAX_STEP_FILES } else { free / PART_OF_FREE };
             self.files.0.store(step.min(MAX_STEP_FILES), Ordering::Relaxed);

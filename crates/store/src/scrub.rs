@@ -289,7 +289,7 @@ impl Scrub<'_> {
                 }
             }
             Err(_) if run.block_count() > 1 => {
-                // Find out which.
+                // Determines which blocks are damaged.
                 for block in run.first_block()..=run.last_block() {
                     let (start, end) = (block * BLOCK, ((block + 1) * BLOCK).min(run.end));
                     self.run(object, Run { start, end }, len);

@@ -66,7 +66,7 @@ impl Site {
     /// The error of a failed sync. No later sync brings back the pages that the kernel has dropped.
     pub(crate) fn failed_sync(&self, doing: impl std::fmt::Display, errno: Errno) -> Error {
         let error = self.os_error(doing, errno);
-        // If even that fails, the next opening is not likely to go well.
+        // If this fails too, the next opening will probably fail as well.
         if let Some(boot) = weir_host::boot_id()
             && let Err(e) = self.root.open_file(&sync_failed_name(boot), OpenHow::CREATE)
         {

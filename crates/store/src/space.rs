@@ -33,7 +33,7 @@ impl Object {
             return Ok(object_len);
         }
         self.cover(&mut change, &[(offset, end - offset)])?;
-        // Where the range ends with the object its last block goes as a whole.
+        // If the range ends with the object, its last block is freed whole.
         let last = if end == object_len { end.next_multiple_of(BLOCK) } else { end };
         let (first_whole, end_whole) = (offset.next_multiple_of(BLOCK), last / BLOCK * BLOCK);
         if first_whole >= end_whole {
@@ -75,7 +75,7 @@ impl Object {
         let first_end = section_end(start / BLOCK) * BLOCK;
         let last_start = section_start((end - 1) / BLOCK) * BLOCK;
         let punched = match first_end <= last_start {
-            // All of one section.
+            // All in one section.
             false => self.punch_data(start, end),
             true => {
                 let (slots, last) =
@@ -151,7 +151,7 @@ impl Object {
         if !change.writer.has_header {
             self.write_first_page(&mut change)?;
         }
-        // Of each section that the range touches: slots, then data.
+        // For each section in the range: the slots, then the data.
         let mut at = offset;
         while at < end {
             let (block, to) = (at / BLOCK, end.min(section_end(at / BLOCK) * BLOCK));
@@ -191,7 +191,7 @@ impl Object {
                 Some(found) if found - position < border - at => {
                     return Ok(Some(at + found - position).filter(|&at| at < len));
                 }
-                // Of a section behind it, perhaps its slots alone.
+                // Possibly only slots are allocated in the next section.
                 Some(found) => at = section_start(first_byte_of(found) / BLOCK) * BLOCK,
             }
         }

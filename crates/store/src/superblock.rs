@@ -122,7 +122,7 @@ pub(crate) fn read(dir: &Directory) -> Result<Superblock> {
     let context = || format!("read `{SUPERBLOCK}`");
     let file =
         dir.open_file(SUPERBLOCK, OpenHow::READ).map_err(|e| os_error(e).context(context()))?;
-    // One byte more than it should have, so that a longer file is noticed.
+    // Reads one byte more than a superblock has, to notice a longer file.
     let mut bytes = [0; SUPERBLOCK_BYTES + 1];
     let len = file.read_full(&mut bytes, 0).map_err(|e| os_error(e).context(context()))?;
     from_disk(&bytes[..len])

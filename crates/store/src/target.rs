@@ -321,7 +321,7 @@ impl Target {
     /// Identity of the target's disk. Equal for all processes of a machine, and different for disks
     /// of different machines, even if their kernels give them the same number.
     pub fn disk(&self) -> DiskId {
-        // Random, so that no two machines have the same.
+        // Random, so that different machines have different values.
         let machine = weir_host::boot_id().map(|boot| (boot >> 64) as u64 ^ boot as u64);
         match (machine, self.backing.root.device()) {
             (Some(machine), Ok(device)) => DiskId(machine ^ device),
@@ -388,7 +388,7 @@ impl Opening {
                 _ => e.context(&context),
             })
         };
-        // Before the lock, so that no lock file is made where no target is.
+        // Before the lock, so that no lock file is made in a directory that is not a target.
         read(&root)?;
         let lock = lock_directory(&root).map_err(|e| match e.kind {
             ErrorKind::Busy => Error::new(
@@ -519,7 +519,7 @@ fn bring_up(
     let mut suspects = Suspects::default();
     if !clean {
         if contents.damaged {
-            // Sequence numbers may begin anew.
+            // Sequence numbers may begin again, which would make saved progress ambiguous.
             Cursor::forget(root).map_err(|e| site.failed_change("forget a recovery", e))?;
         }
         let (contents, save_bytes) = (&contents, options.recovery_save_bytes);
@@ -528,8 +528,8 @@ fn bring_up(
         report = recover.run(gaps.is_kept().then_some(&mut suspects))?;
     }
     gaps.begin(suspects)?;
-    // An object may have been born in the era that a checkpoint had begun and
-    // not noted yet.
+    // A checkpoint may have begun an era without recording it, and an object may have been born in
+    // it.
     let era = match contents.newest {
         Some(newest) if !contents.damaged => newest.era,
         Some(newest) => newest.era.max(recovery::highest_era(directories)?),

@@ -33,7 +33,7 @@ impl Object {
         generation: Generation,
     ) -> Result<u64> {
         self.verify(pieces, data, checks)?;
-        // Looked at again below, when nothing else changes the object.
+        // Checked again below, under the lock.
         if generation < self.generation() {
             return Err(self.stale(generation));
         }
@@ -115,8 +115,8 @@ impl Object {
             let doing = format!("write {} bytes at offset {}", run.len(), run.start);
             let error = self.failed_change(doing, errno);
             if change.writer.has_header {
-                // The blocks were verified or fully replaced, so at worst this
-                // covers rot of bytes whose writer is told that it failed.
+                // The blocks were verified or fully replaced. At worst this hides rot of bytes
+                // whose writer gets an error.
                 self.heal(run.start, run.end);
             } else {
                 self.forget_first_page();
@@ -142,7 +142,7 @@ impl Object {
         let start = slot_position(run.first_block());
         let end = start + slots.len() as u64;
         let area = slot_area(run.first_block());
-        // Of the first section, small objects have only the first page.
+        // Small objects have only the first page of the first section's slots.
         let (rest, fresh) = match area.start {
             0 => (BLOCK, block_count(old_len) <= FIRST_PAGE_BLOCKS),
             start => (start, file_bytes(old_len) <= start),
@@ -176,7 +176,7 @@ impl Object {
         let valid = old_len.saturating_sub(block * BLOCK).min(BLOCK) as usize;
         let mut data = [0; BLOCK_BYTES];
         if valid == 0 || at == 0 && cut.len() >= valid {
-            // Nothing of the old block stays.
+            // The whole old block is replaced.
             data[at..at + cut.len()].copy_from_slice(cut);
             return Ok(slot_of(&data));
         }
@@ -184,9 +184,9 @@ impl Object {
         self.read_slots(block, &mut slot)?;
         let slot = u32::from_le_bytes(slot);
         if at >= valid {
-            // Only zeros are overwritten. CRCs of equal length are linear: the
-            // old slot plus that of the new bytes among zeros is the new slot.
-            // The old bytes need not be read, and their rot would still show.
+            // Only zeros are overwritten. CRCs of equal length are linear: the new slot is the old
+            // one plus that of the new bytes among zeros. The old bytes need not be read, and their
+            // rot would still show.
             data[at..at + cut.len()].copy_from_slice(cut);
             return Ok(slot ^ slot_of(&data));
         }

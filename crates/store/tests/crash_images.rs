@@ -1,8 +1,7 @@
-//! Whatever a power cut or `kill -9` leaves of a target, what was synced is
-//! there, nothing else is wrong, and no block fails its checksum.
+//! Crash images: after a power cut or `kill -9` a target has everything that was synced, has
+//! nothing wrong, and no block fails its checksum.
 //!
-//! `WEIR_CRASH_IMAGES=n` looks at more images, `WEIR_SEED=s` at those of one
-//! history.
+//! `WEIR_CRASH_IMAGES=n` checks more images, `WEIR_SEED=s` those of one history.
 
 use crate::crash::{Settings, history, mirror, setting};
 

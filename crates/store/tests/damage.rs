@@ -30,7 +30,7 @@ fn rot_of_data_or_of_a_checksum_is_reported_with_its_place() {
     for position in [data_of_block_5, slot_of_block_5] {
         let store = damaged(position);
         let object = store.target.object(object_id(0x1f)).unwrap().unwrap();
-        // Whole blocks: the reader notices, and the locked read confirms.
+        // For whole blocks the reader notices, and the locked read confirms.
         let all = [(0, 100_000)];
         assert_eq!(read_pieces(&object, &all, ReadMode::Blocking).unwrap(), Received::Mismatch);
         let error = read_pieces(&object, &all, ReadMode::Locked).unwrap_err();
@@ -40,12 +40,12 @@ fn rot_of_data_or_of_a_checksum_is_reported_with_its_place() {
         {
             assert!(error.message.contains(part), "{error}");
         }
-        // Part of the block: the server notices.
+        // For a part of the block the server notices.
         let part = [(20_500, 10)];
         let error = read_pieces(&object, &part, ReadMode::Blocking).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Corrupt);
         assert_eq!(read_pieces(&object, &part, ReadMode::Nowait).unwrap(), Received::WouldBlock);
-        // Other blocks are well, and this one is once it is replaced.
+        // The other blocks are good, and so is this one after it is replaced.
         assert_eq!(read(&object, 0, 20_480), pattern(1, 20_480));
         let error = write_pieces(&object, &[(20_500, 10)], &[0; 10], G0).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Corrupt);
@@ -87,7 +87,7 @@ fn a_header_that_has_rotted_is_written_anew() {
     let store = damaged(16);
     let error = store.target.object(object_id(0x1f)).err().unwrap();
     assert_eq!(error.kind, ErrorKind::Corrupt);
-    // By what another copy says.
+    // With the generation that another copy reports.
     store.target.restore_header(object_id(0x1f), Generation(7)).unwrap();
     let object = store.target.object(object_id(0x1f)).unwrap().unwrap();
     let data = pattern(1, PAGE_BORDER as usize + 10_000);
@@ -95,12 +95,12 @@ fn a_header_that_has_rotted_is_written_anew() {
     assert!(read(&object, 0, data.len() as u64) == data);
     assert_eq!(write_pieces(&object, &[(0, 1)], &[1], G0).unwrap_err().kind, ErrorKind::Stale);
     drop(object);
-    // One that is sound stays as it is.
+    // A sound header is not changed.
     store.target.restore_header(object_id(0x1f), Generation(9)).unwrap();
     let store = store.reopen();
     let object = store.target.object(object_id(0x1f)).unwrap().unwrap();
     assert_eq!(object.generation(), Generation(7));
-    // By what is known as long as it is open.
+    // From the object in memory, while it is open.
     flip(&store.only_file(), 33);
     assert_eq!(object.check().unwrap_err().kind, ErrorKind::Corrupt);
     object.rewrite_header().unwrap();
@@ -137,14 +137,14 @@ fn a_block_is_replaced_only_while_it_is_damaged() {
         let object = store.target.object(object_id(0x1f)).unwrap().unwrap();
         let till = data.len().min(start as usize + 4096);
         let block = &data[start as usize..till];
-        // Not where it is sound, nor a part, nor beyond its end.
+        // Refused for a sound block, for a part of a block, and beyond the end.
         assert!(!object.replace_damaged(6 * 4096, block).unwrap());
         assert!(!object.replace_damaged(start, &block[..100]).unwrap());
         assert!(!object.replace_damaged(start, &[0; 4097]).unwrap());
         assert!(object.replace_damaged(start, block).unwrap());
         assert!(!object.replace_damaged(start, &vec![7; block.len()]).unwrap(), "it is sound");
         assert!(read(&object, 0, data.len() as u64) == data);
-        // Whoever has written it since keeps what he wrote.
+        // Bytes that were written since stay.
         flip(&store.only_file(), position);
         write(&object, start, &vec![9; block.len()]);
         assert!(!object.replace_damaged(start, block).unwrap());

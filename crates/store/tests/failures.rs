@@ -1,5 +1,5 @@
-//! What a disk that fails does to a target: clean errors that name it, no
-//! wrong bytes, and no changes once nobody can tell what it holds.
+//! A failing disk: errors are clean and name it, no wrong bytes are served, and no changes are made
+//! while its contents are uncertain.
 
 use crate::support::*;
 use rustix::io::Errno;
@@ -27,7 +27,7 @@ fn is_named(error: &weir_types::Error) {
     assert!(error.message.contains("target 3 (/disk/target)"), "{error}");
 }
 
-/// It changes nothing any more, says why, and still serves what verifies.
+/// Checks that the target refuses changes, says why, and still serves blocks that verify.
 fn is_out_of_service(target: &Target, object: &Object, first: &weir_types::Error) {
     is_named(first);
     let trouble = target.trouble().unwrap();
@@ -77,7 +77,7 @@ fn after_a_failed_sync_nothing_is_changed_any_more() {
 fn a_mark_that_cannot_be_made_durable_stops_the_write() {
     with_object(|disk, target, object| {
         target.sync_all().unwrap();
-        // Now the object is old, and overwriting it needs a mark.
+        // The object is old here, so overwriting it needs a mark.
         disk.fail_next(Operation::Sync, Errno::IO, 0);
         let error = write_pieces(&object, &[(0, 3)], b"new", G0).unwrap_err();
         assert!(error.message.contains("intent log"), "{error}");
@@ -91,7 +91,7 @@ fn a_write_error_takes_the_target_out_of_service() {
     for passed in 0..3 {
         with_object(|disk, target, object| {
             disk.fail_next(Operation::Write, Errno::IO, passed);
-            // Slots, then data; the third of these is a second write.
+            // A write has slots, then data. The third call belongs to a second write.
             let result = write_pieces(&object, &[(50_000, 3)], b"new", G0);
             let result = result.and_then(|_| write_pieces(&object, &[(60_000, 3)], b"new", G0));
             let error = result.unwrap_err();
@@ -112,7 +112,7 @@ fn a_full_disk_fails_a_write_and_nothing_else() {
         }
         assert_eq!(target.trouble(), None);
         assert_eq!(read(&object, 0, 200_000)[..99_999], pattern(1, 99_999));
-        // Overwriting what is there needs no room.
+        // Overwriting existing bytes needs no space.
         write(&object, 0, b"new");
         disk.set_space(1 << 40);
         write(&object, 100_000, &[7; 9000]);
@@ -122,8 +122,8 @@ fn a_full_disk_fails_a_write_and_nothing_else() {
 
 #[test]
 fn a_write_that_is_repeated_after_an_error_is_right() {
-    // Whatever step fails for want of space, the object verifies, and the same
-    // write succeeds when there is room.
+    // Whichever step fails for lack of space, the object verifies, and the same write succeeds when
+    // there is space.
     for passed in 0..6 {
         for at in [99_990u64, 100_000, 50_123, 4096, PAGE_BORDER - 3000] {
             with_object(|disk, target, object| {
@@ -204,7 +204,7 @@ fn a_recovery_that_cannot_write_is_done_again_and_not_forgotten() {
         });
         disk.power_cut(&mut fastrand::Rng::with_seed(cut));
         disk.fail_next(Operation::Write, Errno::IO, after);
-        // It opens, or it does not because of that error.
+        // The target opens, or fails with that error.
         with_disk(&disk, 2, || drop(Target::open(DIR).map(Target::drop_unclosed)));
         disk.heal();
         with_disk(&disk, 3, || {

@@ -1,4 +1,4 @@
-//! A full disk fails writes cleanly and spoils nothing.
+//! A full disk fails writes cleanly and damages nothing.
 
 use crate::support::*;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use weir_store::{ReadMode, Target};
 use weir_types::ErrorKind;
 
-/// One of these tests at a time: until a program that another one starts has begun it has this
-/// one's files open too, and what was removed keeps its room.
+/// These tests run one at a time. A child process that one of them starts inherits the open files
+/// of the others until it executes its program, which keeps the space of removed files.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A file system of 8 MiB, unmounted when dropped.
@@ -23,12 +23,12 @@ fn run(program: &str, args: &[&Path]) -> bool {
 }
 
 impl SmallDisk {
-    /// `None` where this user may not mount.
+    /// `None` if this user may not mount.
     fn new(ext4: bool) -> Option<Self> {
         Self::made(ext4, "-osize=8m")
     }
 
-    /// On which there can be so many files.
+    /// A file system with this many inodes.
     fn of_files(files: u64) -> Option<Self> {
         Self::made(false, &format!("-osize=8m,nr_inodes={files}"))
     }
@@ -57,7 +57,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Takes all that is left.
+/// Fills the free space.
 fn fill_up(disk: &Path) {
     use std::io::Write;
     let filler = std::fs::OpenOptions::new().create(true).append(true).open(disk.join("filler"));
@@ -76,7 +76,7 @@ fn fill(ext4: bool) {
     let path = disk.at.join("target");
     Target::create(&path, IDENTITY).unwrap();
     let target = Target::open(&path).unwrap();
-    // Something old with a hole, to be overwritten when nothing is free.
+    // An old object with a hole, to be overwritten when no space is free.
     let old = target.object_or_create(object_id(1)).unwrap();
     write(&old, 0, &pattern(1, 100_000));
     write(&old, 2_000_000, &pattern(2, 1000));
@@ -96,11 +96,12 @@ fn fill(ext4: bool) {
     assert!(error.message.contains("target 3 (") && error.message.contains("object 2.0.0.0"));
     assert_eq!(object.len(), len, "a failed append must not grow the object");
 
-    // Use up the rest, down to single blocks.
+    // Fill the rest, down to single blocks.
     while write_pieces(&object, &[(len, 4096)], &pattern(len, 4096), G0).is_ok() {
         len += 4096;
     }
-    // Into the hole, across its border, new objects: some fail, all verify.
+    // Write into the hole, across its border, and to new objects: some writes fail, and everything
+    // verifies.
     let before = read(&old, 0, 3_000_000);
     for (offset, n) in [(95_000, 300_000), (1_000_000, 200_000), (1_999_000, 2000), (50_000, 9000)]
     {
@@ -126,7 +127,7 @@ fn fill(ext4: bool) {
         }
     }
 
-    // Everything verifies, now and after a restart.
+    // Everything verifies, before and after a restart.
     drop((old, object));
     drop(target);
     let target = Target::open(&path).unwrap();
@@ -140,12 +141,12 @@ fn fill(ext4: bool) {
     assert_eq!(object.len(), len);
     drop(object);
 
-    // Others take even what data leaves. What makes room goes on, and so does a start.
+    // Other programs take even the reserved space. Removals and a restart still work.
     fill_up(&disk.at);
     let object = target.object(object_id(2)).unwrap().unwrap();
     let error = write_pieces(&object, &[(len, 4096)], &pattern(1, 4096), G0).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NoSpace);
-    // What has its place can be written again.
+    // Allocated bytes can be written again.
     write(&object, 0, &pattern(8, 9000));
     assert_eq!(object.truncate(50_000, 1.into()).unwrap(), 50_000);
     fill_up(&disk.at);
@@ -160,7 +161,7 @@ fn fill(ext4: bool) {
     drop(object);
     std::fs::remove_file(disk.at.join("filler")).unwrap();
 
-    // With room again the target is as good as ever.
+    // With free space again the target works as usual.
     target.remove(object_id(2)).unwrap();
     let again = target.object_or_create(object_id(2)).unwrap();
     write(&again, 0, &pattern(9, 500_000));
@@ -193,7 +194,7 @@ fn the_last_files_that_a_disk_can_take_are_not_for_objects() {
     assert!(made > 100 && refused.message.contains("files"), "{made}: {refused}");
     assert_eq!(target.usage().unwrap().free_files, 0);
     (0..32).for_each(|n| drop(std::fs::File::create(disk.at.join(n.to_string())).unwrap()));
-    // What is there is used as ever, also once it has to be opened anew.
+    // Existing objects are usable, even when they have to be opened again.
     drop(target);
     let target = Target::open(&path).unwrap();
     write(&target.object_or_create(object_id(1)).unwrap(), 0, b"hello");
@@ -214,7 +215,7 @@ fn a_read_only_disk_is_said_to_be_one() {
     write(&target.object_or_create(object_id(2)).unwrap(), 0, b"hello");
     drop(target);
     assert!(Command::new("mount").arg("-oremount,ro").arg(&disk.at).status().unwrap().success());
-    // What is there can still be read.
+    // Existing objects can still be read.
     let target = Target::open(&path).unwrap();
     let object = target.object(object_id(2)).unwrap().unwrap();
     assert_eq!(read(&object, 0, 10), b"hello");

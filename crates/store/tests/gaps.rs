@@ -1,4 +1,4 @@
-//! What other copies lack is remembered over any end of the process.
+//! The bytes that other copies lack are remembered however the process ends.
 #![allow(clippy::single_range_in_vec_init, reason = "one range is meant")]
 
 use std::ops::Range;
@@ -52,11 +52,11 @@ fn what_was_noted_is_there_after_a_kill_and_what_was_cleared_is_not() {
     assert_eq!(gaps_of(&target, 1), [0..MIB, 3 * MIB..4 * MIB], "whole MiB");
     assert_eq!(gaps_of(&target, 2), [2 * MIB..u64::MAX]);
     assert_eq!(target.gaps().counts(), [(AWAY, 2), (TargetId(9), 1)]);
-    // To the end, wherever that is, is one part.
+    // A range that is open to the end counts as one part.
     assert_eq!(target.gaps().untold(), [(AWAY, 3), (TargetId(9), 1)]);
     target.gaps().clear(object(1), AWAY, &(0..u64::MAX)).unwrap();
     assert_eq!(target.gaps().counts(), [(AWAY, 1), (TargetId(9), 1)]);
-    // Of an object that is removed nobody lacks anything.
+    // A removed object has no gaps.
     target.remove(object(2)).unwrap();
     assert_eq!(target.gaps().counts(), []);
     assert_eq!(target.gaps().next(AWAY, None), None);
@@ -82,7 +82,7 @@ fn a_log_that_is_written_anew_says_the_same() {
     assert_eq!(gaps_of(&target, 2), []);
 }
 
-/// A target with a gap of another one, closed.
+/// A closed target with a gap of another target.
 fn with_a_log(dir: &Path) -> Vec<u8> {
     let target = made(dir);
     target.gaps().note(object(1), AWAY, SECOND, &(0..MIB)).unwrap();
@@ -114,7 +114,7 @@ fn a_log_that_has_vanished_is_missed() {
     knows_nothing(dir.path(), 0);
 }
 
-/// Also the second time, until everything is found.
+/// Checks that the target knows nothing, also on a second opening, until everything is found.
 fn knows_nothing(dir: &Path, case: usize) {
     for _ in 0..2 {
         let target = Target::open(dir).unwrap();
@@ -188,7 +188,7 @@ fn threads_that_note_and_clear_at_once_lose_nothing() {
     for (thread, i) in (0..4).flat_map(|thread| (0..150).map(move |i| (thread, i))) {
         let at = (thread * 1000 + i) * 2 * MIB;
         let lacks = target.gaps().lacks(object(i % 7), AWAY, &(at..at + 1));
-        // Where there are many ranges, what lies between two may be taken in.
+        // A full set may include bytes between two ranges.
         assert!(lacks || i % 3 > 0, "{thread} {i}");
     }
 }
@@ -220,7 +220,7 @@ fn what_was_noted_anew_or_not_sent_after_all_stays() {
     gaps.note(object(1), AWAY, SECOND, &(0..4 * MIB)).unwrap();
     gaps.sent(object(1), AWAY, &(0..4 * MIB));
     gaps.not_sent(object(1), AWAY, &(3 * MIB..4 * MIB));
-    // Costs no record: it is noted already.
+    // No record is written: the gap is noted already.
     gaps.note(object(1), AWAY, SECOND, &(MIB..MIB + 1)).unwrap();
     gaps.clear_sent(object(1), AWAY).unwrap();
     assert_eq!(gaps_of(&target, 1), [MIB..2 * MIB, 3 * MIB..4 * MIB]);
@@ -249,7 +249,7 @@ fn what_a_copy_says_of_a_part_that_it_was_sent_some_of_is_not_put_off_unheard() 
     let gaps = target.gaps();
     gaps.put_off(object(1), AWAY, SECOND, &(0..MIB)).unwrap();
     assert!(gaps.put_off_again(object(1), AWAY, &(0..1)));
-    // It strikes out the first half, and then the connection breaks.
+    // The copy clears the first half of its note; then the connection breaks.
     gaps.begins(object(1), AWAY, &(0..MIB / 2));
     gaps.note_said(object(1), AWAY, SECOND, &(MIB / 2..MIB)).unwrap();
     assert!(!gaps.put_off_again(object(1), AWAY, &(0..1)), "it serves that");
@@ -257,7 +257,8 @@ fn what_a_copy_says_of_a_part_that_it_was_sent_some_of_is_not_put_off_unheard() 
     assert!(gaps.put_off_again(object(1), AWAY, &(0..1)));
 }
 
-/// Found by a seed of the simulator: bytes of before were read of a write that was put off.
+/// Regression: old bytes were read after a write that was postponed on the word of an outdated
+/// report.
 #[test]
 fn what_a_copy_said_before_it_got_it_is_not_put_off_unheard() {
     let dir = tempfile::tempdir().unwrap();
@@ -266,11 +267,11 @@ fn what_a_copy_said_before_it_got_it_is_not_put_off_unheard() {
     let lacks = || gaps.note_said(object(1), AWAY, SECOND, &(0..MIB)).unwrap();
     lacks();
     gaps.clear(object(1), AWAY, &(0..MIB)).unwrap();
-    // Said once more, since nobody had answered, and under way until now.
+    // Reported again, because no answer came; the second report arrives only here.
     lacks();
     assert!(!gaps.put_off_again(object(1), AWAY, &(0..1)), "it serves that");
     assert!(gaps.untold().is_empty(), "it lacks nothing that it does not know of");
-    // Asked, it has noted it.
+    // Asked, the copy has noted it.
     gaps.put_off(object(1), AWAY, SECOND, &(0..1)).unwrap();
     assert!(gaps.put_off_again(object(1), AWAY, &(0..1)));
 }
@@ -305,14 +306,14 @@ fn of_what_was_put_off_it_is_known_which_bytes_are_left_until_a_restart() {
     assert!(!gaps.put_off_again(object(1), AWAY, &(MIB..MIB + 1)), "nobody knows of that");
     gaps.got(object(1), AWAY, &[(100, 50), (300, 100)]);
     assert_eq!(left(), Some(vec![150..200]));
-    // While it is being cleared, more of it is put off: that stays.
+    // While bytes are being cleared, more are postponed: these stay.
     gaps.got(object(1), AWAY, &[(150, 50)]);
     gaps.sent(object(1), AWAY, &(0..MIB));
     assert!(!gaps.put_off_again(object(1), AWAY, &(500..600)));
     gaps.put_off(object(1), AWAY, SECOND, &(500..600)).unwrap();
     gaps.clear_sent(object(1), AWAY).unwrap();
     assert_eq!((gaps_of(&target, 1), left()), (vec![0..MIB], Some(vec![500..600])));
-    // Of anything else that is lacking nobody knows it so well.
+    // Other missing bytes are not known so exactly.
     gaps.note(object(1), AWAY, SECOND, &(700..800)).unwrap();
     assert_eq!((left(), gaps.untold()), (None, vec![(AWAY, 1)]));
     gaps.put_off(object(1), AWAY, SECOND, &(900..901)).unwrap();
@@ -339,7 +340,7 @@ fn who_knows_that_another_one_lacks_something_says_so_of_its_parts_alone() {
     assert!(!knows(0..u64::MAX));
 }
 
-/// A target that has lost its log, with an object of which the others were not heard.
+/// A target that has lost its log, with an object for which the other copies have not reported.
 fn unheard(dir: &Path, bytes: Range<u64>) -> Target {
     with_a_log(dir);
     std::fs::remove_file(dir.join("gaps")).unwrap();
@@ -365,7 +366,7 @@ fn what_was_written_since_an_object_is_held_does_not_become_elsewhere_again() {
     gaps.clear(object(9), ELSEWHERE, &block).unwrap();
     let left = [0..block.start, block.end..8 * MIB];
     assert_eq!(noted(&target, ELSEWHERE), left);
-    // What it comes to be in doubt about is newer.
+    // Bytes that come into doubt later are newer.
     gaps.note(object(9), OWN, CopyIndex(0), &block).unwrap();
     gaps.hold(object(9), CopyIndex(0)).unwrap();
     assert_eq!(
@@ -373,14 +374,14 @@ fn what_was_written_since_an_object_is_held_does_not_become_elsewhere_again() {
         (left.to_vec(), vec![2 * MIB..3 * MIB])
     );
     gaps.clear(object(9), OWN, &(0..u64::MAX)).unwrap();
-    // To the byte.
+    // To the exact byte.
     gaps.release(object(9), CopyIndex(0)).unwrap();
     assert_eq!((noted(&target, ELSEWHERE), noted(&target, OWN)), (vec![], left.to_vec()));
     assert!(!gaps.is_held(object(9)));
     target.drop_unclosed();
     let target = Target::open(dir.path()).unwrap();
     assert_eq!((noted(&target, OWN), noted(&target, UNHEARD)), (left.to_vec(), vec![0..MIB]));
-    // Who was heard stays so.
+    // The report of other copies is remembered.
     target.gaps().heard(object(9)).unwrap();
     target.gaps().hold(object(9), CopyIndex(0)).unwrap();
     assert_eq!((noted(&target, OWN), noted(&target, UNHEARD)), (left.to_vec(), vec![]));

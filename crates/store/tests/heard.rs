@@ -1,4 +1,5 @@
-//! What a target with a lost gap log has heard, and that it has found all, survives a power cut.
+//! After a power cut a target with a lost gap log still knows what it has heard, and that it has
+//! found everything.
 
 use crate::crash::{DIR, target};
 use crate::support::{IDENTITY, object_id};

@@ -1,4 +1,4 @@
-//! Targets that are closed, killed, upgraded, damaged.
+//! Targets that are closed, killed, upgraded and damaged.
 
 use crate::support::*;
 use std::os::unix::fs::FileExt;
@@ -109,7 +109,7 @@ fn a_lost_or_damaged_intent_log_has_everything_verified_and_nothing_repaired() {
         let report = store.target.recovery();
         assert!(report.log_damaged && report.findings == 1 && report.blocks == 0, "{report:?}");
         assert_eq!(read(&store.target.object(object_id(1)).unwrap().unwrap(), 0, 9), pattern(1, 9));
-        // It is served, with a log that is well.
+        // The target is served, with a good log.
         write(&store.target.object_or_create(object_id(2)).unwrap(), 0, b"new");
         let store = store.kill_and_reopen();
         assert!(!store.target.recovery().log_damaged);
@@ -189,7 +189,7 @@ fn room_is_reserved_with_and_without_growing() {
     assert_eq!(object.allocate(0, 0, false, G0).unwrap(), 100_010);
 }
 
-/// Local file systems take some blocks for tables of their own.
+/// Checks the disk space of an object. Local file systems take some blocks for their own tables.
 #[track_caller]
 fn takes(object: &weir_store::Object, bytes: u64) {
     let taken = object.allocated().unwrap();
@@ -200,7 +200,7 @@ fn takes(object: &weir_store::Object, bytes: u64) {
 fn what_an_object_takes_is_the_same_before_the_disk_has_it_and_after() {
     let store = TestTarget::new();
     let object = store.target.object_or_create(object_id(1)).unwrap();
-    // More pieces than an inode of ext4 has room for, in two sections, and room that is reserved.
+    // More pieces than an inode of ext4 holds, in two sections, and preallocated space.
     for piece in 0..20 {
         write(&object, piece * 64 * BLOCK, &pattern(1, 2 * BLOCK as usize));
         write(&object, (150 << 20) + piece * 64 * BLOCK, &pattern(2, BLOCK as usize));
@@ -219,7 +219,7 @@ fn what_the_data_of_an_object_takes_is_told_without_its_checksums() {
     takes(&object, 0);
     write(&object, 0, &pattern(1, 10_000));
     takes(&object, 3 * BLOCK);
-    // More than the slots of the first page are of.
+    // More blocks than the first page has slots for.
     write(&object, 10_000, &pattern(2, 8 << 20));
     takes(&object, (8 << 20) + 3 * BLOCK);
     object.punch(BLOCK, 1 << 20, G0).unwrap();
@@ -263,7 +263,7 @@ fn sections_that_are_written_after_a_farther_one_count() {
     takes(&object, BLOCK);
     write(&object, 300 * MIB, &pattern(2, 4096));
     takes(&object, 2 * BLOCK);
-    // Slots of it are in two places.
+    // Its slots are in two places.
     write(&object, 383 * MIB, &pattern(3, 4096));
     write(&object, 0, &pattern(4, 4096));
     takes(&object, 4 * BLOCK);

@@ -1,4 +1,4 @@
-//! The store from outside, and after every crash. One program of all tests: linking takes longer
+//! The store from outside, and after every crash. All tests are one program: linking takes longer
 //! than running most of them.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]

@@ -1,4 +1,4 @@
-//! An object behaves as an array of bytes, whatever is done to it.
+//! An object behaves as an array of bytes under any operations.
 
 use crate::support::*;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ enum Op {
     Reopen,
 }
 
-/// Near the beginning, near a border of the format, or anywhere.
+/// An offset near the beginning, near a border of the format, or anywhere.
 fn offset() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..20_000u64,
@@ -79,7 +79,7 @@ fn take(model: &[u8], pieces: &[(u64, u64)]) -> Vec<u8> {
 struct Run {
     store: TestTarget,
     object: Arc<Object>,
-    /// The byte of the object that the model begins with; before it is a hole.
+    /// First byte of the object that the model holds; all bytes before it are a hole.
     base: u64,
     model: Vec<u8>,
     generation: u64,
@@ -152,8 +152,8 @@ proptest! {
 
     #[test]
     fn an_object_is_an_array_of_bytes(
-        // From its beginning, and so that a section ends where in the former
-        // case the first page of slots does.
+        // From the beginning, or so that a section ends where otherwise the first page of slots
+        // does.
         base in prop_oneof![Just(0), Just(SECTION_BORDER - PAGE_BORDER)],
         ops in proptest::collection::vec(op(), 1..40),
     ) {
@@ -161,8 +161,8 @@ proptest! {
         for op in ops {
             run = run.step(op);
         }
-        // Everything once more, all of it verified, with a hole behind the end
-        // that would show checksums left there.
+        // Reads everything once more and verifies it, with a hole behind the end in which leftover
+        // checksums would show.
         let len = run.model.len() as u64 + 2_000_000;
         run = run.step(Op::Truncate(len)).step(Op::Reopen);
         prop_assert!(read(&run.object, base, len) == run.model);

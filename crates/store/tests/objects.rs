@@ -84,7 +84,7 @@ fn a_write_from_before_a_truncation_is_refused() {
     assert_eq!(late.kind, ErrorKind::Stale);
     assert_eq!(object.truncate(9, Generation(4)).unwrap_err().kind, ErrorKind::Stale);
     write_pieces(&object, &[(0, 3)], b"new", Generation(5)).unwrap();
-    // The truncation again, as after a lost reply: it must not cut new data.
+    // The truncation is repeated, as after a lost reply. It must not cut new data.
     assert_eq!(object.truncate(0, Generation(5)).unwrap(), 3);
     drop(object);
     let store = store.reopen();
@@ -144,7 +144,7 @@ fn requests_that_do_not_add_up_are_refused() {
     assert_eq!(object.len(), 9000);
 }
 
-/// Linux 6.5.
+/// Whether the kernel tells what is cached: Linux 6.5.
 fn tells_what_is_cached() -> bool {
     let release = rustix::system::uname();
     let mut numbers = release.release().to_str().unwrap().split(['.', '-']).map(str::parse::<u32>);
@@ -162,7 +162,7 @@ fn a_cold_read_without_waiting_says_so_and_then_comes_warm() {
     let file = std::fs::File::open(store.only_file()).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let pieces = [(1_000_000, 500_000)];
-    // Not even when it is looked up often: nobody fetches it. (Before Linux 6.5 that is not known.)
+    // Repeated looks do not make the kernel fetch it. Before Linux 6.5 this cannot be tested.
     let look = || read_pieces(&object, &pieces, ReadMode::Resident).unwrap();
     if look() == Received::WouldBlock {
         let resident = (0..1000).filter(|_| look() != Received::WouldBlock).count();
@@ -194,7 +194,7 @@ fn of_a_large_exact_read_nothing_beyond_is_fetched() {
         println!("skipped: needs a page cache that can be dropped (no tmpfs), and Linux 6.5");
         return;
     }
-    // In order, as from a stream.
+    // In order, as a stream would.
     for start in [start, start + (256 << 10)] {
         let wanted = data[start as usize..][..256 << 10].to_vec();
         let received = read_pieces(&object, &[(start, 256 << 10)], ReadMode::Exact).unwrap();
@@ -243,9 +243,9 @@ fn appends_that_a_crash_cut_short_do_not_spoil_later_holes() {
         let object = store.target.object_or_create(object_id(1)).unwrap();
         write(&object, len - 1000, &pattern(1, 1000));
         drop(object);
-        // As the first format had it, which kept no intent log.
+        // As written by the first format, which had no intent log.
         let store = store.into_version_1();
-        // The slots of blocks behind the end were written, their data not.
+        // The slots of blocks behind the end were written, their data was not.
         let file = std::fs::File::options().write(true).open(store.only_file()).unwrap();
         let block = len.div_ceil(BLOCK) + 3;
         let slot = if len < SECTION_BORDER { 512 + block * 4 } else { 32_672 * BLOCK + 12 };

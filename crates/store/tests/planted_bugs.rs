@@ -1,11 +1,11 @@
-//! Bugs planted in the store are found. They are planted in the whole process,
-//! so this is one test in a process of its own.
+//! Planted bugs of the store are found. A bug is planted in the whole process, so this is one test
+//! in a process of its own.
 
 use crate::crash::{self, Settings, mirror, search, setting};
 use crate::support::alone;
 use weir_host::plant::{Bug, plant};
 
-/// Images that may be needed to find one.
+/// Number of images within which a bug must be found.
 const MAX_IMAGES: u64 = 6_000;
 
 const BUGS: [Bug; 8] = [
@@ -34,7 +34,7 @@ fn find_every_planted_bug() {
     for bug in BUGS {
         plant(Some(bug));
         let found = match bug {
-            // What is served wrong is served from a disk that rots.
+            // Serving wrong bytes shows only on a rotting disk.
             Bug::ServeUnverified => crash::search_rot(first, MAX_IMAGES),
             Bug::SkipGapNote | Bug::ForgetPledge => {
                 mirror::search(first, MAX_IMAGES, &Settings::default())

@@ -1,5 +1,5 @@
-//! What is changed on several copies at once is suspect after an unclean stop
-//! until it is known what became of the change, and then no more.
+//! A change on several copies is suspect after an unclean stop until its outcome is known, and not
+//! afterwards.
 #![allow(clippy::single_range_in_vec_init, reason = "one range is meant")]
 
 use crate::support::*;
@@ -9,10 +9,10 @@ use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{ErrorKind, Generation};
 
 const MIB: u64 = 1 << 20;
-/// What is marked at least.
+/// The smallest range that is marked.
 const GRANULE: u64 = 4 * MIB;
 
-/// What the target says that it lacks itself of an object.
+/// The bytes of an object that the target itself lacks according to its notes.
 fn own_gaps(store: &TestTarget, file: u64) -> Vec<Range<u64>> {
     let (gaps, mut after) = (store.target.gaps(), None);
     while let Some(gap) = gaps.next(IDENTITY.target, after) {
@@ -46,7 +46,7 @@ fn a_change_under_way_is_suspect_over_checkpoints_and_nothing_else_is() {
     assert_eq!(own_gaps(&store, 2), []);
     assert!(store.target.gaps().lacks(object_id(1), IDENTITY.target, &(5 * MIB..5 * MIB + 1)));
     assert!(!store.target.gaps().lacks(object_id(1), IDENTITY.target, &(0..GRANULE)));
-    // What is cleared stays cleared, and what is not stays a gap.
+    // Cleared bytes stay cleared, and the others stay a gap.
     let store = store.kill_and_reopen();
     assert_eq!(own_gaps(&store, 1), [GRANULE..2 * GRANULE]);
     let bytes = GRANULE..2 * GRANULE;
@@ -73,7 +73,7 @@ fn an_object_that_was_never_written_to_is_suspect_as_a_whole() {
     let store = store.kill_and_reopen();
     assert_eq!(own_gaps(&store, 7), [0..MAX_FILE_BYTES]);
     assert!(!store.target.gaps().lost(), "the machine ran on");
-    // Its pieces stay so over a checkpoint, though it is young no more.
+    // The pledged pieces stay suspect over a checkpoint, although the object is no longer young.
     let _pledge = store.target.pledge(object_id(8), &[(MIB, 10)]).unwrap();
     write(&store.target.object_or_create(object_id(9)).unwrap(), 0, b"young");
     let _another = store.target.pledge(object_id(9), &[(0, 2)]).unwrap();
@@ -157,7 +157,7 @@ fn an_object_gets_the_length_and_the_fence_of_another_copy() {
     write(&object, 0, b"some bytes, more than ten");
     assert_eq!(object.align(10, Generation(4)).unwrap(), 10);
     assert_eq!(object.generation(), Generation(4));
-    // Also if it has that fence: it is not the length of that truncation.
+    // Even with the same fence: the length is not the one of that truncation.
     assert_eq!(object.align(SECTION_BORDER + 7, Generation(4)).unwrap(), SECTION_BORDER + 7);
     assert_eq!(read(&object, 0, 20), [b"some bytes".as_slice(), &[0; 10]].concat());
     assert_eq!(object.align(5, Generation(4)).unwrap(), 5);
@@ -189,7 +189,7 @@ fn checksums_tell_where_two_copies_differ() {
     let slots = a.slots(9..13).unwrap();
     assert!(slots[0] != 0 && slots[1] != 0);
     assert_eq!(slots[2..], [0, 0], "a hole");
-    // The end of an object is as if zeros followed.
+    // The end of an object counts as followed by zeros.
     b.align(SECTION_BORDER + 99 * BLOCK, G0).unwrap();
     assert_eq!(a.slots(border..border + 200).unwrap(), b.slots(border..border + 200).unwrap());
     write(&b, SECTION_BORDER + 5, b"other");

@@ -1,5 +1,4 @@
-//! A bit that flips anywhere on a target is never served as if it were right,
-//! and scrubbing finds it.
+//! A bit that flips anywhere on a target is never served as valid, and scrubbing finds it.
 
 use crate::crash::{rot, setting};
 

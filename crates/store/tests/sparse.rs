@@ -1,5 +1,5 @@
-//! Objects that are long and hold little: whatever goes through one takes as long as there are
-//! bytes on the disk, however long the object is.
+//! Long objects with little data: every pass over one depends on the bytes on disk, however long
+//! the object is.
 
 use crate::support::*;
 use std::collections::BTreeSet;
@@ -11,12 +11,12 @@ use weir_store::{
 };
 use weir_types::ErrorKind;
 
-/// Nearly as long as local file systems allow.
+/// Nearly the longest file of local file systems.
 const LONG: u64 = 15 << 40;
 const DIR: &str = "/disk/target";
 const BLOCKS: usize = 300;
 
-/// Blocks here and there in an object of this length, its last one among them.
+/// Scattered blocks in an object of this length, including its last block.
 fn places(len: u64, count: usize, seed: u64) -> BTreeSet<u64> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut places: BTreeSet<u64> = [len / BLOCK - 1].into();
@@ -106,7 +106,7 @@ fn everything_that_goes_through_an_object_skips_its_holes() {
         assert_eq!(target.recovery().bytes, bytes);
         let object = target.object(object_id(1)).unwrap().unwrap();
         check(&object, &blocks);
-        // Punched but for the first and the last block of those that there are.
+        // Punched except for the first and the last allocated block.
         let (first, last) = (*blocks.first().unwrap(), *blocks.last().unwrap());
         let start = (first + 1) * BLOCK;
         object.punch(start, last * BLOCK - start, G0).unwrap();
@@ -138,7 +138,7 @@ fn what_is_torn_beside_a_hole_is_found() {
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
     let test = test.reopen();
     let object = test.target.object(object_id(1)).unwrap().unwrap();
-    // Of data alone, of a checksum alone, and where there was nothing at all.
+    // Allocated data without a checksum, a checksum without data, and nothing at all.
     let holes = [6, (1 << 20) + 2, (1 << 27) + 77];
     for block in EDGES.into_iter().chain(holes) {
         let (data, slot) = positions(block);
@@ -165,7 +165,7 @@ fn what_was_torn_beside_a_hole_is_repaired_after_a_kill_if_it_was_marked() {
     fill(&test.target.object_or_create(object_id(1)).unwrap(), &EDGES.into());
     test.target.sync_all().unwrap();
     let object = test.target.object(object_id(1)).unwrap().unwrap();
-    // Marked are the blocks and their neighbours behind them.
+    // The blocks and their following neighbours are marked.
     for block in EDGES {
         write(&object, block * BLOCK, &pattern(9, 4096));
     }
@@ -174,7 +174,7 @@ fn what_was_torn_beside_a_hole_is_repaired_after_a_kill_if_it_was_marked() {
     for block in torn {
         file.write_all_at(&[0x5a; 512], positions(block).0 + 1024).unwrap();
     }
-    // And one that has lost its data, but not its checksum.
+    // A block that has lost its data, but not its checksum.
     let lost = positions(EDGES[1]).0;
     file.write_all_at(&[0; 4096], lost).unwrap();
     drop(object);
@@ -216,8 +216,8 @@ fn is_whole(disk: &SimDisk, target: &Target, blocks: &BTreeSet<u64>) {
 
 #[test]
 fn a_recovery_that_is_stopped_goes_on_where_it_was() {
-    /// Blocks of each object, and the steps that they take at the most: each is in a section of
-    /// its own, which has 32 pages of checksums.
+    /// Number of blocks of each object. It bounds the steps: each block is in a section of its own,
+    /// which has 32 pages of checksums.
     const COUNT: usize = 10;
     const STEPS: usize = COUNT * 33 + 2;
     let disk = SimDisk::new(2);
@@ -225,7 +225,7 @@ fn a_recovery_that_is_stopped_goes_on_where_it_was() {
     let mut stops = 0;
     let target = with_disk(&disk, 0, || {
         loop {
-            // Before it has begun: it does one step, and is to remember that.
+            // Stopped before it has begun: it does one step and saves that.
             let progress = RecoveryProgress::default();
             progress.stop();
             match Opening::begin(DIR, OPTIONS).unwrap().finish(&progress) {
@@ -238,7 +238,7 @@ fn a_recovery_that_is_stopped_goes_on_where_it_was() {
     });
     assert!(stops >= 3 * COUNT, "{stops}");
     is_whole(&disk, &target, &blocks);
-    // The next one knows nothing of all that.
+    // The next one has no saved progress.
     with_disk(&disk, 0, || {
         for file in 1..4 {
             fill(&target.object(object_id(file)).unwrap().unwrap(), &blocks);

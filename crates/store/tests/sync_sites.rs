@@ -1,9 +1,9 @@
-//! Not one sync is needless, and leaving out any of them is noticed.
+//! Every sync is needed: leaving out any of them is noticed.
 
 use crate::crash::{Settings, history, mirror, search, setting, sites_of};
 use std::collections::BTreeSet;
 
-/// Images that may be needed to notice.
+/// Number of images within which a missing sync must be noticed.
 const MAX_IMAGES: u64 = 6_000;
 
 #[test]

@@ -85,7 +85,7 @@ fn objects_are_listed_with_their_lengths_and_strangers_reported() {
     let store = store.reopen();
     let listed: BTreeMap<_, _> = store.target.objects().map(Result::unwrap).collect();
     assert_eq!(listed, expected);
-    // A stranger, and an object in the wrong directory.
+    // An unknown file, and an object in the wrong directory.
     let hash_dirs = || std::fs::read_dir(store.dir.path().join("objects")).unwrap();
     let (a, b) = (hash_dirs().next().unwrap().unwrap(), hash_dirs().nth(1).unwrap().unwrap());
     std::fs::write(a.path().join("note.txt"), b"hello").unwrap();
@@ -107,7 +107,7 @@ fn removing_is_final_and_may_be_repeated() {
     store.target.remove(id).unwrap();
     assert!(store.target.object(id).unwrap().is_none());
     assert!(store.target.open_object(id).is_none());
-    // A request that was under way does not reach the new object.
+    // A request in progress does not reach the new object.
     let new = store.target.object_or_create(id).unwrap();
     write(&held, 0, b"late");
     held.sync().unwrap();
@@ -136,7 +136,7 @@ fn serve_many_objects() {
         let object = target.object(object_id(i)).unwrap().unwrap();
         assert_eq!(read(&object, 0, 100), i.to_le_bytes());
     }
-    // The one that is in use was kept: there is one truth about its length.
+    // The object in use is still the same one, so that its length has one owner.
     write(&held, 8, b"more");
     assert_eq!(target.object(object_id(0)).unwrap().unwrap().len(), 12);
 }

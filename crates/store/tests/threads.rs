@@ -1,5 +1,5 @@
-//! Threads that write, sync and make checkpoints at the same time, until the
-//! power fails: on a simulated machine, so that a seed decides who runs when.
+//! Threads that write, sync and make checkpoints at the same time until the power fails. The
+//! machine is simulated, so that a seed decides the order of threads.
 
 use crate::crash::model::{Model, ModelObject, State, fresh};
 use crate::crash::{DIR, setting, target};
@@ -18,7 +18,7 @@ const WRITERS: u64 = 3;
 const OBJECT_BYTES: usize = 40_000;
 const DEFAULT_HISTORIES: u64 = 800;
 
-/// Writes to an object of its own, and to new ones, until the disk stops.
+/// Writes to an object of its own and to new ones, until the disk stops.
 fn writer(target: &Target, model: &Mutex<Model>, first_file: u64, seed: u64) -> Result<(), Error> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut file = first_file;
@@ -29,7 +29,7 @@ fn writer(target: &Target, model: &Mutex<Model>, first_file: u64, seed: u64) -> 
         model.lock().objects.entry(file).or_insert_with(|| ModelObject::new(0));
         let object = target.object_or_create(object_id(file))?;
         if rng.u8(0..5) == 0 {
-            // What is written meanwhile is not promised, and nobody else does.
+            // Writes during the sync are not promised, and no other thread makes any.
             object.sync()?;
             model.lock().objects.get_mut(&file).unwrap().durable();
             continue;
@@ -58,7 +58,7 @@ fn one_history(seed: u64) -> Result<(), String> {
     with_disk(&disk, 0, || {
         Target::create(DIR, IDENTITY).unwrap();
         let target = target().unwrap();
-        // Some that are old when the threads begin.
+        // Some objects that are old when the threads begin.
         for file in 1..=WRITERS {
             let data = fresh(file, OBJECT_BYTES / 2);
             let object = target.object_or_create(object_id(file)).unwrap();
@@ -90,7 +90,7 @@ fn one_history(seed: u64) -> Result<(), String> {
                 let (target, model) = (target.clone(), shared.clone());
                 let seed = seed * 1000 + file * 100;
                 thread::spawn("writer", move || {
-                    // An error ends it: the disk has stopped.
+                    // An error ends the thread: the disk has stopped.
                     let _ = writer(&target, &model, file, seed);
                 })
                 .unwrap()

@@ -1,10 +1,10 @@
-//! What is known of a file besides its bytes.
+//! Attributes of files.
 
 use crate::codec::{Decode, DecodeError, Encode, Reader};
 use crate::id::{FileId, Generation};
 use crate::limits::MAX_GROUPS;
 
-/// What a name stands for.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A regular file.
@@ -65,7 +65,7 @@ impl FileKind {
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// From seconds and nanoseconds; out-of-range seconds are clamped.
+    /// From seconds and nanoseconds; seconds out of range are clamped.
     pub fn new(seconds: i64, nanos: u32) -> Self {
         Self(seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(nanos)))
     }
@@ -79,11 +79,11 @@ impl Timestamp {
     }
 }
 
-/// A time of access is brought up to date once in this time though nothing has changed.
+/// An access time older than this is updated by a read even if the file has not changed.
 const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
 
-/// Whether a read at that time changes the time of access, as `relatime` says: if that is not
-/// later than the last change of contents or attributes, or a day old.
+/// Whether a read at that time updates the access time under the rules of `relatime`: if the access
+/// time is not later than the last change of contents or attributes, or is a day old.
 pub fn access_is_due(
     accessed: Timestamp,
     changed: impl IntoIterator<Item = Timestamp>,
@@ -109,11 +109,11 @@ impl Decode for Timestamp {
 pub struct Attr {
     /// The inode number.
     pub file: FileId,
-    /// What it is.
+    /// Type of the file.
     pub kind: FileKind,
     /// Permission bits with setuid, setgid and sticky.
     pub mode: u16,
-    /// Names that point here.
+    /// Number of hard links.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
@@ -133,14 +133,14 @@ pub struct Attr {
     pub change: u64,
     /// Grows at each truncation; fences older writes.
     pub generation: Generation,
-    /// Preferred size of calls, bytes: one whole stripe where it is known.
+    /// Preferred size of calls, bytes: one whole stripe if the layout is known.
     pub preferred_io_bytes: u32,
-    /// When it was made; not known of files from before that was kept.
+    /// Creation time. `None` for files that are older than its recording.
     pub birth: Option<Timestamp>,
-    /// Which extended attributes it has.
+    /// Which extended attributes the file has.
     pub extras: Extras,
-    /// Not all of its bytes are known to have been written: it may take less room than its size
-    /// says, or more. Only data servers know.
+    /// Whether the file may have unwritten ranges or preallocated space, so that its disk space may
+    /// differ from its size. Only data servers know how much it takes.
     pub sparse: bool,
 }
 crate::codec_struct!(Attr {
@@ -163,38 +163,38 @@ crate::codec_struct!(Attr {
     sparse
 });
 
-/// Which extended attributes a file has, so that nobody asks for those that are not there.
+/// Which extended attributes a file has, so that clients need not ask for missing ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
-    /// Any at all.
+    /// The file has an extended attribute.
     pub any: bool,
-    /// An access control list beyond its permission bits ([`ACL_ACCESS`]).
+    /// The file has an access control list beyond its permission bits ([`ACL_ACCESS`]).
     pub acl: bool,
-    /// Of a directory: one for what is made in it ([`ACL_DEFAULT`]).
+    /// The directory has a default access control list for new files ([`ACL_DEFAULT`]).
     pub default_acl: bool,
 }
 crate::codec_struct!(Extras { any, acl, default_acl });
 
 /// The extended attribute that holds an access control list.
 pub const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
-/// The extended attribute that holds the list which new files of a directory get.
+/// The extended attribute that holds a directory's default access control list.
 pub const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// Space and counts of the whole file system or of one target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FsUsage {
-    /// Bytes in all.
+    /// Total space, bytes.
     pub total_bytes: u64,
-    /// Bytes that are free for everyone.
+    /// Free space for ordinary users, bytes.
     pub free_bytes: u64,
-    /// Files that could exist.
+    /// Maximum number of files.
     pub total_files: u64,
-    /// Files that could still be made.
+    /// Number of further files that can be created.
     pub free_files: u64,
 }
 crate::codec_struct!(FsUsage { total_bytes, free_bytes, total_files, free_files });
 
-/// In whose name an operation is done.
+/// The user and groups on whose behalf an operation runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Caller {
     /// User.

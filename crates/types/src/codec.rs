@@ -1,6 +1,6 @@
-//! The byte codec of message bodies and metadata records: little-endian,
-//! lengths before contents, every length checked against what is left and
-//! against a limit before anything is allocated.
+//! The byte codec of message bodies and metadata records: little-endian, lengths before contents.
+//! Every length is checked against the remaining bytes and against a limit before anything is
+//! allocated.
 
 use crate::limits::{MAX_BODY_BYTES, MAX_LIST_LEN};
 
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         self.take(N)?.try_into().map_err(|_| DecodeError::Truncated)
     }
 
-    /// How many bytes are left.
+    /// Number of remaining bytes.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
@@ -64,7 +64,7 @@ pub trait Encode {
     /// Appends the value.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// The value alone, as bytes.
+    /// The value encoded on its own.
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.encode(&mut out);
@@ -72,7 +72,7 @@ pub trait Encode {
     }
 }
 
-/// A value that can be read from bytes nobody vouches for.
+/// A value that can be decoded from untrusted bytes.
 pub trait Decode: Sized {
     /// Reads the value and advances.
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError>;
@@ -194,8 +194,8 @@ impl<T: Encode> Encode for Vec<T> {
 impl<T: Decode> Decode for Vec<T> {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let len = u32::decode(r)? as usize;
-        // Every element takes at least one byte, so a count beyond the bytes
-        // left is a lie; checked before the allocation it would cause.
+        // Every element takes at least one byte, so a count above the remaining bytes is invalid.
+        // Checked before memory is allocated for it.
         if len > MAX_LIST_LEN || len > r.remaining() {
             return Err(DecodeError::TooLong);
         }
@@ -241,8 +241,8 @@ impl Decode for () {
     }
 }
 
-/// Implements the codec for a struct, field after field in the order given
-/// (all of them: the struct literal in `decode` makes the compiler check).
+/// Implements the codec for a struct, field by field in the order given. All fields must be named:
+/// the struct literal in `decode` makes the compiler check that.
 #[macro_export]
 macro_rules! codec_struct {
     ($name:ident { $($field:ident),* $(,)? }) => {

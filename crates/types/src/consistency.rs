@@ -1,19 +1,18 @@
-//! How far clients see each other's changes of a file.
+//! Cache consistency: how soon a client sees other clients' changes of a file.
 
-/// The extended attribute of a file or directory that says how far clients are
-/// to see each other's changes of it; what is made in a directory inherits it.
+/// The extended attribute that sets the cache consistency of a file or directory. New files and
+/// directories inherit it from their parent.
 pub const CONSISTENCY_XATTR: &[u8] = b"user.weir.consistency";
 
-/// How far clients see each other's changes (`docs/leases.md`).
+/// How soon a client sees other clients' changes (`docs/leases.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
-    /// At once, as on one machine.
+    /// At once, as between processes of one machine.
     #[default]
     Strict,
-    /// When a file is opened after it was closed; names and attributes after a
-    /// while.
+    /// When a file is opened after the writer has closed it. Names and attributes after a delay.
     Relaxed,
-    /// At once, because every call goes to the servers.
+    /// At once, because nothing is cached: every call goes to the servers.
     None,
 }
 crate::codec_tag!(Consistency { Strict = 0, Relaxed = 1, None = 2 });
@@ -23,7 +22,7 @@ impl Consistency {
     pub const ALL: [Consistency; 3] =
         [Consistency::Strict, Consistency::Relaxed, Consistency::None];
 
-    /// The word for it, in mount options and [`CONSISTENCY_XATTR`].
+    /// The name in mount options and in [`CONSISTENCY_XATTR`].
     pub fn name(self) -> &'static str {
         match self {
             Consistency::Strict => "strict",
@@ -32,14 +31,14 @@ impl Consistency {
         }
     }
 
-    /// What a word stands for.
+    /// The value with this name.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name().as_bytes() == name)
     }
 
-    /// What holds for a file with a hint in a client that keeps to this one
-    /// otherwise: the hint, except that a client without caches gets none, and
-    /// one that hears of no changes cannot be strict.
+    /// The consistency for a file with a hint, in a client whose own setting is `self`. The hint
+    /// applies, with two exceptions: a client without caches keeps none, and a client that gets no
+    /// events about changes cannot be strict.
     #[must_use]
     pub fn with_hint(self, hint: Option<Consistency>) -> Self {
         match (self, hint) {

@@ -1,21 +1,21 @@
-//! The disks below targets. Several targets can be on one, and each of them says how much
-//! room the whole of it has.
+//! The disks below targets. Several targets can share a disk, and each of them reports the free
+//! space of the whole disk.
 //!
-//! Invariant: in a sum each disk is counted once.
+//! Invariant: a sum counts each disk once.
 
 use crate::{DiskId, FsUsage};
 use std::collections::BTreeMap;
 
-/// Disks, and how many targets are on each.
+/// Disks, and the number of targets on each.
 #[derive(Clone, Debug, Default)]
 pub struct Disks {
     known: BTreeMap<DiskId, (u64, FsUsage)>,
-    /// Of targets that are taken to have one each, since nobody knows.
+    /// Targets whose disk is unknown: each counts as having a disk of its own.
     others: (u64, FsUsage),
 }
 
 impl Disks {
-    /// Adds a target. One whose size is 0 has not said anything yet, and is left out.
+    /// Adds a target. A target of size 0 has not reported yet and is left out.
     pub fn add(&mut self, disk: DiskId, usage: &FsUsage) {
         if usage.total_bytes == 0 {
             return;
@@ -27,7 +27,7 @@ impl Disks {
         }
         let (targets, room) = self.known.entry(disk).or_insert((0, *usage));
         *targets += 1;
-        // They are not asked at the same moment.
+        // Targets of one disk report at different moments.
         *room = FsUsage {
             total_bytes: room.total_bytes.max(usage.total_bytes),
             free_bytes: room.free_bytes.min(usage.free_bytes),
@@ -36,24 +36,24 @@ impl Disks {
         };
     }
 
-    /// The room of all of them.
+    /// Total space of all disks.
     pub fn usage(&self) -> FsUsage {
         let mut sum = self.others.1;
         self.known.values().for_each(|(_, usage)| add(&mut sum, usage));
         sum
     }
 
-    /// How many disks.
+    /// Number of disks.
     pub fn count(&self) -> u64 {
         self.others.0 + self.known.len() as u64
     }
 
-    /// How many targets.
+    /// Number of targets.
     pub fn targets(&self) -> u64 {
         self.others.0 + self.known.values().map(|(targets, _)| targets).sum::<u64>()
     }
 
-    /// How many targets share a disk; 1 for one that is not among these.
+    /// Number of targets that share a disk; 1 for an unknown disk.
     pub fn sharers(&self, disk: DiskId) -> u64 {
         self.known.get(&disk).map_or(1, |(targets, _)| *targets)
     }

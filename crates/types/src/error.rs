@@ -1,5 +1,5 @@
-//! Errors as they cross a boundary: a kind with a retry class and an errno,
-//! and a message that says what to do.
+//! Errors at a boundary: a kind with a retry class and an errno, and a message that says what to
+//! do.
 
 use crate::codec::{Decode, DecodeError, Encode, Reader};
 use std::fmt;
@@ -7,16 +7,16 @@ use std::fmt;
 /// The result of operations that may fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a caller may do about an error.
+/// How a caller may retry after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// The same request fails again.
     Never,
     /// The same request may succeed a moment later.
     Later,
-    /// Get a fresh layout, capability or ticket first.
+    /// Retry after getting a fresh layout, capability or ticket.
     Refresh,
-    /// Connect again first.
+    /// Retry after connecting again.
     Reconnect,
 }
 
@@ -41,21 +41,21 @@ macro_rules! error_kinds {
                 }
             }
 
-            /// The number that a system call returns for it.
+            /// The errno of the kind.
             pub fn errno(self) -> i32 {
                 match self {
                     $(ErrorKind::$name => errno::$errno,)*
                 }
             }
 
-            /// What a caller may do about it.
+            /// How a caller may retry.
             pub fn retry(self) -> Retry {
                 match self {
                     $(ErrorKind::$name => Retry::$retry,)*
                 }
             }
 
-            /// A few words for people.
+            /// A short description for people.
             pub fn text(self) -> &'static str {
                 match self {
                     $(ErrorKind::$name => $text,)*
@@ -159,17 +159,16 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// An error with its kind and, where it helps, a message naming the server,
-/// the target or the file, and what to do.
+/// An error: its kind and, where that helps, a message that names the server, target or file and
+/// says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What went wrong.
+    /// The kind.
     pub kind: ErrorKind,
-    /// Where and with what; empty when the kind says it all.
+    /// Where the error occurred and what to do; empty if the kind says enough.
     pub message: String,
-    /// Of damage (`Corrupt`, `ChecksumMismatch`): the first byte of the object's
-    /// block that is damaged, so that whoever knows the layout can say which
-    /// bytes of the file are.
+    /// For damage (`Corrupt`, `ChecksumMismatch`): the first byte of the damaged block in the
+    /// object. With the layout, a caller can compute which bytes of the file are damaged.
     pub at: Option<u64>,
 }
 
@@ -179,7 +178,7 @@ impl Error {
         Self { kind, message: message.into(), at: None }
     }
 
-    /// Says which byte of an object is damaged.
+    /// Sets the first damaged byte of the object.
     #[must_use]
     pub fn at(self, object_offset: u64) -> Self {
         Self { at: Some(object_offset), ..self }
@@ -249,7 +248,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The longest message that travels with an error.
+/// The longest message that is sent with an error.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
 impl Encode for Error {

@@ -1,10 +1,11 @@
-//! The names of machines, as data servers and clients say them, and of failure domains, as
-//! administrators do.
+//! Checks of host names, which data servers and clients report, and of failure domain names, which
+//! administrators choose.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{MAX_DOMAIN_BYTES, MAX_HOST_BYTES};
 
-/// Refuses what cannot be shown or is too long to keep. Empty is not known.
+/// Refuses a host name that is too long or cannot be printed. An empty name means that it is
+/// unknown.
 ///
 /// # Errors
 /// `InvalidArgument`, with what to change.
@@ -18,7 +19,7 @@ pub fn check_host(host: &str) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidArgument, message))
 }
 
-/// Refuses what is no name of a failure domain: a word that an administrator has chosen.
+/// Refuses an invalid name of a failure domain: it must be one word.
 ///
 /// # Errors
 /// `InvalidArgument`, with what to change.
@@ -35,7 +36,7 @@ pub fn check_domain(domain: &str) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidArgument, message))
 }
 
-/// The beginning of a text that may be anything.
+/// The beginning of an arbitrary text, safe to print.
 fn shown(text: &str) -> String {
     text.chars().take(80).flat_map(char::escape_default).collect()
 }

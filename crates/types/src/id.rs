@@ -1,7 +1,7 @@
-//! Identifiers. Each is a newtype, so that a file id can never be passed where
-//! a target id is meant. Ids are never reused and owe nothing to the inode
-//! numbers of local file systems: a rebuilt namespace finds its objects again
-//! (this is what CEFT-PVFS named its data files by MD5 for, paper 2).
+//! Identifiers. Each is a newtype, so that a file id can never be passed as a target id. Ids are
+//! never reused and do not depend on inode numbers of local file systems, so that a rebuilt
+//! namespace finds its objects again (for the same purpose CEFT-PVFS names its data files by MD5,
+//! paper 2).
 
 use crate::codec::{Decode, DecodeError, Encode, Reader};
 use std::fmt;
@@ -40,8 +40,8 @@ newtype_id! {
     FileId(u64);
     /// One storage directory that a data server serves: the unit of placement.
     TargetId(u32);
-    /// A local file system of a machine, as long as that runs: targets of which it is the same
-    /// share its room. See [`DiskId::UNKNOWN`].
+    /// A local file system of a machine while the machine runs. Targets with the same id share its
+    /// space. See [`DiskId::UNKNOWN`].
     DiskId(u64);
     /// One data server process.
     ServerId(u32);
@@ -65,23 +65,23 @@ newtype_id! {
     RequestId(u64);
     /// Counts the frames of one direction of one connection.
     Sequence(u64);
-    /// A place for one mutation in flight of a session; its last result is kept.
+    /// One of a session's slots for mutations in flight. The result of its last mutation is kept.
     SlotId(u16);
     /// Counts the mutations of a slot: the same number means the same mutation.
     SlotSequence(u64);
-    /// An SPMD program whose ranks should finish together; 0 is none.
+    /// An SPMD program whose ranks should finish together. 0 stands for none.
     JobId(u64);
     /// One process of a job.
     Rank(u32);
 }
 
 impl DiskId {
-    /// Nobody knows which.
+    /// The disk is unknown.
     pub const UNKNOWN: DiskId = DiskId(0);
 }
 
 impl TargetId {
-    /// No target: in the place of a copy that a column does not have any more.
+    /// No target: stands for a copy that a column no longer has.
     pub const NONE: TargetId = TargetId(u32::MAX);
 }
 
@@ -90,7 +90,7 @@ impl FileId {
     pub const ROOT: FileId = FileId(1);
 }
 
-/// What a target stores: one column of one segment, one copy.
+/// Identifies an object of a target: one copy of one column of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
     /// The file.
@@ -104,7 +104,7 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
-    /// None comes before this one.
+    /// The smallest id.
     pub const FIRST: ObjectId = ObjectId {
         file: FileId(0),
         segment: SegmentIndex(0),

@@ -1,5 +1,5 @@
-//! How a file's bytes are cut into segments and laid over targets: the data.
-//! The maths is in `weir-layout`.
+//! The layout of a file: how its bytes are cut into segments and placed on targets. Only the data;
+//! the maths is in `weir-layout`.
 
 use crate::codec::{Decode, DecodeError, Encode, Reader};
 use crate::id::{ColumnIndex, CopyIndex, Epoch, SegmentIndex, TargetId};
@@ -8,24 +8,24 @@ use crate::limits::{
     MIN_CODED_COLUMNS, MIN_STRIPE_UNIT_BYTES,
 };
 
-/// How a segment survives failures.
+/// The redundancy of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// Full copies (one copy: none).
+    /// Copies of each column; a single copy has no redundancy.
     #[default]
     Copies,
-    /// An erasure code: of its columns and parities as many may be lost as there are parities.
+    /// An erasure code. As many of its columns and parities may be lost as it has parities.
     Coded,
 }
 crate::codec_tag!(Scheme { Copies = 0, Coded = 1 });
 
-/// What may happen to a segment.
+/// Whether a segment may be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SegmentState {
-    /// It takes writes.
+    /// The segment may be written.
     #[default]
     Open,
-    /// It takes none: it has parities, or gets them.
+    /// The segment may not be written: it has parities, or they are being made.
     Sealed,
 }
 crate::codec_tag!(SegmentState { Open = 0, Sealed = 1 });
@@ -33,24 +33,23 @@ crate::codec_tag!(SegmentState { Open = 0, Sealed = 1 });
 /// Who writes the copies, and when a write is acknowledged (CEFT-PVFS).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Duplication {
-    /// The server of the primary hands writes on, and acknowledges them when all
-    /// copies have them.
+    /// The primary's server forwards a write, and acknowledges it when all copies have it.
     #[default]
     ServerSync,
-    /// It acknowledges them at once, and hands them on later.
+    /// The primary's server acknowledges a write at once, and forwards it later.
     ServerAsync,
-    /// The client sends the bytes to all copies and waits for all.
+    /// The client sends a write to all copies and waits for all of them.
     ClientSync,
-    /// The client sends the bytes to all copies and waits for the primary.
+    /// The client sends a write to all copies and waits for the primary only.
     ClientAsync,
-    /// `ServerSync` while a group has more servers than the file has writers, else
+    /// `ServerSync` while the group has more servers than the file has writers; otherwise
     /// `ClientAsync`.
     Hybrid,
 }
 
 impl Duplication {
-    /// What it comes to for a file of so many columns, which are a group of servers, and
-    /// so many clients that have it open to write.
+    /// The protocol in effect for a file of this many columns, on a group of as many servers, with
+    /// this many clients that have it open for writing. Resolves `Hybrid`.
     pub fn acting(self, columns: usize, writers: usize) -> Self {
         match self {
             Duplication::Hybrid if columns > writers => Duplication::ServerSync,
@@ -59,7 +58,7 @@ impl Duplication {
         }
     }
 
-    /// Whether clients send the bytes to all copies.
+    /// Whether clients send writes to all copies.
     pub fn is_by_client(self) -> bool {
         matches!(self, Duplication::ClientSync | Duplication::ClientAsync)
     }
@@ -77,28 +76,27 @@ crate::codec_tag!(Duplication {
     Hybrid = 4,
 });
 
-/// Where the copies of a column go.
+/// Where the copies of a column are placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Placement {
-    /// As usual: `Random` for chunked files, `Chained` for others.
+    /// The default: `Random` for chunked files, `Chained` for others.
     #[default]
     Usual,
-    /// On the nodes that follow that of the first copy (River's chained declustering).
+    /// On the nodes that follow the one of the first copy (River's chained declustering).
     Chained,
-    /// The nodes are in two groups: first copies on one, second ones on the other
+    /// The nodes are in two groups: first copies are in one group, second copies in the other
     /// (CEFT-PVFS).
     Groups,
-    /// On random nodes, each on another (HDFS).
+    /// On random distinct nodes (HDFS).
     Random,
-    /// Of chunked files: each chunk goes to that one of the file's targets which is predicted to
-    /// have it first, as its writer finds (graduated writing, 1.14); further copies to the
-    /// following ones.
+    /// For chunked files: each chunk goes to that target of the file which the writer predicts to
+    /// finish it first (graduated writing, 1.14). Further copies go to the targets that follow.
     Graduated,
 }
 crate::codec_tag!(Placement { Usual = 0, Chained = 1, Groups = 2, Random = 3, Graduated = 4 });
 
 impl Placement {
-    /// What it comes to for this family.
+    /// The placement in effect for this family of layouts. Resolves `Usual`.
     pub fn of(self, kind: LayoutKind) -> Self {
         match (self, kind) {
             (Self::Usual, LayoutKind::Chunked) => Self::Random,
@@ -108,16 +106,16 @@ impl Placement {
     }
 }
 
-/// One column: where its copies are, the primary first. Never empty.
+/// One column: the targets of its copies, the primary first. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Column {
-    /// The target of each copy. A copy keeps its place, which names its object: where
-    /// one has gone there is [`TargetId::NONE`].
+    /// The target of each copy. The position of a copy is part of its object's id, so a removed
+    /// copy is replaced by [`TargetId::NONE`].
     pub targets: Vec<TargetId>,
 }
 
 impl Column {
-    /// The copies that there are, in order.
+    /// The existing copies, in order.
     pub fn copies(&self) -> impl Iterator<Item = (CopyIndex, TargetId)> + Clone + '_ {
         let all = self.targets.iter().enumerate().map(|(copy, t)| (CopyIndex(copy as u8), *t));
         all.filter(|(_, target)| *target != TargetId::NONE)
@@ -125,12 +123,12 @@ impl Column {
 }
 crate::codec_struct!(Column { targets });
 
-/// A copy that is being made: it gets all writes, and is not read yet.
+/// A copy that is being made. It receives all writes, and is not read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Filling {
-    /// Of which column.
+    /// The column.
     pub column: ColumnIndex,
-    /// Which copy.
+    /// The copy.
     pub copy: CopyIndex,
 }
 crate::codec_struct!(Filling { column, copy });
@@ -138,45 +136,44 @@ crate::codec_struct!(Filling { column, copy });
 /// A contiguous byte range of a file with its own layout.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Segment {
-    /// Its number; names its objects; never reused within the file.
+    /// Number of the segment. It is part of the ids of its objects, and is never reused within the
+    /// file.
     pub index: SegmentIndex,
-    /// First byte of the file that it holds.
+    /// First byte of the file in this segment.
     pub start: u64,
-    /// Bytes of the file that it holds; `None` while open-ended (only the
-    /// last segment may be).
+    /// Length in bytes. `None`: open-ended, which only the last segment may be.
     pub len: Option<u64>,
-    /// Bytes on one column before the next.
+    /// Stripe unit: consecutive bytes on one column.
     pub stripe_unit_bytes: u32,
     /// The columns, in stripe order. Never empty.
     pub columns: Vec<Column>,
-    /// How it survives failures.
+    /// Its redundancy.
     pub scheme: Scheme,
-    /// What may happen to it.
+    /// Whether it may be written.
     pub state: SegmentState,
     /// Grows at each change of this segment's layout.
     pub epoch: Epoch,
-    /// Copies that are being made, sorted; at least one copy of each column is not
-    /// among them.
+    /// Copies that are being made, sorted. Every column has at least one complete copy.
     pub filling: Vec<Filling>,
     /// The parities of a sealed segment; an open one has none. They are numbered like columns,
-    /// behind the last of those.
+    /// after the last column.
     pub parities: Vec<Column>,
 }
 
 impl Segment {
-    /// A column, or a parity behind the columns.
+    /// A column, or a parity, which are numbered after the columns.
     pub fn member(&self, number: usize) -> Option<&Column> {
         let parity = number.checked_sub(self.columns.len());
         parity.map_or_else(|| self.columns.get(number), |parity| self.parities.get(parity))
     }
 
-    /// The columns, and the parities behind them, each with its number.
+    /// The columns and then the parities, each with its number.
     pub fn members(&self) -> impl Iterator<Item = (ColumnIndex, &Column)> + Clone {
         let all = self.columns.iter().chain(&self.parities).enumerate();
         all.map(|(number, member)| (ColumnIndex(number as u16), member))
     }
 
-    /// Whether parities make up for lost columns.
+    /// Whether the segment has parities that replace lost columns.
     pub fn is_coded(&self) -> bool {
         self.scheme == Scheme::Coded
     }
@@ -186,7 +183,7 @@ impl Segment {
         self.filling.binary_search(&Filling { column, copy }).is_ok()
     }
 
-    /// The first byte after the segment.
+    /// The first byte of the file after the segment.
     pub fn end(&self) -> u64 {
         self.len.map_or(MAX_FILE_BYTES, |len| self.start + len)
     }
@@ -196,15 +193,15 @@ impl Segment {
         self.member(column)?.targets.get(usize::from(copy.0)).copied()
     }
 
-    /// The numbers that locate every byte of the segment.
+    /// The stripe map, which locates every byte of the segment.
     pub fn stripe(&self) -> StripeMap {
         StripeMap { unit_bytes: self.stripe_unit_bytes, columns: self.columns.len() as u16 }
     }
 }
 
-/// What stands in place of the scheme where copies are being made.
+/// Tag in place of the scheme if copies are being made.
 const FILLING: u8 = 0x40;
-/// What stands there where there are parities.
+/// Tag in place of the scheme if there are parities.
 const PARITIES: u8 = 0x41;
 
 impl Encode for Segment {
@@ -214,7 +211,7 @@ impl Encode for Segment {
         self.len.encode(out);
         self.stripe_unit_bytes.encode(out);
         self.columns.encode(out);
-        // Only where there are such copies: so segments from before are good.
+        // Encoded only if there are such copies, so that older segments stay readable.
         if !self.parities.is_empty() {
             (PARITIES, (self.scheme, (&self.filling, &self.parities))).encode(out);
         } else if !self.filling.is_empty() {
@@ -280,7 +277,7 @@ impl Decode for Segment {
             target.is_some_and(|target| target != TargetId::NONE)
         };
         let sorted = segment.filling.is_sorted_by(|a, b| a < b);
-        // A column of which no copy is whole is none.
+        // A column without a complete copy is invalid.
         let is_whole = |column: usize| {
             let mut there = segment.columns[column].copies();
             there.any(|(copy, _)| !segment.is_filling(ColumnIndex(column as u16), copy))
@@ -298,11 +295,11 @@ impl Decode for Segment {
     }
 }
 
-/// Stripe unit and number of columns: with the column's own number, all that a
-/// server needs to work out its share of a region (PVFS, paper 0 section 2).
+/// Stripe unit and number of columns. With the number of its own column, a server can compute its
+/// share of a region (PVFS, paper 0 section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StripeMap {
-    /// Bytes on one column before the next.
+    /// Stripe unit: consecutive bytes on one column.
     pub unit_bytes: u32,
     /// Number of columns.
     pub columns: u16,
@@ -338,26 +335,26 @@ pub enum LayoutKind {
     /// PVFS: one segment, striped round robin from a base target.
     #[default]
     Striped,
-    /// River: one segment of one column per fragment; sizes may differ; the
-    /// last is open-ended.
+    /// River: each fragment is a segment of one column. Sizes may differ; the last one is
+    /// open-ended.
     Fragments,
     /// HDFS: segments of equal size, one column each, on random targets.
     Chunked,
 }
 crate::codec_tag!(LayoutKind { Striped = 0, Fragments = 1, Chunked = 2 });
 
-/// What to lay out: the wish of a user, kept on directories as the default of
-/// new files. Zeros and empties mean "choose for me".
+/// A user's choice of layout, kept on directories as the default of new files. Zeros and empty
+/// fields mean "choose for me".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LayoutSpec {
     /// The family.
     pub kind: LayoutKind,
-    /// Index of the first target in target order (striped, fragments);
-    /// `None`: chosen for balance.
+    /// Index of the first target in target order (striped, fragments). `None`: chosen to balance
+    /// the load.
     pub base: Option<u32>,
     /// Number of targets; 0: all.
     pub count: u16,
-    /// Striped: bytes on one column before the next; 0: 64 KiB.
+    /// Striped: the stripe unit, bytes; 0: 64 KiB.
     pub stripe_unit_bytes: u32,
     /// Chunked: bytes of a chunk; 0: 64 MiB. Fragments: bytes of every
     /// fragment that has no entry in `fragment_bytes`; 0: 64 MiB.
@@ -366,19 +363,19 @@ pub struct LayoutSpec {
     pub fragment_bytes: Vec<u64>,
     /// Copies of each column; 0: 1; at most 8.
     pub copies: u8,
-    /// How they are written; `None`: by [`Duplication::ServerSync`].
+    /// How copies are written; `None`: [`Duplication::ServerSync`].
     pub duplication: Option<Duplication>,
-    /// Where they go.
+    /// Where copies are placed.
     pub placement: Placement,
-    /// Parities that take the place of the copies of a file which nobody writes; 0: none.
+    /// Parities that replace the copies of a file which is no longer written; 0: none.
     pub parities: u8,
-    /// How long nobody has written a file that gets them, seconds.
+    /// A file gets parities when it was not written for this long, seconds.
     pub encode_after_s: u32,
 }
 
 impl Encode for LayoutSpec {
     fn encode(&self, out: &mut Vec<u8>) {
-        // One byte for both, as below.
+        // One byte holds both, as below.
         let coded = if self.parities > 0 { CODED } else { 0 };
         (self.kind as u8 | coded | (self.placement as u8) << 4).encode(out);
         self.base.encode(out);
@@ -386,8 +383,8 @@ impl Encode for LayoutSpec {
         self.stripe_unit_bytes.encode(out);
         self.segment_bytes.encode(out);
         self.fragment_bytes.encode(out);
-        // One byte for both, the protocol in its upper half: so records from before
-        // there were protocols are good.
+        // One byte holds both, the protocol in the upper half. So records without a protocol stay
+        // readable.
         let protocol = match self.duplication {
             None => 0,
             Some(Duplication::ServerSync) => NAMED_SERVER_SYNC,
@@ -400,14 +397,13 @@ impl Encode for LayoutSpec {
     }
 }
 
-/// In the lower half of the first byte: parities are named at the end.
+/// In the lower half of the first byte: parities follow at the end.
 const CODED: u8 = 0x08;
 
-/// The bits of the last byte that are the number of copies, and of the first one that
-/// are the family.
+/// Mask of the number of copies in the last byte, and of the family in the first byte.
 const LOWER_HALF: u8 = 0x0f;
 
-/// Nobody has named a protocol where there is a 0, so this one has another number there.
+/// In this byte 0 means that no protocol is named, so this protocol has another number there.
 const NAMED_SERVER_SYNC: u8 = 5;
 
 impl Decode for LayoutSpec {
@@ -452,18 +448,18 @@ impl Decode for LayoutSpec {
 /// The layout of one file as a client uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLayout {
-    /// The family it was made from; later segments follow it.
+    /// The family of its layout; later segments follow it.
     pub kind: LayoutKind,
-    /// Position of the first column in target order: with the number of
-    /// columns and the stripe unit it locates every byte of a striped file.
+    /// Position of the first column in target order. With the number of columns and the stripe unit
+    /// it locates every byte of a striped file.
     pub base: u32,
     /// Grows at each change of any segment.
     pub epoch: Epoch,
-    /// How copies are to be written.
+    /// The chosen write protocol for copies.
     pub duplication: Duplication,
-    /// What that comes to now; never [`Duplication::Hybrid`].
+    /// The write protocol in effect; never [`Duplication::Hybrid`].
     pub acting: Duplication,
-    /// Where they go; never `Usual`.
+    /// The placement of copies; never `Usual`.
     pub placement: Placement,
     /// Sorted by start, without gaps or overlaps, from byte 0.
     pub segments: Vec<Segment>,

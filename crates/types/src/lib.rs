@@ -1,5 +1,5 @@
-//! The vocabulary of Weir: identifiers, limits, errors, layouts and the byte
-//! codec that every crate shares. Pure: no I/O, no clock, no randomness.
+//! The vocabulary of Weir: identifiers, limits, errors, layouts and the byte codec of every crate.
+//! Pure: no I/O, no clock, no randomness.
 
 pub mod attr;
 pub mod checksum;

@@ -1,14 +1,13 @@
-//! Every limit in one place, and the relations between them checked when the
-//! crate compiles.
+//! All limits of the protocol. The relations between them are checked at compile time.
 
-/// The unit of checksums: one CRC-32C for each such block of an object.
+/// The unit of checksums: one CRC-32C for each block of this size in an object.
 pub const BLOCK_BYTES: usize = 4096;
 /// The most data bytes one frame carries.
 pub const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 /// The most bytes of a message body.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
-/// The most checksums of one frame: one for each block, and two cut blocks for
-/// each piece of a strided request.
+/// The most checksums of one frame: one for each block, and two partial blocks for each piece of a
+/// strided request.
 pub const MAX_CHECKSUMS: usize = MAX_PAYLOAD_BYTES / BLOCK_BYTES + 2 * MAX_PIECES;
 /// The most elements of any list in a message.
 pub const MAX_LIST_LEN: usize = 65_536;
@@ -18,9 +17,9 @@ pub const MAX_REGIONS: usize = 256;
 pub const MAX_PIECES: usize = 4096;
 /// The longest name of a directory entry.
 pub const MAX_NAME_BYTES: usize = 255;
-/// The name of a machine.
+/// The longest name of a machine.
 pub const MAX_HOST_BYTES: usize = 255;
-/// The name of a failure domain.
+/// The longest name of a failure domain.
 pub const MAX_DOMAIN_BYTES: usize = 64;
 /// The longest target of a symbolic link.
 pub const MAX_SYMLINK_BYTES: usize = 4095;
@@ -42,7 +41,7 @@ pub const MIN_CODED_COLUMNS: usize = 2;
 pub const MAX_CODED_COLUMNS: usize = 32;
 /// The most parities of a segment.
 pub const MAX_PARITIES: usize = 8;
-/// The delay, in seconds, of a file that is to have no parities any more.
+/// The value of a delay, in seconds, that turns parities off.
 pub const NEVER_S: u32 = u32::MAX;
 /// The most segments of one file.
 pub const MAX_SEGMENTS: usize = 1 << 20;
@@ -54,34 +53,33 @@ pub const MAX_SLOTS: u16 = 256;
 pub const MAX_IN_FLIGHT_PER_CONNECTION: usize = 64;
 /// The most supplementary groups of a caller (Linux allows 65,536; NFS 16).
 pub const MAX_GROUPS: usize = 1024;
-/// Segments of which one request says which columns were written.
+/// Segments for which one request reports the written columns.
 pub const MAX_WRITTEN_SEGMENTS: usize = 32;
-/// The most ranges that a report of a size says are written.
+/// The most ranges of written bytes in a report of a size.
 pub const MAX_WRITTEN_RANGES: usize = 16;
-/// Files of which one request says when they were read.
+/// Files for which one request reports read times.
 pub const MAX_ACCESSED: usize = 32;
-/// Objects in one page of a listing, or named in one request to remove them.
+/// Objects in one page of a listing, or in one request to remove them.
 pub const MAX_OBJECT_PAGE: usize = 4096;
-/// The most bytes that one request verifies: the disk is free for others again
-/// after these.
+/// The most bytes that one request verifies, so that other requests get the disk in between.
 pub const MAX_SCRUB_BYTES: u32 = 4 << 20;
-/// The most bytes of an object that one request reserves room for.
+/// The most bytes of an object that one request preallocates.
 pub const MAX_ALLOCATE_BYTES: u64 = 1 << 30;
-/// The most bytes that one request copies: it takes no longer than a write.
+/// The most bytes that one request copies, so that it takes no longer than a write.
 pub const MAX_COPY_BYTES: u64 = MAX_PAYLOAD_BYTES as u64;
 /// The most pieces that one request copies.
 pub const MAX_COPY_PIECES: usize = 1024;
-/// Times in which a target was online that are remembered.
+/// Number of past online periods of a target that are remembered.
 pub const MAX_PAST: usize = 4;
-/// Targets of which it is said with an open file how fast they are.
+/// Number of targets whose speed is sent with an open file.
 pub const MAX_LOADS: usize = 1024;
-/// Objects of which one request asks where the copies are.
+/// Objects for which one request asks where their copies are.
 pub const MAX_FIND_COPIES: usize = 256;
-/// The most bytes of an object that one request replaces where they have rotted.
+/// The most bytes of an object in one request to repair rotted blocks.
 pub const MAX_REPAIR_BYTES: u64 = 1 << 20;
-/// Parts of an object in one answer that says what a copy of it lacks.
+/// Ranges of an object in one reply to a request for the bytes that a copy lacks.
 pub const MAX_LACKING_RANGES: usize = 256;
-/// Objects in one such answer.
+/// Objects in one reply to a request for the bytes that copies lack.
 pub const MAX_LACKING_OBJECTS: usize = 64;
 
 /// Directory entries in one readdir reply.

@@ -1,56 +1,56 @@
-//! What a client's key does not let it do, whoever its processes say they are.
+//! Restrictions of a client, whatever user its processes claim to be.
 
 use crate::attr::Caller;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{ClientId, FileId};
 
-/// User and group of those who are nobody in particular, as on Linux.
+/// User and group of anonymous users, as on Linux.
 pub const NOBODY: u32 = 65_534;
 
 /// What a client may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientStanding {
-    /// Use the file system: what every client with a key may do.
+    /// Use the file system. This is what every client with a key may do.
     #[default]
     Ordinary,
-    /// Administer the cluster too.
+    /// Use the file system and administer the cluster.
     Administrator,
-    /// Nothing any more.
+    /// Nothing: the key was revoked.
     Revoked,
 }
 crate::codec_tag!(ClientStanding { Ordinary = 0, Administrator = 1, Revoked = 2 });
 
-/// Which callers of a client count as its anonymous user.
+/// Which users of a client are mapped to its anonymous user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Squash {
-    /// None.
+    /// No user.
     #[default]
     None,
     /// The superuser.
     Root,
-    /// Every one.
+    /// Every user.
     All,
 }
 crate::codec_tag!(Squash { None = 0, Root = 1, All = 2 });
 
-/// What the metadata server holds a client to.
+/// The restrictions that the metadata server enforces for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restrictions {
-    /// It changes nothing.
+    /// The client may change nothing.
     pub read_only: bool,
-    /// Whose word is not taken for who they are.
+    /// Which users are mapped to the anonymous user.
     pub squash: Squash,
-    /// The user that squashed callers are.
+    /// The anonymous user.
     pub anon_uid: u32,
-    /// Their group.
+    /// The group of the anonymous user.
     pub anon_gid: u32,
-    /// The directory that is its root; `None`: the whole file system.
+    /// The directory that the client sees as its root; `None`: the whole file system.
     pub subtree: Option<FileId>,
 }
 crate::codec_struct!(Restrictions { read_only, squash, anon_uid, anon_gid, subtree });
 
 impl Restrictions {
-    /// None at all.
+    /// No restrictions.
     pub const NONE: Restrictions = Restrictions {
         read_only: false,
         squash: Squash::None,
@@ -59,7 +59,7 @@ impl Restrictions {
         subtree: None,
     };
 
-    /// Refuses what would not restrict as it says.
+    /// Refuses combinations that would not restrict as they claim.
     ///
     /// # Errors
     /// `InvalidArgument`.
@@ -77,7 +77,7 @@ impl Restrictions {
         Ok(())
     }
 
-    /// As whom a caller counts. Group 0 is the superuser's, too.
+    /// The user and groups that a caller is mapped to. Group 0 counts as the superuser's.
     #[must_use]
     pub fn squashed(&self, mut caller: Caller) -> Caller {
         let anonymous = || Caller { uid: self.anon_uid, gid: self.anon_gid, groups: Vec::new() };
@@ -94,23 +94,22 @@ impl Restrictions {
     }
 }
 
-/// Bit of a client's number that those have which may be unknown to the metadata
-/// server; small numbers, which people choose, may be too.
+/// Bit of a client's id: set if the metadata server need not have a record of the client. Small
+/// ids, which people choose, need no record either.
 const MAY_BE_UNKNOWN: u64 = 1 << 40;
 
-/// A number for a client that the metadata server need not be told of.
+/// An id for a client that needs no record on the metadata server.
 pub fn plain_client(random: u64) -> ClientId {
     ClientId(random >> 1 | MAY_BE_UNKNOWN)
 }
 
-/// A number for a client that the metadata server is told of. Should it forget
-/// (its metadata was restored from an older export), it refuses the client: it
-/// may have been a restricted one.
+/// An id for a client that has a record on the metadata server. If the record is missing, because
+/// metadata was restored from an older export, the client is refused: it may have been restricted.
 pub fn recorded_client(random: u64) -> ClientId {
     ClientId((random >> 1 | 1 << 62) & !MAY_BE_UNKNOWN)
 }
 
-/// Whether a client without a record is to be refused.
+/// Whether a client without a record must be refused.
 pub fn needs_record(client: ClientId) -> bool {
     client.0 > MAY_BE_UNKNOWN && client.0 & MAY_BE_UNKNOWN == 0
 }

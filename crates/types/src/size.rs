@@ -1,6 +1,6 @@
-//! Numbers of bytes as people write them.
+//! Parses and prints sizes in bytes.
 
-/// Bytes from text: a number and a unit. K, M, G, T (also k, m, g, t, and KiB to TiB) are powers of
+/// Parses a size: a number and a unit. K, M, G, T (also k, m, g, t, and KiB to TiB) are powers of
 /// 1024; kB (or KB), MB, GB, TB are powers of 1000.
 ///
 /// # Errors

@@ -169,7 +169,8 @@ pub enum Refusal {
     OtherSession,
     /// The capability is for another file.
     OtherFile,
-    /// The capability does not grant the needed rights.
+    /// The session was not heard of within the lease time. Its locks and leases are revoked when
+    /// another session needs them.
     NoRight,
     /// The capability has expired.
     Expired,

@@ -476,9 +476,9 @@ requests! {
     /// Reports size and time after writes. The file never shrinks; a report of an old generation is
     /// ignored.
     CommitSizeRequest(CommitSize) -> Attr {
-        /// End of the written bytes.
+        /// The file.
         file: FileId,
-        /// The end of what was written.
+        /// End of the written bytes.
         size: u64,
         /// Generation under which they were written.
         generation: Generation,

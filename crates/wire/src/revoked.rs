@@ -1,9 +1,9 @@
-//! What was revoked before it ran out by itself: the table that the metadata server keeps, and each
-//! data server a copy of it. It is bounded, and an entry is needed only as long as the longest
-//! capability lasts.
+//! Revoked rights that have not expired by themselves yet. The metadata server keeps the table, and
+//! each data server a copy. The table is bounded: an entry is needed only until the last affected
+//! capability expires.
 //!
-//! Numbers, versions of capabilities and ids of sessions come from one sequence, so that a number
-//! says what was made before it. No clock decides what is revoked.
+//! Numbers of revocations, versions of capabilities and ids of sessions come from one sequence. So
+//! a number tells which of them were made before it, and no clock decides what is revoked.
 
 use crate::peer::{Revocation, Revocations};
 use crate::ticket::OF_SERVERS;
@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use weir_types::{ClientId, FileId, SessionId};
 
-/// The most revocations in one answer to a data server.
+/// The most revocations in one reply to a data server.
 pub const MAX_REVOCATIONS: usize = 1024;
-/// The most entries for files. Of more, the older half becomes one entry for all capabilities: who
-/// has a good right fetches a new one.
+/// The most entries for files. If there are more, the older half becomes one entry for all
+/// capabilities; clients with a valid right then fetch a new one.
 pub const MAX_REVOKED_FILES: usize = 65_536;
-/// The most entries for clients, which is the most clients that the metadata server has records of.
-/// The oldest go first.
+/// The most entries for clients. It equals the most clients that the metadata server has records
+/// of. The oldest entries are removed first.
 pub const MAX_REVOKED_CLIENTS: usize = 65_536;
 
-/// The revocations that count.
+/// The revocations in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RevocationTable {
     by_number: BTreeMap<u64, Revocation>,
@@ -31,8 +31,8 @@ pub struct RevocationTable {
 }
 
 impl RevocationTable {
-    /// Adds an entry: of a client, of a file or of all capabilities. Earlier ones that it makes
-    /// superfluous go.
+    /// Adds an entry for a client, for a file or for all capabilities. Earlier entries that it
+    /// replaces are removed.
     pub fn add(&mut self, revocation: Revocation) {
         let Revocation { number, client, file, .. } = revocation;
         match (client, file) {
@@ -86,7 +86,7 @@ impl RevocationTable {
         }
     }
 
-    /// Removes entries for what has run out by itself.
+    /// Removes entries whose capabilities have all expired by themselves.
     pub fn forget_old(&mut self, now_unix_ms: u64) {
         self.by_number.retain(|_, it| it.until_unix_ms > now_unix_ms);
         let there = &self.by_number;
@@ -103,8 +103,8 @@ impl RevocationTable {
         version < number.max(self.everything)
     }
 
-    /// Whether a session was ended by a revocation of its client's key. Data servers have none: their
-    /// tickets name them by numbers that clients may have, too.
+    /// Whether a session was ended by a revocation of its client's key. Not for sessions of data
+    /// servers: their tickets use numbers that clients may have, too.
     pub fn is_over(&self, client: ClientId, session: SessionId) -> bool {
         let is_over = |number: &u64| session.0 <= *number;
         session != OF_SERVERS && self.clients.get(&client).is_some_and(is_over)
@@ -115,14 +115,14 @@ impl RevocationTable {
         self.by_number.is_empty()
     }
 
-    /// Number of the last entry for a client, or for all capabilities: after a start of the metadata
-    /// server that stands for those of clients. 0 if there is none.
+    /// Number of the last entry for a client or for all capabilities, or 0. After a restart of the
+    /// metadata server, an entry for all capabilities stands for those of clients.
     pub fn last_of_clients(&self) -> u64 {
         self.clients.values().copied().max().unwrap_or(0).max(self.everything)
     }
 
     /// The entries with greater numbers than `after`, as many as one message holds. `last` is the
-    /// last number that was given out, to this table or elsewhere.
+    /// last number that was assigned, in this table or elsewhere.
     pub fn page(&self, after: u64, last: u64) -> Revocations {
         let rest = self.by_number.range((Bound::Excluded(after), Bound::Unbounded));
         let list: Vec<Revocation> = rest.take(MAX_REVOCATIONS).map(|(_, it)| it.clone()).collect();
@@ -135,7 +135,7 @@ impl RevocationTable {
     }
 }
 
-/// Whether the number is greater than that of the present entry.
+/// Whether a number is greater than that of the present entry.
 fn is_later<T: Ord>(all: &BTreeMap<T, u64>, it: &T, number: u64) -> bool {
     all.get(it).is_none_or(|present| *present < number)
 }
@@ -219,7 +219,7 @@ mod tests {
         assert!(entries <= MAX_REVOKED_FILES, "{entries}");
         for file in 1..=count {
             assert!(table.is_void(FileId(file), file - 1), "file {file}");
-            // The same file again and again takes no more room.
+            // Repeated entries for the same file take no more space.
             table.add(of_file(count + file, 7));
         }
         assert!(table.by_number.len() <= MAX_REVOKED_FILES + 1);

@@ -18,7 +18,7 @@ use weir_wire::{Capability, HEADER_BYTES, Header, Key, Op, Rights};
 
 const DOC: &str = include_str!("../../../docs/format.md");
 
-/// Every source that declares something on the wire.
+/// Every source that declares wire types.
 const SOURCES: &[&str] = &[
     include_str!("../../types/src/id.rs"),
     include_str!("../../types/src/attr.rs"),
@@ -40,7 +40,7 @@ const SOURCES: &[&str] = &[
     include_str!("../src/targets.rs"),
 ];
 
-/// Written by hand into a message, so without `codec_struct!`.
+/// Types whose codec is written by hand instead of by `codec_struct!`.
 const BY_HAND: &[&str] =
     &["Caller", "Segment", "StripeMap", "Region", "RegionList", "SealedTicket", "Capability"];
 
@@ -148,7 +148,7 @@ fn every_record_tag_and_id_is_listed_as_it_is_declared() {
     }
     assert!(missing.is_empty(), "docs/format.md lacks:\n{}", missing.join("\n"));
     assert!(known.len() > 90, "only {} declarations were found", known.len());
-    // And nothing is listed that is gone.
+    // The document lists nothing that the sources lack.
     for heading in
         ["## Handshake", "## Common types", "## Layouts", "## Capabilities", "## Messages"]
     {
@@ -203,7 +203,7 @@ fn every_purpose_of_a_key_is_listed() {
     assert_eq!(rows.iter().map(|row| row[0].as_str()).collect::<BTreeSet<_>>(), used);
 }
 
-/// Compares bytes with an example of the document.
+/// Compares encoded bytes with an example of the document.
 fn assert_example(name: &str, bytes: &[u8]) {
     let documented = hex_block(DOC, name);
     let rows: Vec<String> =

@@ -1,6 +1,5 @@
-//! CPU by group of processes: from control groups of our own where they can be
-//! made (nanoseconds in version 1, microseconds in version 2), else from the
-//! scheduler's figures in `/proc`.
+//! CPU time by group of processes: from own control groups if they can be made (nanoseconds in
+//! version 1, microseconds in version 2), otherwise from the scheduler's figures in `/proc`.
 
 use crate::failure::{Done, Failure};
 use serde::Serialize;
@@ -10,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Processes whose CPU is added up.
+/// A group of processes whose CPU time is added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
@@ -18,7 +17,7 @@ pub enum Group {
     Data,
     /// The metadata server.
     Meta,
-    /// The mount.
+    /// Mounts.
     Mount,
     /// Load generators with the client library.
     Library,
@@ -77,11 +76,11 @@ pub struct Accounting {
     pids: BTreeMap<Group, Vec<u32>>,
 }
 
-/// CPU seconds of each group until some moment.
+/// CPU seconds of each group up to a moment.
 pub type Snapshot = BTreeMap<Group, f64>;
 
 impl Accounting {
-    /// The best source that this machine offers.
+    /// Uses the best source of this machine.
     pub fn new() -> Self {
         let own = format!("weir-bench-{}", std::process::id());
         let cpuacct = Path::new("/sys/fs/cgroup/cpuacct").join(&own);
@@ -108,7 +107,7 @@ impl Accounting {
         Self { source, pids: BTreeMap::new() }
     }
 
-    /// Says where the figures come from.
+    /// A description of the source.
     pub fn describe(&self) -> String {
         match &self.source {
             Source::CpuAcct(dir) => format!("CPU from cpuacct control groups {}", dir.display()),
@@ -134,7 +133,7 @@ impl Accounting {
         Ok(command)
     }
 
-    /// A process belongs to a group from now on.
+    /// Adds a process to a group.
     pub fn adopt(&mut self, group: Group, pid: u32) -> Done {
         self.pids.entry(group).or_default().push(pid);
         match &self.source {
@@ -146,14 +145,14 @@ impl Accounting {
         }
     }
 
-    /// A process has ended.
+    /// Removes a process that has ended.
     pub fn forget(&mut self, group: Group, pid: u32) {
         if let Some(pids) = self.pids.get_mut(&group) {
             pids.retain(|p| *p != pid);
         }
     }
 
-    /// CPU seconds of each group until now.
+    /// CPU seconds of each group so far.
     pub fn snapshot(&self) -> Snapshot {
         Group::ALL.iter().map(|group| (*group, self.cpu_s(*group))).collect()
     }
@@ -181,7 +180,7 @@ impl Accounting {
     }
 }
 
-/// Time on a processor of all living threads of a process.
+/// CPU time of all living threads of a process.
 fn process_cpu_ns(pid: u32) -> u64 {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
     let times = tasks.flatten().map(|task| {
@@ -192,7 +191,7 @@ fn process_cpu_ns(pid: u32) -> u64 {
 }
 
 fn remove_groups(dir: &Path) {
-    // What still holds a process stays; nothing else can be done about it.
+    // A group that still has processes cannot be removed, and stays.
     for group in Group::ALL {
         let _ = std::fs::remove_dir(dir.join(group.name()));
     }
@@ -207,7 +206,7 @@ impl Drop for Accounting {
     }
 }
 
-/// Joins a control group and becomes the command.
+/// Joins a control group and executes the command.
 pub fn exec_in_group(group: &Path, command: &[OsString]) -> Done {
     std::fs::write(group, std::process::id().to_string()).map_err(|e| Failure::file(group, e))?;
     let Some((program, arguments)) = command.split_first() else {

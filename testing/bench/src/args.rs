@@ -13,10 +13,10 @@ pub struct Arguments {
     /// Smaller and fewer runs: less than four minutes in all
     #[arg(long)]
     pub quick: bool,
-    /// Only these rows (may be given several times)
+    /// Only these rows (can be repeated)
     #[arg(long, value_enum, value_name = "ROW")]
     pub only: Vec<Row>,
-    /// Only these ways of doing them, as for a profile (may be given several times)
+    /// Only these ways, for example for a profile (can be repeated)
     #[arg(long, value_enum, value_name = "WAY")]
     pub way: Vec<Via>,
     /// Only the machine's limits, without a cluster
@@ -28,16 +28,16 @@ pub struct Arguments {
     /// Measured rounds of each series [default: 5, with --quick 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub rounds: Option<u32>,
-    /// Files made, looked at and removed in each round [default: 10000, with --quick 2000]
+    /// Files created, stated and removed in each round [default: 10000, with --quick 2000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(4..=1_000_000))]
     pub files: Option<u32>,
-    /// Where cluster and local files are put: on the disk to be measured
+    /// Directory for cluster and local files, on the disk to measure
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     pub dir: PathBuf,
     /// The `weir` program [default: the one beside this program]
     #[arg(long, value_name = "FILE")]
     pub weir: Option<PathBuf>,
-    /// Also write everything measured as JSON
+    /// Also write all results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Also write the tables as Markdown
@@ -47,25 +47,26 @@ pub struct Arguments {
     pub other: Option<Other>,
 }
 
-/// What is not in the table, and what the benchmark starts of itself.
+/// Measurements that are not in the table, and programs that the benchmark starts itself.
 #[derive(Subcommand)]
 pub enum Other {
-    /// How long it takes until there are two copies of everything again when a server is lost
+    /// Time until everything has two copies again after a server is lost
     Redundancy(Redundancy),
-    /// How fast parities are computed, by one core
+    /// Speed of computing parities with one core
     Coding {
-        /// Also write what was measured as JSON
+        /// Also write the results as JSON
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
-    /// Small pieces of a large file: a call each beside lists, data sieving and hints; TCP, Unix
+    /// Small pieces of a large file: a call for each, lists, data sieving and hints; TCP and Unix
+    /// sockets
     Pieces(Pieces),
-    /// What each hint changes: read with it and without
+    /// The effect of each hint: reads with and without it
     Hints(Pieces),
-    /// Calls of one record one after the other, and a file that is read again
+    /// Sequential calls of one record, and a file that is read again
     Small(Small),
-    /// Small files: made, looked at and removed, by one process and by four; and what people do to
-    /// trees of them, as root and as an ordinary user
+    /// Small files: created, stated and removed, by one process and by four; and common operations
+    /// on trees of them, as root and as an ordinary user
     Names(Trees),
     /// A load generator
     #[command(hide = true)]
@@ -73,7 +74,7 @@ pub enum Other {
     /// The trivial FUSE server
     #[command(hide = true)]
     FuseLimit {
-        /// Where
+        /// Where to mount
         mountpoint: PathBuf,
     },
     /// Runs a command in a control group
@@ -87,34 +88,34 @@ pub enum Other {
     },
 }
 
-/// What is written before a server is lost.
+/// The data that is written before a server is lost.
 #[derive(Args)]
 pub struct Redundancy {
     /// Bytes of big files; 0: none
     #[arg(long, value_parser = weir_types::size::parse_size, default_value = "10GiB")]
     pub size: u64,
-    /// Small files
+    /// Number of small files
     #[arg(long, default_value_t = 100_000)]
     pub files: u64,
-    /// Data servers, with a target each
+    /// Data servers, with one target each
     #[arg(long, value_parser = clap::value_parser!(u8).range(3..=64), default_value_t = 6)]
     pub targets: u8,
-    /// Where copies go: `random`, or beside one another (`chained`): then those beside the lost
-    /// server have all that it had
+    /// Placement of copies: `random` or `chained`. With `chained`, the neighbours of the lost
+    /// server have all of its data
     #[arg(long, default_value = "random", value_parser = ["chained", "groups", "random"])]
     pub placement: String,
-    /// Clients that write and read meanwhile, a stream each
+    /// Clients that write and read meanwhile, with one stream each
     #[arg(long, default_value_t = 0)]
     pub clients: u8,
-    /// The share of the time that servers work on it while clients ask [default: theirs]
+    /// Share of the servers' time for the rebuild while clients have requests [default: theirs]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub busy_percent: Option<u8>,
-    /// Also write what was measured as JSON
+    /// Also write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
 
-/// Of which file pieces are read or written.
+/// The file whose pieces are read or written.
 #[derive(Args)]
 pub struct Pieces {
     /// Bytes of the file
@@ -123,12 +124,12 @@ pub struct Pieces {
     /// Measured rounds of each way
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99), default_value_t = 5)]
     pub rounds: u32,
-    /// Also write what was measured as JSON
+    /// Also write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
 
-/// Which file is read in small calls, and again.
+/// The file that is read in small calls and read again.
 #[derive(Args)]
 pub struct Small {
     /// Bytes of the file, in whole MiB up to 4 GiB
@@ -137,12 +138,12 @@ pub struct Small {
     /// Measured rounds of each way
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99), default_value_t = 5)]
     pub rounds: u32,
-    /// Also write what was measured as JSON
+    /// Also write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
 
-/// Which tree of small files.
+/// The tree of small files.
 #[derive(Args)]
 pub struct Trees {
     /// Files of the tree
@@ -154,23 +155,23 @@ pub struct Trees {
     /// Only the trees
     #[arg(long)]
     pub trees: bool,
-    /// Also write what was measured of trees as JSON
+    /// Also write the results for trees as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
 
-/// What is to be measured and how much of it.
+/// What is measured, and how much of it.
 #[derive(Debug)]
 pub struct Plan {
     /// The rows.
     pub rows: Vec<Row>,
-    /// The ways of doing them; empty: all.
+    /// The ways; empty: all.
     pub ways: Vec<Via>,
     /// Whether there is a cluster.
     pub with_weir: bool,
     /// The `weir` program.
     pub weir: PathBuf,
-    /// Where everything is put.
+    /// Directory for everything.
     pub base_dir: PathBuf,
     /// Bytes of the file.
     pub size_bytes: u64,
@@ -178,14 +179,14 @@ pub struct Plan {
     pub rounds: u32,
     /// Files per round.
     pub files: u32,
-    /// How long a run of random reads takes.
+    /// Duration of a run of random reads, milliseconds.
     pub random_ms: u64,
-    /// Rows that have not begun by then are left out.
+    /// Rows that have not begun after this time are left out.
     pub patience: Duration,
 }
 
 impl Arguments {
-    /// The `weir` program, and where everything is put.
+    /// The `weir` program, and the directory for everything.
     pub fn places(&self) -> Done<(PathBuf, PathBuf)> {
         let weir = match &self.weir {
             Some(path) => path.clone(),
@@ -203,11 +204,11 @@ impl Arguments {
         Ok((weir, base_dir))
     }
 
-    /// Fills in the defaults and checks.
+    /// Checks the options and fills in defaults.
     pub fn plan(&self) -> Done<Plan> {
         let quick = self.quick;
         let default_size: u64 = if quick { 512 << 20 } else { 2 << 30 };
-        // Whole calls for each of four streams.
+        // A whole number of calls for each of four streams.
         let size_bytes = self.size.unwrap_or(default_size).next_multiple_of(4 << 20);
         let (weir, base_dir) = self.places()?;
         Ok(Plan {
@@ -225,7 +226,7 @@ impl Arguments {
     }
 }
 
-/// A size in whole MiB, up to 4 GiB, which fits in memory.
+/// Parses a size in whole MiB, up to 4 GiB, which fits in memory.
 fn whole_mib(text: &str) -> Result<u64, String> {
     match weir_types::size::parse_size(text)? {
         bytes if bytes % (1 << 20) == 0 && (1..=4 << 30).contains(&bytes) => Ok(bytes),
@@ -233,7 +234,7 @@ fn whole_mib(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A size that a benchmark can have.
+/// Parses a size that a benchmark can use.
 fn parse_size(text: &str) -> Result<u64, String> {
     let bytes = weir_types::size::parse_size(text)?;
     match (16 << 20..=1 << 40).contains(&bytes) {

@@ -1,4 +1,4 @@
-//! The cluster that is measured: `weir up` with four data servers, and a mount.
+//! The measured cluster: `weir up` with four data servers, and a mount.
 
 use crate::accounting::{Accounting, Group};
 use crate::failure::{Done, Failure};
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long `weir up`, `weir down` and a mount may take.
+/// Maximum time of `weir up`, `weir down` and mounting.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running cluster. Dropped, it is stopped and deleted.
+/// A running cluster. Dropping it stops and deletes it.
 #[derive(Debug)]
 pub struct Cluster {
     weir: PathBuf,
@@ -24,12 +24,12 @@ pub struct Cluster {
     mount: Option<Child>,
     targets: usize,
     data_pids: Vec<u32>,
-    /// The number of the server that was killed last; 0: none.
+    /// Number of the server that was killed last; 0: none.
     killed: usize,
 }
 
 impl Cluster {
-    /// Starts one of so many data servers below a directory; mounts nothing yet.
+    /// Starts a cluster with this many data servers below a directory, without a mount.
     pub fn start(
         weir: &Path,
         dir: &Path,
@@ -59,8 +59,8 @@ impl Cluster {
         self.find_pids(accounting)
     }
 
-    /// Kills one data server after the other, since one that goes often is kept out for
-    /// a while when it comes back.
+    /// Kills the next data server. A server that goes and comes often is kept offline for a while,
+    /// so each is killed in turn.
     pub fn kill_next(&mut self) -> Done {
         self.killed = self.killed % self.targets + 1;
         self.kill(&format!("data-{}", self.killed))
@@ -75,7 +75,7 @@ impl Cluster {
         kill_process(pid, Signal::KILL).map_err(|e| Failure::system("kill", e))
     }
 
-    /// Changes settings of a daemon, and starts all anew.
+    /// Changes settings of a daemon, and restarts everything.
     pub fn configure(
         &mut self,
         daemon: &str,
@@ -90,13 +90,13 @@ impl Cluster {
         let is_set = |line: &&str| settings.iter().any(|(name, _)| line.starts_with(name));
         let others = text.lines().filter(|line| !is_set(line)).map(str::to_owned);
         let own = settings.iter().map(|(name, value)| format!("{name} = {value}"));
-        // First: what follows may belong to a table.
+        // The changed settings come first: later lines may belong to a table.
         let text = own.chain(others).collect::<Vec<_>>().join("\n");
         std::fs::write(&path, text + "\n").map_err(|e| Failure::file(&path, e))?;
         self.start_again(accounting)
     }
 
-    /// What `weir status` says, with all counters.
+    /// The output of `weir status` with all counters.
     pub fn status(&self) -> Done<serde_json::Value> {
         let mut command = Command::new(&self.weir);
         command.args(["status", "--json", "--counters", "--dir"]).arg(&self.state);
@@ -105,7 +105,7 @@ impl Cluster {
             .map_err(|e| Failure::other(format!("weir status: {e}")))
     }
 
-    /// Starts what does not run, and waits until all targets are up to date.
+    /// Starts what is not running, and waits until all targets are up to date.
     pub fn start_again(&mut self, accounting: &mut Accounting) -> Done {
         for pid in std::mem::take(&mut self.data_pids) {
             accounting.forget(Group::Data, pid);
@@ -152,7 +152,7 @@ impl Cluster {
         &self.mountpoint
     }
 
-    /// Makes a directory whose files have two copies, written by a protocol.
+    /// Makes a directory whose files have two copies, written with a protocol.
     pub fn make_mirrored(&self, dir: &str, protocol: &str) -> Done {
         let path = format!("weir:/{dir}");
         let layout = ["--copies", "2", "--duplication", protocol, &path];
@@ -164,7 +164,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Says where the copies of a directory's files go.
+    /// Sets the placement of copies in a directory.
     pub fn place(&self, dir: &str, placement: &str) -> Done {
         let mut command = Command::new(&self.weir);
         command.arg("setlayout").arg("--dir").arg(&self.state);
@@ -172,17 +172,17 @@ impl Cluster {
         run(command, "weir setlayout")
     }
 
-    /// Mounts it, if it is not.
+    /// Mounts the cluster, if it is not mounted.
     pub fn mount(&mut self, accounting: &mut Accounting) -> Done {
         self.mount_with("tcp", accounting)
     }
 
-    /// The same, with a page of what the mount counts.
+    /// As [`Cluster::mount`], with a metrics page of the mount.
     pub fn mount_counting(&mut self, accounting: &mut Accounting) -> Done {
         self.mount_with("tcp,metrics=127.0.0.1:0", accounting)
     }
 
-    /// That page.
+    /// The metrics page of the mount.
     pub fn metrics_of_mount(&self) -> Done<String> {
         let status = self.status()?;
         let address = status["mount_daemons"][0]["metrics"].as_str();
@@ -216,8 +216,8 @@ impl Cluster {
         }
     }
 
-    /// Unmounts it, if it is mounted: all that the kernel and the mount cached
-    /// is gone then.
+    /// Unmounts the cluster, if it is mounted. All caches of the kernel and the mount are dropped
+    /// then.
     pub fn unmount(&mut self, accounting: &mut Accounting) {
         if let Some(child) = self.mount.take() {
             accounting.forget(Group::Mount, child.id());
@@ -243,9 +243,9 @@ impl Drop for Cluster {
     }
 }
 
-/// Runs a command to its end. A failure shows what it said.
+/// Runs a command to its end. A failure shows its output.
 fn run(mut command: Command, what: &str) -> Done {
-    // Into files, as daemons started by it may keep its standard error open.
+    // Into a file, because daemons that it starts may keep its standard error open.
     let said = tempfile::tempfile().map_err(|e| Failure::system("a temporary file", e))?;
     let copy = said.try_clone().map_err(|e| Failure::system("a temporary file", e))?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy);
@@ -265,13 +265,13 @@ fn run(mut command: Command, what: &str) -> Done {
         return Ok(());
     }
     let mut text = String::new();
-    // Without its words the status has to do.
+    // Without its output, the exit status has to suffice.
     let _ = std::io::Seek::rewind(&mut &said)
         .and_then(|()| std::io::Read::read_to_string(&mut &said, &mut text));
     Err(Failure::other(format!("{what}: {status}\n{}", text.trim_end())))
 }
 
-/// Whether something is mounted exactly here.
+/// Whether a file system is mounted exactly here.
 pub fn is_mounted(dir: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     table.lines().any(|line| line.split(' ').nth(4).is_some_and(|at| Path::new(at) == dir))

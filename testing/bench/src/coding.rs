@@ -1,5 +1,5 @@
-//! How fast parities are computed: each kernel beside a plain copy and ISA-L, by
-//! one core, from its second-level cache.
+//! Speed of computing parities: each kernel, a plain copy and ISA-L, with one core, from its
+//! second-level cache.
 
 #[path = "../../../crates/erasure/tests/isal/library.rs"]
 mod library;
@@ -11,24 +11,24 @@ use std::time::{Duration, Instant};
 use weir_erasure::{Code, Kernel};
 
 const MEMBERS: usize = 8;
-/// With parities 640 KiB at most, which most second-level caches of servers hold.
+/// With at most 640 KiB of parities, which fit the second-level cache of most servers.
 const BLOCK_BYTES: usize = 64 << 10;
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(60);
-/// P and Q of a core with AVX2, at the least.
+/// Minimum speed of P and Q on a core with AVX2.
 const AIM_GB_PER_S: f64 = 10.0;
 
-/// Speed of one way.
+/// The speed of one way.
 #[derive(Debug, Serialize)]
 pub struct Line {
     what: String,
-    /// Bytes of members, each 10^9 of them: the median of the rounds.
+    /// GB (10^9 bytes) of members per second: the median of the rounds.
     gb_per_s: f64,
-    /// At least, if anything was said.
+    /// The minimum, if there is one.
     aim_gb_per_s: Option<f64>,
 }
 
-/// Measures all ways, their rounds in turn.
+/// Measures all ways with alternating rounds.
 pub fn run() -> Vec<Line> {
     let mut ways = ways();
     let mut rounds: Vec<Vec<f64>> = ways.iter().map(|_| Vec::new()).collect();
@@ -99,7 +99,7 @@ fn ways() -> Vec<Way> {
     ways
 }
 
-/// GB/s of as many runs as there is time for.
+/// GB/s over as many runs as the time allows.
 fn round(code: &mut dyn FnMut()) -> f64 {
     code();
     let (begin, mut runs) = (Instant::now(), 0_u32);

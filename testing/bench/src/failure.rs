@@ -1,28 +1,28 @@
-//! Why the benchmark, or a part of it, ended.
+//! Errors that end the benchmark or a part of it.
 
 use std::path::Path;
 
-/// The usual result.
+/// The result type of the benchmark.
 pub type Done<T = ()> = Result<T, Failure>;
 
-/// What went wrong.
+/// An error.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// A call of the operating system.
+    /// A call of the operating system failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Weir itself.
+    /// An error of Weir.
     #[error("weir: {0}")]
     Weir(#[from] weir_types::Error),
-    /// A program did not do what it should.
+    /// A program has failed.
     #[error("{0}")]
     Other(String),
-    /// Ctrl-C.
+    /// Stopped by Ctrl-C.
     #[error("stopped by a signal; what was started has been cleaned up")]
     Stopped,
 }
@@ -38,7 +38,7 @@ impl Failure {
         Self::System { what: what.into(), source: source.into() }
     }
 
-    /// Anything else.
+    /// Any other error.
     pub fn other(message: impl Into<String>) -> Self {
         Self::Other(message.into())
     }

@@ -1,35 +1,35 @@
-//! The work itself, the same through every way to files.
+//! The operations on files, written once for all ways to access files.
 
 use crate::failure::{Done, Failure};
 use crate::order::{BLOCK_BYTES, CALL_BYTES, Names, Order, SyncKind, Work};
 use std::time::{Duration, Instant};
 
-/// Distance of the places where data read is compared, bytes.
+/// Distance between compared bytes of the data read.
 const CHECK_EVERY: u64 = 64 << 10;
 
-/// A way to files. Paths are relative to its root.
+/// A way to access files. Paths are relative to its root.
 pub trait Files {
     /// An open file.
     type File;
     /// A directory.
     type Dir;
-    /// Opens a file to read; with `random` for small reads here and there.
+    /// Opens a file for reading; `random`: for small reads at random offsets.
     fn open_read(&self, path: &str, random: bool) -> Done<Self::File>;
-    /// Opens a file to write; makes it if it is missing.
+    /// Opens a file for writing; creates it if it is missing.
     fn open_write(&self, path: &str) -> Done<Self::File>;
     /// Reads until the buffer is full or the file ends.
     fn read(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> Done<usize>;
-    /// Writes all.
+    /// Writes all of the data.
     fn write(&self, file: &Self::File, offset: u64, data: &[u8]) -> Done;
-    /// Makes it durable.
+    /// Makes the file durable.
     fn sync(&self, file: &Self::File, kind: SyncKind) -> Done;
-    /// Closes it.
+    /// Closes the file.
     fn close(&self, file: Self::File) -> Done;
     /// Makes a directory.
     fn make_dir(&self, path: &str) -> Done;
-    /// Finds a directory.
+    /// Looks up a directory.
     fn dir(&self, path: &str) -> Done<Self::Dir>;
-    /// Makes an empty file that must not exist, and closes it.
+    /// Creates an empty file, which must not exist, and closes it.
     fn create(&self, dir: &Self::Dir, name: &str) -> Done;
     /// Gets the attributes of a file.
     fn stat(&self, dir: &Self::Dir, name: &str) -> Done;
@@ -81,7 +81,7 @@ pub fn clock_ns(clock: rustix::time::ClockId) -> u64 {
 /// Work that is ready to begin.
 pub type Prepared = Box<dyn FnOnce(&mut Aligned) -> Done<Work>>;
 
-/// Prepares an order on files.
+/// Prepares an order that works on files.
 pub fn prepare<F: Files + 'static>(files: F, order: Order) -> Done<Prepared> {
     Ok(match order {
         Order::Read { path, from, to, check, .. } => {
@@ -273,7 +273,7 @@ fn each<F: Files + 'static>(
     }))
 }
 
-/// All blocks of a file, each once, in no order.
+/// All blocks of a file, each once, in pseudorandom order.
 struct Walk {
     blocks: u64,
     mask: u64,

@@ -1,7 +1,6 @@
-//! The limit of what a FUSE file system can do here: a server that answers
-//! from memory and forgets all it is told. Its root holds a file `data` and
-//! directories that were made; in a directory every name that begins with `s`
-//! exists, and others can be made.
+//! The limit of a FUSE file system on this machine: a server that answers from memory and stores
+//! nothing. Its root contains a file `data` and the directories that were made. In a directory,
+//! every name that begins with `s` exists, and others can be created.
 
 use crate::accounting::{Accounting, Group};
 use crate::cluster::{is_mounted, unmount_and_end};
@@ -22,9 +21,10 @@ use weir_types::{Attr, Extras, FileId, FileKind, Generation, Timestamp};
 const TTL: Duration = Duration::from_secs(3600);
 const DATA: NodeId = ROOT + 1;
 const DATA_BYTES: u64 = 1 << 40;
-/// Directories are numbered from here on,
+/// First node id of directories.
 const FIRST_DIR: NodeId = 100;
-/// and files that were made from here on; those that exist anyway in between.
+/// First node id of created files. Ids between directories and these belong to files that always
+/// exist.
 const FIRST_FILE: NodeId = 1 << 56;
 
 /// Serves until it is unmounted.
@@ -36,7 +36,7 @@ pub fn serve(mountpoint: &Path) -> Done {
         .map_err(|e| Failure::other(format!("FUSE: {e}")))
 }
 
-/// A running trivial server. Dropped, it is unmounted and ended.
+/// A running trivial server. Dropping it unmounts and ends it.
 #[derive(Debug)]
 pub struct FuseLimit {
     mountpoint: PathBuf,
@@ -44,7 +44,7 @@ pub struct FuseLimit {
 }
 
 impl FuseLimit {
-    /// Starts one.
+    /// Starts a server.
     pub fn start(mountpoint: PathBuf, accounting: &mut Accounting) -> Done<Self> {
         std::fs::create_dir(&mountpoint).map_err(|e| Failure::file(&mountpoint, e))?;
         let this =

@@ -1,5 +1,5 @@
-//! What each hint changes: a program reads a file in the manner that the hint is about, with the hint
-//! and without (`weir-bench hints`, `docs/hints.md`).
+//! The effect of each hint: a program reads a file with the pattern that the hint describes, with
+//! the hint and without (`weir-bench hints`, `docs/hints.md`).
 
 use crate::accounting::Accounting;
 use crate::args::Pieces;
@@ -21,22 +21,22 @@ const MIB: u64 = 1 << 20;
 const RECORD_BYTES: u64 = 838;
 const STATUS_MS: u64 = 5_000;
 
-/// In what manner the file is read.
+/// The access pattern.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    /// Three records that follow each other, at places in no order.
+    /// Three adjacent records at random places.
     Records,
-    /// Three fields of a record, of records in no order.
+    /// Three fields of a record, for records in random order.
     Fields,
-    /// Pieces of 64 KiB, the last one first.
+    /// Pieces of 64 KiB from the end to the beginning.
     Backward,
-    /// A MiB at places in no order, each known while the one before is read.
+    /// Pieces of 1 MiB in random order, each known while the previous one is read.
     Known,
     /// The first 128 KiB of each 8 MiB, in small calls.
     Beginnings,
 }
 
-/// A manner, and what is said of it.
+/// Access patterns, each with the hint to give.
 const CASES: [(Manner, Option<Hint>); 11] = [
     (Manner::Records, None),
     (Manner::Records, Some(Hint::Random)),
@@ -51,19 +51,19 @@ const CASES: [(Manner, Option<Hint>); 11] = [
     (Manner::Beginnings, Some(Hint::DoneWith(0, 8 * MIB))),
 ];
 
-/// What one case came to: medians over the rounds.
+/// The result of one case: medians over the rounds.
 #[derive(Debug, Serialize)]
 struct Line {
     manner: &'static str,
     hint: &'static str,
-    /// Bytes that were read, 10^6 of them a second.
+    /// MB (10^6 bytes) read per second.
     mb_per_s: f64,
     requests_per_call: f64,
-    /// Bytes that servers gave for each byte that was read.
+    /// Bytes sent by the servers for each byte read.
     fetched: f64,
-    /// Those of them that nobody read, MiB.
+    /// Bytes sent and not read, MiB.
     wasted_mib: f64,
-    /// Memory of the client at the end of the reading, KiB.
+    /// Memory of the client after reading, KiB.
     held_kib: f64,
 }
 
@@ -82,7 +82,7 @@ struct Reader<'a> {
     size: u64,
 }
 
-/// Measures all cases, their rounds in turn, and prints a table.
+/// Measures all cases with alternating rounds, and prints a table.
 pub fn run(arguments: &Pieces, weir: &Path, dir: &Path) -> Done {
     let place = tempfile::Builder::new()
         .prefix("weir-bench-")
@@ -94,11 +94,11 @@ pub fn run(arguments: &Pieces, weir: &Path, dir: &Path) -> Done {
     let library = Library::connect(&cluster.credential(), true)?;
     library.write_file(NAME, known.first(), arguments.size)?;
     let mut rounds: Vec<Vec<Round>> = CASES.iter().map(|_| Vec::new()).collect();
-    // The first one warms up.
+    // The first round is a warm-up.
     for number in 0..=arguments.rounds {
         for ((manner, hint), rounds) in CASES.iter().zip(&mut rounds) {
             stop::check()?;
-            // What an earlier reader has left would be held still.
+            // A new session, because the cache of an earlier one would count.
             let library = Library::connect(&cluster.credential(), true)?;
             let reader = Reader { library: &library, known: &known, size: arguments.size };
             let round = reader.round(*manner, *hint)?;
@@ -155,7 +155,7 @@ fn name_of(hint: Option<Hint>) -> &'static str {
     }
 }
 
-/// So many numbers below a limit, in no order.
+/// Distinct pseudorandom numbers below a limit.
 fn places(count: u64, limit: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8) % limit)
 }
@@ -214,7 +214,7 @@ impl Reader<'_> {
         let seconds = begin.elapsed().as_secs_f64();
         let (requests, held) =
             (self.counted("data_requests") - requests, self.counted("buffer_bytes"));
-        // What is on its way counts, too.
+        // Closed first, so that bytes on their way count too.
         self.library.close(file)?;
         let bytes = calls.iter().map(|(_, len)| *len as f64).sum();
         let calls = calls.len() as f64;
@@ -230,7 +230,7 @@ impl Reader<'_> {
         self.known.check(offset, buffer)
     }
 
-    /// Bytes that data servers have given until now.
+    /// Bytes that the data servers have sent so far.
     fn given(&self) -> Done<f64> {
         let (client, _) = self.library.session();
         let mut sum = 0;

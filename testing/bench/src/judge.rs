@@ -1,16 +1,16 @@
-//! What the figures are held against: the same run's limits, and orientation
-//! figures of one machine (two cores of an AMD EPYC, Linux 6.18).
+//! Judges the results: against limits of the same run, and against reference figures of one machine
+//! (two cores of an AMD EPYC, Linux 6.18).
 
 use crate::sample::{Results, Sample, Series};
 use crate::ways::{Row, Via};
 use serde::Serialize;
 
-/// A ratio and what it should be.
+/// A ratio and its bound.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratio {
     /// The row.
     pub row: Row,
-    /// What is compared with what.
+    /// The two compared quantities.
     pub what: String,
     /// The ratio.
     pub value: f64,
@@ -18,20 +18,20 @@ pub struct Ratio {
     pub bound: Bound,
 }
 
-/// What a ratio should be.
+/// The bound of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// Not more.
+    /// At most this.
     AtMost(f64),
-    /// Not less.
+    /// At least this.
     AtLeast(f64),
-    /// Shown only.
+    /// No bound; the ratio is only shown.
     None,
 }
 
 impl Ratio {
-    /// Whether it is as it should be, if anything was said.
+    /// Whether the bound is kept; `None` without a bound.
     pub fn passes(&self) -> Option<bool> {
         match self.bound {
             Bound::AtMost(most) => Some(self.value <= most),
@@ -41,7 +41,7 @@ impl Ratio {
     }
 }
 
-/// A series beside its orientation figures.
+/// A series compared with its reference figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Orientation {
     /// The row.
@@ -50,22 +50,22 @@ pub struct Orientation {
     pub via: Via,
     /// Measured speed: GB/s or calls per second.
     pub speed: f64,
-    /// At least.
+    /// Minimum speed.
     pub speed_aim: f64,
-    /// Measured CPU: s/GB or µs per call.
+    /// Measured CPU time: s/GB or µs per call.
     pub cpu: f64,
-    /// At most, if there is a figure.
+    /// Maximum CPU time, if there is a figure.
     pub cpu_aim: Option<f64>,
 }
 
 impl Orientation {
-    /// How many times worse than it should be, at the worst; 1 and less is good.
+    /// The worse of both as a multiple of the reference; at most 1 is good.
     pub fn worst(&self) -> f64 {
         let cpu = self.cpu_aim.map_or(0.0, |aim| self.cpu / aim);
         cpu.max(self.speed_aim / self.speed)
     }
 
-    /// In words.
+    /// The verdict in words.
     pub fn verdict(&self) -> &'static str {
         match self.worst() {
             worst if worst <= 1.0 => "reached",
@@ -75,16 +75,16 @@ impl Orientation {
     }
 }
 
-/// What is to be said of a run.
+/// All verdicts on a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Verdicts {
     /// Ratios to the limits of the run.
     pub ratios: Vec<Ratio>,
-    /// Beside the orientation figures.
+    /// Comparisons with the reference figures.
     pub orientations: Vec<Orientation>,
 }
 
-/// Row, way, speed at least, CPU at the most.
+/// Row, way, minimum speed, maximum CPU time.
 const ORIENTATION: &[(Row, Via, f64, Option<f64>)] = &[
     (Row::Read1, Via::Library, 4.1, Some(0.36)),
     (Row::Read1, Via::Mount, 2.4, Some(0.75)),
@@ -103,14 +103,14 @@ const ORIENTATION: &[(Row, Via, f64, Option<f64>)] = &[
     (Row::Create4, Via::Mount, 12_000.0, None),
     (Row::Stat, Via::Mount, 20_000.0, None),
     (Row::Unlink, Via::Mount, 8_000.0, None),
-    // Three times what GlusterFS 2x2 wrote and made on such a machine (0.22 GB/s, 5.8 CPU
-    // s/GB, 580 files/s), and 1.5 times what it read (0.81 GB/s, 1.39).
+    // Three times the write and create speed of GlusterFS 2x2 on such a machine (0.22 GB/s, 5.8 CPU
+    // s/GB, 580 files/s), and 1.5 times its read speed (0.81 GB/s, 1.39).
     (Row::Read1, Via::MountTwo, 1.22, Some(0.93)),
     (Row::Rewrite1, Via::MountTwo, 0.66, Some(1.93)),
     (Row::Create1, Via::MountTwo, 1_740.0, None),
 ];
 
-/// Judges everything that was measured.
+/// Judges all results.
 pub fn judge(results: &Results) -> Verdicts {
     let mut verdicts = Verdicts::default();
     for (row, _) in &results.rows {
@@ -184,7 +184,7 @@ fn ratios(results: &Results, row: Row, out: &mut Vec<Ratio>) {
     }
     if let Row::Protocols1 | Row::Protocols4 = row {
         for &via in &row.ways()[1..] {
-            // The paper's servers kept what was written in their caches.
+            // The paper's servers kept writes in their caches.
             let written = |via| results.series(row, via)?.median(Sample::written_gb_per_s);
             let (Some(value), Some(one)) = (written(via), written(Via::Library)) else { continue };
             let what = format!("GB/s before sync: {} / one copy{}", via.title(), paper(via));
@@ -203,10 +203,12 @@ fn ratios(results: &Results, row: Row, out: &mut Vec<Ratio>) {
     }
 }
 
-/// CPU of a write of two copies that both have before it is confirmed, to that of one.
+/// Maximum CPU time of a write of two copies that both have it before it is confirmed, relative to
+/// one copy.
 const WRITE_TWO: f64 = 2.1;
 
-/// Seconds until a data server is missed, mostly (`target_timeout_ms`, and until somebody looks).
+/// Usual time until a missing data server is noticed, seconds (`target_timeout_ms`, and the
+/// interval of checks).
 const MISSED_S: f64 = 4.0;
 
 fn two_copies(via: Via) -> Bound {
@@ -216,7 +218,7 @@ fn two_copies(via: Via) -> Bound {
     }
 }
 
-/// What CEFT-PVFS wrote at its peak with 8, 16 and 32 servers in a group, to PVFS with as
+/// The peak write rate of CEFT-PVFS with 8, 16 and 32 servers in a group, relative to PVFS with as
 /// many servers as a group has.
 fn paper(via: Via) -> &'static str {
     match via {
@@ -228,8 +230,7 @@ fn paper(via: Via) -> &'static str {
     }
 }
 
-/// The part of the machine that others used during a row: of the row where it
-/// was most.
+/// The largest share of the machine that other processes used during a row.
 pub fn disturbance(results: &Results) -> f64 {
     let of_row = |(_, list): &(Row, Vec<(Via, Series)>)| {
         let samples = || list.iter().flat_map(|(_, series)| &series.samples);

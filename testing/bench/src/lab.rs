@@ -1,4 +1,4 @@
-//! Everything that runs during the benchmark, and how one run is measured.
+//! Everything that runs during the benchmark, and the measurement of one run.
 
 use crate::accounting::{Accounting, Group};
 use crate::args::Plan;
@@ -19,27 +19,27 @@ use tempfile::TempDir;
 /// Data servers of the cluster, with a target each.
 const TARGETS: usize = 4;
 
-/// A worker: its group and its number in it.
+/// A worker: its group and its index.
 type Name = (Group, usize);
 
-/// What runs. Fields are dropped in this order.
+/// All running parts. Fields are dropped in this order.
 pub struct Lab {
     workers: BTreeMap<Name, WorkerProcess>,
     fuse: Option<FuseLimit>,
     cluster: Option<Cluster>,
-    /// How CPU is counted.
+    /// Accounting of CPU time.
     pub accounting: Accounting,
     dir: TempDir,
 }
 
-/// Workers that have prepared something.
+/// Workers that have prepared their orders.
 pub struct Job<'a> {
     lab: &'a mut Lab,
     prepared: Vec<Name>,
 }
 
 impl Lab {
-    /// An empty one, on the disk to be measured.
+    /// An empty lab, on the disk to be measured.
     pub fn new(plan: &Plan) -> Done<Self> {
         let dir = tempfile::Builder::new()
             .prefix("weir-bench-")
@@ -53,7 +53,7 @@ impl Lab {
         Ok(Self { workers: BTreeMap::new(), fuse: None, cluster, accounting, dir })
     }
 
-    /// A directory of the local disk.
+    /// A directory on the local disk.
     pub fn local_dir(&self) -> PathBuf {
         self.dir.path().to_owned()
     }
@@ -64,27 +64,27 @@ impl Lab {
         Ok(cluster.credential())
     }
 
-    /// Makes a directory whose files have two copies, written by a protocol.
+    /// Makes a directory whose files have two copies, written with a protocol.
     pub fn make_mirrored(&mut self, dir: &str, protocol: &str) -> Done {
         let cluster = self.cluster.as_ref().ok_or_else(no_cluster)?;
         cluster.make_mirrored(dir, protocol)
     }
 
-    /// Where the cluster is mounted; mounts it.
+    /// Where the cluster is mounted. Mounts it if necessary.
     pub fn mountpoint(&mut self) -> Done<PathBuf> {
         let cluster = self.cluster.as_mut().ok_or_else(no_cluster)?;
         cluster.mount(&mut self.accounting)?;
         Ok(cluster.mountpoint().to_owned())
     }
 
-    /// Empties all caches of the mount.
+    /// Unmounts the cluster, which empties all caches of the mount.
     pub fn unmount(&mut self) {
         if let Some(cluster) = &mut self.cluster {
             cluster.unmount(&mut self.accounting);
         }
     }
 
-    /// Where the trivial FUSE server is mounted; starts it.
+    /// Where the trivial FUSE server is mounted. Starts it if necessary.
     pub fn fuse_mountpoint(&mut self) -> Done<PathBuf> {
         if self.fuse.is_none() {
             let mountpoint = self.dir.path().join("fuse");
@@ -99,8 +99,8 @@ impl Lab {
         Job { lab: self, prepared: Vec::new() }
     }
 
-    /// Has two workers do something, kills a data server after some time, and starts it
-    /// again when they have ended.
+    /// Lets two workers work, kills a data server after some time, and starts it again when the
+    /// workers have ended.
     pub fn kill_within(
         &mut self,
         orders: &[(usize, Order)],
@@ -121,7 +121,7 @@ impl Lab {
         done
     }
 
-    /// Does one thing without measuring it.
+    /// Carries out an order without measuring it.
     pub fn once(&mut self, group: Group, order: &Order) -> Done {
         let mut job = self.job();
         job.prepare((group, 0), order)?;
@@ -148,19 +148,19 @@ fn no_cluster() -> Failure {
 }
 
 impl Job<'_> {
-    /// Has a worker prepare an order; returns the port where it listens.
+    /// Lets a worker prepare an order; returns the port where it listens, if any.
     pub fn prepare(&mut self, name: Name, order: &Order) -> Done<Option<u16>> {
         self.prepared.push(name);
         self.lab.worker(name)?.prepare(order)
     }
 
-    /// Runs what was prepared: the CPU of these groups counts. So many bytes
-    /// of fresh memory will be needed.
+    /// Runs the prepared orders. The CPU time of these groups counts. `fresh_bytes`: fresh memory
+    /// that will be needed.
     pub fn run(self, groups: &[Group], fresh_bytes: u64) -> Done<(Sample, Vec<Work>)> {
         self.run_and(groups, fresh_bytes, |_| Ok(()))
     }
 
-    /// The same, and meanwhile does something else.
+    /// As [`Job::run`], and runs a function meanwhile.
     fn run_and(
         mut self,
         groups: &[Group],
@@ -208,7 +208,7 @@ impl Job<'_> {
 
 impl Drop for Job<'_> {
     fn drop(&mut self) {
-        // Nothing was prepared, or it went wrong: those are not in step.
+        // Workers after a failed preparation are out of step, and are ended.
         for name in self.prepared.drain(..) {
             if let Some(worker) = self.lab.workers.remove(&name) {
                 self.lab.accounting.forget(name.0, worker.pid());

@@ -18,7 +18,7 @@ pub struct Library {
     context: Context,
 }
 
-/// The credential file that `weir up` writes.
+/// The credential file of `weir up`.
 #[derive(Deserialize)]
 struct Credential {
     cluster: String,
@@ -28,12 +28,12 @@ struct Credential {
 }
 
 impl Library {
-    /// Opens a session; everything goes over TCP.
+    /// Opens a session over TCP.
     pub fn connect(credential: &Path, verify: bool) -> Done<Self> {
         Self::connect_by(credential, verify, Transport::Tcp)
     }
 
-    /// Opens a session.
+    /// Opens a session over a given transport.
     pub fn connect_by(credential: &Path, verify: bool, transport: Transport) -> Done<Self> {
         Self::session_of(config(credential, verify, transport)?)
     }
@@ -47,7 +47,7 @@ impl Library {
         Ok(Self { client: Arc::new(Client::connect(config)?), context: Context::root() })
     }
 
-    /// The client and who asks by it.
+    /// The client, and the user of its calls.
     pub fn session(&self) -> (&Client, &Context) {
         (&self.client, &self.context)
     }
@@ -56,7 +56,7 @@ impl Library {
         Ok(self.client.resolve(&self.context, path.as_bytes(), true)?.file)
     }
 
-    /// Makes a file of so many bytes, of copies of `data`.
+    /// Writes a file of `len` bytes, repeating `data`.
     pub fn write_file(&self, path: &str, data: &[u8], len: u64) -> Done {
         let file = self.open_write(path)?;
         for offset in (0..len).step_by(data.len()) {
@@ -65,7 +65,7 @@ impl Library {
         self.close(file)
     }
 
-    /// The directory of a path and the last name in it.
+    /// The parent directory and the last name of a path.
     fn parent<'a>(&self, path: &'a str) -> Done<(FileId, &'a str)> {
         match path.rsplit_once('/') {
             Some((dir, name)) => Ok((self.find(dir)?, name)),
@@ -74,7 +74,7 @@ impl Library {
     }
 }
 
-/// What a session is opened by.
+/// The configuration of a session.
 fn config(credential: &Path, verify: bool, transport: Transport) -> Done<ClientConfig> {
     let text = std::fs::read_to_string(credential).map_err(|e| Failure::file(credential, e))?;
     // The parser's own message would quote the key.

@@ -1,4 +1,4 @@
-//! What is measured on, and what else it does meanwhile.
+//! A description of the machine, and its load from other processes.
 
 use crate::failure::{Done, Failure};
 use crate::stop;
@@ -12,20 +12,20 @@ use std::time::Duration;
 /// The machine, in words.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// Processor and how many.
+    /// Model and number of processors.
     pub cpus: String,
     /// Kernel.
     pub kernel: String,
     /// Memory, GB.
     pub memory_gb: f64,
-    /// The file system that holds the cluster.
+    /// The file system of the cluster.
     pub disk: String,
-    /// When, UTC.
+    /// Date and time, UTC.
     pub date: String,
 }
 
 impl Machine {
-    /// Looks around.
+    /// Describes this machine.
     pub fn look(dir: &Path) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let value = |text: &str, key: &str| {
@@ -53,8 +53,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Keeps two benchmarks from running at the same time on one machine, while it
-/// is held. Waits for the other to end.
+/// A lock that keeps a second benchmark on the machine waiting while it is held.
 pub fn alone() -> Done<File> {
     let path = std::env::temp_dir().join("weir-bench.lock");
     let file = File::options()
@@ -71,7 +70,7 @@ pub fn alone() -> Done<File> {
     Ok(file)
 }
 
-/// Type and device of the file system that holds a directory.
+/// Type and device of the file system that contains a directory.
 fn holding(table: &str, dir: &Path) -> String {
     let entries = table.lines().filter_map(|line| {
         let (left, right) = line.split_once(" - ")?;
@@ -101,17 +100,17 @@ fn today() -> String {
     format!("{year}-{month:02}-{day:02}")
 }
 
-/// Figures of the whole machine at some moment.
+/// Counters of the whole machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meters {
-    /// CPU seconds used by all.
+    /// CPU seconds of all processes.
     pub busy_s: f64,
     /// Bytes received on the loopback interface.
     pub loopback_bytes: u64,
 }
 
 impl Meters {
-    /// Reads them.
+    /// Reads the counters.
     pub fn read() -> Self {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         let ticks: Vec<u64> = stat
@@ -134,7 +133,7 @@ impl Meters {
     }
 }
 
-/// Bytes that processes read from disks so far.
+/// Bytes that processes have read from disks so far.
 pub fn disk_read_bytes(pids: &[u32]) -> u64 {
     let of = |pid: &u32| {
         let table = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();

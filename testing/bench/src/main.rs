@@ -1,5 +1,4 @@
-//! `make bench`: what Weir does with this machine, beside what the machine
-//! could do, in one run.
+//! `make bench`: the performance of Weir beside the limits of the machine, in one run.
 //!
 //! ```text
 //! bench ── rows: each row alternates its series, round by round
@@ -9,7 +8,7 @@
 //!   ├── cluster: `weir up` with four data servers, `weir mount`
 //!   └── accounting: CPU of each group of processes, by cgroup where possible
 //! ```
-//! Everything that is started is stopped by its number, also after Ctrl-C.
+//! Everything that is started is stopped by its process id, also after Ctrl-C.
 
 mod accounting;
 mod args;
@@ -72,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a measurement of its own, of the `weir` program and in the directory that were asked for.
+/// Runs a separate measurement with the requested `weir` program and directory.
 fn measure(arguments: &Arguments, run: impl FnOnce(&Path, &Path) -> Done) -> Done {
     stop::catch_signals();
     let (weir, dir) = arguments.places()?;

@@ -1,13 +1,13 @@
-//! Warm memory. A virtual machine may hand freed pages back to its host, and
-//! touching them again costs up to 3 CPU s/GB: nothing that Weir can help.
-//! So, right before a run that needs fresh pages, as many are touched and freed.
+//! Warm memory. A virtual machine may return freed pages to its host, and touching them again costs
+//! up to 3 CPU s/GB, independent of Weir. So before a run that needs fresh pages, as many are
+//! touched and freed.
 
 use std::hint::black_box;
 
-/// More than what is needed, for buffers of processes just started.
+/// Added to the needed memory, for buffers of new processes.
 const SLACK_BYTES: u64 = 64 << 20;
 
-/// Touches memory and frees it. Does nothing if there is not twice as much free.
+/// Touches memory and frees it. Does nothing unless twice as much is free.
 pub fn warm(bytes: u64) {
     if bytes == 0 {
         return;

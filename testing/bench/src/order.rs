@@ -1,4 +1,4 @@
-//! What the benchmark tells a worker and what it answers: lines of JSON.
+//! Messages between the benchmark and a worker: lines of JSON.
 //!
 //! ```text
 //! bench: Order      worker: prepares (opens, connects), answers Ready
@@ -13,18 +13,18 @@ pub const CALL_BYTES: usize = 1 << 20;
 /// Bytes of one random read.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// Through what a worker reaches files.
+/// The way in which a worker accesses files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Place {
     /// POSIX calls below a directory.
     Posix {
         /// The directory.
         root: PathBuf,
-        /// Drop what the kernel caches of a file at open.
+        /// Drop a file's pages from the kernel's cache at open.
         cold: bool,
         /// Open with `O_DIRECT`.
         direct: bool,
-        /// In the name of this user; a directory that is made becomes his. Needs root.
+        /// Work as this user; a new directory belongs to the user. Needs root.
         user: Option<u32>,
     },
     /// The client library.
@@ -36,7 +36,7 @@ pub enum Place {
     },
 }
 
-/// How a rewrite ends.
+/// The sync at the end of a rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SyncKind {
     /// `fdatasync`.
@@ -48,11 +48,11 @@ pub enum SyncKind {
 /// A task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// Read a range of a file from its beginning to its end.
+    /// Read a range of a file sequentially.
     Read { place: Place, path: String, from: u64, to: u64, check: bool },
-    /// Write a range of a file, made if it is missing, and sync it.
+    /// Write a range of a file, which is created if it is missing, and sync it.
     Rewrite { place: Place, path: String, from: u64, to: u64, sync: SyncKind },
-    /// Read blocks at random, each at the most once, for some time.
+    /// Read random blocks, each at most once, for some time.
     Random {
         place: Place,
         path: String,
@@ -63,36 +63,36 @@ pub enum Order {
         seed: u64,
         check: bool,
     },
-    /// Read or write a file from its beginning to its end again and again, for some time.
+    /// Read or write a file sequentially and repeatedly for some time.
     Steady { place: Place, path: String, bytes: u64, ms: u64, write: bool },
     /// Make a directory.
     MakeDir { place: Place, dir: String },
     /// Create empty files `PREFIX000000`...
     Create { place: Place, names: Names },
-    /// Get the attributes of files, not in order.
+    /// Get the attributes of files in pseudorandom order.
     Stat { place: Place, names: Names },
     /// Remove files.
     Unlink { place: Place, names: Names },
-    /// Send bytes to one TCP connection: from memory, or from a file.
+    /// Send bytes from memory or a file over one TCP connection.
     StreamSend { bytes: u64, file: Option<PathBuf>, from: u64 },
-    /// Take bytes from a TCP connection, with or without their CRC-32C.
+    /// Receive bytes from a TCP connection, with or without computing their CRC-32C.
     StreamReceive { port: u16, bytes: u64, crc: bool },
     /// Answer small requests on some TCP connections until all are closed.
     PingServe { request_bytes: usize, reply_bytes: usize, connections: usize },
-    /// Ask servers in random order, one at a time.
+    /// Send requests to servers in random order, one at a time.
     PingAsk { ports: Vec<u16>, request_bytes: usize, reply_bytes: usize, ms: u64, seed: u64 },
 }
 
-/// Some files of a directory.
+/// A range of numbered files in a directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Names {
     /// The directory.
     pub dir: String,
-    /// What their names begin with.
+    /// Prefix of their names.
     pub prefix: String,
-    /// The number of the first.
+    /// Number of the first file.
     pub from: u32,
-    /// The number after the last.
+    /// Number after the last file.
     pub to: u32,
 }
 
@@ -103,32 +103,32 @@ impl Names {
     }
 }
 
-/// What a worker says.
+/// A message from a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// Prepared; a server listens here.
+    /// The order is prepared; `port` is where a server listens.
     Ready { port: Option<u16> },
-    /// Done.
+    /// The order is done.
     Finished(Work),
-    /// It did not work.
+    /// The order failed.
     Failed(String),
 }
 
-/// What was done. Times are of the monotonic clock.
+/// Result of an order. Times are of the monotonic clock.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Work {
-    /// When it began.
+    /// Begin, nanoseconds.
     pub begin_ns: u64,
-    /// When it ended.
+    /// End, nanoseconds.
     pub end_ns: u64,
-    /// Bytes moved.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// Calls.
+    /// Number of calls.
     pub ops: u64,
-    /// Rewrites: when all was written and nothing synced.
+    /// Rewrites: when everything was written, before the sync.
     pub written_ns: u64,
-    /// Rewrites: CPU of the worker until then.
+    /// Rewrites: CPU time of the worker at that moment.
     pub written_cpu_ns: u64,
-    /// Steady work: its longest call.
+    /// Steady work: the longest call.
     pub longest_ns: u64,
 }

@@ -1,5 +1,5 @@
-//! Small pieces of a large file through the library, read and written, one call for each beside what
-//! there is instead: lists, data sieving, hints; over TCP and over Unix sockets (`weir-bench pieces`).
+//! Small pieces of a large file, read and written through the library: one call for each, compared
+//! with lists, data sieving and hints, over TCP and Unix sockets (`weir-bench pieces`).
 
 use crate::accounting::{Accounting, Group};
 use crate::args::Pieces;
@@ -17,39 +17,39 @@ use weir_layout::{Region, RegionList};
 
 const NAME: &str = "pieces";
 const MIB: u64 = 1 << 20;
-/// Bytes of a call that reads what lies between pieces, too.
+/// Bytes of a call in data sieving, which also reads the bytes between pieces.
 const SIEVE_BYTES: usize = 1 << 20;
-/// Pieces of one list.
+/// Number of pieces in one list.
 const LIST_PIECES: u64 = 512;
 const RECORD_BYTES: u64 = 838;
 
-/// Which pieces are read.
+/// The pieces that are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pattern {
-    /// So many bytes in each stretch of so many.
+    /// Pieces of the first size, one in each stretch of the second size.
     Strided(u64, u64),
-    /// Three records that follow each other, at places in no order.
+    /// Three adjacent records at random places.
     Records,
-    /// Pieces of so many bytes, the last one first.
+    /// Pieces of this size from the end to the beginning.
     Backward(u64),
 }
 
-/// How they are read or written.
+/// The way in which pieces are read or written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// A call for each.
+    /// One call for each piece.
     Each,
-    /// The same after a hint.
+    /// One call for each piece, after a hint.
     Hinted(Hint),
-    /// A call for many of them.
+    /// One call for many pieces.
     List,
-    /// Calls for all bytes, of which the pieces are copied.
+    /// Data sieving: reads all bytes, and copies the pieces out of them.
     Sieve,
-    /// They are written: a call for each.
+    /// Writes: one call for each piece.
     WriteEach,
-    /// A call for many of them.
+    /// Writes: one call for many pieces.
     WriteList,
-    /// All bytes are read, and written again with the pieces in them.
+    /// Data sieving: reads all bytes, changes the pieces, and writes all bytes.
     WriteSieve,
 }
 
@@ -76,22 +76,22 @@ const CASES: [(Pattern, Way); 16] = [
     (DENSE, Way::WriteSieve),
 ];
 
-/// What one way came to: medians over the rounds.
+/// The result of one way: medians over the rounds.
 #[derive(Debug, Serialize)]
 struct Line {
     transport: &'static str,
     pieces: String,
     way: &'static str,
-    /// Bytes of pieces, 10^6 of them a second.
+    /// MB (10^6 bytes) of pieces per second.
     mb_per_s: f64,
-    /// Of the client and all servers.
+    /// CPU time of the client and all servers.
     cpu_us_per_piece: f64,
     requests_per_piece: f64,
-    /// Bytes that came from servers or went there for each byte of a piece.
+    /// Bytes to or from the servers for each byte of a piece.
     moved: f64,
 }
 
-/// Measures all ways, their rounds in turn, and prints a table.
+/// Measures all ways with alternating rounds, and prints a table.
 pub fn run(arguments: &Pieces, weir: &Path, dir: &Path) -> Done {
     let place = tempfile::Builder::new()
         .prefix("weir-bench-")
@@ -108,7 +108,7 @@ pub fn run(arguments: &Pieces, weir: &Path, dir: &Path) -> Done {
         let (client, context) = library.session();
         let reader = Reader { client, context, known: &known, size: arguments.size };
         let mut rounds: Vec<Vec<Round>> = CASES.iter().map(|_| Vec::new()).collect();
-        // The first one warms up.
+        // The first round is a warm-up.
         for number in 0..=arguments.rounds {
             for ((pattern, way), rounds) in CASES.iter().zip(&mut rounds) {
                 stop::check()?;
@@ -155,7 +155,7 @@ fn text(lines: &[Line]) -> String {
     out
 }
 
-/// What is in the file: the same MiB again and again, here twice.
+/// The contents of the file: one repeated MiB, stored here twice.
 pub struct Known(Vec<u8>);
 
 impl Known {
@@ -164,18 +164,18 @@ impl Known {
         Self((0..2 * MIB).map(|at| byte(at % MIB)).collect())
     }
 
-    /// What is written again and again.
+    /// The repeated MiB.
     pub fn first(&self) -> &[u8] {
         &self.0[..MIB as usize]
     }
 
-    /// What is in the file there; a MiB at the most.
+    /// The contents at an offset, at most one MiB.
     fn at(&self, offset: u64, len: u64) -> &[u8] {
         let start = (offset % MIB) as usize;
         &self.0[start..start + len as usize]
     }
 
-    /// Refuses bytes of the file that are not what was written there.
+    /// Fails if bytes of the file differ from the written ones.
     pub fn check(&self, offset: u64, bytes: &[u8]) -> Done {
         let start = (offset % MIB) as usize;
         match self.0[start..start + bytes.len()] == *bytes {
@@ -202,7 +202,7 @@ impl Pattern {
         }
     }
 
-    /// Where they are in a file of so many bytes.
+    /// The offsets of the pieces in a file of this size.
     fn offsets(self, size: u64) -> Vec<u64> {
         match self {
             Self::Strided(_, stride) => (0..size / stride).map(|n| n * stride).collect(),
@@ -236,7 +236,7 @@ impl Way {
     }
 }
 
-/// One way, once.
+/// One round of one way.
 struct Round {
     seconds: f64,
     cpu_s: f64,
@@ -246,7 +246,7 @@ struct Round {
     moved: f64,
 }
 
-/// The median of what is taken from each round.
+/// The median of a value over all rounds.
 pub fn median<T>(rounds: &[T], of: impl Fn(&T) -> f64) -> f64 {
     let mut all: Vec<f64> = rounds.iter().map(of).collect();
     all.sort_by(f64::total_cmp);
@@ -291,7 +291,7 @@ impl Reader<'_> {
             (Way::WriteEach, _) => self.write_each(&file, &offsets, pattern.len())?,
             _ => self.each(&file, &offsets, pattern.len())?,
         }
-        // What was gathered is sent.
+        // Sends buffered writes.
         file.flush(self.context)?;
         let seconds = begin.elapsed().as_secs_f64();
         let round = Round {
@@ -329,8 +329,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads everything from the first piece to the last, and copies the pieces. None crosses the
-    /// end of a call.
+    /// Reads from the first piece to the last, and copies the pieces. No piece crosses the end of a
+    /// call.
     fn sieve(&self, file: &File, offsets: &[u64], len: u64) -> Done {
         let (mut all, mut piece) = (vec![0; SIEVE_BYTES], vec![0; len as usize]);
         let mut held = None;
@@ -366,7 +366,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// None of the pieces crosses the end of a call.
+    /// As [`Round::sieve`], for writes. No piece crosses the end of a call.
     fn write_sieve(&self, file: &File, offsets: &[u64], len: u64) -> Done {
         let mut all = vec![0; SIEVE_BYTES];
         for part in offsets.chunk_by(|one, next| one / MIB == next / MIB) {
@@ -395,7 +395,7 @@ impl Reader<'_> {
     }
 }
 
-/// CPU seconds of this process and of all servers until now.
+/// CPU seconds of this process and all servers so far.
 fn cpu_s(accounting: &Accounting) -> f64 {
     let all = accounting.snapshot();
     let servers: f64 = [Group::Data, Group::Meta].iter().filter_map(|group| all.get(group)).sum();

@@ -1,4 +1,4 @@
-//! POSIX calls: a mounted Weir, the trivial FUSE server, or a local disk.
+//! POSIX calls on a mounted Weir, the trivial FUSE server, or a local disk.
 
 use crate::failure::{Done, Failure};
 use crate::files::Files;
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 pub struct Posix {
     /// The directory.
     pub root: PathBuf,
-    /// Drop what the kernel caches of a file at open.
+    /// Drop a file's pages from the kernel's cache at open.
     pub cold: bool,
     /// Open with `O_DIRECT`.
     pub direct: bool,
-    /// Whose the directories become that are made.
+    /// Owner of new directories.
     pub owner: Option<u32>,
 }
 

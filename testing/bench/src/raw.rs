@@ -1,4 +1,4 @@
-//! What the machine does without Weir: plain TCP on loopback.
+//! Limits of the machine without Weir: plain TCP on loopback.
 
 use crate::failure::{Done, Failure};
 use crate::files::{Aligned, Prepared, next_random};
@@ -12,14 +12,14 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use weir_types::checksum::crc32c;
 
-/// No peer is waited for longer.
+/// Maximum wait for a peer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn failed(what: &str) -> impl Fn(std::io::Error) -> Failure {
     move |e| Failure::system(what, e)
 }
 
-/// Prepares an order on sockets; a server says where it listens.
+/// Prepares an order on sockets. A server returns its port.
 pub fn prepare(order: Order) -> Done<(Prepared, Option<u16>)> {
     match order {
         Order::StreamSend { bytes, file, from } => {
@@ -112,7 +112,7 @@ fn receive(mut stream: TcpStream, bytes: u64, crc: bool, buffer: &mut [u8]) -> D
     Ok(work)
 }
 
-/// One connection of a ping server and how much of a request has come.
+/// A connection of a ping server, and the received part of a request.
 struct Peer {
     stream: TcpStream,
     pending: usize,
@@ -159,7 +159,7 @@ fn serve(
     Ok(Work::default())
 }
 
-/// Takes what has come and answers whole requests; false at the end.
+/// Receives bytes and answers complete requests; `false` at the end.
 fn answer(
     peer: &mut Peer,
     request_bytes: usize,
@@ -175,7 +175,7 @@ fn answer(
     }
     if peer.pending == request_bytes {
         peer.pending = 0;
-        // One reply at a time is under way, and it fits the socket's buffer.
+        // Only one reply is in flight, and it fits the socket's buffer.
         peer.stream.write_all(&buffer[..reply_bytes]).map_err(failed("send"))?;
     }
     Ok(true)

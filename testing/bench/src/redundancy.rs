@@ -1,5 +1,5 @@
-//! How long it takes until there are two copies of everything again when a server is
-//! lost for good, and whether the others share the work: `weir-bench redundancy`.
+//! Time until everything has two copies again after a server is lost for good, and whether the
+//! other servers share the work (`weir-bench redundancy`).
 
 use crate::accounting::{Accounting, Group};
 use crate::args::Redundancy;
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A server that is away for so long is lost.
+/// A server that is away for this long counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(2);
-/// The longest that all of it may take.
+/// Maximum time of the whole measurement.
 const PATIENCE: Duration = Duration::from_secs(3600);
 const LOST: &str = "data-1";
 const FILE_BYTES: u64 = 64 << 20;
@@ -30,29 +30,28 @@ const THREADS: u64 = 4;
 const CLIENT_BYTES: usize = 256 << 10;
 const CLIENT_CALLS: u64 = 256;
 
-/// What came of one kind of files.
+/// The result for one kind of files.
 #[derive(Debug, Serialize)]
 struct Found {
     what: String,
-    /// From the kill to the map that says so.
+    /// Seconds from the kill to the map that has the server offline.
     missed_after_s: f64,
-    /// From the kill until all copies are there.
+    /// Seconds from the kill until all copies exist.
     redundant_after_s: f64,
     copies: u64,
     bytes: u64,
     bytes_per_s: f64,
-    /// Of data servers and metadata server, for each 10^9 bytes.
+    /// CPU time of data servers and metadata server for each 10^9 bytes.
     cpu_s_per_gb: f64,
     disk_read_bytes: u64,
-    /// What clients wrote and read before the kill, and from when it is missed until all
-    /// copies are there, if there were any.
+    /// Rates of clients before the kill, and during the rebuild, if there are clients.
     clients_bytes_per_s: Option<(f64, f64)>,
-    /// What each server that is left has sent, and written.
+    /// Bytes that each remaining server has sent and written.
     sent_bytes: BTreeMap<String, u64>,
     written_bytes: BTreeMap<String, u64>,
 }
 
-/// Measures it, and says so.
+/// Measures it, and prints the result.
 pub fn run(arguments: &Redundancy, weir: &Path, dir: &Path) -> Done {
     let mut all = Vec::new();
     if arguments.size > 0 {
@@ -124,11 +123,11 @@ fn measure(
     let begin = Instant::now();
     fill(&library)?;
     println!("  written within {:.1} s", begin.elapsed().as_secs_f64());
-    // Let the disk have it: the servers would share it with what comes.
+    // Writes dirty pages to disk first: the servers would otherwise share it with them.
     rustix::fs::sync();
     let clients = Clients::start(&library, arguments.clients)?;
     let rate_before = clients.rate(|| {
-        // As long as nothing fails, any time will do.
+        // Any time will do while nothing fails.
         if arguments.clients > 0 {
             std::thread::sleep(Duration::from_secs(5));
         }
@@ -139,7 +138,7 @@ fn measure(
     cluster.kill(LOST)?;
     let begin = Instant::now();
     let mut copies = 0;
-    // Until then whoever wants something of its files waits, rebuild or not.
+    // Until then requests for files of the server wait, with or without a rebuild.
     stop::wait_until("the server is missed", PATIENCE, || is_missed(&cluster))?;
     let missed_after_s = begin.elapsed().as_secs_f64();
     let rate_meanwhile = clients.rate(|| {
@@ -181,8 +180,7 @@ fn is_missed(cluster: &Cluster) -> bool {
     targets.is_some_and(|all| all.iter().any(|target| target["state"] == "offline"))
 }
 
-/// Those that use files of their own meanwhile: each writes its file, and reads it, over and
-/// over.
+/// Clients with files of their own: each writes and reads its file repeatedly.
 struct Clients {
     stop: Arc<AtomicBool>,
     bytes: Arc<AtomicU64>,
@@ -200,7 +198,7 @@ impl Clients {
         Ok(Self { stop, bytes, threads })
     }
 
-    /// Bytes a second while something is waited for.
+    /// Bytes per second during a wait.
     fn rate(&self, wait: impl FnOnce() -> Done) -> Done<f64> {
         let (before, begin) = (self.bytes.load(Ordering::Relaxed), Instant::now());
         wait()?;
@@ -237,7 +235,8 @@ fn cpu_s(accounting: &Accounting) -> f64 {
     [Group::Data, Group::Meta].iter().filter_map(|group| all.get(group)).sum()
 }
 
-/// What each data server has sent to others to bring them up to date, and written.
+/// For each data server, the bytes that it has sent to others for their repair, and the bytes that
+/// it has written.
 struct Counters(BTreeMap<String, (u64, u64)>);
 
 impl Counters {
@@ -299,7 +298,7 @@ impl Found {
     }
 }
 
-/// How far from the mean any is, as a part of it.
+/// The largest relative deviation from the mean.
 fn uneven(shares: &BTreeMap<String, u64>) -> f64 {
     let mean = shares.values().sum::<u64>() as f64 / shares.len().max(1) as f64;
     let far = shares.values().map(|bytes| (*bytes as f64 - mean).abs()).fold(0.0, f64::max);

@@ -10,7 +10,7 @@ use crate::ways::{Row, Via};
 use serde_json::json;
 use std::fmt::Write;
 
-/// Others' share of the machine from which on figures are doubtful.
+/// Share of other processes from which on figures are doubtful.
 const DISTURBED: f64 = 0.05;
 
 fn speed_text(row: Row, speed: f64) -> String {
@@ -25,7 +25,7 @@ fn units(row: Row) -> (&'static str, &'static str) {
     if row.counts_calls() { ("per s", "CPU µs") } else { ("GB/s", "CPU s/GB") }
 }
 
-/// Where the CPU went: `data 0.2 mount 0.1`.
+/// The CPU time by group, as in `data 0.2 mount 0.1`.
 fn split(row: Row, series: &Series) -> String {
     let shares = Group::ALL.iter().filter_map(|group| {
         let cpu = series.cpu_of(row, *group)?;
@@ -34,7 +34,7 @@ fn split(row: Row, series: &Series) -> String {
             .then(|| format!("{} {text}", group.name()))
     });
     let mut shares: Vec<String> = shares.collect();
-    // Bytes that nobody asked for: fetched ahead and thrown away.
+    // Bytes that were prefetched and dropped.
     let wire = series.median(|s| s.loopback_bytes as f64 / s.bytes.max(1) as f64);
     if let Some(wire) = wire.filter(|wire| !row.counts_calls() && *wire > 1.02) {
         shares.push(format!("(on the wire {wire:.2}×)"));
@@ -53,7 +53,7 @@ fn spread(row: Row, series: &Series) -> String {
     format!("{}-{}", speed_text(row, low), speed_text(row, high))
 }
 
-/// One row as soon as it is measured.
+/// Prints a row when it is measured.
 pub fn print_row(row: Row, list: &[(Via, Series)]) {
     let (speed_unit, cpu_unit) = units(row);
     println!("\n{:34} {speed_unit:>8}  {:>15}  {cpu_unit:>8}  of which", row.title(), "(range)");
@@ -90,7 +90,7 @@ fn bound_text(ratio: &Ratio) -> (String, &'static str) {
     (bound, verdict)
 }
 
-/// A figure, its aim, the other figure, its aim.
+/// A figure, its reference, the other figure, its reference.
 fn orientation_texts(line: &Orientation) -> [String; 4] {
     [
         speed_text(line.row, line.speed),
@@ -143,7 +143,7 @@ pub fn text(results: &Results, verdicts: &Verdicts) -> String {
     out + "\n" + &remarks(results)
 }
 
-/// The same as Markdown.
+/// The verdicts as Markdown.
 pub fn markdown(machine: &Machine, results: &Results, verdicts: &Verdicts) -> String {
     let mut out = format!("{machine}. {}.\n\n", results.accounting);
     out.push_str("| row | way | speed | CPU | of which |\n|---|---|---|---|---|\n");
@@ -189,7 +189,7 @@ pub fn markdown(machine: &Machine, results: &Results, verdicts: &Verdicts) -> St
     if remarks.is_empty() { out } else { out + "\n" + &remarks }
 }
 
-/// Everything, for programs.
+/// All results as JSON.
 pub fn json(
     machine: &Machine,
     plan: &Plan,

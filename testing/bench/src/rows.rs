@@ -1,4 +1,4 @@
-//! What is measured: rows, the ways of doing each, and how.
+//! The measurements: rows, the ways of each, and their execution.
 
 use crate::accounting::Group;
 use crate::args::Plan;
@@ -11,13 +11,13 @@ use crate::ways::{MANY, Row, Via};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Data servers, and raw servers in their place.
+/// Number of data servers, and of raw servers for comparison.
 const SERVERS: usize = 4;
 /// The file that is read and rewritten.
 const FILE: &str = "bench.dat";
-/// How long there is load around a kill: it is noticed within a third of that.
+/// Duration of the load around a kill. The kill comes within the first third.
 const KILL_MS: u64 = 16_000;
-/// Bytes of a request, about as many as Weir's.
+/// Bytes of a request, similar to Weir's.
 const REQUEST_BYTES: usize = 256;
 
 /// Measures all rows of a plan.
@@ -38,17 +38,17 @@ pub fn run(plan: &Plan) -> Done<Results> {
     Ok(results)
 }
 
-/// The benchmark under way.
+/// The running benchmark.
 struct Bench<'a> {
     plan: &'a Plan,
     lab: Lab,
-    /// Files and directories that exist by now.
+    /// Files and directories that exist.
     made: BTreeSet<(Via, String)>,
     seed: u64,
 }
 
 impl Bench<'_> {
-    /// All series of a row, alternating. Only a signal ends it early.
+    /// Measures all series of a row with alternating rounds. Only a signal ends it early.
     fn row(&mut self, row: Row) -> Done<Vec<(Via, Series)>> {
         let chosen = |via: &&Via| self.plan.ways.is_empty() || self.plan.ways.contains(via);
         let is_root = rustix::process::geteuid().is_root();
@@ -63,7 +63,7 @@ impl Bench<'_> {
                 list.push((Via::PageCache, Series::default()));
             }
         }
-        // The first run of data warms what it uses, and is dropped.
+        // The first run of data is a warm-up.
         let dropped = u32::from(!row.counts_calls());
         for round in 0..self.plan.rounds + dropped {
             for i in 0..list.len() {
@@ -75,7 +75,7 @@ impl Bench<'_> {
                     Ok(done) => done,
                     Err(Failure::Stopped) => return Err(Failure::Stopped),
                     Err(failure) => {
-                        // Ctrl-C reaches workers too: then that is the reason.
+                        // Ctrl-C reaches workers too, and is then the reason of their failure.
                         stop::check()?;
                         eprintln!("{}, {}: {failure}", row.title(), via.title());
                         list[i].1.failure = Some(failure.to_string());
@@ -190,7 +190,7 @@ impl Bench<'_> {
             };
             job.prepare((group, via.worker_index(i)), &order)?;
         }
-        // The kernel's cache of a FUSE file was dropped and is filled anew.
+        // The kernel's cache of a FUSE file was dropped and is filled again.
         let cached = matches!(via, Via::Fuse | Via::Mount | Via::MountTwo) && row != Row::Random;
         let (mut sample, works) =
             job.run(via.groups(), if cached { plan.size_bytes } else { 0 })?;
@@ -201,7 +201,7 @@ impl Bench<'_> {
         Ok((sample, works))
     }
 
-    /// One reads and one writes while a data server is killed, and started again.
+    /// One worker reads and one writes while a data server is killed, and started again.
     fn kill(&mut self, via: Via) -> Done<(Sample, Vec<Work>)> {
         let mut job = Vec::new();
         for (i, write) in [(0, false), (1, true)] {
@@ -233,7 +233,7 @@ impl Bench<'_> {
         }
         let place = self.place(via)?;
         let files = self.plan.files;
-        // The trivial server's existing files, see there.
+        // On the trivial server these files always exist.
         let exist = via == Via::Fuse && !row.makes();
         let mut job = self.lab.job();
         for i in 0..count as u32 {
@@ -273,7 +273,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Where a way has its files of a name. Sees to it that the directory exists.
+    /// The path of a way's files. Makes the directory if necessary.
     fn path(&mut self, via: Via, name: &str) -> Done<String> {
         let Some((dir, protocol)) = via.copies() else { return Ok(name.to_owned()) };
         let made = (via.owner(), dir.to_owned());
@@ -284,8 +284,7 @@ impl Bench<'_> {
         Ok(format!("{dir}/{name}"))
     }
 
-    /// Sees to it that the big file exists, and is in the page cache of its
-    /// disk's machine.
+    /// Ensures that the big file exists and is in the page cache of its server.
     fn have_file(&mut self, via: Via) -> Done {
         self.have_file_named(via, FILE)
     }
@@ -315,7 +314,7 @@ impl Bench<'_> {
         self.lab.once(via.worker_group(), &order)
     }
 
-    /// Sees to it that the small files of a round exist.
+    /// Ensures that the small files of a round exist.
     fn have_files(&mut self, via: Via, dir: &str) -> Done {
         if self.made.contains(&(via, dir.to_owned())) {
             return Ok(());
@@ -338,7 +337,7 @@ fn no_port() -> Failure {
     Failure::other("a raw server has no port")
 }
 
-/// The part of a rewrite before its sync. Only the workers' own CPU is known.
+/// The part of a rewrite before its sync. Only the workers' own CPU time is known.
 fn before_sync(sample: &Sample, works: &[Work]) -> Sample {
     let cpu_ns: u64 = works.iter().map(|w| w.written_cpu_ns).sum();
     Sample {
@@ -348,15 +347,14 @@ fn before_sync(sample: &Sample, works: &[Work]) -> Sample {
     }
 }
 
-/// How long it took until all was written.
+/// Seconds until everything was written.
 fn written_s(works: &[Work]) -> f64 {
     let begin = works.iter().map(|w| w.begin_ns).min().unwrap_or(0);
     let end = works.iter().map(|w| w.written_ns).max().unwrap_or(0);
     end.saturating_sub(begin) as f64 / 1e9
 }
 
-/// What Weir delivered must have come from its servers, and to them from
-/// their page cache.
+/// Checks that all bytes delivered by Weir came from its servers, and there from the page cache.
 fn check_cold(row: Row, via: Via, sample: &Sample) -> Done {
     if !via.is_weir() || !matches!(row, Row::Read1 | Row::Read4 | Row::Random) {
         return Ok(());

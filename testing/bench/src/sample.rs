@@ -1,31 +1,30 @@
-//! What was measured: samples, and their medians.
+//! Samples, and their medians.
 
 use crate::accounting::Group;
 use crate::ways::{Row, Via};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One run.
+/// The result of one run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sample {
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// Bytes moved.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// Calls.
+    /// Number of calls.
     pub ops: u64,
     /// CPU seconds of each group of processes involved.
     pub cpu_s: BTreeMap<Group, f64>,
-    /// CPU seconds of all else on the machine, kernel threads included, as a
-    /// share of its processors.
+    /// CPU time of all other processes, including kernel threads, as a share of the machine.
     pub others_share: f64,
     /// Bytes that came over the loopback interface.
     pub loopback_bytes: u64,
     /// Bytes that the data servers read from their disks.
     pub disk_read_bytes: u64,
-    /// How long it took until all was written, if it was synced after that; else 0.
+    /// Seconds until everything was written, if a sync followed; otherwise 0.
     pub written_s: f64,
-    /// The longest call of each load generator, if that is measured.
+    /// The longest call of each load generator, if measured.
     pub longest_s: Vec<f64>,
 }
 
@@ -61,24 +60,24 @@ impl Sample {
     }
 }
 
-/// All runs of one way of doing a row.
+/// All runs of one way of a row.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Series {
     /// The measured runs.
     pub samples: Vec<Sample>,
-    /// Why there are none, or no more.
+    /// Why runs are missing.
     pub failure: Option<String>,
 }
 
 impl Series {
-    /// The median of something.
+    /// The median of a value.
     pub fn median(&self, of: impl Fn(&Sample) -> f64) -> Option<f64> {
         let mut values: Vec<f64> = self.samples.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
         values.get(values.len() / 2).copied()
     }
 
-    /// The least and the most of something.
+    /// The minimum and maximum of a value.
     pub fn range(&self, of: impl Fn(&Sample) -> f64) -> (f64, f64) {
         self.samples
             .iter()
@@ -105,14 +104,14 @@ impl Series {
     }
 }
 
-/// Everything that was measured.
+/// All results.
 #[derive(Debug, Default)]
 pub struct Results {
-    /// How CPU was counted.
+    /// How CPU time was measured.
     pub accounting: String,
     /// Each row's series, in order of display.
     pub rows: Vec<(Row, Vec<(Via, Series)>)>,
-    /// Rows that were left out, and why.
+    /// Rows that were left out, with the reason.
     pub left_out: Vec<(Row, String)>,
 }
 

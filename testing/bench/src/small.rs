@@ -1,6 +1,5 @@
-//! What calls of one record cost, one after the other, and what a file costs that is read again:
-//! through the mount and the library, beside a trivial FUSE server and the machine's memory
-//! (`weir-bench small`).
+//! The cost of sequential calls of one record, and of reading a file again: through the mount and
+//! the library, compared with a trivial FUSE server and the machine's memory (`weir-bench small`).
 
 use crate::accounting::{Accounting, Group};
 use crate::args::Small;
@@ -26,11 +25,11 @@ const TARGETS: u16 = 4;
 /// Bytes of a call of one record, and of a call that reads a file again.
 const RECORD_BYTES: usize = 838;
 const CALL_BYTES: usize = 1 << 20;
-/// How often a file is read by whoever reads it again; the first time is the cold one.
+/// How often a file is read again. The first pass is the cold one.
 const PASSES: usize = 3;
 const STATUS_MS: u64 = 5_000;
 
-/// Who gives the bytes of a call.
+/// The way in which the bytes of a call are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Via {
     Memory,
@@ -43,17 +42,17 @@ enum Via {
 const RECORDS: [Via; 4] = [Via::Memory, Via::Fuse, Via::Mount, Via::Library];
 const AGAIN: [Via; 3] = [Via::Mount, Via::Library, Via::LibraryWithout];
 
-/// What reading once came to: medians over the rounds.
+/// The result of one pass: medians over the rounds.
 #[derive(Debug, Serialize)]
 struct Line {
     what: &'static str,
     way: &'static str,
     pass: usize,
-    /// 10^6 bytes a second.
+    /// MB (10^6 bytes) per second.
     mb_per_s: f64,
-    /// Of the reader, the mount and all servers.
+    /// CPU time of the reader, the mount and all servers.
     cpu_us_per_call: f64,
-    /// Bytes that data servers gave for each byte that was read.
+    /// Bytes sent by the data servers for each byte read.
     fetched: f64,
 }
 
@@ -64,12 +63,12 @@ struct Pass {
     fetched: f64,
 }
 
-/// Reads so many bytes at an offset.
+/// A function that fills a buffer from an offset.
 type Read<'a> = Box<dyn FnMut(u64, &mut [u8]) -> Done + 'a>;
 
 struct Bench<'a> {
     accounting: &'a Accounting,
-    /// Of the mount of the cluster, and of the trivial server.
+    /// Mount points of the cluster, and of the trivial server.
     mounted: &'a Path,
     trivial: &'a Path,
     library: Library,
@@ -78,7 +77,7 @@ struct Bench<'a> {
     size: u64,
 }
 
-/// Measures all ways, their rounds in turn, and prints a table.
+/// Measures all ways with alternating rounds, and prints a table.
 pub fn run(arguments: &Small, weir: &Path, dir: &Path) -> Done {
     let place = tempfile::Builder::new()
         .prefix("weir-bench-")
@@ -131,7 +130,7 @@ impl Via {
         }
     }
 
-    /// Whether it is known what is read.
+    /// Whether the contents are known.
     fn is_known(self) -> bool {
         self != Self::Fuse
     }
@@ -147,7 +146,7 @@ impl Bench<'_> {
     ) -> Done<Vec<Line>> {
         let mut all: Vec<Vec<Vec<Pass>>> =
             ways.iter().map(|_| (0..PASSES).map(|_| Vec::new()).collect()).collect();
-        // The first one warms up.
+        // The first round is a warm-up.
         for number in 0..=rounds {
             for (via, passes) in ways.iter().zip(&mut all) {
                 let round = self.round(*via, call)?;
@@ -172,7 +171,7 @@ impl Bench<'_> {
         Ok(ways.iter().zip(&all).flat_map(of).collect())
     }
 
-    /// Opens the file once and reads it so often.
+    /// Opens the file once and reads it several times.
     fn round(&self, via: Via, call: usize) -> Done<Vec<Pass>> {
         let path = match via {
             Via::Fuse => self.trivial.join("data"),
@@ -241,7 +240,7 @@ impl Bench<'_> {
             for n in 0..calls {
                 let offset = n * call as u64;
                 read(offset, &mut buffer)?;
-                // Of the trivial server nobody knows what it gives.
+                // The contents of the trivial server's file are unspecified.
                 if via.is_known() && n % 64 == 0 {
                     self.known.check(offset, &buffer)?;
                 }
@@ -256,7 +255,7 @@ impl Bench<'_> {
         (0..PASSES).map(|_| pass()).collect()
     }
 
-    /// Bytes that data servers have given until now.
+    /// Bytes that the data servers have sent so far.
     fn given(&self) -> Done<f64> {
         let (client, _) = self.library.session();
         let mut sum = 0;

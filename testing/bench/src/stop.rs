@@ -1,4 +1,4 @@
-//! Ctrl-C and friends: everything that waits looks here.
+//! Ctrl-C and other signals: every wait checks for them.
 
 use crate::failure::{Done, Failure};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,21 +10,21 @@ extern "C" fn note(_: libc::c_int) {
     STOPPED.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP end the benchmark in good order.
+/// Makes SIGINT, SIGTERM and SIGHUP end the benchmark in good order.
 pub fn catch_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler only stores to an atomic, which is
-        // async-signal-safe, and lives as long as the program.
+        // SAFETY: the handler only stores to an atomic, which is async-signal-safe, and exists as
+        // long as the program.
         unsafe { libc::signal(signal, note as extern "C" fn(libc::c_int) as libc::sighandler_t) };
     }
 }
 
-/// Fails once a signal has come.
+/// Fails after a signal.
 pub fn check() -> Done {
     if STOPPED.load(Ordering::Relaxed) { Err(Failure::Stopped) } else { Ok(()) }
 }
 
-/// Waits until `ready` says so.
+/// Waits until `ready` returns true.
 pub fn wait_until(what: &str, patience: Duration, mut ready: impl FnMut() -> bool) -> Done {
     let begin = Instant::now();
     while !ready() {

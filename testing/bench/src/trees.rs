@@ -1,7 +1,7 @@
-//! What people do to trees of small files, by the programs that they do it with: through the mount, as
-//! root and as an ordinary user, beside the local disk (`weir-bench names`). Besides the time it
-//! shows the time of processors, and how many messages there were for each file, which does not
-//! depend on what else the machine does.
+//! Common operations on trees of small files with the usual programs: through the mount, as root
+//! and as an ordinary user, and on the local disk (`weir-bench names`). Besides the time it shows
+//! CPU time and the number of messages for each file, which do not depend on other load of the
+//! machine.
 
 use crate::accounting::{Accounting, Group, Snapshot};
 use crate::args::Trees;
@@ -24,7 +24,7 @@ const FILE_BYTES: usize = 4096;
 /// Directories on each of the three levels of the tree.
 const WIDTHS: [u32; 3] = [10, 2, 2];
 
-/// Who does it, and where.
+/// The user and the place of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Disk,
@@ -34,14 +34,14 @@ enum Way {
 
 const WAYS: [Way; 3] = [Way::Disk, Way::Mount, Way::MountUser];
 
-/// One thing that is done, as a script: `$1` is the tree on the local disk, and where it is done is
-/// its working directory.
+/// An operation as a script. `$1` is the tree on the local disk; the working directory is where it
+/// runs.
 struct Step {
     name: &'static str,
     script: &'static str,
-    /// The program that it needs, beside those that every system has.
+    /// The program that it needs, besides those of every system.
     needs: Option<&'static str>,
-    /// Whether the kernel forgets names and attributes before, if it can be told to.
+    /// Whether the kernel drops cached names and attributes before, if possible.
     forgets: bool,
 }
 
@@ -65,7 +65,7 @@ static STEPS: [Step; 13] = [
     step("rm -rf", "rm -rf a b"),
 ];
 
-/// What one step came to: medians over the rounds.
+/// The result of one step: medians over the rounds.
 #[derive(Debug, Serialize)]
 struct Line {
     what: &'static str,
@@ -89,7 +89,7 @@ struct Run {
     messages: Messages,
 }
 
-/// What the mount has counted.
+/// Counters of the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Messages {
     kernel: f64,
@@ -105,13 +105,13 @@ struct Bench<'a> {
     files: u32,
 }
 
-/// Measures all steps, the ways in turn, and prints a table.
+/// Measures all steps with alternating ways, and prints a table.
 pub fn run(arguments: &Trees, weir: &Path, dir: &Path) -> Done {
     let place = tempfile::Builder::new()
         .prefix("weir-bench-")
         .tempdir_in(dir)
         .map_err(|e| Failure::file(dir, e))?;
-    // Also the ordinary user works there.
+    // The ordinary user works there as well.
     chmod(place.path(), 0o755)?;
     let mut accounting = Accounting::new();
     let mut cluster = Cluster::start(weir, place.path(), TARGETS, &mut accounting)?;
@@ -203,7 +203,7 @@ impl Bench<'_> {
         Ok(lines)
     }
 
-    /// A new directory of who works there.
+    /// A new directory of the user of this way.
     fn dir(&self, way: Way, round: u32) -> Done<PathBuf> {
         let root = if way == Way::Disk { &self.local } else { self.cluster.mountpoint() };
         let dir = root.join(format!("{way:?}-{round}"));
@@ -236,10 +236,10 @@ impl Bench<'_> {
         Ok(Run { seconds, cpu_s, messages })
     }
 
-    /// A command that runs the command in its arguments, as who works there.
+    /// A command that runs other commands as the user of this way.
     fn command(&self, way: Way) -> Done<Command> {
         let mut command = self.accounting.command(Group::Posix, Path::new("/usr/bin/env"))?;
-        // Nobody's settings, whoever measures.
+        // Without personal settings, whoever measures.
         command.args(["-i", "PATH=/usr/bin:/bin", "LC_ALL=C", "GIT_CONFIG_GLOBAL=/dev/null"]);
         command.args(["GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a"]);
         command.args(["GIT_COMMITTER_EMAIL=a@b", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=gc.auto"]);
@@ -260,7 +260,7 @@ impl Bench<'_> {
 }
 
 impl Messages {
-    /// Those of a page of metrics.
+    /// The counters on a metrics page.
     fn of(page: &str) -> Self {
         let sum = |name: &str| -> f64 {
             let lines = page.lines().filter(|line| line.starts_with(name));

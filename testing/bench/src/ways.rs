@@ -1,12 +1,12 @@
-//! What can be measured: the rows of the table, and the ways of doing each.
+//! The rows of the table, and the ways of each.
 
 use crate::accounting::Group;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// Processes of rows with more than one.
+/// Number of processes in rows with more than one.
 pub const MANY: usize = 4;
-/// A user who is nobody in particular.
+/// An ordinary user (`nobody`).
 pub const USER: u32 = 65_534;
 
 /// A row of the table.
@@ -43,7 +43,7 @@ pub enum Row {
     Kill,
 }
 
-/// A way of doing it.
+/// A way of doing the work of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Via {
@@ -51,7 +51,7 @@ pub enum Via {
     Tcp,
     /// `pread` from the page cache and `send`.
     PreadSend,
-    /// The same; the receiver computes CRC-32C.
+    /// As `PreadSend`; the receiver computes CRC-32C.
     PreadSendCrc,
     /// Requests of 256 bytes and replies of 4 KiB between as many processes.
     PingPong,
@@ -72,25 +72,24 @@ pub enum Via {
     LibraryUnchecked,
     /// Weir's mount.
     Mount,
-    /// Weir's mount, used by somebody who is not root, in a directory of his own.
+    /// Weir's mount, used by an ordinary user in a directory of the user's own.
     MountUser,
     /// Weir's mount with `O_DIRECT`.
     MountDirect,
-    /// Weir's client library, two copies of everything, by the protocol that is the
-    /// default: the server that takes a write hands it on before it confirms.
+    /// Weir's client library, two copies of everything, with the default protocol: the server that
+    /// receives a write forwards it before it confirms.
     LibraryTwo,
     /// Weir's mount, two copies of everything.
     MountTwo,
     /// Weir's mount with `O_DIRECT`, two copies of everything.
     MountTwoDirect,
-    /// Weir's client library; the server hands writes on after it has confirmed.
+    /// Weir's client library; the server forwards writes after it has confirmed.
     ServerAsync,
     /// Weir's client library, which sends both copies and waits for both.
     ClientSync,
-    /// Weir's client library, which sends both copies and waits for the one
-    /// that orders.
+    /// Weir's client library, which sends both copies and waits for the primary.
     ClientAsync,
-    /// Weir's client library, by the rule of the paper.
+    /// Weir's client library with the hybrid rule of the paper.
     Hybrid,
 }
 
@@ -113,7 +112,7 @@ impl Row {
         Row::Kill,
     ];
 
-    /// What it is, for people.
+    /// A title for people.
     pub fn title(self) -> &'static str {
         match self {
             Row::Read1 => "read, 1 stream",
@@ -133,22 +132,22 @@ impl Row {
         }
     }
 
-    /// Whether calls are counted, not bytes.
+    /// Whether calls are counted instead of bytes.
     pub fn counts_calls(self) -> bool {
         self >= Row::Random
     }
 
-    /// Whether many small files are made, looked at or removed.
+    /// Whether many small files are created, stated or removed.
     pub fn is_of_names(self) -> bool {
         self.makes() || self.stats() || self.removes()
     }
 
-    /// Whether files are made.
+    /// Whether files are created.
     pub fn makes(self) -> bool {
         matches!(self, Row::Create1 | Row::Create4)
     }
 
-    /// Whether files are looked at.
+    /// Whether files are stated.
     pub fn stats(self) -> bool {
         matches!(self, Row::Stat | Row::Stat4)
     }
@@ -164,7 +163,7 @@ impl Row {
         matches!(self, Rewrite1 | Rewrite4 | Protocols1 | Protocols4)
     }
 
-    /// How many load generators there are.
+    /// Number of load generators.
     pub fn processes(self) -> usize {
         match self {
             Row::Read4 | Row::Rewrite4 | Row::Protocols4 | Row::Random => MANY,
@@ -173,7 +172,7 @@ impl Row {
         }
     }
 
-    /// The ways of doing it: limits first.
+    /// The ways of the row, limits first.
     pub fn ways(self) -> &'static [Via] {
         use Via::{
             ClientAsync, ClientSync, Disk, Fuse, FuseDirect, Hybrid, Library, LibraryTwo,
@@ -214,7 +213,7 @@ impl Row {
 }
 
 impl Via {
-    /// What it is, for people.
+    /// A title for people.
     pub fn title(self) -> &'static str {
         match self {
             Via::Tcp => "raw loopback TCP",
@@ -241,12 +240,12 @@ impl Via {
         }
     }
 
-    /// Whether it is Weir that is measured.
+    /// Whether it measures Weir.
     pub fn is_weir(self) -> bool {
         self >= Via::Library
     }
 
-    /// Whose CPU counts.
+    /// The groups whose CPU time counts.
     pub fn groups(self) -> &'static [Group] {
         match self {
             Via::Tcp | Via::PreadSend | Via::PreadSendCrc | Via::PingPong | Via::RoundTrip => {
@@ -259,7 +258,7 @@ impl Via {
         }
     }
 
-    /// Where its files are, if they have two copies, and the protocol that writes them.
+    /// The directory of its files, if they have two copies, and their protocol.
     pub fn copies(self) -> Option<(&'static str, &'static str)> {
         match self {
             Via::LibraryTwo | Via::MountTwo | Via::MountTwoDirect => Some(("two", "server-sync")),
@@ -271,8 +270,8 @@ impl Via {
         }
     }
 
-    /// Whose files it uses: there is a set of them for the local disk, and one for each
-    /// layout of Weir's.
+    /// The way whose set of files it uses: one set for the local disk, and one for each layout of
+    /// Weir.
     pub fn owner(self) -> Via {
         match self {
             via if !via.is_weir() => via,
@@ -290,18 +289,18 @@ impl Via {
         )
     }
 
-    /// Whether the kernel's page cache is passed by.
+    /// Whether it bypasses the kernel's page cache.
     pub fn is_direct(self) -> bool {
         matches!(self, Via::FuseDirect | Via::MountDirect | Via::MountTwoDirect)
     }
 
-    /// Where its load generators count.
+    /// The group of its load generators.
     pub fn worker_group(self) -> Group {
         if self.is_weir() && !self.is_mount() { Group::Library } else { Group::Posix }
     }
 
-    /// The number of a load generator. They keep their session: those that check
-    /// nothing are others, and so are those of another user.
+    /// The index of a load generator. Generators keep their sessions, so those without checksums
+    /// and those of another user are different ones.
     pub fn worker_index(self, index: usize) -> usize {
         match self {
             Via::LibraryUnchecked | Via::MountUser => index + MANY,
@@ -309,7 +308,7 @@ impl Via {
         }
     }
 
-    /// In whose name its load generators work, if not in that of who measures.
+    /// The user of its load generators, if not the one who measures.
     pub fn user(self) -> Option<u32> {
         (self == Via::MountUser).then_some(USER)
     }

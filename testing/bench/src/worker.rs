@@ -1,5 +1,5 @@
-//! A load generator: a process that does what it is told, one order after
-//! another, and keeps its memory and connections warm in between.
+//! A load generator: a process that carries out one order after another, and keeps its memory and
+//! connections warm in between.
 
 use crate::failure::{Done, Failure};
 use crate::files::{Aligned, Prepared, clock_ns, prepare};
@@ -12,7 +12,7 @@ use rustix::time::ClockId;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
-/// Serves orders on standard input until it ends.
+/// Serves orders from standard input until it ends.
 pub fn run() -> Done {
     let mut lines = std::io::stdin().lock().lines();
     let mut next = || lines.next().and_then(Result::ok);
@@ -41,13 +41,13 @@ pub fn run() -> Done {
     Ok(())
 }
 
-/// From here on this thread, the only one that works, is another user, in a directory that he may not
-/// be able to walk to; returns where that is to him.
+/// Makes this thread, the only one that works, another user in a directory whose parents that user
+/// may not be able to enter. Returns the directory's path for that user.
 fn become_user(user: u32, dir: &Path) -> Done<PathBuf> {
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
     let failed = |e| Failure::system("becoming another user", e);
     let (root, uid, gid) = (Uid::from_raw(0), Uid::from_raw(user), Gid::from_raw(user));
-    // It comes back for the next order.
+    // The worker returns to it for the next order.
     if rustix::process::geteuid() == uid {
         set_thread_res_uid(uid, root, root).map_err(failed)?;
     }

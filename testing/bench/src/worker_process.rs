@@ -1,4 +1,4 @@
-//! The benchmark's side of a worker: starts it, tells it what to do, ends it.
+//! The benchmark's side of a worker: starts it, sends orders, ends it.
 
 use crate::accounting::{Accounting, Group};
 use crate::failure::{Done, Failure};
@@ -9,12 +9,12 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// No order may take longer.
+/// Maximum duration of an order.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(120);
-/// A worker without work ends within this time, or is killed.
+/// A worker without work must end within this time, or is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running worker. Dropped, it is ended.
+/// A running worker. Dropping it ends it.
 #[derive(Debug)]
 pub struct WorkerProcess {
     child: Child,
@@ -23,7 +23,7 @@ pub struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts one in a group.
+    /// Starts a worker in a group.
     pub fn start(accounting: &mut Accounting, group: Group) -> Done<Self> {
         let this =
             std::env::current_exe().map_err(|e| Failure::system("finding this program", e))?;
@@ -45,12 +45,12 @@ impl WorkerProcess {
         Ok(Self { child, input, answers })
     }
 
-    /// Its process number.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Has it prepare an order; returns the port where it listens, if it does.
+    /// Lets it prepare an order; returns the port where it listens, if any.
     pub fn prepare(&mut self, order: &Order) -> Done<Option<u16>> {
         let line = serde_json::to_string(order).map_err(|e| Failure::other(e.to_string()))?;
         self.say(&line)?;
@@ -61,12 +61,12 @@ impl WorkerProcess {
         }
     }
 
-    /// Has it begin what it has prepared.
+    /// Lets it begin the prepared order.
     pub fn go(&mut self) -> Done {
         self.say("go")
     }
 
-    /// Waits until it is done.
+    /// Waits until the order is done.
     pub fn finish(&mut self) -> Done<Work> {
         match self.answer()? {
             Answer::Finished(work) => Ok(work),
@@ -102,13 +102,13 @@ impl WorkerProcess {
 
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
-        // The end of its input is its end, unless it is stuck in a call.
+        // A worker ends at the end of its input, unless it is stuck in a call.
         drop(self.input.take());
         end(&mut self.child, END_TIMEOUT);
     }
 }
 
-/// Waits for the end of a child, and kills it if that takes too long.
+/// Waits for the end of a child; kills it if that takes too long.
 pub fn end(child: &mut Child, patience: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < patience {
@@ -117,7 +117,7 @@ pub fn end(child: &mut Child, patience: Duration) {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    // It may end by itself in this very moment: nothing is lost then.
+    // It may just have ended by itself; then nothing is lost.
     let _ = child.kill();
     let _ = child.wait();
 }

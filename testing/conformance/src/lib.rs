@@ -1,6 +1,5 @@
-//! One suite for every client and every layout: what a file must do, checked
-//! against a plain array of bytes. A new client implements [`Subject`]; a new
-//! layout is an entry of [`layouts`].
+//! One suite for every client and every layout: the behaviour of a file, checked against an array
+//! of bytes. A new client implements [`Subject`]; a new layout is an entry of [`layouts`].
 
 mod library;
 mod posix;
@@ -20,30 +19,29 @@ pub trait Subject {
     fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), String>;
     /// Reads up to `len` bytes at `offset`; fewer at the end of the file.
     fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, String>;
-    /// Cuts or extends.
+    /// Truncates or extends the file.
     fn truncate(&mut self, len: u64) -> Result<(), String>;
-    /// Makes a range zeros and gives its room back; the size stays.
+    /// Punches a hole: makes a range zeros and frees its space. The size stays.
     fn punch(&mut self, offset: u64, len: u64) -> Result<(), String>;
-    /// Reserves room for a range; extends the file to its end, unless
-    /// `keep_size`.
+    /// Preallocates space for a range. Unless `keep_size`, extends the file to the end of the
+    /// range.
     fn allocate(&mut self, offset: u64, len: u64, keep_size: bool) -> Result<(), String>;
-    /// Makes a range zeros; extends the file to its end, unless `keep_size`.
+    /// Makes a range zeros. Unless `keep_size`, extends the file to the end of the range.
     fn zero(&mut self, offset: u64, len: u64, keep_size: bool) -> Result<(), String>;
     /// The first data at or after `offset` (`SEEK_DATA`).
     fn next_data(&mut self, offset: u64) -> Result<Option<u64>, String>;
     /// The first hole at or after `offset`, or the end (`SEEK_HOLE`); `None`
     /// beyond the end.
     fn next_hole(&mut self, offset: u64) -> Result<Option<u64>, String>;
-    /// Makes durable.
+    /// Makes the file durable.
     fn sync(&mut self) -> Result<(), String>;
-    /// Size as `stat` says.
+    /// The size from `stat`.
     fn size(&mut self) -> Result<u64, String>;
-    /// Closes and opens again.
+    /// Closes and reopens the file.
     fn reopen(&mut self) -> Result<(), String>;
 }
 
-/// Every layout, with units small enough that short files span many columns
-/// and segments.
+/// Every layout, with units so small that short files span many columns and segments.
 pub fn layouts() -> Vec<(&'static str, LayoutSpec)> {
     let striped = |unit, count| LayoutSpec {
         kind: LayoutKind::Striped,

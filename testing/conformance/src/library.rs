@@ -1,4 +1,4 @@
-//! A file of the client library.
+//! A file of the client library, as a subject of the suite.
 
 use crate::Subject;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use weir_client::{Client, Context, CreateOptions, File};
 use weir_types::{FileId, LayoutSpec};
 use weir_wire::capability::Rights;
 
-/// A file by id.
+/// A file of the client library.
 pub struct LibraryFile {
     client: Arc<Client>,
     file: Option<File>,
@@ -14,7 +14,7 @@ pub struct LibraryFile {
 }
 
 impl LibraryFile {
-    /// Makes an empty file in the root directory, in place of one that is there.
+    /// Makes an empty file in the root directory, replacing an existing one.
     pub fn create(client: Arc<Client>, name: &str, layout: LayoutSpec) -> Result<Self, String> {
         let ctx = Context::root();
         if client.lookup(&ctx, FileId::ROOT, name.as_bytes()).is_ok() {

@@ -1,4 +1,4 @@
-//! A file of a mounted (or any local) file system.
+//! A file of a mounted or local file system, as a subject of the suite.
 
 use crate::Subject;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// A file by path.
+/// A file, by path.
 pub struct PosixFile {
     path: PathBuf,
     file: File,

@@ -1,4 +1,4 @@
-//! Numbers that a printed seed brings back.
+//! Pseudorandom numbers from a printed seed.
 
 /// A small generator (splitmix64): the same seed, the same numbers.
 #[derive(Clone, Debug)]
@@ -10,8 +10,8 @@ impl Random {
         Self(seed)
     }
 
-    /// The seed of this run: `WEIR_SEED`, or the time; printed, so that a
-    /// failure can be brought back.
+    /// The seed of this run: `WEIR_SEED`, or the time. It is printed, so that a failure can be
+    /// repeated.
     pub fn seed_of_run() -> u64 {
         let given = std::env::var("WEIR_SEED").ok().and_then(|s| s.parse().ok());
         let seed = given.unwrap_or_else(|| {
@@ -22,7 +22,7 @@ impl Random {
         seed
     }
 
-    /// Any number.
+    /// The next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -31,12 +31,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound` (0 if that is 0).
+    /// A number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.number() % bound }
     }
 
-    /// Bytes that differ from place to place.
+    /// Bytes without repetition.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + 8);
         while bytes.len() < len {

@@ -2,7 +2,7 @@
 
 use crate::{Random, Subject};
 
-/// What a check found: nothing, or what is wrong.
+/// The result of a check: success, or what is wrong.
 pub type Outcome = Result<(), String>;
 
 /// Largest file of the model test, bytes.
@@ -10,7 +10,7 @@ const MAX_FILE: u64 = 3 << 20;
 /// Largest single call of the model test, bytes.
 const MAX_CALL: u64 = 700_000;
 
-/// Everything a file must do. `fresh` makes an empty file.
+/// Checks everything that a file must do. `fresh` makes an empty file.
 pub fn run_suite<S: Subject>(mut fresh: impl FnMut(&str) -> S, seed: u64) -> Outcome {
     for (name, check) in CHECKS {
         let file: &mut dyn Subject = &mut fresh(name);
@@ -157,7 +157,7 @@ fn punch(file: &mut dyn Subject) -> Outcome {
         expect_size(file, 900_001)?;
         expect(file, 0, model.len() + 1, &model)?;
     }
-    // What is written afterwards is there, and nothing else came back.
+    // Later writes are there, and no other bytes have come back.
     model[300_000..300_838].copy_from_slice(&[0x5a; 838]);
     file.write(300_000, &[0x5a; 838])?;
     expect(file, 0, model.len(), &model)?;
@@ -186,7 +186,7 @@ fn allocate(file: &mut dyn Subject) -> Outcome {
     file.reopen()?;
     expect_size(file, 405_001)?;
     expect(file, 0, 500_000, &model)?;
-    // What was reserved beyond a cut reads as zeros when it is extended again.
+    // Space that was preallocated beyond a truncation reads as zeros after an extension.
     file.truncate(100)?;
     file.allocate(50, 100_000, false)?;
     model.truncate(100);
@@ -211,8 +211,7 @@ fn zero_range(file: &mut dyn Subject) -> Outcome {
     expect(file, 0, 300_000, &model)
 }
 
-/// No promise says how much of a file that reads as zeros is a hole; but that
-/// nothing else is.
+/// Nothing determines how much of a file's zeros is a hole, but nothing else may be one.
 fn data_and_holes(file: &mut dyn Subject) -> Outcome {
     check_seek(file, &[])?;
     let mut model = vec![0; 1_600_000];
@@ -233,7 +232,7 @@ fn data_and_holes(file: &mut dyn Subject) -> Outcome {
     file.reopen()?;
     check_seek(file, &model)?;
     let hole = file.next_hole(0)?.unwrap_or(0);
-    // Blocks at its edges stay.
+    // Blocks at its edges may stay.
     if !(300_000..310_000).contains(&hole) {
         return Err(format!("the first hole is at {hole}, not soon after 300000"));
     }
@@ -248,8 +247,7 @@ fn data_and_holes(file: &mut dyn Subject) -> Outcome {
     }
 }
 
-/// Asks at many places where data and holes are, and holds it against what the
-/// file has.
+/// Queries data and holes at many offsets, and compares them with the file's bytes.
 fn check_seek(file: &mut dyn Subject, model: &[u8]) -> Outcome {
     let len = model.len() as u64;
     for at in [len, len + 1, 1 << 40] {

@@ -1,13 +1,13 @@
-//! Exercises for a POSIX file system, on one directory or on several that are
-//! mounts of the same: each knows by a pure model what must come out.
+//! Exercises for a POSIX file system, on one directory or on several mounts of the same file
+//! system. A pure model predicts every result.
 //!
-//! - [`fsx`]: one file, against an array of bytes, step by step.
-//! - [`tree`]: names, attributes and links, against a model and a local directory.
-//! - [`concurrent`]: many threads and processes at once; what they saw must
-//!   be explained by one order ([`linear`]).
+//! - [`fsx`]: one file, compared with an array of bytes, step by step.
+//! - [`tree`]: names, attributes and links, compared with a model and a local directory.
+//! - [`concurrent`]: many threads and processes at once, whose observations must be explained by
+//!   one order ([`linear`]).
 //!
-//! Nothing here knows of Weir: plain system calls, so that the exercises can
-//! be tried on any other file system.
+//! Nothing here depends on Weir. The exercises use plain system calls, so that they can be tried on
+//! any other file system.
 
 pub mod concurrent;
 pub mod fsx;
@@ -15,7 +15,7 @@ pub mod linear;
 pub mod tree;
 mod truncate;
 
-/// What an exercise found: nothing wrong, or what.
+/// The result of an exercise: success, or what is wrong.
 pub type Outcome<T = ()> = Result<T, String>;
 
 /// A seed from `WEIR_SEED`, or from the time.

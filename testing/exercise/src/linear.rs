@@ -1,7 +1,7 @@
-//! Whether one order explains what many callers saw at once: every operation
-//! takes effect at some moment between its call and its return (Herlihy and
-//! Wing). The search is that of Wing and Gong with the memory of Lowe: a set
-//! of operations that are done, with the state they led to, is tried once.
+//! Linearizability check: whether one order explains what concurrent callers saw, with every
+//! operation taking effect at some moment between its call and its return (Herlihy and Wing). The
+//! search is that of Wing and Gong with Lowe's memory: a set of completed operations with the
+//! resulting state is tried once.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
@@ -12,11 +12,11 @@ use std::hash::Hash;
 /// clock, which all its processes share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event<O, R> {
-    /// Who called.
+    /// The caller.
     pub caller: u32,
-    /// What was asked.
+    /// The operation.
     pub op: O,
-    /// What came back.
+    /// Its result.
     pub result: R,
     /// Just before the call, nanoseconds.
     pub invoked_ns: u64,
@@ -24,20 +24,19 @@ pub struct Event<O, R> {
     pub returned_ns: u64,
 }
 
-/// An object as it is when used by one caller at a time.
+/// The sequential specification of an object.
 pub trait Sequential {
-    /// What it can be asked.
+    /// Operations.
     type Op: Debug;
-    /// What it answers.
+    /// Results.
     type Result: Debug;
-    /// All that it remembers.
+    /// States.
     type State: Clone + Debug + Eq + Hash;
 
-    /// The state before anything was done.
+    /// The initial state.
     fn initial(&self) -> Self::State;
 
-    /// The state after an operation, or `None` if it cannot have had this
-    /// result in this state.
+    /// The state after an operation, or `None` if it cannot have this result in this state.
     fn apply(
         &self,
         state: &Self::State,
@@ -45,7 +44,7 @@ pub trait Sequential {
         result: &Self::Result,
     ) -> Option<Self::State>;
 
-    /// Another state after it, if it may have had this result in two ways.
+    /// A second possible state after the operation, if the result can come about in two ways.
     fn otherwise(
         &self,
         _state: &Self::State,
@@ -55,22 +54,22 @@ pub trait Sequential {
         None
     }
 
-    /// Whether an operation with this result changes no state that it fits.
+    /// Whether an operation with this result never changes the state.
     fn only_looks(&self, op: &Self::Op, result: &Self::Result) -> bool;
 }
 
-/// What the search found.
+/// The result of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is such an order.
+    /// Such an order exists.
     Explained,
-    /// There is none; where the longest attempt got stuck.
+    /// No such order exists; describes where the longest attempt failed.
     Contradiction(String),
-    /// Not found within the bound of the search.
+    /// The search exceeded its bound.
     TooHard,
 }
 
-/// Operations that are done: all before `base`, and these.
+/// Completed operations: all before `base`, and these.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Progress {
     base: usize,
@@ -92,10 +91,10 @@ impl Progress {
     }
 }
 
-/// Operations that a complaint shows.
+/// Number of operations that a failure message shows.
 const SHOWN: usize = 16;
 
-/// Looks for an order, trying at most `bound` states.
+/// Searches for an order, trying at most `bound` states.
 pub fn check<S: Sequential>(
     object: &S,
     events: &[Event<S::Op, S::Result>],
@@ -126,8 +125,8 @@ pub fn check<S: Sequential>(
     Verdict::Contradiction(complaint(&events, &furthest.0, &furthest.1))
 }
 
-/// Every operation that may come next: none that is left returned before it
-/// was called. The one to be tried first is last.
+/// All operations that may come next: no remaining operation returned before they were called. The
+/// last one is tried first.
 fn successors<S: Sequential>(
     object: &S,
     events: &[&Event<S::Op, S::Result>],
@@ -148,8 +147,8 @@ fn successors<S: Sequential>(
         if object.only_looks(&event.op, &event.result)
             && let Some(after) = after
         {
-            // It fits and never changes anything: if any order works, one with
-            // this now does.
+            // The operation fits and never changes the state: if any order works, one with it at
+            // this point does.
             return vec![(progress.with(i), after)];
         }
         let otherwise = object.otherwise(state, &event.op, &event.result);
@@ -253,7 +252,7 @@ mod tests {
     fn a_read_beside_a_write_may_see_either_but_not_both_ways() {
         let beside = [write(1, 0, 100), read(0, 10, 20), read(1, 30, 40), read(1, 50, 60)];
         assert_eq!(verdict(&beside), Verdict::Explained);
-        // New, then old again: it went back.
+        // The new value, then the old one again: the register went back.
         let back = [write(1, 0, 100), read(1, 10, 20), read(0, 30, 40)];
         assert!(matches!(verdict(&back), Verdict::Contradiction(_)));
     }
@@ -273,8 +272,8 @@ mod tests {
         assert!(matches!(verdict(&events), Verdict::Contradiction(_)));
     }
 
-    /// Histories of callers of a real register, each operation at a moment
-    /// within its interval, are all accepted, and fast.
+    /// Histories of callers of a real register, with each operation at a moment within its
+    /// interval, are all accepted, and quickly.
     #[test]
     fn what_a_register_did_is_accepted() {
         for seed in 0..30 {
@@ -308,8 +307,8 @@ mod tests {
                 events.push(event);
             }
             assert_eq!(verdict(&events), Verdict::Explained, "seed {seed}");
-            // And a planted one is not: somebody reads what was overwritten
-            // before everybody's last call.
+            // An invalid history is rejected: a read returns a value that was overwritten before
+            // every caller's last call.
             let end = clocks.iter().max().unwrap() + 1;
             events.push(write(9999, end, end + 1));
             events.push(read(state, end + 2, end + 3));
@@ -319,7 +318,7 @@ mod tests {
 
     #[test]
     fn the_search_is_bounded() {
-        // Many writes at once, and a read of what nobody wrote.
+        // Many concurrent writes, and a read of a value that nobody wrote.
         let mut events: Vec<Seen> = (1..40).map(|i| write(i, 0, 100)).collect();
         events.push(read(77, 110, 120));
         assert_eq!(verdict(&events), Verdict::TooHard);

@@ -19,13 +19,13 @@ struct Arguments {
 enum Command {
     /// One file against an array of bytes
     Fsx {
-        /// Brings a run's steps back
+        /// Seed that repeats the steps of a run
         #[arg(long)]
         seed: Option<u64>,
-        /// Calls to make
+        /// Number of calls
         #[arg(long, default_value_t = 2000)]
         steps: u64,
-        /// What is written by mmap must be seen by other mounts before msync
+        /// Require that writes through mmap are seen by other mounts before msync
         #[arg(long)]
         unsynced_maps: bool,
         /// Mounts of one file system
@@ -34,28 +34,28 @@ enum Command {
     },
     /// A tree of names against a model and a local directory
     Tree {
-        /// Brings a run's calls back
+        /// Seed that repeats the calls of a run
         #[arg(long)]
         seed: Option<u64>,
-        /// Calls to make
+        /// Number of calls
         #[arg(long, default_value_t = 2000)]
         steps: u64,
-        /// A directory of another file system, to compare with
+        /// A directory on another file system, for comparison
         #[arg(long, default_value = "/tmp")]
         local: PathBuf,
         /// Mounts of one file system
         #[arg(required = true)]
         dirs: Vec<PathBuf>,
     },
-    /// Many callers at once: blocks, appends, names and sizes
+    /// Many concurrent callers: blocks, appends, names and sizes
     Concurrent {
-        /// Brings a run's choices back
+        /// Seed that repeats the choices of a run
         #[arg(long)]
         seed: Option<u64>,
-        /// Processes
+        /// Number of processes
         #[arg(long, default_value_t = 2)]
         processes: u32,
-        /// Threads of each
+        /// Threads of each process
         #[arg(long, default_value_t = 3)]
         threads: u32,
         /// Operations of each thread

@@ -1,16 +1,17 @@
-//! How often a disk is said to have become slow that has not, and how soon one that has: the rule
-//! of `weir_policy::slow` itself, with what servers would say of their disks twice a second.
+//! False alarms and detection delay of `weir_policy::slow`: how often the rule reports a disk that
+//! has not become slow, and how soon one that has. Its input is what servers would report about
+//! their disks twice a second.
 //!
 //! ```text
 //! cargo run --release -p weir-scale --example alarms
 //! ```
-//! Disks differ by 5 %; each heartbeat's time for a MiB by what is read there just then: nothing
-//! (no word of it), one stream, several streams (up to 1.6 times as long), or small pieces (three
-//! to nine times as long on a disk with a head; or any size, 1.2 to nine times). Servers also say
-//! how large pieces are, 25 % too much or too little; and, to see what that is good for, all say
-//! of all that they are large. What all disks of a job do at the same time is one thing, what each
-//! does by itself another. Fail-slow as in `docs/figures-scale.md`: 0.2 % of the time, from a
-//! second to a day, two to twenty times as slow.
+//! Disks differ by 5 %. The time per MiB of each heartbeat depends on what is read just then:
+//! nothing (no report), one stream, several streams (up to 1.6 times as long), or small pieces
+//! (three to nine times as long on a disk with a head; or any size, 1.2 to nine times). Servers
+//! also report the size of pieces, with an error of 25 % either way. To show the benefit of that,
+//! one variant reports large pieces for all disks. Either all disks of a job have the same load at
+//! the same time, or each has its own. Fail-slow disks are as in `docs/figures-scale.md`: 0.2 % of
+//! the time, from a second to a day, two to twenty times as slow.
 #![allow(clippy::print_stdout)] // It is what it is for.
 
 use fastrand::Rng;
@@ -18,29 +19,29 @@ use weir_policy::SlowDisks;
 
 const HEARTBEAT_US: u64 = 500_000;
 const DAY_US: u64 = 86_400_000_000;
-/// A disk that is slow for a shorter time is not missed by anybody.
+/// A disk that is slow for a shorter time need not be reported.
 const LASTS_US: u64 = 60_000_000;
 const SLOW_SHARE: f64 = 0.002;
-/// What a stream is said to be read in, and all where nobody says it.
+/// Reported piece size of a stream, and of all loads if sizes are not reported.
 const STREAM_KIB: f64 = 32_768.0;
-/// A disk spends on a turn what it would on so much,
+/// A seek costs as much time as reading this much.
 const TURN_KIB: f64 = 1_024.0;
-/// and servers count a request as so much more.
+/// Servers count each request as this much larger.
 const REQUEST_COST_KIB: f64 = 64.0;
 
-/// How disks are used.
+/// The load of the disks.
 #[derive(Clone, Copy)]
 struct Uses {
-    /// Share of all time with small pieces,
+    /// Share of the time with small pieces.
     small_share: f64,
-    /// and the least and the most times as long as that which a MiB takes then.
+    /// Range of the factor by which a MiB takes longer in small pieces.
     small_times: (f64, f64),
     together: bool,
-    /// Servers say how large pieces are.
+    /// Whether servers report the size of pieces.
     sizes: bool,
 }
 
-/// What a disk does for a while; how much longer a MiB takes then.
+/// The load of a disk for a while, as the factor by which a MiB takes longer.
 struct Work {
     until: u64,
     times: Option<f64>,
@@ -61,7 +62,7 @@ impl Work {
     }
 }
 
-/// The pieces of which a MiB takes so many times as long as of a stream.
+/// The piece size with which a MiB takes `times` as long as in a stream.
 fn piece_kib(times: f64) -> f64 {
     match times {
         times if times > 1.0 => (TURN_KIB - times * REQUEST_COST_KIB) / (times - 1.0),
@@ -76,7 +77,7 @@ struct Disk {
     ill_until: u64,
     ill_times: f64,
     is_said: bool,
-    /// When the present illness was said, if it was.
+    /// When the present slow period was reported, if it was.
     told: Option<u64>,
 }
 
@@ -97,10 +98,10 @@ impl Disk {
         disk
     }
 
-    /// When it becomes slow next, for how long, and by how much.
+    /// Draws the next slow period: its start, duration and factor.
     fn next_illness(&mut self, rng: &mut Rng, now: u64) {
         let lasts = 1e6 * (DAY_US as f64 / 1e6).powf(rng.f64());
-        // The mean of such times decides how often, so that it is for that share of all time.
+        // The mean duration determines the frequency, so that the share of all time is as given.
         let mean = (DAY_US as f64 - 1e6) / (DAY_US as f64 / 1e6).ln();
         let gap = -rng.f64().max(1e-9).ln() * mean * (1.0 - SLOW_SHARE) / SLOW_SHARE;
         self.ill_from = now + gap as u64;
@@ -124,7 +125,7 @@ struct Count {
 }
 
 fn run(disks: usize, days: u64, uses: Uses, seed: u64) -> Count {
-    // The sizes that are said change nothing else.
+    // A separate generator for sizes, so that they change nothing else.
     let (mut rng, mut size_rng) = (Rng::with_seed(seed), Rng::with_seed(seed + 1));
     let mut all: Vec<Disk> = (0..disks).map(|_| Disk::new(&mut rng)).collect();
     let (mut slow, mut count) = (SlowDisks::default(), Count::default());

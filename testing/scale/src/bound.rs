@@ -1,16 +1,15 @@
-//! When the slowest rank can be done at best, also with disks whose speeds change.
+//! The earliest possible end of the slowest rank, also if disk speeds change.
 //!
-//! Any `m` ranks in a row have no more than their `m + copies - 1` disks, and from the beginning
-//! to a time `t` those give the integral of their speeds. So `t` is early enough for nobody while
-//! some arc has more work than its disks can have given, and is enough for a reader that knows
-//! all of the future otherwise (max-flow min-cut on a ring). While speeds are steady this is
-//! [`weir_policy::best_common_rate`], for which the time of a run does not suffice with
-//! 10,000 nodes: it looks at all arcs, here one look at each disk does.
+//! Any `m` consecutive ranks can use only their `m + copies - 1` disks, and up to time `t` these
+//! give the integral of their speeds. So `t` is too early while some arc has more work than its
+//! disks can have given. Otherwise `t` is enough for readers that know the future (max-flow min-cut
+//! on a ring). For steady speeds this equals [`weir_policy::best_common_rate`]. That function looks
+//! at all arcs, which takes too long for 10,000 nodes; here one pass over the disks is enough.
 
 use crate::Speed;
 
-/// The bound, to a millionth of itself. `None`: never, as copies are lost; or the numbers of
-/// ranks and disks differ, or there are fewer than copies.
+/// The bound, with a relative precision of one millionth. `None`: never, because all copies of
+/// something are lost; or the numbers of ranks and disks differ, or there are fewer than copies.
 pub fn earliest_end_us(work_bytes: &[f64], disks: &[Speed], copies: usize) -> Option<f64> {
     const LATEST_US: f64 = 1e15;
     if work_bytes.len() != disks.len() || copies == 0 || copies > disks.len() {
@@ -35,10 +34,9 @@ pub fn earliest_end_us(work_bytes: &[f64], disks: &[Speed], copies: usize) -> Op
     Some(late)
 }
 
-/// Whether no arc has more work than its disks have given. With sums from the beginning of
-/// the ring, gone round twice, what an arc from `first` to before `end` has to spare is a
-/// difference of something of its end and something of its beginning; so the greatest of
-/// the beginnings before each end is compared.
+/// Whether the disks of every arc have given at least its work. With prefix sums around the ring
+/// twice, the slack of an arc is a difference between a term of its end and a term of its
+/// beginning. So for each end, the largest term of the possible beginnings is compared.
 fn all_arcs_suffice(work: &[f64], given: &[f64], copies: usize) -> bool {
     let n = work.len();
     if given.iter().sum::<f64>() < work.iter().sum::<f64>() {
@@ -53,7 +51,7 @@ fn all_arcs_suffice(work: &[f64], given: &[f64], copies: usize) -> bool {
     for at in 0..2 * n + copies - 1 {
         given_sum[at + 1] = given_sum[at] + given[at % n];
     }
-    // Beginnings that may still be the greatest, the greatest first.
+    // Beginnings that may still have the largest term, the largest first.
     let mut firsts: std::collections::VecDeque<usize> = std::collections::VecDeque::new();
     let spare_before = |first: usize| given_sum[first] - work_sum[first];
     for end in 1..=2 * n {

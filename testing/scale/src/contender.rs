@@ -1,17 +1,17 @@
-//! The policies that are compared: how readers choose, and what they and the disks know.
+//! The compared policies: how readers choose, and what readers and disks know.
 
 use weir_policy::ReadPolicy;
 
-/// One of them.
+/// A policy in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contender {
-    /// As in tables.
+    /// Its name in tables.
     pub name: &'static str,
     /// How readers choose.
     pub policy: ReadPolicy,
-    /// Readers are ranks of a job: progress goes with requests and replies, disks serve who is
-    /// furthest behind, and blocks are asked for in any order. Otherwise readers are as
-    /// clients are today: in order, with read-ahead, and by runs of 4 MiB.
+    /// Whether readers are ranks of a job: requests and replies carry progress, disks serve the
+    /// reader that is furthest behind, and blocks are requested in any order. Otherwise readers act
+    /// like clients without a job: in order, with read-ahead, and in runs of 4 MiB.
     pub is_job: bool,
 }
 
@@ -19,7 +19,7 @@ const fn contender(name: &'static str, policy: ReadPolicy, is_job: bool) -> Cont
     Contender { name, policy, is_job }
 }
 
-/// All that are compared.
+/// All policies.
 pub const ALL: [Contender; 7] = [
     contender("primary", ReadPolicy::Primary, false),
     contender("halves", ReadPolicy::Halves, false),
@@ -31,17 +31,17 @@ pub const ALL: [Contender; 7] = [
 ];
 
 impl Contender {
-    /// By its name.
+    /// The policy with this name.
     pub fn named(name: &str) -> Option<Self> {
         ALL.into_iter().find(|contender| contender.name == name)
     }
 
-    /// Whether the speeds of disks count, so that it is worth asking for them.
+    /// Whether it uses disk speeds, so that readers ask for them.
     pub fn is_by_speed(self) -> bool {
         !self.is_job && matches!(self.policy, ReadPolicy::Proportional | ReadPolicy::SkipHot)
     }
 
-    /// Whether the progress of others counts.
+    /// Whether it uses the progress of other readers.
     pub fn is_by_progress(self) -> bool {
         self.is_job && self.policy != ReadPolicy::Graduated
     }

@@ -1,8 +1,8 @@
-//! What decisions have to look at, and what they cost in CPU time.
+//! The cost of decisions: what they look at, and their CPU time.
 //!
-//! A simulation holds the state of all nodes, so that with many of them most of a decision's
-//! time in it is waiting for memory. So the decisions of a few nodes are written down, and
-//! carried out again alone, as each node would.
+//! A simulation holds the state of all nodes, so with many nodes a decision's time in it is mostly
+//! waiting for memory. So the decisions of a few nodes are recorded, and repeated alone, as each
+//! node would make them.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,50 +10,49 @@ use weir_policy::{
     CopyView, DiskQueue, Limits, Micros, Progress, Request, Router, Ticket, UNKNOWN,
 };
 
-/// Times that everything is carried out again; the quickest counts, as whatever else the machine
-/// does makes it only slower.
+/// Number of repetitions. The quickest one counts, because other load only slows the machine down.
 const ROUNDS: usize = 25;
 
 /// Decisions of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
-    /// How many were made.
+    /// Number of decisions.
     pub decisions: u64,
-    /// What they had to look at: copies for a choice, requests waiting for a turn of a disk.
+    /// Number of items they looked at: copies for a reader's choice, waiting requests for a disk's.
     pub looked_at: u64,
 }
 
 impl Cost {
-    /// One more.
+    /// Counts a decision.
     pub fn count(&mut self, looks_at: usize) {
         self.decisions += 1;
         self.looked_at += looks_at as u64;
     }
 }
 
-/// A choice of a reader, with all that it went by.
+/// A reader's choice, with its inputs.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// Which block, or run of blocks.
+    /// The block, or run of blocks.
     pub block: u64,
-    /// How far the reader was.
+    /// The reader's progress.
     pub own: Progress,
-    /// What it knew of the copies.
+    /// The reader's knowledge of the copies.
     pub views: Vec<CopyView>,
 }
 
-/// What was asked of a disk's queue.
+/// An operation on a disk's queue.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
-    /// To take a request in.
+    /// Adds a request.
     Push(Micros, Request),
-    /// What is next.
+    /// Takes the next request.
     Pop(Micros),
-    /// To give a request back.
+    /// Removes a request.
     Cancel(Ticket),
 }
 
-/// What one choice takes, in nanoseconds; nothing if there were none.
+/// Mean nanoseconds per choice; `None` without choices.
 pub fn choice_ns(router: &Router, choices: &[Choice]) -> Option<f64> {
     quickest_ns(choices.len(), || {
         let mut router = router.clone();
@@ -63,7 +62,7 @@ pub fn choice_ns(router: &Router, choices: &[Choice]) -> Option<f64> {
     })
 }
 
-/// What a queue takes for one of these, in nanoseconds; nothing if there were none.
+/// Mean nanoseconds per queue operation; `None` without operations.
 pub fn turn_ns(limits: Limits, asked: &[Asked]) -> Option<f64> {
     quickest_ns(asked.len(), || {
         let mut queue = DiskQueue::new(limits);

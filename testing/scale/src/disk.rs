@@ -1,11 +1,11 @@
-//! A disk: one request at a time, in the order of the policies' queue.
+//! A disk: serves one request at a time, in the order of the policies' queue.
 
 use crate::cost::{self, Cost};
 use crate::sight::Meter;
 use crate::{Cluster, Speed};
 use weir_policy::{DiskQueue, JobKey, Limits, Micros, Progress, Request, StreamKey, Ticket};
 
-/// A block that a reader wants.
+/// A request of a reader for a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub job: usize,
@@ -16,25 +16,25 @@ pub struct Asked {
     pub len_bytes: u32,
 }
 
-/// One of a ring.
+/// A disk of a ring.
 #[derive(Debug)]
 pub struct Disk {
     queue: DiskQueue<Asked>,
     now: Option<Asked>,
-    /// Where it is: whose, and what it has read last.
+    /// Position of the head: the reader, and the end of its last read.
     at: Option<(usize, u64)>,
     pub is_dead: bool,
     pub meter: Meter,
     pub served_bytes: u64,
     pub turns: u64,
-    /// What was asked of its queue, if anybody wants to know.
+    /// Operations on its queue, if they are recorded.
     pub log: Option<Vec<cost::Asked>>,
-    /// Of each job the progress of the rank whose own disk it is.
+    /// For each job, the progress of the rank that owns this disk.
     pub known: Vec<Progress>,
 }
 
 impl Disk {
-    /// With nothing to do.
+    /// An idle disk.
     pub fn new(limits: Limits, known: Vec<Progress>) -> Self {
         Self {
             queue: DiskQueue::new(limits),
@@ -49,12 +49,12 @@ impl Disk {
         }
     }
 
-    /// Requests not answered.
+    /// Number of unanswered requests.
     pub fn waiting(&self) -> usize {
         self.queue.len() + usize::from(self.now.is_some())
     }
 
-    /// A request comes.
+    /// Adds a request.
     pub fn push(
         &mut self,
         now: Micros,
@@ -75,7 +75,7 @@ impl Disk {
         pushed.expect("the requests of all its readers are fewer than the limit")
     }
 
-    /// Takes back what it has not begun.
+    /// Removes a request that has not begun.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         self.note(cost::Asked::Cancel(ticket));
         self.queue.cancel(ticket).is_some()
@@ -87,7 +87,7 @@ impl Disk {
         }
     }
 
-    /// Begins with the next, if it has nothing to do; says when that is done, if ever.
+    /// Begins the next request, if the disk is idle. Returns when it completes, if ever.
     pub fn begin(
         &mut self,
         now: Micros,
@@ -110,7 +110,7 @@ impl Disk {
         Some(done as Micros)
     }
 
-    /// To pass over a little that lies in between takes no longer than to read it.
+    /// Skipping a short distance takes no longer than reading it.
     fn turn_us(&self, asked: &Asked, speed: &Speed, now: f64, seek_us: f64) -> f64 {
         match self.at {
             Some((reader, at)) if reader == asked.reader && asked.offset >= at => {
@@ -121,12 +121,12 @@ impl Disk {
         }
     }
 
-    /// What it has done.
+    /// The request that has completed.
     pub fn end(&mut self) -> Option<Asked> {
         self.now.take()
     }
 
-    /// All that will never be done.
+    /// Ends the disk's service; returns all requests that will never complete.
     pub fn die(&mut self, now: Micros) -> Vec<Asked> {
         self.is_dead = true;
         let waiting = std::iter::from_fn(|| self.queue.pop(now));
@@ -134,7 +134,7 @@ impl Disk {
     }
 }
 
-/// The disks of a cluster, and of each job the work of each rank.
+/// The disks of a cluster, with the work of each job's ranks.
 pub fn disks(cluster: &Cluster, jobs: usize, work_bytes: u64, limits: Limits) -> Vec<Disk> {
     let known = vec![Progress { done_bytes: 0, work_bytes }; jobs];
     cluster.disks.iter().map(|_| Disk::new(limits, known.clone())).collect()

@@ -1,31 +1,31 @@
-//! Disks, and what happens to them.
+//! Disks and their faults.
 //!
-//! How often a disk is more than twice as slow as its peers is published (0.2 % of the time of
-//! disks and 0.6 % of that of SSDs: Hao et al., The Tail at Store, FAST 2016); that it lasts
-//! between a tenth and ten times as long as the job, and by how much more it is slow, is assumed.
+//! Published: how often a disk is more than twice as slow as its peers (0.2 % of the time of hard
+//! disks and 0.6 % of that of SSDs: Hao et al., The Tail at Store, FAST 2016). Assumed: slow
+//! periods last between a tenth of the job and ten times as long, and by how much more than twice a
+//! disk is slow.
 
 use crate::Speed;
 use fastrand::Rng;
 
-/// What all disks are, when they are well, and how they are used: what a job reads grows with
-/// the time that a disk needs to turn to another place.
+/// Properties of a good disk, and its use. The amount that a job reads grows with the seek time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hardware {
-    /// Bytes per microsecond.
+    /// Transfer rate, bytes per microsecond.
     pub bytes_per_us: f64,
-    /// Time to turn to another place.
+    /// Seek time.
     pub seek_us: f64,
-    /// A job takes so long if all is well.
+    /// Duration of a job without faults.
     pub job_us: f64,
-    /// A request.
+    /// Size of a request.
     pub block_bytes: u64,
-    /// What a disk serves one reader before another has its turn; several times as much as it
-    /// would read while it turns.
+    /// Bytes that a disk serves one reader before the next: several times what it could read during
+    /// a seek.
     pub run_bytes: u64,
 }
 
 impl Hardware {
-    /// 128 MiB/s, 8 ms: a MiB for each turn.
+    /// 128 MiB/s, 8 ms: a seek costs as much as a MiB.
     pub const HDD: Self = Self {
         bytes_per_us: 134.217_728,
         seek_us: 8_000.0,
@@ -33,7 +33,7 @@ impl Hardware {
         block_bytes: 4 << 20,
         run_bytes: 16 << 20,
     };
-    /// 256 MiB/s, 100 µs, as in the time of the study: 26 KiB for each turn.
+    /// 256 MiB/s, 100 µs, as when the study was made: a seek costs as much as 26 KiB.
     pub const SSD: Self = Self {
         bytes_per_us: 268.435_456,
         seek_us: 100.0,
@@ -42,46 +42,46 @@ impl Hardware {
         run_bytes: 1 << 20,
     };
 
-    /// What a rank of one of so many jobs reads, in whole requests.
+    /// Bytes that a rank reads if this many jobs share the disks, in whole requests.
     pub fn work_bytes(&self, jobs: usize) -> u64 {
         let bytes = self.bytes_per_us * self.job_us / jobs as f64;
         bytes as u64 / self.block_bytes * self.block_bytes
     }
 }
 
-/// What happens.
+/// The fault of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing, and all disks are alike.
+    /// No fault, and all disks are equal.
     None,
     /// One disk has half its speed.
     Half,
-    /// Three side by side have.
+    /// Three adjacent disks have half their speed.
     Adjacent,
-    /// One dies when about half of the job is done.
+    /// One disk dies when about half of the job is done.
     Dies,
-    /// Disks differ by a twentieth, and are slow 0.2 % of the time.
+    /// Hard disks differ by 5 %, and are slow 0.2 % of the time.
     SlowHdd,
-    /// The same of SSDs, 0.6 %.
+    /// SSDs differ by 5 %, and are slow 0.6 % of the time.
     SlowSsd,
 }
 
-/// Disks of a ring, drawn.
+/// The disks of a ring, drawn at random.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// One for each node.
+    /// The speed of each node's disk.
     pub disks: Vec<Speed>,
-    /// Of all.
+    /// Seek time of all disks.
     pub seek_us: f64,
 }
 
 impl Fault {
-    /// The disks it happens to.
+    /// The hardware of the scenario.
     pub fn hardware(self) -> Hardware {
         if self == Self::SlowSsd { Hardware::SSD } else { Hardware::HDD }
     }
 
-    /// The share of time in which a disk is more than twice as slow.
+    /// Share of time in which a disk is more than twice as slow.
     fn slow_share(self) -> f64 {
         match self {
             Self::SlowHdd => 0.002,
@@ -90,7 +90,7 @@ impl Fault {
         }
     }
 
-    /// Draws what happens to `nodes` disks while a job runs.
+    /// Draws the speeds of `nodes` disks during a job.
     pub fn draw(self, nodes: usize, hardware: Hardware, random: &mut Rng) -> Cluster {
         let Hardware { bytes_per_us, seek_us, job_us, .. } = hardware;
         let mut disks = vec![Speed::steady(bytes_per_us); nodes];
@@ -112,24 +112,24 @@ impl Fault {
     }
 }
 
-/// Disks of one kind are not quite alike.
+/// Relative difference of disks of one kind.
 const SPREAD: f64 = 0.05;
-/// How long a slow time lasts, in jobs.
+/// Shortest slow period, in jobs.
 const SHORTEST: f64 = 0.1;
 const LONGEST: f64 = 10.0;
-/// No disk is slower than by this.
+/// Largest slow-down of a disk.
 const SLOWEST: f64 = 20.0;
-/// So many jobs are drawn: as the slowest may take.
+/// Speeds are drawn for this many jobs: the longest possible duration.
 const JOBS: f64 = SLOWEST + 1.0;
 
-/// A disk that is well and slow in turn.
+/// A disk that alternates between good and slow.
 fn fail_slow(well: f64, slow_share: f64, job_us: f64, random: &mut Rng) -> Speed {
     let well = well * (1.0 + SPREAD * (2.0 * random.f64() - 1.0));
     let mut speed = Speed::steady(well);
-    // The mean of what is drawn with an even logarithm.
+    // Mean of a distribution that is uniform in the logarithm.
     let mean_slow_us = job_us * (LONGEST - SHORTEST) / (LONGEST / SHORTEST).ln();
     let mean_well_us = mean_slow_us * (1.0 - slow_share) / slow_share;
-    // Long before the job, so that it finds the disk in the middle of whatever it does.
+    // Starts long before the job, so that the job begins at a random moment of the disk.
     let mut at = -mean_well_us * (1.0 + random.f64());
     loop {
         at += -mean_well_us * (1.0 - random.f64()).ln();
@@ -146,7 +146,7 @@ fn fail_slow(well: f64, slow_share: f64, job_us: f64, random: &mut Rng) -> Speed
     }
 }
 
-/// More than twice, and seldom by much more: half of them by less than three times.
+/// Draws a slow-down of more than two, seldom much more: half of them are below three.
 fn slower_by(random: &mut Rng) -> f64 {
     (2.0 * (1.0 - random.f64()).powf(-0.585)).min(SLOWEST)
 }

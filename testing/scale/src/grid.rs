@@ -1,4 +1,4 @@
-//! What is run: each policy in each scenario with each number of nodes, some times.
+//! The runs: each policy in each scenario with each number of nodes, several times.
 
 use crate::model::{Costs, Outcome, Run, Times};
 use crate::{ALL, Cluster, Contender, Fault, Hardware, Speed, earliest_end_us};
@@ -8,15 +8,15 @@ use weir_policy::{Limits, Micros, Watermarks};
 /// Disks, faults, copies and jobs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scenario {
-    /// As in tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
-    /// Of each rank.
+    /// Number of copies of each rank's data.
     pub copies: usize,
-    /// That share the disks.
+    /// Number of jobs that share the disks.
     pub jobs: usize,
-    /// Not run with more nodes: what happens in one place does not depend on them.
+    /// Largest number of nodes: the effect of a local fault does not depend on distant nodes.
     pub most_nodes: usize,
 }
 
@@ -30,7 +30,7 @@ const fn scenario(
     Scenario { name, fault, copies, jobs, most_nodes }
 }
 
-/// All there are.
+/// All scenarios.
 pub const SCENARIOS: [Scenario; 8] = [
     scenario("fail-slow-hdd", Fault::SlowHdd, 2, 1, 10_000),
     scenario("fail-slow-ssd", Fault::SlowSsd, 2, 1, 10_000),
@@ -45,18 +45,18 @@ pub const SCENARIOS: [Scenario; 8] = [
 /// Numbers of nodes.
 pub const NODES: [usize; 6] = [16, 64, 256, 1024, 4096, 10_000];
 
-/// What may be set otherwise than it is.
+/// Settings that can be changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Instead of that of the hardware.
+    /// Length of a run, if not that of the hardware.
     pub run_bytes: Option<u64>,
-    /// A request, instead of that of the hardware.
+    /// Size of a request, if not that of the hardware.
     pub block_bytes: Option<u64>,
-    /// Who has waited for longer at a disk comes before all others.
+    /// A request that has waited for longer is served first.
     pub longest_wait_us: Micros,
-    /// Time between what disks say to who has not heard of them.
+    /// Interval of a disk's messages to readers that have not heard from it.
     pub push_us: Micros,
-    /// Of readers that go by progress.
+    /// Watermarks of policies that use progress.
     pub marks: Watermarks,
 }
 
@@ -72,33 +72,33 @@ impl Default for Settings {
     }
 }
 
-/// One run.
+/// The result of one run.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The policy.
     pub contender: Contender,
-    /// What happened.
+    /// The scenario.
     pub scenario: Scenario,
-    /// How many.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Which of the trials.
+    /// Number of the trial.
     pub trial: u32,
-    /// The best that was possible.
+    /// The best possible time.
     pub bound_us: f64,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What the decisions cost.
+    /// The cost of its decisions.
     pub costs: Costs,
 }
 
 impl Row {
-    /// The slowest rank beside the best possible; 1 at best.
+    /// Time of the slowest rank as a multiple of the best possible.
     pub fn times_bound(&self) -> f64 {
         self.outcome.slowest_us as f64 / self.bound_us
     }
 }
 
-/// All policies with the same disks, drawn for this trial. Nothing if both copies of something
+/// Runs all policies with the same disks, drawn for this trial. Empty if both copies of something
 /// are lost.
 pub fn trial(scenario: Scenario, nodes: usize, trial: u32, settings: Settings) -> Vec<Row> {
     let usual = scenario.fault.hardware();
@@ -136,8 +136,8 @@ pub fn trial(scenario: Scenario, nodes: usize, trial: u32, settings: Settings) -
     ALL.map(row).into()
 }
 
-/// What decisions take with so many nodes, of each policy: those of the first few, one of whose
-/// disks is slow, while a short job runs.
+/// Time of each policy's decisions with this many nodes: those of the first few nodes during a
+/// short job, where one of their disks is slow.
 pub fn times(nodes: usize) -> Vec<(Contender, usize, Times)> {
     const WATCHED: usize = 8;
     const BLOCKS: u64 = 96;

@@ -1,6 +1,6 @@
 //! The policies of `weir-policy` at scale: a ring of 16 to 10,000 nodes, each with a disk and a
-//! rank of a job that reads, in a simulation of events on virtual time. Who is read from, who is
-//! served next and how long for is decided by the very code that clients and servers run; disks,
+//! rank of a reading job, in a simulation of events on virtual time. The code of clients and
+//! servers decides which copy is read, and which request is served next and for how long. Disks,
 //! faults and the network (which costs nothing) are models.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //! cost       what decisions look at, and their CPU time
 //! grid       what is run     table, plot  what is written
 //! ```
-//! Invariants: the same seed is the same outcome, whatever the machine; every block is read
-//! exactly once, or the outcome says so.
+//! Invariants: equal seeds give equal outcomes on any machine. Every block is read exactly once, or
+//! the outcome reports otherwise.
 
 mod bound;
 mod contender;

@@ -10,41 +10,41 @@ use weir_policy::Watermarks;
 use weir_scale::grid::{NODES, Row, SCENARIOS, Scenario, Settings};
 use weir_scale::{grid, plot, table};
 
-/// Simulate the policies of reading with 16 to 10,000 nodes
+/// Simulate the read policies with 16 to 10,000 nodes
 #[derive(Parser)]
 #[command(version, about)]
 struct Arguments {
-    /// Where tables and plots go; it is made
+    /// Directory for tables and plots; it is created
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Up to 256 nodes, two trials: less than a minute
     #[arg(long)]
     quick: bool,
-    /// Only this scenario (may be given several times)
+    /// Only this scenario (can be repeated)
     #[arg(long, value_name = "NAME")]
     scenario: Vec<String>,
-    /// Only so many nodes (may be given several times)
+    /// Only this number of nodes (can be repeated)
     #[arg(long, value_parser = clap::value_parser!(u32).range(16..=10_000))]
     nodes: Vec<u32>,
-    /// Trials of each [default: 5, with --quick 2]
+    /// Number of trials [default: 5, with --quick 2]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
     trials: Option<u32>,
-    /// What a disk serves one reader before another has its turn [default: 16384 (HDD), 1024 (SSD)]
+    /// Amount that a disk serves one reader before the next [default: 16384 (HDD), 1024 (SSD)]
     #[arg(long, value_parser = clap::value_parser!(u64).range(128..=1 << 20))]
     run_kib: Option<u64>,
-    /// A request [default: 4096 (HDD), 2048 (SSD)]
+    /// Size of a request [default: 4096 (HDD), 2048 (SSD)]
     #[arg(long, value_parser = clap::value_parser!(u64).range(64..=1 << 16))]
     block_kib: Option<u64>,
-    /// Who has waited for longer at a disk comes before all others
+    /// A request that has waited for longer at a disk is served first
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     longest_wait_ms: u64,
-    /// Times between what disks say to who has not heard of them
+    /// Interval of a disk's messages to readers that have not heard from it
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     push_ms: u64,
     /// The high watermark, per mille of the work; the low one is a tenth of it
     #[arg(long, default_value_t = 10.0)]
     high: f64,
-    /// Simulations at a time [default: one for each processor]
+    /// Simulations at the same time [default: one for each processor]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
 }
@@ -78,7 +78,7 @@ impl Arguments {
         self.threads.map_or(processors, |threads| threads as usize)
     }
 
-    /// Small ones first, and of large ones each once before any twice.
+    /// The tasks: small ones first; each large one once before any of them twice.
     fn tasks(&self, scenarios: &[Scenario]) -> Vec<Task> {
         const LARGE: usize = 4096;
         let trials = self.trials.unwrap_or(if self.quick { 2 } else { 5 });
@@ -112,7 +112,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(&arguments.out)?;
     let tasks = arguments.tasks(&scenarios);
     let mut done: Vec<Vec<Row>> = vec![Vec::new(); tasks.len()];
-    // Before other threads make it slower.
+    // Before other threads slow it down.
     let times: Vec<_> = arguments.nodes().into_iter().flat_map(grid::times).collect();
     std::fs::write(arguments.out.join("cpu.csv"), table::csv_of_times(&times))?;
     plot::cpu(&arguments.out.join("cpu.svg"), &times)?;
@@ -130,7 +130,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 return Err("not every block was read exactly once".into());
             }
             done[number] = rows;
-            // Each time, so that who does not wait for the rest has what there is.
+            // Written after each task, so that an interrupted run leaves its results.
             write(&arguments.out, &scenarios, &done.concat())?;
         }
         Ok(())
@@ -147,7 +147,7 @@ struct Task {
     trial: u32,
 }
 
-/// Carries out tasks until there are none left, or nobody wants to know.
+/// Carries out tasks until there are none, or the receiver is gone.
 fn run(
     tasks: &[Task],
     next: &AtomicUsize,

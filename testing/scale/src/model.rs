@@ -1,5 +1,5 @@
-//! Events on virtual time: requests are done, disks die, disks tell others how far their own
-//! readers are. The network takes no time.
+//! Events on virtual time: requests complete, disks die, disks send the progress of their own
+//! readers. The network takes no time.
 
 use crate::cost::{self, Cost};
 use crate::disk::{Asked, Disk, disks};
@@ -9,61 +9,62 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use weir_policy::{Limits, Micros, Watermarks};
 
-/// What is simulated.
+/// The parameters of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// All readers choose by it.
+    /// The policy of all readers.
     pub contender: Contender,
-    /// Disks, in a ring.
+    /// The disks, in a ring.
     pub cluster: &'a Cluster,
-    /// Of each rank; copy `k` of rank `i` is on disk `i + k`.
+    /// Number of copies. Copy `k` of rank `i` is on disk `i + k`.
     pub copies: usize,
-    /// Each has one rank on each node.
+    /// Number of jobs, each with one rank on each node.
     pub jobs: usize,
-    /// Of each rank.
+    /// Work of each rank.
     pub work_bytes: u64,
-    /// A request.
+    /// Size of a request.
     pub block_bytes: u64,
-    /// Of the disks' queues.
+    /// Limits of the disks' queues.
     pub limits: Limits,
-    /// Of readers that go by progress.
+    /// Watermarks of policies that use progress.
     pub marks: Watermarks,
-    /// To who has not heard of a disk for so long it says how far its own reader is (1.21).
+    /// Interval at which a disk sends its own reader's progress to readers that have not heard from
+    /// it (1.21).
     pub push_us: Micros,
 }
 
-/// What came of it; the same for the same seed.
+/// The outcome, which is the same for equal seeds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// When the last rank of all jobs was done.
+    /// When the last rank of all jobs finished.
     pub slowest_us: Micros,
-    /// Of all bytes, those that did not come from the first copy.
+    /// Share of bytes that did not come from the first copy.
     pub backup_share: f64,
     /// Whether each block of each rank was read exactly once.
     pub is_complete: bool,
-    /// What all disks served.
+    /// Bytes served by all disks.
     pub served_bytes: u64,
-    /// How often they turned to another place.
+    /// Number of seeks.
     pub turns: u64,
-    /// The longest any queue was.
+    /// Length of the longest queue.
     pub longest_queue: usize,
 }
 
-/// What the decisions of a run cost.
+/// The cost of a run's decisions.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
-    /// Of readers: which copy.
+    /// Choices of copies by readers.
     pub choices: Cost,
-    /// Of disks: taking requests in, and what is next.
+    /// Queue operations of disks.
     pub turns: Cost,
 }
 
-/// What the decisions of one node take alone, in the mean over some; nanoseconds of CPU time.
+/// Mean time of one node's decisions, made alone; nanoseconds of CPU time.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     /// One choice of a reader.
     pub choice_ns: f64,
-    /// Of a disk's queue, to take a request in or to say what is next.
+    /// One operation on a disk's queue.
     pub turn_ns: f64,
 }
 
@@ -82,7 +83,7 @@ struct Model<'a> {
     events: BinaryHeap<Reverse<(Micros, u64, Event)>>,
     number: u64,
     now: Micros,
-    /// Readers that are not done.
+    /// Readers that have not finished.
     left: usize,
     backup_bytes: u64,
     longest_queue: usize,
@@ -94,14 +95,14 @@ struct Model<'a> {
 const BEGIN_US: Micros = 10_000;
 
 impl Run<'_> {
-    /// Until all ranks are done; `seed` draws when they begin.
+    /// Simulates until all ranks have finished; `seed` determines when they begin.
     pub fn run(self, seed: u64) -> (Outcome, Costs) {
         let mut model = self.model();
         model.run_to_the_end(seed);
         model.outcome()
     }
 
-    /// What the decisions of the first `nodes` take, in such a run.
+    /// Time of the decisions of the first `nodes` in such a run.
     pub fn times(self, seed: u64, nodes: usize) -> Times {
         let mut model = self.model();
         model.readers.iter_mut().take(nodes).for_each(|reader| reader.log = Some(Vec::new()));
@@ -191,7 +192,7 @@ impl Model<'_> {
         (reader + copy) % self.disks.len()
     }
 
-    /// The reader asks for as much as its policy lets it.
+    /// Sends as many requests as the policy allows.
     fn ask(&mut self, reader: usize) {
         while let Some(wish) = self.readers[reader].wish(self.now, &mut self.choices) {
             let (copy, block) = match wish {
@@ -209,7 +210,7 @@ impl Model<'_> {
         }
     }
 
-    /// The disk says what it is like; one that died does not.
+    /// Sends the state of a disk to a reader; a dead disk sends nothing.
     fn tell(&mut self, reader: usize, copy: usize) {
         let disk = &self.disks[self.disk_of(reader, copy)];
         if !disk.is_dead {
@@ -223,7 +224,7 @@ impl Model<'_> {
         let (this, disk) = (&mut self.readers[reader], &mut self.disks[at]);
         if disk.is_dead {
             this.failed(block, copy);
-            // Nobody waits for who has lost everything.
+            // A reader that has lost all copies is not waited for.
             self.left -= usize::from(this.is_lost());
             return;
         }
@@ -240,7 +241,7 @@ impl Model<'_> {
         self.serve(at);
     }
 
-    /// A block that another copy was asked for and has not begun with.
+    /// A block that another copy was asked for and has not begun.
     fn take_back(&mut self, reader: usize, copy: usize) -> Option<u64> {
         let nodes = self.disks.len();
         let disks = &mut self.disks;
@@ -273,7 +274,7 @@ impl Model<'_> {
         this.got(block, copy, report, peer, self.now);
         if this.end.is_some() {
             self.left -= 1;
-            // Its last word to its own disk.
+            // The reader's last report to its own disk.
             let nodes = self.disks.len();
             self.disks[reader % nodes].known[job] = self.readers[reader].progress();
         }
@@ -281,7 +282,7 @@ impl Model<'_> {
         self.serve(at);
     }
 
-    /// What it has not done fails, and is asked for elsewhere.
+    /// A disk dies. Its requests fail, and are sent to other disks.
     fn dies(&mut self, at: usize) {
         let failed = self.disks[at].die(self.now);
         for asked in &failed {
@@ -292,8 +293,8 @@ impl Model<'_> {
         failed.iter().for_each(|asked| self.ask(asked.reader));
     }
 
-    /// The disk tells the readers of its other copies how far its own one is, if they have
-    /// not heard of it.
+    /// A disk sends its own reader's progress to the readers of its other copies that have not
+    /// heard from it.
     fn push(&mut self, at: usize) {
         let nodes = self.disks.len();
         let since = self.now.saturating_sub(self.run.push_us);

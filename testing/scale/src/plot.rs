@@ -1,4 +1,4 @@
-//! Plots of means, as SVG.
+//! Plots of means as SVG.
 
 use crate::table::Mean;
 use crate::{ALL, Contender, Times};
@@ -11,7 +11,8 @@ use std::path::Path;
 type Drawn = Result<(), Box<dyn Error>>;
 
 const SIZE: (u32, u32) = (760, 420);
-/// One for each policy, told apart also by who sees no red and green (Okabe and Ito).
+/// One colour for each policy, also for people who cannot distinguish red and green (Okabe and
+/// Ito).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
     RGBColor(230, 159, 0),
@@ -29,7 +30,7 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-/// The slowest rank beside the best possible over the number of nodes, of one scenario.
+/// Plots the slowest rank relative to the best possible over the number of nodes, for one scenario.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -42,14 +43,14 @@ pub fn slowest(path: &Path, scenario: &str, means: &[Mean]) -> Drawn {
     draw(path, &title, "times the bound", &lines, 1.0..highest * 1.03)
 }
 
-/// CPU time of decisions over the number of nodes.
+/// Plots the CPU time of decisions over the number of nodes.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn cpu(path: &Path, times: &[(Contender, usize, Times)]) -> Drawn {
     let of = times.iter().map(|(contender, nodes, times)| (*contender, *nodes, times.choice_ns));
     let mut all = lines(of, ": choice");
-    // The queue is the same for all: of one it suffices.
+    // The queue is the same for all policies, so one curve suffices.
     let turns = times.iter().filter(|(contender, ..)| contender.name == "proportional, job");
     let points = turns.map(|(_, nodes, times)| (*nodes as f64, times.turn_ns)).collect();
     all.push(Line { name: "disk: push or pop".into(), colour: RGBColor(128, 128, 128), points });
@@ -80,7 +81,7 @@ fn draw(path: &Path, title: &str, unit: &str, lines: &[Line], values: Range<f64>
         .margin(8)
         .x_label_area_size(36)
         .y_label_area_size(48)
-        // Room for the legend.
+        // Space for the legend.
         .margin_right(200)
         .build_cartesian_2d((16.0..most).log_scale().base(2.0), values)?;
     chart
@@ -108,7 +109,7 @@ fn add(chart: &mut Chart<'_, '_>, line: &Line) -> Drawn {
     Ok(())
 }
 
-/// Beside the plot, where it covers nothing.
+/// Draws the legend beside the plot.
 fn legend(
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     place: usize,

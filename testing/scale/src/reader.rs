@@ -1,4 +1,4 @@
-//! A rank: which block it asks for next, and which copy; the policies decide.
+//! A rank: requests blocks from copies as the policies decide.
 
 use crate::cost::{Choice, Cost};
 use crate::sight::{Report, Sight, views};
@@ -7,12 +7,12 @@ use weir_policy::{
     CopyView, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs, Ticket, UNKNOWN, window,
 };
 
-/// Who reads in order has no more than this between what it waits for and what it asks for.
+/// A sequential reader requests at most this far ahead of the block that it waits for.
 const READ_AHEAD_BYTES: u64 = 8 << 20;
-/// What is outstanding is bounded by the read-ahead then.
+/// The read-ahead limits the outstanding requests in this case.
 const UNBOUNDED: u64 = 1 << 40;
 
-/// What is not answered.
+/// An outstanding request.
 #[derive(Clone, Copy, Debug)]
 pub struct Outstanding {
     pub block: u64,
@@ -29,37 +29,37 @@ pub struct Reader {
     pub sights: Vec<Sight>,
     views: Vec<CopyView>,
     block_bytes: u64,
-    /// What it has outstanding at each copy, at most, in requests of so many bytes.
+    /// Maximum of outstanding bytes at each copy.
     window_bytes: u64,
     request_bytes: u64,
     work_bytes: u64,
     blocks: u64,
     next_block: u64,
-    /// What a disk that died has not given.
+    /// Blocks to request again, because their disk has died.
     again: Vec<u64>,
     pub outstanding: Vec<Outstanding>,
     times_read: Vec<u8>,
     done_bytes: u64,
     pub end: Option<Micros>,
-    /// What it decided by, if anybody wants to know.
+    /// The recorded choices, if they are recorded.
     pub log: Option<Vec<Choice>>,
 }
 
-/// What a reader wants next.
+/// The next action of a reader.
 pub enum Wish {
-    /// This block of this copy.
+    /// Request this block from this copy.
     Block { copy: usize, block: u64 },
-    /// One that another copy has not begun with, from this one.
+    /// Take a block back from another copy that has not begun it, and request it from this one.
     TakenBack { copy: usize },
-    /// To know what this copy's disk is like.
+    /// Ask for the state of this copy's disk.
     Word { copy: usize },
 }
 
 impl Reader {
-    /// With everything to do.
+    /// A reader that has not begun.
     pub fn new(run: &Run) -> Self {
         let Run { contender, copies, work_bytes, block_bytes, .. } = *run;
-        // So that a disk can serve a run to its end, and has the next one then.
+        // A disk then can serve a run to its end, and has the next one queued.
         let is_job = contender.is_job;
         let window_bytes = if is_job { 2 * run.limits.run_bytes } else { UNBOUNDED };
         let request_bytes = if is_job { block_bytes } else { 1 };
@@ -85,12 +85,12 @@ impl Reader {
         }
     }
 
-    /// How far it is.
+    /// Its progress.
     pub fn progress(&self) -> Progress {
         Progress { done_bytes: self.done_bytes, work_bytes: self.work_bytes }
     }
 
-    /// Where a block is, and how long.
+    /// Offset and length of a block.
     pub fn place(&self, block: u64) -> (u64, u32) {
         let offset = block * self.block_bytes;
         (offset, self.block_bytes.min(self.work_bytes - offset) as u32)
@@ -101,12 +101,12 @@ impl Reader {
         self.times_read.iter().all(|times| *times == 1)
     }
 
-    /// What it wants now; `None`: nothing until there are news.
+    /// The next action; `None`: nothing until there is news.
     pub fn wish(&mut self, now: Micros, cost: &mut Cost) -> Option<Wish> {
         if self.contender.is_job { self.wish_of_rank(cost) } else { self.wish_in_order(now, cost) }
     }
 
-    /// In whatever order is quickest.
+    /// For a rank of a job: blocks in any order.
     fn wish_of_rank(&mut self, cost: &mut Cost) -> Option<Wish> {
         if self.end.is_some() {
             return None;
@@ -119,7 +119,7 @@ impl Reader {
         Some(wish)
     }
 
-    /// As a client does for a program that reads from front to back.
+    /// For a sequential program without a job, as a client does.
     fn wish_in_order(&mut self, now: Micros, cost: &mut Cost) -> Option<Wish> {
         let oldest = self.outstanding.iter().map(|asked| asked.block).min();
         let ahead = self.next_block - oldest.unwrap_or(self.next_block);
@@ -158,7 +158,7 @@ impl Reader {
         router.choose(block, (own, UNKNOWN), seen)
     }
 
-    /// A copy that is to be asked what its disk is like, if that matters.
+    /// A copy whose disk should be asked for its state, if that matters.
     fn asks(&mut self, now: Micros) -> Option<usize> {
         if !self.contender.is_by_speed() {
             return None;
@@ -175,27 +175,27 @@ impl Reader {
         again
     }
 
-    /// A block was asked for.
+    /// Notes a sent request.
     pub fn asked(&mut self, block: u64, copy: usize, ticket: Ticket) {
         self.sights[copy].in_flight += 1;
         self.outstanding.push(Outstanding { block, copy, ticket });
     }
 
-    /// What could be had from `copy` sooner: the last that it asked another one for, if that
-    /// evens out what is outstanding.
+    /// Blocks that could arrive sooner from `copy`: the last ones requested from another copy, if
+    /// moving them evens out the outstanding requests.
     pub fn could_take_back(&self, copy: usize) -> impl Iterator<Item = Outstanding> {
         let mine = self.sights[copy].in_flight + 1;
         let asked = self.outstanding.iter().rev().copied();
         asked.filter(move |at| at.copy != copy && self.sights[at.copy].in_flight > mine)
     }
 
-    /// It is not outstanding any more.
+    /// Removes an outstanding request.
     pub fn settle(&mut self, block: u64, copy: usize) {
         self.outstanding.retain(|asked| asked.block != block);
         self.sights[copy].in_flight -= 1;
     }
 
-    /// A block came; says how far its disk's own reader is, if they are of one job.
+    /// Notes an arrived block, and the progress of the disk's own reader if both belong to one job.
     pub fn got(
         &mut self,
         block: u64,
@@ -217,25 +217,25 @@ impl Reader {
         }
     }
 
-    /// A disk has nothing any more, and has not given a block.
+    /// Notes that a disk has died without serving a block.
     pub fn failed(&mut self, block: u64, copy: usize) {
         self.sights[copy].is_usable = false;
         self.runs.end((), copy);
         self.again.push(block);
     }
 
-    /// Its job's policy needs to know how others are.
+    /// Whether the policy needs the state of other disks.
     pub fn wants_news(&self) -> bool {
         self.end.is_none() && self.contender.is_by_progress()
     }
 
-    /// Whether there is nobody left to read from.
+    /// Whether all copies are lost.
     pub fn is_lost(&self) -> bool {
         self.sights.iter().all(|sight| !sight.is_usable)
     }
 }
 
-/// For a reader that knows nothing yet.
+/// A router for a reader that knows nothing yet.
 pub fn router(run: &Run) -> Router {
     Router::new(run.contender.policy, run.copies, run.marks)
 }

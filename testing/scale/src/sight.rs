@@ -1,29 +1,29 @@
-//! What a reader knows of a disk by its replies, and how disks come to it: as clients and data
-//! servers do it (`client/src/core/pace.rs`, `dataserver/src/meter.rs`; their shells are in the way
-//! of using those here).
+//! A reader's knowledge of a disk, and a disk's reports about itself. It repeats the logic of
+//! clients and data servers (`client/src/core/pace.rs`, `dataserver/src/meter.rs`), whose shells
+//! cannot be used here.
 
 use weir_policy::{CopyView, Micros, Progress, RUN_BYTES};
 
 const MIB: f64 = 1_048_576.0;
-/// A disk spends on every request what it would on so many bytes,
+/// Each request costs a disk as much time as this many bytes.
 const REQUEST_BYTES: f64 = 65_536.0;
-/// and on turning to another place what it would on so many.
+/// Each seek costs a disk as much time as this many bytes.
 const TURN_BYTES: f64 = MIB;
-/// What others have outstanding is taken as its mean over about so long.
+/// Time constant of the mean of other readers' outstanding requests.
 const MEAN_US: f64 = 300_000.0;
-/// Who was not heard of for so long is asked.
+/// A disk that was not heard from for this long is asked.
 const TICK_US: Micros = 100_000;
 
-/// A disk, as it says of itself in each reply.
+/// A disk's report about itself, sent with each reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
-    /// Time that it takes for a MiB.
+    /// Time per MiB.
     pub us_per_mib: f64,
-    /// Requests that it has not answered.
+    /// Unanswered requests.
     pub in_flight: u32,
 }
 
-/// How a disk comes to it.
+/// A disk's measurement of itself.
 #[derive(Debug, Default)]
 pub struct Meter {
     busy_us: f64,
@@ -32,7 +32,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// It has served something.
+    /// Notes served bytes.
     pub fn served(&mut self, us: f64, bytes: f64) {
         self.busy_us += us;
         self.bytes += bytes + REQUEST_BYTES;
@@ -45,20 +45,20 @@ impl Meter {
         (self.busy_us, self.bytes) = (0.0, 0.0);
     }
 
-    /// For a reply, while others wait.
+    /// The report for a reply.
     pub fn report(&self, waiting: usize) -> Report {
         Report { us_per_mib: self.us_per_mib, in_flight: waiting as u32 }
     }
 }
 
-/// One disk in the eyes of one reader.
+/// A reader's knowledge of one disk.
 #[derive(Clone, Debug)]
 pub struct Sight {
-    /// It has not refused anything.
+    /// Whether the disk has refused nothing.
     pub is_usable: bool,
-    /// Requests of this reader that it has not answered.
+    /// Outstanding requests of this reader.
     pub in_flight: u32,
-    /// Of its own reader.
+    /// Progress of the disk's own reader.
     pub peer: Option<Progress>,
     us_per_mib: f64,
     others: f64,
@@ -80,7 +80,8 @@ impl Sight {
         }
     }
 
-    /// A reply came, which is not counted as outstanding any more, or an answer to a question.
+    /// Notes a reply, after it was removed from the outstanding requests, or an answer to a
+    /// question.
     pub fn heard(&mut self, report: Report, now: Micros) {
         let others = f64::from(report.in_flight.saturating_sub(self.in_flight));
         let since = self.heard.map_or(f64::INFINITY, |at| (now - at) as f64);
@@ -89,12 +90,12 @@ impl Sight {
         self.heard = Some(now);
     }
 
-    /// Whether a reply came since then.
+    /// Whether a reply has come since then.
     pub fn is_heard_since(&self, then: Micros) -> bool {
         self.heard.is_some_and(|at| at >= then)
     }
 
-    /// Whether it is asked what it is like, without a read; it counts as asked then.
+    /// Whether to ask the disk for its state without a read. If so, it counts as asked.
     pub fn asks(&mut self, now: Micros) -> bool {
         let is_old = |at: Option<Micros>| at.is_none_or(|at| now - at > TICK_US);
         let asks = self.is_usable && is_old(self.heard) && is_old(self.asked);
@@ -105,8 +106,7 @@ impl Sight {
     }
 }
 
-/// What is known of all copies for a request of so many bytes. One of which nothing is known
-/// counts as any other.
+/// The views of all copies for a request of this size. An unknown copy counts as average.
 pub fn views(sights: &[Sight], len_bytes: u64, views: &mut Vec<CopyView>) {
     let known = |sight: &&Sight| sight.is_usable && sight.us_per_mib > 0.0;
     let usual = sights.iter().find(known).map_or(0.0, |sight| sight.us_per_mib);

@@ -1,19 +1,19 @@
-//! How fast a disk is at any time.
+//! The speed of a disk over time.
 
-/// Steps: from each time on a rate, to the next one. Times are microseconds.
+/// A step function: a rate from each time to the next. Times are microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Speed {
-    /// Time, and bytes per microsecond from then on; in the order of time, the first at 0.
+    /// Time, and rate from then on in bytes per microsecond; sorted, beginning with 0.
     steps: Vec<(f64, f64)>,
 }
 
 impl Speed {
-    /// Always the same.
+    /// A constant rate.
     pub fn steady(bytes_per_us: f64) -> Self {
         Self { steps: vec![(0.0, bytes_per_us)] }
     }
 
-    /// From a time on, later than all before, another rate; 0: the disk is dead.
+    /// Adds a later step; rate 0: the disk dies.
     pub fn then(&mut self, from_us: f64, bytes_per_us: f64) {
         if from_us <= 0.0 {
             self.steps.clear();
@@ -21,12 +21,12 @@ impl Speed {
         self.steps.push((from_us.max(0.0), bytes_per_us));
     }
 
-    /// When it dies.
+    /// When the disk dies.
     pub fn dies_us(&self) -> Option<f64> {
         self.steps.last().filter(|(_, rate)| *rate == 0.0).map(|(from, _)| *from)
     }
 
-    /// When something is done that takes this many microseconds at any speed and has this many
+    /// When a request completes that takes this many microseconds at any speed and has this many
     /// bytes; `None`: the disk dies first.
     pub fn done_us(&self, begun_us: f64, turn_us: f64, bytes: f64) -> Option<f64> {
         let (mut at, mut left) = (begun_us + turn_us, bytes);
@@ -45,7 +45,7 @@ impl Speed {
         None
     }
 
-    /// What it can give from the beginning to then, without any turns.
+    /// Bytes that it can deliver from the beginning to `end_us`, without seeks.
     pub fn bytes_until(&self, end_us: f64) -> f64 {
         let until = |n: usize| self.steps.get(n + 1).map_or(end_us, |(from, _)| from.min(end_us));
         let steps = self.steps.iter().enumerate();

@@ -1,29 +1,29 @@
-//! Rows of runs as CSV, and their means.
+//! Results as CSV, and their means.
 
 use crate::grid::Row;
 use crate::{Contender, Times};
 use std::fmt::Write;
 
-/// Trials of one policy in one scenario with one number of nodes.
+/// Means over the trials of one policy in one scenario with one number of nodes.
 #[derive(Clone, Debug)]
 pub struct Mean {
-    /// What happened.
+    /// The scenario.
     pub scenario: &'static str,
-    /// How many.
+    /// Number of nodes.
     pub nodes: usize,
     /// The policy.
     pub contender: Contender,
-    /// How often.
+    /// Number of trials.
     pub trials: usize,
-    /// The slowest rank beside the best possible: mean and deviation.
+    /// The slowest rank relative to the best possible: mean and standard deviation.
     pub times_bound: (f64, f64),
-    /// Bytes that did not come from the first copy, of all.
+    /// Share of bytes that did not come from the first copy.
     pub backup_share: f64,
-    /// Bytes for each turn of a disk to another place.
+    /// Bytes per seek.
     pub bytes_per_turn: f64,
 }
 
-/// Of rows in any order; with fewest nodes first.
+/// Means of rows in any order, sorted by number of nodes.
 pub fn means(rows: &[Row]) -> Vec<Mean> {
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
@@ -47,7 +47,7 @@ fn mean(group: &[&Row]) -> Mean {
     };
     let times = of(&Row::times_bound);
     let squares = of(&|row| (row.times_bound() - times).powi(2));
-    // Of a sample; of one there is none.
+    // The standard deviation of a sample; a single value has none.
     let deviation = (squares * group.len() as f64 / (group.len().max(2) - 1) as f64).sqrt();
     let turns = of(&|row| row.outcome.turns as f64);
     Mean {
@@ -61,7 +61,7 @@ fn mean(group: &[&Row]) -> Mean {
     }
 }
 
-/// One line for each run.
+/// CSV with a line for each run.
 pub fn csv_of_runs(rows: &[Row]) -> String {
     let mut csv = String::from(
         "scenario,nodes,policy,trial,bound_s,slowest_s,times_bound,backup_share,turns,\
@@ -87,7 +87,7 @@ pub fn csv_of_runs(rows: &[Row]) -> String {
     csv
 }
 
-/// One line for each mean.
+/// CSV with a line for each mean.
 pub fn csv_of_means(means: &[Mean]) -> String {
     let mut csv = String::from(
         "scenario,nodes,policy,trials,times_bound_mean,times_bound_deviation,backup_share,\
@@ -110,7 +110,7 @@ pub fn csv_of_means(means: &[Mean]) -> String {
     csv
 }
 
-/// One line for each policy and number of nodes.
+/// CSV with a line for each policy and number of nodes.
 pub fn csv_of_times(times: &[(Contender, usize, Times)]) -> String {
     let mut csv = String::from("policy,nodes,choice_ns,turn_ns\n");
     for (contender, nodes, Times { choice_ns, turn_ns }) in times {
@@ -119,7 +119,7 @@ pub fn csv_of_times(times: &[(Contender, usize, Times)]) -> String {
     csv
 }
 
-/// As Markdown: policies down, numbers of nodes across, one table for each scenario.
+/// Markdown with a table for each scenario: policies down, numbers of nodes across.
 pub fn markdown(means: &[Mean]) -> String {
     let mut text = String::new();
     let mut left: Vec<&Mean> = means.iter().collect();

@@ -1,4 +1,4 @@
-//! What the policies keep to in the simulation, in cases that are small enough for a test.
+//! Properties of the policies in the simulation, in cases that are small enough for a test.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -15,7 +15,7 @@ fn scenario(name: &str) -> Scenario {
     SCENARIOS.into_iter().find(|scenario| scenario.name == name).unwrap()
 }
 
-/// A job of forty seconds on disks that hardly lose time by turning.
+/// A job of forty seconds on disks whose seeks cost little.
 fn run(name: &str, disks: Vec<Speed>, jobs: usize) -> (Outcome, Costs) {
     let cluster = Cluster { disks, seek_us: 100.0 };
     let run = Run {
@@ -83,7 +83,7 @@ fn every_byte_is_read_once_in_every_scenario() {
             assert!(row.outcome.is_complete, "{name}, {policy}");
             let work = scenario.fault.hardware().work_bytes(scenario.jobs);
             assert_eq!(row.outcome.served_bytes, 16 * scenario.jobs as u64 * work);
-            // To a little less than what the clock of a simulation tells apart.
+            // To slightly less than the resolution of the simulation's clock.
             assert!(row.times_bound() > 0.9999, "{name}, {policy}: {}", row.times_bound());
         }
     }

@@ -1,5 +1,5 @@
-//! What administrators order in a run: in processes of their own on a node that never
-//! fails, each of which tries until it is obeyed.
+//! Orders of administrators in a run. Each runs as a process on a node that never fails, and is
+//! repeated until it succeeds.
 
 use crate::cluster::{layout, with_copies};
 use crate::plan::targets_of;
@@ -10,25 +10,25 @@ use weir_client::{Client, ClientConfig, Context};
 use weir_host::thread::sleep;
 use weir_types::{ErrorKind, FileId, LayoutSpec, Placement, Result, TargetId};
 
-/// Between attempts.
+/// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(250);
-/// So often copies have to be seen in order in turn.
+/// Number of consecutive looks at which all copies must be in order.
 const LOOKS: u32 = 8;
 
-/// What one of them orders.
+/// The orders.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Order {
-    /// Nothing is put on the target, and what is there goes elsewhere; or no longer.
+    /// Starts or stops draining a target: it gets no new data, and its data is moved away.
     Drain { target: TargetId, on: bool },
-    /// As many copies of a file, from now on.
+    /// Sets the number of copies of a file.
     Copies { file: u8, copies: u8 },
-    /// Targets are to be equally full.
+    /// Balances the used space of targets.
     Even,
-    /// The targets of a data server are taken out of the cluster; `force`: it is lost.
+    /// Removes the targets of a data server from the cluster; `force`: the server is lost.
     Remove { server: u8, force: bool },
 }
 
-/// Until it is obeyed.
+/// Repeats an order until it succeeds.
 pub(crate) fn carry_out(order: Order, shared: &Shared, config: &ClientConfig) {
     loop {
         if let Ok(client) = Client::connect(config.clone()) {
@@ -41,7 +41,7 @@ pub(crate) fn carry_out(order: Order, shared: &Shared, config: &ClientConfig) {
                     }
                     return;
                 }
-                // Nothing that comes back to order by itself.
+                // This error does not resolve itself.
                 Err(error) if error.kind == ErrorKind::InvalidArgument => {
                     *shared.trouble.borrow_mut() = Some(format!("{order:?}: {error}"));
                     return;
@@ -56,7 +56,7 @@ pub(crate) fn carry_out(order: Order, shared: &Shared, config: &ClientConfig) {
 fn obey(order: Order, shared: &Shared, client: &Client) -> Result<()> {
     match order {
         Order::Drain { target, on } => match client.administrator()?.set_target(target, on) {
-            // It has been taken out meanwhile.
+            // The target has been removed meanwhile.
             Err(error) if error.kind == ErrorKind::TargetMissing => Ok(()),
             done => done,
         },
@@ -64,7 +64,8 @@ fn obey(order: Order, shared: &Shared, client: &Client) -> Result<()> {
         Order::Copies { file, copies } => {
             let spec = layout(&shared.plan.shape, usize::from(file));
             let id = FileId(shared.made.borrow().files[usize::from(file)]);
-            // What is not named stays; of placements only groups can be given to what has data.
+            // Settings that are not named stay. Of the placements, only groups can be set for a
+            // file with data.
             let placement = match with_copies(spec, &shared.plan.shape, file.into(), copies) {
                 LayoutSpec { placement: Placement::Groups, .. } => Placement::Groups,
                 _ => Placement::Usual,
@@ -82,11 +83,11 @@ fn obey(order: Order, shared: &Shared, client: &Client) -> Result<()> {
     }
 }
 
-/// Takes a target out of the cluster. Error: nobody can yet.
+/// Removes a target from the cluster. The error says why it cannot be removed yet.
 fn remove(client: &Client, target: TargetId, force: bool) -> Result<()> {
     let administrator = client.administrator()?;
     let gone = |done: Result<()>| match done {
-        // An attempt before this one was not told that it was done.
+        // An earlier attempt succeeded and its reply was lost.
         Err(error) if error.kind == ErrorKind::TargetMissing => Ok(()),
         done => done,
     };
@@ -96,8 +97,8 @@ fn remove(client: &Client, target: TargetId, force: bool) -> Result<()> {
     gone(administrator.remove_target(target, force).map(drop))
 }
 
-/// Ends when no copy is being made, and nobody looks for what is to be done. (What is counted
-/// as to be done stays counted at times when a target is kept after all.)
+/// Ends when no copy is being made and no work is being searched for. The count of planned work is
+/// not used: it may stay above zero when a target is kept after all.
 pub(crate) fn wait_for_moves(shared: Rc<Shared>, config: ClientConfig) {
     const BUSY: [&str; 2] = ["mover.filling", "mover.looking"];
     let mut quiet = 0;

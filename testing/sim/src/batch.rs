@@ -1,5 +1,5 @@
-//! Many seeds: in child processes of a few dozen each, because simulated
-//! processes that are killed give back no memory.
+//! Runs many seeds in child processes of a few dozen seeds each, because killed simulated processes
+//! do not free their memory.
 
 use crate::run::{self, Report};
 use serde::{Deserialize, Serialize};
@@ -10,33 +10,33 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Seeds of one child process.
+/// Number of seeds of a child process.
 pub const SEEDS_OF_A_PROCESS: u64 = 50;
-/// Violations passed on of each run.
+/// Maximum number of violations reported for each run.
 const MAX_VIOLATIONS: usize = 4;
 
-/// One run, in few words.
+/// The summary of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Line {
     /// The seed.
     pub seed: u64,
-    /// Equal for equal runs.
+    /// Hash of the trace; equal for equal runs.
     pub trace_hash: u64,
     /// Virtual time, milliseconds.
     pub simulated_ms: u64,
-    /// Time of the processor, milliseconds.
+    /// CPU time, milliseconds.
     pub cpu_ms: u64,
-    /// Calls of clients.
+    /// Number of calls of clients.
     pub calls: u64,
-    /// Faults.
+    /// Number of faults.
     pub faults: u64,
-    /// Judgements given up.
+    /// Number of judgements given up.
     pub undecided: u64,
     /// What is wrong.
     pub violations: Vec<String>,
 }
 
-/// Runs one seed; with `twice`, again, and the two must be equal.
+/// Runs one seed. With `twice`, runs it again, and both runs must be equal.
 pub fn run_line(seed: u64, duration: Duration, twice: bool) -> Line {
     let report = run::run_seed(seed, duration);
     let mut line = line(seed, &report);
@@ -53,7 +53,7 @@ pub fn run_line(seed: u64, duration: Duration, twice: bool) -> Line {
     line
 }
 
-/// A report in few words.
+/// The summary of a report.
 pub fn line(seed: u64, report: &Report) -> Line {
     let violations = report.violations.iter().take(MAX_VIOLATIONS);
     Line {
@@ -68,13 +68,12 @@ pub fn line(seed: u64, report: &Report) -> Line {
     }
 }
 
-/// Runs seeds one after another and writes a line of JSON for each: what a
-/// child process does.
+/// Runs seeds one after another and writes a line of JSON for each, in a child process.
 pub fn run_here(seeds: Range<u64>, duration: Duration, twice: bool) {
     for seed in seeds {
         let line = run_line(seed, duration, twice);
         if let Ok(text) = serde_json::to_string(&line) {
-            // Without somebody who collects the lines there is no use in more of them.
+            // Ends when the collector of the lines is gone.
             if writeln!(io::stdout(), "{text}").is_err() {
                 return;
             }
@@ -82,9 +81,8 @@ pub fn run_here(seeds: Range<u64>, duration: Duration, twice: bool) {
     }
 }
 
-/// Runs seeds in children, `jobs` at a time. `command` makes the command that
-/// runs a range with [`run_here`]; `each` gets the lines as they come, and
-/// stops everything by returning false.
+/// Runs seeds in child processes, `jobs` at a time. `command` makes the command that runs a range
+/// with [`run_here`]. `each` gets the lines as they come, and stops everything by returning false.
 ///
 /// # Errors
 /// A child that cannot be started, or that ended before its seeds did: which
@@ -139,13 +137,13 @@ enum News {
     Ended { index: usize, next: u64, end: u64 },
 }
 
-/// Ends those that still run, whatever happens.
+/// Kills the running child processes when dropped.
 struct Children(Vec<Child>);
 
 impl Drop for Children {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // It fails for those that have ended.
+            // It fails for processes that have ended.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -163,7 +161,7 @@ fn start(
     std::thread::spawn(move || {
         let mut next = range.start;
         for text in BufReader::new(output).lines().map_while(Result::ok) {
-            // A test harness has lines of its own.
+            // A test harness prints lines of its own.
             let Some(at) = text.find("{\"seed\":") else { continue };
             if let Ok(line) = serde_json::from_str::<Line>(&text[at..]) {
                 next = line.seed + 1;
@@ -172,7 +170,7 @@ fn start(
                 }
             }
         }
-        // Nobody listens any more: everything was stopped.
+        // The receiver is gone: everything was stopped.
         let _ = sender.send(News::Ended { index, next, end: range.end });
     });
     Ok(child)

@@ -1,8 +1,8 @@
-//! What is written into cells, and what is seen in them.
+//! The contents of cells, and their interpretation.
 
 use crate::history::{CELL_BYTES, MAX_TAG, TORN, cell_of_record};
 
-/// The bytes of cells of a file that one write fills.
+/// The bytes of consecutive cells that one write fills.
 pub fn fill(file: u8, first: u32, cells: u32, tag: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(cells as usize * CELL_BYTES);
     for cell in first..first + cells {
@@ -13,12 +13,12 @@ pub fn fill(file: u8, first: u32, cells: u32, tag: u64) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a record, wherever it will be: its cells are numbered.
+/// The bytes of a record at any place: its cells are numbered.
 pub fn record(file: u8, cells: u32, tag: u64) -> Vec<u8> {
     (0..cells).flat_map(|cell| fill(file, 0, 1, cell_of_record(tag, cell))).collect()
 }
 
-/// What is seen of cells in which records may be anywhere.
+/// Interprets cells in which records may begin anywhere.
 pub fn records(file: u8, bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(CELL_BYTES).map(|bytes| tag(file, 0, bytes)).collect()
 }
@@ -47,8 +47,7 @@ fn tag(file: u8, cell: u32, bytes: &[u8]) -> u64 {
     }
 }
 
-/// Differs for every word of every cell, so that bytes in the wrong place are
-/// noticed.
+/// Differs for every word of every cell, so that misplaced bytes are noticed.
 fn place(file: u8, cell: u32, word: u64) -> u64 {
     let at = (u64::from(file) << 56) | (u64::from(cell) << 16) | (word + 1);
     at.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63

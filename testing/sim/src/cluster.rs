@@ -1,5 +1,4 @@
-//! The nodes and processes of a run: starts the very programs that serve, on
-//! simulated machines.
+//! The nodes and processes of a run. It starts the real servers on simulated machines.
 
 use crate::engine::SharedModel;
 use crate::generate::DIRECTORIES;
@@ -31,29 +30,29 @@ use weir_wire::key::MasterKey;
 const CLUSTER: [u8; 16] = *b"simulated weir!!";
 const CLIENT: ClientId = ClientId(1);
 const META_ADDRESS: &str = "meta:7000";
-/// Where a server's files are on its node.
+/// Where the metadata server's files are on its node.
 const META_DIR: &str = "/meta";
-/// The notes of a target of what other copies lack, and a byte in them.
+/// The gap log of a target, and the position of a byte in it.
 const GAP_LOG: &str = "gaps";
 const GAP_LOG_BYTE: u64 = 9;
-/// Of the file of a small object: the header, the slots of checksums behind it, and what
-/// both take, before the data (`format-store.md`).
+/// Layout of the file of a small object: the header, the slots of checksums after it, and the total
+/// before the data (`format-store.md`).
 const HEADER_BYTES: usize = 512;
 const SLOT_BYTES: usize = 4;
 pub(crate) const SLOTS_BYTES: usize = 32 * BLOCK_BYTES;
-/// Verified at a time.
+/// Bytes verified in one step.
 const SCRUB_BYTES: u64 = 16 << 20;
-/// A server is heard of so often before it is away.
+/// Number of heartbeats within the timeout of a server.
 const HEARTBEATS: u32 = 8;
-/// Making the cluster takes no longer.
+/// Maximum time to make the cluster.
 const SETUP_TIME: Duration = Duration::from_secs(60);
 
-/// A cluster in a machine room.
+/// A running cluster on simulated machines.
 pub(crate) struct Cluster {
     pub sim: Simulation,
     pub shared: Rc<Shared>,
     pub nodes: BTreeMap<NodeName, NodeId>,
-    /// The process that does a node's work.
+    /// The process of each node.
     pub processes: BTreeMap<NodeName, ProcessId>,
     pub model: SharedModel,
     auditor: NodeId,
@@ -68,7 +67,7 @@ fn address(server: u8) -> String {
 }
 
 impl Cluster {
-    /// Nodes with empty disks.
+    /// Makes nodes with empty disks.
     pub fn new(shared: Rc<Shared>, mut options: Options) -> Self {
         let plan = &shared.plan;
         options.reset_ppm = 0;
@@ -91,7 +90,7 @@ impl Cluster {
         self.sim.disk(self.nodes[&node])
     }
 
-    /// Makes file system and targets, starts the servers, makes the files.
+    /// Makes the file system and the targets, starts the servers, and makes the files.
     pub fn set_up(&mut self) -> Result<(), String> {
         self.write_keys();
         let shape = self.shared.plan.shape.clone();
@@ -148,12 +147,12 @@ impl Cluster {
         self.nodes.keys().copied().filter(|n| !matches!(n, NodeName::Client(_))).collect()
     }
 
-    /// What the kernel calls this run of a machine.
+    /// Writes the boot id of a machine.
     pub fn write_boot_id(&self, node: NodeName, boot: u64) {
-        // No two runs of machines have the same.
+        // The boot ids of all machines differ.
         let machine = self.nodes.keys().position(|name| *name == node).unwrap_or_default();
         let id = format!("00000000-0000-4000-{:04x}-{:012x}\n", 0x8000 + machine, boot + 1);
-        // The disk has just been made, or healed by the power cut.
+        // The disk is new, or was healed by the power cut, so the write succeeds.
         let _ = self.disk(node).write_file("proc/sys/kernel/random/boot_id", id.as_bytes());
     }
 
@@ -161,7 +160,7 @@ impl Cluster {
         let shape = &self.shared.plan.shape;
         let first = KeyGeneration(1);
         let write = |node, path: String, key: Key| {
-            // A disk without faults takes it.
+            // A disk without faults accepts the write.
             let _ = self.disk(node).write_file(&path, key.to_hex().as_bytes());
         };
         write(NodeName::Meta, "master.key".into(), master().0);
@@ -175,7 +174,7 @@ impl Cluster {
         }
     }
 
-    /// Starts what a node does, whether for the first time or again.
+    /// Starts the process of a node, for the first time or again.
     pub fn start(&mut self, node: NodeName) {
         let (shared, model) = (self.shared.clone(), self.model.clone());
         let shape = shared.plan.shape.clone();
@@ -204,13 +203,12 @@ impl Cluster {
         self.sim.start(self.auditor, "auditor", move || audit(shared, config))
     }
 
-    /// Takes from the targets of a data server what they have noted of gaps, or
-    /// damages it.
+    /// Removes or damages the gap logs of a data server's targets.
     pub fn lose_gaps(&self, node: NodeName, damaged: bool) {
         let NodeName::Data(server) = node else { return };
         for target in targets_of(&self.shared.plan.shape, server) {
             let path = format!("target-{target}/{GAP_LOG}");
-            // There may be none.
+            // A target may have no gap log.
             let _ = match damaged {
                 true => self.disk(node).flip_bit(&path, GAP_LOG_BYTE, 3).map(drop),
                 false => self.disk(node).remove_file(&path),
@@ -218,8 +216,8 @@ impl Cluster {
         }
     }
 
-    /// Turns a bit over on the disk of a data server, in an object that has other copies:
-    /// in data that is not a hole, or in the header or the checksums; says where.
+    /// Flips a bit on the disk of a data server, in an object that has other copies: in data that
+    /// is not a hole, in the header or in the checksums. Returns its place.
     pub fn rot(&self, server: u8, pick: u32) -> Option<String> {
         let mut rng = fastrand::Rng::with_seed(pick.into());
         let shape = &self.shared.plan.shape;
@@ -246,7 +244,7 @@ impl Cluster {
         flipped.then(|| format!("{path} of data{server} rots at byte {byte}"))
     }
 
-    /// Keeps that node from a data server, or does not any more.
+    /// Cuts the auditor's node off from a data server, or connects it again.
     pub fn cut_off_auditor(&self, from: NodeName, on: bool) {
         self.sim.network().partition(self.auditor, self.nodes[&from], on);
     }
@@ -267,8 +265,8 @@ impl Cluster {
         if write_behind { config } else { config.without_cache() }
     }
 
-    /// Reads every block of every target, as `weir scrub` does; returns what
-    /// is found. The servers have ended.
+    /// Reads every block of every target, as `weir scrub` does, and returns what is wrong. The
+    /// servers must have ended.
     pub fn scrub(&mut self) -> Result<(), String> {
         let shape = self.shared.plan.shape.clone();
         let mut scrubbers = Vec::new();
@@ -289,7 +287,7 @@ impl Cluster {
         self.wait_for(&scrubbers, "scrub")
     }
 
-    /// The data servers that have each cell of a file, the first copy first.
+    /// For each cell of a file, the data servers that have it, the first copy first.
     pub fn nodes_of_cells(&self, file: usize) -> Vec<Vec<u8>> {
         let made = self.shared.made.borrow();
         let layout = &made.layouts[file];
@@ -306,7 +304,7 @@ impl Cluster {
         (0..self.shared.plan.cells(file as u8)).map(nodes_of).collect()
     }
 
-    /// The data servers that have each column of a file, the first copy first.
+    /// For each column of a file, the data servers that have it, the first copy first.
     pub fn nodes_of_columns(&self, file: usize) -> BTreeSet<Vec<u8>> {
         let made = self.shared.made.borrow();
         let columns = made.layouts[file].segments.iter().flat_map(|segment| &segment.columns);
@@ -355,7 +353,7 @@ fn scrub_target(target: u32) -> Result<Vec<String>> {
 
 fn make_file_system(shape: &Shape, model: &SharedModel) -> Result<()> {
     let new = NewFileSystem {
-        // What is published is as safe as the first file.
+        // Published files have as many copies as the first file.
         default_layout: spec(shape, 0),
         ..NewFileSystem::new(CLUSTER, CLIENT)
     };
@@ -369,7 +367,7 @@ fn make_file_system(shape: &Shape, model: &SharedModel) -> Result<()> {
     }
 }
 
-/// A server's whole life.
+/// The whole life of a server's process.
 fn serve(node: NodeName, shape: &Shape, shared: &Shared, model: &SharedModel) -> Result<()> {
     let signal = Signal::new().map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
     shared.signals.borrow_mut().insert(node, signal.clone());
@@ -412,7 +410,7 @@ fn serve(node: NodeName, shape: &Shape, shared: &Shared, model: &SharedModel) ->
     }
 }
 
-/// A striped layout, with the copies of a file.
+/// A striped layout with the number of copies of a file.
 fn spec(shape: &Shape, file: usize) -> LayoutSpec {
     let spec = LayoutSpec { stripe_unit_bytes: 4096, ..LayoutSpec::default() };
     let duplication = match shape.protocol_of(file) {
@@ -430,7 +428,7 @@ fn spec(shape: &Shape, file: usize) -> LayoutSpec {
     }
 }
 
-/// The same with so many copies, where they go.
+/// A layout with the copies and the placement of a file.
 pub(crate) fn with_copies(spec: LayoutSpec, shape: &Shape, file: usize, copies: u8) -> LayoutSpec {
     let in_groups = copies == 2 && spec.kind != LayoutKind::Chunked;
     let placement = match shape.placement_of(file) {
@@ -442,7 +440,7 @@ pub(crate) fn with_copies(spec: LayoutSpec, shape: &Shape, file: usize, copies: 
     LayoutSpec { copies, placement, ..spec }
 }
 
-/// How a file is laid out.
+/// The layout of a file.
 pub(crate) fn layout(shape: &Shape, file: usize) -> LayoutSpec {
     let spec = spec(shape, file);
     match shape.layout {
@@ -464,7 +462,7 @@ pub(crate) fn layout(shape: &Shape, file: usize) -> LayoutSpec {
     }
 }
 
-/// Directories, and files of their full size, and empty ones; all of it durable.
+/// Makes directories, files of full size, and empty files, all durable.
 fn make_files(shared: &Shared, config: &ClientConfig) -> Result<Made> {
     let ctx = Context::root();
     let shape = &shared.plan.shape;

@@ -1,7 +1,7 @@
-//! A server comes back while the copies that are to take the place of its own are made from
-//! those of another one: it orders changes from then on, and the other one what it has only begun
-//! hands on to it. Nothing that was begun counts as done. The machines are those of all simulations,
-//! all times but those of one disk are the usual ones, and virtual.
+//! A server comes back while replacements of its copies are made from another server's copies. It
+//! orders changes from then on, and the other server forwards to it the changes that it has only
+//! begun. Those must not count as done. Uses the machines of all simulations; times are virtual and
+//! usual, except those of one disk.
 
 use crate::administer::{self, Order};
 use crate::cluster::Cluster;
@@ -19,26 +19,26 @@ use weir_types::{Error, ErrorKind, FileId, Result, TargetId};
 use weir_wire::Rights;
 use weir_wire::map::TargetState;
 
-/// Data servers of the cluster: what two of them have goes to the third.
+/// Data servers of the cluster. The data of two of them is moved to the third.
 const SERVERS: u8 = 3;
-/// Whose copies go elsewhere.
+/// The server whose copies are moved away.
 const DRAINED: u8 = 0;
-/// Where they are made, on a disk that is slow to make anything durable.
+/// The server that gets them. Its disk is slow to sync.
 const FILLED: u8 = 2;
 const FILES: u8 = 40;
-/// What each holds: more than copies that are made many at a time.
+/// Size of each file: more than the number of copies that are made at the same time.
 const BYTES: usize = 5 << 18;
 const OPERATION: Duration = Duration::from_micros(100);
-/// The disk is slow for so long after the server has come back.
+/// The disk stays slow for this long after the server has come back.
 const SETTLES: Duration = Duration::from_secs(2);
-/// Between looks at the map.
+/// Interval of looks at the map.
 const LOOK: Duration = Duration::from_millis(50);
-/// Everything ends within this time.
+/// Maximum time of everything.
 const END: Duration = Duration::from_secs(600);
 
-/// The files that are not read as they were written, when their other copy is gone, too. `sync`: how
-/// long it takes the slow disk to make something durable; `dies`: so long after the order the server
-/// dies, to come back at once. Errors: in words, what went wrong.
+/// Returns the files that read differently from what was written, after their other copy is gone
+/// too. `sync`: duration of a sync on the slow disk. `dies`: when the server dies after the order;
+/// it comes back at once. Errors: what went wrong.
 pub fn try_return(
     seed: u64,
     sync: Duration,
@@ -68,7 +68,7 @@ pub fn try_return(
     slow.set_latency(Duration::ZERO..OPERATION, OPERATION..OPERATION * 2);
     let moves = cluster.start_auditor(administer::wait_for_moves);
     ended(&mut cluster, moves, "copies are moved")?;
-    // Only what was made is there.
+    // Leaves only the copies that were made.
     [DRAINED, 1].into_iter().for_each(|server| kill(&mut cluster, server));
     let other = TargetId(targets_of(&shared.plan.shape, 1)[0]);
     run(&mut cluster, "miss the others", move |_, config| {
@@ -94,7 +94,7 @@ fn kill(cluster: &mut Cluster, server: u8) {
     cluster.sim.kill(process);
 }
 
-/// Somebody who does something, to the end.
+/// Runs a process to its end.
 fn run(
     cluster: &mut Cluster,
     what: &'static str,
@@ -131,7 +131,7 @@ fn wait_until(
     Ok(())
 }
 
-/// Does something with each file; returns those of which it says so.
+/// Applies a function to each file; returns the files for which it returns true.
 fn each(
     shared: &Shared,
     config: &ClientConfig,
@@ -158,7 +158,7 @@ fn write(file: &weir_client::File, bytes: &[u8]) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether the file holds anything else.
+/// Whether the contents of the file differ.
 fn read(file: &weir_client::File, bytes: &[u8]) -> Result<bool> {
     let mut found = vec![0; bytes.len()];
     match file.read_at(&Context::root(), 0, &mut found) {

@@ -1,5 +1,5 @@
-//! The end of a run with several copies: every target comes back, nobody lacks
-//! anything any more, and all copies of a column are equal to the last byte.
+//! The end of a run with several copies: every target comes back, no copy lacks anything, and all
+//! copies of a column are equal byte for byte.
 
 use crate::administer;
 use crate::cluster::Cluster;
@@ -20,18 +20,18 @@ use weir_types::{
 };
 use weir_wire::map::TargetState;
 
-/// After the last fault all targets are back after so long.
+/// Maximum time after the last fault until all targets are back.
 const BACK: Duration = Duration::from_secs(60);
-/// What a scrub has found is mended after so long: it may have been tried in vain before,
-/// and is tried again every minute at least.
+/// Maximum time until the findings of a scrub are repaired. An earlier repair may have failed; it
+/// is repeated at least every minute.
 const MENDED: Duration = Duration::from_secs(90);
-/// After the last fault all copies that were to be made are made after so long.
+/// Maximum time after the last fault until all copies are made.
 const MOVED: Duration = Duration::from_secs(90);
-/// Verified at a time.
+/// Bytes verified in one step.
 const SCRUB_BYTES: u32 = 16 << 20;
-/// Between looks at the map.
+/// Interval of looks at the map.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Read at a time.
+/// Bytes read in one piece.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// Waits until every target is online again.
@@ -39,18 +39,18 @@ pub(crate) fn wait_for_all(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<
     wait_for(cluster, nemesis, watch, BACK, "not all targets are online")
 }
 
-/// Waits until nothing is moved any more.
+/// Waits until no copies are being moved.
 pub(crate) fn wait_for_moves(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
     let watcher = administer::wait_for_moves;
     wait_for(cluster, nemesis, watcher, MOVED, "copies are still being moved")
 }
 
-/// Has everything verified, as `weir scrub` does, until nothing rotten is left.
+/// Scrubs everything, as `weir scrub` does, until nothing rotten is left.
 pub(crate) fn wait_for_sound(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
     wait_for(cluster, nemesis, scrub_all, MENDED, "what has rotted is not mended")
 }
 
-/// Lets a client look until it ends, and the faults go on; what is wrong if it does not in
+/// Runs a client until it ends, while the faults go on. Returns what is wrong if it does not end in
 /// time.
 pub(crate) fn wait_for(
     cluster: &mut Cluster,
@@ -103,7 +103,7 @@ pub(crate) fn watch(shared: Rc<Shared>, config: ClientConfig) {
     }
 }
 
-/// Ends when nothing is found.
+/// Ends when a scrub finds nothing.
 fn scrub_all(shared: Rc<Shared>, config: ClientConfig) {
     let scrub = |client: &Client| -> Result<Vec<String>> {
         let administrator = client.administrator()?;
@@ -140,7 +140,7 @@ fn scrub_all(shared: Rc<Shared>, config: ClientConfig) {
     }
 }
 
-/// Reads all copies of everything that is known to exist; the servers have ended.
+/// Compares all copies of everything that is known to exist. The servers must have ended.
 pub(crate) fn compare(cluster: &mut Cluster) -> std::result::Result<Vec<Violation>, String> {
     let shape = cluster.shared.plan.shape.clone();
     let mut readers = Vec::new();
@@ -208,8 +208,8 @@ fn read_whole(object: &Object) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The first difference between copies of a column of a file. An object that
-/// was never made is as one without a byte.
+/// The first difference between copies of a column of a file. A missing object counts as an empty
+/// one.
 fn differing(held: &Held, file: FileId, layout: &FileLayout) -> Option<Violation> {
     for segment in &layout.segments {
         for (index, column) in segment.columns.iter().enumerate() {

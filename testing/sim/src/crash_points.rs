@@ -1,6 +1,6 @@
-//! What each protocol of duplication loses, failure by failure: a client writes a file and
-//! syncs it, then writes it anew, and something fails at one moment of that; then another
-//! client reads. The machines are those of all simulations: whole daemons, on virtual time.
+//! The losses of each duplication protocol under each failure. A client writes a file and syncs it,
+//! then overwrites it, and something fails at one moment; then another client reads. Uses the
+//! machines of all simulations: whole daemons, on virtual time.
 
 use crate::cluster::Cluster;
 use crate::copies;
@@ -18,96 +18,96 @@ use weir_simhost::{Options, Simulation};
 use weir_types::{ErrorKind, FileId, Result};
 use weir_wire::Rights;
 
-/// What is written: some blocks.
+/// Bytes that are written: some blocks.
 const BYTES: usize = 16 << 10;
 const OLD: u8 = 0x11;
 const NEW: u8 = 0x22;
-/// A server is away after so long.
+/// Time after which a server counts as away, milliseconds.
 const TIMEOUT_MS: u32 = 2_500;
-/// Those that come back do so after that, when the others go on without them.
+/// Time until failed servers come back, when the others have gone on without them.
 const AWAY: Duration = Duration::from_secs(6);
-/// When all are online, whoever still lacks something has got it after so long.
+/// Maximum time after all are online until no copy lacks anything.
 const SETTLED: Duration = Duration::from_secs(5);
-/// Everything ends within this time.
+/// Maximum time of everything.
 const END: Duration = Duration::from_secs(120);
 
-/// Who fails.
+/// What fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     /// The server of the first copy.
     Primary,
-    /// That of the second.
+    /// The server of the second copy.
     Follower,
-    /// That of the last, which nobody comes after.
+    /// The server of the last copy.
     Last,
-    /// Those of all copies, at the same moment.
+    /// The servers of all copies, at the same moment.
     All,
     /// The client that writes.
     Client,
 }
 
-/// How.
+/// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The process ends at once, and is started again some seconds later.
+    /// The process is killed, and started again some seconds later.
     Kill,
-    /// The machine loses its power, and has it again some seconds later.
+    /// The machine loses power, and has it again some seconds later.
     PowerCut,
     /// The machine does not come back.
     Loss,
 }
 
-/// The file that is written.
+/// The layout of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// How its copies are written.
+    /// The duplication protocol.
     pub protocol: Protocol,
-    /// How many it has.
+    /// Number of copies.
     pub copies: u8,
-    /// Servers that have each of them, which is a part of the file on each.
+    /// Number of columns, each on a server of its own.
     pub columns: u8,
 }
 
 /// One moment of one failure.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
-    /// What is written.
+    /// The layout of the file.
     pub layout: Layout,
     /// Whether the write is synced.
     pub sync: bool,
-    /// Who fails; `None`: nobody.
+    /// What fails; `None`: nothing.
     pub victim: Option<Victim>,
-    /// How.
+    /// The kind of failure.
     pub failure: Failure,
-    /// So long after the write has begun.
+    /// Time of the failure after the begin of the write.
     pub after: Duration,
 }
 
 /// What the reader finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// What was written last.
+    /// The bytes of the last write.
     New,
-    /// Some or all of what was there before.
+    /// Some or all of the earlier bytes.
     Old,
-    /// Nothing: an error says so.
+    /// An error.
     Error(ErrorKind),
 }
 
-/// What came of a point.
+/// The result for a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// How long the write (and the sync) took, if they were acknowledged.
+    /// Duration of the write (and the sync), if they were acknowledged.
     pub acknowledged: Option<Duration>,
-    /// While those that failed are away; `None`: nobody is to be asked then.
+    /// What is read while the failed parts are away; `None`: no server is left to ask.
     pub meanwhile: Option<Found>,
-    /// When all who come back are back.
+    /// What is read after all that come back are back.
     pub after: Found,
-    /// What is wrong with the copies at the end.
+    /// Differences between the copies at the end.
     pub differences: Vec<String>,
 }
 
-/// Tries one moment. Errors: in words, what did not come to an end.
+/// Tries one point. Errors: what did not come to an end.
 pub fn try_point(point: Point) -> std::result::Result<Seen, String> {
     let shared = Rc::new(Shared::new(plan(point.layout)));
     let mut cluster = Cluster::new(shared, Options::default());
@@ -129,7 +129,7 @@ pub fn try_point(point: Point) -> std::result::Result<Seen, String> {
         return Err(format!("the file is not made: {:?}", progress.error.borrow()));
     }
     progress.go.set(true);
-    // The writer looks each millisecond.
+    // The writer checks each millisecond.
     let deadline = until(&cluster.sim, END);
     cluster.sim.run_until(deadline, |_| progress.began.get());
     cluster.sim.run_for(point.after);
@@ -148,7 +148,7 @@ pub fn try_point(point: Point) -> std::result::Result<Seen, String> {
             (_, Failure::PowerCut | Failure::Loss) => cluster.sim.power_cut(cluster.nodes[node]),
         }
     }
-    // Who waits for an answer gets it, or gives up.
+    // Whoever waits for an answer gets it, or gives up.
     let deadline = until(&cluster.sim, AWAY);
     cluster.sim.run_until(deadline, |_| false);
     let acknowledged = progress.acknowledged.get();
@@ -182,7 +182,7 @@ pub fn try_point(point: Point) -> std::result::Result<Seen, String> {
     Ok(Seen { acknowledged, meanwhile, after, differences })
 }
 
-/// How far the writer is.
+/// Progress of the writer.
 #[derive(Default)]
 struct Progress {
     ready: Cell<bool>,
@@ -198,7 +198,7 @@ fn write(config: &ClientConfig, file: FileId, sync: bool, progress: &Progress) -
     let open: File = client.open(&ctx, file, Rights::READ_WRITE)?.0;
     open.write_at(&ctx, 0, &[OLD; BYTES])?;
     open.sync(&ctx)?;
-    // What is put off of it, too.
+    // Including postponed bytes.
     sleep(Duration::from_secs(2));
     progress.ready.set(true);
     while !progress.go.get() {
@@ -211,12 +211,12 @@ fn write(config: &ClientConfig, file: FileId, sync: bool, progress: &Progress) -
         open.sync(&ctx)?;
     }
     progress.acknowledged.set(Some(weir_host::clock::elapsed(began)));
-    // Closed files do not matter to others; this one stays as it is.
+    // A closed file would not matter to others, so this one stays open.
     sleep(END * 4);
     Ok(())
 }
 
-/// What another client reads.
+/// Reads the file with another client.
 fn read(cluster: &mut Cluster, file: FileId) -> std::result::Result<Found, String> {
     let found: Rc<RefCell<Option<Result<Vec<u8>>>>> = Rc::default();
     let result = found.clone();

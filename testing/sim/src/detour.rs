@@ -1,7 +1,6 @@
-//! What a client feels that does not reach the server of the copy that orders, while all others
-//! do: it writes and syncs all the time, is cut from that server alone, and gets it back. Others
-//! read what it has written. The machines are those of all simulations, all times are the usual
-//! ones, and virtual.
+//! The effect on a client that cannot reach the server of the ordering copy, while all others can.
+//! It writes and syncs continuously, is cut off from that server alone, and gets it back. Others
+//! read what it has written. Uses the machines of all simulations, with the usual times, virtual.
 
 use crate::cluster::Cluster;
 use crate::failover::{now, plan};
@@ -19,56 +18,56 @@ use weir_simhost::Options;
 use weir_types::{Error, ErrorKind, FileId, Result, TargetId};
 use weir_wire::Rights;
 
-/// What is written at once, bytes.
+/// Bytes of one write.
 const BYTES: usize = 16 << 10;
-/// Between calls.
+/// Pause between calls.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Before the cut.
+/// Time before the cut.
 const BEFORE: Duration = Duration::from_secs(1);
-/// Longer than a call waits.
+/// Duration of the cut: longer than a call waits.
 const CUT: Duration = Duration::from_secs(35);
-/// After it.
+/// Time after the cut.
 const AFTERWARDS: Duration = Duration::from_secs(8);
 
 /// One cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
-    /// All chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Copies of each file.
     pub copies: u8,
-    /// How they are written.
+    /// The duplication protocol.
     pub protocol: Protocol,
-    /// What the client sends gets there, and no answer comes.
+    /// Only the replies are lost: requests of the client arrive.
     pub deaf: bool,
-    /// So long after it has been at work for a while.
+    /// Time of the cut after a period of normal work.
     pub after: Duration,
-    /// The machine of the second copy, which passes on what is sent, loses its power so long after
-    /// the cut has healed.
+    /// When the machine of the second copy, which forwards requests, loses power after the cut has
+    /// healed.
     pub helper_goes: Option<Duration>,
 }
 
 /// A write and a sync.
 #[derive(Clone, Copy, Debug)]
 pub struct Did {
-    /// When it was asked for, from the cut on.
+    /// When the call began, relative to the cut.
     pub asked: Duration,
-    /// How long the two took.
+    /// Duration of both.
     pub took: Duration,
-    /// Requests of it that another server has passed on.
+    /// Number of its requests that another server has forwarded.
     pub detours: u64,
 }
 
-/// What came of it.
+/// The result of a cut.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// From the cut on; the last one may be under way at the end.
+    /// Calls from the cut on. The last one may still be running at the end.
     pub calls: Vec<Did>,
-    /// When it ended, from its beginning on.
+    /// When the cut ended, relative to its begin.
     pub healed: Duration,
-    /// The longest write to another file through the same client; the longest there is if one failed.
+    /// The longest write to another file through the same client; the maximum value if one failed.
     pub longest_beside: Duration,
-    /// So often another client has seen what was written.
+    /// Number of times that another client has seen the written bytes.
     pub looks: u64,
 }
 
@@ -76,16 +75,16 @@ pub struct Seen {
 struct Log {
     cut_at: Cell<Option<Duration>>,
     calls: RefCell<Vec<Did>>,
-    /// When the call that is under way was asked for.
+    /// When the running call began.
     asked: Cell<Option<Duration>>,
     looks: Cell<u64>,
     beside: Arc<Beside>,
-    /// How many writes have been acknowledged.
+    /// Number of acknowledged writes.
     written: Cell<u8>,
     trouble: RefCell<Option<String>>,
 }
 
-/// Calls for the file beside.
+/// Calls on the other file.
 #[derive(Default)]
 struct Beside {
     asked_us: AtomicU64,
@@ -98,7 +97,7 @@ impl Beside {
     }
 }
 
-/// Tries one. Errors: in words, what went wrong.
+/// Tries one cut. Errors: what went wrong.
 pub fn try_cut(point: Point) -> std::result::Result<Seen, String> {
     let shared = Rc::new(Shared::new(plan_of(point)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());
@@ -164,7 +163,7 @@ pub fn try_cut(point: Point) -> std::result::Result<Seen, String> {
     }
 }
 
-/// Writes something else each time, makes it durable, and sees that it reads just that.
+/// Writes different bytes each time, syncs, and checks that it reads them.
 fn write(config: &ClientConfig, (file, beside): (FileId, FileId), log: &Log) -> Result<()> {
     let ctx = Context::root();
     let client = Client::connect(config.clone())?;
@@ -197,8 +196,8 @@ fn write(config: &ClientConfig, (file, beside): (FileId, FileId), log: &Log) -> 
     }
 }
 
-/// Writes to a file with a copy on the same server, and none on the one that helps: so that server is
-/// heard of, by another way, whatever becomes of the first file.
+/// Writes to a file with a copy on the same server, and none on the forwarding one. So the client
+/// hears from that server independently of the first file.
 fn write_beside(file: &File, calls: &Beside) {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     loop {
@@ -210,7 +209,7 @@ fn write_beside(file: &File, calls: &Beside) {
     }
 }
 
-/// Reads now and then: what was acknowledged before, or is newer.
+/// Reads from time to time: the bytes must be those acknowledged before, or newer.
 fn look(config: &ClientConfig, file: FileId, log: &Log) -> Result<()> {
     let ctx = Context::root();
     let client = Client::connect(config.clone())?;
@@ -220,7 +219,7 @@ fn look(config: &ClientConfig, file: FileId, log: &Log) -> Result<()> {
     loop {
         let before = log.written.get();
         open.read_at(&ctx, 0, &mut read)?;
-        // One that is under way may be there, or not.
+        // The write in progress may be visible or not.
         let most = log.written.get().wrapping_sub(before).wrapping_add(1);
         if read.iter().any(|byte| byte.wrapping_sub(before) > most) {
             let what = format!("{} was read after {before} had been written", read[0]);

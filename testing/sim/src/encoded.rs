@@ -1,6 +1,7 @@
-//! Files whose copies become parities while they are used: each is written by one client and read by
-//! all, and servers, links, disks and clients fail while parities are made, dropped and made anew.
-//! In the end every file has its parities, and any targets that its set bears may be out of reach.
+//! Files whose copies are replaced by parities while they are used. Each file is written by one
+//! client and read by all. Servers, links, disks and clients fail while parities are made, dropped
+//! and made again. At the end every file has its parities, and as many targets may be unreachable
+//! as a set can bear.
 
 mod slow;
 mod user;
@@ -27,34 +28,34 @@ use weir_wire::Rights;
 
 pub use slow::{READS, Times, try_slow_member};
 
-/// How long things go wrong.
+/// Duration of the faults.
 const DURATION_MS: u32 = 30_000;
-/// Calls of clients, and all else, end so long after the last fault.
+/// Maximum time after the last fault until everything has ended.
 const FINISH: Duration = Duration::from_secs(240);
-/// Between looks.
+/// Interval of looks.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Between looks at the layouts while things go wrong.
+/// Interval of looks at the layouts during the faults.
 const SPY_PAUSE: Duration = Duration::from_millis(60);
-/// What servers report is known within this time.
+/// Maximum time until reports of servers are known.
 const HEARD: Duration = Duration::from_secs(5);
-/// The room on a disk.
+/// Free space of a disk.
 const PLENTY_BYTES: u64 = 1 << 40;
-/// Clients, and files of each.
+/// Number of clients, and of files of each.
 const USERS: u8 = 2;
 const FILES_EACH: usize = 2;
 
-/// Columns and parities of a set, and the copies before.
+/// A code: columns and parities of a set, and the number of copies before.
 #[derive(Clone, Copy, Debug)]
 pub struct Set {
-    /// Columns.
+    /// Number of columns.
     pub columns: u8,
-    /// Parities.
+    /// Number of parities.
     pub parities: u8,
-    /// Copies.
+    /// Number of copies.
     pub copies: u8,
 }
 
-/// The run of a seed. Errors: in words, what went wrong.
+/// Runs a seed. Errors: what went wrong.
 pub fn try_seed(seed: u64) -> std::result::Result<(), String> {
     let mut rng = Rng::with_seed(seed ^ 0x656e_636f_6465);
     let set = Set { columns: rng.u8(2..=4), parities: rng.u8(1..=2), copies: rng.u8(2..=3) };
@@ -68,8 +69,8 @@ pub fn try_seed(seed: u64) -> std::result::Result<(), String> {
     run.end()
 }
 
-/// Encodes files, and reads them without each set of targets that may be out of reach: how often.
-/// Errors: in words, what went wrong.
+/// Encodes files, and reads them without each set of targets that may be lost. Returns the number
+/// of reads. Errors: what went wrong.
 pub fn try_every_loss(set: Set) -> std::result::Result<usize, String> {
     let mut rng = Rng::with_seed(7);
     let mut plan = plan_of(&mut rng, 7, set);
@@ -84,8 +85,8 @@ pub fn try_every_loss(set: Set) -> std::result::Result<usize, String> {
     Ok(times)
 }
 
-/// How an attempt to write a file with parities ends while all disks are full. Then there is room
-/// again, and it can be written. Errors: in words, what went wrong.
+/// The error of a write to a file with parities while all disks are full. Afterwards there is space
+/// again, and the write succeeds. Errors: what went wrong.
 pub fn try_full() -> std::result::Result<ErrorKind, String> {
     let set = Set { columns: 2, parities: 2, copies: 2 };
     let mut plan = plan_of(&mut Rng::with_seed(3), 3, set);
@@ -128,7 +129,7 @@ pub fn try_full() -> std::result::Result<ErrorKind, String> {
     Ok(full)
 }
 
-/// Rot on as many servers as a set bears, found by a scrub and mended from the rest. Errors: in words,
+/// Rot on as many servers as a set can bear is found by a scrub and repaired from the rest. Errors:
 /// what went wrong.
 pub fn try_rot(seed: u64) -> std::result::Result<(), String> {
     let mut rng = Rng::with_seed(seed);
@@ -151,7 +152,7 @@ pub fn try_rot(seed: u64) -> std::result::Result<(), String> {
     if rotten == 0 {
         return Err("nothing could rot".into());
     }
-    // Those that are read have rotten parts computed.
+    // Rotten parts are computed during reads.
     run.read_without(0)?;
     let unsound = wait_for_sound(&mut run.cluster, &mut run.nemesis);
     if let Some(wrong) = unsound.first() {
@@ -197,7 +198,7 @@ fn plan_of(rng: &mut Rng, seed: u64, set: Set) -> Plan {
 fn faults(rng: &mut Rng, shape: &Shape) -> Vec<PlannedFault> {
     let kind = rng.u8(0..8);
     let count = [2, 5, 9][rng.usize(0..3)];
-    // A disk that rots is the only trouble of its plan besides those of the metadata server.
+    // A rotting disk is the only fault of its plan besides those of the metadata server.
     let rotten = (kind == 0).then(|| rng.u8(0..shape.data_servers));
     let mut faults: Vec<PlannedFault> = (0..count)
         .map(|_| {
@@ -245,7 +246,7 @@ fn fault(rng: &mut Rng, shape: &Shape, kind: u8) -> Fault {
     }
 }
 
-/// A cluster, and what its files should hold.
+/// A cluster, and the expected contents of its files.
 struct Run {
     cluster: Cluster,
     nemesis: Nemesis,
@@ -262,7 +263,7 @@ impl Run {
         let of = world.clone();
         let maker = cluster.start_auditor(move |shared, config| match make(&config, set) {
             Ok(files) => {
-                // Those that may rot.
+                // The files in which bits may flip.
                 shared.made.borrow_mut().files = files.iter().map(|file| file.0).collect();
                 of.add(&files);
             }
@@ -288,11 +289,11 @@ impl Run {
         })
     }
 
-    /// Things go wrong. `kills`: when clients are killed, which start again at once.
+    /// Runs the faults. `kills`: when clients are killed; they start again at once.
     fn attack(&mut self, mut kills: Vec<(u32, u8)>) -> std::result::Result<(), String> {
         let plan = self.cluster.shared.plan.clone();
         let (world, over) = (self.world.clone(), Rc::new(Cell::new(false)));
-        // A part of a set may be on its way to another target.
+        // A block of a set may be moving to another target.
         let moves = plan.moves();
         let ends = over.clone();
         let spy = self.cluster.start_auditor(move |_, config| {
@@ -369,7 +370,7 @@ impl Run {
         self.wait(&[watcher], "encode")
     }
 
-    /// Reads all files without each set of so many data servers: how often.
+    /// Reads all files without each set of `count` data servers; returns the number of sets.
     fn read_without(&mut self, count: usize) -> std::result::Result<usize, String> {
         let servers = self.cluster.shared.plan.shape.data_servers;
         let subsets = (0_u32..1 << servers).filter(|of| of.count_ones() as usize <= count);
@@ -391,13 +392,13 @@ impl Run {
         Ok(times)
     }
 
-    /// Servers end, and nothing on the disks is rotten.
+    /// Ends the servers, and checks that nothing on the disks is rotten.
     fn end(mut self) -> std::result::Result<(), String> {
         let rots = |planned: &PlannedFault| matches!(planned.fault, Fault::Rot { .. });
         if let Some(wrong) = shut_down(&mut self.cluster).first() {
             return Err(wrong.what.clone());
         }
-        // What nobody has read since is found by a scrub.
+        // Rot that nobody has read since is found by a scrub.
         match self.cluster.shared.plan.faults.iter().any(rots) {
             true => Ok(()),
             false => self.cluster.scrub(),
@@ -438,7 +439,7 @@ fn layout_of(client: &Client, file: FileId) -> Result<FileLayout> {
     Ok(layout)
 }
 
-/// Looks at the layouts until it is over, or a call fails.
+/// Checks the layouts until the run is over, or a call fails.
 fn spy(client: &Client, world: &World, moves: bool, over: &Cell<bool>) {
     while !over.get() {
         for file in world.ids() {
@@ -451,7 +452,7 @@ fn spy(client: &Client, world: &World, moves: bool, over: &Cell<bool>) {
     }
 }
 
-/// What no layout may be.
+/// What is wrong with a layout, if anything.
 fn wrong_with(layout: &FileLayout, moves: bool) -> Option<String> {
     for segment in layout.segments.iter().filter(|segment| segment.is_coded()) {
         let columns = segment.columns.len();

@@ -1,6 +1,5 @@
-//! The model of the metadata engine as a machine has it: it survives the
-//! process, loses at a power cut what was not durable, and now and then
-//! another writer is quicker.
+//! A model of the metadata engine in a machine. It survives the process, loses unsynced changes at
+//! a power cut, and has occasional conflicts with other writers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_metaserver::Notify;
@@ -9,7 +8,7 @@ use weir_metastore::{
 };
 use weir_types::Result;
 
-/// The contents of an engine, wherever it runs.
+/// The contents of an engine, shared by its processes.
 #[derive(Clone)]
 pub struct SharedModel {
     state: Arc<Mutex<Contents>>,
@@ -28,19 +27,19 @@ pub struct RunningModel {
 }
 
 impl SharedModel {
-    /// An empty one.
+    /// An empty engine.
     pub fn new(seed: u64, conflict_ppm: u32) -> Self {
         let rng = fastrand::Rng::with_seed(seed);
         let contents = Contents { engine: ModelEngine::new(), rng, conflict_ppm };
         Self { state: Arc::new(Mutex::new(contents)) }
     }
 
-    /// The engine for a process; it calls `notify` when it wants to be polled.
+    /// Opens the engine for a process. It calls `notify` when it wants to be polled.
     pub fn open(&self, notify: Option<Notify>) -> RunningModel {
         RunningModel { model: self.clone(), notify }
     }
 
-    /// Takes back what is not durable.
+    /// Undoes what is not durable.
     pub fn power_cut(&self) {
         self.lock().engine.power_cut();
     }
@@ -88,7 +87,7 @@ impl Engine for RunningModel {
         self.model.lock().engine.synced()
     }
 
-    /// About once a second everything becomes durable.
+    /// Everything becomes durable about once a second.
     fn poll(&mut self) -> Result<()> {
         let mut contents = self.model.lock();
         let all = contents.engine.sequence();

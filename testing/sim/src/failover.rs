@@ -1,7 +1,6 @@
-//! What calls feel of it when the server of a copy fails while they are under way: several
-//! readers and a writer work on a file with two copies, and the server of one of them fails at
-//! one moment. The machines are those of all simulations, all times are the usual ones, and
-//! virtual.
+//! The effect on calls when the server of a copy fails during them. Several readers and a writer
+//! use a file with two copies, and the server of one copy fails at one moment. Uses the machines of
+//! all simulations, with the usual times, virtual.
 
 use crate::cluster::Cluster;
 use crate::plan::targets_of;
@@ -19,88 +18,88 @@ use weir_types::{FileId, Result, TargetId};
 use weir_wire::Rights;
 use weir_wire::map::TargetState;
 
-/// What is read and written at once, bytes.
+/// Bytes of one read or write.
 const BYTES: usize = 16 << 10;
 const BYTE: u8 = 0x5a;
-/// Readers that read all the time.
+/// Number of readers that read continuously.
 const READERS: usize = 3;
-/// Everybody is at work for so long before something fails.
+/// Time of normal work before the failure.
 const BEFORE: Duration = Duration::from_secs(1);
-/// And without a pause for so long.
+/// Time around the failure without pauses between calls.
 const HURRY: Duration = Duration::from_millis(5);
-/// And so long afterwards.
+/// Time after the failure.
 const AFTERWARDS: Duration = Duration::from_secs(9);
-/// Between calls otherwise.
+/// Pause between calls otherwise.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Between looks at the map.
+/// Interval of looks at the map.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Whose server fails.
+/// The copy whose server fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copy {
-    /// The first one, which is read, and orders.
+    /// The first copy, which is read, and orders changes.
     First,
-    /// The second one.
+    /// The second copy.
     Second,
-    /// Those of both: nobody is left to write to.
+    /// Both copies: no server is left to write to.
     Both,
 }
 
-/// How it fails.
+/// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The process ends at once; its connections break.
+    /// The process is killed; its connections break.
     Kill,
-    /// The machine loses its power; nothing is heard of it any more.
+    /// The machine loses power and goes silent.
     PowerCut,
-    /// Nobody reaches the machine.
+    /// The machine is unreachable.
     CutOff,
-    /// The process stands still; its machine takes what is sent to it.
+    /// The process stops; its machine still accepts bytes.
     Stop,
 }
 
 /// One moment of one failure.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
-    /// All chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Data servers of the cluster.
     pub servers: u8,
-    /// Whose server.
+    /// The copy whose server fails.
     pub copy: Copy,
-    /// How.
+    /// The kind of failure.
     pub failure: Failure,
-    /// So long after all have been at work for a while.
+    /// Time of the failure after a period of normal work.
     pub after: Duration,
 }
 
 /// A call.
 #[derive(Clone, Copy, Debug)]
 pub struct Did {
-    /// When it was asked for, from the failure on; before it: 0.
+    /// When the call began after the failure; 0 if before it.
     pub asked: Duration,
-    /// When it ended, from the failure on.
+    /// When the call ended after the failure.
     pub ended: Duration,
-    /// How long it took.
+    /// Duration.
     pub took: Duration,
-    /// Requests that were sent to data servers for it.
+    /// Number of requests sent to data servers for it.
     pub requests: u64,
-    /// Copies that have failed it.
+    /// Number of copies that failed it.
     pub failed: u64,
 }
 
-/// What came of a point. Calls that ended before it are not in it.
+/// The result for a point, without calls that ended before the failure.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The reads of each reader.
     pub reads: Vec<Vec<Did>>,
     /// The writes.
     pub writes: Vec<Did>,
-    /// When the map says that the target is offline, from the failure on.
+    /// When the map had the target offline, after the failure.
     pub missed: Duration,
 }
 
-/// Tries one moment. Errors: in words, what went wrong.
+/// Tries one point. Errors: what went wrong.
 pub fn try_point(point: Point) -> std::result::Result<Seen, String> {
     let shared = Rc::new(Shared::new(plan(point.seed, point.servers)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());
@@ -154,7 +153,7 @@ pub fn try_point(point: Point) -> std::result::Result<Seen, String> {
     Ok(Seen { reads, writes, missed: missed - begun })
 }
 
-/// Two files that have their copies on the same servers, and those.
+/// Two files whose copies are on the same servers, and these servers.
 fn two_files(cluster: &Cluster) -> std::result::Result<(Vec<u8>, [FileId; 2]), String> {
     let made = cluster.shared.made.borrow().files.clone();
     let mut seen: BTreeMap<Vec<u8>, FileId> = BTreeMap::new();
@@ -167,12 +166,12 @@ fn two_files(cluster: &Cluster) -> std::result::Result<(Vec<u8>, [FileId; 2]), S
     Err("no two files are on the same servers".to_owned())
 }
 
-/// What all of them write down.
+/// The shared record of all users.
 struct Log {
     hurries: Cell<bool>,
     failed_at: Cell<Option<Duration>>,
     missed_at: Cell<Option<Duration>>,
-    /// Calls that ended after the failure, of each user.
+    /// For each user, its calls that ended after the failure.
     done: RefCell<Vec<Vec<Did>>>,
     trouble: RefCell<Option<String>>,
 }
@@ -189,7 +188,7 @@ pub(crate) fn now() -> Duration {
     simulated::current().map_or(Duration::ZERO, |machine| machine.now())
 }
 
-/// Reads, or writes, all the time; who is not the last one reads.
+/// Reads or writes continuously. The last user writes.
 fn work(config: &ClientConfig, file: FileId, user: usize, log: &Log) -> Result<()> {
     let ctx = Context::root();
     let client = Client::connect(config.clone())?;
@@ -224,8 +223,8 @@ fn work(config: &ClientConfig, file: FileId, user: usize, log: &Log) -> Result<(
     }
 }
 
-/// Looks when a target has been given up. (Before, it may be called one that is to be brought
-/// up to date, by those that cannot reach it; but it may still serve then.)
+/// Waits until a target is given up. Before that, servers that cannot reach it may report it as
+/// syncing, while it still serves.
 fn watch(config: &ClientConfig, target: TargetId, log: &Log) -> Result<()> {
     let client = Client::connect(config.clone())?;
     loop {
@@ -238,7 +237,7 @@ fn watch(config: &ClientConfig, target: TargetId, log: &Log) -> Result<()> {
     }
 }
 
-/// Some files with two copies each, and nothing that goes wrong by itself.
+/// A plan with some files of two copies, and no other faults.
 pub(crate) fn plan(seed: u64, servers: u8) -> Plan {
     let shape = Shape {
         data_servers: servers,
@@ -249,7 +248,7 @@ pub(crate) fn plan(seed: u64, servers: u8) -> Plan {
         lease_ms: 10_000,
         session_ms: 30_000,
         grace_ms: 10_000,
-        // Of so many, with those of the clients, two are on the same servers.
+        // With the clients' files, so many that two are on the same servers.
         shared_files: 6,
         logs: 0,
         cells: (BYTES / crate::history::CELL_BYTES) as u32,

@@ -1,4 +1,4 @@
-//! Plans from seeds.
+//! Plans made from seeds.
 
 mod changing;
 mod mirrored;
@@ -11,26 +11,26 @@ use crate::plan::{
 use fastrand::Rng;
 use std::ops::RangeInclusive;
 
-/// Names in a directory: few, so that clients meet.
+/// Number of names in a directory: few, so that clients collide.
 const NAMES: u8 = 4;
-/// Fixed directories.
+/// Number of fixed directories.
 pub const DIRECTORIES: u8 = 2;
 /// Mean pause between calls, milliseconds.
 const PAUSE_MS: u32 = 250;
 
-/// Seeds from here on are of clusters that keep several copies.
+/// From this seed on, clusters keep several copies.
 pub const MIRRORED: u64 = 1_000_000_000;
 
-/// Seeds from here on are of such clusters that also change: data servers join and leave; and
-/// their files are placed in all ways.
+/// From this seed on, clusters with several copies also change: data servers join and leave, and
+/// files use all placements.
 pub const CHANGING: u64 = 2_000_000_000;
 
-/// Seeds from here on are of clusters that keep several copies, and whose disks hang besides.
+/// From this seed on, clusters with several copies also have hanging disks.
 pub const HANGING: u64 = 3_000_000_000;
 
-/// Seeds from here on are the same from 0 to [`HANGING`], but where the power fails of a server it
-/// is its disk alone that does: it is mounted anew, without what was not synced, while the machine
-/// runs on.
+/// From this seed on, the plans of 0 to [`HANGING`] are repeated with one difference: where a
+/// server's power fails, only its disk is reset. The disk is mounted again without unsynced bytes,
+/// while the machine runs on.
 pub const RESETTING: u64 = 4_000_000_000;
 
 /// All policies in turn.
@@ -38,15 +38,15 @@ fn read_policy(seed: u64) -> u8 {
     (seed % 5) as u8
 }
 
-/// In one plan of so many, of clusters with one copy, the disk of the metadata is full for a
-/// while, whatever else goes wrong.
+/// In one of this many plans of clusters with one copy, the metadata disk is full for a while, in
+/// addition to other faults.
 const FULL_METADATA: u8 = 12;
 
 /// The plan of a seed.
 pub fn plan(seed: u64, duration_ms: u32) -> Plan {
     let mut plan = without_full_metadata(seed, duration_ms);
-    // Decided by itself, so that the rest of the plan does not change with it, and so that plans
-    // which tests know by their seeds have none.
+    // A separate generator, so that the rest of the plan does not depend on it, and plans that
+    // tests know by their seeds stay as they are.
     let mut rng = Rng::with_seed(seed ^ 0x6675_6c8b);
     if seed < MIRRORED && rng.u8(0..FULL_METADATA) == 0 && !plan.faults.is_empty() {
         fill_metadata_disk(&mut plan, &mut rng);
@@ -54,7 +54,7 @@ pub fn plan(seed: u64, duration_ms: u32) -> Plan {
     plan
 }
 
-/// Adds that the disk of the metadata is full once, for a while.
+/// Adds a period in which the metadata disk is full.
 pub fn fill_metadata_disk(plan: &mut Plan, rng: &mut Rng) {
     let (at_ms, ms) =
         (rng.u32(0..plan.duration_ms.max(1)), rng.u32(500..plan.duration_ms.max(1_000)));
@@ -99,7 +99,7 @@ fn of_disks_alone(mut plan: Plan) -> Plan {
 
 fn shape(rng: &mut Rng) -> Shape {
     let engine = if rng.u8(0..3) == 0 { EngineKind::Model } else { EngineKind::Embedded };
-    // Some clusters are used by clients that keep nothing of what they share.
+    // Some clusters have clients that cache nothing of shared files.
     let leases = rng.u8(0..6) > 0;
     let lease_ms = [1_000, 1_500, 3_000][rng.usize(0..3)];
     let layouts =
@@ -111,10 +111,10 @@ fn shape(rng: &mut Rng) -> Shape {
         engine,
         leases,
         lease_ms,
-        // Without leases nobody polls, and little is heard of whoever is idle.
+        // Without leases nobody polls, and idle clients are heard of seldom.
         session_ms: if leases { [4_000, 30_000][rng.usize(0..2)] } else { 30_000 },
-        // Nor does it hear of a restart before it asks something, at the latest
-        // after five seconds.
+        // A client also notices a restart only with its next request, at the latest after five
+        // seconds.
         grace_ms: [lease_ms, 4_000][rng.usize(0..2)].max(if leases { 0 } else { 7_000 }),
         shared_files: rng.u8(1..=2),
         logs: u8::from(leases),
@@ -143,9 +143,9 @@ fn client(
     let keeps_pages = shape.leases && rng.bool();
     let own = shape.shared_files + index;
     let log = shape.shared_files + clients;
-    // How much of its work is about names, of 8.
+    // Number of calls on names, of 8.
     let names = rng.u8(names);
-    // Some cut files all the time.
+    // Some clients truncate files often.
     let cuts = rng.u8(0..5) == 0;
     let mut ops = Vec::new();
     let mut time_ms = 0;
@@ -171,7 +171,7 @@ fn client(
     ClientPlan { write_behind, keeps_pages, ops }
 }
 
-/// Mostly in bursts.
+/// A pause, mostly short.
 fn pause(rng: &mut Rng) -> u32 {
     match rng.u8(0..4) {
         0 => 0,
@@ -240,9 +240,9 @@ fn name_op(rng: &mut Rng) -> Op {
 }
 
 fn faults(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<PlannedFault> {
-    // From a quiet run to one in which something is always wrong.
+    // From no faults to permanent ones.
     let count = [0, 2, 4, 8, 12][rng.usize(0..5)] * duration_ms / 10_000;
-    // Each run has its own favourites.
+    // Each run prefers some kinds.
     let kinds: Vec<u8> = (0..rng.u8(1..=4)).map(|_| rng.u8(0..18)).collect();
     let mut faults: Vec<PlannedFault> = (0..count)
         .map(|_| {
@@ -268,7 +268,7 @@ fn faults(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<Pl
     faults
 }
 
-/// What a client sends to a data server comes late.
+/// Requests of a client to a data server arrive late.
 fn late_data(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> PlannedFault {
     let fault = Fault::Late {
         client: rng.u8(0..clients),
@@ -279,8 +279,8 @@ fn late_data(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Pla
     PlannedFault { at_ms: rng.u32(0..duration_ms), fault }
 }
 
-/// A server stands still, and a client dies that waits for it: what it had
-/// sent is still there when the server goes on.
+/// A server stops, and a client that waits for it dies. Its requests are still there when the
+/// server goes on.
 fn storm(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<PlannedFault> {
     let at_ms = rng.u32(0..duration_ms);
     let stop = Fault::Stop { node: server(rng, shape), ms: rng.u32(500..3_000) };
@@ -290,8 +290,8 @@ fn storm(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<Pla
     vec![PlannedFault { at_ms, fault: stop }, later]
 }
 
-/// Somebody loses leases: is away for longer than they last, or dies; or the
-/// metadata server has to be told of them anew.
+/// A client loses leases: it is away for longer than they last, or dies; or the metadata server
+/// must be told about them again.
 fn loss(
     rng: &mut Rng,
     kind: u8,
@@ -315,7 +315,7 @@ fn loss(
         1 => add(0, cut_off),
         2 => add(0, Fault::Partition { a: client, b: data, both: rng.bool(), ms: long }),
         3 => {
-            // What it sends arrives after others were let in.
+            // Its requests arrive after others were granted leases.
             add(0, Fault::Slow { a: client, b: data, extra_ms: long, ms: short });
             let dies = Fault::Kill { node: client, down_ms: rng.u32(1..2_000) };
             add(rng.u32(0..short), if rng.bool() { dies } else { cut_off });
@@ -325,7 +325,7 @@ fn loss(
             add(short + rng.u32(1..shape.grace_ms), Fault::Kill { node: meta, down_ms: short });
         }
         5 => {
-            // Away while the metadata server is started anew.
+            // Cut off while the metadata server restarts.
             add(0, cut_off);
             add(rng.u32(0..long), Fault::Kill { node: meta, down_ms: short });
         }
@@ -358,7 +358,7 @@ fn pair(rng: &mut Rng, shape: &Shape, clients: u8) -> (NodeName, NodeName) {
     if rng.bool() { (a, b) } else { (b, a) }
 }
 
-/// Short ones and long ones, milliseconds.
+/// A short or a long time, milliseconds.
 fn time(rng: &mut Rng) -> u32 {
     match rng.u8(0..4) {
         0 => rng.u32(1..50),

@@ -1,6 +1,6 @@
-//! Whether writers keep pace on disks of different speeds whose chunks go to one of two disks, and
-//! whether what they wrote is there afterwards, in one copy and, when the second one has been filled
-//! in, in two. Clients and servers are those of all simulations, the times are virtual.
+//! Graduated placement, where each chunk goes to one of two disks: whether writers keep pace on
+//! disks of different speeds, and whether the files can be read afterwards, with one copy and after
+//! the second copy was made. Clients and servers are those of all simulations; times are virtual.
 
 use crate::cluster::Cluster;
 use crate::failover::{now, plan};
@@ -18,22 +18,22 @@ use weir_types::{
 use weir_wire::Rights;
 
 const MIB: u64 = 1 << 20;
-/// Everything ends within this time.
+/// Maximum time of everything.
 const END: Duration = Duration::from_secs(600);
 
 /// What was seen.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// When each writer was done, and its bytes durable.
+    /// When each writer finished, with its bytes durable.
     pub ends: Vec<Duration>,
-    /// Bytes of each disk, as the layouts of the files say.
+    /// Bytes on each disk, from the layouts of the files.
     pub bytes: Vec<u64>,
     /// Disks of each writer's file, from 0.
     pub disks: Vec<Vec<u32>>,
 }
 
-/// As many writers as disks; each writes so many MiB to a file of its own, by `placement` on its
-/// disk and the next. Errors: in words, what went wrong; a file is not as it was written.
+/// Runs as many writers as disks. Each writes `mib` MiB to a file of its own, with `placement` on
+/// its own disk and the next one. Errors: what went wrong, for example wrong file contents.
 pub fn write(
     seed: u64,
     rates: &[u64],
@@ -83,7 +83,7 @@ pub fn write(
         }
     });
     cluster.wait_for(&[reader], "read, and fill in the copies")?;
-    // Killed processes hold their disks for good.
+    // Killed processes never release their disks.
     (0..writers).for_each(|n| cluster.disk(NodeName::Data(n as u8)).wipe());
     Ok(seen.take())
 }
@@ -92,7 +92,7 @@ fn name(n: usize) -> Vec<u8> {
     format!("out{n}").into_bytes()
 }
 
-/// The MiB of a writer's file.
+/// The contents of a MiB of a writer's file.
 fn block(n: usize, at: u64) -> Vec<u8> {
     let mut block = vec![n as u8; MIB as usize];
     block[..8].copy_from_slice(&at.to_le_bytes());
@@ -119,7 +119,7 @@ fn write_one(config: &ClientConfig, n: usize, mib: u64, placement: Placement) ->
     Ok(())
 }
 
-/// All files are as they were written, also when each has a second copy.
+/// Checks all files, also after each has a second copy.
 fn look(config: &ClientConfig, writers: usize, mib: u64, seen: &RefCell<Seen>) -> Result<()> {
     let (ctx, client) = (Context::root(), Client::connect(config.clone())?);
     let mut bytes = vec![0; writers];
@@ -158,7 +158,7 @@ fn has_two_copies(segment: &weir_types::Segment) -> bool {
     segment.filling.is_empty() && segment.columns.iter().all(|c| c.copies().count() == 2)
 }
 
-/// Reads so much of a file; its layout.
+/// Reads a file and checks it; returns its layout.
 fn check(client: &Client, n: usize, mib: u64) -> Result<FileLayout> {
     let ctx = Context::root();
     let file = client.lookup(&ctx, FileId::ROOT, &name(n))?.file;

@@ -1,6 +1,6 @@
-//! What is left of a call that has failed half way, and what others see of it: a client changes a
-//! file on two servers, of which one does not answer, or refuses. Then another client uses the
-//! file, and what the first one had sent to the silent server may still come.
+//! The effects of a call that failed half way. A client changes a file on two servers, of which one
+//! does not answer or refuses. Then another client uses the file, while late requests of the first
+//! client to the silent server may still arrive.
 
 use crate::cluster::Cluster;
 use crate::failover::plan;
@@ -21,38 +21,38 @@ use weir_types::limits::BLOCK_BYTES;
 use weir_types::{Error, ErrorKind, FileId, Result};
 use weir_wire::Rights;
 
-/// A part of the file on each server, twice.
+/// Size of the file: two blocks on each server.
 const BYTES: usize = 4 * BLOCK_BYTES;
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// What the file holds before.
+/// The initial contents.
 pub const OLD: u8 = 0x11;
-/// What is copied into it.
+/// The contents that are copied into it.
 const COPIED: u8 = 0x22;
-/// What is written into it afterwards.
+/// The contents that are written afterwards.
 pub const NEW: u8 = 0x33;
-/// Calls fail after so long.
+/// Timeout of calls, milliseconds.
 const TIMEOUT_MS: u32 = 5_000;
-/// How long leases last where they are lost.
+/// Duration of leases where they expire.
 const LEASE: Duration = Duration::from_secs(2);
-/// What is told in the background is told within this time.
+/// Maximum time of background reports.
 const TOLD: Duration = Duration::from_secs(2);
-/// Everything ends within this time.
+/// Maximum time of everything.
 const END: Duration = Duration::from_secs(120);
 
-/// What fails half way, and what happens next.
+/// The call that fails half way, and what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
-    /// A truncation; its client writes behind the cut, and another one reads that.
+    /// A truncation; the client writes beyond the cut, and another client reads that.
     Truncate,
-    /// The same; another client writes, and the first one reads that.
+    /// A truncation; another client writes, and the first one reads that.
     TruncateAndLook,
-    /// A hole that is punched; another client writes there, and it is read.
+    /// A punched hole; another client writes there, and it is read.
     Punch,
-    /// A copy that the servers make; the same.
+    /// A copy made by the servers; another client writes there, and it is read.
     Copy,
 }
 
-/// Who is how far: the client, and who lets it go on.
+/// Progress of the client, and its permission to go on.
 #[derive(Default)]
 struct Progress {
     done: Cell<u8>,
@@ -70,7 +70,7 @@ impl Progress {
     }
 }
 
-/// What is read in the end. Errors: in words, what went wrong.
+/// Returns what is read at the end. Errors: what went wrong.
 pub fn try_half(half: Half) -> std::result::Result<Vec<u8>, String> {
     let shared = Rc::new(Shared::new(plan_of()));
     let mut cluster = Cluster::new(shared.clone(), Options::default());
@@ -79,7 +79,7 @@ pub fn try_half(half: Half) -> std::result::Result<Vec<u8>, String> {
         let made = shared.made.borrow();
         [FileId(made.files[0]), FileId(made.files[1])]
     };
-    // One for each block.
+    // One server for each block.
     let columns = cluster.nodes_of_cells(0);
     let [answers, silent] =
         [0, BLOCK_BYTES / CELL_BYTES].map(|cell| NodeName::Data(columns[cell][0]));
@@ -107,7 +107,7 @@ pub fn try_half(half: Half) -> std::result::Result<Vec<u8>, String> {
     let network = cluster.sim.network();
     match half {
         Half::Truncate | Half::TruncateAndLook => {
-            // What is sent there never comes.
+            // Requests to that server never arrive.
             network.partition(nodes[0], nodes[1], true);
             network.black_hole(nodes[0], nodes[1]);
         }
@@ -217,9 +217,9 @@ fn other(
     cluster.wait_for(&[process], "the other client")
 }
 
-/// What a client with write-behind is told whose disk has no room for one block: by a write of
-/// it that returns when it is `confirmed` (or else before), by a sync, and by another one.
-/// Errors: in words, what went wrong.
+/// The results of three calls of a client with write-behind when the disk has no space for a block:
+/// a write of that block (which returns when it is `confirmed`, or before), a sync, and another
+/// sync. Errors: what went wrong.
 pub fn no_room(confirmed: bool) -> std::result::Result<[Option<ErrorKind>; 3], String> {
     let shared = Rc::new(Shared::new(plan_of()));
     let mut cluster = Cluster::new(shared.clone(), Options::default());
@@ -260,9 +260,9 @@ pub fn no_room(confirmed: bool) -> std::result::Result<[Option<ErrorKind>; 3], S
     }
 }
 
-/// What a write is told that reaches behind the end of the file and returns when it is confirmed,
-/// and a sync after it, if the metadata server is out of reach while another client reads the
-/// file, and the data server answers late. Errors: in words, what went wrong.
+/// The results of a confirmed write beyond the end of a file, and of a sync after it, if the
+/// metadata server is unreachable while another client reads the file, and the data server answers
+/// late. Errors: what went wrong.
 pub fn lost_size() -> std::result::Result<[Option<ErrorKind>; 2], String> {
     let mut plan = plan_of();
     plan.shape.request_timeout_ms = 6 * TIMEOUT_MS;
@@ -298,12 +298,12 @@ pub fn lost_size() -> std::result::Result<[Option<ErrorKind>; 2], String> {
     });
     let deadline = cluster.sim.now() + END;
     cluster.sim.run_until(deadline, |_| progress.done.get() > 0);
-    // It does what it is asked for, and is not heard.
+    // It carries out requests, and its replies are lost.
     cluster.sim.network().partition_one_way(server, client, true);
     cluster.sim.network().partition(meta, client, true);
     progress.go.set(1);
     cluster.sim.run_for(LEASE);
-    // Leases last until somebody else wants them.
+    // The client keeps leases until another client wants them.
     other(&mut cluster, &progress, file, None)?;
     cluster.sim.network().partition(meta, client, false);
     cluster.sim.run_for(TOLD);

@@ -1,12 +1,12 @@
-//! What targets hold.
+//! The contents of targets.
 
 use std::collections::BTreeMap;
 use weir_types::{ObjectId, TargetId};
 
-/// What the targets hold when all servers have ended.
+/// The contents of the targets after all servers have ended.
 #[derive(Default)]
 pub(crate) struct Held {
     pub objects: BTreeMap<(TargetId, ObjectId), Vec<u8>>,
-    /// What is noted that others lack.
+    /// Noted gaps of other targets.
     pub gaps: Vec<String>,
 }

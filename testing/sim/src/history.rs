@@ -1,31 +1,29 @@
-//! What happened in a run, in the order in which it happened: what clients
-//! asked, what they were told, and which crashes there were. The oracles see
-//! nothing else.
+//! The history of a run, in the order of events: calls of clients, their results, and crashes. The
+//! oracles see nothing else.
 //!
-//! The whole simulation is one thread of the operating system, so the position
-//! of an entry in the history is a clock that never ties.
+//! The whole simulation is one thread of the operating system, so the position of an entry in the
+//! history is a clock without ties.
 
 use std::fmt;
 use std::time::Duration;
 use weir_types::{Error, ErrorKind, FileKind};
 
-/// The unit in which files are written and read, bytes: a sector, the least
-/// that a disk writes whole.
+/// The unit of reads and writes, bytes: a sector, the smallest unit that a disk writes atomically.
 pub const CELL_BYTES: usize = 512;
-/// What is seen of a cell that is neither zeros nor what one write wrote.
+/// Value of a cell that is neither zeros nor the result of one write.
 pub const TORN: u64 = u64::MAX;
 
-/// Bits of a tag; those above number the cells of a record that was appended.
+/// Number of bits of a tag. The bits above number the cells of an appended record.
 const TAG_BITS: u32 = 40;
-/// No cell has a greater one.
+/// Upper limit of all values of cells.
 pub const MAX_TAG: u64 = (1 << (TAG_BITS + 8)) - 1;
 
-/// What is seen of a cell of a record that was appended.
+/// The value of a cell of an appended record.
 pub const fn cell_of_record(tag: u64, cell: u32) -> u64 {
     tag | (cell as u64) << TAG_BITS
 }
 
-/// The tag of a record of which this is seen.
+/// The tag of the record that has this value.
 pub const fn tag_of_record(seen: u64) -> u64 {
     seen & ((1 << TAG_BITS) - 1)
 }
@@ -33,13 +31,13 @@ pub const fn tag_of_record(seen: u64) -> u64 {
 /// Position in a history.
 pub type Position = usize;
 
-/// A name in a directory: few, so that clients meet.
+/// A name in a directory. There are few, so that clients collide.
 pub type Name = u8;
 
-/// How a rename treats a name that is taken.
+/// How a rename treats an existing name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum RenameMode {
-    /// Takes its place.
+    /// Replaces it.
     Replace,
     /// Fails.
     NoReplace,
@@ -47,7 +45,7 @@ pub enum RenameMode {
     Exchange,
 }
 
-/// A call about names. Directories and files are named by their ids.
+/// A call on names. Directories and files are identified by their ids.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum NameCall {
@@ -68,7 +66,7 @@ pub enum NameCall {
 }
 
 impl NameCall {
-    /// Whether it can change anything.
+    /// Whether the call can change anything.
     pub fn changes(&self) -> bool {
         !matches!(
             self,
@@ -81,31 +79,31 @@ impl NameCall {
     }
 }
 
-/// What is seen of a file's attributes.
+/// The observed attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// Its id.
     pub id: u64,
     /// Its kind.
     pub kind: FileKind,
-    /// Its names.
+    /// Number of its names.
     pub nlink: u32,
     /// Permission bits.
     pub mode: u16,
 }
 
-/// The answer to a [`NameCall`].
+/// The result of a [`NameCall`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameReply {
     /// Attributes of the file that it was about.
     Attr(Seen),
     /// Names and ids of a directory.
     Names(Vec<(Name, u64)>),
-    /// What a symbolic link says, the value of an attribute.
+    /// The target of a symbolic link, or the value of an attribute.
     Value(u32),
-    /// Nothing more.
+    /// Success without a value.
     Done,
-    /// A definite refusal.
+    /// A definite error: nothing was changed.
     Refused(ErrorKind),
 }
 
@@ -130,24 +128,23 @@ pub enum Call {
         /// Number of cells.
         cells: u32,
     },
-    /// Adds cells at the end of a file, wherever that is.
+    /// Appends cells to a file.
     Append {
         /// Index of the file.
         file: u8,
         /// Number of cells.
         cells: u32,
     },
-    /// Asks for size and time.
+    /// Gets size and time.
     Stat {
         /// Index of the file.
         file: u8,
     },
-    /// Cuts a file after so many cells and extends it again to its full size,
-    /// which is durable then.
+    /// Truncates a file to this many cells and extends it again to its full size, durably.
     Cut {
         /// Index of the file.
         file: u8,
-        /// Cells that stay.
+        /// Number of cells that stay.
         keep: u32,
     },
     /// Makes a file durable.
@@ -155,36 +152,35 @@ pub enum Call {
         /// Index of the file.
         file: u8,
     },
-    /// Hands everything gathered to the servers (close and open again).
+    /// Sends all buffered writes to the servers (close and open again).
     Flush {
         /// Index of the file.
         file: u8,
     },
-    /// Something about names.
+    /// A call on names.
     Names(NameCall),
     /// Makes names durable.
     SyncNames,
-    /// Writes a small file under a name of its own and syncs it. The name that
-    /// it gets by a rename afterwards promises its contents.
+    /// Writes a small file under a temporary name and syncs it. The name that it gets by a later
+    /// rename promises its contents.
     Publish {
-        /// Its id.
+        /// Id of the file.
         id: u64,
     },
-    /// Reads a published file that has no name any more and was kept open.
+    /// Reads a published file without a name that was kept open.
     Peek {
-        /// Its id.
+        /// Id of the file.
         id: u64,
     },
     /// Reads the contents that a name promised.
     Fetch {
-        /// The id that the name stood for.
+        /// Id that the name stood for.
         id: u64,
     },
 }
 
 impl Call {
-    /// Whether, done, it has made all names durable that were acknowledged
-    /// before.
+    /// Whether its success makes all previously acknowledged names durable.
     pub fn syncs_names(&self) -> bool {
         matches!(
             self,
@@ -193,37 +189,37 @@ impl Call {
     }
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Done.
     Done,
-    /// Tags of the cells that were read, as far as the file went.
+    /// Values of the cells read, up to the end of the file.
     Cells(Vec<u64>),
-    /// Appended at this offset, bytes.
+    /// Offset of the appended record, bytes.
     At(u64),
-    /// Size, bytes, and time of the last change of the contents, nanoseconds.
+    /// Size in bytes, and modification time of the contents in nanoseconds.
     Stat {
-        /// Bytes.
+        /// Size, bytes.
         size: u64,
-        /// Since 1970.
+        /// Modification time, nanoseconds since 1970.
         mtime_ns: i64,
     },
-    /// The answer about names.
+    /// The result of a call on names.
     Names(NameReply),
-    /// The error says nothing definite: it may have been done, may be done yet,
-    /// or never.
+    /// An error that leaves the outcome open: the call may have been done, may be done later, or
+    /// never.
     Unknown(Error),
 }
 
 /// Where a crash happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Node {
-    /// The metadata server's.
+    /// The node of the metadata server.
     Meta,
-    /// A data server's, by its index.
+    /// The node of a data server, by its index.
     Data(u8),
-    /// A client's, by its index.
+    /// The node of a client, by its index.
     Client(u8),
 }
 
@@ -237,61 +233,59 @@ impl fmt::Display for Node {
     }
 }
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A client asked.
+    /// A client began a call.
     Begin {
-        /// Who.
+        /// The client.
         client: u8,
-        /// Number of the call, unique in the run; its tag is one more.
+        /// Number of the call, unique in the run. Its tag is one more.
         id: u32,
-        /// What.
+        /// The call.
         call: Call,
     },
-    /// A client was told.
+    /// A call ended.
     End {
         /// Number of the call.
         id: u32,
-        /// What it was told.
+        /// The result.
         outcome: Outcome,
     },
-    /// A client's process was killed: it hears of none of its calls any more.
+    /// A client's process was killed: it gets no more results.
     ClientKilled {
-        /// Who.
+        /// The client.
         client: u8,
     },
-    /// From now on something keeps a client (none: all of them) from servers
-    /// for so long that its leases may be taken away, or that it gives up.
+    /// Something keeps a client (`None`: all of them) from servers, for so long that its leases may
+    /// be revoked or that it gives up.
     Trouble {
-        /// Who.
+        /// The client.
         client: Option<u8>,
-        /// When that is over.
+        /// When it ends.
         until: Duration,
-        /// What it sends may still arrive when it has given up.
+        /// Whether requests may still arrive after the client has given up.
         late: bool,
-        /// It is only that something is wrong with one data server.
+        /// Whether only one data server is affected.
         one_data_server: bool,
     },
-    /// From now on something is wrong with a node, or with the way between two of
-    /// them.
+    /// A fault of a node, or of the connection between two of them.
     Ill {
-        /// Which node.
+        /// The node.
         node: Node,
-        /// The other end.
+        /// The other end of a connection.
         peer: Option<Node>,
-        /// When that is over.
+        /// When it ends.
         until: Duration,
     },
-    /// Everything that was not durable on a node may be gone.
+    /// Everything on a node that was not durable may be gone.
     PowerCut(Node),
-    /// A disk failed to make durable what it had taken: unsynced data of the
-    /// node may be gone.
+    /// A disk failed to sync: unsynced data of the node may be gone.
     DiskForgets(Node),
-    /// What the targets of a node had noted that others lack is lost, or damaged.
+    /// The gap logs of a node's targets are lost or damaged.
     GapsLost(Node),
-    /// An administrator goes on with what is left of a column of a file, which nobody serves:
-    /// from now on these cells may be older, or zeros.
+    /// An administrator accepts the remaining bytes of a column of a file that no server serves.
+    /// From then on these cells may be older, or zeros.
     LossAccepted {
         /// Index of the file.
         file: u8,
@@ -299,16 +293,16 @@ pub enum What {
         nodes: Vec<u8>,
         /// The cells of the column.
         column: Vec<u32>,
-        /// Those of them that are lost.
+        /// The cells of the column that are lost.
         cells: Vec<u32>,
     },
     /// The server of a node was killed, or ended by itself.
     Down(Node),
-    /// It is started.
+    /// The server of a node is started.
     Up(Node),
     /// All faults have ended.
     Healed,
-    /// For readers: a fault, a phase.
+    /// For readers: a fault, or a phase of the run.
     Note(String),
 }
 
@@ -324,7 +318,7 @@ pub struct Entry {
 /// A history.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// Oldest first.
+    /// The entries, oldest first.
     pub entries: Vec<Entry>,
 }
 
@@ -334,8 +328,8 @@ impl History {
         self.entries.push(Entry { at, what });
     }
 
-    /// The entries from one position to another that concern some calls, and
-    /// all crashes and faults, as text.
+    /// The entries from one position to another that belong to the wanted calls, and all crashes
+    /// and faults, as text.
     pub fn excerpt(&self, wanted: impl Fn(u32) -> bool) -> String {
         let mut text = String::new();
         for entry in &self.entries {

@@ -1,6 +1,6 @@
-//! A model of the journal of several metadata servers, as etcd keeps it, on simulated time: leases
-//! run out, are lost early by those who hold them, appends have no answer though they were done or
-//! were not, members are cut off, and what was cut is gone.
+//! A model of the journal of several metadata servers, as etcd provides it, on simulated time.
+//! Leases expire or are lost early, appends lose their replies whether or not they were done,
+//! members are cut off, and truncated records are gone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,16 +10,16 @@ use weir_host::thread::sleep;
 use weir_metastore::{Batch, Held, Journal, Sequence};
 use weir_types::{Error, ErrorKind, Result};
 
-/// How long a lead lasts that is not renewed, and for how much of it the holder believes in it.
+/// Duration of a lead without renewal, and the shorter time for which the holder trusts it.
 const LEASE: Duration = Duration::from_millis(4000);
 const BELIEVED: Duration = Duration::from_millis(3500);
-/// How long a request that gets no answer is waited for.
+/// Timeout of a request without an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause before an append is sent again.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The most batches of a read.
 const BATCHES_PER_READ: usize = 8;
-/// How often, in 1000 requests: an append has no answer; a lease is lost early.
+/// Probability per 1000 requests that an append loses its reply, or a lease is lost early.
 const NO_ANSWER: u32 = 20;
 const LOST_EARLY: u32 = 4;
 
@@ -68,18 +68,18 @@ impl JournalModel {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Keeps a member from the journal, or does not any more.
+    /// Cuts a member off from the journal, or connects it again.
     pub fn cut_off(&self, member: usize, on: bool) {
         self.lock().cut_off[member] = on;
     }
 
-    /// Address of the member that leads, whether or not it knows. Asked from outside of the
-    /// machines, so that a lead that has run out may still be named.
+    /// Address of the leader, whether or not it knows that it leads. Asked from outside of the
+    /// machines, so that an expired lead may still be named.
     pub fn leader(&self) -> Option<String> {
         self.lock().leader.as_ref().map(|leader| leader.address.clone())
     }
 
-    /// The view of one member, for one life of its process.
+    /// The view of one member, for one run of its process.
     pub fn of(&self, member: usize) -> MemberJournal {
         MemberJournal { model: self.clone(), member, lead: Mutex::new(None) }
     }
@@ -94,7 +94,7 @@ impl JournalModel {
 pub(crate) struct MemberJournal {
     model: JournalModel,
     member: usize,
-    /// The number of its lead, and until when it believes in it.
+    /// Number of the member's lead, and until when the member trusts it.
     lead: Mutex<Option<(u64, Duration)>>,
 }
 
@@ -103,7 +103,7 @@ impl MemberJournal {
         self.lead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The way to the journal and back.
+    /// The round trip to the journal.
     fn reach(&self) -> Result<()> {
         let (cut_off, way) = {
             let mut state = self.model.lock();
@@ -125,7 +125,7 @@ impl MemberJournal {
         }
     }
 
-    /// The state, if this member leads by the journal.
+    /// The state, if this member leads according to the journal.
     fn leading(&self, number: u64) -> Result<MutexGuard<'_, State>> {
         let state = self.model.lock();
         match &state.leader {

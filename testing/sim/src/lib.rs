@@ -1,14 +1,13 @@
-//! Whole clusters in one thread, on virtual time, attacked by a seed.
+//! Whole clusters in one thread, on virtual time, with faults from a seed.
 //!
-//! A seed makes a [`plan::Plan`]: a cluster, what several clients do, and what
-//! goes wrong meanwhile. [`run::run`] carries it out: the very data server,
-//! metadata server and client library run whole on the simulated machines of
-//! `weir_simhost`; there is no protocol handler here. Then everything heals, a
-//! fresh client looks at everything, and the [`oracle`]s judge the
-//! [`history::History`] of all that clients asked and were told. [`shrink`]
-//! makes a failing plan small, [`batch`] runs many seeds.
+//! A seed makes a [`plan::Plan`]: a cluster, the calls of several clients, and the faults
+//! meanwhile. [`run::run`] carries it out. The real data server, metadata server and client library
+//! run on the simulated machines of `weir_simhost`; there are no protocol handlers here. Then
+//! everything heals, a fresh client looks at everything, and the [`oracle`]s judge the
+//! [`history::History`] of all calls and results. [`shrink`] reduces a failing plan, [`batch`] runs
+//! many seeds.
 //!
-//! Equal plans have equal histories, and equal trace hashes.
+//! Equal plans have equal histories and equal trace hashes.
 
 mod administer;
 pub mod batch;

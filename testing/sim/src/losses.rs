@@ -1,5 +1,5 @@
-//! What nobody serves any more, since the last that knew who has it has forgotten that: at the
-//! end of a run an administrator does what `weir fsck` and `weir accept-loss` do.
+//! Data that no server serves, because the last server that knew who has it has forgotten that. At
+//! the end of a run an administrator does what `weir fsck` and `weir accept-loss` do.
 
 use crate::cluster::{Cluster, server_of};
 use crate::copies;
@@ -16,12 +16,12 @@ use weir_client::{Administrator, Client, ClientConfig, Context};
 use weir_host::thread::sleep;
 use weir_types::{FileId, Result, Segment};
 
-/// What is lost is found and accepted within this time.
+/// Maximum time until losses are found and accepted.
 const ACCEPTED: Duration = Duration::from_secs(60);
-/// Between attempts.
+/// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Accepts all losses, and lets the copies become equal. `None`: nothing is lost.
+/// Accepts all losses, and waits until the copies are equal. `None`: nothing is lost.
 pub(crate) fn accept(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Option<Vec<Violation>> {
     let before = cluster.shared.accepted.take();
     let mut violations =
@@ -35,7 +35,7 @@ pub(crate) fn accept(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Option<Vec
     (is_lost || !violations.is_empty()).then_some(violations)
 }
 
-/// Ends when nothing is lost any more.
+/// Ends when no loss is left.
 fn accept_all(shared: Rc<Shared>, config: ClientConfig) {
     loop {
         if let Ok(client) = Client::connect(config.clone()) {
@@ -51,7 +51,7 @@ fn accept_all(shared: Rc<Shared>, config: ClientConfig) {
     }
 }
 
-/// Whether nothing was lost.
+/// Accepts the losses found; returns whether there were none.
 fn accept_what_is_lost(shared: &Shared, client: &Client) -> Result<bool> {
     let admin = client.administrator()?;
     let states = losses::states(&client.targets()?);
@@ -87,7 +87,7 @@ fn segments(admin: &Administrator, file: FileId) -> Result<Vec<Segment>> {
     }
 }
 
-/// Writes down what is about to be accepted.
+/// Records a loss that is about to be accepted.
 fn note(shared: &Shared, file: u8, loss: &Loss, segments: &[Segment]) {
     let Some(segment) = segments.iter().find(|segment| segment.index == loss.segment) else {
         return;
@@ -104,7 +104,7 @@ fn note(shared: &Shared, file: u8, loss: &Loss, segments: &[Segment]) {
     shared.accepted.borrow_mut().insert(file);
 }
 
-/// Where a cell of the file is in the object, if it is in the column that has lost something.
+/// The range of a cell in the object, if it is in the column with the loss.
 fn cell_in(segment: &Segment, cell: u32, loss: &Loss) -> Option<Range<u64>> {
     let offset = u64::from(cell) * CELL_BYTES as u64;
     let within = (segment.start..segment.end()).contains(&offset);

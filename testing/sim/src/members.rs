@@ -1,6 +1,7 @@
-//! Several metadata servers with one journal, under faults: one makes directories and remembers what
-//! was acknowledged, another one looks for what was acknowledged last, wherever it is connected.
-//! Nothing acknowledged is missing, at any time and in the end, and somebody leads within a minute.
+//! Several metadata servers with one journal, under faults. One client makes directories and
+//! remembers acknowledged ones; another one looks up the last acknowledged directory on whatever
+//! server it is connected to. Nothing acknowledged is ever missing, and there is a leader again
+//! within a minute.
 
 use crate::journal::JournalModel;
 use std::cell::{Cell, RefCell};
@@ -20,11 +21,11 @@ use weir_wire::key::MasterKey;
 const MEMBERS: usize = 3;
 const CLUSTER: [u8; 16] = *b"several members!";
 const CLIENT: ClientId = ClientId(1);
-/// Faults of a run.
+/// Number of faults of a run.
 const ROUNDS: usize = 6;
-/// Somebody leads again, and writes go on, within this time.
+/// Maximum time until there is a leader again and writes go on.
 const GOES_ON: Duration = Duration::from_secs(60);
-/// After a fault has ended, the next one comes after this time.
+/// Pause after a fault until the next one.
 const SETTLES: Duration = Duration::from_secs(7);
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -36,7 +37,7 @@ fn address(member: usize) -> String {
     format!("meta{member}:7000")
 }
 
-/// What the clients know.
+/// The knowledge of the clients.
 #[derive(Default)]
 struct Seen {
     acknowledged: RefCell<Vec<String>>,
@@ -54,7 +55,7 @@ struct Members {
     rng: fastrand::Rng,
 }
 
-/// Runs a course of faults. Errors: in words, what went wrong.
+/// Runs a sequence of faults. Errors: what went wrong.
 pub fn try_members(seed: u64) -> std::result::Result<(), String> {
     let mut members = Members::new(seed);
     members.make()?;
@@ -107,7 +108,7 @@ impl Members {
         Self { sim, journal, nodes, processes, writer, seen, rng }
     }
 
-    /// Makes the metadata of the first member. The others have none, and get a snapshot.
+    /// Makes the metadata of the first member. The others get a snapshot.
     fn make(&mut self) -> std::result::Result<(), String> {
         let seen = self.seen.clone();
         let process = self.sim.start(self.nodes[0], "make", move || {
@@ -143,7 +144,7 @@ impl Members {
         (0..MEMBERS).find(|member| leader.contains(&address(*member)))
     }
 
-    /// Waits until more is acknowledged.
+    /// Waits until more writes are acknowledged.
     fn goes_on(&mut self, what: &str) -> std::result::Result<(), String> {
         let before = self.seen.acknowledged.borrow().len();
         let (seen, deadline) = (self.seen.clone(), self.sim.now() + GOES_ON);
@@ -179,7 +180,7 @@ impl Members {
                 "stopped"
             }
             2 => {
-                // Cut off from the journal, and from who writes, but not from who reads.
+                // Cut off from the journal and from the writer, but not from the reader.
                 self.journal.cut_off(leader, true);
                 self.sim.network().partition(self.nodes[leader], self.writer, true);
                 self.goes_on("the leader is cut off")?;
@@ -189,7 +190,7 @@ impl Members {
                 "cut off"
             }
             3 => {
-                // Both that stand by lag behind, and are needed then.
+                // Both standby members lag behind, and are then needed.
                 let others: Vec<usize> = (0..MEMBERS).filter(|member| *member != leader).collect();
                 others.iter().for_each(|member| self.journal.cut_off(*member, true));
                 self.sim.run_for(Duration::from_secs(13));
@@ -200,7 +201,7 @@ impl Members {
                 "lagging"
             }
             _ => {
-                // A new disk, and then it has to lead.
+                // A member with a new disk, which then has to lead.
                 self.kill(other);
                 self.new_disk(other);
                 self.start(other);
@@ -231,7 +232,7 @@ impl Members {
         }
     }
 
-    /// Takes away what a member has.
+    /// Removes all data of a member.
     fn new_disk(&mut self, member: usize) {
         let disk = self.sim.disk(self.nodes[member]);
         for (path, _) in disk.files() {
@@ -241,7 +242,7 @@ impl Members {
         }
     }
 
-    /// Everything that was acknowledged is there, whoever leads.
+    /// Checks that everything acknowledged is there, whoever leads.
     fn check(&mut self) -> std::result::Result<(), String> {
         let seen = self.seen.clone();
         let node = self.sim.node("auditor", SimDisk::new(1));
@@ -266,7 +267,7 @@ impl Members {
     }
 }
 
-/// A member's whole life, as `weir meta` leads it.
+/// The whole life of a member's process, as in `weir meta`.
 fn serve(member: usize, journal: &JournalModel) -> Result<()> {
     let signal = Signal::new().map_err(|e| weir_types::Error::from(std::io::Error::from(e)))?;
     let mut config =
@@ -305,7 +306,7 @@ fn client() -> Result<Client> {
     }
 }
 
-/// Makes directory after directory.
+/// Makes one directory after another.
 fn write(client: &Client, seen: &Seen) -> Result<()> {
     for n in 0.. {
         if seen.stop.get() {
@@ -319,7 +320,7 @@ fn write(client: &Client, seen: &Seen) -> Result<()> {
     Ok(())
 }
 
-/// Looks for what was acknowledged last.
+/// Looks up the last acknowledged directory.
 fn look(client: &Client, seen: &Seen) -> Result<()> {
     while !seen.stop.get() {
         let last = seen.acknowledged.borrow().last().cloned();

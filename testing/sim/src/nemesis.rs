@@ -1,4 +1,4 @@
-//! Makes go wrong what the plan says, and heals it.
+//! Carries out the faults of the plan, and heals them.
 
 use crate::administer::{self, Order};
 use crate::cluster::Cluster;
@@ -11,70 +11,68 @@ use weir_simhost::disk::{Operation, SimDisk};
 use weir_simhost::{ClockSkew, Simulation};
 use weir_types::TargetId;
 
-/// A server that ends by itself is started again after this time, as an init
-/// system does.
+/// A server that ends by itself is started again after this time, as by an init system.
 const RESTART: Duration = Duration::from_millis(500);
 
-/// The size of a disk.
+/// Size of a disk.
 const PLENTY_BYTES: u64 = 1 << 40;
-/// After trouble, until everybody has servers again.
+/// Time after a disturbance until everybody has servers again.
 pub(crate) const RECOVERY: Duration = Duration::from_secs(3);
-/// What has rotted may be found so late.
+/// Maximum time until rot is found.
 const ROT: Duration = Duration::from_secs(60);
 /// Longer than any run.
 const FOR_GOOD: Duration = Duration::from_secs(3600);
-/// Until everybody does without a server that is lost.
+/// Time until everybody works without a lost server.
 const LOST: Duration = Duration::from_secs(10);
-/// Messages that take so much longer may come too late.
+/// Messages with a longer delay may come too late.
 const MUCH_MS: u32 = 400;
 
-/// Something to be done later.
+/// An action to be done later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Later {
     Begin(Fault),
     Start(NodeName),
     Restart(NodeName),
-    /// After a failed sync nobody knows what the disk holds, until the machine
-    /// has read it anew.
+    /// Restarts the machine. After a failed sync nobody knows the contents of the disk until the
+    /// machine has read it again.
     Reboot(NodeName),
     Continue(NodeName),
     Heal(NodeName, NodeName),
     Fast(NodeName, NodeName),
-    /// A client loses patience with what it has sent.
+    /// A client gives up on what it has sent.
     GiveUp(NodeName, NodeName),
     FastDisk(NodeName),
-    /// The disk has room again.
+    /// The disk has space again.
     Room(NodeName),
-    /// A node is not cut off any more.
+    /// A node is reachable again.
     Connect(NodeName),
-    /// Time passes as it should.
+    /// Time passes normally again.
     Pace(NodeName),
-    /// A target is not drained any more.
+    /// A target is no longer drained.
     Keep(TargetId),
 }
 
-/// What is wrong now, and what comes.
+/// Present faults, and later actions.
 pub(crate) struct Nemesis {
     todo: BTreeMap<(Duration, u32), Later>,
     count: u32,
     boots: u64,
     /// The last start of each machine.
     booted: BTreeMap<NodeName, u64>,
-    /// Nodes whose process is not to run just now.
+    /// Nodes whose process should not run at present.
     down: BTreeSet<NodeName>,
     stopped: BTreeSet<NodeName>,
     /// Nodes that do not come back.
     lost: BTreeSet<NodeName>,
-    /// Disks on which a sync will fail, with the failures planned on each.
+    /// Disks on which a sync will fail, with the number of planned failures.
     failing: BTreeMap<NodeName, usize>,
-    /// Ends of servers that were noticed.
+    /// Number of server ends that were noticed.
     noticed: usize,
-    /// Errors of servers that nothing in the plan explains.
+    /// Errors of servers that no fault of the plan explains.
     pub strange_ends: Vec<String>,
 }
 
-/// What a fault does not leave well, and for how long. Clocks that go wrong make
-/// nothing ill.
+/// The nodes and connections affected by a fault, with the duration. Wrong clocks affect nothing.
 fn ill(fault: &Fault) -> Vec<(NodeName, Option<NodeName>, Duration)> {
     match *fault {
         Fault::Kill { node, down_ms: time }
@@ -93,7 +91,7 @@ fn ill(fault: &Fault) -> Vec<(NodeName, Option<NodeName>, Duration)> {
             let meta = NodeName::Meta;
             vec![(meta, None, ms(down_ms)), (client, Some(meta), ms(down_ms + time))]
         }
-        // Until somebody reads it.
+        // Until it is read.
         Fault::Rot { server, .. } => vec![(NodeName::Data(server), None, ROT)],
         Fault::Partition { a, b, ms: time, .. } => vec![(a, Some(b), ms(time))],
         Fault::Slow { a, b, extra_ms, ms: time } => vec![(a, Some(b), ms(time + extra_ms))],
@@ -111,7 +109,7 @@ fn ill(fault: &Fault) -> Vec<(NodeName, Option<NodeName>, Duration)> {
     }
 }
 
-/// Whether a fault keeps messages to data servers back, or their answers.
+/// Whether a fault delays messages to data servers, or their replies.
 fn is_late(fault: &Fault) -> bool {
     let data = |node: NodeName| matches!(node, NodeName::Data(_));
     match *fault {
@@ -131,9 +129,9 @@ fn is_late(fault: &Fault) -> bool {
     }
 }
 
-/// Whom a fault may keep from servers until he loses leases or gives up, and
-/// for how long. A metadata server that is only killed is told anew of all
-/// leases, and nobody loses any.
+/// The client that a fault may keep from servers until it loses leases or gives up, and the
+/// duration. When the metadata server is only killed, it is told about all leases again, and no
+/// client loses any.
 fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
     let of = |node: NodeName| match node {
         NodeName::Client(client) => Some(client),
@@ -180,7 +178,7 @@ fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
     }
 }
 
-/// A data server that the metadata server does not hear of serves no copies.
+/// A data server that cannot report to the metadata server serves no copies.
 fn unheard(fault: &Fault) -> Option<(Option<u8>, Duration)> {
     let ends = |a: NodeName, b: NodeName| {
         matches!((a, b), (NodeName::Meta, NodeName::Data(_)) | (NodeName::Data(_), NodeName::Meta))
@@ -196,14 +194,14 @@ fn ms(ms: u32) -> Duration {
     Duration::from_millis(ms.into())
 }
 
-/// A disk that works, and takes time.
+/// Sets the latency of a working disk.
 pub(crate) fn usual_latency(disk: &SimDisk) {
     let us = Duration::from_micros;
     disk.set_latency(us(5)..us(60), us(200)..us(3_000));
 }
 
 impl Nemesis {
-    /// The faults of the plan, from now on.
+    /// The faults of the plan, from the present time on.
     pub fn new(cluster: &Cluster) -> Self {
         let mut nemesis = Self {
             todo: BTreeMap::new(),
@@ -229,13 +227,13 @@ impl Nemesis {
         self.todo.insert((at, self.count), what);
     }
 
-    /// Lets time pass and does what is due, until a time.
+    /// Runs the simulation until a time, and carries out due actions.
     pub fn run_until(&mut self, cluster: &mut Cluster, end: Duration) {
         loop {
             let next = self.todo.first_key_value().map_or(end, |((at, _), _)| (*at).min(end));
             let failed = self.let_pass(cluster, next);
             if let Some(node) = failed {
-                // What was not synced may be gone from this moment on.
+                // Unsynced data may be gone from this moment on.
                 self.failing.remove(&node);
                 cluster.shared.record_at(cluster.sim.now(), What::DiskForgets(node.into()));
                 continue;
@@ -258,7 +256,7 @@ impl Nemesis {
         }
     }
 
-    /// Lets time pass until `end`, or until a sync fails: on which disk.
+    /// Runs the simulation until `end`, or until a sync fails. Returns the disk of the failure.
     fn let_pass(&self, cluster: &mut Cluster, end: Duration) -> Option<NodeName> {
         let Cluster { sim, nodes, .. } = cluster;
         let failed = |sim: &Simulation| {
@@ -275,7 +273,7 @@ impl Nemesis {
         failed(sim)
     }
 
-    /// Servers that have ended are started again, as an init system does.
+    /// Restarts servers that have ended, as an init system does.
     fn notice_ends(&mut self, cluster: &Cluster) {
         let ended = cluster.shared.ended.borrow().clone();
         let now = cluster.sim.now();
@@ -292,7 +290,7 @@ impl Nemesis {
             let disk_fails = cluster.shared.plan.faults.iter().any(|planned| {
                 matches!(planned.fault, Fault::DiskError { node: n, .. }
                     | Fault::DiskFails { node: n, .. }
-                    // The metadata server stays whatever room it has.
+                    // The metadata server keeps running with a full disk.
                     | Fault::DiskFull { node: n @ NodeName::Data(_), .. } if n == node)
             });
             if !disk_fails {
@@ -375,7 +373,7 @@ impl Nemesis {
             let after = ms(2 * shape.lease_ms + shape.request_timeout_ms) + RECOVERY;
             let until = now + time + after;
             let late = is_late(&fault);
-            // That a disk is full is told to clients, whoever else has room.
+            // Clients are told that a disk is full, even if others have space.
             let is_full = matches!(fault, Fault::DiskFull { .. });
             let one_data_server = client.is_none() && late && !is_full;
             let trouble = What::Trouble { client, until, late, one_data_server };
@@ -508,7 +506,7 @@ impl Nemesis {
             }
             Fault::DiskFails { node, ms: time } => {
                 cluster.disk(node).set_gone(Some(Errno::IO));
-                // Whoever syncs now does not know what is on the disk.
+                // A sync after this cannot tell what is on the disk.
                 cluster.shared.record_at(now, What::DiskForgets(node.into()));
                 self.later(now + ms(time), Later::Reboot(node));
             }
@@ -548,7 +546,7 @@ impl Nemesis {
         }
     }
 
-    /// `disk_only`: the machine runs on.
+    /// `disk_only`: the machine keeps running.
     fn power_cut(&mut self, cluster: &mut Cluster, node: NodeName, disk_only: bool) {
         // The model of the engine has no disk.
         let is_model = cluster.shared.plan.shape.engine == EngineKind::Model;
@@ -572,7 +570,7 @@ impl Nemesis {
         }
     }
 
-    /// Ends everything that is wrong.
+    /// Ends all faults.
     pub fn heal(&mut self, cluster: &mut Cluster) {
         cluster.shared.record_at(cluster.sim.now(), What::Healed);
         let todo = std::mem::take(&mut self.todo);
@@ -615,7 +613,7 @@ fn order(cluster: &mut Cluster, order: Order) {
     cluster.start_auditor(move |shared, config| administer::carry_out(order, &shared, &config));
 }
 
-/// Whether a client has done all that it was to do, and ended.
+/// Whether a client has finished its calls and ended.
 pub(crate) fn is_done(cluster: &Cluster, client: u8) -> bool {
     let at = usize::from(client);
     cluster.shared.next.borrow()[at] > cluster.shared.plan.clients[at].ops.len()

@@ -1,5 +1,5 @@
-//! A change of names is done, its answer is lost, and the session ends before its client can ask
-//! again: what the client is told then.
+//! The result of a change of names that is done, whose reply is lost, and whose session ends before
+//! the client can ask again.
 
 use crate::cluster::Cluster;
 use crate::failover::plan;
@@ -13,17 +13,17 @@ use weir_host::thread::sleep;
 use weir_simhost::Options;
 use weir_types::{Error, ErrorKind, FileId, Result};
 
-/// The directory that is made.
+/// The name of the new directory.
 const NAME: &[u8] = b"once";
-/// How long a session lasts without a word.
+/// A silent session ends after this time.
 const SESSION: Duration = Duration::from_secs(5);
-/// What is asked for is done by then.
+/// Maximum time until the request is done.
 const DONE: Duration = Duration::from_millis(200);
-/// Between looks.
+/// Interval of looks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What the client is told that makes a directory; `lost`: the answer to it is, and not only the
-/// client out of reach before it asks. Errors: in words, what went wrong.
+/// The result of a client that makes a directory. `lost`: the reply is lost; otherwise the client
+/// is unreachable before its request is sent. Errors: what went wrong.
 pub fn try_once(lost: bool) -> std::result::Result<Option<ErrorKind>, String> {
     let shared = Rc::new(Shared::new(plan_of()));
     let mut cluster = Cluster::new(shared.clone(), Options::default());

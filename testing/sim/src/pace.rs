@@ -1,8 +1,8 @@
-//! Whether readers keep pace on disks of a set speed: a cluster with a disk for each reader, each
-//! reads a file of its own with copies on that disk and the next ones, as a program does through a
-//! mount. Clients and servers are those of all simulations, the times are virtual, so that a policy
-//! is judged by the very code that carries it out, without the noise of a machine. (Figures are
-//! measured on real disks: `testing/figures`.)
+//! The pace of readers on disks of a set speed. There is a disk for each reader. Each reader reads
+//! a file with copies on its own disk and the next ones, as a program does through a mount. Clients
+//! and servers are those of all simulations, and times are virtual, so that a policy is judged by
+//! the code that carries it out, without the noise of a machine. (Figures are measured on real
+//! disks: `testing/figures`.)
 
 use crate::cluster::Cluster;
 use crate::failover::{now, plan};
@@ -25,101 +25,102 @@ use weir_types::{
 use weir_wire::Rights;
 
 const MIB: u64 = 1 << 20;
-/// What a kernel asks a mount for at once, at most,
+/// Maximum size of a kernel's request to a mount.
 const REQUEST_BYTES: u64 = MIB;
-/// and ahead of a reader, when it has read for a while.
+/// The kernel's read-ahead for an established reader.
 const AHEAD_BYTES: u64 = 4 * MIB;
-/// So much ahead of one that has just begun.
+/// The kernel's read-ahead for a new reader.
 const FIRST_AHEAD_BYTES: u64 = 256 << 10;
-/// Requests that a mount works on at the same time.
+/// Number of requests that a mount serves at the same time.
 const MOUNT_THREADS: usize = 10;
-/// Nobody reads for longer.
+/// Maximum time of a reader.
 const MAX_TIME: Duration = Duration::from_secs(600);
 
-/// Disks, and a file for each.
+/// The disks, and the files on them.
 #[derive(Clone, Debug)]
 pub struct Track {
-    /// All chance.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Disks, and servers.
+    /// Number of disks and servers.
     pub disks: u8,
-    /// Readers, and files.
+    /// Number of readers and files.
     pub readers: u8,
-    /// Each file is striped over so many disks from the first on, with a second copy on the others
-    /// if these are half of them; 0: it is on one disk, with its copies on the next ones.
+    /// Each file is striped over this many disks, from the first on, with a second copy on the
+    /// other disks if they are the other half. 0: it is on one disk, with its copies on the next
+    /// ones.
     pub stripes: u8,
-    /// All read one file of such fragments instead, each pair of readers two of them one after the
-    /// other: so many per cent of that the first reader, and the rest the second. 0: a file each.
+    /// All read one file of fragments instead. Each pair of readers reads two fragments, one after
+    /// the other: the first reader this percentage of them, and the second the rest. 0: each has a
+    /// file of its own.
     pub first_percent: u8,
     /// Copies of each file.
     pub copies: u8,
     /// Bytes of each file.
     pub file_bytes: u64,
-    /// What a disk gives, bytes a second.
+    /// Rate of a disk, bytes per second.
     pub bytes_per_s: u64,
 }
 
-/// One race.
+/// The parameters of one race.
 #[derive(Clone, Debug)]
 pub struct Race {
-    /// How clients choose.
+    /// The read policy of the clients.
     pub policy: ReadPolicy,
     /// Whether readers are the processes of a job.
     pub job: bool,
-    /// What a reader reads at once, bytes.
+    /// Bytes of one call.
     pub call_bytes: u64,
-    /// Disks that are slow, and the share of their speed that is left.
+    /// Slow disks, each with the remaining share of its speed.
     pub slow: Vec<(u8, f64)>,
-    /// They are slow for so long, then as quick as the others for as long, and so on; `None`: all
-    /// the time.
+    /// They alternate between slow and normal with this period; `None`: always slow.
     pub turn: Option<Duration>,
-    /// The server of a disk that is killed, so long after the start.
+    /// The server of a disk that is killed, and the time after the start.
     pub dies: Option<(u8, Duration)>,
 }
 
-/// What came of it.
+/// The result of a race.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// When each reader was done.
+    /// When each reader finished.
     pub ends: Vec<Duration>,
-    /// What each disk gave, bytes.
+    /// Bytes read from each disk.
     pub disk_bytes: Vec<u64>,
-    /// How often each disk has turned to another place.
+    /// Number of seeks of each disk.
     pub turns: Vec<u64>,
-    /// How many bytes each reader had, a tenth of a second after another.
+    /// Bytes of each reader after each tenth of a second.
     pub course: Vec<Vec<u64>>,
-    /// How many each disk had given.
+    /// Bytes read from each disk after each tenth of a second.
     pub disk_course: Vec<Vec<u64>>,
 }
 
 impl Outcome {
-    /// When the last one was done.
+    /// When the last reader finished.
     pub fn slowest(&self) -> Duration {
         self.ends.iter().copied().max().unwrap_or_default()
     }
 
-    /// What disks read before they turned to another place, in the mean.
+    /// Mean number of bytes that a disk reads between two seeks.
     pub fn run_bytes(&self) -> f64 {
         let turns: u64 = self.turns.iter().sum();
         self.disk_bytes.iter().sum::<u64>() as f64 / turns.max(1) as f64
     }
 }
 
-/// A track with its files.
+/// A cluster with the files of a track.
 pub struct Arena {
     track: Track,
     cluster: Cluster,
     parts: Vec<Part>,
 }
 
-/// Processes that are killed with their cluster hold their disks for good: nothing is left there.
+/// Processes that are killed with their cluster never release their disks, so these are emptied.
 impl Drop for Arena {
     fn drop(&mut self) {
         (0..usize::from(self.track.disks)).for_each(|n| self.disk(n).wipe());
     }
 }
 
-/// What a reader reads.
+/// The part of a file that a reader reads.
 #[derive(Clone)]
 struct Part {
     file: FileId,
@@ -127,7 +128,7 @@ struct Part {
 }
 
 impl Arena {
-    /// Starts the cluster and writes the files. Errors: in words, what went wrong.
+    /// Starts the cluster and writes the files. Errors: what went wrong.
     pub fn new(track: Track) -> std::result::Result<Self, String> {
         let shared = Rc::new(Shared::new(plan_of(&track)));
         let mut cluster = Cluster::new(shared, Options::default());
@@ -141,14 +142,14 @@ impl Arena {
         Ok(Self { track, cluster, parts })
     }
 
-    /// All read their file, each with a mount that is new. Errors: in words, what went wrong.
+    /// All readers read their files, each through a new mount. Errors: what went wrong.
     pub fn race(&mut self, race: &Race) -> std::result::Result<Outcome, String> {
         let disks = usize::from(self.track.disks);
         let before: Vec<u64> = (0..disks).map(|n| self.disk(n).read_bytes()).collect();
         let turned: Vec<u64> = (0..disks).map(|n| self.disk(n).turns()).collect();
         self.set_rates(race, true);
         (0..disks).for_each(|n| self.disk(n).set_not_cached(1.0));
-        // A mean that is older than any report says nothing of this race.
+        // A mean from before this pause does not influence the race.
         self.cluster.sim.run_for(Duration::from_secs(30));
         let runners = usize::from(self.track.readers);
         let log: Rc<RefCell<Vec<Runner>>> = Rc::new(RefCell::new(vec![Runner::default(); runners]));
@@ -183,8 +184,8 @@ impl Arena {
         Ok(Outcome { ends, disk_bytes, turns, course, disk_course })
     }
 
-    /// Slow disks become quick and slow again until all readers have ended; whether they have.
-    /// `sample` is told of each tenth of a second.
+    /// Alternates slow disks until all readers have ended; returns whether they have. `sample` is
+    /// called every tenth of a second.
     fn run(
         &mut self,
         race: &Race,
@@ -267,7 +268,7 @@ impl Arena {
                 });
                 pages.close();
                 for worker in workers.into_iter().flatten() {
-                    // Its panic is told by the simulation.
+                    // The simulation reports its panic.
                     let _ = worker.join();
                 }
                 client.shutdown();
@@ -287,8 +288,7 @@ struct Runner {
     trouble: Option<String>,
 }
 
-/// The pages of a file as a kernel keeps them for one who reads it, or a part of it, from front
-/// to back.
+/// The page cache of a kernel for one sequential reader of a file or a part of it.
 struct Pages {
     file: File,
     part: Range<u64>,
@@ -300,7 +300,7 @@ struct Pages {
 #[derive(Default)]
 struct State {
     asked: VecDeque<Range<u64>>,
-    /// What is there, by where it begins.
+    /// Cached ranges, by their first byte.
     here: BTreeMap<u64, u64>,
     failed: Option<weir_types::Error>,
     closed: bool,
@@ -348,7 +348,7 @@ impl Pages {
         }
     }
 
-    /// Errors: something else was written there.
+    /// Fails if the bytes differ from the written ones.
     fn check(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let mut expected = vec![0; bytes.len()];
         fill(&mut expected, self.file.id(), at);
@@ -363,15 +363,15 @@ impl Pages {
         Context { reader: self.reader.clone(), ..Context::root() }
     }
 
-    /// The program: reads so many bytes at a time, and says how many it has had.
+    /// The program: reads with calls of this size, and reports the bytes so far.
     fn read_all(&self, call_bytes: u64, mut had: impl FnMut(u64)) -> Result<()> {
         let Range { start, end: all } = self.part;
         let (mut ahead, mut asked, mut marker) = (FIRST_AHEAD_BYTES, start, start);
         let mut position = start;
         while position < all {
             let end = (position + call_bytes).min(all);
-            // Who touches the first page of what was read ahead has more read ahead; who wants what
-            // nobody asked for as well.
+            // A read of the first page of the read-ahead starts more read-ahead; so does a read of
+            // a page that was not requested.
             while marker < end && asked < all {
                 marker = asked;
                 let until = (asked + ahead).min(all);
@@ -425,7 +425,7 @@ fn write_all(config: &ClientConfig, track: &Track) -> Result<Vec<Part>> {
     parts
 }
 
-/// A file for one reader.
+/// Writes a file for one reader.
 fn write_own(client: &Client, track: &Track, n: u8) -> Result<Part> {
     let (base, count) = if track.stripes > 0 { (0, track.stripes) } else { (n, 1) };
     let in_groups = track.copies == 2 && 2 * track.stripes == track.disks;
@@ -440,7 +440,7 @@ fn write_own(client: &Client, track: &Track, n: u8) -> Result<Part> {
     Ok(Part { file: write(client, &format!("race{n}"), layout, bytes.end)?, bytes })
 }
 
-/// One file for all, a fragment on each disk.
+/// Writes one file for all, with a fragment on each disk.
 fn write_fragments(client: &Client, track: &Track) -> Result<Vec<Part>> {
     let layout = LayoutSpec {
         kind: LayoutKind::Fragments,
@@ -477,7 +477,7 @@ fn write(client: &Client, name: &str, layout: LayoutSpec, len_bytes: u64) -> Res
     Ok(attr.file)
 }
 
-/// What a file has from an offset on: each eight bytes tell whose they are, and where.
+/// The contents of a file from an offset on: every eight bytes identify the file and the place.
 fn fill(bytes: &mut [u8], file: FileId, at: u64) {
     let told = |word: u64| (word ^ file.0.rotate_left(40)).to_le_bytes();
     let (head, words) = bytes.split_at_mut(bytes.len().min((at.next_multiple_of(8) - at) as usize));

@@ -1,6 +1,6 @@
-//! Pages of files above a client, as the kernel keeps them above a mount: read
-//! once, served until they are dropped. A page that is being read is locked,
-//! and dropping it waits for that.
+//! The page cache above a client, as the kernel has it above a mount: pages are read once, and
+//! served until they are dropped. A page that is being read is locked, and dropping it waits for
+//! the read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +13,7 @@ const PAGE_BYTES: u64 = 4096;
 #[derive(Default)]
 struct State {
     pages: BTreeMap<(FileId, u64), Vec<u8>>,
-    /// Reads under way.
+    /// Reads in progress.
     locked: Vec<Locked>,
     next: u64,
 }
@@ -22,10 +22,10 @@ struct State {
 struct Locked {
     number: u64,
     file: FileId,
-    /// Numbers of pages.
+    /// Numbers of the pages.
     pages: Range<u64>,
-    /// It has its lease. Before that it shows nothing to anybody, and may be
-    /// waiting for what waits until pages are dropped.
+    /// Whether the read has its lease. Before that its pages are invisible, and it may be waiting
+    /// for an operation that waits for pages to be dropped.
     entered: bool,
 }
 
@@ -61,8 +61,8 @@ impl Pages {
         self.unlocked.notify_all();
     }
 
-    /// Drops what `goes` says of a file and a page of it, as the kernel does for a
-    /// mount: what a read fills that has its lease is waited for.
+    /// Drops the pages for which `goes` returns true, as the kernel does for a mount. Waits for
+    /// reads that have their lease.
     fn drop_where(&self, goes: impl Fn(FileId, &Range<u64>) -> bool) {
         let mut state = self.state.lock();
         while state.locked.iter().any(|read| read.entered && goes(read.file, &read.pages)) {
@@ -71,7 +71,7 @@ impl Pages {
         state.pages.retain(|(file, page), _| !goes(*file, &(*page..*page + 1)));
     }
 
-    /// Reads from pages; what is not there, with whole pages, from the file.
+    /// Reads from pages; reads missing pages, as whole pages, from the file.
     pub fn read(
         &self,
         file: &File,
@@ -89,7 +89,7 @@ impl Pages {
         }
         let mut bytes = vec![0; (end - start) as usize];
         let number = self.lock(id, pages.clone());
-        // All of them are read anew.
+        // All of them are read again.
         self.state.lock().pages.retain(|(file, page), _| *file != id || !pages.contains(page));
         let read =
             file.read_entering(ctx, start, &mut bytes, &|entered| self.entered(number, entered));
@@ -106,7 +106,7 @@ impl Pages {
         Ok(len)
     }
 
-    /// The bytes of pages, if all of them are here.
+    /// The bytes of pages, if all of them are cached.
     fn kept(&self, file: FileId, pages: &Range<u64>) -> Option<Vec<u8>> {
         let state = self.state.lock();
         let mut bytes = Vec::new();
@@ -116,12 +116,12 @@ impl Pages {
         Some(bytes)
     }
 
-    /// Writes through, and into the pages that are here.
+    /// Writes to the file and to cached pages.
     pub fn write(&self, file: &File, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
         let id = file.id();
         let pages = pages_of(offset, data.len() as u64);
-        // Not locked: what drops pages leaves those out that wait for a lease to
-        // write, and only pages that are here still are written into.
+        // Without a lock: dropping pages skips those that wait for a write lease, and only pages
+        // that are still cached are written.
         let written = file.write_at(ctx, offset, data);
         let mut state = self.state.lock();
         for page in pages {
@@ -139,7 +139,7 @@ impl Pages {
         written
     }
 
-    /// Forgets a file: it is closed, or its size changes.
+    /// Drops a file's pages: it is closed, or its size changes.
     pub fn forget(&self, file: FileId) {
         self.drop_pages(file, 0, u64::MAX);
     }

@@ -1,5 +1,5 @@
-//! What a run does: the cluster, what each client asks, what goes wrong and
-//! when. A plan comes from a seed, or from a file that shrinking wrote.
+//! The plan of a run: the cluster, the calls of each client, and the faults with their times. A
+//! plan is made from a seed, or read from a file that shrinking wrote.
 
 use crate::history::{Name, Node, RenameMode};
 use serde::{Deserialize, Serialize};
@@ -8,108 +8,105 @@ use std::fmt;
 /// The engine below the metadata server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EngineKind {
-    /// The real one, on a simulated disk.
+    /// The real engine, on a simulated disk.
     Embedded,
-    /// The model, which also has conflicts with writers that are not there.
+    /// The model, which also has conflicts with imaginary writers.
     Model,
 }
 
-/// Who writes the copies of files, and when a write is acknowledged.
+/// The duplication protocol: who writes the copies of files, and when a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Protocol {
-    /// The first server hands on; acknowledged when all have it.
+    /// The first server forwards; acknowledged when all copies have the write.
     #[default]
     ServerSync,
-    /// The first server hands on; acknowledged at once.
+    /// The first server forwards; acknowledged at once.
     ServerAsync,
-    /// The client writes to all; acknowledged when all have it.
+    /// The client writes to all copies; acknowledged when all have the write.
     ClientSync,
-    /// The client writes to all; acknowledged when one has it.
+    /// The client writes to all copies; acknowledged when one has the write.
     ClientAsync,
-    /// One of them, by the numbers of servers and writers.
+    /// One of the others, by the numbers of servers and writers.
     Hybrid,
 }
 
 impl Protocol {
-    /// Whether a write may be acknowledged when the first copy alone has it.
+    /// Whether a write may be acknowledged when only the first copy has it.
     pub fn is_early(self) -> bool {
         matches!(self, Self::ServerAsync | Self::ClientAsync | Self::Hybrid)
     }
 }
 
-/// Where the copies of files go.
+/// The placement of copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Placement {
-    /// Chunks to random targets, all else as [`Placement::Chained`].
+    /// Random for chunks, [`Placement::Chained`] for everything else.
     #[default]
     Usual,
-    /// To the nodes that follow one another.
+    /// On consecutive nodes.
     Chained,
-    /// First copies to one half of the nodes, second ones to the other; what has another
-    /// number of copies, or chunks, as [`Placement::Usual`].
+    /// First copies on one half of the nodes, second copies on the other half. Chunks and other
+    /// numbers of copies as in [`Placement::Usual`].
     Groups,
-    /// To random nodes.
+    /// On random nodes.
     Random,
 }
 
 /// The cluster of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
-    /// Data servers, each on a node of its own.
+    /// Number of data servers, each on a node of its own.
     pub data_servers: u8,
-    /// Targets of each.
+    /// Targets of each data server.
     pub targets_each: u8,
-    /// Event loops of each.
+    /// Event loops of each server.
     pub event_loops: u8,
     /// The metadata server's engine.
     pub engine: EngineKind,
-    /// Whether clients hold leases; otherwise those that keep anything use only
-    /// what is their own.
+    /// Whether clients hold leases. Otherwise clients with caches use only files of their own.
     pub leases: bool,
-    /// A client of which nothing was heard for so long may lose them.
+    /// The leases of a client may be revoked after this time of silence.
     pub lease_ms: u32,
-    /// A session of which nothing was heard for so long ends.
+    /// A session ends after this time of silence.
     pub session_ms: u32,
-    /// After a start of the metadata server clients have so long to say what
-    /// they hold.
+    /// After a start of the metadata server, clients have this time to report what they hold.
     pub grace_ms: u32,
-    /// Files that clients share; each client has one of its own besides.
+    /// Number of files that clients share. Each client also has one of its own.
     pub shared_files: u8,
-    /// Files that clients share and append to.
+    /// Number of shared files that clients append to.
     pub logs: u8,
-    /// Cells of a file that is not appended to.
+    /// Number of cells of a file that is not appended to.
     pub cells: u32,
-    /// How the files are laid out.
+    /// The layout of the files.
     pub layout: FileShape,
-    /// Clients give up a call after so long, milliseconds.
+    /// Timeout of a call, milliseconds.
     pub request_timeout_ms: u32,
-    /// Of how many million messages one breaks its connection.
+    /// Of one million messages, how many break their connection.
     pub reset_ppm: u32,
-    /// Of how many million commits one meets a conflict (model engine).
+    /// Of one million commits, how many meet a conflict (model engine).
     pub conflict_ppm: u32,
-    /// Copies of the files, in turn; none: one of each.
+    /// Number of copies of the files, in turn; empty: one of each.
     #[serde(default)]
     pub copies: Vec<u8>,
-    /// How the copies of the files are written, in turn; none: `server-sync`.
+    /// Duplication protocols of the files, in turn; empty: `server-sync`.
     #[serde(default)]
     pub protocols: Vec<Protocol>,
-    /// A data server that was silent for so long is away; 0: the usual time.
+    /// A data server that is silent for this long counts as away; 0: the default.
     #[serde(default)]
     pub target_timeout_ms: u32,
-    /// What was on a target that was away for so long is made anew elsewhere; 0:
-    /// never.
+    /// The data of a target that is away for this long is rebuilt elsewhere; 0: never.
     #[serde(default)]
     pub rebuild_after_ms: u32,
-    /// Where the copies of the files go, in turn; none: as usual.
+    /// Placements of the files, in turn; empty: the default.
     #[serde(default)]
     pub placements: Vec<Placement>,
-    /// Data servers besides the others that are not part of the cluster yet.
+    /// Number of further data servers that are not in the cluster yet.
     #[serde(default)]
     pub spares: u8,
 }
 
 impl Shape {
-    /// Copies of a file.
+    /// Number of copies of a file.
     pub fn copies_of(&self, file: usize) -> u8 {
         match self.copies.len() {
             0 => 1,
@@ -117,7 +114,7 @@ impl Shape {
         }
     }
 
-    /// How the copies of a file are written.
+    /// The duplication protocol of a file.
     pub fn protocol_of(&self, file: usize) -> Protocol {
         match self.protocols.len() {
             0 => Protocol::ServerSync,
@@ -125,7 +122,7 @@ impl Shape {
         }
     }
 
-    /// Where the copies of a file go.
+    /// The placement of a file.
     pub fn placement_of(&self, file: usize) -> Placement {
         match self.placements.len() {
             0 => Placement::Usual,
@@ -133,7 +130,7 @@ impl Shape {
         }
     }
 
-    /// All data servers, also those that may join.
+    /// Number of all data servers, including those that may join.
     pub fn all_servers(&self) -> u8 {
         self.data_servers + self.spares
     }
@@ -144,27 +141,27 @@ impl Shape {
     }
 }
 
-/// How files are laid out.
+/// The family of layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileShape {
-    /// 4 KiB on a target, then the next.
+    /// 4 KiB on each target in turn.
     Striped,
-    /// All of it on one target.
+    /// The whole file on one target.
     OneTarget,
-    /// Fragments of unequal sizes.
+    /// Fragments of different sizes.
     Fragments,
-    /// Chunks of 4 KiB, each on a target of its own choice.
+    /// Chunks of 4 KiB, each on a target of its own.
     Chunked,
 }
 
-/// A client and what it does, one thing after another.
+/// A client and its calls, one after another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientPlan {
-    /// Read-ahead and write-behind.
+    /// Whether it has read-ahead and write-behind.
     pub write_behind: bool,
-    /// Keeps pages of files, as the kernel does above a mount.
+    /// Whether pages are cached above it, as by the kernel above a mount.
     pub keeps_pages: bool,
-    /// What it does.
+    /// Its calls.
     pub ops: Vec<PlannedOp>,
 }
 
@@ -177,24 +174,23 @@ pub struct PlannedOp {
     pub op: Op,
 }
 
-/// Where a name is: in one of two fixed directories, or in a directory that
-/// may be found there.
+/// The place of a name: in one of two fixed directories, or in a directory that may exist there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Which fixed directory.
+    /// The fixed directory.
     pub dir: u8,
     /// The name in it.
     pub name: Name,
-    /// If that is a directory: the name in there.
+    /// The name inside, if `name` is a directory.
     pub inner: Option<Name>,
 }
 
-/// What a client does.
+/// A call of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// Writes cells.
     Write {
-        /// Which file.
+        /// The file.
         file: u8,
         /// First cell.
         first: u32,
@@ -203,52 +199,52 @@ pub enum Op {
     },
     /// Reads cells.
     Read {
-        /// Which file.
+        /// The file.
         file: u8,
         /// First cell.
         first: u32,
         /// Number of cells.
         cells: u32,
     },
-    /// Adds cells at the end of a file.
+    /// Appends cells to a file.
     Append {
-        /// Which file.
+        /// The file.
         file: u8,
         /// Number of cells.
         cells: u32,
     },
-    /// Reads the last cells, and what may follow them.
+    /// Reads the last cells, and bytes that may follow them.
     Tail {
-        /// Which file.
+        /// The file.
         file: u8,
         /// Number of cells.
         cells: u32,
     },
-    /// Asks for size and time.
+    /// Gets size and time.
     Stat {
-        /// Which file.
+        /// The file.
         file: u8,
     },
     /// fsync.
     Sync {
-        /// Which file.
+        /// The file.
         file: u8,
     },
-    /// Closes and opens again.
+    /// Closes and opens the file again.
     Reopen {
-        /// Which file.
+        /// The file.
         file: u8,
     },
-    /// Cuts the file and makes it whole again.
+    /// Truncates the file and extends it again.
     Cut {
-        /// Which file.
+        /// The file.
         file: u8,
-        /// Cells that stay.
+        /// Number of cells that stay.
         keep: u32,
     },
     /// `open(O_CREAT)`, with or without `O_EXCL`.
     Create {
-        /// Where.
+        /// The name.
         at: Place,
         /// `O_EXCL`.
         exclusive: bool,
@@ -257,292 +253,290 @@ pub enum Op {
     },
     /// Makes a directory.
     Mkdir {
-        /// Where.
+        /// The name.
         at: Place,
     },
     /// Makes a symbolic link.
     Symlink {
-        /// Where.
+        /// The name.
         at: Place,
     },
     /// Removes a name.
     Unlink {
-        /// Which.
+        /// The name.
         at: Place,
     },
     /// Removes an empty directory.
     Rmdir {
-        /// Which.
+        /// The name.
         at: Place,
     },
-    /// Moves a name.
+    /// Renames a file or directory.
     Rename {
-        /// From here.
+        /// The old name.
         from: Place,
-        /// To there.
+        /// The new name.
         to: Place,
-        /// What if it is taken.
+        /// Treatment of an existing name.
         mode: RenameMode,
     },
-    /// Finds a file and gives it another name.
+    /// Looks up a file and adds a hard link.
     Link {
         /// The file.
         from: Place,
-        /// The other name.
+        /// The new name.
         to: Place,
     },
-    /// Looks a name up, and at what it stands for.
+    /// Looks up a name, and inspects its file.
     Look {
-        /// Which.
+        /// The name.
         at: Place,
     },
     /// Lists a directory.
     List {
-        /// Which fixed directory.
+        /// The fixed directory.
         dir: u8,
     },
-    /// Finds a file and changes its mode.
+    /// Looks up a file and changes its mode.
     SetMode {
-        /// Which.
+        /// The name.
         at: Place,
         /// The mode.
         mode: u16,
     },
-    /// Finds a file and sets an attribute.
+    /// Looks up a file and sets an extended attribute.
     SetXattr {
-        /// Which.
+        /// The name.
         at: Place,
         /// The attribute.
         name: Name,
     },
     /// Makes names durable.
     SyncNames,
-    /// Writes a new file, syncs it, and renames it to this name.
+    /// Writes a new file, syncs it, and renames it.
     Publish {
-        /// The name that it gets.
+        /// The new name.
         at: Place,
     },
     /// Writes a file, syncs it, removes its name and keeps it open.
     Hide,
-    /// Reads the file that is open without a name.
+    /// Reads the open file without a name.
     Peek,
     /// Reads the file with this name.
     Fetch {
-        /// Which.
+        /// The name.
         at: Place,
     },
 }
 
-/// Something that goes wrong.
+/// A fault with its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedFault {
-    /// When, since the clients began, milliseconds.
+    /// Time after the start of the clients, milliseconds.
     pub at_ms: u32,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
-    /// `kill -9`, and a start later.
+    /// Kills a process (`kill -9`), and starts it again later.
     Kill {
-        /// Whose process.
+        /// The node.
         node: NodeName,
-        /// Until it starts again.
+        /// Time until it starts again.
         down_ms: u32,
     },
-    /// `kill -9` of the metadata server, and a client hears of it later than the
-    /// others: it still holds leases that the server does not know of.
+    /// Kills the metadata server. A client notices the restart later than the others: it still
+    /// holds leases that the server does not know.
     ForgetLeases {
         /// The client.
         client: u8,
-        /// Until the server starts again.
+        /// Time until the server starts again.
         down_ms: u32,
-        /// And so long after that the client does not reach it.
+        /// Time after the restart during which the client cannot reach it.
         ms: u32,
     },
-    /// The power fails.
+    /// A power failure.
     PowerCut {
-        /// Where.
+        /// The node.
         node: NodeName,
-        /// Until it is back.
+        /// Time until the power is back.
         down_ms: u32,
-        /// Of the disk alone: what was not synced is gone, and the processes that use it are
-        /// killed, but the machine runs on.
+        /// Only the disk fails: its unsynced bytes are lost, and the processes that use it are
+        /// killed, but the machine keeps running.
         #[serde(default)]
         disk_only: bool,
     },
-    /// The process stands still.
+    /// Stops a process.
     Stop {
-        /// Whose.
+        /// The node.
         node: NodeName,
-        /// For so long.
+        /// Duration.
         ms: u32,
     },
-    /// Messages are held back.
+    /// Holds messages back.
     Partition {
-        /// From here.
+        /// The sender.
         a: NodeName,
-        /// To there.
+        /// The receiver.
         b: NodeName,
-        /// And the other way.
+        /// In both directions.
         both: bool,
-        /// For so long.
+        /// Duration.
         ms: u32,
     },
-    /// All connections between two nodes break.
+    /// Breaks all connections between two nodes.
     Break {
-        /// One.
+        /// The first node.
         a: NodeName,
-        /// The other.
+        /// The second node.
         b: NodeName,
     },
-    /// What a client sends within a moment arrives very late; it has lost
-    /// patience by then, has connected anew and sent it again.
+    /// Requests of a client within a short time arrive very late. By then the client has given up,
+    /// reconnected and sent them again.
     Late {
         /// The client.
         client: u8,
         /// The server.
         server: NodeName,
-        /// So late.
+        /// The delay.
         extra_ms: u32,
-        /// How long the moment is.
+        /// The time during which requests are delayed.
         ms: u32,
     },
-    /// Messages take longer.
+    /// Delays messages.
     Slow {
-        /// From here.
+        /// The sender.
         a: NodeName,
-        /// To there.
+        /// The receiver.
         b: NodeName,
-        /// By so much.
+        /// The delay.
         extra_ms: u32,
-        /// For so long.
+        /// Duration.
         ms: u32,
     },
-    /// The disk is slow.
+    /// Makes a disk slow.
     SlowDisk {
-        /// Whose.
+        /// The node.
         node: NodeName,
-        /// An operation takes up to so long.
+        /// Maximum time of an operation.
         operation_ms: u32,
-        /// For so long.
+        /// Duration.
         ms: u32,
     },
-    /// The disk hangs: it neither answers nor fails.
+    /// Makes a disk hang: it neither answers nor fails.
     Hang {
-        /// Whose.
+        /// The node.
         node: NodeName,
-        /// For so long.
+        /// Duration.
         ms: u32,
     },
-    /// One operation of the disk fails; the server is started anew later.
+    /// One operation of a disk fails. The server is restarted later.
     DiskError {
-        /// Whose.
+        /// The node.
         node: NodeName,
-        /// Which operation.
+        /// The operation.
         operation: DiskOperation,
-        /// How.
+        /// The error.
         error: DiskErrorKind,
-        /// So many of them pass first.
+        /// Number of such operations that succeed first.
         after: u32,
-        /// Until the restart.
+        /// Time until the restart.
         ms: u32,
     },
-    /// Every operation of the disk fails; then the machine starts anew, with what
-    /// is on it.
+    /// Every operation of a disk fails. Then the machine restarts, with the contents of the disk.
     DiskFails {
-        /// Whose.
+        /// The node.
         node: NodeName,
-        /// Until the machine starts anew.
+        /// Time until the machine restarts.
         ms: u32,
     },
-    /// `kill -9` of a data server; its notes of what other copies lack are lost, or
-    /// damaged, before it starts again.
+    /// Kills a data server. Its gap logs are lost or damaged before it starts again.
     LoseGaps {
-        /// Whose.
+        /// The node.
         node: NodeName,
-        /// Damaged, not gone.
+        /// Damaged instead of lost.
         damaged: bool,
-        /// Until it starts again.
+        /// Time until it starts again.
         down_ms: u32,
     },
-    /// A bit turns over on the disk of a data server, in an object of a file with
-    /// several copies. All in one plan are of one server, so that one copy is sound.
+    /// Flips a bit on the disk of a data server, in an object of a file with several copies. In one
+    /// plan only one server rots, so that one copy is sound.
     Rot {
-        /// Which.
+        /// The data server.
         server: u8,
-        /// Which bit.
+        /// Selects the bit.
         pick: u32,
     },
-    /// The disk has no room left.
+    /// Fills a disk.
     DiskFull {
-        /// Whose.
+        /// The node.
         node: NodeName,
-        /// For so long.
+        /// Duration.
         ms: u32,
     },
-    /// Messages from and to a node are held back.
+    /// Holds back all messages from and to a node.
     Isolate {
-        /// Which.
+        /// The node.
         node: NodeName,
-        /// For so long.
+        /// Duration.
         ms: u32,
     },
-    /// Time passes too fast or too slow on a machine.
+    /// Time passes too fast or too slowly on a machine.
     Pace {
-        /// Whose.
+        /// The node.
         node: NodeName,
-        /// By so many millionths.
+        /// The deviation, in millionths.
         ppm: i32,
-        /// For so long.
+        /// Duration.
         ms: u32,
     },
-    /// An administrator drains a target, and takes that back.
+    /// An administrator drains a target, and later stops that.
     Drain {
-        /// Which.
+        /// The target.
         target: u32,
-        /// After so long.
+        /// Time until the draining is stopped.
         ms: u32,
     },
-    /// An administrator wants another number of copies of a file that is in use.
+    /// An administrator changes the number of copies of a file in use.
     Copies {
-        /// Which file.
+        /// The file.
         file: u8,
-        /// How many.
+        /// The number of copies.
         copies: u8,
     },
-    /// An administrator wants targets to be equally full.
+    /// An administrator balances the used space of targets.
     Even,
-    /// A data server that was no part of the cluster joins it.
+    /// A data server joins the cluster.
     Join {
-        /// Which.
+        /// The data server.
         server: u8,
     },
-    /// An administrator takes a data server out of the cluster: its targets are drained, and
-    /// removed when nothing is on them any more; then it ends.
+    /// An administrator removes a data server from the cluster. Its targets are drained, and
+    /// removed when they are empty; then it ends.
     Leave {
-        /// Which.
+        /// The data server.
         server: u8,
     },
-    /// A data server is lost for good, and an administrator takes its targets out by force.
+    /// A data server is lost for good, and an administrator removes its targets by force.
     Lose {
-        /// Which.
+        /// The data server.
         server: u8,
     },
-    /// The clock goes wrong from now on.
+    /// A clock is wrong from this time on.
     Clock {
-        /// Whose.
+        /// The node.
         node: NodeName,
-        /// It jumps by so much.
+        /// The jump.
         offset_ms: i32,
-        /// And goes too fast by so many millionths.
+        /// The drift, in millionths.
         drift_ppm: i32,
     },
 }
 
-/// Which operation of a disk fails.
+/// The operation of a disk that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DiskOperation {
     /// Reading.
@@ -553,7 +547,7 @@ pub enum DiskOperation {
     Sync,
 }
 
-/// How a disk fails.
+/// The error of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DiskErrorKind {
     /// `EIO`.
@@ -565,11 +559,11 @@ pub enum DiskErrorKind {
 /// A node in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NodeName {
-    /// The metadata server's.
+    /// The metadata server's node.
     Meta,
-    /// A data server's.
+    /// A data server's node.
     Data(u8),
-    /// A client's.
+    /// A client's node.
     Client(u8),
 }
 
@@ -583,31 +577,31 @@ impl From<NodeName> for Node {
     }
 }
 
-/// A run.
+/// The plan of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// All other chance: scheduling, network, disks, keys.
+    /// Seed of all other random choices: scheduling, network, disks, keys.
     pub seed: u64,
-    /// How long things go wrong, milliseconds.
+    /// Duration of the faults, milliseconds.
     pub duration_ms: u32,
     /// The cluster.
     pub shape: Shape,
     /// The clients.
     pub clients: Vec<ClientPlan>,
-    /// What goes wrong, in order of time.
+    /// The faults, sorted by time.
     pub faults: Vec<PlannedFault>,
-    /// From which copies clients read: which of [`weir_client::ReadPolicy::OF_ANY_READER`].
+    /// The read policy of the clients: an index in [`weir_client::ReadPolicy::OF_ANY_READER`].
     #[serde(default = "first_copies")]
     pub read_policy: u8,
 }
 
-/// `primary`: from the first copies.
+/// The policy `primary`, which reads first copies.
 pub fn first_copies() -> u8 {
     1
 }
 
 impl Plan {
-    /// Whether copies are made on other targets while they are in use.
+    /// Whether copies move to other targets while they are in use.
     pub fn moves(&self) -> bool {
         let orders = |planned: &PlannedFault| {
             matches!(
@@ -622,7 +616,7 @@ impl Plan {
         self.shape.rebuild_after_ms > 0 || self.faults.iter().any(orders)
     }
 
-    /// Whether targets are taken out of the cluster.
+    /// Whether targets are removed from the cluster.
     pub fn removes(&self) -> bool {
         let removes = |planned: &PlannedFault| {
             matches!(planned.fault, Fault::Leave { .. } | Fault::Lose { .. })
@@ -640,7 +634,7 @@ impl Plan {
         self.shape.shared_files + self.clients.len() as u8
     }
 
-    /// Cells of a file; of one that is appended to, more than it can get.
+    /// Number of cells of a file; for one that is appended to, an upper limit.
     pub fn cells(&self, file: u8) -> u32 {
         if file < self.first_log() {
             return self.shape.cells;
@@ -653,7 +647,7 @@ impl Plan {
         appended.sum::<u32>() + 1
     }
 
-    /// Calls of all clients.
+    /// Number of calls of all clients.
     pub fn ops(&self) -> usize {
         self.clients.iter().map(|c| c.ops.len()).sum()
     }
@@ -680,7 +674,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Numbers of servers and targets begin with 1.
+/// The targets of a server. Ids of servers and targets begin with 1.
 pub(crate) fn targets_of(shape: &Shape, server: u8) -> Vec<u32> {
     let each = u32::from(shape.targets_each);
     (0..each).map(|i| u32::from(server) * each + i + 1).collect()

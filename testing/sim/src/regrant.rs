@@ -1,7 +1,8 @@
-//! A server that is back, and online by the map, while the one that ordered without it does not hear of
-//! that, and does not reach it any more either: until its lease ends it goes on without it, and that is
-//! what a server must wait for that is back. Who writes is deaf as well, and so goes on asking the other one;
-//! who reads asks the one that is back first, as the map says. The machines are those of all simulations.
+//! A returning server that is online by the map, while the server that ordered without it does not
+//! hear of that and cannot reach it. The other server goes on alone until its lease ends, and a
+//! returning server must wait for that. The writer is cut off too, and so keeps asking the other
+//! server; the reader asks the returning server first, as the map says. Uses the machines of all
+//! simulations.
 
 use crate::cluster::Cluster;
 use crate::failover::plan;
@@ -18,46 +19,47 @@ use weir_types::{FileId, Result, TargetId};
 use weir_wire::Rights;
 use weir_wire::map::TargetState;
 
-/// Each has a copy of everything.
+/// Number of servers. Each has a copy of everything.
 const SERVERS: u8 = 2;
-/// A lease has to outlast the wait for a copy that does not answer, by more than a moment.
+/// A lease must outlast, by more than a moment, the wait for a copy that does not answer.
 const TARGET_TIMEOUT_MS: u32 = 8_000;
-/// It is missed by then.
+/// Time until it is known to be away.
 const AWAY: Duration = Duration::from_secs(12);
-/// If it is not back so soon after the other one has heard nothing any more it is not.
+/// Maximum time until it is back after the other server was cut off; otherwise the attempt does not
+/// count.
 const BACK: Duration = Duration::from_secs(1);
-/// Longer than a lease.
+/// Duration of the cut: longer than a lease.
 const CUT: Duration = Duration::from_secs(12);
-/// Between looks.
+/// Interval of looks.
 const LOOK: Duration = Duration::from_millis(2);
-/// What the file holds before, and then.
+/// The old and the new contents.
 const OLD: u8 = 1;
 const NEW: u8 = 2;
 
-/// What came of it.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The write was acknowledged while the two were cut from each other.
+    /// Whether the write was acknowledged during the cut.
     pub acknowledged: bool,
-    /// What it has overwritten was read afterwards.
+    /// Whether overwritten bytes were read afterwards.
     pub stale: bool,
-    /// It was read afterwards.
+    /// Whether the read succeeded.
     pub read: bool,
 }
 
-/// What everybody tells the others.
+/// Signals between the processes.
 #[derive(Default)]
 struct Signs {
-    /// The one that was away is online by the map.
+    /// The returning server is online by the map.
     joined: Cell<bool>,
-    /// Write.
+    /// The writer should write.
     go: Cell<bool>,
     seen: Cell<Seen>,
     trouble: RefCell<Option<String>>,
 }
 
-/// Tries it: the other one hears nothing any more so long after the first one has started again.
-/// Errors: in words, what went wrong.
+/// Tries it once. The other server is cut off `deaf_after` the first one has started again. Errors:
+/// what went wrong.
 pub fn try_once(seed: u64, deaf_after: Duration) -> std::result::Result<Seen, String> {
     let mut plan = plan(seed, SERVERS);
     plan.shape.target_timeout_ms = TARGET_TIMEOUT_MS;
@@ -71,7 +73,7 @@ pub fn try_once(seed: u64, deaf_after: Duration) -> std::result::Result<Seen, St
     let signs = Rc::new(Signs::default());
     cluster.sim.kill(cluster.processes[&first]);
     cluster.sim.run_for(AWAY);
-    // Who reads goes by the map of then, too, until that is refused.
+    // The reader also uses that old map, until a server refuses it.
     start(&mut cluster, &signs, 0, move |config, signs| write(config, file, signs));
     start(&mut cluster, &signs, 1, move |config, signs| watch(config, target, signs));
     start(&mut cluster, &signs, 2, move |config, signs| read(config, file, signs));
@@ -116,7 +118,7 @@ fn write(config: ClientConfig, file: FileId, signs: &Signs) -> Result<()> {
     while !signs.go.get() {
         sleep(LOOK);
     }
-    // It may not be, and fail long after this has been looked at.
+    // The write may fail, possibly long after the check.
     if file.write_at(&ctx, 0, &[NEW]).is_ok() {
         signs.seen.set(Seen { acknowledged: true, ..signs.seen.get() });
     }
@@ -133,7 +135,7 @@ fn watch(config: ClientConfig, target: TargetId, signs: &Signs) -> Result<()> {
     }
 }
 
-/// Without a lease, and with what it knows of the file: it asks the data servers alone.
+/// Without a lease, and with cached knowledge of the file, so that it asks data servers only.
 fn read(config: ClientConfig, file: FileId, signs: &Signs) -> Result<()> {
     let config = ClientConfig { consistency: Consistency::Relaxed, keep_metadata: true, ..config };
     let (ctx, client) = (Context::root(), Client::connect(config)?);

@@ -1,6 +1,6 @@
-//! Room is reserved in a file with two copies while the disk of one of them, or of both, has none:
-//! the call fails, and neither copy is thought to lack the bytes that it had. Where bytes were
-//! written room can be reserved, and they can be made zeros.
+//! Preallocation in a file with two copies while the disk of one copy, or of both, is full. The
+//! call fails, and no copy is noted as lacking the bytes that it has. Where bytes were written,
+//! preallocation and zeroing succeed.
 
 use crate::cluster::Cluster;
 use crate::failover::plan;
@@ -17,36 +17,35 @@ use weir_types::{
 };
 use weir_wire::Rights;
 
-/// So many data servers.
+/// Number of data servers.
 const SERVERS: u8 = 2;
-/// What the file holds before.
+/// Size of the initial contents.
 const WRITTEN_BYTES: usize = 8 << 20;
-/// What is free where there is no room: enough for logs, and less than is kept for them.
+/// Free space of a full disk: enough for logs, but within the reserve.
 const FREE_BYTES: u64 = 64 << 10;
-/// What is reserved.
+/// Size of the preallocation.
 const RESERVED_BYTES: u64 = 16 << 20;
-/// The file is written within this time.
+/// Maximum time to write the file.
 const WRITTEN: Duration = Duration::from_secs(3);
-/// Between looks.
+/// Interval of looks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What came of it.
+/// The result of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// What the reservation was told, and zeroing as much.
+    /// The results of preallocation, and of zeroing the same range.
     pub told: [Option<ErrorKind>; 2],
-    /// The first byte, after that.
+    /// The first byte afterwards.
     pub byte: u8,
-    /// What was told who reserved room where bytes were written, and who made these zeros.
+    /// The results of preallocation and of zeroing where bytes were written.
     pub told_of_written: [Option<ErrorKind>; 2],
-    /// The bytes are zeros in the end.
+    /// Whether the bytes are zeros at the end.
     pub zeros: bool,
-    /// How many objects are lacking on either target, right afterwards.
+    /// Number of objects with gaps on each target, right afterwards.
     pub lacking: Vec<usize>,
 }
 
-/// Tries it with these copies' disks full: 0 is the one that orders. Errors: in words, what went
-/// wrong.
+/// Tries it with the disks of these copies full; copy 0 orders changes. Errors: what went wrong.
 pub fn try_reservation(seed: u64, full: &[usize]) -> std::result::Result<Seen, String> {
     let shared = Rc::new(Shared::new(plan_of(seed)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());

@@ -1,7 +1,7 @@
-//! A block of the copy that orders rots and is cut, so that no checksum is left that could vouch
-//! for what another copy has of it; then something else of the same part is written, which is
-//! put off, so that the other copy counts as lacking all of the part for a moment. Just then some
-//! of the block is written.
+//! A block of the ordering copy rots and is truncated, so that no checksum is left to verify
+//! another copy's bytes. Then other bytes of the same part are written and postponed for the other
+//! copy, which so counts as lacking the whole part for a moment. Just then a part of the block is
+//! written.
 
 use crate::cluster::{Cluster, SLOTS_BYTES};
 use crate::failover::plan;
@@ -17,29 +17,28 @@ use weir_types::limits::BLOCK_BYTES;
 use weir_types::{ErrorKind, FileId, Result};
 use weir_wire::Rights;
 
-/// What the file holds before.
+/// The initial contents.
 pub const OLD: u8 = 0x11;
-/// What the write makes of a part of the block.
+/// The contents that the write gives a part of the block.
 pub const NEW: u8 = 0x22;
-/// The block is cut to so many bytes, and so many are written behind them.
+/// The block is truncated to this size, and the same number of bytes is written after it.
 pub const KEPT: usize = 512;
 const SERVERS: u8 = 2;
-/// What is put off is brought by then.
+/// Maximum time until postponed bytes arrive.
 const BROUGHT: Duration = Duration::from_secs(3);
-/// Between looks.
+/// Interval of looks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What came of it.
+/// The result of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// What the write was told.
+    /// The result of the write.
     pub told: Option<ErrorKind>,
-    /// The block as it is read afterwards, while the copy that orders is there and when it is
-    /// cut off.
+    /// The block as read afterwards, with the ordering copy reachable and with it cut off.
     pub reads: Vec<Vec<u8>>,
 }
 
-/// Tries it. Errors: in words, what went wrong.
+/// Tries it. Errors: what went wrong.
 pub fn try_write(seed: u64) -> std::result::Result<Seen, String> {
     let shared = Rc::new(Shared::new(plan_of(seed)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());
@@ -97,7 +96,7 @@ fn written(config: &ClientConfig, file: FileId, step: &Cell<u8>) -> Result<Seen>
     Ok(Seen { told, reads })
 }
 
-/// What another client reads.
+/// Reads the block with another client.
 fn look(config: &ClientConfig, file: FileId) -> Result<Vec<u8>> {
     let (ctx, client) = (Context::root(), Client::connect(config.clone())?);
     let mut block = vec![0; BLOCK_BYTES];

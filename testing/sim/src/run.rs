@@ -1,5 +1,4 @@
-//! One run: a plan is carried out, everything heals, everything is looked at,
-//! and the oracles judge.
+//! One run: a plan is carried out, everything heals and is inspected, and the oracles judge.
 
 use crate::cluster::Cluster;
 use crate::copies;
@@ -23,38 +22,38 @@ use weir_client::ClientConfig;
 use weir_simhost::{Exit, Options, Trace};
 use weir_types::FileKind;
 
-/// What clients have still to do ends within this time after the last fault.
+/// Maximum time after the last fault until the clients have finished their calls.
 const FINISH: Duration = Duration::from_secs(120);
-/// What was acknowledged so long before a power cut of the metadata server
-/// survives it: a second, and the time of a sync.
+/// Changes that were acknowledged this long before a power cut of the metadata server survive it:
+/// one second, and the time of a sync.
 const SETTLE: Duration = Duration::from_millis(2_000);
 
-/// What a run comes to.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Equal for equal runs.
+    /// Hash of the trace; equal for equal runs.
     pub trace_hash: u64,
-    /// Virtual time that passed.
+    /// Elapsed virtual time.
     pub simulated: Duration,
-    /// Time of the processor.
+    /// CPU time.
     pub cpu: Duration,
-    /// Calls of clients.
+    /// Number of calls of clients.
     pub calls: u64,
-    /// Faults.
+    /// Number of faults.
     pub faults: u64,
-    /// What is wrong.
+    /// Violations found.
     pub violations: Vec<Violation>,
-    /// Judgements given up for too many possible orders.
+    /// Number of judgements given up because there were too many possible orders.
     pub undecided: u64,
 }
 
-/// Carries out a plan. Simulated processes that are killed give no memory
-/// back: after some dozens of runs a process should end.
+/// Carries out a plan. Killed simulated processes do not free their memory, so a process should end
+/// after some dozens of runs.
 pub fn run(plan: &Plan) -> Report {
     run_with(plan, false).0
 }
 
-/// As [`run`], with the whole history; `print` shows it as it happens.
+/// As [`run`], but returns the whole history; `print` prints it as it happens.
 pub fn run_with(plan: &Plan, print: bool) -> (Report, History) {
     let begun = cpu_time();
     let shared = Rc::new(Shared::new(plan.clone()));
@@ -100,9 +99,9 @@ pub fn run_with(plan: &Plan, print: bool) -> (Report, History) {
     (report, history)
 }
 
-/// Where the copies of a column may be at some time, if they move: nobody knows who had which
-/// when. A copy goes when there is another, so there are always as many as are wanted least, each
-/// on another server: but where servers have several targets there may be two on one.
+/// The possible places of a column's copies if copies move. A copy is removed only after another
+/// one exists, so there are always at least as many as required, on different servers. With several
+/// targets per server, two may be on one server.
 fn places_of_copies(plan: &Plan, file: usize) -> BTreeSet<Vec<u8>> {
     let shape = &plan.shape;
     let ordered = plan.faults.iter().filter_map(|planned| match planned.fault {
@@ -117,7 +116,7 @@ fn places_of_copies(plan: &Plan, file: usize) -> BTreeSet<Vec<u8>> {
     of_some.map(servers).collect()
 }
 
-/// What this thread has used.
+/// CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
@@ -146,7 +145,7 @@ fn judge(
     clients.push(ClientFacts { write_behind: false, leases, keeps_pages: false });
     let bytes = data::judge(history, files, &clients);
     let clocks_agree = !plan.faults.iter().any(|f| matches!(f.fault, Fault::Clock { .. }));
-    // A slow disk takes its time to sync.
+    // A slow disk needs longer to sync.
     let slow = plan.faults.iter().any(|f| {
         matches!(
             f.fault,
@@ -179,7 +178,7 @@ fn judge(
     }
 }
 
-/// Faults, healing, the rest of the work, a look at everything, the end.
+/// Faults, healing, remaining calls, inspection, shutdown.
 fn carry_out(cluster: &mut Cluster) -> Vec<Violation> {
     let plan = cluster.shared.plan.clone();
     let clients = plan.clients.len() as u8;
@@ -197,7 +196,7 @@ fn carry_out(cluster: &mut Cluster) -> Vec<Violation> {
     let mirrored = plan.shape.is_mirrored();
     let mut violations = Vec::new();
     let mut finished = finish(cluster, &mut nemesis);
-    // What is lost keeps each of their calls waiting.
+    // A loss delays each call that meets it.
     if !finished && let Some(troubles) = accept_losses(cluster, &mut nemesis) {
         violations.extend(troubles);
         finished = finish(cluster, &mut nemesis);
@@ -234,7 +233,7 @@ fn carry_out(cluster: &mut Cluster) -> Vec<Violation> {
     violations
 }
 
-/// Gives clients time for the rest of their work; whether it was enough.
+/// Lets clients finish their calls; returns whether the time was enough.
 fn finish(cluster: &mut Cluster, nemesis: &mut Nemesis) -> bool {
     let clients = cluster.shared.plan.clients.len() as u8;
     let deadline = cluster.sim.now() + FINISH;
@@ -254,14 +253,14 @@ fn unfinished(cluster: &Cluster) -> Violation {
     Violation { what, evidence: format!("  {}\n", cluster.sim.threads().join("\n  ")) }
 }
 
-/// An administrator accepts what is lost, and the copies become equal. `None`: nothing is.
+/// An administrator accepts losses, and the copies become equal. `None`: there are no losses.
 fn accept_losses(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Option<Vec<Violation>> {
-    // What has one copy only does not get lost.
+    // Only files with several copies can have such losses.
     cluster.shared.plan.shape.is_mirrored().then(|| losses::accept(cluster, nemesis))?
 }
 
-/// Fresh clients look at what has several copies, each while it does not reach
-/// one of the data servers.
+/// Fresh clients read files with several copies, each while it cannot reach one of the data
+/// servers.
 fn read_without_each(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
     let mut violations = Vec::new();
     for server in 0..cluster.shared.plan.shape.all_servers() {
@@ -288,10 +287,10 @@ fn read_mirrored(shared: Rc<Shared>, config: ClientConfig) {
     worker.shut_down();
 }
 
-/// A fresh client looks at everything; all its calls succeed, once somebody has accepted what
-/// is lost.
+/// A fresh client inspects everything. All of its calls must succeed, after losses have been
+/// accepted.
 fn audit_all(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
-    // Only what is there at the end counts.
+    // Only the final state counts.
     cluster.shared.found.borrow_mut().clear();
     let mut violations = look(cluster, nemesis, audit);
     let refused = cluster.shared.refused.take();
@@ -342,7 +341,7 @@ fn audit(shared: Rc<Shared>, config: ClientConfig) {
         }
     }
     for (file, layout) in worker.layouts() {
-        // A file that is appended to has got more of it meanwhile.
+        // A file that is appended to has grown meanwhile.
         shared.made.borrow_mut().layouts[file] = layout;
     }
     let mut waiting = made.directories.clone();
@@ -364,7 +363,7 @@ fn audit(shared: Rc<Shared>, config: ClientConfig) {
     worker.shut_down();
 }
 
-/// Servers end when asked, without complaint.
+/// Ends the servers; they must end without errors.
 pub(crate) fn shut_down(cluster: &mut Cluster) -> Vec<Violation> {
     let before = cluster.shared.ended.borrow().len();
     for signal in cluster.shared.signals.borrow().values() {
@@ -388,7 +387,7 @@ pub(crate) fn shut_down(cluster: &mut Cluster) -> Vec<Violation> {
     violations
 }
 
-/// The plan of a seed, carried out.
+/// Runs the plan of a seed.
 pub fn run_seed(seed: u64, duration: Duration) -> Report {
     run(&generate::plan(seed, duration.as_millis() as u32))
 }

@@ -1,6 +1,6 @@
-//! What clients feel of it when two servers that have copies of a file do not reach each other,
-//! while everybody else reaches both: several clients append to one file and sync it all the
-//! time. The machines are those of all simulations, all times are the usual ones, and virtual.
+//! The effect on clients when two servers with copies of a file cannot reach each other, while
+//! everybody else reaches both. Several clients append to a file and sync continuously. Uses the
+//! machines of all simulations, with the usual times, virtual.
 
 use crate::cluster::Cluster;
 use crate::failover::{now, plan};
@@ -16,47 +16,48 @@ use weir_simhost::Options;
 use weir_types::{Error, ErrorKind, FileId, Result};
 use weir_wire::Rights;
 
-/// Clients that append.
+/// Number of clients that append.
 const WRITERS: u8 = 3;
-/// Between calls of one.
+/// Pause between calls of a client.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Before the cut.
+/// Time before the cut.
 const BEFORE: Duration = Duration::from_secs(1);
-/// Longer than calls are held up by it.
+/// Duration of the cut: longer than it delays calls.
 const CUT: Duration = Duration::from_secs(14);
-/// After it.
+/// Time after the cut.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
 /// One cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
-    /// All chance.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Copies of the file.
+    /// Number of copies of the file.
     pub copies: u8,
-    /// How they are written.
+    /// The duplication protocol.
     pub protocol: Protocol,
-    /// Whose servers are cut from each other, by the order of the copies.
+    /// The two copies whose servers are cut off from each other.
     pub between: (usize, usize),
-    /// Only what the first of the two sends is held.
+    /// Only messages of the first one are held back.
     pub one_way: bool,
-    /// So long after all have been at work for a while.
+    /// Time of the cut after a period of normal work.
     pub after: Duration,
 }
 
-/// An append, and a sync of it.
+/// An append and its sync.
 #[derive(Clone, Copy, Debug)]
 pub struct Did {
-    /// When it was asked for, from the cut on; before it: 0.
+    /// When the call began after the cut; 0 if before it.
     pub asked: Duration,
-    /// How long the two took.
+    /// Duration of both.
     pub took: Duration,
 }
 
-/// What came of it.
+/// The result of a cut.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// Those that ended after the cut began, of each client; the last one may not have ended.
+    /// For each client, the calls that ended after the cut began. The last one may still be
+    /// running.
     pub calls: Vec<Vec<Did>>,
 }
 
@@ -69,7 +70,7 @@ struct Log {
     trouble: RefCell<Option<String>>,
 }
 
-/// Tries one. Errors: in words, what went wrong.
+/// Tries one cut. Errors: what went wrong.
 pub fn try_cut(point: Point) -> std::result::Result<Seen, String> {
     let shared = Rc::new(Shared::new(plan_of(point)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());
@@ -78,7 +79,7 @@ pub fn try_cut(point: Point) -> std::result::Result<Seen, String> {
     let log = Rc::new(Log::default());
     log.calls.borrow_mut().resize(usize::from(WRITERS), Vec::new());
     log.begun.borrow_mut().resize(usize::from(WRITERS), None);
-    // As a mount has it, and as one without a cache.
+    // Alternately as for a mount, and without a cache.
     let config = cluster.client_config(point.seed.is_multiple_of(2));
     let copies = cluster.nodes_of_cells(0)[0].clone();
     for user in 0..WRITERS {
@@ -113,7 +114,7 @@ pub fn try_cut(point: Point) -> std::result::Result<Seen, String> {
     Ok(Seen { calls: log.calls.take() })
 }
 
-/// Appends, makes it durable, and sees that it is where it was said to be.
+/// Appends, syncs, and checks that the bytes are at the returned offset.
 fn append(config: &ClientConfig, file: FileId, user: u8, log: &Log) -> Result<()> {
     let ctx = Context::root();
     let client = Client::connect(config.clone())?;

@@ -1,5 +1,5 @@
-//! What the processes of a run and its driver share, outside of the simulated
-//! machines: the history, and what the clients have still to do.
+//! State that the processes of a run share with its driver, outside of the simulated machines: the
+//! history, and the remaining calls of clients.
 
 use crate::held::Held;
 use crate::history::{Call, History, Outcome, What};
@@ -12,47 +12,47 @@ use weir_host::net::Signal;
 use weir_host::simulated;
 use weir_types::{FileId, FileLayout, Result};
 
-/// What was made before anything goes wrong.
+/// What was made before the faults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Made {
     /// Ids of the fixed directories.
     pub directories: Vec<u64>,
     /// Ids of the files.
     pub files: Vec<u64>,
-    /// Where their bytes are.
+    /// Their layouts.
     pub layouts: Vec<FileLayout>,
 }
 
-/// Shared by everything in a run. One thread of the operating system runs all
-/// of it, and nothing is borrowed while a simulated thread waits.
+/// Shared by all parts of a run. One thread of the operating system runs all of them, and nothing
+/// is borrowed while a simulated thread waits.
 pub(crate) struct Shared {
     pub plan: Plan,
     history: RefCell<History>,
     calls: Cell<u32>,
     pub made: RefCell<Made>,
-    /// How to ask a server to end.
+    /// The signal that asks a server to end.
     pub signals: RefCell<BTreeMap<NodeName, Signal>>,
-    /// Servers that ended by themselves or when asked, and how.
+    /// Servers that have ended, and how.
     pub ended: RefCell<Vec<(NodeName, Result<()>)>>,
-    /// The next call of each client; beyond the last: done.
+    /// The next call of each client; beyond the last one: finished.
     pub next: RefCell<Vec<usize>>,
-    /// What the targets are good for, when somebody last looked.
+    /// The states of the targets at the last look.
     pub states: RefCell<String>,
-    /// Layouts of files that were found at the end, besides those that were made.
+    /// Layouts of files that were found at the end, besides those made before the faults.
     pub found: RefCell<BTreeMap<FileId, FileLayout>>,
-    /// What the targets hold at the end.
+    /// The contents of the targets at the end.
     pub held: RefCell<Held>,
-    /// What stopped a helper process, if something did.
+    /// The error that stopped a helper process, if any.
     pub trouble: RefCell<Option<String>>,
-    /// Targets that have been taken out of the cluster.
+    /// Targets that were removed from the cluster.
     pub removed: RefCell<BTreeSet<u32>>,
-    /// Files that could not be opened when somebody last looked at everything.
+    /// Files that could not be opened in the last inspection.
     pub unopened: RefCell<BTreeSet<u8>>,
-    /// Whether he was refused something.
+    /// Whether the inspecting client was refused something.
     pub refused: Cell<bool>,
-    /// Files of which the loss of something has been accepted.
+    /// Files with accepted losses.
     pub accepted: RefCell<BTreeSet<u8>>,
-    /// Orders of administrators that have to be carried out before a run ends.
+    /// Number of administrators' orders to be carried out before the run ends.
     pub ordered: Cell<u32>,
 }
 
@@ -79,29 +79,29 @@ impl Shared {
         }
     }
 
-    /// The targets of a data server that have not been taken out of the cluster.
+    /// The targets of a data server that were not removed from the cluster.
     pub fn members_of(&self, shape: &Shape, server: u8) -> Vec<u32> {
         let removed = self.removed.borrow();
         targets_of(shape, server).into_iter().filter(|target| !removed.contains(target)).collect()
     }
 
-    /// Writes an entry of a simulated process.
+    /// Adds an entry from a simulated process.
     pub fn record(&self, what: What) {
         let now = simulated::current().map_or(Duration::ZERO, |machine| machine.now());
         self.record_at(now, what);
     }
 
-    /// Writes an entry of the driver.
+    /// Adds an entry from the driver.
     pub fn record_at(&self, now: Duration, what: What) {
         self.history.borrow_mut().push(now, what);
     }
 
-    /// The number that the next call will have.
+    /// The number of the next call.
     pub fn next_call(&self) -> u32 {
         self.calls.get()
     }
 
-    /// A client asks; returns the number of the call.
+    /// Records the begin of a call; returns its number.
     pub fn begin(&self, client: u8, call: Call) -> u32 {
         let id = self.calls.get();
         self.calls.set(id + 1);
@@ -109,12 +109,12 @@ impl Shared {
         id
     }
 
-    /// A client was told.
+    /// Records the result of a call.
     pub fn end(&self, id: u32, outcome: Outcome) {
         self.record(What::End { id, outcome });
     }
 
-    /// The history, at the end.
+    /// Takes the history at the end.
     pub fn take_history(&self) -> History {
         self.history.take()
     }

@@ -1,15 +1,14 @@
-//! Makes a failing plan smaller: leaves out clients, faults and calls as long
-//! as it still fails.
+//! Reduces a failing plan: leaves out clients, faults and calls while it still fails.
 
 use crate::plan::Plan;
 use crate::run;
 
-/// A smaller plan that fails too, and how many runs it took.
+/// Returns a smaller plan that fails too, and the number of runs needed.
 pub fn shrink(plan: &Plan, max_runs: usize) -> (Plan, usize) {
     shrink_with(plan, max_runs, |plan| !run::run(plan).violations.is_empty())
 }
 
-/// As [`shrink`], for any notion of failing.
+/// As [`shrink`], for any criterion of failure.
 pub fn shrink_with(
     plan: &Plan,
     max_runs: usize,
@@ -50,7 +49,7 @@ impl<F: FnMut(&Plan) -> bool> Shrinking<F> {
         fails
     }
 
-    /// Nothing need go wrong after the last fault.
+    /// Ends the faulty period after the last fault.
     fn shorten(&mut self) {
         let last = self.best.faults.last().map_or(0, |fault| fault.at_ms);
         for duration_ms in [last + 1, self.best.duration_ms / 2] {
@@ -63,7 +62,7 @@ impl<F: FnMut(&Plan) -> bool> Shrinking<F> {
         }
     }
 
-    /// Clients stay, so that files keep their numbers, but do nothing.
+    /// Removes all calls of clients. The clients stay, so that files keep their numbers.
     fn empty_clients(&mut self) {
         for client in 0..self.best.clients.len() {
             let mut plan = self.best.clone();
@@ -98,7 +97,7 @@ impl<F: FnMut(&Plan) -> bool> Shrinking<F> {
                 let end = (at + chunk).min(ops.len());
                 let waited: u32 = ops[at..end].iter().map(|op| op.wait_ms).sum();
                 ops.drain(at..end);
-                // What comes after keeps its time.
+                // Later calls keep their time.
                 if let Some(next) = ops.get_mut(at) {
                     next.wait_ms += waited;
                 }

@@ -1,5 +1,5 @@
-//! A server whose disk is slow, or hangs: what the others are told of it meanwhile. The machines are
-//! those of all simulations, all times but those of that disk are the usual ones, and virtual.
+//! A server with a slow or hanging disk, and what others are told about it. Uses the machines of
+//! all simulations; times are virtual and usual, except those of that disk.
 
 use crate::cluster::Cluster;
 use crate::failover::{now, plan};
@@ -16,32 +16,31 @@ use weir_types::{FileId, Result, TargetId};
 use weir_wire::Rights;
 use weir_wire::map::TargetState;
 
-/// Whose disk it is.
+/// The server with the slow disk.
 const SLOW: u8 = 0;
-/// Data servers of the cluster: each has a copy of everything.
+/// Number of data servers. Each has a copy of everything.
 const SERVERS: u8 = 2;
-/// What an operation takes that is no sync.
+/// Time of a disk operation other than a sync.
 const OPERATION: Duration = Duration::from_micros(100);
-/// Removals are named again and again, and done in rounds.
+/// Number of rounds in which removals are ordered.
 const ROUNDS: u32 = 4;
-/// Between looks at the map.
+/// Interval of looks at the map.
 const LOOK: Duration = Duration::from_millis(20);
-/// Between rounds of writes.
+/// Pause between rounds of writes.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What was seen of a target, and of what was to be removed from it.
+/// Observations of a target, and of objects to be removed from it.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// When the map said that it was not online, and what it was.
+    /// When the map did not have the target online, and its state.
     pub away: Vec<(Duration, TargetState)>,
-    /// How many objects were to be removed from it.
+    /// Number of objects to be removed.
     pub removed: usize,
-    /// Which of them are there in the end.
+    /// Those that are left at the end.
     pub left: Vec<String>,
 }
 
-/// All files are removed while each sync of one server's disk takes so long. Errors: in words, what
-/// went wrong.
+/// Removes all files while each sync of one server's disk takes this long. Errors: what went wrong.
 pub fn remove_all(seed: u64, sync: Duration) -> std::result::Result<Seen, String> {
     let shared = Rc::new(Shared::new(plan(seed, SERVERS)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());
@@ -74,17 +73,17 @@ pub fn remove_all(seed: u64, sync: Duration) -> std::result::Result<Seen, String
     Ok(Seen { away: log.away.take(), removed: before.len(), left })
 }
 
-/// What was said of a target whose disk hung, from when it began to.
+/// Reports about a target with a hanging disk, from the beginning of the hang.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// When it was said that its disk hangs, and for how long by then.
+    /// When the disk was reported to hang, and the reported duration.
     pub hangs: Vec<(Duration, Duration)>,
-    /// Other states than online.
+    /// States other than online.
     pub away: Vec<(Duration, TargetState)>,
 }
 
-/// Each operation of one server's disk that is begun within so long takes as long, while files
-/// are written to; and what is said of it until it has been well for as long again.
+/// Makes the operations of one server's disk hang for `hang` while files are written. Returns the
+/// reports until the disk has been well for as long again.
 pub fn hang(seed: u64, hang: Duration) -> std::result::Result<Told, String> {
     let shared = Rc::new(Shared::new(plan(seed, SERVERS)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());
@@ -92,7 +91,7 @@ pub fn hang(seed: u64, hang: Duration) -> std::result::Result<Told, String> {
     let disk = cluster.disk(NodeName::Data(SLOW));
     disk.set_latency(hang..hang + OPERATION, hang..hang + OPERATION);
     let begun = cluster.sim.now();
-    // They may fail meanwhile.
+    // The writes may fail meanwhile.
     cluster.start_auditor(|shared, config| drop(write(&shared, &config)));
     let told = Rc::new(RefCell::new(Told::default()));
     let target = TargetId(targets_of(&shared.plan.shape, SLOW)[0]);
@@ -114,21 +113,22 @@ pub fn hang(seed: u64, hang: Duration) -> std::result::Result<Told, String> {
     Ok(told.take())
 }
 
-/// What came of writes while one of two disks hung.
+/// The results of writes while one of two disks hung.
 #[derive(Clone, Debug, Default)]
 pub struct Went {
-    /// How long the longest took, with a sync.
+    /// Duration of the longest write with its sync.
     pub longest: Duration,
-    /// How many there were.
+    /// Number of writes.
     pub writes: usize,
-    /// When the target was said to be away first, and last, after the disk began to hang.
+    /// When the target was first and last reported to be away, after the disk began to hang.
     pub away: Option<(Duration, Duration)>,
-    /// What a file had last, and what was read of it in the end from the disk that had hung alone.
+    /// For each file, the last written byte, and the byte read at the end from the copy on the disk
+    /// that had hung.
     pub files: Vec<(u8, u8)>,
 }
 
-/// Each operation of one server's disk that is begun within so long takes as long, while files
-/// are written to; then the other server is killed.
+/// Makes the operations of one server's disk hang for `hang` while files are written. Then the
+/// other server is killed.
 pub fn hang_and_go_on(seed: u64, hang: Duration) -> std::result::Result<Went, String> {
     let shared = Rc::new(Shared::new(plan(seed, SERVERS)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());
@@ -174,7 +174,7 @@ pub fn hang_and_go_on(seed: u64, hang: Duration) -> std::result::Result<Went, St
     Ok(went)
 }
 
-/// Writes to all files in turn, another byte each time.
+/// Writes to all files in turn, a different byte each time.
 fn write_on(
     shared: &Shared,
     config: &ClientConfig,
@@ -240,13 +240,13 @@ fn watch(
     }
 }
 
-/// The paths of the objects on a server's disk.
+/// Paths of the objects on a server's disk.
 fn objects_on(cluster: &Cluster, node: NodeName) -> Vec<String> {
     let paths = cluster.disk(node).files().into_iter().map(|(path, _)| path);
     paths.filter(|path| path.contains("/objects/")).collect()
 }
 
-/// Something into each file.
+/// Writes to each file.
 fn write(shared: &Shared, config: &ClientConfig) -> Result<()> {
     let (ctx, client) = (Context::root(), Client::connect(config.clone())?);
     for file in shared.made.borrow().files.clone() {
@@ -259,7 +259,7 @@ fn write(shared: &Shared, config: &ClientConfig) -> Result<()> {
     Ok(())
 }
 
-/// What the watcher writes down.
+/// The observations of the watcher.
 #[derive(Default)]
 struct Log {
     is_removed: Cell<bool>,

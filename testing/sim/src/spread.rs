@@ -1,6 +1,6 @@
-//! What each disk gets of blocks that go to whichever takes them, where disks differ in speed: the
-//! writers of a job spread blocks over all disks. Clients and servers are those of all simulations, the
-//! times are virtual.
+//! The distribution of blocks over disks of different speeds when each block goes to any disk that
+//! accepts it. The writers of a job spread blocks over all disks. Clients and servers are those of
+//! all simulations; times are virtual.
 
 use crate::cluster::Cluster;
 use crate::failover::{now, plan};
@@ -18,30 +18,29 @@ use weir_simhost::disk::Operation;
 use weir_types::{ErrorKind, FileId, Result, TargetId};
 use weir_wire::Rights;
 
-/// Writers of the job.
+/// Number of writers of the job.
 const WRITERS: u8 = 2;
 /// The name of the directory.
 const NAME: &[u8] = b"out";
 const BATCH: usize = 1 << 20;
-/// Bytes of a record, of which the first eight are its number.
+/// Bytes of a record. The first eight are its number.
 const RECORD: usize = 64 << 10;
-/// Everything ends within this time.
+/// Maximum time of everything.
 const END: Duration = Duration::from_secs(600);
 
-/// What was seen.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Bytes for each disk, in order.
     pub bytes: Vec<u64>,
-    /// How long the last writer took.
+    /// Time of the last writer.
     pub took: Duration,
-    /// The records of each fragment, by writer and fragment: their numbers in the order in which
-    /// they are there.
+    /// For each writer and fragment, the numbers of its records in order.
     pub records: BTreeMap<String, Vec<u64>>,
 }
 
-/// Each writer writes so many records over disks of these speeds, bytes a second. Errors: in words,
-/// what went wrong.
+/// Each writer writes this many records over disks of these speeds (bytes per second). Errors: what
+/// went wrong.
 pub fn spread(seed: u64, rates: &[u64], records: u64) -> std::result::Result<Seen, String> {
     let shared = Rc::new(Shared::new(plan_of(seed, rates.len() as u8)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());
@@ -97,8 +96,8 @@ pub fn spread(seed: u64, rates: &[u64], records: u64) -> std::result::Result<See
     Ok(seen.take())
 }
 
-/// What a writer is told whose only disk has no room for its first block: by `finish`, with which it
-/// hears of it. Errors: in words, what went wrong.
+/// The error that `finish` returns if a writer's only disk has no space for its first block.
+/// Errors: what went wrong.
 pub fn spread_in_vain(seed: u64) -> std::result::Result<Option<ErrorKind>, String> {
     let shared = Rc::new(Shared::new(plan_of(seed, 1)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());

@@ -1,6 +1,6 @@
-//! What each process of a job reads, and from which disks, where it does not matter who reads which
-//! block: on each server's machine one process takes blocks of files with copies on all disks.
-//! Clients and servers are those of all simulations, the times are virtual.
+//! The blocks and disks that each process of a job reads when any process may read any block. One
+//! process on each server's machine takes blocks of files with copies on all disks. Clients and
+//! servers are those of all simulations; times are virtual.
 
 use crate::cluster::Cluster;
 use crate::failover::{now, plan};
@@ -14,45 +14,45 @@ use weir_jobs::{Input, Record, Take, TakeOptions, TakeSummary};
 use weir_simhost::Options;
 use weir_types::{FileId, JobId, LayoutSpec, Result};
 
-/// Bytes of a record, of which the first eight are its number.
+/// Bytes of a record. The first eight are its number.
 pub const RECORD: u64 = 64 << 10;
 const MIB: u64 = 1 << 20;
-/// Everything ends within this time.
+/// Maximum time of everything.
 const END: Duration = Duration::from_secs(600);
-/// What was read while the files were written says nothing.
+/// Pause after which reads during the preparation have no influence.
 const REST: Duration = Duration::from_secs(30);
 
-/// Files that are read together.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Course {
-    /// All chance.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// What each disk gives, bytes a second.
+    /// Rate of each disk, bytes per second.
     pub rates: Vec<u64>,
     /// Copies of each file.
     pub copies: u8,
-    /// There is one file for each disk, of so many records.
+    /// Number of records in each file. There is one file for each disk.
     pub records: u64,
-    /// Whether each file is striped over all disks, or has its first copy on one of its own.
+    /// Whether each file is striped over all disks, or has its first copy on a disk of its own.
     pub striped: bool,
     /// Bytes of a block.
     pub block_bytes: u64,
 }
 
-/// What was seen.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// The numbers of the records that each process had, in its order.
+    /// Numbers of the records that each process read, in order.
     pub records: Vec<Vec<u64>>,
-    /// What each says that it had.
+    /// The summary of each process.
     pub summaries: Vec<TakeSummary>,
-    /// When each had all.
+    /// When each process finished.
     pub ends: Vec<Duration>,
-    /// What each disk gave.
+    /// Bytes read from each disk.
     pub disk_bytes: Vec<u64>,
 }
 
-/// All processes take until there is no more. Errors: in words, what went wrong.
+/// Lets all processes take blocks until none are left. Errors: what went wrong.
 pub fn take(course: &Course) -> std::result::Result<Seen, String> {
     let shared = Rc::new(Shared::new(plan_of(course)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());

@@ -1,6 +1,6 @@
-//! A write is refused since the disk of the copy that orders is full, while the other copy, which
-//! has taken it, follows another map and cannot be told to forget it: what others read afterwards
-//! is the one or the other for good.
+//! A write is refused because the disk of the ordering copy is full. The other copy has applied the
+//! write, has another map, and cannot be told to undo it. Later reads must all return the old
+//! bytes, or all the new ones.
 
 use crate::administer::{self, Order};
 use crate::cluster::Cluster;
@@ -20,31 +20,31 @@ use weir_types::limits::BLOCK_BYTES;
 use weir_types::{ErrorKind, FileId, Result, TargetId};
 use weir_wire::Rights;
 
-/// What the file holds before.
+/// The initial contents.
 pub const OLD: u8 = 0x11;
-/// What the write that is refused would make of it.
+/// The contents of the refused write.
 pub const NEW: u8 = 0x22;
-/// Data servers: two have the file, one is drained, so that there is a new map.
+/// Number of data servers: two have the file, and one is drained to make a new map.
 const SERVERS: u8 = 3;
-/// The copy that orders knows the new map by then, and so long the other one still serves without.
+/// Time until the ordering copy knows the new map, while the other one still serves without it.
 const LEARNS: Duration = Duration::from_millis(700);
-/// The other copy does not hear of it for so long.
+/// Time during which the other copy does not hear of it.
 const UNHEARD: Duration = Duration::from_millis(1_500);
-/// What is to be brought to another copy is there by then.
+/// Maximum time until bytes arrive at the other copy.
 const BROUGHT: Duration = Duration::from_secs(3);
-/// Between looks.
+/// Interval of looks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What came of it.
+/// The result of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// What the write was told.
+    /// The result of the write.
     pub told: Option<ErrorKind>,
-    /// What the first byte is read as at once, and after a while.
+    /// The first byte as read at once, and after a while.
     pub reads: Vec<u8>,
 }
 
-/// Tries it. Errors: in words, what went wrong.
+/// Tries it. Errors: what went wrong.
 pub fn try_refusal(seed: u64) -> std::result::Result<Seen, String> {
     let shared = Rc::new(Shared::new(plan_of(seed)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());
@@ -94,7 +94,7 @@ fn refused(config: &ClientConfig, file: FileId, step: &Cell<u8>) -> Result<Seen>
     Ok(Seen { told, reads })
 }
 
-/// What another client reads.
+/// Reads the first byte with another client.
 fn look(config: &ClientConfig, file: FileId) -> Result<u8> {
     let (ctx, client, mut byte) = (Context::root(), Client::connect(config.clone())?, [0]);
     let open = client.open(&ctx, file, Rights::READ)?.0;

@@ -1,5 +1,5 @@
-//! A client of a run: does what the plan says with the real client library,
-//! and writes down what it asked and was told.
+//! A client of a run: makes the calls of the plan with the real client library, and records them
+//! with their results.
 
 use crate::cells::{fill, record, records, tags};
 use crate::history::{CELL_BYTES, Call, Name, NameCall, NameReply, Outcome, RenameMode, Seen};
@@ -16,28 +16,28 @@ use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, FileLayout, Result};
 use weir_wire::capability::Rights;
 use weir_wire::meta::{RenameRequest, SetAttrRequest, XattrMode};
 
-/// Cells of a published file.
+/// Number of cells of a published file.
 pub(crate) const PUBLISHED_CELLS: u32 = 12;
-/// Names that only one client uses, for files that are about to be published.
+/// First of the names that only one client uses, for files to be published.
 pub(crate) const FIRST_OWN_NAME: Name = 200;
-/// Between attempts to open a session.
+/// Pause between attempts to open a session.
 const CONNECT_PAUSE: Duration = Duration::from_millis(200);
-/// After a start a metadata server waits for 10 s, then collects, and tells
-/// the data servers.
+/// Time after a start within which a metadata server has collected unused files: it waits for 10 s,
+/// then collects, and tells the data servers.
 const COLLECTED: Duration = Duration::from_secs(16);
-/// Entries asked for at once: more than a directory has.
+/// Entries requested at once: more than a directory has.
 const LIST_ENTRIES: u32 = 1000;
 
-/// A client at work.
+/// A running client.
 pub(crate) struct Worker {
     shared: Rc<Shared>,
     number: u8,
     client: Client,
     ctx: Context,
-    /// What is kept above the client.
+    /// The page cache above the client.
     pages: Option<Arc<Pages>>,
     open: Vec<Option<File>>,
-    /// A file without a name.
+    /// An open file without a name.
     hidden: Option<File>,
 }
 
@@ -47,7 +47,7 @@ fn text(name: Name) -> Vec<u8> {
 }
 
 impl Worker {
-    /// Opens a session, as soon as there is a server.
+    /// Opens a session as soon as there is a server.
     pub fn connect(
         shared: Rc<Shared>,
         number: u8,
@@ -70,7 +70,7 @@ impl Worker {
         Self { shared, number, client, ctx: Context::root(), pages, open, hidden: None }
     }
 
-    /// Does the rest of the plan and ends the session.
+    /// Makes the remaining calls of the plan, and ends the session.
     pub fn run(mut self) {
         let client = usize::from(self.number);
         loop {
@@ -78,14 +78,13 @@ impl Worker {
             let Some(planned) = self.shared.plan.clients[client].ops.get(at).cloned() else {
                 break;
             };
-            // A client that is killed does not do it again.
+            // Counted first, so that a killed client does not repeat it.
             self.shared.next.borrow_mut()[client] += 1;
             sleep(Duration::from_millis(planned.wait_ms.into()));
             self.perform(planned.op);
         }
         if self.hidden.is_some() {
-            // A metadata server that was started anew has collected by then
-            // what nobody has open.
+            // By then a restarted metadata server has collected files that nobody has open.
             sleep(COLLECTED);
             self.perform(Op::Peek);
         }
@@ -104,7 +103,7 @@ impl Worker {
         self.client.shutdown();
     }
 
-    /// Writes down a call and what came of it.
+    /// Records a call and its result.
     fn call(&self, call: Call, body: impl FnOnce(u32) -> Result<Outcome>) -> Outcome {
         let id = self.shared.begin(self.number, call);
         let outcome = body(id).unwrap_or_else(Outcome::Unknown);
@@ -181,7 +180,7 @@ impl Worker {
         }))
     }
 
-    /// Reads on from somewhere near the end.
+    /// Reads from a place near the end.
     fn tail(&mut self, file: u8, cells: u32) {
         let Some(handle) = self.opened(file) else { return };
         let end = (handle.size() / CELL_BYTES as u64) as u32;
@@ -206,7 +205,7 @@ impl Worker {
         }))
     }
 
-    /// The layouts of the files that are open.
+    /// Layouts of the open files.
     pub fn layouts(&self) -> impl Iterator<Item = (usize, FileLayout)> + '_ {
         let open = self.open.iter().enumerate();
         open.filter_map(|(file, handle)| Some((file, handle.as_ref()?.layout())))
@@ -219,8 +218,8 @@ impl Worker {
         let handle = self.open[usize::from(file)].as_ref()?;
         self.forget_pages(handle.id());
         Some(self.call(Call::Cut { file, keep }, |_| {
-            // It may be shorter, if an earlier cut was not completed: then the
-            // one that follows would be none.
+            // An incomplete earlier cut may have left the file shorter; then the following cut
+            // would cut nothing.
             for size in [whole, keep_bytes, whole] {
                 handle.truncate(&self.ctx, size)?;
             }
@@ -255,7 +254,7 @@ impl Worker {
         self.shared.made.borrow().directories[usize::from(dir)]
     }
 
-    /// Directory and name of a place.
+    /// The directory and the name of a place.
     fn find(&self, place: Place) -> (u64, Name) {
         let dir = self.directory(place.dir);
         if let Some(inner) = place.inner
@@ -291,7 +290,7 @@ impl Worker {
             NameCall::Create { dir, name, exclusive, mode } => {
                 let options = CreateOptions { mode, exclusive, ..CreateOptions::default() };
                 let (file, made) = client.create(ctx, FileId(dir), &text(name), &options)?;
-                // Nothing was written: closing sends nothing that can fail.
+                // Nothing was written, so closing sends nothing that can fail.
                 drop(file);
                 attr(made)
             }
@@ -406,7 +405,7 @@ impl Worker {
         }
     }
 
-    /// What needs a file's id first.
+    /// Calls that first need the id of a file.
     fn perform_on_found(&mut self, op: Op) {
         let (Op::Link { from: at, .. } | Op::SetMode { at, .. } | Op::SetXattr { at, .. }) = op
         else {
@@ -424,7 +423,7 @@ impl Worker {
                 self.names(NameCall::SetMode { file, mode });
             }
             Op::SetXattr { name, .. } => {
-                // The number of the call is a value that no other has.
+                // The number of the call is a unique value.
                 let value = self.shared.next_call();
                 self.names(NameCall::SetXattr { file, name, value });
             }
@@ -439,7 +438,7 @@ impl Worker {
         }
     }
 
-    /// Everything that can be asked of a file without opening it.
+    /// Makes all queries about a file without opening it.
     pub fn inspect(&self, found: Seen) {
         let file = found.id;
         self.names(NameCall::GetAttr { file });
@@ -450,7 +449,7 @@ impl Worker {
         }
     }
 
-    /// The names of a directory, as asked and written down.
+    /// Lists a directory, and records it.
     pub fn listed(&self, dir: u64) -> Option<Vec<(Name, u64)>> {
         match self.names(NameCall::List { dir }) {
             Outcome::Names(NameReply::Names(names)) => Some(names),
@@ -458,7 +457,7 @@ impl Worker {
         }
     }
 
-    /// A file of its own, its bytes, and their sync.
+    /// Writes a new file under a temporary name and syncs it.
     fn write_new(&self, dir: u8) -> Option<File> {
         let (dir, own) = (self.directory(dir), FIRST_OWN_NAME + self.number);
         let options = CreateOptions { mode: 0o600, exclusive: true, ..CreateOptions::default() };
@@ -475,7 +474,7 @@ impl Worker {
             }
         });
         let Some(file) = file else {
-            // Left from an attempt whose end is unknown.
+            // Left from an attempt with an unknown outcome.
             if outcome == Outcome::Names(NameReply::Refused(ErrorKind::Exists)) {
                 self.names(NameCall::Unlink { dir, name: own });
             }
@@ -490,16 +489,16 @@ impl Worker {
         (written == Outcome::Done).then_some(file)
     }
 
-    /// Gives a file that was written the name that promises its bytes.
+    /// Gives a written file the name that promises its contents.
     fn keep_or_rename(&self, file: File, at: Place) {
-        // Nothing is left to be written.
+        // No writes are pending.
         drop(file);
         let dir = self.directory(at.dir);
         let (from, to) = ((dir, FIRST_OWN_NAME + self.number), (dir, at.name));
         self.names(NameCall::Rename { from, to, mode: RenameMode::Replace });
     }
 
-    /// A file that only this client has, and without a name.
+    /// Makes a file without a name, which only this client has open.
     fn hide(&mut self) {
         let Some(file) = self.write_new(0) else { return };
         let dir = self.directory(0);

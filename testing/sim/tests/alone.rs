@@ -1,4 +1,5 @@
-//! Tests that plant a bug have a process of their own: it is planted in all of it.
+//! Tests that plant a bug run in a process of their own, because the bug is planted in the whole
+//! process.
 
 use std::process::Command;
 

@@ -1,10 +1,10 @@
-//! Who comes back while others make the copies that are to take the place of its own.
+//! Targets that come back while others make the copies that are to replace theirs.
 
 use std::time::Duration;
 use weir_sim::comes_back::try_return;
 
-/// How long it takes to make something durable where the copies are made, and after which time the
-/// server dies: so that much has been begun when it is back, and all ends soon.
+/// The duration of a sync where the copies are made, and the time after which the server dies. With
+/// these, many copies have been begun when it is back, and all end soon.
 const TIMES_MS: [(u64, u64); 3] = [(100, 300), (200, 300), (100, 600)];
 
 #[test]

@@ -9,10 +9,11 @@ use Failure::{Kill, Loss, PowerCut};
 use Protocol::{ClientAsync, ClientSync, Hybrid, ServerAsync, ServerSync};
 use Victim::{All, Client, Follower, Last, Primary};
 
-/// Moments of a write that are tried, and as many right after it; `WEIR_SIM_MOMENTS` sets another
-/// number. Of files with three copies, which take longer, two thirds.
+/// The number of moments of a write that are tried, and of moments right after it;
+/// `WEIR_SIM_MOMENTS` sets another number. For files with three copies, which take longer, two
+/// thirds of it.
 const MOMENTS: u32 = 6;
-/// What was put off has got everywhere so long after a write.
+/// This long after a write, everything that was put off has reached all copies.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Two copies, of one server each.
@@ -20,7 +21,7 @@ fn pair(protocol: Protocol) -> Layout {
     Layout { protocol, copies: 2, columns: 1 }
 }
 
-/// How long a write takes when nothing fails.
+/// Duration of a write without failures.
 fn usual(layout: Layout, sync: bool) -> Duration {
     let (victim, after) = (None, Duration::from_secs(1));
     let seen = try_point(Point { layout, sync, victim, failure: Kill, after }).unwrap();
@@ -28,11 +29,11 @@ fn usual(layout: Layout, sync: bool) -> Duration {
     seen.acknowledged.unwrap()
 }
 
-/// One moment, and what was seen.
+/// One moment, and the outcome.
 struct Moment {
     what: String,
     seen: Seen,
-    /// It was after the window.
+    /// The moment was after the window.
     late: bool,
 }
 
@@ -41,14 +42,14 @@ impl Moment {
         self.seen.acknowledged.is_some()
     }
 
-    /// While those that failed are away, and afterwards.
+    /// The bytes while the failed servers are away, and afterwards.
     fn found(&self) -> (Option<&Found>, &Found) {
         (self.seen.meanwhile.as_ref(), &self.seen.after)
     }
 }
 
-/// All moments of one failure, each with what was seen. Whatever fails, all targets are
-/// online in the end, nobody lacks anything, and all copies are the same.
+/// All moments of one failure, each with its outcome. Whatever fails, all targets are online in the
+/// end, no copy lacks anything, and all copies are the same.
 fn at_all_moments(layout: Layout, sync: bool, victim: Victim, failure: Failure) -> Vec<Moment> {
     let usual = usual(layout, sync);
     let asked = std::env::var("WEIR_SIM_MOMENTS").map_or(MOMENTS, |text| text.parse().unwrap());
@@ -63,14 +64,14 @@ fn at_all_moments(layout: Layout, sync: bool, victim: Victim, failure: Failure) 
         Moment { what, seen, late }
     });
     let seen: Vec<Moment> = seen.collect();
-    // Else nothing is shown.
+    // Otherwise the test shows nothing.
     assert!(seen.iter().any(Moment::was_acknowledged), "{layout:?} {victim:?} {failure:?}");
     seen
 }
 
-/// Whatever was acknowledged is there, while servers are away and afterwards.
+/// Acknowledged writes are there, while servers are away and afterwards.
 fn nothing_is_lost(layout: Layout, sync: bool, cases: &[(Victim, Failure)]) {
-    // Of two copies the second is the last.
+    // With two copies the second is the last.
     let last = cases.iter().filter(|(victim, _)| *victim == Follower && layout.copies > 2);
     let last = last.map(|(_, failure)| (Last, *failure));
     for (victim, failure) in cases.iter().copied().chain(last) {
@@ -83,7 +84,7 @@ fn nothing_is_lost(layout: Layout, sync: bool, cases: &[(Victim, Failure)]) {
     }
 }
 
-/// Failures that leave a copy of what was written only.
+/// Failures that may lose nothing of written bytes.
 const BORNE: [(Victim, Failure); 8] = [
     (Client, Kill),
     (Primary, Kill),
@@ -94,7 +95,7 @@ const BORNE: [(Victim, Failure); 8] = [
     (Follower, Loss),
     (All, Kill),
 ];
-/// The same of what was synced.
+/// The same for synced bytes.
 const BORNE_SYNCED: [(Victim, Failure); 9] = [
     (Client, Kill),
     (Primary, Kill),
@@ -106,18 +107,18 @@ const BORNE_SYNCED: [(Victim, Failure); 9] = [
     (All, Kill),
     (All, PowerCut),
 ];
-/// Those of `BORNE` that lose nothing whoever has the bytes when a write is acknowledged.
+/// Those of `BORNE` that lose nothing, whichever copy has the bytes when a write is acknowledged.
 const NOT_OF_THE_PRIMARY: [(Victim, Failure); 5] =
     [(Client, Kill), (Follower, Kill), (Follower, PowerCut), (Follower, Loss), (All, Kill)];
 
-/// What the `sync` column says.
+/// The promises of the `sync` column.
 fn is_sync(layout: Layout) {
     nothing_is_lost(layout, false, &BORNE);
     nothing_is_lost(layout, true, &BORNE_SYNCED);
     at_all_moments(layout, false, All, PowerCut);
 }
 
-/// What the `async` column says.
+/// The promises of the `async` column.
 fn is_async(layout: Layout) {
     nothing_is_lost(layout, false, &NOT_OF_THE_PRIMARY);
     nothing_is_lost(layout, true, &BORNE_SYNCED);
@@ -133,11 +134,11 @@ fn is_async(layout: Layout) {
             windows += usize::from(away);
             assert!(!(away && moment.late), "the window is longer: {}", moment.what);
             match failure {
-                // It has all that nobody else has.
+                // The target still has what no other copy has.
                 Kill => assert_eq!(after, &Found::New, "{}", moment.what),
-                // What it had not made durable.
+                // The bytes were not durable there.
                 PowerCut => assert!(away || *after == Found::New, "{}", moment.what),
-                // It stays so.
+                // The outcome does not change.
                 Loss => assert_eq!(after, meanwhile, "{}", moment.what),
             }
         }
@@ -191,9 +192,9 @@ fn hybrid_is_as_server_sync_where_a_group_has_more_servers_than_writers() {
     is_sync(Layout { protocol: Hybrid, copies: 2, columns: 2 });
 }
 
-/// A write is retried when they are back, and put off while one is not up to date: what
-/// that one lacked was noted as if it knew, so that it was online, and ordered, before it
-/// had got it; and then nobody brought it.
+/// A write is retried when both servers are back, and put off while one is not up to date. Without
+/// care, what that one lacks would be noted as if it knew of it. It would then be online, and
+/// order, before it had received the bytes, and no copy would bring them.
 #[test]
 fn both_copies_get_what_they_lack_when_both_servers_are_killed() {
     for protocol in [ServerAsync, ClientAsync] {

@@ -1,4 +1,4 @@
-//! A client that does not reach the server of the copy that orders goes on by way of another.
+//! A client that cannot reach the server of the primary copy goes on through another server.
 
 use std::time::Duration;
 use weir_sim::detour::{Point, Seen, try_cut};
@@ -16,13 +16,13 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// So long what is under way when the cut comes may take: a half second until the client
-/// wonders (`LOOK_MS`), a second for a new connection (`DIRECT_MS`); a write that is being sent
-/// is given up after a second, before that. The two are a write and a sync, of which one waits.
+/// The longest time for a call in progress when the cut comes: half a second until the client
+/// checks (`LOOK_MS`), and a second for a new connection (`DIRECT_MS`). A write that is being sent
+/// is given up after a second, before that. The calls are a write and a sync, of which one waits.
 const FOUND_OUT: Duration = ms(2_300);
-/// So long each later one may take.
+/// The longest time for each later call.
 const WRITE: Duration = ms(100);
-/// After this time it is asked directly again: `TRY_MS`, and what one look at a time takes.
+/// After this time the client asks the server directly again: `TRY_MS`, and the interval of checks.
 const BACK: Duration = ms(3_000);
 
 fn tried(point: Point) -> Seen {
@@ -67,8 +67,8 @@ fn a_client_that_does_not_reach_who_orders_goes_on_by_another_within_two_seconds
 /// (`LOOK_MS`), and one for the connection that it tries meanwhile (`DIRECT_MS`).
 const DONE_WITHOUT: Duration = ms(4_800 + 1_000 + 500 + 1_000);
 
-/// What was sent by way of a machine that has vanished is sent again when the server is reached
-/// directly, also if that one is heard of all the time.
+/// Requests that were sent through a machine that has vanished are sent again when the server is
+/// reached directly, even if that server is heard from all the time.
 #[test]
 fn who_waits_on_a_detour_that_has_vanished_goes_back_to_the_direct_way() {
     let mut most = Duration::ZERO;

@@ -12,16 +12,16 @@ use weir_host::simulated;
 use weir_sim::encoded::{READS, Set, try_every_loss, try_full, try_rot, try_seed, try_slow_member};
 use weir_types::ErrorKind;
 
-/// Killed processes give no memory back: so many seeds of a process.
+/// Killed processes return no memory in the simulation, so a process runs only this many seeds.
 const AT_A_TIME: u64 = 10;
 
-/// Seeds that have been run, and are clean.
+/// Seeds that pass.
 const CLEAN: Range<u64> = 1..201;
 
-/// So many are run unless more are asked for.
+/// The number of seeds, unless more are asked for.
 const USUAL: u64 = 40;
 
-/// The time of the machine that says something, seconds.
+/// The time of the simulated machine that logs, in seconds.
 struct SimulatedTime;
 
 impl FormatTime for SimulatedTime {
@@ -35,7 +35,7 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
 
-/// No test of its own: what the processes of the others do.
+/// Not a test: the work of the processes that the other tests start.
 #[test]
 fn runs_seeds_for_the_others() {
     let Ok(range) = std::env::var("WEIR_ENCODED_CHILD") else { return };
@@ -56,7 +56,7 @@ fn runs_seeds_for_the_others() {
     }
 }
 
-/// What goes wrong in one of the seeds.
+/// The violation in one of the seeds, if there is one.
 fn run(seeds: Range<u64>, bug: Option<&str>) -> Option<String> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["encoded::runs_seeds_for_the_others", "--exact", "--nocapture"]);
@@ -114,8 +114,8 @@ fn who_writes_a_file_with_parities_is_told_that_there_is_no_room_for_its_copies(
     assert_eq!(try_full().unwrap(), ErrorKind::NoSpace);
 }
 
-/// The bugs, and the clean seed that has found each. It is tried first; others are searched when it
-/// finds nothing any more, because something else has changed.
+/// The bugs, each with a seed that finds it. This seed is tried first; others are searched if it
+/// finds nothing because of other changes in the code.
 const BUGS: [(Bug, u64); 3] =
     [(Bug::SkipParitySync, 3), (Bug::CountUnmadeParities, 3), (Bug::SetOnOneTarget, 3)];
 
@@ -127,7 +127,7 @@ fn planted_bugs_of_parities_are_found() {
     for (bug, first) in BUGS {
         let name = Bug::ALL.iter().find(|(of, _)| *of == bug).unwrap().1;
         let mut seeds = std::iter::once(first).chain(CLEAN);
-        // It is the bug that is found, and not what goes wrong without it.
+        // The seed passes without the bug, so it is the bug that is found.
         let is_clean = |seed: u64| CLEAN.contains(&seed) || run(seed..seed + 1, None).is_none();
         let found =
             seeds.find_map(|seed| run(seed..seed + 1, Some(name)).filter(|_| is_clean(seed)));

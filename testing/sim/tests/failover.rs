@@ -1,5 +1,5 @@
-//! What a single failure is felt as, in time: reads that are under way ask the other copy, once,
-//! and writes go on without the one that is away. On virtual time, with the usual settings.
+//! How long a single failure delays clients: reads in progress ask the other copy, once, and writes
+//! go on without the absent copy. On virtual time, with the usual settings.
 
 use std::time::Duration;
 use weir_sim::failover::{Copy, Did, Failure, Point, Seen, try_point};
@@ -8,9 +8,9 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// So long a copy is waited for that another can stand in for (`FIRST_PATIENCE_MS`).
+/// How long a copy is waited for if another one can replace it (`FIRST_PATIENCE_MS`).
 const PATIENCE: Duration = ms(1_000);
-/// More than it takes to connect to the other server and to read there.
+/// More than connecting to the other server and reading there take.
 const READ: Duration = ms(30);
 /// A target that is not heard of is offline by the map within this time: `target_timeout_ms`
 /// (3.75 s), the second between two looks, and the time that a look takes.
@@ -38,7 +38,7 @@ fn a_read_asks_the_other_copy_once_and_ends_within_a_second_when_a_server_fails_
             let seen = tried(point);
             for did in seen.reads.iter().flatten() {
                 let what = format!("{point:?}: {did:?}");
-                // One that begins later may meet a copy that nobody knows to be away yet.
+                // A read that begins later may meet a copy that is not yet known to be away.
                 let bound = if failure == Failure::Kill { READ } else { PATIENCE + READ };
                 assert!(did.took <= bound, "{what}");
                 assert!(did.failed <= 1 && did.requests <= 1 + did.failed, "{what}");
@@ -78,7 +78,7 @@ fn a_server_that_fails_is_missed_within_five_seconds_and_writes_go_on_a_second_l
     }
 }
 
-/// Nobody else reports then, so only the metadata server's own clock says that it is time.
+/// No other server reports then, so only the metadata server's own clock decides.
 #[test]
 fn servers_that_all_fail_are_missed_within_five_seconds() {
     let latest = (0..40).map(|n| {

@@ -1,11 +1,11 @@
-//! Writers whose chunks go to one of two disks keep pace, and what they wrote is there.
+//! Writers whose chunks go to one of two disks keep pace, and their bytes are there.
 
 use weir_sim::graduated::{Seen, write};
 use weir_types::Placement;
 
 const MIB: u64 = 1 << 20;
 
-/// The part of what all disks give that the slowest writer had.
+/// The slowest writer's share of what all disks give.
 fn evenness(seen: &Seen, rates: &[u64], mib: u64) -> f64 {
     let ideal = (mib * rates.len() as u64) as f64 / rates.iter().sum::<u64>() as f64 * MIB as f64;
     ideal / seen.ends.iter().max().unwrap().as_secs_f64()
@@ -13,8 +13,8 @@ fn evenness(seen: &Seen, rates: &[u64], mib: u64) -> f64 {
 
 #[test]
 fn writers_end_together_whichever_disks_are_slow_and_lose_nothing() {
-    // The least part that the slowest is to have, and how much more than on one disk. (With
-    // other seeds it is 89 to 96, 76 to 94 and 81 to 96 %.)
+    // The least share of the slowest writer, and how much more it has than on one disk. (With other
+    // seeds it is 89 to 96, 76 to 94 and 81 to 96 %.)
     let cases = [(1, &[][..], 0.75, 0.0), (2, &[0], 0.7, 1.25), (3, &[1, 3], 0.66, 1.05)];
     for (seed, slow, least, times) in cases {
         let rates = [0, 1, 2, 3].map(|n| if slow.contains(&n) { 10 } else { 20 } * MIB);

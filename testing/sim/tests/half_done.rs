@@ -1,12 +1,12 @@
-//! A call that has failed half way: what it had sent comes late, or not at all, and undoes nothing
-//! that was written since.
+//! A call that has failed half way: its requests arrive late, or not at all, and undo nothing that
+//! was written since.
 
 use weir_sim::half_done::{Half, NEW, OLD, lost_size, no_room, try_half};
 use weir_types::ErrorKind;
 
 const BLOCK: usize = 4096;
 
-/// How many bytes are not what was written last, and the first of them.
+/// The number of bytes that differ from the last write, and the first of them.
 fn undone(read: &[u8]) -> (usize, Option<usize>) {
     let mut undone = (0..read.len()).filter(|at| read[*at] != NEW);
     let first = undone.next();

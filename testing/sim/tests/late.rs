@@ -1,6 +1,6 @@
-//! Writes that the network delivers after their client has connected anew and
-//! sent them again, and newer ones of the same bytes: they change nothing. In a
-//! process of its own: a bug is planted in it.
+//! Writes that the network delivers after their client has made a new connection and sent them
+//! again, and newer writes of the same bytes: the late ones change nothing. In a process of its
+//! own, because a bug is planted in it.
 
 use crate::alone::alone;
 use weir_host::plant::{Bug, plant};
@@ -9,8 +9,8 @@ use weir_sim::{generate, run};
 
 const DURATION_MS: u32 = 6_000;
 
-/// One client writes and reads the same cells all the time; what it sends in a
-/// moment of each half second comes a second late.
+/// One client writes and reads the same cells all the time. Requests sent in one moment of each
+/// half second arrive a second late.
 fn plan(seed: u64) -> Plan {
     let mut plan = generate::plan(seed, DURATION_MS);
     (plan.shape.data_servers, plan.shape.reset_ppm) = (1, 0);

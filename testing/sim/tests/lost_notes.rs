@@ -16,7 +16,7 @@ const TIMEOUT_MS: u32 = 3_000;
 const SERVERS: u8 = 3;
 const FILES: u8 = 3;
 const CLIENTS: u8 = 3;
-/// Few, so that they are read again; each is written alone.
+/// Few cells, so that they are read again; each is written alone.
 const CELLS: u32 = 12;
 
 /// The second server is not sent what the first one has acknowledged, which goes then. As it

@@ -1,5 +1,5 @@
-//! Several metadata servers with a model of their journal, while anything fails. `WEIR_SIM_SEEDS` sets
-//! how many seeds are run, `WEIR_SEED` where they begin.
+//! Several metadata servers with a model of their journal, under all kinds of faults.
+//! `WEIR_SIM_SEEDS` sets the number of seeds, `WEIR_SEED` the first one.
 
 use std::process::Command;
 use weir_host::plant::{self, Bug};
@@ -7,14 +7,14 @@ use weir_sim::members::try_members;
 
 /// Seeds of a usual run.
 const SEEDS: u64 = 4;
-/// Up to here seeds are searched for planted bugs.
+/// Seeds up to this one are searched for planted bugs.
 const SEARCHED: u64 = 40;
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
 
-/// No test of its own: what the processes of the others do.
+/// Not a test: the work of the processes that the other tests start.
 #[test]
 fn runs_a_seed_for_the_others() {
     let Ok(seed) = std::env::var("WEIR_MEMBERS_CHILD") else { return };
@@ -27,7 +27,7 @@ fn runs_a_seed_for_the_others() {
     }
 }
 
-/// What goes wrong in a seed.
+/// The violation in a seed, if there is one.
 fn run(seed: u64, bug: Option<&str>) -> Option<String> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["members::runs_a_seed_for_the_others", "--exact", "--nocapture"]);
@@ -50,8 +50,8 @@ fn nothing_acknowledged_is_missing_and_somebody_leads_whatever_happens_to_member
     }
 }
 
-/// The bugs, and the seed that has found each. It is tried first; others are searched when it finds
-/// nothing any more, because something else has changed.
+/// The bugs, each with a seed that finds it. This seed is tried first; others are searched if it
+/// finds nothing because of other changes in the code.
 const BUGS: [(Bug, u64); 4] = [
     (Bug::AckBeforeAppend, 1),
     (Bug::OldLeaderAnswers, 1),
@@ -67,7 +67,7 @@ fn planted_bugs_of_members_are_found() {
     for (bug, first) in BUGS {
         let name = Bug::ALL.iter().find(|(of, _)| *of == bug).unwrap().1;
         let mut seeds = std::iter::once(first).chain(1..SEARCHED);
-        // It is the bug that is found, and not what goes wrong without it.
+        // The seed passes without the bug, so it is the bug that is found.
         let found = seeds.find_map(|seed| {
             run(seed, Some(name)).filter(|_| run(seed, None).is_none()).map(|found| (seed, found))
         });

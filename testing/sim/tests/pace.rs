@@ -1,4 +1,4 @@
-//! Readers keep pace whatever some disks do, by the very code of clients and servers.
+//! Readers keep pace whatever some disks do, with the real code of clients and servers.
 
 use std::time::Duration;
 use weir_client::ReadPolicy;
@@ -36,7 +36,7 @@ fn arena(seed: u64, file_mib: u64) -> Arena {
     .unwrap()
 }
 
-/// So many disks at half their speed, as far from each other as can be.
+/// A race with this many disks at half their speed, as far from each other as possible.
 fn race(faults: u8, policy: ReadPolicy, job: bool) -> Race {
     let slow = (0..faults).map(|n| (n * DISKS / faults, 0.5)).collect();
     Race { policy, job, call_bytes: MIB, slow, turn: None, dies: None }
@@ -112,7 +112,7 @@ fn a_job_reads_its_bytes_though_a_server_dies_under_its_pieces() {
     for (seed, server) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
         let dies = Some((server, Duration::from_millis(300 * seed)));
         let race = Race { dies, ..race(1, ReadPolicy::Proportional, true) };
-        // That each has what was written is checked as it comes.
+        // The bytes of each reader are checked as they arrive.
         let outcome = arena(seed, MIB_EACH).race(&race).unwrap();
         let left = f64::from(DISKS) - 1.5;
         let ideal_s = (MIB_EACH * u64::from(DISKS)) as f64 / (RATE_MIB as f64 * left);
@@ -139,7 +139,7 @@ fn the_first_copies_alone_are_as_slow_as_the_slowest_disk() {
     let outcome = arena.race(&race(1, ReadPolicy::Primary, true)).unwrap();
     let part = of_ideal(&outcome, 1);
     assert!((0.45..0.60).contains(&part), "{part:.3}, {outcome:?}");
-    // Those that know nothing of each other do better, though not as well as a job.
+    // Readers that know nothing of each other do better, though not as well as a job.
     let outcome = arena.race(&race(1, ReadPolicy::Proportional, false)).unwrap();
     let part = of_ideal(&outcome, 1);
     assert!(part > 0.75, "{part:.3}, {outcome:?}");

@@ -16,13 +16,13 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())
 }
 
-/// What a run may not come to, whatever the protocol.
+/// A violation that no run may have, whatever the protocol.
 fn diverges(what: &str) -> bool {
     let words = ["copies differ", "gaps are left", "not all targets are online", "panicked"];
     words.iter().any(|word| what.contains(word))
 }
 
-/// A run in a process of its own, since runs give no memory back.
+/// Not a test: one run in a process of its own, since runs return no memory.
 #[test]
 fn runs_one_for_the_others() {
     let Ok(which) = std::env::var("WEIR_SIM_PROTOCOL") else { return };
@@ -32,7 +32,7 @@ fn runs_one_for_the_others() {
         let mut plan = generate::plan(seed, DURATION_MS);
         plan.shape.protocols = vec![protocol];
         let violations = run::run(&plan).violations;
-        // What a client sends waits for all copies: nothing at all is lost.
+        // The client's writes wait for all copies: nothing at all is lost.
         let all = protocol == Protocol::ClientSync;
         for violation in violations.iter().filter(|v| all || diverges(&v.what)) {
             println!("FOUND {protocol:?} seed {seed}: {}", violation.what);

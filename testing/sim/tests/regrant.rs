@@ -7,7 +7,8 @@ use std::time::Duration;
 use weir_host::plant::{Bug, plant};
 use weir_sim::regrant::{Seen, try_once};
 
-/// When the other one becomes deaf, from when the first one starts again: it is back after 2 to 3 s.
+/// When the other server becomes deaf, counted from the restart of the first one, which is back
+/// after 2 to 3 s.
 const DEAF_MS: Range<u64> = 2_300..2_800;
 const STEP_MS: usize = 10;
 

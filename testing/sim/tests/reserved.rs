@@ -1,4 +1,4 @@
-//! Room that cannot be reserved on all copies, and a disk of the metadata that is full for a while.
+//! Room that cannot be reserved on all copies, and a metadata disk that is full for a while.
 
 use weir_sim::generate;
 use weir_sim::history::{Outcome, What};
@@ -17,7 +17,7 @@ fn room_that_is_refused_takes_nothing_from_what_is_there() {
     }
 }
 
-/// Whatever else goes wrong. A server that ended for that would be a violation.
+/// Under all kinds of faults. A server that ended because of the full disk would be a violation.
 #[test]
 fn a_metadata_disk_that_is_full_for_a_while_loses_nothing_and_stops_nobody() {
     let mut told = 0;

@@ -1,5 +1,5 @@
-//! What has rotted in the copy that orders is made good from one that has it, though more is
-//! noted as lacking there.
+//! Rot in the primary copy is repaired from a copy that has the bytes, even if that copy is noted
+//! as lacking more.
 
 use weir_sim::rotten_cut::{KEPT, NEW, OLD, try_write};
 use weir_types::limits::BLOCK_BYTES;

@@ -13,7 +13,7 @@ use weir_sim::generate::{self, CHANGING, HANGING, MIRRORED, RESETTING};
 use weir_sim::plan::{Plan, first_copies};
 use weir_sim::run::{self, Report};
 
-/// How long things go wrong in each run, simulated.
+/// Duration of the faults in each run, simulated.
 const DURATION: Duration = Duration::from_secs(10);
 /// As long for clusters that keep several copies: to notice that a server is away
 /// takes seconds, and to bring it up to date.
@@ -28,7 +28,7 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
 
-/// This very test program, to run seeds in a process of its own.
+/// This test program, to run seeds in a process of its own.
 fn child(seeds: Range<u64>, bug: Option<&str>, twice: bool) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["seeds::runs_seeds_for_the_others", "--exact", "--nocapture"]);
@@ -46,7 +46,7 @@ fn plant_by_name(name: &str) {
     assert!(plant::plant(Some(bug)), "a build with debug assertions");
 }
 
-/// No test of its own: what the processes of the others do.
+/// Not a test: the work of the processes that the other tests start.
 #[test]
 fn runs_seeds_for_the_others() {
     let Ok(range) = std::env::var("WEIR_SIM_CHILD") else { return };
@@ -81,7 +81,7 @@ fn clusters_that_keep_several_copies_keep_their_promises_whatever_goes_wrong() {
     keep_their_promises(first, 40, CLEAN_MIRRORED);
 }
 
-/// So many seeds from the first on are clean.
+/// The number of seeds from the first on that pass.
 const CLEAN_MIRRORED: u64 = 365;
 
 /// `WEIR_SEED` is counted from [`CHANGING`].
@@ -107,13 +107,13 @@ fn clusters_whose_disks_are_mounted_anew_keep_their_promises_whatever_goes_wrong
     }
 }
 
-/// So many seeds of each kind of clusters whose disks are mounted anew are clean.
+/// The number of seeds of each kind of clusters with disks that are mounted anew that pass.
 const CLEAN_RESETTING: u64 = 100;
 
-/// So many seeds of clusters that change are clean.
+/// The number of seeds of clusters that change that pass.
 const CLEAN_CHANGING: u64 = 300;
 
-/// So many seeds of clusters whose disks hang are clean.
+/// The number of seeds of clusters with hanging disks that pass.
 const CLEAN_HANGING: u64 = 100;
 
 /// Runs `few` seeds, or as many as are asked for, of the `clean` ones.
@@ -221,14 +221,14 @@ const HAVE_FAILED: &[(u64, u64)] = &[
 #[test]
 fn seeds_that_have_once_failed_do_not_fail_again() {
     for (seed, duration_s) in HAVE_FAILED {
-        // As they have failed: before clients read other copies, too.
+        // As they have failed: with clients that read only first copies.
         let plan = generate::plan(*seed, *duration_s as u32 * 1_000);
         let plan = Plan { read_policy: first_copies(), ..plan };
         is_clean(*seed, &run::run(&plan));
     }
 }
 
-/// As the others, of clients that read any copy.
+/// The same for clients that read any copy.
 #[test]
 fn what_was_found_since_any_copy_is_read_does_not_fail_again() {
     for seed in
@@ -264,7 +264,7 @@ fn a_gap_log_that_is_lost_after_partitions_takes_nothing_from_three_copies() {
     }
 }
 
-/// So many runs of that plan, in which other things take longer.
+/// The number of runs of that plan, in which other things take longer.
 const LOST_LOGS: u64 = 20;
 
 fn is_clean(seed: u64, report: &Report) {
@@ -294,7 +294,7 @@ fn equal_seeds_make_equal_histories() {
         .unwrap();
         assert_eq!(failure, None);
     }
-    // In processes of their own, too.
+    // In processes of their own as well.
     let mut hashes = Vec::new();
     for _ in 0..2 {
         let mut lines = Vec::new();
@@ -308,7 +308,7 @@ fn equal_seeds_make_equal_histories() {
     assert_eq!(hashes[0], hashes[1]);
 }
 
-/// Seeds until a planted bug is found, at the most.
+/// Maximum number of seeds until a planted bug is found.
 const MAX_SEEDS: u64 = 500;
 
 /// Bugs that the crash images of the store find (`store/tests/planted_bugs.rs`):
@@ -346,8 +346,8 @@ const FOUND_ELSEWHERE: &[Bug] = &[
 const OF_COPIES: &[Bug] =
     &[Bug::AckBeforePartner, Bug::ClearGapEarly, Bug::SkipGapNote, Bug::OnlineTooEarly];
 
-/// The seed that has found each, counted from its kind's first. It is tried first; all seeds are
-/// searched when it finds nothing any more, because something else has changed.
+/// The seed that finds each bug, counted from the first of its kind. It is tried first; all seeds
+/// are searched if it finds nothing because of other changes in the code.
 const HAVE_FOUND: &[(Bug, u64)] = &[
     (Bug::SkipIntentMark, 117),
     (Bug::AckBeforeAppend, 62),
@@ -399,7 +399,7 @@ fn every_bug_that_can_be_planted_is_found() {
         if FOUND_ELSEWHERE.contains(bug) {
             continue;
         }
-        // Among seeds that are clean without it.
+        // Among seeds that pass without the bug.
         let of_copies = OF_COPIES.contains(bug);
         let (base, seeds) = match bug {
             Bug::ForgetMount => (RESETTING, CLEAN_RESETTING),
@@ -419,7 +419,7 @@ fn every_bug_that_can_be_planted_is_found() {
                 let why = line.violations[0].lines().next().unwrap_or_default();
                 println!("{name}: seed {}, the {}th run: {why}", line.seed, lines.len());
             }
-            // A process that died has noticed, too.
+            // A process that died has noticed the bug, too.
             (None, Err(e)) => println!("{name}: {e}"),
             (None, Ok(())) => missed.push(*name),
         }

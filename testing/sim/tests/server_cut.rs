@@ -19,7 +19,7 @@ const GO_ON: Duration = ms(4_500);
 const GO_ON_LATER: Duration = ms(9_000);
 /// A sync may have to wait once more (docs/copies.md, What is left): in 3 of some 190 cuts.
 const AT_THE_LATEST: Duration = ms(13_000);
-/// More than an append and a sync take otherwise.
+/// More than an append and a sync usually take.
 const USUAL: Duration = ms(500);
 /// Copies of the file, and those whose servers are cut from each other.
 const CUTS: [(u8, (usize, usize)); 4] = [(2, (0, 1)), (3, (0, 1)), (3, (1, 2)), (3, (0, 2))];

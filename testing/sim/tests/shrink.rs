@@ -1,5 +1,5 @@
-//! A failing plan becomes a small one that fails too, and a file of it runs
-//! the same again. In a process of its own: a bug is planted in it.
+//! A failing plan is shrunk to a small one that also fails, and a file of it gives the same run. In
+//! a process of its own, because a bug is planted in it.
 
 use crate::alone::alone;
 use weir_host::plant::{Bug, plant};

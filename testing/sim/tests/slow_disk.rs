@@ -1,4 +1,4 @@
-//! What a disk that is slow does not do to its server.
+//! Effects that a slow disk must not have on its server.
 
 use std::time::Duration;
 use weir_sim::slow_disk::{hang, hang_and_go_on, remove_all};
@@ -44,10 +44,11 @@ fn who_writes_goes_on_without_a_disk_that_hangs_and_it_comes_back_with_all() {
         println!("seed {seed}: {went:?}");
         assert!(went.longest < 18 * second, "seed {seed}: {:?}", went.longest);
         assert!(went.writes > 100, "seed {seed}: {}", went.writes);
-        // Where it does not order it is done without after some seconds, else after 15.
+        // If the target is not the primary, others go on without it after some seconds, else after
+        // 15.
         let (first, last) = went.away.unwrap_or_default();
         assert!(first > second && first < 18 * second, "seed {seed}: away at {first:?}");
-        // What was begun last while it hung ends as much later.
+        // Operations that began last during the hang end this much later.
         assert!(last < 95 * second, "seed {seed}: back after {last:?}");
         let differ = went.files.iter().filter(|(written, read)| written != read);
         assert_eq!(differ.count(), 0, "seed {seed}: {:?}", went.files);

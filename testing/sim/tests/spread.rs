@@ -1,4 +1,4 @@
-//! Blocks that go to whichever disk takes them.
+//! Blocks that go to whichever disk accepts them.
 
 use std::collections::BTreeMap;
 use weir_sim::spread::{spread, spread_in_vain};

@@ -20,7 +20,7 @@ const SERVERS: u8 = 3;
 const CLIENTS: u8 = 3;
 /// Nobody writes any more when what was late comes: what it has done wrong stays.
 const LATE_MS: u32 = 2_600;
-/// Between what goes wrong.
+/// The time between two faults.
 const APART_MS: u32 = 12_000;
 
 /// Clients write and read the same cells all the time.
@@ -32,7 +32,7 @@ fn plan(seed: u64) -> Plan {
     })
 }
 
-/// `busy_ms`: for how long clients do something.
+/// `busy_ms`: for how long clients make calls.
 fn plan_of(
     seed: u64,
     copies: u8,
@@ -77,7 +77,7 @@ fn two(rng: &mut fastrand::Rng) -> (NodeName, NodeName) {
     (NodeName::Data(one), NodeName::Data((one + rng.u8(1..SERVERS)) % SERVERS))
 }
 
-/// The metadata server gives a server up that clients still reach.
+/// The metadata server gives up a server that clients still reach.
 fn cut_off(rng: &mut fastrand::Rng, at_ms: u32) -> Vec<PlannedFault> {
     let (node, _) = two(rng);
     let ms = rng.u32(TIMEOUT_MS..2 * TIMEOUT_MS);
@@ -85,7 +85,7 @@ fn cut_off(rng: &mut fastrand::Rng, at_ms: u32) -> Vec<PlannedFault> {
     vec![PlannedFault { at_ms, fault: cut }]
 }
 
-/// As it goes on it takes itself for what it was, for a moment.
+/// When the server goes on, it acts for a moment in its old role.
 fn stands_still(rng: &mut fastrand::Rng, at_ms: u32) -> Vec<PlannedFault> {
     let (node, _) = two(rng);
     let ms = rng.u32(TIMEOUT_MS..2 * TIMEOUT_MS);
@@ -94,7 +94,7 @@ fn stands_still(rng: &mut fastrand::Rng, at_ms: u32) -> Vec<PlannedFault> {
     vec![stop, PlannedFault { at_ms: at_ms + 1, fault: late }]
 }
 
-/// A server is back, and one that was there meanwhile hears neither of that nor from it.
+/// A server is back, and one that was there meanwhile neither hears of that nor from it.
 fn comes_back_unseen(rng: &mut fastrand::Rng, at_ms: u32) -> Vec<PlannedFault> {
     let (node, other) = two(rng);
     let down_ms = rng.u32(TIMEOUT_MS..TIMEOUT_MS + 1_000);
@@ -227,7 +227,7 @@ fn are_clean(plans: &[Plan]) {
     }
 }
 
-/// Nothing goes wrong, but with the bug it does.
+/// The plan has no violation, but with the bug it has one.
 fn find(bug: Bug, plan: impl Fn(u64) -> Plan) {
     let plans = plans(plan);
     are_clean(&plans);

@@ -1,4 +1,4 @@
-//! Blocks of which it does not matter who reads them, by the very code of clients and servers.
+//! Blocks that any process may read, with the real code of clients and servers.
 
 use weir_sim::take::{Course, RECORD, Seen, take};
 
@@ -29,7 +29,7 @@ fn taken(course: &Course) -> Seen {
     seen
 }
 
-/// How long the last one took, as a part of what all disks need for it together.
+/// The time until the last process ended, relative to what all disks together need.
 fn part(course: &Course, seen: &Seen) -> f64 {
     let bytes = course.records * RECORD * course.rates.len() as u64;
     let ideal = bytes as f64 / course.rates.iter().sum::<u64>() as f64;

@@ -1,4 +1,4 @@
-//! What has been read of a write that was refused is not taken back.
+//! Bytes of a refused write that a client has read are not taken back.
 
 use weir_sim::taken_back::{OLD, try_refusal};
 use weir_types::ErrorKind;

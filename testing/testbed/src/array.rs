@@ -8,35 +8,35 @@ use std::fs;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// btrfs makes none on smaller devices.
+/// Minimum size of a device for btrfs.
 const MIN_BYTES: u64 = 160 << 20;
-/// Where btrfs says what the kernel reads ahead, by the number of a file system.
+/// Where the kernel has btrfs settings, by the id of a file system.
 const FILE_SYSTEMS: &str = "/sys/fs/btrfs";
 
-/// What is missing for an array; `None`: nothing.
+/// What this machine lacks for an array; `None`: nothing.
 pub fn missing() -> Option<&'static str> {
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let known = known.split_whitespace().any(|name| name == "btrfs");
     (!known || !have(&["mkfs.btrfs"], "--version")).then_some("btrfs and mkfs.btrfs (btrfs-progs)")
 }
 
-/// Mounted; all of it goes when it is dropped.
+/// A mounted array. Dropping it removes all of it.
 #[derive(Debug)]
 pub struct Array {
     at: PathBuf,
     devices: Vec<Device>,
-    /// Before its disks.
+    /// Declared before the disks, so that it is dropped first.
     _mounted: Made,
     _disks: Vec<Made>,
 }
 
 impl Array {
-    /// Makes one of so many disks, of so many bytes each, and mounts it at the directory `at`, which
-    /// may not be there; images of its disks are beside that. Disks without a head are as fast as the
+    /// Makes an array of disks of `bytes` each, and mounts it at the directory `at`, which must not
+    /// exist. The disks' images are beside it. Without a drive model the disks are as fast as the
     /// machine.
     ///
     /// # Errors
-    /// What the system says, with the program that it was said to.
+    /// The failed program and its error.
     pub fn make(at: &Path, disks: usize, bytes: u64, drive: Option<Drive>) -> Result<Self> {
         let image = |n: usize| at.with_extension(format!("disk{n}"));
         let disk = |n| Made::disk(&image(n), bytes.max(MIN_BYTES), drive);
@@ -51,7 +51,7 @@ impl Array {
         let mut mounted = Made::default();
         mounted.dir(at)?;
         let named = nodes.iter().map(|node| format!(",device={node}")).collect::<String>();
-        // Checksums would cost the server's processor, and file systems of the papers have none.
+        // Checksums would use CPU time of the server, and the papers' file systems have none.
         let options = format!("noatime,nodatasum{named}");
         run("mount", &["-t", "btrfs", "-o", &options, first, text(at)?])?;
         mounted.is_mounted(at);
@@ -68,8 +68,8 @@ impl Array {
         &self.devices
     }
 
-    /// From now on the kernel reads so much ahead, of all disks together, of who reads a file from
-    /// end to end: btrfs has a setting of its own, 4 MiB or more.
+    /// Sets the kernel's read-ahead of sequential reads on the whole array. btrfs has its own
+    /// setting, 4 MiB or more by default.
     ///
     /// # Errors
     /// It cannot be set.
@@ -81,10 +81,10 @@ impl Array {
             .map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))
     }
 
-    /// What the kernel has read of all its disks.
+    /// Bytes that the kernel has read from all of its disks.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// They cannot be read.
     pub fn read_bytes(&self) -> Result<u64> {
         self.devices.iter().map(|device| Ok(device.counts()?.read_bytes)).sum()
     }

@@ -1,4 +1,4 @@
-//! Cold caches, of one directory at a time: nobody else on the machine notices.
+//! Drops the page cache of single directories, without effect on other users of the machine.
 
 use crate::{run, text};
 use rustix::fs::{Advice, fadvise, fsync};
@@ -9,11 +9,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(50);
-/// Files that one `fincore` is asked for.
+/// Number of files for one call of `fincore`.
 const AT_ONCE: usize = 200;
 
-/// What is below a directory is written to its disk, and then nothing of it is left in memory.
-/// Files that others remove meanwhile do not count, here and below.
+/// Writes everything below a directory to disk, then drops it from the page cache. Files that are
+/// removed meanwhile are ignored.
 ///
 /// # Errors
 /// Something cannot be opened, read or synced.
@@ -23,16 +23,16 @@ pub fn forget(dir: &Path) -> Result<()> {
 
 fn forget_file(path: &Path) -> Result<()> {
     let file = File::open(path)?;
-    // Pages that are still to be written stay.
+    // Dirty pages cannot be dropped.
     fsync(&file)?;
     Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }
 
-/// The same, until nothing of it is in memory, for as long as that may take: what is being read
-/// ahead cannot be dropped before it is there. Returns the bytes that stay.
+/// As [`forget`], repeated until nothing is cached or `patience` is over, because pages under
+/// read-ahead can be dropped only when they have arrived. Returns the bytes that stay cached.
 ///
 /// # Errors
-/// As above; `fincore` is missing.
+/// As [`forget`]; `fincore` is missing.
 pub fn forget_whole(dir: &Path, patience: Duration) -> Result<u64> {
     let begin = Instant::now();
     loop {
@@ -45,7 +45,8 @@ pub fn forget_whole(dir: &Path, patience: Duration) -> Result<u64> {
     }
 }
 
-/// The first so many per cent of each file below a directory are in memory, as far as there is room.
+/// Reads the first `percent` of each file below a directory into the page cache, as far as there is
+/// room.
 ///
 /// # Errors
 /// Something cannot be read.
@@ -53,7 +54,7 @@ pub fn remember(dir: &Path, percent: u64) -> Result<()> {
     let read = |path: &PathBuf| {
         let file = File::open(path)?;
         let bytes = file.metadata()?.len() * percent.min(100) / 100;
-        // What follows is not to be read ahead.
+        // Prevents read-ahead beyond that part.
         if percent < 100 {
             fadvise(&file, 0, None, Advice::Random)?;
         }
@@ -62,7 +63,7 @@ pub fn remember(dir: &Path, percent: u64) -> Result<()> {
     files_below(dir)?.iter().try_for_each(|path| there(path, read(path)).map(drop))
 }
 
-/// Bytes that are in memory of the files below a directory.
+/// Cached bytes of the files below a directory.
 ///
 /// # Errors
 /// Something cannot be read; `fincore` is missing.
@@ -80,20 +81,21 @@ fn some_in_memory(files: Vec<PathBuf>) -> Result<u64> {
     match run("fincore", &words) {
         Ok(said) => resident(&said),
         Err(error) => {
-            // It fails if one of them has gone meanwhile: then once more for fewer.
+            // `fincore` fails if a file is removed meanwhile. Then it is called again for the
+            // others.
             let left = not_empty(files.clone())?;
             if left.len() < files.len() { some_in_memory(left) } else { Err(error) }
         }
     }
 }
 
-/// The sum of what `fincore` says.
+/// The sum of the sizes in `fincore`'s output.
 fn resident(said: &str) -> Result<u64> {
     let unknown = |_| Error::other(format!("fincore: not understood: {said}"));
     said.lines().map(|line| line.parse::<u64>().map_err(unknown)).sum()
 }
 
-/// Those in which something is: of others `fincore` cannot say anything.
+/// Files that are not empty: `fincore` cannot handle empty ones.
 fn not_empty(files: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let mut left = Vec::new();
     for path in files {
@@ -104,7 +106,7 @@ fn not_empty(files: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     Ok(left)
 }
 
-/// The files below a directory, which itself has to be there.
+/// The files below a directory, which must exist.
 fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     list(dir, fs::read_dir(dir).map_err(|e| about(dir, &e))?, &mut files)?;
@@ -127,7 +129,7 @@ fn list(dir: &Path, entries: fs::ReadDir, files: &mut Vec<PathBuf>) -> Result<()
     Ok(())
 }
 
-/// `None`: it has gone meanwhile.
+/// The result, or `None` if the file was removed meanwhile.
 fn there<T>(path: &Path, result: Result<T>) -> Result<Option<T>> {
     match result {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -163,7 +165,7 @@ mod tests {
             });
             let results: Vec<Result<()>> = (0..200).map(|_| forget(&dir)).collect();
             let counted = crate::have(&["fincore"], "--version").then(|| in_memory(&dir));
-            // First the other thread ends, whatever became of these.
+            // The other thread must end whatever the results are.
             done.store(true, Relaxed);
             results.into_iter().for_each(Result::unwrap);
             counted.into_iter().for_each(|counted| _ = counted.unwrap());

@@ -1,11 +1,10 @@
-//! A link on which frames take a set time: a relay of our own between its two ends, where the kernel
-//! has no `netem`.
+//! Links with a delay: a relay between the two ends of a link, for kernels without `netem`.
 //!
 //! ```text
 //! node: TAP ── read ── queue, until they are due ── write ── TAP: switch     and the same back
 //! ```
-//! Frames pass as the kernel hands them down, of up to 64 KiB and not yet cut to the size that a
-//! link carries (`IFF_VNET_HDR`): two calls and two copies for each.
+//! The relay gets frames of up to 64 KiB that the kernel has not segmented (`IFF_VNET_HDR`). Each
+//! costs two system calls and two copies.
 
 use crate::network::{CABLE, Network, port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,16 +17,16 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-/// Where links are made whose frames a process passes on.
+/// Device for creating links whose frames a process relays.
 pub(crate) const TUN: &str = "/dev/net/tun";
 /// The largest frame with its headers.
 const FRAME_BYTES: usize = (64 << 10) + 512;
-/// So often the relay looks whether it is to end.
+/// Interval at which the relay checks whether to end.
 const LOOK: Duration = Duration::from_millis(100);
-/// So much is under way each way at most; more is lost.
+/// Maximum bytes under way in each direction; further frames are lost.
 const MAX_QUEUED_BYTES: usize = 256 << 20;
 
-/// A link with a relay. Dropped, the link goes, and its node has none.
+/// A link with a relay. Dropping it removes the link, and the node has none.
 #[derive(Debug)]
 pub struct Delayed {
     shared: Arc<Shared>,
@@ -41,7 +40,7 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// What is under way one way, the first one first.
+/// The frames under way in one direction, in order.
 #[derive(Debug, Default)]
 struct Way {
     frames: Mutex<Frames>,
@@ -55,11 +54,11 @@ struct Frames {
 }
 
 impl Network {
-    /// Puts a relay in the place of a node's link, which carries the same rate (bytes a second) and
-    /// before each end of which so many bytes wait.
+    /// Replaces a node's link by one with a relay, with the same rate (bytes per second) and queue
+    /// length at both ends.
     ///
     /// # Errors
-    /// There is no such node; what the system says.
+    /// There is no such node; errors of the system.
     pub fn delay(&self, node: u32, rate: u64, queue_bytes: u64) -> Result<Delayed> {
         self.cut(node)?;
         let near = self.within(node, || tap(CABLE))??;
@@ -84,12 +83,12 @@ impl Delayed {
         Ok(relay)
     }
 
-    /// How long each frame from now on takes, one way.
+    /// Sets the one-way delay of all later frames.
     pub fn set(&self, delay: Duration) {
         self.shared.delay_us.store(delay.as_micros() as u64, Relaxed);
     }
 
-    /// Frames that were lost here: a part of the link was down, or too much was under way.
+    /// Number of frames lost here, because an end was down or too much was under way.
     pub fn lost(&self) -> u64 {
         self.shared.lost.load(Relaxed)
     }
@@ -98,7 +97,7 @@ impl Delayed {
 impl Drop for Delayed {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Relaxed);
-        // One that has panicked has nothing more to do.
+        // A thread that has panicked needs no further care.
         self.threads.drain(..).for_each(|thread| _ = thread.join());
     }
 }
@@ -113,7 +112,7 @@ impl Shared {
     }
 }
 
-/// Takes frames as they come.
+/// Receives frames into the queue.
 fn take(mut from: File, way: &Way, shared: &Shared) {
     let mut frame = vec![0; FRAME_BYTES];
     let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
@@ -125,7 +124,7 @@ fn take(mut from: File, way: &Way, shared: &Shared) {
         let len = match from.read(&mut frame) {
             Ok(len) => len,
             Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
-            // The link is gone, or down.
+            // The link is gone or down.
             Err(_) => {
                 sleep(LOOK);
                 continue;
@@ -143,7 +142,7 @@ fn take(mut from: File, way: &Way, shared: &Shared) {
     }
 }
 
-/// Passes them on when they are due.
+/// Sends frames when they are due.
 fn pass(mut to: File, way: &Way, shared: &Shared) {
     while !shared.is_over() {
         let frames = way.frames.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,37 +153,38 @@ fn pass(mut to: File, way: &Way, shared: &Shared) {
         frames.bytes -= frame.len();
         drop(frames);
         sleep(due.saturating_duration_since(Instant::now()));
-        // As on any link that is down.
+        // Lost, as on any link that is down.
         if to.write(&frame).is_err() {
             shared.lose();
         }
     }
 }
 
-/// One end of a link, of this name, in the network of this thread; it lives as long as the file.
+/// Creates an end of a link, of this name, in the network of this thread. It lasts as long as the
+/// file is open.
 fn tap(name: &str) -> Result<File> {
     let file = File::options().read(true).write(true).open(TUN)?;
-    // SAFETY: all bytes zero is a request: it has numbers and addresses alone.
+    // SAFETY: an `ifreq` has only numbers and addresses, so all bytes zero are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.len() >= request.ifr_name.len() {
         return Err(Error::other(format!("{name}: too long a name for a link")));
     }
     request.ifr_name.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from as _);
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as _;
-    // SAFETY: the kernel reads a request of this type, which outlives the call.
+    // SAFETY: the request has the type that the kernel expects, and outlives the call.
     let made = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw const request) };
     if made != 0 {
         return Err(Error::last_os_error());
     }
     let large = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
-    // SAFETY: the kernel reads the number itself.
+    // SAFETY: the kernel takes this argument by value.
     let uncut = unsafe {
         libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(large))
     };
     if uncut != 0 {
         return Err(Error::last_os_error());
     }
-    // A frame that has gone in the meantime is not waited for.
+    // Non-blocking: a frame that has disappeared meanwhile is not waited for.
     rustix::io::ioctl_fionbio(file.as_fd(), true)?;
     Ok(file)
 }

@@ -7,16 +7,16 @@ use std::fs::{self, File};
 use std::io::{self, Error, Result, Write};
 use std::path::{Path, PathBuf};
 
-/// A loop device with an ext4 file system, mounted; both go when it is dropped.
+/// A loop device with a mounted ext4 file system. Dropping it removes both.
 #[derive(Debug)]
 pub struct Disk {
     device: Device,
     at: PathBuf,
-    /// What else is to go.
+    /// Everything else to remove.
     made: Made,
 }
 
-/// What was made for a disk, and goes in this order.
+/// Things made for a disk, removed in this order.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     mounted: Option<PathBuf>,
@@ -27,12 +27,11 @@ pub(crate) struct Made {
 }
 
 impl Disk {
-    /// Makes a disk of so many bytes in the file `image`, and mounts it at the directory `at`;
-    /// neither may be there. It is as fast as the machine. If it cannot be made nothing of it is
-    /// left.
+    /// Makes a disk of `bytes` in the file `image`, and mounts it at the directory `at`; neither
+    /// may exist. It is as fast as the machine. A failure leaves nothing behind.
     ///
     /// # Errors
-    /// What the system says, with the program that it was said to.
+    /// The failed program and its error.
     pub fn make(image: &Path, at: &Path, bytes: u64) -> Result<Self> {
         let mut made = Made::default();
         made.image(image, bytes)?;
@@ -40,11 +39,11 @@ impl Disk {
         Self::over(image, at, false, made)
     }
 
-    /// The same with a head, which everybody's reads and writes wait for. Its model is mounted
-    /// beside it: see [`Disk::model_at`].
+    /// As [`Disk::make`], with a model of a disk head that delays all reads and writes. The model
+    /// is mounted beside the disk: see [`Disk::model_at`].
     ///
     /// # Errors
-    /// As above; no FUSE.
+    /// As [`Disk::make`]; FUSE is missing.
     pub fn make_modelled(image: &Path, at: &Path, bytes: u64, drive: Drive) -> Result<Self> {
         let mut made = Made::default();
         let model_at = Self::model_at(at);
@@ -62,18 +61,18 @@ impl Disk {
         path.into()
     }
 
-    /// Mounts a file of [`make_image`], or the one of its [`Model`], at a directory that is there.
-    /// Both stay when the disk is dropped.
+    /// Mounts a file of [`make_image`], or the file of its [`Model`], at an existing directory.
+    /// Dropping the result removes neither.
     ///
     /// # Errors
-    /// What the system says, with the program that it was said to.
+    /// The failed program and its error.
     pub fn of(file: &Path, at: &Path, is_model: bool) -> Result<Self> {
         Self::over(file, at, is_model, Made::default())
     }
 
     fn over(file: &Path, at: &Path, is_model: bool, mut made: Made) -> Result<Self> {
-        // What a model has is in no page cache; a plain image is, for this machine's own disk
-        // may be slower than what is set.
+        // A model bypasses the page cache. A plain image does not: this machine's own disk may be
+        // slower than the set speed.
         let device = Device::attach(text(file)?, is_model)?;
         made.device = Some(device.clone());
         run("mount", &["-o", "noatime", &device.node(), text(at)?])?;
@@ -81,7 +80,8 @@ impl Disk {
         Ok(Self { device, at: at.into(), made })
     }
 
-    /// One that was left: the disk of a file that is mounted there. It stays.
+    /// An existing disk: the one of a file that is mounted there. Dropping the result does not
+    /// remove it.
     ///
     /// # Errors
     /// There is none.
@@ -91,8 +91,7 @@ impl Disk {
         Ok(Self { device: device.ok_or_else(none)?, at: at.into(), made: Made::default() })
     }
 
-    /// It stays when it is dropped, until [`Disk::remove`]; if it has a model of its own that
-    /// ends with this process.
+    /// Leaves the disk in place, until [`Disk::remove`]. A model of its own ends with this process.
     pub fn leave(mut self) {
         self.made.mounted = None;
         self.made.device = None;
@@ -100,11 +99,10 @@ impl Disk {
         self.made.image = None;
     }
 
-    /// Unmounts what is mounted at a directory, and takes away all devices of a file, whatever
-    /// of both is there. The file stays.
+    /// Unmounts a directory and removes all loop devices of a file, if they exist. The file stays.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn remove(file: &Path, at: &Path) -> Result<()> {
         detach(at)?;
         Device::of(file)?.iter().try_for_each(Device::detach)
@@ -115,45 +113,44 @@ impl Disk {
         &self.at
     }
 
-    /// Has it hang: who writes to it waits, and nobody is told of an error, until what is returned
-    /// is dropped.
+    /// Makes the disk hang until the result is dropped: writers wait, and get no error.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn freeze(&self) -> Result<Frozen<'_>> {
         run("fsfreeze", &["-f", text(&self.at)?])?;
         Ok(Frozen(self))
     }
 
-    /// What it is for the kernel.
+    /// Its loop device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Bytes that were read from it, as the kernel counts them.
+    /// Bytes read from it, by the kernel's counters.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// They cannot be read.
     pub fn read_bytes(&self) -> Result<u64> {
         Ok(self.counts()?.read_bytes)
     }
 
-    /// What the kernel has counted of it.
+    /// The kernel's counters of it.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// They cannot be read.
     pub fn counts(&self) -> Result<Counts> {
         self.device.counts()
     }
 }
 
-/// A disk that hangs; it goes on when this is dropped.
+/// A hanging disk. It continues when this is dropped.
 #[derive(Debug)]
 pub struct Frozen<'a>(&'a Disk);
 
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
-        // Else whoever waits for it could not even be killed.
+        // Otherwise waiting processes could not even be killed.
         let thawed = text(&self.0.at).and_then(|at| run("fsfreeze", &["-u", at]));
         if let Err(error) = thawed {
             let _ = writeln!(io::stderr(), "{}: {error}", self.0.at.display());
@@ -173,28 +170,28 @@ impl AsRef<Self> for Device {
     }
 }
 
-/// Takes away whatever is mounted at a directory, also if nobody serves it any more; nothing is
-/// fine.
+/// Unmounts everything at a directory, even if its server is gone. No mount is no error.
 ///
 /// # Errors
-/// What the system says.
+/// Those of the system.
 pub fn detach(at: &Path) -> Result<()> {
     let at = text(at)?;
     let all = fs::read_to_string("/proc/self/mounts")?;
-    // Blanks in names are written otherwise there; testbeds have none.
+    // The table escapes blanks in names; testbeds have none.
     let mounted = all.lines().filter(|line| line.split(' ').nth(1) == Some(at)).count();
     (0..mounted).try_for_each(|_| run("umount", &["-l", at]).map(drop))
 }
 
-/// Makes a file of so many bytes with an empty file system; they take no room before they are
+/// Makes a file of `bytes` with an empty file system. Its bytes take no space before they are
 /// written.
 ///
 /// # Errors
-/// It is there already, or cannot be made: then nothing of it is left.
+/// It exists, or cannot be made; then nothing is left behind.
 pub fn make_image(path: &Path, bytes: u64) -> Result<()> {
     let named = |e: Error| Error::new(e.kind(), format!("{}: {e}", path.display()));
     let file = File::options().write(true).create_new(true).open(path).map_err(named)?;
-    // No journal, and all tables written now: nothing of its own goes on afterwards.
+    // Without a journal, and with all tables written at once, so that the file system does no work
+    // of its own later.
     let features = "lazy_itable_init=0,nodiscard";
     let format = || {
         run(
@@ -204,13 +201,13 @@ pub fn make_image(path: &Path, bytes: u64) -> Result<()> {
         .map(drop)
     };
     file.set_len(bytes).map_err(named).and_then(|()| format()).inspect_err(|_| {
-        // The first error is the one to tell.
+        // The first error is reported.
         let _ = fs::remove_file(path);
     })
 }
 
 impl Made {
-    /// A disk without a file system, and with a head if that is named.
+    /// A disk without a file system; with a head if a drive is given.
     pub(crate) fn disk(image: &Path, bytes: u64, drive: Option<Drive>) -> Result<Self> {
         let named = |e: Error| Error::new(e.kind(), format!("{}: {e}", image.display()));
         let mut made = Self::default();
@@ -228,12 +225,12 @@ impl Made {
         Ok(made)
     }
 
-    /// Its device.
+    /// Its loop device.
     pub(crate) fn device(&self) -> Option<Device> {
         self.device.clone()
     }
 
-    /// Something was mounted there.
+    /// Notes that something was mounted there.
     pub(crate) fn is_mounted(&mut self, at: &Path) {
         self.mounted = Some(at.into());
     }
@@ -245,14 +242,14 @@ impl Made {
     }
 
     pub(crate) fn dir(&mut self, path: &Path) -> Result<()> {
-        // One that was there is not ours to remove.
+        // An existing directory is not removed later.
         fs::create_dir(path)
             .map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))?;
         self.dirs.push(path.into());
         Ok(())
     }
 
-    /// Everything is tried; the first error is told.
+    /// Removes everything, and returns the first error.
     fn remove(&mut self) -> Result<()> {
         let unmount = |at: &PathBuf| run("umount", &["-l", text(at)?]).map(drop);
         let unmounted = self.mounted.as_ref().map_or(Ok(()), unmount);
@@ -267,7 +264,7 @@ impl Made {
 impl Drop for Made {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            // Nobody is here to be told but whoever reads what the program says.
+            // In a destructor the error can only be printed.
             let _ = writeln!(io::stderr(), "a disk stays: {error}");
         }
     }

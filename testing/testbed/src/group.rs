@@ -1,4 +1,4 @@
-//! Groups of processes of cgroup v1, whose controllers limit what these have of the machine.
+//! Control groups of cgroup v1, which limit the resources of processes.
 
 use std::fs;
 use std::io::{self, Error, ErrorKind, Result, Write};
@@ -6,35 +6,35 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A group whose processes were taken out is empty by then.
+/// Maximum time until a group is empty after its processes were moved out.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 const MEMBERS: &str = "cgroup.procs";
 
-/// A group of one controller. Dropped, its processes are free again.
+/// A group of one controller. When it is dropped, its processes are no longer limited.
 #[derive(Debug)]
 pub struct Group {
     /// The directory of the controller.
     root: &'static str,
     path: PathBuf,
-    /// It goes when it is dropped.
+    /// Whether it is removed when dropped.
     goes: bool,
 }
 
 impl Group {
-    /// A group of this name, which no other has, of the controller in this directory.
+    /// Makes a group with a new name in the directory of a controller.
     pub fn new(root: &'static str, name: &str) -> Result<Self> {
         let path = Path::new(root).join(name);
         fs::create_dir(&path).map_err(|e| about(&path, &e))?;
         Ok(Self { root, path, goes: true })
     }
 
-    /// It stays when it is dropped.
+    /// Keeps the group when this is dropped.
     pub fn leave(&mut self) {
         self.goes = false;
     }
 
-    /// Takes the group of this name away, if there is one: its processes are free again.
+    /// Removes the group of this name, if it exists. Its processes are no longer limited.
     pub fn remove(root: &'static str, name: &str) -> Result<()> {
         let path = Path::new(root).join(name);
         match path.is_dir() {
@@ -43,24 +43,24 @@ impl Group {
         }
     }
 
-    /// Sets one of its limits.
+    /// Sets a limit.
     pub fn set(&self, limit: &str, value: impl ToString) -> Result<()> {
         let limit = self.path.join(limit);
         fs::write(&limit, value.to_string()).map_err(|e| about(&limit, &e))
     }
 
-    /// What one of its files says.
+    /// The contents of one of its files.
     pub fn get(&self, name: &str) -> Result<String> {
         let path = self.path.join(name);
         fs::read_to_string(&path).map_err(|e| about(&path, &e))
     }
 
-    /// Takes a process in, with all its threads.
+    /// Adds a process with all of its threads.
     pub fn add(&self, process: i32) -> Result<()> {
         self.set(MEMBERS, process)
     }
 
-    /// The file to which a process writes 0 to get in.
+    /// The file to which a process writes 0 to join.
     pub fn members(&self) -> PathBuf {
         self.path.join(MEMBERS)
     }
@@ -69,7 +69,8 @@ impl Group {
         let begin = Instant::now();
         loop {
             for process in self.get(MEMBERS)?.lines() {
-                // One that has ended meanwhile need not be moved; of others the removal fails.
+                // Processes that have ended need not be moved. If another one fails, so does the
+                // removal.
                 let _ = fs::write(Path::new(self.root).join(MEMBERS), process);
             }
             match fs::remove_dir(&self.path) {
@@ -87,7 +88,7 @@ impl Drop for Group {
         if self.goes
             && let Err(error) = self.end()
         {
-            // Nobody is here to be told but whoever reads what the program says.
+            // In a destructor the error can only be printed.
             let _ = writeln!(io::stderr(), "a group of processes stays: {error}");
         }
     }

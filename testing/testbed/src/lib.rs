@@ -1,29 +1,29 @@
-//! Experiments on one machine: disks with a set speed, links with a set speed, and the proof of
-//! what went through them.
+//! Experiments on one machine: disks and links of a set speed, and counters that prove what went
+//! through them.
 //!
 //! ```text
 //! disk       a file as a disk: loop device, ext4
-//!   ├ device   the kernel's counts of it
-//!   ├ model    disks with a head: seeks, and reads ahead that are lost
+//!   ├ device   the kernel's counters of it
+//!   ├ model    disks with a head: seeks, and lost read-ahead
 //!   └ array    several disks as one file system: btrfs
-//! nfs        the comparator: an NFS server (nfs-ganesha), and a client that the kernel caches for
-//! served     a file system of this process
+//! nfs        for comparison: an NFS server (nfs-ganesha), and a client with the kernel's cache
+//! served     a file system served by this process
 //! network    a network namespace for each node, joined by links
-//!   └ delay    a link on which frames take a time
+//!   └ delay    links with a delay
 //! profile    the machines of the papers, and a newer one
-//! throttle   who uses a disk through this group gets no more than so many bytes a second
-//! cold       nothing is left in memory of what a directory has on its disk
-//! memory     what processes may have of this machine's memory, with what is read for them
-//! processor  what they may have of a core;  group: of cgroup v1, for both
-//! samples    the kernel's counts of several disks, again and again
-//! worker     processes that begin at a word, so that many do at once
-//! perturb    what a process does that disturbs a disk;  stream: one that loads a link
+//! throttle   limits the bytes per second that a group of processes reads from a disk
+//! cold       drops a directory from the page cache
+//! memory     limits the memory of processes, including the page cache of their reads
+//! processor  limits the CPU share of processes;  group: cgroup v1, for both
+//! samples    periodic samples of the counters of several disks
+//! worker     processes that wait for a start signal, so that many begin at once
+//! perturb    load on a disk;  stream: load on a link
 //! ```
-//! Needs root, loop devices, ext4 and a cgroup controller for block devices; models need FUSE
-//! besides, networks namespaces, veth and token buckets. Who lacks any is told so by [`missing`],
-//! [`missing_for_models`], [`missing_for_networks`], [`missing_for_delays`], [`missing_for_cold`],
-//! [`missing_for_arrays`], [`missing_for_processors`]. What is made here goes when it is dropped,
-//! unless it is left, for another process to find.
+//! Needs root, loop devices, ext4 and a cgroup controller for block devices. Models also need FUSE;
+//! networks need namespaces, veth and token buckets. [`missing`], [`missing_for_models`],
+//! [`missing_for_networks`], [`missing_for_delays`], [`missing_for_cold`], [`missing_for_arrays`]
+//! and [`missing_for_processors`] tell what is missing. Everything made here is removed when it is
+//! dropped, unless it is left for another process to find.
 
 mod array;
 mod cold;
@@ -64,7 +64,7 @@ use std::io::{Error, Result};
 use std::path::Path;
 use std::process::Command;
 
-/// What this machine, or this user, lacks for disks of a set speed; `None`: nothing.
+/// What this machine or user lacks for disks of a set speed; `None`: nothing.
 pub fn missing() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("root");
@@ -81,22 +81,22 @@ pub fn missing() -> Option<&'static str> {
     None
 }
 
-/// What it lacks for [`forget_whole`] and [`in_memory`].
+/// What is missing for [`forget_whole`] and [`in_memory`].
 pub fn missing_for_cold() -> Option<&'static str> {
     (!have(&["fincore"], "--version")).then_some("fincore (of util-linux)")
 }
 
-/// What it lacks for disks with a head, besides.
+/// What is missing for disk models, in addition.
 pub fn missing_for_models() -> Option<&'static str> {
     missing().or((!Path::new("/dev/fuse").exists()).then_some("FUSE (/dev/fuse)"))
 }
 
-/// What it lacks for links with a delay.
+/// What is missing for links with a delay.
 pub fn missing_for_delays() -> Option<&'static str> {
     missing_for_networks().or((!Path::new(delay::TUN).exists()).then_some("/dev/net/tun"))
 }
 
-/// What it lacks for networks.
+/// What is missing for networks.
 pub fn missing_for_networks() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("root");
@@ -111,7 +111,7 @@ fn have(programs: &[&str], ask: &str) -> bool {
     programs.iter().all(|program| Command::new(program).arg(ask).output().is_ok())
 }
 
-/// Runs a program; returns what it prints.
+/// Runs a program and returns its output.
 fn run(program: &str, arguments: &[&str]) -> Result<String> {
     let said = |e: Error| Error::new(e.kind(), format!("{program}: {e}"));
     let output = Command::new(program).args(arguments).output().map_err(said)?;

@@ -1,5 +1,5 @@
-//! The memory of a node: what a group of processes may have of this machine's, with all that was
-//! read for them.
+//! The memory of a node: limits the memory of a group of processes, including the page cache of
+//! their reads.
 
 use crate::group::Group;
 use crate::text;
@@ -12,15 +12,15 @@ use std::process::Command;
 const ROOT: &str = "/sys/fs/cgroup/memory";
 const LIMIT: &str = "memory.limit_in_bytes";
 const KERNEL: &str = "memory.kmem.usage_in_bytes";
-/// Left to the processes of a group while a file is in their memory.
+/// Memory left to the processes of a group while a file fills the rest.
 const SLACK_BYTES: u64 = 8 << 20;
-/// Of the memory, what a file has to have room in: one part of so many.
+/// A file must fit at least one part in this many of the memory.
 const LEAST: u64 = 4;
-/// A program that loads a file, of those that may have no more memory the first to go.
+/// A program that loads a file. If the group is out of memory, it is killed first.
 const SCRIPT: &str = "echo 1000 > /proc/self/oom_score_adj && echo 0 > \"$1\" && \
                       exec dd if=\"$2\" of=/dev/null bs=\"$3\" status=none";
 
-/// A group of processes. Dropped, they are free again.
+/// A group of processes. When it is dropped, they are no longer limited.
 #[derive(Debug)]
 pub struct Memory {
     group: Group,
@@ -28,10 +28,10 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A group of this name with so much memory; `None` if this machine cannot limit it.
+    /// Makes a group with this name and memory; `None` if this machine cannot limit memory.
     ///
     /// # Errors
-    /// There is one such group already; what the system says.
+    /// The group exists already; errors of the system.
     pub fn new(name: &str, bytes: u64) -> Result<Option<Self>> {
         if !Path::new(ROOT).join(LIMIT).exists() {
             return Ok(None);
@@ -41,35 +41,34 @@ impl Memory {
         Ok(Some(memory))
     }
 
-    /// It stays when it is dropped.
+    /// Keeps the group when this is dropped.
     pub fn leave(&mut self) {
         self.group.leave();
     }
 
-    /// Takes the group of this name away, if there is one.
+    /// Removes the group of this name, if it exists.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn remove(name: &str) -> Result<()> {
         Group::remove(ROOT, name)
     }
 
-    /// Takes a process in: from now on its memory and what is read for it count.
+    /// Adds a process: its memory and the page cache of its reads count from then on.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn add(&self, process: i32) -> Result<()> {
         self.group.add(process)
     }
 
-    /// A program of the group loads a file as large as its memory, which has nothing else then: it
-    /// takes all memory that the other processes do not have themselves, and the rest of the file
-    /// goes through what is left. What was read more than once goes in no other way: Linux keeps
-    /// it, however much is read once. The file has no blocks, and no disk is read; it is in this
-    /// directory meanwhile.
+    /// Replaces the cached pages of the group. A program of the group loads a file as large as the
+    /// group's memory; the part that does not fit passes through the rest of the memory. This is
+    /// needed because Linux keeps pages that were read more than once, however much is read once.
+    /// The file has no blocks, so no disk is read; it is in `dir` meanwhile.
     ///
     /// # Errors
-    /// The processes themselves have most of the memory; what the system says.
+    /// The processes themselves use most of the memory; errors of the system.
     pub fn fill(&self, dir: &Path) -> Result<()> {
         let (path, members) = (dir.join("fill"), self.group.members());
         let held = self.held()?;
@@ -89,7 +88,7 @@ impl Memory {
         }
     }
 
-    /// Bytes that no file can take the place of: of processes, and of the kernel for them.
+    /// Bytes that no file can replace: memory of processes, and the kernel's memory for them.
     fn held(&self) -> Result<u64> {
         let unknown = || Error::other("memory.stat: not understood");
         let stat = self.group.get("memory.stat")?;

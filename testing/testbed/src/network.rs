@@ -1,9 +1,9 @@
-//! A network namespace for each node, and one with a bridge that joins them, by links of a set
-//! speed.
+//! A network namespace for each node, and one with a bridge (the switch) that joins them by links
+//! of a set speed.
 //!
-//! Each link is a veth pair with a token bucket at both ends, so that it carries its rate each
-//! way; the kernel counts at the end in the switch. Names follow from that of the network: who
-//! knows it and the number of nodes can use the network, and take it away.
+//! Each link is a veth pair with a token bucket at both ends, so that it carries its rate in each
+//! direction. The kernel counts at the switch's end. All names derive from the network's name: with
+//! it and the number of nodes, another process can use or remove the network.
 
 use crate::run;
 use std::ffi::{OsStr, OsString};
@@ -16,31 +16,30 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::scope;
 
-/// Where the system keeps namespaces by name.
+/// Where the system keeps named namespaces.
 const NAMESPACES: &str = "/run/netns";
 /// The name of each link's end in its node.
 pub(crate) const CABLE: &str = "cable";
-/// A bucket holds this much, which is more than the largest packet that the kernel hands down in
-/// one piece (64 KiB), or as much as passes in this part of a second.
+/// Minimum capacity of a token bucket: more than the largest packet that the kernel passes down in
+/// one piece (64 KiB). At higher rates it is the amount of this part of a second.
 const BURST_BYTES: u64 = 128 << 10;
 const BURSTS_PER_S: u64 = 1_000;
-/// So much waits before a link of Ethernet; more is lost, as in a switch.
+/// Queue of an Ethernet link, bytes; further frames are lost, as in a switch.
 pub const ETHERNET_QUEUE: u64 = 1 << 20;
-/// Myrinet loses nothing: who would send more has to wait (flow control at every link; Boden and
-/// others, IEEE Micro 15(1), 1995). So before a link waits as much as there is.
+/// Queue of a Myrinet link. Myrinet loses nothing, because senders wait (flow control at every
+/// link; Boden and others, IEEE Micro 15(1), 1995). So the queue is practically unlimited.
 pub const MYRINET_QUEUE: u64 = 256 << 20;
-/// All of them are in this network, of 24 bits.
+/// The network of all addresses, 24 bits.
 const NETWORK: [u8; 3] = [10, 214, 8];
-/// How TCP goes by what links carry: as Linux does by default, whatever this machine is set to. (One
-/// that goes by how fast segments were acknowledged, BBR, takes what a token bucket lets through at
-/// once for a link's rate.)
+/// TCP congestion control: Linux's default, whatever this machine is set to. BBR would take the
+/// burst of a token bucket for the link's rate.
 const CONGESTION: &str = "cubic";
-/// Address of the switch, where those are who only load links; nodes have those from 1 on.
+/// Last byte of the switch's address, for processes that only load links. Nodes begin at 1.
 const SWITCH: u8 = 254;
-/// The most nodes.
+/// Maximum number of nodes.
 const MAX_NODES: u32 = 250;
 
-/// A network that is there. Dropped, it goes, unless it was found or left.
+/// A network. Dropping it removes it, unless it was found or left.
 #[derive(Debug)]
 pub struct Network {
     name: String,
@@ -48,7 +47,7 @@ pub struct Network {
     goes: bool,
 }
 
-/// What a link has carried since it was made, as the kernel counts it.
+/// The kernel's counters of a link since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
     /// Bytes from the node.
@@ -58,7 +57,7 @@ pub struct LinkCounts {
 }
 
 impl LinkCounts {
-    /// What was carried after an earlier count.
+    /// The difference to an earlier count.
     pub fn since(self, before: Self) -> Self {
         Self {
             out_bytes: self.out_bytes.saturating_sub(before.out_bytes),
@@ -68,11 +67,11 @@ impl LinkCounts {
 }
 
 impl Network {
-    /// Makes one with a node for each rate (bytes a second, each way), and so many bytes that wait
-    /// before a link until more are lost. If it cannot be made nothing of it is left.
+    /// Makes a network with a node for each rate (bytes per second in each direction).
+    /// `queue_bytes` wait before a link; further frames are lost. A failure leaves nothing behind.
     ///
     /// # Errors
-    /// There is one of this name; what the system says.
+    /// A network of this name exists; errors of the system.
     pub fn make(name: &str, rates: &[u64], queue_bytes: u64) -> Result<Self> {
         let nodes = u32::try_from(rates.len()).unwrap_or(u32::MAX);
         if !(1..=MAX_NODES).contains(&nodes) {
@@ -89,25 +88,25 @@ impl Network {
         Ok(network)
     }
 
-    /// One that was left; it stays.
+    /// An existing network. Dropping the result does not remove it.
     pub fn found(name: &str, nodes: u32) -> Self {
         Self { name: name.into(), nodes, goes: false }
     }
 
-    /// It stays when it is dropped.
+    /// Keeps the network when this is dropped.
     pub fn leave(&mut self) {
         self.goes = false;
     }
 
-    /// Takes away all of a network that is there, even if that is not all of it.
+    /// Removes a network, even if only parts of it exist.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn remove(name: &str) -> Result<()> {
         namespaces(name)?.iter().try_for_each(|name| run("ip", &["netns", "del", name]).map(drop))
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -119,31 +118,32 @@ impl Network {
 
     /// The address of a node; 0 is the switch.
     pub fn address(&self, node: u32) -> Ipv4Addr {
-        // No more nodes than fit are made.
+        // The number of nodes is limited, so this always fits.
         let last = if node == 0 { SWITCH } else { u8::try_from(node).unwrap_or(u8::MAX) };
         let [a, b, c] = NETWORK;
         Ipv4Addr::new(a, b, c, last)
     }
 
-    /// The file through which a node's network is entered; 0 is the switch.
+    /// The file through which a node's network is entered; node 0 is the switch.
     pub fn entrance(&self, node: u32) -> PathBuf {
         Path::new(NAMESPACES).join(self.namespace(node))
     }
 
-    /// The command in the network of a node; files and mounts are those of everybody.
+    /// A command that runs in the network of a node, with the same files and mounts as this
+    /// process.
     pub fn command(&self, node: u32, program: &OsStr) -> Command {
         enter(&self.entrance(node), program)
     }
 
-    /// Does something in the network of a node: sockets that are made there stay there.
+    /// Runs a function in the network of a node. Sockets made there stay in that network.
     ///
     /// # Errors
-    /// There is no such node; no root.
+    /// There is no such node; this process is not root.
     pub fn within<T: Send>(&self, node: u32, work: impl FnOnce() -> T + Send) -> Result<T> {
         let path = self.entrance(node);
         let entrance = File::open(&path)
             .map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))?;
-        // A thread of its own: it does not come back.
+        // In a thread of its own, which does not leave the network.
         let inside = move || {
             rustix::thread::move_into_link_name_space(entrance.as_fd(), None)?;
             Ok(work())
@@ -152,11 +152,10 @@ impl Network {
         joined.map_err(|_| Error::other("a thread in a network has panicked"))?
     }
 
-    /// From now on the link of a node carries so many bytes a second each way, and so many bytes
-    /// wait before it until more are lost.
+    /// Sets the rate of a node's link in each direction (bytes per second), and its queue.
     ///
     /// # Errors
-    /// There is no such node; what the system says.
+    /// There is no such node; errors of the system.
     pub fn limit(&self, node: u32, bytes_per_s: u64, queue_bytes: u64) -> Result<()> {
         let burst = BURST_BYTES.max(bytes_per_s / BURSTS_PER_S);
         let words =
@@ -170,10 +169,10 @@ impl Network {
         })
     }
 
-    /// What the kernel has counted of a node's link.
+    /// The kernel's counters of a node's link.
     ///
     /// # Errors
-    /// It cannot be asked.
+    /// They cannot be read.
     pub fn counts(&self, node: u32) -> Result<LinkCounts> {
         let port = port(node);
         let switch = self.namespace(0);
@@ -183,7 +182,7 @@ impl Network {
             let bytes = links[0]["stats64"][way]["bytes"].as_u64();
             bytes.ok_or_else(|| Error::other(format!("ip link: not understood: {said}")))
         };
-        // What comes into the switch goes out of the node.
+        // Bytes into the switch are bytes out of the node.
         Ok(LinkCounts { out_bytes: bytes("rx")?, in_bytes: bytes("tx")? })
     }
 
@@ -203,7 +202,7 @@ impl Network {
         self.join(node)
     }
 
-    /// The two ends of a node's link are brought into use.
+    /// Brings up both ends of a node's link.
     pub(crate) fn join(&self, node: u32) -> Result<()> {
         let port = port(node);
         self.ip(0, &format!("link set dev {port} master bridge"))?;
@@ -216,7 +215,7 @@ impl Network {
         self.ip(node, "link set dev lo up")
     }
 
-    /// Takes the link of a node away.
+    /// Removes the link of a node.
     pub(crate) fn cut(&self, node: u32) -> Result<()> {
         self.ip(node, &format!("link del {CABLE}"))
     }
@@ -238,14 +237,14 @@ impl Drop for Network {
             return;
         }
         if let Err(error) = Self::remove(&self.name) {
-            // Nobody is here to be told but whoever reads what the program says.
+            // In a destructor the error can only be printed.
             let _ = writeln!(io::stderr(), "a network stays: {error}");
         }
     }
 }
 
-/// A program in a network by its entrance. It takes the place of the one that enters: the number
-/// of the process stays.
+/// A program in the network with this entrance. It replaces the process that enters, so the process
+/// id stays.
 pub fn enter(entrance: &Path, program: &OsStr) -> Command {
     let mut network = OsString::from("--net=");
     network.push(entrance);
@@ -276,7 +275,7 @@ fn namespaces(name: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What the kernel lacks for a network; found out by making a small one.
+/// What the kernel lacks for a network, found out by making a small one.
 pub(crate) fn unsupported() -> Option<&'static str> {
     static TRIES: AtomicU32 = AtomicU32::new(0);
     let (process, number) = (std::process::id(), TRIES.fetch_add(1, Ordering::Relaxed));

@@ -1,9 +1,9 @@
-//! What a process does that disturbs a disk.
+//! Load on a disk.
 //!
-//! One that reads without a pause would get of a throttled disk whatever part of the bytes that
-//! wait are its own: little beside a server with a long queue, and most beside one with a short
-//! one. So it reads at a set pace, and from several threads, which wait in the queue together;
-//! and as much earlier as reads take, so that the pace is that of what comes of them.
+//! A process that reads without pause would get a share of a throttled disk in proportion to its
+//! waiting bytes: little beside a server with a long queue, most of the disk beside one with a
+//! short queue. So the load has a set pace. Several threads wait in the disk's queue together, and
+//! each read is issued earlier by the mean latency, so that the completed reads have the set pace.
 
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -16,28 +16,28 @@ use std::time::{Duration, Instant};
 
 const READ_BYTES: usize = 256 << 10;
 const ALIGN: usize = 4096;
-/// So many reads wait in the disk's queue at most: more bytes than a server has there.
+/// Maximum number of reads in the disk's queue: more bytes than a server has there.
 const READERS: usize = 64;
-/// Who is further behind has lost that time: what was not read is not caught up with.
+/// Maximum backlog. Reads that are later than this are not made up for.
 const MAX_BEHIND: Duration = Duration::from_millis(500);
 
-/// Nobody who is to be told that it ends sleeps for longer.
+/// Maximum sleep, so that a request to stop is noticed.
 const MAX_NAP: Duration = Duration::from_millis(50);
 
-/// What is read.
+/// The load.
 #[derive(Clone, Copy, Debug)]
 pub struct Reads {
-    /// In a second, while it reads.
+    /// Bytes per second while it reads.
     pub bytes_per_s: u64,
-    /// It reads for so long, then pauses for as long, and so on; zero: it never pauses.
+    /// Length of alternating reads and pauses; zero: no pauses.
     pub turn: Duration,
 }
 
-/// Reads a file around and around, past the page cache, until `stopped`; returns the bytes, which
-/// are counted in `had` as they come.
+/// Reads a file repeatedly, bypassing the page cache, until `stopped`. Returns the bytes; `had`
+/// counts them as they arrive.
 ///
 /// # Errors
-/// What the system says; the file is shorter than one read.
+/// Those of the system; the file is shorter than one read.
 pub fn read_around(
     path: &Path,
     reads: Reads,
@@ -74,14 +74,14 @@ pub fn read_around(
 struct Pace {
     reads: Reads,
     begin: Instant,
-    /// The next read's time, in microseconds since the beginning.
+    /// Time of the next read, microseconds since the beginning.
     next: AtomicU64,
-    /// What a read takes, in the mean of the last ones.
+    /// Mean duration of recent reads.
     latency_us: AtomicU64,
 }
 
 impl Pace {
-    /// Returns when a read is due, and its number.
+    /// Waits until a read is due, and returns its number.
     fn wait(&self, stopped: &AtomicBool) -> Option<u64> {
         let step_us = (READ_BYTES as u64 * 1_000_000 / self.reads.bytes_per_s.max(1)).max(1);
         while !stopped.load(Relaxed) {
@@ -97,8 +97,8 @@ impl Pace {
         None
     }
 
-    /// Takes the next time, and returns when it has come; `None`: not in this turn. What was to
-    /// be read in a pause is not read afterwards: the next turn would begin with all of it.
+    /// Takes the next time and waits for it; `None`: not in this turn. Reads that fall into a pause
+    /// are skipped; otherwise the next turn would begin with all of them.
     fn next(&self, now: Duration, step_us: u64, stopped: &AtomicBool) -> Option<u64> {
         let turn_us = self.turn_began(now).as_micros() as u64;
         let behind_us = (now.as_micros() as u64).saturating_sub(MAX_BEHIND.as_micros() as u64);
@@ -119,7 +119,7 @@ impl Pace {
         None
     }
 
-    /// When the turn began that goes on now.
+    /// When the present turn began.
     fn turn_began(&self, now: Duration) -> Duration {
         let turn = self.reads.turn.as_micros();
         let began = now.as_micros().checked_div(turn).map_or(0, |turns| turns * turn);
@@ -127,7 +127,7 @@ impl Pace {
     }
 
     fn took(&self, time: Duration) {
-        // Of two at once one may be forgotten: it is a mean.
+        // If two threads update it at once, one update may be lost: it is only a mean.
         let mean_us = (3 * self.latency_us.load(Relaxed) + time.as_micros() as u64) / 4;
         self.latency_us.store(mean_us, Relaxed);
     }
@@ -138,11 +138,11 @@ impl Pace {
     }
 }
 
-/// Writes so many bytes over the beginning of a file, past the page cache, and syncs them, again
-/// and again until `stopped`; returns all bytes. Only multiples of 4 KiB can be written so.
+/// Overwrites the beginning of a file with `bytes`, bypassing the page cache, and syncs, repeatedly
+/// until `stopped`. Returns all bytes. `bytes` must be a multiple of 4 KiB.
 ///
 /// # Errors
-/// What the system says.
+/// Those of the system.
 pub fn write_again(path: &Path, bytes: usize, stopped: &AtomicBool) -> Result<u64> {
     let mut options = File::options();
     options.write(true).create(true).truncate(false).custom_flags(OFlags::DIRECT.bits() as i32);
@@ -172,7 +172,7 @@ mod tests {
         let pace = Pace { reads: Reads { bytes_per_s, turn }, begin, next, latency_us };
         let stopped = AtomicBool::new(false);
         let first = pace.wait(&stopped).expect("it goes on");
-        // Half a second is made up for, and not the pause from 6 to 8 s.
+        // It makes up for half a second, and not for the pause from 6 to 8 s.
         assert!((850..860).contains(&first), "{first}");
         assert!(!pace.pauses(Duration::from_secs(9)) && pace.pauses(Duration::from_secs(11)));
         assert_eq!(pace.turn_began(Duration::from_secs(9)), Duration::from_secs(8));

@@ -1,4 +1,4 @@
-//! The processor of a node: what a group of processes may have of one core.
+//! The processor of a node: limits the CPU share of a group of processes.
 
 use crate::group::Group;
 use std::io::{Error, Result};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 const ROOT: &str = "/sys/fs/cgroup/cpu";
 const QUOTA: &str = "cpu.cfs_quota_us";
 const PERIOD: &str = "cpu.cfs_period_us";
-/// The group has this much in each period, the least that the kernel takes; periods are as long as
-/// its share asks for.
+/// CPU time of the group in each period, the minimum that the kernel accepts. The length of periods
+/// follows from the share.
 const QUOTA_US: u64 = 1_000;
-/// A second, which is the longest period.
+/// The longest period: one second.
 const MAX_PERIOD_US: u64 = 1_000_000;
 /// A whole core.
 const CORE: u32 = 1_000;
@@ -22,25 +22,25 @@ pub fn missing() -> Option<&'static str> {
     (!found).then_some("the cpu controller of cgroup v1")
 }
 
-/// A group of processes. Dropped, they are free again.
+/// A group of processes. When it is dropped, they are no longer limited.
 #[derive(Debug)]
 pub struct Processor {
     group: Group,
 }
 
 impl Processor {
-    /// A group of this name without a limit.
+    /// Makes a group with this name, without a limit.
     ///
     /// # Errors
-    /// There is one such group already; what the system says.
+    /// The group exists already; errors of the system.
     pub fn new(name: &str) -> Result<Self> {
         Ok(Self { group: Group::new(ROOT, name)? })
     }
 
-    /// From now on the group has so many thousandths of a core; `None`: as much as there is.
+    /// Limits the group to this many thousandths of a core; `None`: no limit.
     ///
     /// # Errors
-    /// Not 1 to 1000; what the system says.
+    /// Not 1 to 1000; errors of the system.
     pub fn limit(&self, thousandths: Option<u32>) -> Result<()> {
         let Some(share) = thousandths else { return self.group.set(QUOTA, -1) };
         if !(1..=CORE).contains(&share) {
@@ -50,23 +50,23 @@ impl Processor {
         self.group.set(QUOTA, QUOTA_US)
     }
 
-    /// Takes a process in, with all its threads.
+    /// Adds a process with all of its threads.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn add(&self, process: i32) -> Result<()> {
         self.group.add(process)
     }
 
-    /// The file to which a process writes 0 to get in.
+    /// The file to which a process writes 0 to join.
     pub fn members(&self) -> PathBuf {
         self.group.members()
     }
 
-    /// For how long so far threads of the group could have run, but had had their share.
+    /// Total time that threads of the group were runnable but had used up their share.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn waited_seconds(&self) -> Result<f64> {
         let said = self.group.get("cpu.stat")?;
         let nanoseconds = said.lines().find_map(|line| line.strip_prefix("throttled_time "));

@@ -1,4 +1,4 @@
-//! The machines that the papers measured on, and a newer one: nodes, disks and links.
+//! The machines of the papers' measurements, and a newer one: nodes, disks and links.
 
 use crate::model::Drive;
 use crate::network::{ETHERNET_QUEUE, MYRINET_QUEUE};
@@ -7,29 +7,29 @@ use serde::Serialize;
 /// A set of machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Profile {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// What it stands for.
     pub about: &'static str,
-    /// Who has measured on it, or says what it can do.
+    /// The source of its figures.
     pub source: &'static str,
-    /// Nodes, each with a disk and a data server.
+    /// Number of nodes, each with a disk and a data server.
     pub nodes: u32,
-    /// What each node's disk gives, bytes a second; the last one is that of all further nodes.
+    /// Rate of each node's disk, bytes per second. The last one applies to all further nodes.
     pub disk_rates: &'static [u64],
-    /// Memory of each node, bytes; none: nobody says, or it is not limited.
+    /// Memory of each node, bytes. Empty: unknown, or not limited.
     pub memory: &'static [u64],
-    /// How its heads behave; without, a disk is limited by its rate alone.
+    /// The behaviour of disk heads; `None`: a disk is limited by its rate alone.
     pub head: Option<Mechanics>,
-    /// What a link carries each way, bytes a second.
+    /// Rate of a link in each direction, bytes per second.
     pub link_rate: u64,
-    /// So many bytes wait before a link; more is lost.
+    /// Queue of a link, bytes; further frames are lost.
     pub link_queue: u64,
     /// All rates are divided by this, so that two cores can carry them.
     pub scale: u64,
 }
 
-/// What a drive is besides its rate.
+/// Properties of a drive besides its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Mechanics {
     /// See [`Drive`].
@@ -47,22 +47,22 @@ const KB: u64 = 1_000;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// What `hdparm` says of the disks in Arkansas; node 0 has another one, [`NFS_RATE`].
+/// Results of `hdparm` on the disks in Arkansas. Node 0 has another disk, [`NFS_RATE`].
 const ARKANSAS_RATES: [u64; 8] =
     [12_650 * KB, 13 * MB, 13 * MB, 13 * MB, 18 * MB, 18 * MB, 18 * MB, 18_440 * KB];
 /// Four machines of each kind.
 const ARKANSAS_MEMORY: [u64; 8] =
     [256 * MIB, 256 * MIB, 256 * MIB, 256 * MIB, 128 * MIB, 128 * MIB, 128 * MIB, 128 * MIB];
-/// The disk in Arkansas that has NFS's file alone.
+/// The disk in Arkansas that holds NFS's file only.
 pub const NFS_RATE: u64 = 19_280 * KB;
 const ARKANSAS_HEAD: Mechanics =
     Mechanics { positioning_us: 8_000, overhead_us: 300, streams: 8, prefetch_bytes: 256 << 10 };
-/// What a NASD drive gives.
+/// Rate of a NASD drive.
 const NASD_RATE: u64 = 6_200 * KB;
-/// What a link of OC-3 ATM carries besides the headers of its cells.
+/// Payload rate of an OC-3 ATM link.
 const OC3_RATE: u64 = 17_600 * KB;
 
-/// All of them.
+/// All profiles.
 pub const ALL: [Profile; 9] = [
     Profile {
         name: "arkansas",
@@ -190,38 +190,38 @@ pub const ALL: [Profile; 9] = [
     },
 ];
 
-/// What somebody wants otherwise than a profile has it.
+/// Changes to a profile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
-    /// So many nodes.
+    /// Number of nodes.
     pub nodes: Option<u32>,
-    /// All disks give so much.
+    /// Rate of all disks.
     pub disk_rate: Option<u64>,
-    /// Links carry so much each way.
+    /// Rate of all links in each direction.
     pub link_rate: Option<u64>,
 }
 
-/// What is made of a profile.
+/// A profile with changes applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What each node's disk gives.
+    /// Rate of each node's disk.
     pub disk_rates: Vec<u64>,
-    /// How its heads behave.
+    /// The behaviour of disk heads.
     pub head: Option<Mechanics>,
-    /// What a link carries each way.
+    /// Rate of a link in each direction.
     pub link_rate: u64,
-    /// So many bytes wait before it.
+    /// Queue of a link, bytes.
     pub link_queue: u64,
 }
 
 impl Profile {
-    /// The one of this name.
+    /// The profile with this name.
     pub fn of(name: &str) -> Option<&'static Self> {
         static PROFILES: [Profile; 9] = ALL;
         PROFILES.iter().find(|profile| profile.name == name)
     }
 
-    /// What to make, with these wishes.
+    /// The profile with these changes.
     pub fn plan(&self, wishes: Wishes) -> Plan {
         let last = self.disk_rates.last().copied().unwrap_or(MB);
         let rate = |node: usize| self.disk_rates.get(node).copied().unwrap_or(last);
@@ -236,7 +236,7 @@ impl Profile {
 }
 
 impl Plan {
-    /// The drive of a node, from 0, if it has a head.
+    /// The drive of a node, counted from 0, if it has a head.
     pub fn drive(&self, node: usize) -> Option<Drive> {
         let Mechanics { positioning_us, overhead_us, streams, prefetch_bytes } = self.head?;
         let bytes_per_s = *self.disk_rates.get(node)?;
@@ -267,7 +267,7 @@ mod tests {
             (&arkansas.disk_rates, arkansas.link_rate)
         );
         assert_eq!(heads.drive(0).map(|drive| drive.positioning_us), Some(8_000));
-        // There the network is the slower one, on PrairieFire the disks are.
+        // In Arkansas the network is slower than the disks, on PrairieFire the disks are slower.
         assert!(arkansas.disk_rates.iter().all(|rate| *rate > arkansas.link_rate));
         let fire = plan("prairiefire");
         let ratio = fire.link_rate as f64 / fire.disk_rates[0] as f64;

@@ -1,4 +1,4 @@
-//! The kernel's counts of several disks, again and again.
+//! Periodic samples of the kernel's counters of several disks.
 
 use crate::Disk;
 use crate::device::{Counts, Device};
@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-/// All counts at one moment.
+/// All counters at one moment.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Since the sampler was started.
+    /// Time since the sampler was started.
     pub at: Duration,
-    /// In the order of the disks.
+    /// The counters, in the order of the disks.
     pub disks: Vec<Counts>,
 }
 
-/// A thread that looks until it is stopped.
+/// A thread that takes samples until it is stopped.
 #[derive(Debug)]
 pub struct Sampler {
     stopped: Arc<AtomicBool>,
@@ -25,7 +25,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to look at these disks, `every` so long.
+    /// Starts sampling these disks at an interval.
     pub fn start(disks: &[Disk], every: Duration) -> Self {
         let devices: Vec<Device> = disks.iter().map(|disk| disk.device().clone()).collect();
         let stopped = Arc::new(AtomicBool::new(false));
@@ -45,10 +45,10 @@ impl Sampler {
         Self { stopped, thread: spawn(look) }
     }
 
-    /// Looks once more, and says what was seen, in order.
+    /// Takes a last sample and returns all, in order.
     ///
     /// # Errors
-    /// A disk has gone meanwhile.
+    /// A disk is gone.
     pub fn stop(self) -> Result<Vec<Sample>> {
         self.stopped.store(true, Relaxed);
         self.thread.join().map_err(|_| Error::other("the sampler has failed"))?

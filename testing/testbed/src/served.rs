@@ -1,4 +1,4 @@
-//! A file system that a thread of this process serves.
+//! File systems served by a thread of this process.
 
 use std::io::{Error, Result};
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 use weir_mount::fuse::{Config, Filesystem, Handle, MountError, Session};
 
-/// How long the kernel may take to let go of it once it is unmounted.
+/// Maximum time until the kernel releases an unmounted file system.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Dropped, it is unmounted.
+/// A served file system. Dropping it unmounts it.
 #[derive(Debug)]
 pub struct Served {
     handle: Handle,
@@ -26,18 +26,18 @@ impl Served {
         Ok(Self { handle, serving: Some(serving) })
     }
 
-    /// Returns when somebody has unmounted it.
+    /// Waits until it is unmounted by somebody else.
     pub fn wait(mut self) -> Result<()> {
         let Some(serving) = self.serving.take() else { return Ok(()) };
         let served = serving.join().map_err(|_| Error::other("who serves it has panicked"))?;
         served.map_err(|e| Error::other(e.to_string()))
     }
 
-    /// To unmount it from another thread.
+    /// A function that unmounts it from another thread.
     pub fn end(&self) -> impl Fn() + Send + use<> {
         let handle = self.handle.clone();
         move || {
-            // It may have been unmounted already; users keep it until they have gone.
+            // It may have been unmounted already. Users keep it alive until they are gone.
             let _ = handle.unmount(true);
         }
     }
@@ -47,8 +47,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         let Some(serving) = self.serving.take() else { return };
         (self.end())();
-        // Who still uses it keeps it: then its thread stays until this process ends, and those
-        // get an error.
+        // While users keep it alive, its thread stays until this process ends, and they get errors.
         let begin = Instant::now();
         while !serving.is_finished() && begin.elapsed() < PATIENCE {
             sleep(Duration::from_millis(5));

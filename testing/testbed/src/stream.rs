@@ -1,4 +1,4 @@
-//! What a process does that loads a link: it sends through it, at a set pace.
+//! Load on a link: sends through it at a set pace.
 
 use crate::network::Network;
 use std::io::{ErrorKind, Read, Result, Write};
@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-/// So many connections, so that the load holds its own beside those of a server.
+/// Number of connections, so that the load gets its share beside a server's connections.
 const CONNECTIONS: u32 = 8;
 const PIECE_BYTES: usize = 64 << 10;
-/// Who is further behind has lost that time: what was not sent is not caught up with.
+/// Maximum backlog. Bytes that are later than this are not made up for.
 const MAX_BEHIND: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Sends from a node to the switch, which takes it as fast as it comes, so many bytes a second
-/// until `stopped`; returns the bytes that have come there.
+/// Sends this many bytes per second from a node to the switch until `stopped`; returns the bytes
+/// that have arrived.
 ///
 /// # Errors
-/// What the system says.
+/// Those of the system.
 pub fn send_through(
     network: &Network,
     node: u32,
@@ -32,7 +32,7 @@ pub fn send_through(
     scope(|scope| {
         let mut workers = Vec::new();
         for _ in 0..CONNECTIONS {
-            // The connection is of the network in which it was made, whoever uses it.
+            // A connection belongs to the network in which it was made, whoever uses it.
             let sender = network.within(node, || TcpStream::connect(to))??;
             let (receiver, _) = listener.accept()?;
             workers.push(scope.spawn(|| send(sender, &pace, stopped)));
@@ -47,7 +47,7 @@ pub fn send_through(
 struct Pace {
     bytes_per_s: u64,
     begin: Instant,
-    /// When the next piece is due, in microseconds since the beginning.
+    /// Due time of the next piece, microseconds since the beginning.
     next_us: AtomicU64,
 }
 

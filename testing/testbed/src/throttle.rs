@@ -1,4 +1,4 @@
-//! Limits of what a group of processes may read from disks.
+//! Limits on what a group of processes may read from disks.
 
 use crate::device::Device;
 use std::fs;
@@ -7,23 +7,23 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A group whose processes are gone is empty by then.
+/// Maximum time until a group is empty after its processes have ended.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The ways in which Linux limits the use of block devices.
+/// The two ways in which Linux limits the use of block devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Controller {
     /// `blkio` of cgroup v1.
     V1,
-    /// `io` of cgroup v2. Not tested: the machines that this was written on have v1.
+    /// `io` of cgroup v2. Not tested: the development machines have v1.
     V2,
 }
 
 const V1: &str = "/sys/fs/cgroup/blkio";
 const V2: &str = "/sys/fs/cgroup";
 
-/// Which of them there is.
+/// The controller of this machine, if any.
 pub(crate) fn controller() -> Option<Controller> {
     if Path::new(V1).join("blkio.throttle.read_bps_device").exists() {
         return Some(Controller::V1);
@@ -32,21 +32,21 @@ pub(crate) fn controller() -> Option<Controller> {
     all.split_whitespace().any(|name| name == "io").then_some(Controller::V2)
 }
 
-/// A group of processes, the server of a disk and whoever disturbs it: together they get no
-/// more of a disk than is set. When it is dropped they are free again.
+/// A group of processes, such as a disk's server and its load: together they get at most the set
+/// rate of a disk. When it is dropped, they are no longer limited.
 #[derive(Debug)]
 pub struct Throttle {
     controller: Controller,
     path: PathBuf,
-    /// It goes when it is dropped.
+    /// Whether it is removed when dropped.
     goes: bool,
 }
 
 impl Throttle {
-    /// A group of this name, which no other has.
+    /// Makes a group with a new name.
     ///
     /// # Errors
-    /// There is no controller, or one such group already; what the system says.
+    /// There is no controller, or the group exists; errors of the system.
     pub fn new(name: &str) -> Result<Self> {
         let controller = controller().ok_or_else(|| Error::other("no cgroup controller"))?;
         let path = Path::new(root(controller)).join(name);
@@ -57,7 +57,7 @@ impl Throttle {
         Ok(Self { controller, path, goes: true })
     }
 
-    /// The group of this name that was left; it stays.
+    /// An existing group. Dropping the result does not remove it.
     ///
     /// # Errors
     /// There is none.
@@ -70,15 +70,15 @@ impl Throttle {
         }
     }
 
-    /// It stays when it is dropped.
+    /// Keeps the group when this is dropped.
     pub fn leave(&mut self) {
         self.goes = false;
     }
 
-    /// Takes the group of this name away, if there is one: its processes are free again.
+    /// Removes the group of this name, if it exists. Its processes are no longer limited.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn remove(name: &str) -> Result<()> {
         let found = controller().map(|controller| Path::new(root(controller)).join(name));
         match found.filter(|path| path.is_dir()) {
@@ -92,7 +92,7 @@ impl Throttle {
         loop {
             self.free()?;
             match fs::remove_dir(&self.path) {
-                // One that began or ended just now still counts.
+                // A process that has just begun or ended still counts.
                 Err(e) if e.kind() == ErrorKind::ResourceBusy && begin.elapsed() < PATIENCE => {
                     sleep(PAUSE);
                 }
@@ -102,22 +102,22 @@ impl Throttle {
         }
     }
 
-    /// Takes out all processes.
+    /// Moves all processes out of the group.
     fn free(&self) -> Result<()> {
         let path = self.path.join("cgroup.procs");
         let members = fs::read_to_string(&path).map_err(|e| named(&path, &e))?;
         let above = Path::new(root(self.controller)).join("cgroup.procs");
-        // One that has ended meanwhile cannot be moved, and need not be; of others the removal
-        // of the group fails.
+        // A process that has ended need not be moved. If another one fails, so does the removal of
+        // the group.
         members.lines().for_each(|process| _ = fs::write(&above, process));
         Ok(())
     }
 
-    /// From now on so many bytes a second are read from a disk. Readers get it first come, first
-    /// served: a share of the bytes that wait, and none of it because they are few or many.
+    /// Limits reads from a disk, bytes per second. Readers are served in order of arrival, so each
+    /// gets a share in proportion to its waiting bytes, however many requests it has.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn limit(&self, disk: impl AsRef<Device>, read_bytes_per_s: u64) -> Result<()> {
         let number = disk.as_ref().number()?;
         match self.controller {
@@ -131,10 +131,10 @@ impl Throttle {
         }
     }
 
-    /// From now on so many bytes a second are written to a disk; reads do not count.
+    /// Limits writes to a disk, bytes per second. Reads do not count.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn limit_writes(&self, disk: impl AsRef<Device>, write_bytes_per_s: u64) -> Result<()> {
         let number = disk.as_ref().number()?;
         match self.controller {
@@ -148,10 +148,10 @@ impl Throttle {
         }
     }
 
-    /// Takes a process in, with all its threads.
+    /// Adds a process with all of its threads.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn add(&self, process: i32) -> Result<()> {
         put(&self.path.join("cgroup.procs"), &process.to_string())
     }
@@ -163,7 +163,7 @@ impl Drop for Throttle {
             return;
         }
         if let Err(error) = self.end() {
-            // Nobody is here to be told but whoever reads what the program says.
+            // In a destructor the error can only be printed.
             let _ = writeln!(io::stderr(), "a group of processes stays: {error}");
         }
     }

@@ -1,4 +1,5 @@
-//! Processes that begin at a word, so that many begin at once, and end at another.
+//! Worker processes that wait for a start signal, so that many begin at once, and end on another
+//! signal.
 //!
 //! ```text
 //! worker   starter
@@ -14,7 +15,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 const READY: &str = "ready";
 const GO: &str = "go";
 
-/// One that was started. Dropped, it is killed.
+/// A started worker. Dropping it kills it.
 #[derive(Debug)]
 pub struct Worker {
     child: Child,
@@ -23,10 +24,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Returns when it is ready.
+    /// Starts a worker and waits until it is ready.
     ///
     /// # Errors
-    /// It cannot be started, or ends at once: what it has to say it says to standard error.
+    /// It cannot be started, or ends at once. Its own messages go to standard error.
     pub fn start(mut command: Command) -> Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let none = || Error::other("no pipe");
@@ -40,24 +41,24 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Number of its process.
+    /// Its process id.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// It begins.
+    /// Sends the start signal.
     ///
     /// # Errors
-    /// It has ended.
+    /// The worker has ended.
     pub fn go(&mut self) -> Result<()> {
         let gone = || Error::other("no worker");
         self.input.as_mut().ok_or_else(gone)?.write_all(format!("{GO}\n").as_bytes())
     }
 
-    /// Tells it to end, if it does not by itself, and waits for that; returns its words.
+    /// Sends the end signal, waits for the end, and returns the worker's output.
     ///
     /// # Errors
-    /// It has failed.
+    /// The worker has failed.
     pub fn end(mut self) -> Result<String> {
         self.input = None;
         let mut words = String::new();
@@ -69,25 +70,25 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Of the worker: says that it is ready.
+/// In the worker: reports that it is ready.
 ///
 /// # Errors
-/// Who started it has gone.
+/// The starter is gone.
 pub fn say_ready() -> Result<()> {
     println!("{READY}");
     stdout().flush()
 }
 
-/// Of the worker: says that it is ready, and returns when it is to begin.
+/// In the worker: reports that it is ready, and waits for the start signal.
 ///
 /// # Errors
-/// Who started it has gone.
+/// The starter is gone.
 pub fn wait_for_go() -> Result<()> {
     say_ready()?;
     let mut line = String::new();
@@ -95,8 +96,8 @@ pub fn wait_for_go() -> Result<()> {
     if line.trim() == GO { Ok(()) } else { Err(Error::other("nobody said go")) }
 }
 
-/// Of the worker: returns when it is to end, also because who started it has gone.
+/// In the worker: waits for the end signal, or until the starter is gone.
 pub fn wait_for_end() {
-    // An error is an end as well.
+    // An error counts as the end.
     let _ = stdin().read_to_end(&mut Vec::new());
 }

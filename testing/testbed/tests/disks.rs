@@ -1,4 +1,4 @@
-//! A disk is as fast as it is set to be, and what is said to be cold comes from it.
+//! A disk has its set speed, and a cold file is read from it.
 
 use std::fs;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn what_is_cold_comes_from_the_disk_at_the_speed_that_is_set() {
     let read = || {
         let (before, begin) = (disk.read_bytes().unwrap(), Instant::now());
         let mut cat = Command::new("sh");
-        // It reads when it is in the group.
+        // It begins to read when it is in the group.
         cat.args(["-c", "read go; exec cat \"$0\" > /dev/null"]).arg(&file);
         let mut cat = cat.stdin(std::process::Stdio::piped()).spawn().unwrap();
         group.add(cat.id() as i32).unwrap();
@@ -39,7 +39,7 @@ fn what_is_cold_comes_from_the_disk_at_the_speed_that_is_set() {
     forget(disk.path()).unwrap();
     let (bytes, seconds) = read();
     assert!(bytes >= BYTES as u64, "{bytes}");
-    // At 4 MiB a second; a burst at the beginning is allowed for.
+    // At 4 MiB per second, with allowance for a burst at the beginning.
     assert!(seconds > 1.0, "{seconds}");
     drop(group);
     drop(disk);
@@ -60,7 +60,7 @@ fn of_a_disk_that_cannot_be_made_nothing_is_left() {
     let devices = std::process::Command::new("losetup").arg("--all").output().unwrap().stdout;
     assert!(!String::from_utf8_lossy(&devices).contains(image.to_str().unwrap()));
 
-    // What was there before stays.
+    // An existing directory stays.
     std::fs::create_dir(&at).unwrap();
     Disk::make(&image, &at, 16 << 20).unwrap_err();
     assert!(!image.exists() && at.exists());
@@ -103,7 +103,7 @@ fn a_group_has_no_more_of_a_core_than_its_share() {
     let group = Processor::new(&name).unwrap();
     group.limit(Some(1001)).unwrap_err();
     group.limit(Some(50)).unwrap();
-    // It counts when it is in the group.
+    // It begins to use CPU time when it is in the group.
     let mut count = Command::new("sh");
     count.args(["-c", "read go; n=0; while [ $n -lt 100000 ]; do n=$((n + 1)); done"]);
     let mut count = count.stdin(std::process::Stdio::piped()).spawn().unwrap();

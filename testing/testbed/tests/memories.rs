@@ -1,4 +1,4 @@
-//! A file as large as a node's memory takes the place of what was read there.
+//! A file as large as a node's memory replaces the pages cached there.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ fn a_file_as_large_as_memory_displaces_what_was_read_again_and_again() {
         println!("skipped: needs the memory controller of cgroup v1");
         return;
     };
-    // In /var/tmp, which is on a disk: what has its files in memory alone does not forget them.
+    // In /var/tmp, which is on a disk: a file system in memory cannot drop its files.
     let root = std::path::PathBuf::from(format!("/var/tmp/{name}"));
     let (dir, own) = (root.join("read"), root.join("own"));
     [&dir, &own].iter().for_each(|dir| fs::create_dir_all(dir).unwrap());
@@ -24,7 +24,7 @@ fn a_file_as_large_as_memory_displaces_what_was_read_again_and_again() {
         let file = dir.join("file");
         fs::write(&file, vec![7; 4 << 20])?;
         weir_testbed::forget(&dir)?;
-        // It reads when it is in the group, twice.
+        // It reads twice, when it is in the group.
         let script = "read go && cat \"$1\" \"$1\" > /dev/null";
         let mut reader = Command::new("sh");
         let reader = reader.args(["-c", script, "sh"]).arg(&file).stdin(Stdio::piped());

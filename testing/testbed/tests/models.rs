@@ -1,4 +1,5 @@
-//! A disk with a head: from end to end it gives its rate, to two in turn much less.
+//! A disk with a head gives a sequential reader its full rate, and two alternating readers much
+//! less.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -41,7 +42,7 @@ fn two_streams_in_turn_cost_what_a_head_needs_to_move() {
     fs::write(&path, vec![7; 2 * BYTES as usize]).unwrap();
     assert_eq!(forget_whole(disk.path(), PATIENCE).unwrap(), 0);
 
-    // The file is open anew each time: the kernel reads ahead of one who goes from end to end.
+    // The file is opened each time, because the kernel reads ahead for a sequential reader.
     let count = BYTES / PIECE;
     let before = disk.read_bytes().unwrap();
     let straight = parts(&File::open(&path).unwrap(), 0..count);
@@ -54,8 +55,8 @@ fn two_streams_in_turn_cost_what_a_head_needs_to_move() {
     disk.device().read_ahead(0).unwrap();
     let in_turn = (0..count).map(|n| n % 2 * count + n / 2);
     let turns = parts(&File::open(&path).unwrap(), in_turn);
-    // Nearly each turn is a move of 12 ms, besides 8 ms for the bytes: some places may lie so close
-    // behind each other that the head only passes on.
+    // Nearly each turn is a seek of 12 ms, besides 8 ms for the bytes. Some positions may be so
+    // close that the head only rotates on.
     assert!(turns >= 2 * least, "{turns:?}, the bytes alone take {least:?}");
     drop(disk);
     gone(&image, &at);
@@ -79,7 +80,7 @@ fn of_a_model_that_was_in_use_nothing_is_left() {
     gone(&image, &at);
 }
 
-/// Neither files nor mounts nor devices.
+/// Checks that no file, mount or device is left.
 fn gone(image: &Path, at: &Path) {
     let model = Disk::model_at(at);
     assert!(!image.exists() && !at.exists() && !model.exists());

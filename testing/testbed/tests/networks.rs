@@ -1,4 +1,4 @@
-//! Links are as fast as they are set to be, and gone in the end.
+//! Links have their set speed, and are removed at the end.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -11,25 +11,25 @@ use weir_testbed::{
     ETHERNET_QUEUE, MYRINET_QUEUE, Network, missing_for_delays, missing_for_networks, send_through,
 };
 
-/// So little that a machine with much else to do carries it.
+/// A low rate, which even a busy machine carries.
 const RATE: u64 = 2_500_000;
 const BYTES: u64 = 4_000_000;
-/// What passes at once after a pause.
+/// Bytes that pass at once after a pause.
 const BURST: u64 = 128 << 10;
 const TRIES: u32 = 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Seconds that so many bytes take at least; the kernel counts time in steps.
+/// Minimum seconds for this many bytes; the kernel counts time in steps.
 fn least(bytes: u64, rate: u64) -> f64 {
     0.98 * (bytes - BURST) as f64 / rate as f64
 }
 
-/// Sends so many bytes from one node to another by one connection; how long that took.
+/// Sends bytes from one node to another by one connection, and returns the duration.
 fn transfer(network: &Network, from: u32, to: u32, bytes: u64) -> Duration {
     let listener = network.within(to, || TcpListener::bind((network.address(to), 0))).unwrap();
     let listener = listener.unwrap();
     let at = listener.local_addr().unwrap();
-    // A connection is of the network in which it was made, whoever uses it.
+    // A connection belongs to the network in which it was made, whoever uses it.
     let mut sender = network.within(from, || TcpStream::connect(at)).unwrap().unwrap();
     let (mut receiver, _) = listener.accept().unwrap();
     let begin = Instant::now();
@@ -53,7 +53,7 @@ fn a_link_carries_its_rate_each_way_and_the_kernel_counts_it() {
     let network = Network::make(&name, &[RATE, RATE, RATE / 5], ETHERNET_QUEUE).unwrap();
     Network::make(&name, &[RATE], ETHERNET_QUEUE).unwrap_err();
 
-    // Never faster; slower only because others keep this machine busy: then once more.
+    // Never faster. It may be slower because the machine is busy; then it is tried again.
     let ideal = BYTES as f64 / RATE as f64;
     let is_near = |_| {
         let took = transfer(&network, 1, 2, BYTES).as_secs_f64();
@@ -66,7 +66,7 @@ fn a_link_carries_its_rate_each_way_and_the_kernel_counts_it() {
     assert!(from.in_bytes < from.out_bytes / 4, "{from:?}");
     assert!(to.out_bytes < to.in_bytes / 4, "{to:?}");
 
-    // Both ways at once take less than one after the other: the links are full duplex.
+    // Both directions at once take less time than one after the other: links are full duplex.
     let are_at_once = |_| {
         let both = scope(|scope| {
             let there = scope.spawn(|| transfer(&network, 1, 2, BYTES));
@@ -81,7 +81,7 @@ fn a_link_carries_its_rate_each_way_and_the_kernel_counts_it() {
     let slow = transfer(&network, 1, 3, BYTES / 4).as_secs_f64();
     assert!(slow > least(BYTES / 4, RATE / 5), "{slow}");
 
-    // Whatever this machine is set to: TCP goes by what is lost.
+    // TCP uses a loss-based algorithm, whatever this machine is set to.
     let routes = network.command(1, OsStr::new("ip")).arg("route").output().unwrap();
     assert!(String::from_utf8_lossy(&routes.stdout).contains("congctl cubic"), "{routes:?}");
 
@@ -121,7 +121,7 @@ fn links_of_myrinet_lose_nothing_that_those_of_ethernet_lose() {
         println!("skipped: needs {what}");
         return;
     }
-    // All send to one: more than waits before the link of Ethernet.
+    // All send to one node: more than the queue of an Ethernet link holds.
     let lost = |kind: &str, queue_bytes| {
         let name = format!("weir-{kind}{}", std::process::id());
         let network =

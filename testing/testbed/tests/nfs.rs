@@ -1,4 +1,4 @@
-//! A real NFS server, and a client whose cache is the kernel's.
+//! A real NFS server, and a client with the kernel's cache.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use weir_testbed::{
 
 const LINK: u64 = 1 << 30;
 const BYTES: usize = 3_000_017;
-/// Beyond what 32 bits count.
+/// Beyond 32 bits.
 const FAR: u64 = 5 << 30;
 
 fn bytes_between(network: &Network, work: impl FnOnce()) -> u64 {
@@ -57,7 +57,7 @@ fn a_client_of_nfs_reads_each_byte_once_and_sees_what_was_written_before_it_open
     assert!(whole() == b"something else", "it shows what was there before");
     drop(client);
 
-    // Without pages, a record costs its own bytes.
+    // Without cached pages, a record costs its own bytes.
     fs::write(export.join("file"), &contents).unwrap();
     let record = |at: &Path| {
         let mut record = [0; 838];

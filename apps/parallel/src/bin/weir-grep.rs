@@ -26,7 +26,7 @@ struct Arguments {
     /// Files, or directories of files: weir:/PATH, weir://CLUSTER/PATH, or of this machine
     #[arg(required = true, value_name = "FILE")]
     inputs: Vec<OsString>,
-    /// Print only how many lines there are
+    /// Print only the number of lines
     #[arg(long, short)]
     count: bool,
     #[command(flatten)]

@@ -1,6 +1,6 @@
-//! `weir-matrix`: runs each program on each layout, in each way of reading, alone and as a job, and
-//! writes what came of it as a page of Markdown. Matching and mining, which read over the SIO
-//! interface, run once on each layout. Fails if any output differs.
+//! `weir-matrix`: runs each program on each layout, in each way of reading, alone and as a job.
+//! Writes the results as a page of Markdown. Matching and mining use the SIO interface and run once
+//! on each layout. Fails if any output differs.
 
 use clap::Parser;
 use std::fmt::Write;
@@ -20,10 +20,10 @@ struct Arguments {
     /// The page to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Bytes of the text and of the records, each
+    /// Size of the text, and of the records, in bytes
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     size: u64,
-    /// Processes of a job
+    /// Number of processes in a job
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(2..=64))]
     processes: u32,
@@ -59,15 +59,15 @@ const LAYOUTS: [(&str, &[&str]); 9] = [
         ],
     ),
 ];
-/// Parities are there within this time.
+/// Maximum time until parities exist.
 const ENCODED: Duration = Duration::from_secs(600);
 const WAYS: [&str; 3] = ["take", "locations", "shares"];
-/// Programs that read over the SIO interface.
+/// Programs that use the SIO interface.
 const OVER_SIO: [&str; 2] = ["weir-match", "weir-mining"];
 /// The text that grep looks for: one line in 20,000.
 const NEEDLE: &str = "needle";
 
-/// What one run of a program was.
+/// The result of one run of a program.
 struct Cell {
     seconds: f64,
     cpu_seconds: f64,
@@ -82,7 +82,7 @@ impl Cell {
     }
 }
 
-/// A cluster in a directory of its own, which is gone in the end.
+/// A cluster in a temporary directory, removed at the end.
 struct Lab {
     dir: TempDir,
     weir: PathBuf,
@@ -198,7 +198,7 @@ compared.
     )
 }
 
-/// Customers of the match for inputs of so many bytes.
+/// Number of customers for inputs of this many bytes.
 fn customers(size: u64) -> u64 {
     (size / (16 * 838)).max(100)
 }
@@ -240,13 +240,13 @@ impl Lab {
         self.weir(&["up", "--targets", "4", "--targets-per-server", "1", "--listen", &listen])
     }
 
-    /// Inputs on this machine.
+    /// Makes the inputs on this machine.
     fn make_inputs(&self, bytes: u64) -> Result<(), String> {
         let mut text = String::new();
         let mut line = 0u64;
         while (text.len() as u64) < bytes {
             for word in 0..line % 17 {
-                // Few words are frequent, and many are rare.
+                // A few words are frequent, and many are rare.
                 let number = (line * 7919 + word * 104_729) % 100_003;
                 _ = write!(text, "{:x} ", number % (number % 5_000 + 1));
             }
@@ -267,7 +267,7 @@ impl Lab {
         self.said("weir-mining", &["generate", "sales", "--size", &size]).map(drop)
     }
 
-    /// A directory of a layout, with the inputs.
+    /// Makes a directory with a layout, and copies the inputs there.
     fn prepare(&self, layout: &[&str]) -> Result<(), String> {
         self.weir(&["mkdir", "weir:/d"])?;
         self.weir(&[&["setlayout"], layout, &["weir:/d"]].concat())?;
@@ -294,7 +294,7 @@ impl Lab {
         Err(format!("{path} has no parities after {ENCODED:?}"))
     }
 
-    /// Runs a program that is beside this one; what it printed.
+    /// Runs a program beside this one, and returns its output.
     fn said(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         let own = std::env::current_exe().map_err(|e| e.to_string())?;
         let done = self.command(&own.with_file_name(program)).args(arguments).output();
@@ -305,8 +305,8 @@ impl Lab {
         }
     }
 
-    /// Runs a program over the SIO interface, on a directory of the cluster or on local files;
-    /// compared with what it found on local files.
+    /// Runs a program that uses the SIO interface, on a directory of the cluster or on local files.
+    /// Compares the result with that on local files.
     fn over_sio(&self, program: &str, in_cluster: bool) -> Result<Cell, String> {
         let dir = if in_cluster { "d/" } else { "" };
         let [people, customers, result, sales] =
@@ -345,8 +345,8 @@ impl Lab {
         Ok(Cell { seconds, cpu_seconds, equal: !first.is_empty() && found == first })
     }
 
-    /// Runs a program, in a directory of the cluster or on local files, and compares what comes of
-    /// it with what came of the first run, which was alone and on local files.
+    /// Runs a program on a directory of the cluster or on local files. Compares the output with
+    /// that of the first run, which was alone and on local files.
     fn cell(
         &self,
         program: &str,
@@ -402,10 +402,10 @@ impl Lab {
     }
 }
 
-/// Seconds of processor time of the children of this process that have ended.
+/// CPU seconds of ended children of this process.
 fn cpu_of_children() -> Result<f64, String> {
     let stat = std::fs::read_to_string("/proc/self/stat").map_err(|e| e.to_string())?;
-    // Behind the name, which may have spaces, the 16th and 17th: in hundredths of a second.
+    // After the name, which may contain spaces: fields 16 and 17, in hundredths of a second.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
     Ok(fields.skip(13).take(2).filter_map(|n| n.parse::<f64>().ok()).sum::<f64>() / 100.0)
 }
@@ -416,7 +416,7 @@ fn rename(from: &Path, to: &Path) -> Result<(), String> {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // The cluster may not have begun; the temporary directory is removed in any case.
+        // The cluster may not have started. The temporary directory is removed in any case.
         drop(self.weir(&["down", "--force", "--purge", "--yes"]));
     }
 }

@@ -34,8 +34,8 @@ struct Arguments {
     /// Decides the records of --generate: equal seeds and sizes give equal files
     #[arg(long, default_value_t = 1, requires = "generate")]
     seed: u64,
-    /// Print the number and the sum of the records of each FILE instead; the last one has to be
-    /// sorted, and to have the records of all others
+    /// Print the number and the sum of the records of each FILE instead. The last FILE must be
+    /// sorted, and must have the records of all others
     #[arg(long)]
     check: bool,
     #[command(flatten)]

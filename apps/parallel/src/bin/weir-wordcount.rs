@@ -1,4 +1,4 @@
-//! `weir-wordcount`: how often each word occurs, by all processes of a job.
+//! `weir-wordcount`: counts the occurrences of each word, with all processes of a job.
 
 use clap::Parser;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use weir_parallel::count::count;
 use weir_parallel::options::Common;
 use weir_parallel::report::{Report, finish};
 
-/// Count how often each word occurs
+/// Count the occurrences of each word
 #[derive(Parser)]
 #[command(
     name = "weir-wordcount",

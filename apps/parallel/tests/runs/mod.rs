@@ -1,4 +1,4 @@
-//! Inputs, what comes of them, and running the programs.
+//! Inputs, expected results, and running the programs.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,8 +11,8 @@ pub const SORT: &str = env!("CARGO_BIN_EXE_weir-sort");
 /// The text that [`GREP`] looks for.
 pub const NEEDLE: &str = "needle";
 
-/// Lines of words: some lines longer than a block of 4 KiB, some with the needle twice, the last
-/// one without its end.
+/// Lines of words: some longer than a block of 4 KiB, some with the needle twice, and the last one
+/// without a newline.
 pub fn text(lines: usize) -> String {
     let mut text = String::new();
     for n in 0..lines {
@@ -26,21 +26,21 @@ pub fn text(lines: usize) -> String {
     text + "the end"
 }
 
-/// What `grep -F` and `sort` make of a text.
+/// The expected result of `grep -F` and `sort`.
 pub fn found(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().filter(|line| line.contains(NEEDLE)).collect();
     lines.sort_unstable();
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// The numbers of words.
+/// The expected counts of words.
 pub fn counted(text: &str) -> String {
     let mut all = std::collections::BTreeMap::<&str, u64>::new();
     text.split_ascii_whitespace().for_each(|word| *all.entry(word).or_default() += 1);
     all.iter().map(|(word, number)| format!("{number}\t{word}\n")).collect()
 }
 
-/// Records with many equal keys, and some that are wholly equal.
+/// Records with many equal keys, and some that are identical.
 pub fn records(number: usize) -> Vec<u8> {
     let record = |n: usize| {
         let mut record = format!("{:010}", (n * 7_919) % (number / 3 + 1)).into_bytes();
@@ -56,7 +56,7 @@ pub fn sorted(records: &[u8]) -> Vec<u8> {
     all.concat()
 }
 
-/// A program, with nothing of the environment that names a job or a cluster.
+/// A program without environment variables that name a job or a cluster.
 pub fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -69,7 +69,7 @@ pub fn command(program: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs as many processes as a job, and returns what each said.
+/// Runs as many processes as a job, and returns the output of each.
 pub fn job((name, ranks): (&str, u32), mut command: impl FnMut(u32) -> Command) -> Vec<Output> {
     let start = |rank| {
         let mut command = command(rank);
@@ -87,7 +87,7 @@ pub fn said(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a job printed that went well.
+/// The output of a job that must have succeeded.
 pub fn printed(outputs: &[Output]) -> String {
     for (rank, output) in outputs.iter().enumerate() {
         assert!(output.status.success(), "process {rank}: {output:?}");
@@ -95,7 +95,7 @@ pub fn printed(outputs: &[Output]) -> String {
     outputs.iter().map(|output| said(&output.stdout)).collect()
 }
 
-/// What is in a directory besides what programs were given and asked to make.
+/// Leftovers in a directory, besides the inputs and the output of the programs.
 pub fn left(dir: &Path) -> Vec<String> {
     let names = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name());
     names.map(|n| n.into_string().unwrap()).filter(|n| n.starts_with('.')).collect()

@@ -1,4 +1,4 @@
-//! A file as programs in C use it.
+//! A file of the C interface, for tests.
 #![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part; a panic fails it.
 
 use std::ffi::{CStr, CString, c_int};
@@ -20,7 +20,7 @@ use weir_types::LayoutSpec;
 const KEEP_SIZE: c_int = libc::FALLOC_FL_KEEP_SIZE;
 
 pub fn checked(result: i64) -> Result<u64, String> {
-    // SAFETY: the text stays until the next error of this thread.
+    // SAFETY: the text is valid until the next error of this thread.
     let text = || unsafe { CStr::from_ptr(weir_errmsg()) }.to_string_lossy().into_owned();
     u64::try_from(result).map_err(|_| format!("{result}: {}", text()))
 }
@@ -36,7 +36,7 @@ pub struct CFile {
     file: u64,
 }
 
-/// Connects by a credential file.
+/// Connects with a credential file.
 pub fn connect(credential: &Path, options: &weir_options_t) -> weir_fs_t {
     let place = CString::new(credential.as_os_str().as_bytes()).unwrap();
     let mut fs = 0;
@@ -46,7 +46,7 @@ pub fn connect(credential: &Path, options: &weir_options_t) -> weir_fs_t {
 }
 
 impl CFile {
-    /// Makes an empty file, in place of one that is there.
+    /// Makes an empty file, replacing an existing one.
     pub fn create(fs: weir_fs_t, path: &str, spec: &LayoutSpec) -> Result<Self, String> {
         let path = CString::new(path).unwrap();
         let mut fragments = spec.fragment_bytes.clone();
@@ -72,7 +72,7 @@ impl CFile {
         Ok(Self { fs, path, file })
     }
 
-    /// Opens a file that is there.
+    /// Opens an existing file.
     pub fn open(fs: weir_fs_t, path: &str) -> Result<Self, String> {
         let path = CString::new(path).unwrap();
         let mut file = 0;

@@ -1,4 +1,4 @@
-//! The calls of many at once.
+//! The calls of concurrent callers.
 
 use super::{checked, done, list, stat_of, text};
 use std::io::Result;
@@ -9,7 +9,7 @@ use weir::io::{weir_append, weir_pread, weir_pwrite};
 use weir::names::{weir_link, weir_mkdir, weir_rename, weir_rmdir, weir_stat_t, weir_unlink};
 use weir_exercise::concurrent::{Calls, How, OpenFile};
 
-/// A file system that is connected to.
+/// A connection to a cluster.
 pub struct CCalls(pub weir_fs_t);
 
 struct CFile(weir_file_t);
@@ -101,7 +101,7 @@ impl OpenFile for CFile {
         Ok(self.stat()?.size)
     }
 
-    /// `weir_seek` has no end: `weir_fstat` says it.
+    /// `weir_seek` cannot find the end of a file; `weir_fstat` has it.
     fn end(&self) -> Result<u64> {
         self.size()
     }

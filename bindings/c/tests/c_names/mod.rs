@@ -1,5 +1,5 @@
-//! Names, attributes and files by path, as programs in C use them: what the exercises of
-//! `weir-exercise` call.
+//! Names, attributes and files by path through the C interface, for the exercises of
+//! `weir-exercise`.
 #![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part; a panic fails it.
 
 mod calls;
@@ -16,7 +16,7 @@ use weir::dirs::{WEIR_NAME_BYTES, weir_closedir, weir_dirent_t, weir_opendir, we
 use weir::handles::weir_fs_t;
 use weir::names::{weir_lstat, weir_stat, weir_stat_t};
 
-/// A call's result, or its error.
+/// The result of a call, or its error.
 fn checked(result: i64) -> Result<u64, Errno> {
     u64::try_from(result).map_err(|_| Errno::from_raw_os_error(-result as i32))
 }
@@ -50,7 +50,7 @@ fn list(fs: weir_fs_t, path: &CStr) -> Result<Vec<(String, weir_stat_t)>, Errno>
         // SAFETY: the name ends with a zero byte.
         let name = unsafe { CStr::from_ptr(entry.name.as_ptr()) };
         entries.push((name.to_str().unwrap().to_owned(), entry.stat));
-        // Of one whose attributes are not known it has the kind and the number.
+        // An entry with unknown attributes has only its kind and number.
         assert!(entry.has_stat == 1 || entry.stat.mode & 0o7777 == 0);
     }
     done(weir_closedir(dir))?;

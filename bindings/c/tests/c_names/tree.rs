@@ -1,4 +1,4 @@
-//! A tree of names of the model.
+//! The model's tree of names, on the C interface.
 
 use super::{checked, done, list, stat_of, text};
 use rustix::io::Errno;
@@ -18,10 +18,10 @@ use weir_exercise::tree::Tree;
 use weir_exercise::tree::op::{Answer, Kind, Op, Over, Said, Set};
 use weir_exercise::tree::snapshot::{Entry, Snapshot};
 
-/// More than the exercise ever puts into one value.
+/// Larger than any value of the exercise.
 const MOST: usize = 1 << 20;
 
-/// A directory of a file system that is connected to.
+/// A directory of a connected cluster.
 pub struct CTree {
     fs: weir_fs_t,
     root: String,
@@ -36,7 +36,7 @@ fn kind_of(stat: &weir_stat_t) -> Kind {
     }
 }
 
-/// A value of a call that says how long it is.
+/// The value returned by a call that first reports its length.
 fn value(call: impl FnOnce(*mut u8, usize) -> i64) -> Result<Vec<u8>, Errno> {
     let mut value = vec![0; MOST];
     let len = checked(call(value.as_mut_ptr(), MOST))?;
@@ -45,7 +45,7 @@ fn value(call: impl FnOnce(*mut u8, usize) -> i64) -> Result<Vec<u8>, Errno> {
 }
 
 impl CTree {
-    /// Takes a directory.
+    /// The tree below a directory.
     pub fn new(fs: weir_fs_t, root: &str) -> Self {
         Self { fs, root: root.to_owned() }
     }
@@ -173,7 +173,7 @@ impl CTree {
                     let count = entries.len();
                     let entries: BTreeMap<_, _> =
                         entries.into_iter().map(|(name, stat)| (name, kind_of(&stat))).collect();
-                    // An entry that is there from beginning to end is shown once.
+                    // An entry that exists during the whole listing appears once.
                     return match entries.len() == count {
                         true => Ok(Answer::Entries(entries)),
                         false => Err(Errno::NOTUNIQ),
@@ -186,7 +186,7 @@ impl CTree {
 
     fn collect(&self, above: &str, into: &mut Snapshot) -> Result<(), Errno> {
         let mut listed = list(self.fs, &self.at(above.trim_end_matches('/')))?;
-        // Names come in the same order from everybody.
+        // Sorted, so that all listings have one order.
         listed.sort_by(|one, other| one.0.cmp(&other.0));
         for (name, listed) in listed {
             let path = format!("{above}{name}");

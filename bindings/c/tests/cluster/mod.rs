@@ -1,17 +1,17 @@
-//! A cluster of real processes for a test, gone when the test ends.
+//! A cluster of real processes for a test, stopped when the test ends.
 #![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part; a panic fails it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// The directory of the build: where the program and the library are.
+/// The build directory, which has the program and the library.
 pub fn built() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(Path::parent).unwrap().to_owned()
 }
 
-/// The program `weir`: that of this build, which is made if it is missing.
+/// The program `weir` of this build. It is built if it is missing.
 fn program() -> PathBuf {
     let program = built().join("weir");
     if !program.is_file() {
@@ -26,9 +26,9 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Four targets, on two servers.
+    /// Starts four targets on two servers.
     pub fn up() -> Self {
-        // Short, because the paths of Unix sockets have to be.
+        // A short path, because paths of Unix sockets are limited.
         let dir = tempfile::Builder::new().prefix("weir-c").tempdir_in("/tmp").unwrap();
         let cluster = Self { dir };
         let [_, a, b, c] = std::process::id().to_be_bytes();
@@ -41,12 +41,12 @@ impl Cluster {
         self.dir.path().join(name)
     }
 
-    /// Its credential file.
+    /// The credential file of the cluster.
     pub fn credential(&self) -> PathBuf {
         self.path("state/weir/c/client.toml")
     }
 
-    /// Gives a command an environment of its own, in which this is the usual cluster.
+    /// Gives a command an environment in which this is the default cluster.
     pub fn prepare(&self, command: &mut Command) {
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("WEIR_") && name != "WEIR_LOG" {
@@ -62,20 +62,20 @@ impl Cluster {
             .env("WEIR_CLUSTER", "c");
     }
 
-    /// Kills a daemon, and waits until it is gone.
+    /// Kills a daemon, and waits until its process is gone.
     pub fn kill(&self, daemon: &str) {
         let file = self.path(&format!("state/weir/c/run/{daemon}.pid"));
         let text = std::fs::read_to_string(file).unwrap();
         let pid = text.split_whitespace().next().unwrap();
         said(Command::new("kill").args(["-9", pid]).output().unwrap(), daemon);
-        // A process that has ended, and that nobody has asked about yet, has none.
+        // A zombie process has no command line.
         let command = format!("/proc/{pid}/cmdline");
         while std::fs::read(&command).is_ok_and(|command| !command.is_empty()) {
             std::thread::yield_now();
         }
     }
 
-    /// Runs the program to its end.
+    /// Runs the program `weir` to its end.
     pub fn weir(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(program());
         command.args(arguments);
@@ -84,7 +84,7 @@ impl Cluster {
     }
 }
 
-/// What a program said, which has to have ended well.
+/// The output of a program, which must have succeeded.
 pub fn said(output: Output, what: impl std::fmt::Debug) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -97,7 +97,7 @@ impl Drop for Cluster {
         let mut command = Command::new(program());
         command.args(["down", "--force", "--purge", "--yes"]);
         self.prepare(&mut command);
-        // Whatever comes of it: the test has failed, or is done.
+        // The outcome does not matter: the test has failed or is done.
         drop(command.output());
     }
 }

@@ -1,4 +1,4 @@
-//! What is attached in this process, and how each call is entered.
+//! The file system attached in this process, and the entry of each call.
 
 use super::constants::{EXT_COLLECTIVE, EXT_FAST_COPY};
 use super::types::{name, sio_return_t};
@@ -15,19 +15,19 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The variable that says what is attached at the first use.
+/// The environment variable that names the file system to attach at the first use.
 const VARIABLE: &str = "SIO_FILES";
 
 static ATTACHED: RwLock<Option<Arc<Library>>> = RwLock::new(None);
-/// The process that has attached it; 0: none has.
+/// The process that has attached the file system; 0: none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// A child has no thread of its parent, and perhaps locks that nobody will open: it gets an error
-/// before it touches one.
+/// Refuses calls in a child of `fork`. The child lacks its parent's threads, and may have locks
+/// that are never unlocked, so this comes before any lock.
 fn check_process() -> Result<()> {
     match OWNER.load(Ordering::Acquire) {
         owner if owner == 0 || owner == std::process::id() => Ok(()),
@@ -38,7 +38,7 @@ fn check_process() -> Result<()> {
     }
 }
 
-/// The text after the colon says where.
+/// The text after the colon is the location.
 fn backend_of(files: &[u8]) -> Result<Box<dyn Backend>> {
     let at = files.iter().position(|byte| *byte == b':').unwrap_or(files.len());
     let place = OsStr::from_bytes(files.get(at + 1..).unwrap_or_default());
@@ -53,8 +53,8 @@ fn backend_of(files: &[u8]) -> Result<Box<dyn Backend>> {
     }
 }
 
-/// Refuses to take away what a call, a file or a handle uses. The lock is held to write: no call
-/// begins meanwhile.
+/// Refuses to detach while a call, a file or a handle is in use. The write lock keeps calls from
+/// beginning.
 fn check_unused(library: &Arc<Library>) -> Result<()> {
     if Arc::strong_count(library) > 1 {
         return Err(Failure::new(Code::FileOpen, "another thread is in a call"));
@@ -62,7 +62,7 @@ fn check_unused(library: &Arc<Library>) -> Result<()> {
     library.check_unused()
 }
 
-/// Attaches, in place of what was attached before.
+/// Attaches a file system in place of the present one.
 fn attach(files: &[u8]) -> Result<()> {
     let library = Arc::new(Library::new(backend_of(files)?));
     let mut attached = ATTACHED.write().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ fn attach(files: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What is attached.
+/// The attached file system.
 pub(super) fn library() -> Result<Arc<Library>> {
     check_process()?;
     let attached = ATTACHED.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -82,7 +82,7 @@ pub(super) fn library() -> Result<Arc<Library>> {
     }
 }
 
-/// Attaches what the environment says, unless another thread was sooner.
+/// Attaches the file system of the environment variable, unless another thread has done so.
 fn from_environment() -> Result<Arc<Library>> {
     let Some(files) = std::env::var_os(VARIABLE) else { return Err(Code::NotAttached.into()) };
     let library = Arc::new(Library::new(backend_of(files.as_bytes())?));
@@ -91,7 +91,7 @@ fn from_environment() -> Result<Arc<Library>> {
     Ok(attached.get_or_insert(library).clone())
 }
 
-/// Runs a call: a failure is remembered for [`sio_last_error`], a panic is one.
+/// Runs a call. A failure or panic is stored for [`sio_last_error`].
 pub(super) fn enter(call: impl FnOnce() -> Result<()>) -> sio_return_t {
     let panicked = |_| Err(Failure::new(Code::IoFailed, "internal error: a panic"));
     let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(panicked);
@@ -104,11 +104,11 @@ pub(super) fn enter(call: impl FnOnce() -> Result<()>) -> sio_return_t {
     }
 }
 
-/// For [`sio_last_error`].
+/// Stores the text for [`sio_last_error`].
 pub(super) fn remember(failure: &Failure) {
     let text: Vec<u8> = failure.to_string().bytes().filter(|byte| *byte != 0).collect();
     let text = CString::new(text).unwrap_or_default();
-    // A thread that ends has no text any more.
+    // A thread that is ending has no text.
     let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
 }
 
@@ -120,7 +120,7 @@ pub(super) fn remember(failure: &Failure) {
 pub unsafe extern "C" fn sio_attach(files: *const c_char) -> sio_return_t {
     enter(|| {
         check_process()?;
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         let files = unsafe { name(files) };
         let files = files.map_err(|f| Failure::new(Code::InvalidArgument, f.reason))?;
         attach(files)

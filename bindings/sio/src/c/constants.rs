@@ -1,4 +1,4 @@
-//! The numbers of the header, so that tests and fuzzers use the same ones.
+//! The constants of the header, for tests and fuzzers.
 
 use crate::core::codes::Code;
 

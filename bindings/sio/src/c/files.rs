@@ -18,7 +18,7 @@ use std::ffi::{c_char, c_int};
 /// # Safety
 /// `ops` is NULL or has `nops` entries, whose `op_data` is NULL or points to what the header says.
 unsafe fn controls<'a>(ops: *mut sio_control_t, nops: u32) -> Result<&'a mut [sio_control_t]> {
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     unsafe { list(ops.cast_const(), nops, MAX_CONTROLS, Code::InvalidArgument) }?;
     if nops == 0 {
         return Ok(&mut []);
@@ -30,7 +30,7 @@ unsafe fn controls<'a>(ops: *mut sio_control_t, nops: u32) -> Result<&'a mut [si
 /// # Safety
 /// See [`controls`].
 unsafe fn read_control(control: &sio_control_t) -> Control {
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     let op = match unsafe { read_op(control) } {
         _ if control.flags & !MANDATORY != 0 => {
             Op::Refused(Failure::new(Code::InvalidArgument, "unknown flags of a control"))
@@ -89,7 +89,7 @@ unsafe fn read_op(control: &sio_control_t) -> Result<Op> {
                 return Err(Failure::new(Code::InvalidArgument, what));
             }
             let (data, len) = (label.data.cast::<u8>().cast_const(), label.size as u32);
-            // SAFETY: the label is as long as it says.
+            // SAFETY: the label has the stated length.
             Op::SetLabel(unsafe { list(data, len, len, Code::InvalidArgument) }?.to_vec())
         }
         constants::CTL_GET_CONSISTENCY_UNIT => bytes().map(|_| Op::GetConsistencyUnit)?,
@@ -141,7 +141,7 @@ fn read_layout(layout: &sio_layout_t) -> Result<Layout> {
     })
 }
 
-/// Writes back what came of a control.
+/// Stores the outcome of a control.
 ///
 /// # Safety
 /// See [`controls`].
@@ -164,8 +164,8 @@ unsafe fn write_outcome(control: &mut sio_control_t, outcome: Option<&Outcome>) 
     };
     control.result = Code::Success as i32;
     let data = control.op_data;
-    // SAFETY: a control with an answer was read by `read_op`, which has checked that its data is
-    // what the answer is written to.
+    // SAFETY: a control with an answer was read by `read_op`, which has checked that its data has
+    // the type of the answer.
     unsafe {
         match answer {
             Answer::Done => {}
@@ -203,7 +203,7 @@ unsafe fn with_controls<T>(
     nops: u32,
     call: impl FnOnce(&[Control]) -> (Vec<Outcome>, Result<T>),
 ) -> Result<T> {
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     let ops = unsafe { controls(ops, nops) }?;
     // SAFETY: as above.
     let list: Vec<Control> = ops.iter().map(|op| unsafe { read_control(op) }).collect();
@@ -216,7 +216,7 @@ unsafe fn with_controls<T>(
         if failure.code != Code::ControlFailed || !failure.reason.is_empty() {
             return failure;
         }
-        // Which of them it was.
+        // Which of the mandatory controls has failed.
         let mandatory = list.iter().zip(&outcomes).filter(|(control, _)| control.mandatory);
         let mut failures = mandatory.filter_map(|(_, outcome)| outcome.as_ref().err());
         let cause = failures.find(|f| f.code != Code::ControlWouldHaveSucceeded);
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn sio_open(
     nops: u32,
 ) -> sio_return_t {
     enter(|| {
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         let (fd, file_name) = unsafe { (target(fd, "fd")?, name(file_name)?) };
         let library = library()?;
         // SAFETY: as above.
@@ -258,7 +258,7 @@ pub extern "C" fn sio_close(fd: c_int) -> sio_return_t {
 /// `file_name` is NULL or points to a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sio_unlink(file_name: *const c_char) -> sio_return_t {
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     enter(|| library()?.unlink(unsafe { name(file_name) }?))
 }
 
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn sio_unlink(file_name: *const c_char) -> sio_return_t {
 /// Both names are NULL or point to strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sio_rename(old: *const c_char, new: *const c_char) -> sio_return_t {
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     enter(|| library()?.rename(unsafe { name(old) }?, unsafe { name(new) }?))
 }
 
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn sio_test(
     nops: u32,
 ) -> sio_return_t {
     enter(|| {
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         let file_name = unsafe { name(file_name) }?;
         let library = library()?;
         // SAFETY: as above.
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn sio_control(
 ) -> sio_return_t {
     enter(|| {
         let library = library()?;
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         unsafe { with_controls(ops, nops, |list| library.control(fd, list)) }
     })
 }
@@ -321,7 +321,7 @@ pub unsafe extern "C" fn sio_hint(
     len: u32,
 ) -> sio_return_t {
     enter(|| {
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         let (class, hints) = unsafe { hint_list(class, hints, len) }?;
         library()?.hint(fd, class, hints)
     })
@@ -339,7 +339,7 @@ pub unsafe extern "C" fn sio_hint_by_name(
     len: u32,
 ) -> sio_return_t {
     enter(|| {
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         let (file_name, (class, hints)) =
             unsafe { (name(file_name)?, hint_list(class, hints, len)?) };
         library()?.hint_by_name(file_name, class, hints)

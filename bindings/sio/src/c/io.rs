@@ -11,7 +11,7 @@ use crate::core::limits::MAX_COUNT;
 use crate::core::list::{Direction, Piece, pieces};
 use std::ffi::{c_int, c_void};
 
-/// The bit that tells a collective from an operation.
+/// Bit that distinguishes handles of collectives.
 const COLLECTIVE: u32 = 1 << 31;
 
 fn handle(number: u32) -> *mut c_void {
@@ -19,7 +19,7 @@ fn handle(number: u32) -> *mut c_void {
 }
 
 fn number(handle: *mut c_void) -> u32 {
-    // What is no number of ours is none at all.
+    // A value that is not one of this library's numbers is invalid.
     u32::try_from(handle.addr()).unwrap_or(u32::MAX)
 }
 
@@ -36,7 +36,7 @@ impl Lists {
     /// # Safety
     /// The lists are NULL, or as long as they say.
     unsafe fn pieces(self, direction: Direction) -> Result<Vec<Piece>> {
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         let file = unsafe { file_list(self.file, self.file_len) }?;
         // SAFETY: as above.
         let memory = unsafe { memory_list(self.memory, self.memory_len) }?;
@@ -48,7 +48,7 @@ impl Lists {
 /// As the header says.
 unsafe fn transfer(fd: c_int, direction: Direction, lists: Lists, total: *mut u64) -> sio_return_t {
     enter(|| {
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         let total = unsafe { target(total, "total") }?;
         *total = 0;
         // SAFETY: as above.
@@ -69,7 +69,7 @@ unsafe fn start(
     to: *mut sio_async_handle_t,
 ) -> sio_return_t {
     enter(|| {
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         let to = unsafe { target(to, "handle") }?;
         // SAFETY: as above.
         let pieces = unsafe { lists.pieces(direction) }?;
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn sio_sg_read(
     total: *mut u64,
 ) -> sio_return_t {
     let lists = Lists { file, file_len, memory, memory_len };
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     unsafe { transfer(fd, Direction::Read, lists, total) }
 }
 
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn sio_sg_write(
     total: *mut u64,
 ) -> sio_return_t {
     let lists = Lists { file, file_len, memory, memory_len };
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     unsafe { transfer(fd, Direction::Write, lists, total) }
 }
 
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn sio_async_sg_read(
     handle: *mut sio_async_handle_t,
 ) -> sio_return_t {
     let lists = Lists { file, file_len, memory, memory_len };
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     unsafe { start(fd, Direction::Read, lists, handle) }
 }
 
@@ -147,14 +147,14 @@ pub unsafe extern "C" fn sio_async_sg_write(
     handle: *mut sio_async_handle_t,
 ) -> sio_return_t {
     let lists = Lists { file, file_len, memory, memory_len };
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     unsafe { start(fd, Direction::Write, lists, handle) }
 }
 
 /// # Safety
 /// See [`list`].
 unsafe fn handles(handles: *mut sio_async_handle_t, len: u32) -> Result<Vec<Option<u32>>> {
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     let all = unsafe { list(handles.cast_const(), len, MAX_COUNT, Code::InvalidHandle) }?;
     Ok(all.iter().map(|handle| (!handle.is_null()).then(|| number(*handle))).collect())
 }
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn sio_async_status_any(
                 return Err(Failure::new(Code::InvalidArgument, what));
             }
         };
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         let (index, status) = unsafe { (target(index, "index")?, target(status, "status")?) };
         // SAFETY: as above.
         let (at, ended) = library()?.any_done(&unsafe { handles(list, len) }?, waits)?;
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn sio_async_cancel_all(
     list: *mut sio_async_handle_t,
     len: u32,
 ) -> sio_return_t {
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     enter(|| library()?.cancel(&unsafe { handles(list, len) }?))
 }
 
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn sio_coll_define(
     to: *mut sio_coll_handle_t,
 ) -> sio_return_t {
     enter(|| {
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         let to = unsafe { target(to, "collective") }?;
         let direction = match direction {
             COLL_READ => Direction::Read,
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn sio_coll_join(
     to: *mut sio_async_handle_t,
 ) -> sio_return_t {
     enter(|| {
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         let to = unsafe { target(to, "handle") }?;
         let (of, library) = (collective(of)?, library()?);
         let lists = Lists { file, file_len, memory, memory_len };

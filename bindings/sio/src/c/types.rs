@@ -1,4 +1,4 @@
-//! Structures as the header has them, and how they are read.
+//! The structures of the header, and reading them.
 #![allow(missing_docs, non_camel_case_types)] // They are named as in C, and explained there.
 
 use super::constants::{HINT_CLASS_ORDERED, HINT_CLASS_UNORDERED};
@@ -90,7 +90,7 @@ pub struct sio_fast_copy_t {
     pub copied: u64,
 }
 
-/// A list of a program.
+/// A list of the program.
 ///
 /// # Safety
 /// `list` is NULL or has `len` entries, which nobody changes meanwhile.
@@ -113,7 +113,7 @@ pub(super) unsafe fn list<'a, T>(
     Ok(unsafe { std::slice::from_raw_parts(list, len as usize) })
 }
 
-/// What a pointer points to.
+/// The target of a pointer.
 ///
 /// # Safety
 /// `pointer` is NULL or points to a `T` that nobody else uses meanwhile.
@@ -122,11 +122,11 @@ pub(super) unsafe fn target<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mu
         let what = format!("{what} is NULL, or not aligned");
         return Err(Failure::new(Code::InvalidArgument, what));
     }
-    // SAFETY: not NULL, aligned, and ours by the contract of this function.
+    // SAFETY: not NULL, aligned, and exclusive by the contract of this function.
     Ok(unsafe { &mut *pointer })
 }
 
-/// The bytes of a name; of one that is too long enough that it shows.
+/// The bytes of a name. A name that is too long is cut just above the limit, so that it is refused.
 ///
 /// # Safety
 /// `name` is NULL or points to a string with a NUL at its end.
@@ -134,17 +134,17 @@ pub(super) unsafe fn name<'a>(name: *const c_char) -> Result<&'a [u8]> {
     if name.is_null() {
         return Err(Failure::new(Code::InvalidFilename, "the name is NULL"));
     }
-    // SAFETY: no byte behind the NUL is looked at.
+    // SAFETY: no byte beyond the NUL is read.
     let is_end = |at: &usize| unsafe { *name.add(*at) == 0 };
     let len = (0..=MAX_NAME_LEN).find(is_end).unwrap_or(MAX_NAME_LEN + 1);
-    // SAFETY: there are so many bytes before the NUL.
+    // SAFETY: that many bytes precede the NUL.
     Ok(unsafe { std::slice::from_raw_parts(name.cast(), len) })
 }
 
 /// # Safety
 /// See [`list`].
 pub(super) unsafe fn file_list(entries: *const sio_file_io_list_t, len: u32) -> Result<Vec<Span>> {
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     let entries = unsafe { list(entries, len, MAX_COUNT, Code::InvalidFileList) }?;
     let entry = |e: &sio_file_io_list_t| Entry {
         start: e.offset,
@@ -158,7 +158,7 @@ pub(super) unsafe fn file_list(entries: *const sio_file_io_list_t, len: u32) -> 
 /// # Safety
 /// See [`list`].
 pub(super) unsafe fn memory_list(entries: *const sio_mem_io_list_t, len: u32) -> Result<Vec<Span>> {
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     let entries = unsafe { list(entries, len, MAX_COUNT, Code::InvalidMemoryList) }?;
     let entry = |e: &sio_mem_io_list_t| Entry {
         start: e.addr.expose_provenance() as u64,
@@ -169,7 +169,7 @@ pub(super) unsafe fn memory_list(entries: *const sio_mem_io_list_t, len: u32) ->
     memory_spans(&entries.iter().map(entry).collect::<Vec<_>>())
 }
 
-/// The bytes of a record that a hint names; `None` if it names none.
+/// The bytes of a record that a hint specifies; `None` without one.
 ///
 /// # Safety
 /// `hint.arg` is NULL or points to `hint.arg_len` bytes.
@@ -178,7 +178,7 @@ unsafe fn record_bytes(hint: &sio_hint_t) -> Option<u64> {
     if !is_size || hint.flags & bits::RECORDS == 0 {
         return None;
     }
-    // SAFETY: not NULL, and as many bytes as a size has; it need not be aligned.
+    // SAFETY: not NULL, and as long as a size; it need not be aligned.
     Some(unsafe { hint.arg.cast::<u64>().read_unaligned() })
 }
 
@@ -194,13 +194,13 @@ pub(super) unsafe fn hint_list(
         HINT_CLASS_UNORDERED => Class::Unordered,
         other => return Err(Failure::new(Code::InvalidClass, format!("class {other}"))),
     };
-    // SAFETY: as the caller has promised.
+    // SAFETY: by the contract of this function.
     let hints = unsafe { list(hints, len, MAX_HINTS as u32, Code::InvalidArgument) }?;
     let read = |hint: &sio_hint_t| {
         if hint.arg.is_null() && hint.arg_len > 0 {
             return Err(Failure::new(Code::InvalidArgument, "the argument of a hint is NULL"));
         }
-        // SAFETY: as the caller has promised.
+        // SAFETY: by the contract of this function.
         let (spans, record_bytes) =
             unsafe { (file_list(hint.io_list, hint.list_len)?, record_bytes(hint)) };
         Hint::new(hint.flags, spans, record_bytes)

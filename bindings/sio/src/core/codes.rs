@@ -1,10 +1,10 @@
-//! What a call returns, with a text for each code, and a failure with its reason.
+//! Result codes with a text for each, and failures with a reason.
 
 use std::fmt;
 
 macro_rules! codes {
     ($($name:ident = $value:literal, $c:literal, $text:literal;)*) => {
-        /// What a call returns. The numbers are Weir's own: the report names the codes only.
+        /// The result of a call. The numbers are Weir's own: the SIO report defines only the names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(i32)]
         pub enum Code {
@@ -15,7 +15,7 @@ macro_rules! codes {
             /// Every code, with its name in C.
             pub const ALL: &'static [(Code, &'static str)] = &[$((Code::$name, $c),)*];
 
-            /// A sentence for people, and a NUL.
+            /// A sentence for people, with a final NUL.
             pub fn text(self) -> &'static std::ffi::CStr {
                 match self {
                     $(Code::$name => {
@@ -82,12 +82,12 @@ codes! {
         "no file system is attached in this process: call sio_attach or set SIO_FILES";
 }
 
-/// A code, and what it is about.
+/// A code and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What the call returns.
+    /// The result of the call.
     pub code: Code,
-    /// What happened to what; empty if the code says it all.
+    /// What happened, to what; empty if the code says enough.
     pub reason: String,
 }
 

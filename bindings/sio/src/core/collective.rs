@@ -1,10 +1,10 @@
-//! Collective operations: what several participants ask for goes to the file as one operation.
+//! Collective operations: the requests of several participants go to the file as one operation.
 
 use crate::core::codes::{Code, Failure, Result};
 use crate::core::limits::MAX_COLLECTIVE_PIECES;
 use crate::core::list::{Direction, Piece, Span, overlap};
 
-/// One that is defined, and who has joined its present round.
+/// A defined collective, and the participants that have joined its present round.
 #[derive(Debug)]
 pub struct Collective {
     direction: Direction,
@@ -12,12 +12,12 @@ pub struct Collective {
 }
 
 impl Collective {
-    /// Nobody has joined yet.
+    /// A collective that nobody has joined.
     pub fn new(direction: Direction, participants: u32) -> Self {
         Self { direction, joined: vec![None; participants as usize] }
     }
 
-    /// Which way the bytes go.
+    /// The direction of the transfer.
     pub fn direction(&self) -> Direction {
         self.direction
     }
@@ -27,12 +27,12 @@ impl Collective {
         self.joined.iter().all(Option::is_none)
     }
 
-    /// A participant joins with its pieces. With the last one the round is complete: it is
-    /// returned, and the next one begins.
+    /// Joins a participant with its pieces. When the last one joins, the round is complete and
+    /// returned, and the next round begins.
     ///
     /// # Errors
-    /// `InvalidParticipant`; `InvalidFileList` or `InvalidMemoryList` if what changes is also
-    /// changed by another participant, or if there are too many pieces.
+    /// `InvalidParticipant`; `InvalidFileList` or `InvalidMemoryList` if two participants change
+    /// the same bytes, or if there are too many pieces.
     pub fn join(&mut self, participant: u32, pieces: Vec<Piece>) -> Result<Option<Round>> {
         let at = participant as usize;
         if self.joined.get(at).is_none_or(Option::is_some) {
@@ -62,20 +62,20 @@ impl Collective {
         Ok(Some(Round::new(parts.collect())))
     }
 
-    /// The present round is over before it began.
+    /// Ends the present round before it has begun.
     pub fn cancel(&mut self) {
         self.joined.fill(None);
     }
 }
 
-/// What all participants ask for, in the order of the file.
+/// The pieces of all participants, in the order of the file.
 #[derive(Debug)]
 pub struct Round {
     /// All pieces, by their offset.
     pub pieces: Vec<Piece>,
-    /// Of whom each piece is, and the how many'th of its pieces.
+    /// For each piece, its participant and its index among that participant's pieces.
     owners: Vec<(usize, usize)>,
-    /// How many pieces each participant has.
+    /// Number of pieces of each participant.
     counts: Vec<usize>,
 }
 
@@ -91,8 +91,8 @@ impl Round {
         Self { pieces, owners, counts }
     }
 
-    /// How many bytes of its list each participant has got when so many bytes of all pieces were
-    /// transferred: those before the first that is missing.
+    /// The bytes that each participant got of its list, up to the first missing one, after
+    /// `transferred` bytes of all pieces.
     pub fn shares(&self, transferred: u64) -> Vec<u64> {
         let mut got: Vec<Vec<(u64, u64)>> = self.counts.iter().map(|n| vec![(0, 0); *n]).collect();
         let mut left = transferred;

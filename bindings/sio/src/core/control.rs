@@ -1,32 +1,33 @@
-//! Controls: what may be asked of a file, and which controls of a list may be carried out.
+//! Controls: operations on a file beside reading and writing, and the check which controls of a
+//! list may be carried out.
 //!
-//! A list is checked as a whole before any of it has an effect ([`check`]). If a mandatory control
+//! A list is checked as a whole before any of it takes effect ([`check`]). If a mandatory control
 //! fails the check, nothing is done.
 
 use crate::core::codes::{Code, Failure, Result};
 use crate::core::limits::{MAX_LABEL_LEN, MAX_OFFSET, MAX_SIZE};
 use crate::core::list::Span;
 
-/// How far a file is kept on this node.
+/// How a file is cached on this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Caching {
-    /// Nothing is kept: every call goes to the servers.
+    /// No cache: every call goes to the servers.
     None,
     /// Reads and writes of all processes have one order.
     #[default]
     Strong,
-    /// What is written is seen by others after `Propagate`, and what others wrote after `Refresh`.
+    /// Writes are visible to others after `Propagate`, and writes of others after `Refresh`.
     Weak,
 }
 
-/// How a file lies on its servers. What is not named is left to the file system.
+/// How a file is striped over servers. The file system chooses fields that are not named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Servers.
+    /// Number of servers.
     pub width: Option<u32>,
-    /// Bytes on one server before the next.
+    /// Consecutive bytes on one server.
     pub depth: Option<u64>,
-    /// The algorithm is named: simple striping, the only one.
+    /// Whether the algorithm is named: simple striping, the only one.
     pub algorithm: bool,
 }
 
@@ -35,57 +36,57 @@ pub struct Layout {
 pub struct Copy {
     /// Descriptor of the file to copy from.
     pub source: i32,
-    /// Where in it.
+    /// Offset in the source.
     pub source_offset: u64,
-    /// To where.
+    /// Offset in the destination.
     pub offset: u64,
-    /// Bytes.
+    /// Length, bytes.
     pub size: u64,
 }
 
 /// One control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// The size.
+    /// Gets the size.
     GetSize,
-    /// A new size.
+    /// Sets the size.
     SetSize(u64),
-    /// Bytes of disk that the file takes.
+    /// Gets the disk space of the file, bytes.
     GetAllocation,
-    /// Bytes that were reserved when it was created.
+    /// Gets the number of bytes that were preallocated at creation.
     GetPreallocation,
-    /// Bytes to reserve.
+    /// Preallocates bytes.
     SetPreallocation(u64),
-    /// The caching mode of the descriptor.
+    /// Gets the caching mode of the descriptor.
     GetCachingMode,
-    /// The caching mode.
+    /// Sets the caching mode.
     SetCachingMode(Caching),
-    /// What was written is to be seen by others: of these ranges, or of all.
+    /// Makes writes visible to others: in these ranges, or in all of the file.
     Propagate(Option<Vec<Span>>),
-    /// What is kept is to be read anew: of these ranges, or of all.
+    /// Drops cached bytes: in these ranges, or all.
     Refresh(Option<Vec<Span>>),
-    /// What was written is to be on disk.
+    /// Makes writes durable.
     Sync,
-    /// The layout.
+    /// Gets the layout.
     GetLayout,
-    /// A layout.
+    /// Sets the layout.
     SetLayout(Layout),
-    /// The label.
+    /// Gets the label.
     GetLabel,
-    /// A label.
+    /// Sets the label.
     SetLabel(Vec<u8>),
-    /// Bytes that are kept or dropped together.
+    /// Gets the granularity of the cache, bytes.
     GetConsistencyUnit,
     /// Copies from another file.
     FastCopy(Copy),
-    /// It was refused when it was read from the caller.
+    /// The arguments were invalid.
     Refused(Failure),
 }
 
-/// What a control brings back.
+/// The answer of a control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing.
+    /// No answer.
     Done,
     /// A number of bytes.
     Bytes(u64),
@@ -100,43 +101,43 @@ pub enum Answer {
 /// One control of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// If it fails, the call does.
+    /// Whether the call fails if this control fails.
     pub mandatory: bool,
-    /// What is asked.
+    /// The operation.
     pub op: Op,
 }
 
-/// What came of one.
+/// The outcome of a control.
 pub type Outcome = Result<Answer>;
 
-/// In what call a list of controls stands.
+/// The call that has the list of controls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// `sio_open`.
     Open {
-        /// The file is created.
+        /// Whether the file is created.
         create: bool,
     },
     /// `sio_control`.
     Control,
     /// `sio_test`.
     Test {
-        /// It is asked whether the file could be created.
+        /// Whether the question is if the file could be created.
         create: bool,
     },
 }
 
-/// What a control needs to know of the file to be checked.
+/// The state of the file, for checking a control.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// In what call.
+    /// The call that has the control.
     pub when: When,
-    /// The file is open to write.
+    /// Whether the file is open for writing.
     pub writable: bool,
 }
 
 impl Op {
-    /// Controls of one group exclude each other in a list.
+    /// Group of the control. Controls of one group exclude each other in a list.
     fn sets(&self) -> Option<u8> {
         match self {
             Op::SetSize(_) => Some(0),
@@ -153,7 +154,7 @@ impl Op {
         matches!(self, SetSize(_) | SetPreallocation(_) | SetLayout(_) | SetLabel(_) | FastCopy(_))
     }
 
-    /// Whether it can be answered of a file that nobody has opened.
+    /// Whether it can be answered for a file that is not open.
     fn is_on_test(&self, create: bool) -> bool {
         use Op::{FastCopy, GetCachingMode, Propagate, Refresh, Sync};
         let acts = matches!(self, GetCachingMode | Propagate(_) | Refresh(_) | Sync | FastCopy(_));
@@ -161,7 +162,7 @@ impl Op {
         !acts && (sets || !create)
     }
 
-    /// Checks it by itself.
+    /// Checks a single control.
     fn check(&self, setting: Setting) -> Result<()> {
         if let Op::Refused(failure) = self {
             return Err(failure.clone());
@@ -204,8 +205,8 @@ impl Op {
     }
 }
 
-/// Checks a list. `backend` says whether what is attached can do a control. If a mandatory one
-/// fails: what is the outcome of each; else for each whether it may be carried out.
+/// Checks a list. `backend` says whether the attached file system supports a control. If a
+/// mandatory control fails, returns the outcome of each; otherwise whether each may be carried out.
 pub fn check(
     list: &[Control],
     setting: Setting,
@@ -231,8 +232,8 @@ pub fn check(
     Ok(checked)
 }
 
-/// Carries a checked list out, in order. False: a mandatory control failed, and what follows was
-/// not attempted.
+/// Carries out a checked list, in order. `false`: a mandatory control failed, and the later ones
+/// were not attempted.
 pub fn carry_out(
     list: &[Control],
     checked: Vec<Result<()>>,
@@ -241,7 +242,7 @@ pub fn carry_out(
     let mut outcomes = Vec::with_capacity(list.len());
     for (control, may) in list.iter().zip(checked) {
         let outcome = may.and_then(|()| run(&control.op));
-        // On a test, that is what success looks like.
+        // This means success in `sio_test`.
         let good = match &outcome {
             Ok(_) => true,
             Err(failure) => failure.code == Code::ControlWouldHaveSucceeded,

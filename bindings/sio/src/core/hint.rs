@@ -1,59 +1,59 @@
-//! Hints: what a program is going to do with a file. They are kept in two classes and never needed
-//! for correctness.
+//! Hints: what a program is going to do with a file. They have two classes, and never affect
+//! correctness.
 
 use crate::core::codes::{Code, Failure, Result};
 use crate::core::limits::{MAX_HINTS, MAX_RECORD_BYTES};
 use crate::core::list::Span;
 use std::collections::VecDeque;
 
-/// Whether the accesses of a list come in its order.
+/// Whether the accesses of a list happen in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// In its order.
+    /// In the order of the list.
     Ordered,
-    /// In any.
+    /// In any order.
     Unordered,
 }
 
-/// In which order the bytes of a hint are accessed.
+/// The order of accesses to the bytes of a hint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pattern {
-    /// It was not said.
+    /// Unknown.
     #[default]
     Unknown,
-    /// From the first to the last.
+    /// From first to last.
     Sequential,
-    /// From the last to the first.
+    /// From last to first.
     Reverse,
-    /// At random, and not all of them.
+    /// At random, some of them.
     RandomPartial,
-    /// At random, and all of them.
+    /// At random, all of them.
     RandomComplete,
-    /// In small pieces, each byte once: nothing is to be kept.
+    /// In small pieces, each byte once: nothing should be cached.
     ReadOnce,
-    /// In no order, a part of a record of so many bytes at a time. Records follow each other from
-    /// the beginning of the file.
+    /// In random order, a part of a record of this many bytes at a time. Records follow each other
+    /// from the beginning of the file.
     Records(u64),
 }
 
 /// One hint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hint {
-    /// They are read.
+    /// The bytes will be read.
     pub read: bool,
-    /// They are written.
+    /// The bytes will be written.
     pub write: bool,
-    /// In which order.
+    /// The order of accesses.
     pub pattern: Pattern,
-    /// They are not needed any more.
+    /// The bytes are not needed any longer.
     pub no_further_use: bool,
-    /// They are needed soon.
+    /// The bytes are needed soon.
     pub will_use: bool,
-    /// All earlier hints of the class are void.
+    /// Cancels all earlier hints of the class.
     pub cancel_all: bool,
-    /// The oldest hint of the class is void.
+    /// Cancels the oldest hint of the class.
     pub cancel_next: bool,
-    /// The bytes; empty: the whole file.
+    /// The bytes; empty for the whole file.
     pub spans: Vec<Span>,
 }
 
@@ -76,11 +76,11 @@ pub mod bits {
 }
 
 impl Hint {
-    /// A hint of its bits. `record_bytes` counts for the bit `RECORDS` only.
+    /// A hint from its bits. `record_bytes` is used for the bit `RECORDS` only.
     ///
     /// # Errors
-    /// `OpUnsupported` for unknown bits; `InvalidArgument` if two exclude each other, or if a record
-    /// has no bytes or more than [`MAX_RECORD_BYTES`].
+    /// `OpUnsupported` for unknown bits. `InvalidArgument` if two bits exclude each other, or if a
+    /// record has no bytes or more than [`MAX_RECORD_BYTES`].
     pub fn new(flags: u32, spans: Vec<Span>, record_bytes: Option<u64>) -> Result<Self> {
         if flags & !bits::ALL != 0 {
             let what = format!("no hint has the bits {:#x}", flags & !bits::ALL);
@@ -131,7 +131,7 @@ impl Hint {
     }
 }
 
-/// The hints of a file that hold.
+/// The hints on a file that are in effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
     ordered: VecDeque<Hint>,
@@ -139,7 +139,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Takes a hint. The oldest of a class goes when there are too many.
+    /// Adds a hint. If a class has too many, its oldest hint is dropped.
     pub fn take(&mut self, class: Class, hint: Hint) {
         let list = match class {
             Class::Ordered => &mut self.ordered,
@@ -159,22 +159,22 @@ impl Hints {
         }
     }
 
-    /// All that hold.
+    /// All hints in effect.
     pub fn iter(&self) -> impl Iterator<Item = &Hint> {
         self.ordered.iter().chain(&self.unordered)
     }
 
-    /// Hints that hold, of both classes.
+    /// Number of hints in effect, of both classes.
     pub fn len(&self) -> usize {
         self.ordered.len() + self.unordered.len()
     }
 
-    /// Whether none holds.
+    /// Whether no hint is in effect.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The pattern that holds at a byte: that of the newest hint about it.
+    /// The pattern at a byte, from the newest hint that covers it.
     pub fn pattern_at(&self, offset: u64) -> Pattern {
         let names = |hint: &&Hint| {
             let inside = |span: &Span| span.start <= offset && offset < span.end();

@@ -1,8 +1,8 @@
 //! Scatter-gather lists: strided entries become checked spans, the spans of file and memory become
-//! pieces, and pieces are cut into batches that a backend can take at once.
+//! pieces, and pieces are cut into batches for a backend.
 //!
-//! Invariant: nothing that is built here is longer than [`MAX_COUNT`] elements of a list, or than
-//! the elements of both lists, and no sum overflows.
+//! Invariant: no result is longer than [`MAX_COUNT`] elements of a list, or than the elements of
+//! both lists together, and no sum overflows.
 
 use crate::core::codes::{Code, Failure, Result};
 use crate::core::limits::{BATCH_BYTES, BATCH_SPANS, MAX_COUNT, MAX_OFFSET, MAX_TRANSFER_LEN};
@@ -11,13 +11,13 @@ use crate::core::limits::{BATCH_BYTES, BATCH_SPANS, MAX_COUNT, MAX_OFFSET, MAX_T
 /// `start` is an offset in the file or an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where the first element begins.
+    /// Start of the first element.
     pub start: u64,
     /// Bytes of each element.
     pub size: u64,
-    /// Bytes from the start of one to the start of the next.
+    /// Bytes from the start of one element to the start of the next.
     pub stride: u64,
-    /// Elements.
+    /// Number of elements.
     pub count: u32,
 }
 
@@ -26,39 +26,38 @@ pub struct Entry {
 pub struct Span {
     /// First byte.
     pub start: u64,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u64,
 }
 
 impl Span {
-    /// The first byte behind it.
+    /// The first byte after the span.
     pub fn end(self) -> u64 {
         self.start + self.len
     }
 }
 
-/// A contiguous range of a file and the memory that it goes to or comes from.
+/// A contiguous range of a file and the memory for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Offset in the file.
     pub offset: u64,
-    /// Address.
+    /// Address of the memory.
     pub address: u64,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u64,
 }
 
-/// Which way the bytes go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the file.
+    /// From file to memory.
     Read,
-    /// To the file.
+    /// From memory to file.
     Write,
 }
 
-/// The spans of a list of file ranges. Entries without bytes mean nothing; spans that follow each
-/// other without a gap are one.
+/// The spans of a list of file ranges. Empty entries are dropped; adjacent spans are joined.
 ///
 /// # Errors
 /// `InvalidFileList`.
@@ -114,7 +113,7 @@ fn spans(entries: &[Entry], end: u64, code: Code) -> Result<Vec<Span>> {
     Ok(spans)
 }
 
-/// Adds a span, to the last one if there is no gap.
+/// Adds a span; joins it to the last one if there is no gap.
 fn push(spans: &mut Vec<Span>, span: Span) {
     match spans.last_mut() {
         Some(last) if last.end() == span.start => last.len += span.len,
@@ -122,14 +121,14 @@ fn push(spans: &mut Vec<Span>, span: Span) {
     }
 }
 
-/// Whether a byte is named twice.
+/// Whether any byte is in two spans.
 pub fn overlap(spans: impl Iterator<Item = Span>) -> bool {
     let mut sorted: Vec<Span> = spans.collect();
     sorted.sort_unstable_by_key(|span| span.start);
     sorted.windows(2).any(|pair| pair[0].end() > pair[1].start)
 }
 
-/// The spans before the first byte that lies at `end` or behind it, and how many bytes they have.
+/// The spans before the first byte at or beyond `end`, and their total length.
 pub fn before(spans: &[Span], end: u64) -> (Vec<Span>, u64) {
     let (mut kept, mut total) = (Vec::new(), 0);
     for span in spans {
@@ -145,11 +144,11 @@ pub fn before(spans: &[Span], end: u64) -> (Vec<Span>, u64) {
     (kept, total)
 }
 
-/// Pairs the spans of both lists, in their order. What a call changes is named once: memory if it
-/// reads, the file if it writes.
+/// Pairs the spans of both lists, in order. The changed side must not name a byte twice: memory for
+/// a read, the file for a write.
 ///
 /// # Errors
-/// `UnequalLists`; `InvalidFileList` or `InvalidMemoryList` if what changes is named twice.
+/// `UnequalLists`; `InvalidFileList` or `InvalidMemoryList` if the changed side names a byte twice.
 pub fn pieces(file: &[Span], memory: &[Span], direction: Direction) -> Result<Vec<Piece>> {
     let total = |spans: &[Span]| spans.iter().map(|span| span.len).sum::<u64>();
     let (of_file, of_memory) = (total(file), total(memory));
@@ -170,7 +169,7 @@ pub fn pieces(file: &[Span], memory: &[Span], direction: Direction) -> Result<Ve
         let mut done = 0;
         while done < span.len {
             if rest.len == 0 {
-                // The totals are equal, so there is one.
+                // There is another span, because the totals are equal.
                 let Some(next) = spans.next() else { break };
                 rest = *next;
             }
@@ -183,14 +182,14 @@ pub fn pieces(file: &[Span], memory: &[Span], direction: Direction) -> Result<Ve
     Ok(pieces)
 }
 
-/// What a backend is given at once.
+/// The arguments of one call of a backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// Ranges of the file, in the order of the bytes.
     pub file: Vec<Span>,
     /// The same bytes in memory.
     pub memory: Vec<Span>,
-    /// How many.
+    /// Total bytes.
     pub bytes: u64,
 }
 
@@ -202,7 +201,7 @@ pub struct Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
-    /// Of these pieces, in order.
+    /// Batches of these pieces, in order.
     pub fn new(pieces: &'a [Piece]) -> Self {
         Self { pieces, done: 0 }
     }
@@ -283,7 +282,7 @@ mod tests {
         assert_eq!(before(&spans, 5), (vec![], 0));
     }
 
-    /// The offsets of all bytes, one by one.
+    /// The offset of every byte.
     fn bytes(entries: &[Entry]) -> Vec<u64> {
         let elements = |e: &Entry| {
             let e = *e;

@@ -1,4 +1,4 @@
-//! File names: paths below the root of what is attached.
+//! File names: paths below the root of the attached file system.
 
 use crate::core::codes::{Code, Failure, Result};
 use crate::core::limits::MAX_NAME_LEN;
@@ -8,7 +8,7 @@ use crate::core::limits::MAX_NAME_LEN;
 pub struct Name(Vec<u8>);
 
 impl Name {
-    /// Checks a name. Slashes at its beginning mean nothing, so that a name never leaves the root.
+    /// Checks a name. Leading slashes are ignored, so that a name never leaves the root.
     ///
     /// # Errors
     /// `InvalidFilename`.
@@ -30,12 +30,12 @@ impl Name {
         Ok(Self(name.to_vec()))
     }
 
-    /// The bytes.
+    /// The bytes of the name.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The directory, empty for the root, and the last part.
+    /// The parent directory, empty for the root, and the last part.
     pub fn split(&self) -> (&[u8], &[u8]) {
         match self.0.iter().rposition(|byte| *byte == b'/') {
             Some(at) => (&self.0[..at], &self.0[at + 1..]),

@@ -1,12 +1,12 @@
-//! Descriptors and handles: a number is a slot and how often the slot was given away, so that the
-//! number of what is gone is never that of something else (until a slot was given away 2^20 times).
+//! Descriptors and handles. A number consists of a slot and a count of the slot's uses. So a closed
+//! number does not match a later object, until a slot was used 2^20 times.
 
-/// Bits of a number that are the slot.
+/// Number of bits for the slot.
 const SLOT_BITS: u32 = 10;
-/// Bits that count.
+/// Number of bits for the count of uses.
 const COUNT_BITS: u32 = 20;
 
-/// A table of at most so many things. Numbers fit an `int`, and are never 0.
+/// A table with at most `limit` entries. Numbers fit an `int` and are never 0.
 #[derive(Debug)]
 pub struct Table<T> {
     slots: Vec<(u32, Option<T>)>,
@@ -15,13 +15,13 @@ pub struct Table<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty one.
+    /// An empty table.
     pub const fn new(limit: usize) -> Self {
         assert!(limit <= 1 << SLOT_BITS);
         Self { slots: Vec::new(), free: Vec::new(), limit }
     }
 
-    /// Things in it.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -31,12 +31,12 @@ impl<T> Table<T> {
         self.len() == 0
     }
 
-    /// Whether there is no room.
+    /// Whether no entry is free.
     pub fn is_full(&self) -> bool {
         self.len() >= self.limit
     }
 
-    /// Adds a thing and returns its number; gives it back if there is no room.
+    /// Adds an object and returns its number; returns the object if the table is full.
     pub fn add(&mut self, thing: T) -> Result<u32, T> {
         let at = match self.free.pop() {
             Some(at) => at,
@@ -57,18 +57,18 @@ impl<T> Table<T> {
         (self.slots.get(at)?.0 == number >> SLOT_BITS && number > 0).then_some(at)
     }
 
-    /// The thing with this number.
+    /// The object with this number.
     pub fn get(&self, number: u32) -> Option<&T> {
         self.slots[self.slot(number)?].1.as_ref()
     }
 
-    /// The same, to change it.
+    /// The object with this number, mutable.
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         let at = self.slot(number)?;
         self.slots[at].1.as_mut()
     }
 
-    /// Takes the thing with this number out.
+    /// Removes the object with this number.
     pub fn remove(&mut self, number: u32) -> Option<T> {
         let at = self.slot(number)?;
         let thing = self.slots[at].1.take()?;
@@ -76,12 +76,12 @@ impl<T> Table<T> {
         Some(thing)
     }
 
-    /// All things.
+    /// All objects.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter_map(|slot| slot.1.as_ref())
     }
 
-    /// The same, to change them.
+    /// All objects, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().filter_map(|slot| slot.1.as_mut())
     }

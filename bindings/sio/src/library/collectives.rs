@@ -1,4 +1,4 @@
-//! Collective operations: participants are threads of this process, or one thread that joins for
+//! Collective operations. Participants are threads of this process, or one thread that joins for
 //! several.
 
 use super::{Busy, Library, lock};
@@ -11,13 +11,13 @@ use crate::transfer::Transfer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A collective that was defined.
+/// A defined collective.
 pub(super) struct Defined {
     descriptor: i32,
     plan: Collective,
-    /// The handles of those who have joined the present round,
+    /// Participants that have joined the present round, with their handles.
     handles: Vec<(u32, u32)>,
-    /// for which their file is busy.
+    /// Keeps the file busy for these handles.
     busy: Option<Busy>,
     cancel: Arc<AtomicBool>,
 }
@@ -41,16 +41,16 @@ impl Library {
         lock(&self.collectives).add(defined).map_err(full)
     }
 
-    /// Which way the bytes of a collective go.
+    /// The direction of a collective.
     pub fn direction(&self, collective: u32) -> Result<Direction> {
         let all = lock(&self.collectives);
         all.get(collective).map(|defined| defined.plan.direction()).ok_or(unknown(collective))
     }
 
-    /// `sio_coll_join`: with the last participant the operation begins.
+    /// `sio_coll_join`: when the last participant joins, the operation begins.
     ///
     /// # Safety
-    /// See [`Transfer::run`], until the handle is dead.
+    /// See [`Transfer::run`], until the handle is completed.
     pub unsafe fn join(
         &self,
         collective: u32,
@@ -89,7 +89,7 @@ impl Library {
         let work = move |cancel: &AtomicBool| {
             let pieces = std::mem::take(&mut round.pieces);
             let transfer = Transfer { direction, pieces };
-            // SAFETY: as the callers have promised.
+            // SAFETY: by the contracts of all participants' calls.
             let (count, result) = unsafe { busy.0.run(&transfer, cancel) };
             drop(busy);
             round.pieces = transfer.pieces;
@@ -112,7 +112,7 @@ impl Library {
         Ok(())
     }
 
-    /// Rounds that wait for participants and were cancelled are over for all that have joined.
+    /// Ends cancelled rounds that still wait for participants.
     pub(super) fn end_cancelled_rounds(&self) {
         let mut all = lock(&self.collectives);
         for defined in all.iter_mut().filter(|one| one.cancel.load(Ordering::Relaxed)) {

@@ -1,4 +1,4 @@
-//! Carries controls out.
+//! Carries out controls.
 
 use super::{Library, Open, done};
 use crate::backend::{Attribute, OpenFile};
@@ -6,7 +6,7 @@ use crate::core::codes::{Code, Failure};
 use crate::core::control::{Answer, Copy, Op, Outcome};
 use crate::core::list::Span;
 
-/// Whether a control only asks, and any open file can answer.
+/// Whether a control is a query that any open file can answer.
 pub(super) fn asks(op: &Op) -> bool {
     use Op::{GetAllocation, GetConsistencyUnit, GetLabel, GetLayout, GetPreallocation, GetSize};
     matches!(
@@ -15,7 +15,7 @@ pub(super) fn asks(op: &Op) -> bool {
     )
 }
 
-/// Answers such a control.
+/// Answers a query.
 pub(super) fn ask(file: &dyn OpenFile, op: &Op) -> Outcome {
     match op {
         Op::GetSize => file.size().map(Answer::Bytes),
@@ -36,7 +36,7 @@ pub(super) fn ask(file: &dyn OpenFile, op: &Op) -> Outcome {
 }
 
 impl Library {
-    /// Carries a control out that was checked.
+    /// Carries out a checked control.
     pub(super) fn control_one(&self, open: &Open, op: &Op) -> Outcome {
         let file = &*open.file;
         match op {
@@ -46,7 +46,7 @@ impl Library {
                 done(file.set_attribute(Attribute::Preallocation, &bytes.to_le_bytes()))
             }
             Op::GetCachingMode => Ok(Answer::Caching(open.caching)),
-            // By the open itself.
+            // Done by the open itself.
             Op::SetCachingMode(_) | Op::SetLayout(_) => Ok(Answer::Done),
             Op::Propagate(spans) => done(file.propagate(spans.as_deref())),
             Op::Refresh(spans) => done(file.refresh(spans.as_deref())),

@@ -1,4 +1,4 @@
-//! Spans as the regions of requests: spans of one length at one distance are one region.
+//! Converts spans to regions: equal spans at equal distances become one region.
 
 use crate::core::list::Span;
 use std::borrow::Cow;
@@ -6,7 +6,7 @@ use weir_layout::{Region, RegionList};
 use weir_types::Result;
 use weir_types::limits::MAX_REGIONS;
 
-/// In lists that a request takes, in order.
+/// Lists of regions that each fit a request, in order.
 pub(super) fn lists(spans: &[Span]) -> Result<Vec<RegionList>> {
     let (mut lists, mut regions) = (Vec::new(), Vec::<Region>::new());
     for span in spans {
@@ -24,7 +24,7 @@ pub(super) fn lists(spans: &[Span]) -> Result<Vec<RegionList>> {
     Ok(lists)
 }
 
-/// Makes a span the next element of a region, if it is.
+/// Extends a region by a span, if the span is its next element.
 fn extend(region: &mut Region, span: Span) -> bool {
     if region.size != span.len || span.start < region.offset + region.size {
         return false;
@@ -39,7 +39,7 @@ fn extend(region: &mut Region, span: Span) -> bool {
     true
 }
 
-/// The spans in the order of the file, and the data in that order if it was another one.
+/// The spans sorted by offset, and the data in the same order.
 pub(super) fn ascending<'a>(spans: &'a [Span], data: &[u8]) -> (Cow<'a, [Span]>, Option<Vec<u8>>) {
     if spans.is_sorted_by_key(|span| span.start) {
         return (Cow::Borrowed(spans), None);

@@ -1,10 +1,10 @@
-//! Compiles the C program of `examples` against the header and the library, and runs it.
+//! Compiles the C program of `examples` with the header and the library, and runs it.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 use std::path::Path;
 use std::process::Command;
 
-/// In this directory, with what it attaches. `environment`: of the program.
+/// `files`: the file system to attach. `environment`: further variables for the program.
 pub fn run(directory: &Path, files: &str, environment: &[(&str, &Path)]) {
     let Ok(compiler) = Command::new("cc").arg("--version").output() else {
         println!("skipped: needs a C compiler");
@@ -16,7 +16,7 @@ pub fn run(directory: &Path, files: &str, environment: &[(&str, &Path)]) {
         let home = Path::new(env!("CARGO_MANIFEST_DIR"));
         let sio =
             if home.join("include").exists() { home } else { &home.join("../../bindings/sio") };
-        // Where cargo has put the library that this test is linked with.
+        // The directory of the library that this test is linked with.
         let test = std::env::current_exe().unwrap();
         let libraries = test.parent().unwrap();
         assert!(libraries.join("libsio.so").exists(), "no libsio.so in {libraries:?}");

@@ -30,7 +30,7 @@ pub fn start(
 pub fn status(handles: &mut [sio_async_handle_t], flags: u32) -> Result<(usize, Code, u64), Code> {
     let (mut index, mut status) = (u32::MAX, sio_async_status_t::default());
     let len = handles.len() as u32;
-    // SAFETY: the list is as long as it says.
+    // SAFETY: the list has the stated length.
     let number =
         unsafe { sio_async_status_any(handles.as_mut_ptr(), len, &mut index, &mut status, flags) };
     match code(number) {
@@ -78,7 +78,7 @@ fn operations_end_and_are_told_once(_: Over) {
         let dead = status(&mut [handle], ASYNC_NONBLOCKING);
         assert_eq!(dead, Err(Code::InvalidHandle), "it was told once");
     }
-    // At the end of the file it is short, as a call is.
+    // At the end of the file the transfer is short, as in a synchronous call.
     let mut buffer = [0; 20];
     let handle = start(false, fd, &[in_file(999_995, 20, 0, 1)], &all_of(&mut buffer)).unwrap();
     let dummy = null_mut();
@@ -142,7 +142,7 @@ fn what_is_cancelled_ends(_: Over) {
     let mut handles: Vec<_> = each.map(begin).collect();
     assert_eq!(cancel(&mut handles), Code::Success);
     for (code, count) in wait_all(&mut handles) {
-        // A cancel is advice: what was under way may be done.
+        // Cancelling is a request: a running operation may complete.
         match code {
             Code::Success => assert_eq!(count, 1 << 20),
             code => assert_eq!((code, count), (Code::IoCanceled, 0)),

@@ -55,7 +55,7 @@ fn participants_write_and_read_as_one(_: Over) {
     assert!(read(fd, 0, 200_000) == data);
     done(sio_coll_free(writes));
 
-    // Twice, by threads, and the last record is cut.
+    // Twice, with threads, and the last record is truncated.
     let mut size = data.len() as u64 - 50;
     assert_eq!(control(fd, &mut [mandatory(op(CTL_SET_SIZE, &mut size))]), Code::Success);
     let reads = define(fd, COLL_READ, 4).unwrap().expose_provenance();
@@ -109,7 +109,7 @@ fn a_round_waits_for_all_and_may_be_cancelled(_: Over) {
     assert_eq!(cancel(&mut [one]), Code::Success);
     assert_eq!(wait_all(&mut [one, two]), [(Code::IoCanceled, 0); 2]);
     assert_eq!(ask(fd, CTL_GET_SIZE), 0, "nothing was written");
-    // The next round is not touched by it.
+    // The next round is not affected.
     let one = join(all, 0, &[in_file(0, 4, 0, 1)], &all_of(&mut a)).unwrap();
     let two = join(all, 1, &[in_file(4, 4, 0, 1)], &all_of(&mut b)).unwrap();
     let three = join(all, 2, &[], &[]).unwrap();

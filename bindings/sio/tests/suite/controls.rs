@@ -78,7 +78,7 @@ fn a_mandatory_control_that_fails_undoes_an_open(_: Over) {
     assert_eq!(results(&ops), want);
     assert!(last_error().contains("the most is"), "{}", last_error());
     assert_eq!(unlink("undone"), Code::FileNotFound, "it was not created");
-    // This one is found only when it is carried out.
+    // This error is found only when the control is carried out.
     huge = 1 << 60;
     let mut ops = [
         op(CTL_SET_SIZE, &mut size),
@@ -180,7 +180,7 @@ fn caching_modes_are_set_at_open(_: Over) {
     assert_eq!(unlink("caching"), Code::Success);
 }
 
-/// Two descriptors of one process; `sio_over_weir` does it with two clients.
+/// Two descriptors of one process; `sio_over_weir` tests two clients.
 fn weak_writes_are_seen(_: Over) {
     let (mut one, mut two) = (CACHING_WEAK, CACHING_WEAK);
     let writer = opened("weak", CREATE, &mut [mandatory(op(CTL_SET_CACHING_MODE, &mut one))]);
@@ -220,7 +220,7 @@ fn a_label_is_kept(_: Over) {
     let mut room = sio_label_t { size: 30, data: buffer.as_mut_ptr().cast() };
     assert_eq!(control(fd, &mut [mandatory(op(CTL_GET_LABEL, &mut room))]), Code::Success);
     assert_eq!((room.size, &buffer[..21]), (20, &b"records of 838 bytes."[..]));
-    // As much as there is room for.
+    // As much as fits.
     let mut small = [b'.'; 4];
     let mut room = sio_label_t { size: 3, data: small.as_mut_ptr().cast() };
     assert_eq!(control(fd, &mut [mandatory(op(CTL_GET_LABEL, &mut room))]), Code::Success);
@@ -340,13 +340,13 @@ fn fast_copy_copies(_: Over) {
     let from = create("copy from");
     let data = noise(3_000_000, 6);
     write(from, 0, &data);
-    // When a file is created,
+    // When a file is created.
     let mut whole = copy(from, 0, 0, 3_000_000);
     let mut ops = [mandatory(op(CTL_FAST_COPY, &mut whole))];
     let to = opened("copy to", CREATE, &mut ops).unwrap_or_else(|_| panic!("{}", last_error()));
     assert_eq!((whole.copied, ask(to, CTL_GET_SIZE)), (3_000_000, 3_000_000));
     assert!(read(to, 0, 3_000_000) == data);
-    // and later, up to the end of the source.
+    // Later, up to the end of the source.
     let mut part = copy(from, 2_999_000, 10, 5_000);
     assert_eq!(control(to, &mut [mandatory(op(CTL_FAST_COPY, &mut part))]), Code::Success);
     assert_eq!(part.copied, 1000);

@@ -195,14 +195,14 @@ fn test_answers_and_opens_nothing(_: Over) {
     assert_eq!(test("tested", both, &mut ops), Code::ControlFailed);
     let want = [ControlWouldHaveSucceeded, ControlNotOnTest, Code::ControlNotAttempted];
     assert_eq!(results(&ops), want);
-    // Nothing is open: the name can go.
+    // Nothing is open, so the name can be removed.
     assert_eq!(unlink("tested"), Code::Success);
 }
 
 fn null_is_an_error(_: Over) {
     let (mut fd, none) = (-1, null::<c_char>());
     let mut handle = null_mut();
-    // SAFETY: the interface takes NULL for an error.
+    // SAFETY: the interface reports NULL as an error.
     unsafe {
         let name = c"null".as_ptr();
         let mode = MODE_READ | MODE_WRITE | MODE_CREATE;
@@ -242,7 +242,7 @@ fn null_is_an_error(_: Over) {
 
 fn every_code_has_a_text(_: Over) {
     let text = |number| {
-        // SAFETY: it returns a string whatever the number.
+        // SAFETY: the function returns a string for any number.
         unsafe { CStr::from_ptr(sio_error_string(number)) }.to_str().unwrap()
     };
     for (code, name) in Code::ALL {
@@ -265,7 +265,7 @@ fn what_is_in_use_stays_attached(over: Over) {
     // SAFETY: a string.
     let attach = || code(unsafe { sio_attach(again.as_ptr()) });
     assert_eq!(attach(), Code::FileOpen);
-    // The file is closed, and its operation was not asked for.
+    // The file is closed while its operation is not yet asked for.
     let mut part = vec![3u8; 1 << 20];
     let list = [in_file(0, 1 << 20, 0, 1)];
     let handle = asynchronous::start(true, fd, &list, &all_of(&mut part)).unwrap();
@@ -275,6 +275,6 @@ fn what_is_in_use_stays_attached(over: Over) {
     assert_eq!((attach(), code(sio_detach())), (Code::IoInProgress, Code::IoInProgress));
     assert_eq!(asynchronous::wait_all(&mut [handle]), [(Code::Success, 1 << 20)]);
     assert_eq!(unlink("held"), Code::Success);
-    // Nothing holds it any more.
+    // Nothing holds it any longer.
     assert_eq!(attach(), Code::Success, "{}", last_error());
 }

@@ -1,4 +1,4 @@
-//! `sio_hint` and `sio_hint_by_name`. Hints change no result; what they gain is tested elsewhere.
+//! `sio_hint` and `sio_hint_by_name`. Hints change no result; their benefit is tested elsewhere.
 
 use super::*;
 
@@ -23,7 +23,7 @@ const FLAGS: [u32; 12] = [
     HINT_RECORDS,
 ];
 
-/// What [`hint`] says a record has.
+/// The record size in the hints of [`hint`].
 static RECORD_BYTES: u64 = 838;
 
 pub fn hint(flags: u32, list: &mut [sio_file_io_list_t]) -> sio_hint_t {
@@ -36,7 +36,7 @@ pub fn hint(flags: u32, list: &mut [sio_file_io_list_t]) -> sio_hint_t {
 }
 
 pub fn give(fd: i32, class: u32, hints: &[sio_hint_t]) -> Code {
-    // SAFETY: the list is as long as it says.
+    // SAFETY: the list has the stated length.
     code(unsafe { sio_hint(fd, class, hints.as_ptr(), hints.len() as u32) })
 }
 

@@ -46,7 +46,7 @@ fn strided_lists_are_read_and_written(_: Over) {
 
 fn lists_in_any_order_are_taken(_: Over) {
     let fd = create("order");
-    // Backwards, with empty entries between.
+    // Backwards, with empty entries between them.
     let mut letters = *b"abcdef";
     let file = [in_file(4, 2, 0, 1), in_file(9, 0, 0, 7), in_file(2, 2, 0, 1), in_file(0, 2, 0, 1)];
     let memory = [in_memory(letters.as_mut_ptr(), 2, 2, 3), in_memory(null_mut(), 0, 0, 0)];
@@ -72,7 +72,7 @@ fn a_read_ends_where_the_file_ends(_: Over) {
     let file = [in_file(0, 4, 8, 3)];
     let (code, total) = transfer(false, fd, &file, &all_of(&mut buffer));
     assert_eq!((code, total, &buffer), (Code::Success, 6, b"012389......"));
-    // What follows the end in the list is not read, wherever it lies.
+    // Entries after the end are not read, wherever they lie.
     let mut buffer = [b'.'; 6];
     let file = [in_file(8, 4, 0, 1), in_file(0, 2, 0, 1)];
     let (code, total) = transfer(false, fd, &file, &all_of(&mut buffer));
@@ -126,7 +126,7 @@ fn bad_lists_are_refused(_: Over) {
             assert_eq!(ended, (Code::InvalidMemoryList, 0), "{entry:?}");
         }
     }
-    // What changes is named once.
+    // The changed side must not name a byte twice.
     let twice = [in_memory(at, 32, 0, 2)];
     assert_eq!(transfer(false, fd, &file, &twice), (Code::InvalidMemoryList, 0));
     assert_eq!(transfer(true, fd, &file, &twice), (Code::Success, 64));
@@ -143,7 +143,7 @@ fn long_transfers_go_in_batches(_: Over) {
     let data = noise(11_000_001, 7);
     write(fd, 3, &data);
     assert!(read(fd, 3, data.len() + 10) == data);
-    // 60,000 elements, more than one request takes.
+    // 60,000 elements, more than fit one request.
     let mut buffer = vec![0; 60_000 * 7];
     let file = [in_file(5, 7, 150, 60_000)];
     let ended = transfer(false, fd, &file, &all_of(&mut buffer));

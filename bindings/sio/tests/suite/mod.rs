@@ -1,5 +1,5 @@
-//! What every function of the interface does, whatever it is over, called as C calls it. One
-//! program attaches a file system and runs all of it.
+//! The tests of every function of the interface, called as from C, for any file system. A program
+//! attaches one file system and runs all of them.
 #![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part of it.
 
 mod asynchronous;
@@ -15,24 +15,24 @@ use sio::*;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
 
-/// What differs between the file systems.
+/// Properties of the file system under test.
 #[derive(Clone, Copy)]
 pub struct Over {
-    /// What to attach.
+    /// The argument of `sio_attach`.
     pub files: &'static str,
-    /// Servers that a new file may be striped over; 0: layouts cannot be set.
+    /// Number of servers over which a file may be striped; 0: layouts cannot be set.
     pub servers: u32,
 }
 
 pub type Case = (&'static str, fn(Over));
 
-/// Attaches, runs every case, and detaches.
+/// Attaches, runs all tests, and detaches.
 pub fn run(over: Over) {
     assert_eq!(files::opened("nothing", MODE_READ, &mut []), Err(Code::NotAttached));
     assert_eq!(code(sio_detach()), Code::NotAttached);
     // SAFETY: a string.
     assert_eq!(code(unsafe { sio_attach(c"elsewhere:/".as_ptr()) }), Code::InvalidArgument);
-    // SAFETY: as the interface has it.
+    // SAFETY: the interface accepts NULL.
     assert_eq!(code(unsafe { sio_attach(std::ptr::null()) }), Code::InvalidArgument);
     attached(over, || run_attached(over));
 }
@@ -45,7 +45,7 @@ fn run_attached(over: Over) {
     }
 }
 
-/// Attaches, and detaches after that.
+/// Attaches, runs `then`, and detaches.
 pub fn attached(over: Over, then: impl FnOnce()) {
     let files = CString::new(over.files).unwrap();
     // SAFETY: a string.
@@ -91,7 +91,7 @@ pub fn control(fd: i32, ops: &mut [sio_control_t]) -> Code {
     code(unsafe { sio_control(fd, ops.as_mut_ptr(), ops.len() as u32) })
 }
 
-/// One control that succeeds and asks for bytes.
+/// Carries out one control, which must succeed and return bytes.
 pub fn ask(fd: i32, op_code: u32) -> u64 {
     let mut bytes = u64::MAX;
     let mut ops = [mandatory(op(op_code, &mut bytes))];
@@ -104,7 +104,7 @@ pub fn open(name: &str, mode: u32) -> i32 {
         .unwrap_or_else(|code| panic!("{name}: {code:?} {}", last_error()))
 }
 
-/// A new file, open to read and write.
+/// A new file, open for reading and writing.
 pub fn create(name: &str) -> i32 {
     open(name, MODE_READ | MODE_WRITE | MODE_CREATE)
 }
@@ -119,7 +119,7 @@ pub fn unlink(name: &str) -> Code {
     code(unsafe { sio_unlink(name.as_ptr()) })
 }
 
-/// Closes and removes.
+/// Closes and removes a file.
 pub fn drop_file(fd: i32, name: &str) {
     close(fd);
     assert_eq!(unlink(name), Code::Success, "{}", last_error());
@@ -137,7 +137,7 @@ pub fn all_of(buffer: &mut [u8]) -> [sio_mem_io_list_t; 1] {
     [in_memory(buffer.as_mut_ptr(), buffer.len() as u64, 0, 1)]
 }
 
-/// Reads or writes lists.
+/// Reads or writes with lists.
 pub fn transfer(
     write: bool,
     fd: i32,
@@ -147,7 +147,7 @@ pub fn transfer(
     let mut total = u64::MAX;
     let call = if write { sio_sg_write } else { sio_sg_read };
     let (n, m) = (file.len() as u32, memory.len() as u32);
-    // SAFETY: the lists are as long as they say, and the memory is the test's.
+    // SAFETY: the lists have the stated lengths, and the memory belongs to the test.
     let number = unsafe { call(fd, file.as_ptr(), n, memory.as_ptr(), m, &mut total) };
     (code(number), total)
 }
@@ -159,7 +159,7 @@ pub fn write(fd: i32, offset: u64, data: &[u8]) {
     assert_eq!(ended, (Code::Success, bytes), "{}", last_error());
 }
 
-/// What there is of `len` bytes.
+/// Reads up to `len` bytes.
 pub fn read(fd: i32, offset: u64, len: usize) -> Vec<u8> {
     let mut buffer = vec![0xaa; len];
     let memory = all_of(&mut buffer);
@@ -169,7 +169,7 @@ pub fn read(fd: i32, offset: u64, len: usize) -> Vec<u8> {
     buffer
 }
 
-/// Bytes that differ everywhere.
+/// Bytes without repetition.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {

@@ -9,10 +9,9 @@ use std::path::PathBuf;
 /// Verify all data and metadata against their checksums
 #[derive(Args)]
 #[command(
-    after_help = "Exit code: 0 all is as it was written, or what was not was repaired from other \
-    copies or is being made anew from them; 1 something else is wrong, or could not be verified \
-    to the end. It needs an administrator's credential, such as the one that `weir up` \
-    made."
+    after_help = "Exit code: 0 everything is as it was written, or is repaired or being repaired \
+        from other copies; 1 something else is wrong, or the verification is incomplete. Needs an \
+        administrator's credential, such as the one that `weir up` made."
 )]
 pub struct Scrub {
     #[command(flatten)]
@@ -32,9 +31,9 @@ pub struct Scrub {
 
 /// Check that names, files and objects belong together
 #[derive(Args)]
-#[command(after_help = "Exit codes are those of fsck(8) and add up: 0 all is well, 1 repaired, \
-    4 something is wrong, 8 something could not be looked at. It needs an administrator's \
-    credential, such as the one that `weir up` made.")]
+#[command(after_help = "Exit codes are those of fsck(8) and add up: 0 no problems, 1 repaired, 4 \
+    problems are left, 8 something could not be checked. Needs an administrator's credential, such \
+    as the one that `weir up` made.")]
 pub struct Fsck {
     #[command(flatten)]
     pub client: ClientChoice,
@@ -49,14 +48,14 @@ pub struct Fsck {
     pub quiet: bool,
 }
 
-/// Make files usable again whose last current copy is lost for good, with what is left of them
+/// Make files usable again after the last current copy of some bytes is lost for good
 #[derive(Args)]
 #[command(
-    after_help = "Shows what is lost and what is left, older bytes or zeros, and asks. While \
-    copies may come back nothing is given up: bring their targets back, or, if those are lost, \
-    take them out of the cluster first (`weir target remove N --force`). `weir fsck` lists the \
-    files. It is logged by the servers. It needs an administrator's credential, such as the one \
-    that `weir up` made."
+    after_help = "Shows what is lost and what is left (older bytes or zeros), and asks. Nothing is \
+        given up while copies may come back: bring their targets back, or, if those are lost, \
+        remove them from the cluster first (`weir target remove N --force`). `weir fsck` lists the \
+        files. The servers log the acceptance. Needs an administrator's credential, such as the \
+        one that `weir up` made."
 )]
 pub struct AcceptLoss {
     #[command(flatten)]
@@ -81,7 +80,7 @@ pub struct Sim {
     /// Run this many seeds, one after the other, each in a process of its own
     #[arg(long, value_name = "N")]
     pub seeds: Option<u64>,
-    /// How long faults occur in each run, in simulated time: 20s, 500ms, 2m
+    /// Duration of the faults in each run, in simulated time: 20s, 500ms, 2m
     #[arg(long, default_value = "20s", value_parser = crate::text::parse_duration)]
     pub duration: std::time::Duration,
     /// Run each seed twice and check that both runs are equal
@@ -102,7 +101,7 @@ pub struct Sim {
     /// Go on with the other seeds after a failure
     #[arg(long)]
     pub keep_going: bool,
-    /// Number of processes at a time
+    /// Number of processes at the same time
     #[arg(long, default_value_t = 2, value_name = "N")]
     pub jobs: usize,
     /// Print JSON

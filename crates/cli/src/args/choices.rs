@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// The flags that choose a cluster. Flags take precedence over the environment, and the environment
 /// over the configuration file.
-// The heading is with each flag: one for the struct would go on for what follows it elsewhere.
+// Each flag has the heading itself: one for the struct would also apply to the flags after it.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ClusterChoice {
     /// Name of a cluster made by `weir up` on this machine [default: default]

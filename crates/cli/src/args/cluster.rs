@@ -25,8 +25,8 @@ pub struct Up {
     /// Targets that one data server process serves [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub targets_per_server: Option<u32>,
-    /// Metadata servers, of which one leads; more than one share a journal on etcd, which is started
-    /// with them and has to be installed [default: 1]
+    /// Number of metadata servers. One of them leads; more than one share a journal on etcd, which
+    /// must be installed and is started with them [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=7), value_name = "N")]
     pub meta: Option<u32>,
     /// Mount the file system here; the directory is made if it is missing
@@ -40,12 +40,12 @@ pub struct Up {
     /// address that other machines reach]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-    /// Serve metrics for Prometheus at this address of this machine [default if given without
-    /// one: 127.0.0.1], each daemon and mount on a port of its own. If the cluster exists its daemons
-    /// are started anew with it, one after the other
+    /// Serve metrics for Prometheus at this address of this machine [default if given without an
+    /// address: 127.0.0.1], each daemon and mount on a port of its own. The daemons of an existing
+    /// cluster are restarted for it, one after the other
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1")]
     pub metrics: Option<IpAddr>,
-    /// Failure domain of this machine: what fails together with others, such as their rack
+    /// Failure domain of this machine: the name of what fails together with it, such as its rack
     #[arg(long, value_parser = parse_domain, value_name = "NAME")]
     pub domain: Option<String>,
     /// Default stripe unit of new files [default: 64K]
@@ -61,13 +61,14 @@ pub struct Up {
 pub struct Down {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// Also delete the cluster with all its files; directories of --data stay, and are named
+    /// Also delete the cluster with all its files; directories given with --data stay, and are
+    /// listed
     #[arg(long)]
     pub purge: bool,
     /// Do not ask before deleting
     #[arg(long, short)]
     pub yes: bool,
-    /// Unmount even if the mount is in use, and kill what does not stop
+    /// Unmount even if the mount is in use, and kill daemons that do not stop
     #[arg(long, short)]
     pub force: bool,
 }
@@ -77,14 +78,15 @@ pub struct Down {
 pub struct Rebalance {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// Move until no target's use differs from the mean by more than this, in percent of its space
+    /// Move copies until no target's use differs from the mean by more than this percentage of its
+    /// space
     #[arg(long, value_name = "PERCENT", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=100))]
     pub within: u8,
     /// Stop moving copies
     #[arg(long)]
     pub stop: bool,
-    /// Wait until it has ended, and show the progress
+    /// Show the progress, and wait until the moves have ended
     #[arg(long, conflicts_with = "stop")]
     pub wait: bool,
 }

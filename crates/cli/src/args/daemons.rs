@@ -36,23 +36,22 @@ pub enum MetaCommand {
     Export(MetaExport),
     /// Make a metadata directory from a saved file
     Import(MetaImport),
-    /// Add metadata servers on this machine, which go on when the one that leads dies
+    /// Add metadata servers on this machine, which take over when the one that leads dies
     Add(MetaAdd),
     /// Remove a metadata server of this machine
     Remove(MetaRemove),
 }
 
-/// Add metadata servers on this machine, which go on when the one that leads dies
+/// Add metadata servers on this machine, which take over when the one that leads dies
 #[derive(Args)]
 #[command(
-    after_help = "The cluster has to be down (`weir down`). Several metadata servers share a \
-    journal on etcd, which is started with them: its program has to be installed \
-    (docs/high-availability.md)."
+    after_help = "The cluster must be down (`weir down`). Several metadata servers share a journal \
+        on etcd, which must be installed and is started with them (docs/high-availability.md)."
 )]
 pub struct MetaAdd {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// How many
+    /// Number of metadata servers to add
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=6))]
     pub count: u32,
@@ -61,21 +60,23 @@ pub struct MetaAdd {
 /// Remove a metadata server of this machine
 #[derive(Args)]
 #[command(
-    after_help = "The cluster has to be down (`weir down`). When only the first one is left, \
-    the cluster needs etcd no more."
+    after_help = "The cluster must be down (`weir down`). When only the first metadata server is \
+        left, the cluster no longer needs etcd."
 )]
 pub struct MetaRemove {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// Its number: 2 for meta-2
+    /// Number of the metadata server: 2 for meta-2
     #[arg(value_name = "NUMBER")]
     pub server: u32,
 }
 
 /// Save all metadata to a file, while the cluster runs
 #[derive(Args)]
-#[command(after_help = "It holds names, attributes and layouts as they were at one moment; no \
-    data and no keys. It needs an administrator's credential, such as the one that `weir up` made.")]
+#[command(
+    after_help = "The file has names, attributes and layouts as they were at one moment, but \
+    no data and no keys. Needs an administrator's credential, such as the one that `weir up` made."
+)]
 pub struct MetaExport {
     #[command(flatten)]
     pub client: ClientChoice,
@@ -86,8 +87,10 @@ pub struct MetaExport {
 
 /// Make a metadata directory from a saved file
 #[derive(Args)]
-#[command(after_help = "The new directory takes the place of the lost one (`dir` in the \
-    configuration of the metadata server); the master key stays the same.")]
+#[command(
+    after_help = "The new directory replaces the lost one (`dir` in the configuration of the \
+    metadata server); the master key stays the same."
+)]
 pub struct MetaImport {
     /// The directory to make; it must be missing or empty
     #[arg(long, value_name = "DIR")]
@@ -103,10 +106,10 @@ pub struct Detach {
     /// standard output
     #[arg(long, hide = true)]
     pub detached: bool,
-    /// Log to this file instead of standard error; it is renamed FILE.1 when it is long
+    /// Log to this file instead of standard error; it is renamed to FILE.1 when it gets long
     #[arg(long, value_name = "FILE", help_heading = "Log")]
     pub log: Option<PathBuf>,
-    /// The most bytes of the log file and FILE.1 together
+    /// Maximum size of the log file and FILE.1 together
     #[arg(long, help_heading = "Log", env = "WEIR_LOG_LIMIT", value_name = "SIZE")]
     #[arg(value_parser = parse_size, default_value = "256M")]
     pub log_limit: ByteSize,
@@ -134,7 +137,7 @@ pub struct Mount {
 /// Unmount the file system
 #[derive(Args)]
 pub struct Umount {
-    /// Where it is mounted
+    /// The mountpoint
     pub mountpoint: PathBuf,
     /// Detach it now even if it is in use, and clean up when it no longer is
     #[arg(long, short)]

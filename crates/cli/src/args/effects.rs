@@ -203,7 +203,7 @@ fn everything() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     flags(&Arguments::command(), "", &mut all);
     flags(&MountHelper::command(), "mount.fuse.weir", &mut all);
-    // Of no flag.
+    // Variables that belong to no flag.
     let variables = ["WEIR_LOG", job::JOB, job::RANK, job::RANKS, job::SHARED, job::RANGES];
     all.extend(variables.map(|name| format!("environment {name}")));
     all.extend(KNOWN.split(", ").map(|option| {

@@ -28,10 +28,9 @@ pub enum Kept {
 #[derive(Args)]
 #[command(after_help = "Names in the cluster are written weir:/path, or weir://NAME/path for \
     another cluster on this machine; `-` is standard input or output. Holes stay holes. A file \
-    has its name when it is complete, and replaces what has that name; until then it is called \
-    .weir-cp-..., beside it.\n\n  \
-    weir cp -r data weir:/data\n  weir cp -aT --resume data weir:/data\n  \
-    weir cp weir:/data/a.csv - | head")]
+    gets its name, and replaces an existing file, only when it is complete; until then it is \
+    called .weir-cp-... in the same directory.\n\n  weir cp -r data weir:/data\n  weir cp -aT \
+    --resume data weir:/data\n  weir cp weir:/data/a.csv - | head")]
 pub struct Cp {
     #[command(flatten)]
     pub client: ClientChoice,
@@ -69,13 +68,13 @@ pub struct Cp {
 /// Write records, in any order, to those disks that accept them first
 #[derive(Args)]
 #[command(
-    after_help = "The output is a directory of plain files, fragments, of one disk each. Every disk \
-    gets as much as it can write, and a slow one holds nobody up; who reads all fragments has each \
-    record once. Several processes may write to one directory: each is called by its rank in its \
-    job, or by --writer. One has at most 64 batches, and 512 MiB, under way; of more disks than that \
-    some are left out, by chance.\n\n  \
-    zcat logs/*.gz | weir spread weir:/logs\n  \
-    mpirun -n 8 sh -c './simulate | weir spread --record 64 weir:/states'"
+    after_help = "The output is a directory of plain files (fragments), each on one disk. Every \
+        disk gets as much as it can write, so a slow disk delays nobody. Together the fragments \
+        have each record once. Several processes can write to one directory; each is identified by \
+        its rank in the job, or by --writer. A process has at most 64 batches and 512 MiB in \
+        flight; with more disks than that, it uses a random selection of them.\n\n  zcat logs/*.gz \
+        | weir spread weir:/logs\n  mpirun -n 8 sh -c './simulate | weir spread --record 64 \
+        weir:/states'"
 )]
 pub struct Spread {
     /// Directory for the fragments; it is made if it is missing
@@ -108,13 +107,14 @@ pub struct Spread {
 /// Print those parts of files that no other process of the job prints
 #[derive(Args)]
 #[command(
-    after_help = "The processes of a job read the files together: each block is printed by one of them, \
-    in no order, and it does not matter by which. Each reads from the disks of its own machine; what \
-    a slow disk cannot give in time comes from those that have copies of it, so that all end together. \
-    A directory stands for the files in it. Which process of how many this is, a launcher says, or \
-    `weir run`. What they have taken is kept in a file .weir-take-NUMBER, which the last one removes.\n\n  \
-    weir run -n 4 -- sh -c 'weir take weir:/in | sort > part.$WEIR_RANK'\n  \
-    mpirun -n 8 sh -c 'weir take --record 64 weir:/states | ./train'"
+    after_help = "The processes of a job read the files together: each block is printed by exactly \
+        one of them, in no particular order. Each process reads from the disks of its own machine. \
+        Blocks that a slow disk cannot deliver in time are read from other copies, so that all \
+        processes end together. A directory stands for the files in it. The rank and the number of \
+        processes come from a launcher or from `weir run`. The taken blocks are recorded in a file \
+        .weir-take-NUMBER, which the last process removes.\n\n  weir run -n 4 -- sh -c 'weir take \
+        weir:/in | sort > part.$WEIR_RANK'\n  mpirun -n 8 sh -c 'weir take --record 64 \
+        weir:/states | ./train'"
 )]
 pub struct Take {
     /// Files to read, and directories of files

@@ -9,18 +9,19 @@ use std::ffi::OsString;
 pub enum StandingChoice {
     /// The client was heard from within the lease time
     Live,
-    /// It was not heard from; what it holds is revoked when another client needs it
+    /// The client was not heard from; its locks and leases are revoked when another client needs
+    /// them
     Silent,
-    /// Something it held was revoked, and it does not know yet
+    /// A lock or lease of the client was revoked, and the client does not know yet
     CutOff,
 }
 
 /// Show the connected mounts and programs
 #[derive(Args)]
 #[command(
-    after_help = "One line for each mount and each command that runs. One that is killed is \
-    `silent` after 10 s, when what it holds is free for who needs it, and gone after 30 s (`lease_ms` \
-    and `session_timeout_ms` of the metadata server). For administrators."
+    after_help = "One line for each mount and each running command. A killed one is `silent` after \
+        10 s; its locks and leases are then free for others. It is gone after 30 s (`lease_ms` and \
+        `session_timeout_ms` of the metadata server). For administrators."
 )]
 pub struct Clients {
     #[command(flatten)]
@@ -59,9 +60,8 @@ pub enum HoldChoice {
 /// Show who holds, or waits for, which locks and leases on which files
 #[derive(Args)]
 #[command(after_help = "The process is the one that asked for the lock, on the machine of its \
-    mount. Leases are what mounts keep of files; nobody has to do anything about them. For \
-    administrators.\n\n  \
-    weir locks weir:/mail/inbox\n  weir locks --waiting")]
+    mount. Leases are the rights of mounts to cache files; they need no attention. For \
+    administrators.\n\n  weir locks weir:/mail/inbox\n  weir locks --waiting")]
 pub struct Locks {
     #[command(flatten)]
     pub client: ClientChoice,
@@ -70,7 +70,7 @@ pub struct Locks {
     /// Only of this kind
     #[arg(long, value_name = "KIND")]
     pub kind: Option<HoldChoice>,
-    /// Only those that are waited for
+    /// Only locks that are waited for
     #[arg(long)]
     pub waiting: bool,
     /// Only those of clients on this machine

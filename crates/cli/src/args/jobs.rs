@@ -9,12 +9,12 @@ use weir_client::job::Partition;
 /// Run a program as a job, whose processes should finish at the same time
 #[derive(Args)]
 #[command(
-    after_help = "What mpirun, srun and torchrun start is known to be a job, and which process \
-    is which. `weir run` gives it a name (the same on every node), or starts the processes \
-    itself. Mounts see it when a file is opened; data servers then let the process read first \
-    that is furthest behind.\n\n  \
-    weir run --job sort -n 4 -- sh -c 'wc /mnt/weir/part.$WEIR_RANK'\n  \
-    mpirun -n 8 weir run --job train --shared -- ./train /mnt/weir/all.bin"
+    after_help = "The processes that mpirun, srun and torchrun start are recognised as a job with \
+        ranks. `weir run` gives the job a name (the same on every node), or starts the processes \
+        itself. Mounts notice the job when a file is opened; data servers then serve the process \
+        first that is furthest behind.\n\n  weir run --job sort -n 4 -- sh -c 'wc \
+        /mnt/weir/part.$WEIR_RANK'\n  mpirun -n 8 weir run --job train --shared -- ./train \
+        /mnt/weir/all.bin"
 )]
 pub struct Run {
     /// Name of the job, the same on every node [default: a new one with -n, else that of the
@@ -51,11 +51,9 @@ pub struct Run {
 /// Show the progress of the processes of jobs, and which disk delays them
 #[derive(Args)]
 #[command(
-    after_help = "Of each process: how much of its work it has done, what it reads now, how \
-    much of it came from other copies than the first, and when it ends at this pace. Without a \
-    name, all jobs that read now.\n\n  \
-    weir explain\n  \
-    weir explain sort --json"
+    after_help = "For each process: the share of its work that is done, its present speed, the \
+        share of bytes from other copies than the first, and its expected end. Without a name, all \
+        jobs that are reading.\n\n  weir explain\n  weir explain sort --json"
 )]
 pub struct Explain {
     /// Name of the job (of `weir run --job`, started by the same user), or its number

@@ -8,26 +8,26 @@ use std::path::PathBuf;
 
 /// Print what another machine needs to join this cluster
 #[derive(Args)]
-#[command(after_help = "It is one line, for one machine, and a secret: who has it can use the \
-    cluster and be that data server. Hand it on over a safe way, such as\n  \
-    weir invite | ssh node2 weir join --data /disk\n`weir server remove` takes the server out of \
-    the cluster again, and its key. For a disk that has failed of a machine that has joined:\n  \
-    weir invite --replace 3 | ssh node2 weir join --data /newdisk\nThat waits until the new target \
-    is there, and takes the old one out. If it was interrupted, give it once more.")]
+#[command(after_help = "The invitation is one line for one machine, and a secret: whoever has it \
+    can use the cluster and be that data server. Pass it on safely, such as\n  weir invite | ssh \
+    node2 weir join --data /disk\n`weir server remove` removes the server and its key from the \
+    cluster again. To replace a failed disk of a machine in the cluster:\n  weir invite --replace \
+    3 | ssh node2 weir join --data /newdisk\nThe command waits until the new target is there, and \
+    removes the old one. After an interruption, repeat it.")]
 pub struct Invite {
     #[command(flatten)]
     pub cluster: ClusterChoice,
     /// Number of targets (disks) of the machine; 0: it only mounts
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=256))]
     pub targets: u32,
-    /// Replace this target of a machine that has joined, because its disk has failed
+    /// Replace this target of a machine in the cluster, because its disk has failed
     #[arg(long, value_name = "TARGET", conflicts_with = "targets")]
     pub replace: Option<u32>,
-    /// With --replace: do not ask, although files may lose their last bytes with the target
+    /// With --replace: do not ask, although files may lose their last copy with the target
     #[arg(long, short, requires = "replace")]
     pub yes: bool,
-    /// Address by which the machine reaches this one [default: the one of `weir up --listen`, if
-    /// that is not a loopback address]
+    /// Address at which the machine reaches this one [default: that of `weir up --listen`, unless
+    /// it is a loopback address]
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
     /// Write the invitation to this file (mode 0600) [default: standard output]
@@ -37,10 +37,12 @@ pub struct Invite {
 
 /// Join a cluster whose metadata server is on another machine, with disks of this one
 #[derive(Args)]
-#[command(after_help = "It reads what `weir invite` has printed there from standard input. \
-    Afterwards `weir mount`, `weir status`, `weir up` and `weir down` work here as there. On a machine \
-    that has joined it takes what `weir invite --replace` prints: a target in place of one whose disk \
-    has failed.")]
+#[command(
+    after_help = "The invitation that `weir invite` has printed there is read from standard \
+    input. Afterwards `weir mount`, `weir status`, `weir up` and `weir down` work here as there. \
+    On a machine that is in the cluster already, it takes the invitation of `weir invite \
+    --replace`: a new target for one whose disk has failed."
+)]
 pub struct Join {
     #[command(flatten)]
     pub cluster: ClusterChoice,
@@ -50,18 +52,18 @@ pub struct Join {
     /// Read the invitation from this file [default: standard input]
     #[arg(long, value_name = "FILE")]
     pub invitation: Option<PathBuf>,
-    /// Listen on this address of this machine [default: the one by which it reaches the cluster]
+    /// Listen on this address of this machine [default: the one from which it reaches the cluster]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<IpAddr>,
     /// Listen on this TCP port [default: the one after the metadata server's, or a free one if
     /// that is taken]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-    /// Failure domain of this machine: what fails together with others, such as their rack
+    /// Failure domain of this machine: the name of what fails together with it, such as its rack
     #[arg(long, value_parser = parse_domain, value_name = "NAME")]
     pub domain: Option<String>,
-    /// Serve metrics for Prometheus at this address of this machine [default if given without
-    /// one: 127.0.0.1], on the port after that of the data server
+    /// Serve metrics for Prometheus at this address of this machine [default if given without an
+    /// address: 127.0.0.1], on the port after that of the data server
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1")]
     pub metrics: Option<IpAddr>,
 }

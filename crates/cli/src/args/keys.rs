@@ -14,12 +14,12 @@ pub enum Key {
     /// List the keys of clients and what they may do
     #[command(visible_alias = "ls")]
     List(KeyList),
-    /// Refuse a client's key from now on
+    /// Refuse a client's key from this moment on
     #[command(visible_aliases = ["remove", "rm"])]
     Revoke(KeyRevoke),
-    /// Sign capabilities with new working keys from now on
+    /// Sign capabilities with new working keys from this moment on
     Rotate(KeyRotate),
-    /// Write keys and configuration of a further data server, on this machine or another
+    /// Write keys and configuration for another data server, on this machine or elsewhere
     Server(KeyServer),
 }
 
@@ -36,7 +36,7 @@ pub struct KeyServer {
     /// Address on which it will listen
     #[arg(long, default_value = "0.0.0.0:7701", value_name = "ADDRESS:PORT")]
     pub listen: String,
-    /// Failure domain of the server: what fails together with others, such as their rack
+    /// Failure domain of the server: the name of what fails together with it, such as its rack
     #[arg(long, value_parser = parse_domain, value_name = "NAME")]
     pub domain: Option<String>,
     /// Directory to write to; it is made
@@ -95,13 +95,14 @@ pub struct KeyRevoke {
 pub struct KeyRotate {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// Number of the target whose earlier keys are to count no more
+    /// Number of the target whose earlier keys become invalid
     #[arg(long, value_name = "N", required_unless_present = "all", conflicts_with = "all")]
     pub target: Option<u32>,
-    /// Those of all targets
+    /// The earlier keys of all targets become invalid
     #[arg(long)]
     pub all: bool,
-    /// End them at once, as after a theft, and not when what they have signed has expired
+    /// Invalidate the earlier keys at once, as after a theft, and not when the capabilities that
+    /// they signed have expired
     #[arg(long)]
     pub now: bool,
 }

@@ -57,7 +57,7 @@ pub struct LayoutFlags {
     /// The family
     #[arg(long, value_enum)]
     pub layout: Option<Family>,
-    /// Striped: bytes on one target before the next; a multiple of 4K [default: 64K]
+    /// Striped: the stripe unit, a multiple of 4K [default: 64K]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     pub unit: Option<ByteSize>,
     /// Number of targets [default: all]
@@ -72,31 +72,31 @@ pub struct LayoutFlags {
     /// Fragments: the size of each, in order, as in 1M,2M,4M
     #[arg(long, value_parser = parse_size, value_delimiter = ',', value_name = "SIZE,...")]
     pub sizes: Vec<ByteSize>,
-    /// Copies of everything, each on a server of its own [default: 1]
+    /// Number of copies, each on a server of its own [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..), value_name = "N")]
     pub copies: Option<u8>,
     /// Who writes the copies, and when a write is acknowledged [default: server-sync]
     #[arg(long, value_enum)]
     pub duplication: Option<Protocol>,
-    /// Where the copies go [default: chained; chunked: random]
+    /// Placement of the copies [default: chained; chunked: random]
     #[arg(long, value_enum)]
     pub placement: Option<Places>,
-    /// Parities in place of copies, for striped files that nobody writes any more: raid6 (two),
+    /// Parities that replace the copies of a striped file that is no longer written: raid6 (two),
     /// raid6:K or rs:K+M (M parities of K columns), or none
     #[arg(long, value_parser = parse_reduce, value_name = "CODE")]
     pub reduce: Option<Reduced>,
-    /// With --reduce: how long nobody has written a file that gets parities, as in 30m or 7d
+    /// With --reduce: a file gets parities when it was not written for this long, as in 30m or 7d
     #[arg(long, value_parser = parse_after, value_name = "TIME", requires = "reduce",
           default_value_if("reduce", ArgPredicate::IsPresent, "1h"))]
     pub after: Option<Duration>,
 }
 
-/// What takes the place of the copies of files that nobody writes.
+/// The parities that replace copies of files which are no longer written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reduced {
     /// Number of parities; 0: copies stay.
     pub parities: u8,
-    /// Number of columns, if it is said.
+    /// Number of columns, if given.
     pub columns: Option<u16>,
 }
 
@@ -116,7 +116,7 @@ fn parse_reduce(text: &str) -> Result<Reduced, String> {
     }
 }
 
-/// Where the copies of a file go.
+/// The placement of a file's copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Places {
     /// On the servers after that of the first copy (chained declustering)
@@ -125,12 +125,12 @@ pub enum Places {
     Groups,
     /// On random servers (HDFS)
     Random,
-    /// Each chunk of a chunked file on the server that writes it first; further copies on the
-    /// servers after it (graduated writing)
+    /// Each chunk of a chunked file on the server that is predicted to write it first; further
+    /// copies on the servers after it (graduated writing)
     Graduated,
 }
 
-/// Who writes the copies.
+/// The duplication protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
     /// The first copy's server writes the others; acknowledged when all copies are written
@@ -157,7 +157,7 @@ pub struct MkFile {
     pub layout: LayoutFlags,
 }
 
-/// Set the default layout of a directory, the layout of an empty file, or the copies of any
+/// Set the default layout of a directory, the layout of an empty file, or the copies of any file
 #[derive(Args)]
 pub struct SetLayout {
     #[command(flatten)]
@@ -176,46 +176,45 @@ pub struct SetLayout {
     pub json: bool,
 }
 
-/// Name the stripe unit and the number of targets that fit how a file is read
+/// Recommend a stripe unit and a number of targets for the way in which a file is read
 #[derive(Args)]
-#[command(after_help = "The rates of link and disks are measured if they are not given: with a \
-    temporary file of 32 MiB, which the servers have in memory. Say --disk for files that are \
-    larger than their memory, and --seek for disks with heads.\n\n  \
-    weir advise weir:/data --record 838 --records 350 --readers 7 --random\n  \
-    weir advise weir:/data/customers.dat --readers 7 --random --try\n\n\
-    docs/jobs.md says how the advice is found.")]
+#[command(after_help = "If the rates of link and disks are not given, they are measured with a \
+    temporary file of 32 MiB, which the servers have in memory. Give --disk for files that are \
+    larger than their memory, and --seek for hard disks.\n\n  weir advise weir:/data --record 838 \
+    --records 350 --readers 7 --random\n  weir advise weir:/data/customers.dat --readers 7 \
+    --random --try\n\ndocs/jobs.md explains how the advice is computed.")]
 pub struct Advise {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// A directory, or a file of records: lines of equal length are found in it
+    /// A directory, or a file of records; if its lines have equal length, that is the record size
     pub path: OsString,
     /// Bytes of a record [default: those found in the file]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     pub record: Option<ByteSize>,
-    /// Records that one call reads
+    /// Number of records that one call reads
     #[arg(long, default_value_t = 1, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub records: u32,
-    /// Readers that read at the same time
+    /// Number of concurrent readers
     #[arg(long, default_value_t = 1, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub readers: u32,
-    /// Each call reads somewhere else [default: from front to back]
+    /// Each call reads at a random place [default: sequentially]
     #[arg(long)]
     pub random: bool,
     /// Readers without read-ahead, as with `weir mount -o read_ahead=0`
     #[arg(long)]
     pub no_cache: bool,
-    /// Targets that the file may be striped over [default: all of the cluster]
+    /// Maximum number of targets to stripe the file over [default: all of the cluster]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub targets: Option<u16>,
-    /// What the link of one machine carries, as in 125MB/s [default: measured]
+    /// Bandwidth of one machine's link, as in 125MB/s [default: measured]
     #[arg(long, value_parser = parse_speed, value_name = "SPEED")]
     pub link: Option<ByteSize>,
-    /// What one disk gives in order, as in 150MB/s [default: measured]
+    /// Sequential bandwidth of one disk, as in 150MB/s [default: measured]
     #[arg(long, value_parser = parse_speed, value_name = "SPEED")]
     pub disk: Option<ByteSize>,
-    /// Milliseconds in which a disk goes elsewhere; some 8 for one with a head
+    /// Seek time of a disk in milliseconds; about 8 for a hard disk
     #[arg(long, default_value_t = 0.0, value_name = "MS", value_parser = parse_milliseconds)]
     pub seek: f64,
     /// Milliseconds from a small request to its reply [default: measured]

@@ -7,9 +7,9 @@ use clap::Args;
 /// Show the logs of the daemons and mounts on this machine
 #[derive(Args)]
 #[command(
-    after_help = "Without names: all daemons of the cluster on this machine, with its mounts. With \
-    --credential: all mounts here of clusters elsewhere. Times are UTC. `weir log -f -n 0` shows \
-    what is said from now on."
+    after_help = "Without names: all daemons of the cluster on this machine, and its mounts. With \
+        --credential: all mounts on this machine of clusters elsewhere. Times are UTC. `weir log \
+        -f -n 0` shows only new lines."
 )]
 pub struct Log {
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub struct Log {
     /// Only the last lines, this many
     #[arg(long, short = 'n', value_name = "NUMBER", visible_alias = "tail")]
     pub lines: Option<usize>,
-    /// Only lines from then on: 10m, 2h, 3d (ago), 14:30 (today), YYYY-MM-DD, or
+    /// Only lines since this time: 10m, 2h, 3d (ago), 14:30 (today), YYYY-MM-DD, or
     /// YYYY-MM-DDTHH:MM:SS
     #[arg(long, value_name = "TIME", value_parser = Since::parse)]
     pub since: Option<Since>,

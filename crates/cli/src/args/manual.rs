@@ -18,7 +18,8 @@ pub struct Completions {
 
 /// Write a manual page for each command
 #[derive(Args)]
-#[command(after_help = "weir man ~/.local/share/man makes them known: man weir, man weir-mount")]
+#[command(after_help = "After weir man ~/.local/share/man, man finds the pages: man weir, man \
+    weir-mount")]
 pub struct Man {
     /// Directory of the manual pages, which contains man1 and man8; it is made if it is missing
     #[arg(value_hint = ValueHint::DirPath)]

@@ -12,11 +12,11 @@ pub enum Server {
     List(ServerList),
     /// Add a data server on this machine to a cluster of `weir up`
     Add(ServerAdd),
-    /// Put nothing new on the targets of a server, and move away what they have
+    /// Put nothing new on the targets of a server, and move their data away
     Drain(ServerDrain),
     /// Use the targets of a server again
     Undrain(ServerChoice),
-    /// Take a server with its targets out of the cluster for good
+    /// Remove a server with its targets from the cluster for good
     #[command(visible_alias = "rm")]
     Remove(ServerRemove),
 }
@@ -31,12 +31,12 @@ pub struct ServerList {
 }
 
 #[derive(Args)]
-#[command(after_help = "Of another machine: `weir key server`. If it is interrupted, the next \
-    `weir up`, `weir server add` or `weir target add` finishes it or takes it back.")]
+#[command(after_help = "For another machine: `weir key server`. After an interruption, the next \
+    `weir up`, `weir server add` or `weir target add` completes or undoes the change.")]
 pub struct ServerAdd {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// Directory of one of its targets, once for each; made if it is missing
+    /// Directory of a target; it is made if it is missing; can be repeated
     #[arg(long = "target-dir", value_name = "DIR", conflicts_with = "targets")]
     pub target_dirs: Vec<PathBuf>,
     /// Number of targets in the state directory [default: 1]
@@ -69,7 +69,8 @@ pub struct ServerDrain {
 pub struct ServerRemove {
     #[command(flatten)]
     pub choice: ServerChoice,
-    /// Remove it although files have copies there, which are lost: `weir fsck` lists the losses
+    /// Remove the server even if files have copies there, which are lost: `weir fsck` lists the
+    /// losses
     #[arg(long)]
     pub force: bool,
     /// Do not ask
@@ -85,36 +86,35 @@ pub enum Target {
     List(Targets),
     /// Make a directory a target
     Create(TargetCreate),
-    /// Give a data server another target
+    /// Add a target to a data server
     Add(TargetAdd),
-    /// Put nothing new on a target, and move away what it has
+    /// Put nothing new on a target, and move its data away
     Drain(TargetDrain),
-    /// Use a target again that was drained
+    /// Use a drained target again
     Undrain(TargetChoice),
-    /// Take a target out of the cluster for good
+    /// Remove a target from the cluster for good
     #[command(visible_alias = "rm")]
     Remove(TargetRemove),
-    /// Replace a target whose disk has failed by a new one
+    /// Replace a target whose disk has failed
     Replace(TargetReplace),
 }
 
 #[derive(Args)]
-#[command(
-    after_help = "A server of this machine is started anew with it. If that is interrupted, \
-    the next `weir up`, `weir server add` or `weir target add` finishes it or takes it back. For \
-    one of another machine keys are written, and what to do there is printed."
-)]
+#[command(after_help = "A server of this machine is restarted with the new target. After an \
+        interruption, the next `weir up`, `weir server add` or `weir target add` completes or \
+        undoes the change. For a server of another machine, keys are written, and the steps to \
+        take there are printed.")]
 pub struct TargetAdd {
     #[command(flatten)]
     pub cluster: ClusterChoice,
     /// Number of the server, as `weir server list` shows it
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub server: u32,
-    /// Its directory; made if it is missing. Several: as many targets [default: one in the
+    /// Directory of the target; it is made if it is missing; can be repeated [default: one in the
     /// state directory]
     #[arg(long = "target-dir", value_name = "DIR")]
     pub target_dirs: Vec<PathBuf>,
-    /// Directory to write keys for a server of another machine to; it is made
+    /// Directory for the keys of a server on another machine; it is made
     #[arg(long, short, value_name = "DIR")]
     pub output: Option<PathBuf>,
 }
@@ -129,15 +129,16 @@ pub struct TargetDrain {
 }
 
 #[derive(Args)]
-#[command(after_help = "The new one gets another number. What the old one had is made anew from \
-    other copies; what only it had is lost, and is named first. One whose disk has not failed is \
-    drained instead.")]
+#[command(after_help = "The new target gets another number. Data of the old one is rebuilt from \
+    other copies. Data without other copies is lost, and is listed first. If the disk has not \
+    failed, drain the target instead.")]
 pub struct TargetReplace {
     #[command(flatten)]
     pub cluster: ClusterChoice,
     /// Number of the target whose disk has failed
     pub target: u32,
-    /// Directory of the new one; made if it is missing [default: one in the state directory]
+    /// Directory of the new target; it is made if it is missing [default: one in the state
+    /// directory]
     #[arg(long, value_name = "DIR")]
     pub target_dir: Option<PathBuf>,
     /// Do not ask
@@ -157,7 +158,8 @@ pub struct TargetChoice {
 pub struct TargetRemove {
     #[command(flatten)]
     pub choice: TargetChoice,
-    /// Remove it although files have copies there, which are lost: `weir fsck` lists the losses
+    /// Remove the target even if files have copies there, which are lost: `weir fsck` lists the
+    /// losses
     #[arg(long)]
     pub force: bool,
     /// Do not ask
@@ -165,13 +167,14 @@ pub struct TargetRemove {
     pub yes: bool,
 }
 
-/// Show what each disk does now, and which disk delays the others
+/// Show the present work of each disk, and which disk delays the others
 #[derive(Args)]
 #[command(
-    after_help = "READ/S and WRITE/S: bytes for clients in a second; QUEUE: requests that wait for the \
-    disk; MS/MIB: how long the disk takes for a MiB while it has something to read. On a terminal, and \
-    without -n, keys: q ends it, t, r, w and s order disks by target, what is read and written, and \
-    slowness, space stops it, arrows scroll. Below are the processes of jobs that read."
+    after_help = "READ/S and WRITE/S: bytes per second for clients; QUEUE: requests that wait for \
+        the disk; MS/MIB: milliseconds per MiB while the disk has something to read. On a \
+        terminal, and without -n, keys: q quits; t, r, w and s sort the disks by target, bytes \
+        read, bytes written and slowness; space pauses; arrows scroll. Below are the processes of \
+        jobs that are reading."
 )]
 pub struct Top {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The arguments that mount(8) gives to the helper of a file system type (see "External helpers"
+//! The arguments that mount(8) passes to the helper of a file system type (see "External helpers"
 //! there).
 
 use clap::{Parser, ValueHint};
@@ -7,11 +7,12 @@ use std::path::PathBuf;
 /// Mount a Weir for mount(8) and /etc/fstab
 #[derive(Parser)]
 #[command(name = "mount.fuse.weir", version = crate::version::LINE)]
-#[command(after_help = "mount -t fuse.weir SOURCE DIR -o OPTIONS calls it, and so does a line in \
-    /etc/fstab:\n\n\
-    weir:/etc/weir/client.toml /mnt/weir fuse.weir defaults,_netdev,nofail 0 0\n\n\
-    The options are those of `weir mount`, and those of every file system that mount(8) names. \
-    `umount DIR` or `weir umount DIR` takes the mount away.")]
+#[command(
+    after_help = "mount(8) runs this program for `mount -t fuse.weir SOURCE DIR -o OPTIONS`, \
+    and for a line in /etc/fstab:\n\n    weir:/etc/weir/client.toml /mnt/weir fuse.weir \
+    defaults,_netdev,nofail 0 0\n\nThe options are those of `weir mount`, and those that mount(8) \
+    lists for every file system. `umount DIR` or `weir umount DIR` unmounts it."
+)]
 pub struct MountHelper {
     /// weir:FILE, the credential of a client; weir:DIR, the state directory of a cluster on this
     /// machine; or the name of a cluster on this machine
@@ -34,10 +35,10 @@ pub struct MountHelper {
     /// Mount in this mount namespace
     #[arg(short = 'N', value_name = "FILE")]
     pub namespace: Option<PathBuf>,
-    /// Accepted because mount(8) gives it; has no effect, since there is no /etc/mtab any more
+    /// Accepted because mount(8) passes it; has no effect, because there is no /etc/mtab
     #[arg(short = 'n')]
     _no_mtab: bool,
-    /// Accepted because mount(8) gives it; has no effect, since there is only one type
+    /// Accepted because mount(8) passes it; has no effect, because there is only one type
     #[arg(short = 't', value_name = "TYPE")]
     _kind: Option<String>,
 }

@@ -9,14 +9,16 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(
-    after_help = "Without a subcommand it shows the quotas of who asks and his groups, and on a \
-    mount what a quota of the directory, or of one above it, leaves there. The subcommands need an administrator's credential, such as the one that `weir up` made."
+    after_help = "Without a subcommand it shows the quotas of the caller and of the caller's \
+        groups. On a mount it also shows what is left of the quotas of the directory and of those \
+        above it. The subcommands need an administrator's credential, such as the one that `weir \
+        up` made."
 )]
 pub struct Quota {
     #[command(subcommand)]
     pub command: Option<QuotaCommand>,
-    /// A directory or file on a mount: needs no credential [default: where the command is given, if
-    /// that is on one]
+    /// A directory or file on a mount: needs no credential [default: the working directory, if it
+    /// is on a mount]
     pub path: Option<PathBuf>,
     #[command(flatten)]
     pub list: QuotaList,
@@ -40,10 +42,10 @@ pub struct QuotaSet {
     /// Subject: user:NAME, group:NAME (or numbers), or dir:/PATH
     #[arg(value_parser = parse_subject)]
     pub subject: SubjectName,
-    /// The most bytes, as the sum of file sizes; `none`: no limit
+    /// Maximum number of bytes, as the sum of file sizes; `none`: no limit
     #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
     pub bytes: Option<Limit>,
-    /// The most files and directories; `none`: no limit
+    /// Maximum number of files and directories; `none`: no limit
     #[arg(long, value_parser = parse_files, value_name = "N")]
     pub files: Option<Limit>,
     /// Wait until the existing files have been counted
@@ -71,7 +73,7 @@ pub struct QuotaList {
     pub client: ClientChoice,
 }
 
-/// A limit, or none.
+/// A limit, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit(pub Option<u64>);
 

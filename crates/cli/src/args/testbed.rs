@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Emulate machines with disks and links of a set speed on this one, for experiments
 #[derive(Subcommand)]
 #[command(after_help = "Each node is a network namespace behind a link, with a disk and a data \
-    server; docs/testbed.md says more. It needs root.")]
+    server (docs/testbed.md). It needs root.")]
 pub enum Testbed {
     /// List the profiles of machines
     Profiles {
@@ -29,7 +29,7 @@ pub enum Testbed {
     Cold(TestbedCold),
     /// Remove the testbed
     Down(TestbedChoice),
-    /// Serve a disk with a head
+    /// Serve a disk model
     #[command(hide = true)]
     Disk(TestbedDisk),
 }
@@ -53,24 +53,24 @@ pub struct TestbedUp {
     /// Nodes with a disk and a data server [default: those of the profile]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=128))]
     pub nodes: Option<u32>,
-    /// Number of further nodes, for clients, without disk and data server; they come after the
-    /// others
+    /// Number of further nodes for clients, without disk and data server; they are numbered after
+    /// the others
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub clients: u32,
-    /// Speed of each disk, in bytes a second [default: that of the profile]
+    /// Speed of each disk, in bytes per second [default: that of the profile]
     #[arg(long, value_parser = rate, value_name = "SIZE")]
     pub disk_rate: Option<ByteSize>,
-    /// Speed of each link in each direction, in bytes a second [default: that of the profile]
+    /// Speed of each link in each direction, in bytes per second [default: that of the profile]
     #[arg(long, value_parser = rate, value_name = "SIZE")]
     pub link_rate: Option<ByteSize>,
     /// Size of each disk
     #[arg(long, value_parser = parse_size, value_name = "SIZE", default_value = "1G")]
     pub disk_size: ByteSize,
-    /// Limit the memory of each node's servers, with all that is read for them, to what nodes of the
-    /// profile have
+    /// Limit the memory of each node's servers, including the page cache of their reads, to that of
+    /// the profile's nodes
     #[arg(long)]
     pub memory: bool,
-    /// What the kernel reads ahead of a disk; the default is that of Linux for disks
+    /// The kernel's read-ahead for a disk, KiB; the default is Linux's for disks
     #[arg(long, value_name = "KIB", default_value_t = 128)]
     pub read_ahead_kib: u64,
 }
@@ -87,8 +87,8 @@ pub struct TestbedStatus {
 
 /// Run a command in the network of a node
 #[derive(Args)]
-#[command(after_help = "`weir` commands mean the testbed's cluster there, and files and mounts \
-    are those of everybody: weir testbed run 1 -- weir mount /mnt")]
+#[command(after_help = "`weir` commands there use the testbed's cluster. Files and mounts are \
+    shared with the host: weir testbed run 1 -- weir mount /mnt")]
 pub struct TestbedRun {
     #[command(flatten)]
     pub choice: TestbedChoice,
@@ -105,7 +105,7 @@ pub struct TestbedRun {
 pub struct TestbedPerturb {
     #[command(flatten)]
     pub choice: TestbedChoice,
-    /// Read from the disk of this node, past the page cache
+    /// Read from the disk of this node, bypassing the page cache
     #[arg(long, value_name = "NODE")]
     pub disk: Option<u32>,
     /// Send from this node through its link
@@ -121,8 +121,10 @@ pub struct TestbedPerturb {
 
 /// Drop cached file contents, and verify that they are gone
 #[derive(Args)]
-#[command(after_help = "A file is read once from end to end in the network of a node, past \
-    the page cache, and the disks have to give as much as it holds; then it is cold again.")]
+#[command(
+    after_help = "Each file is read once, sequentially, in the network of a node, bypassing \
+    the page cache. The disks must deliver as many bytes as it has. Then it is dropped again."
+)]
 pub struct TestbedCold {
     #[command(flatten)]
     pub choice: TestbedChoice,
@@ -134,7 +136,7 @@ pub struct TestbedCold {
     pub node: u32,
 }
 
-/// Serve a disk with a head
+/// Serve a disk model
 #[derive(Args)]
 pub struct TestbedDisk {
     /// The testbed
@@ -149,7 +151,7 @@ pub struct TestbedDisk {
 
 fn rate(text: &str) -> Result<ByteSize, String> {
     let rate = parse_size(text)?;
-    // Less would not make a file system within the time that anybody waits.
+    // A slower disk could not get a file system within an acceptable time.
     if rate.0 >= 100_000 { Ok(rate) } else { Err("no less than 100kB".into()) }
 }
 

@@ -67,7 +67,8 @@ fn waits(found: &Found, away: &[Loss], states: &States) -> Failure {
         known.map(|target| format!("`weir target remove {target} --force`")).collect();
     let what = format!("its last bytes may be on {}", names.join(", and on "));
     Failure::new(what).about(&found.named).hint(format!(
-        "bring back what is away; only if it is lost for good: {}, and this again",
+        "bring the missing targets back; only if they are lost for good: {}, then this command \
+            again",
         orders.join(", ")
     ))
 }

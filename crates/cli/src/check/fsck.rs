@@ -137,9 +137,9 @@ fn list_targets(
         let result = match state {
             TargetState::Offline => Err(Error::new(
                 weir_types::ErrorKind::Unreachable,
-                "it is offline: what it holds was not looked at",
+                "it is offline: its objects were not checked",
             )),
-            // One that is out of service can still be read.
+            // A target that is out of service can still be read.
             TargetState::Online
             | TargetState::Suspect
             | TargetState::OutOfService
@@ -305,7 +305,7 @@ impl Report {
             }
         };
         if self.in_use > 0 {
-            text += &format!(" ({} files in use, whose size cannot be judged)", self.in_use);
+            text += &format!(" ({} files in use, whose sizes cannot be checked)", self.in_use);
         }
         let repairable =
             |(p, o): (&Problem, &Outcome)| is_repairable(p) && *o == Outcome::Left(why_left(p));

@@ -32,7 +32,7 @@ pub enum Verdict {
 pub fn confirm(client: &Client, admin: &Administrator, problem: &Problem) -> Result<Verdict> {
     match &problem.subject {
         _ if !problem.needs_confirmation() => Ok(Verdict::Confirmed),
-        // Nobody can have made it anew: its file has been gone for good.
+        // The object cannot have been made again: its file is gone for good.
         Subject::Object { target, object, .. } => {
             Ok(if exists(admin, *target, *object)? { Verdict::Confirmed } else { Verdict::Passed })
         }
@@ -40,7 +40,7 @@ pub fn confirm(client: &Client, admin: &Administrator, problem: &Problem) -> Res
             if exists(admin, lost.target, lost.object)? {
                 return Ok(Verdict::Passed);
             }
-            // It was there as long as its segment was, which is still there.
+            // The object existed as long as its segment, which still exists.
             let segment = match admin.segment_at(lost.object.file, lost.segment_start) {
                 Err(error) if error.kind == ErrorKind::Stale => None,
                 other => other?,
@@ -140,26 +140,26 @@ pub fn why_left(problem: &Problem) -> String {
             "`--repair` raises the size; nothing is ever cut"
         }
         Kind::Size => "the layout may be an old one: see where the metadata came from",
-        Kind::MissingObject => "copy the file anew from where it came; other bytes of it are good",
+        Kind::MissingObject => "copy the file again from its source; its other bytes are good",
         Kind::LostColumn => {
-            "copy the file anew from where it came; other columns of it are good; or go on with \
-             zeros there: `weir accept-loss`"
+            "copy the file again from its source; its other columns are good; or accept zeros \
+             there: `weir accept-loss`"
         }
         Kind::AwayColumn => {
             "bring one of the targets back; if they are lost for good: `weir target remove N \
              --force`, then `weir accept-loss` for the file"
         }
         Kind::LackingColumn => {
-            "bring back what is away; if it is lost for good: `weir target remove N --force`, \
-             then `weir accept-loss` for the file"
+            "bring the missing targets back; if they are lost for good: `weir target remove N \
+             --force`, then `weir accept-loss` for the file"
         }
         Kind::MisplacedObject => "nobody reads it; it may be a column of a lost layout",
         Kind::DoomedObject => "stop the data server, and restore the metadata from a good copy",
         Kind::StrayFile => "nobody reads it; look at it and move it away",
-        Kind::Quota => "`--repair` has it counted anew",
+        Kind::Quota => "`--repair` counts it again",
         Kind::Leftover => "it takes space and does no harm",
         Kind::Name | Kind::Count | Kind::Layout | Kind::Record => {
-            "the truth cannot be told from here: restore the metadata from a good copy"
+            "which value is right is not known: restore the metadata from a good copy"
         }
     }
     .to_owned()

@@ -138,7 +138,7 @@ fn verify_targets(
     let done = std::thread::scope(|scope| {
         let one = &one;
         let threads: Vec<_> = targets.iter().map(|t| scope.spawn(move || one(t))).collect();
-        // One that has not been verified to its end must not be missing in the report.
+        // A target that was not verified to its end must not be missing in the report.
         let ended = threads.into_iter().map(|thread| thread.join());
         ended.map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
@@ -152,7 +152,7 @@ fn verify_target(
     found: &mut Scrubbed,
     told: impl Fn(u64, usize, u64),
 ) -> Result<(), Error> {
-    // A slow disk is asked for little at a time.
+    // A slow disk gets small requests.
     let budget = limit.map_or(MAX_SCRUB_BYTES, |limit| limit.min(MAX_SCRUB_BYTES.into()) as u32);
     let begun = Instant::now();
     let mut cursor: Option<ScrubCursor> = None;
@@ -195,7 +195,7 @@ impl Report {
         let files: BTreeSet<FileId> = findings.filter_map(|f| Some(f.object?.file)).collect();
         let (mut paths, mut segments) = (Paths::default(), BTreeMap::new());
         if !files.is_empty() {
-            // Findings without paths are better than none.
+            // Problems without paths are better than none.
             if metadata.is_none()
                 && let Err(failure) = snapshot::take(admin, &mut spool, &Progress::start(true, 0))
             {
@@ -245,7 +245,7 @@ impl Report {
         let what = match finding.mended {
             Mended::No => "",
             Mended::Done => ": repaired from another copy",
-            Mended::UnderWay => ": it is made anew from another copy",
+            Mended::UnderWay => ": it is being restored from another copy",
             Mended::Failed => ": not repaired",
         };
         format!("{file}{bytes}: {place}: object {object}: {}{what}\n", finding.what)

@@ -104,7 +104,7 @@ fn nameless_file() -> std::io::Result<File> {
     let name = format!("weir-check-{:016x}", u64::from_le_bytes(random));
     let path = std::env::temp_dir().join(name);
     let mut options = File::options();
-    // It says what files are called, which is not for everybody.
+    // The file contains file names, which are private.
     options.read(true).write(true).create_new(true).mode(0o600);
     let file = options.open(&path)?;
     std::fs::remove_file(&path)?;
@@ -146,7 +146,7 @@ mod tests {
         let mut spool = Spool::new();
         let file = FileId(7);
         let fact = |n: u64| Fact::Link { file, len: n };
-        // Over the limit of one part: 17 bytes each.
+        // Each fact has 17 bytes, so these exceed the limit of one part.
         let count = 3 * PART_BUFFER_BYTES as u64 / 16;
         (0..count).for_each(|n| spool.add(&fact(n)));
         spool.add(&Fact::Orphan { file: FileId(8) });

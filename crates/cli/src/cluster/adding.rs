@@ -36,7 +36,7 @@ pub fn add_server(add: &ServerAdd) -> Done {
     let held = match add.port {
         Some(port) => ports::from_base(metadata.ip(), port, 1)?,
         None if metadata.ip().is_loopback() => ports::free(metadata.ip(), 1)?,
-        // Among those that a firewall lets in.
+        // A port among those that a firewall permits.
         None => ports::usual(metadata.ip(), description.last_port().saturating_add(1), 1)?.0,
     };
     let address = held.ports.first().map(|port| SocketAddr::new(metadata.ip(), *port).to_string());
@@ -180,7 +180,7 @@ fn elsewhere(
     let (name, host) = (data_name(add.server), &member.entry.host);
     let Some(output) = &add.output else {
         return Err(Failure::new(format!("{name} runs on {host}, and was not made here"))
-            .hint("say with --output where to write keys of its new targets"));
+            .hint("give --output DIRECTORY for the keys of its new targets"));
     };
     let master = MasterKey(secret::read_key(&state.key_file("master"))?);
     make_dir(output, 0o700)?;
@@ -190,7 +190,7 @@ fn elsewhere(
         false => add.target_dirs.clone(),
     };
     let mut text = format!(
-        "{}: keys of new targets of {name}. Copy them over a safe way to {host}, beside \
+        "{}: keys of new targets of {name}. Copy them over a secure connection to {host}, beside \
          {name}.toml, then there:\n",
         output.display()
     );
@@ -210,7 +210,7 @@ fn elsewhere(
             quoted(dir)
         );
     }
-    text += &format!("add to the end of {name}.toml\n{entries}and start the server anew.\n");
+    text += &format!("add to the end of {name}.toml\n{entries}and restart the server.\n");
     print(&text)
 }
 

@@ -71,7 +71,7 @@ impl Server {
             let counter = status.counters.iter().find(|(name, _)| name == LACKING);
             let Some((_, lacking)) = counter else {
                 return Err(Failure::new(format!(
-                    "the metadata server does not count `{LACKING}`"
+                    "the metadata server does not report `{LACKING}`"
                 )));
             };
             let lacking = *lacking;
@@ -125,11 +125,11 @@ pub fn make(new: &KeyNew) -> Done {
     if let Some(name) = &new.key_name {
         check_name(name)?;
     }
-    // A random number, not the next one: two administrators never make the
-    // same, and a number that was given out is never given out again.
+    // A random number, not the next free one: so two administrators never make the same number, and
+    // a number that was given out is never given out again.
     let random = u64::from_le_bytes(secret::random()?);
     let restricts = new.read_only || new.subtree.is_some() || new.squash.is_some();
-    // A plain key needs no server: it works at once and nobody is told of it.
+    // A plain key works at once without the server, so the server need not be told of it.
     let told = restricts || new.key_name.is_some();
     let client = if told { recorded_client(random) } else { plain_client(random) };
     let file = new.key_name.clone().unwrap_or_else(|| client.to_string());
@@ -155,7 +155,7 @@ pub fn make(new: &KeyNew) -> Done {
         false => None,
     };
     if let Err(failure) = credential.write_new(&path) {
-        // Nobody has the key: its name is free again.
+        // The key was not given out, so its name is free again.
         if let Some((server, info)) = restricted {
             let info =
                 ClientInfo { name: String::new(), standing: ClientStanding::Revoked, ..info };
@@ -221,7 +221,7 @@ pub fn revoke(revoke: &KeyRevoke) -> Done {
     let found = known.into_iter().find(|i| i.name == revoke.key || Some(i.client) == number);
     let info = match (found, number) {
         (Some(info), _) => info,
-        // One that the server was never told of.
+        // A key of which the server was never told.
         (None, Some(client)) => ClientInfo {
             client,
             name: String::new(),
@@ -258,12 +258,15 @@ pub fn rotate(rotate: &KeyRotate) -> Done {
         None => "all targets".to_owned(),
     };
     let until = match rotate.now {
-        true => "count no more: clients fetch new capabilities".to_owned(),
+        true => "are invalid now: clients fetch new capabilities".to_owned(),
         false => {
             let left_ms =
                 made.old_until_unix_ms.saturating_sub(clock::unix_now().as_millis() as u64);
             let minutes = left_ms.div_ceil(60_000);
-            format!("count for {minutes} more minutes, until what they have signed has expired")
+            format!(
+                "are valid for {minutes} more minutes, until the capabilities that they signed \
+                have expired"
+            )
         }
     };
     print(&format!(
@@ -288,13 +291,13 @@ pub fn show(list: &KeyList) -> Done {
             files.insert(credential.client, (path, credential.note));
         }
     }
-    // Without the server there are still the files.
+    // Without an answer of the server, the files are still listed.
     let asked = Server::of(&state).and_then(|server| {
         let known = server.admin.clients()?;
         Ok((server, known))
     });
     let asked = failures.keep(asked.map_err(|e| e.about("what keys may do is not shown")));
-    // Of machines that were invited: the credential is there, if anywhere.
+    // For invited machines, the credential is on that machine.
     let guests: BTreeMap<ClientId, String> =
         description.invited.iter().map(|guest| (ClientId(guest.client), guest.note())).collect();
     let mut all: BTreeMap<ClientId, Option<ClientInfo>> =

@@ -25,7 +25,7 @@ pub fn run(down: &Down) -> Done {
     let elsewhere = state.targets_elsewhere();
     if down.purge {
         for mountpoint in &description.made_mountpoints {
-            // Something else may be in it by now: then it stays.
+            // If something else is in the directory by now, this fails and the directory stays.
             let _ = std::fs::remove_dir(mountpoint);
         }
         state.purge()?;
@@ -35,8 +35,8 @@ pub fn run(down: &Down) -> Done {
     print(&match (down.purge, stopped) {
         (true, _) if elsewhere.is_empty() => format!("Cluster {name} is deleted.\n"),
         (true, _) => format!(
-            "Cluster {name} is deleted, but for its objects in {}: delete what is in there to have \
-             the room, or to use the directories for another cluster.\n",
+            "Cluster {name} is deleted, but for its objects in {}: delete these to free the space, \
+             or to use the directories for another cluster.\n",
             listed(&elsewhere)
         ),
         (false, 0) => format!("Cluster {name} was not running.\n"),
@@ -69,7 +69,7 @@ fn ask(state: &StateDir, description: &Description, yes: bool) -> Done {
     let elsewhere = state.targets_elsewhere();
     if !elsewhere.is_empty() {
         question += &format!(
-            " Its objects in {} stay there: they take room, and are of no use any more.",
+            " Its objects in {} stay there: they take space, and are useless afterwards.",
             listed(&elsewhere)
         );
     }
@@ -79,7 +79,7 @@ fn ask(state: &StateDir, description: &Description, yes: bool) -> Done {
 fn leave_mounts(state: &StateDir, force: bool) -> Done {
     for mount in mounts_of(state)? {
         match unmount(&mount, false) {
-            // Its process stops below, which ends every use of the mount.
+            // The mount's process is stopped below, which ends every use of the mount.
             Err(_) if force => unmount(&mount, true)?,
             Err(mut failure) => {
                 failure.hint = Some("end those programs, or use --force".to_owned());

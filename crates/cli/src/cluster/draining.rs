@@ -112,14 +112,14 @@ fn wait(client: &Client, targets: &[TargetId]) -> Done {
         match last {
             Some((before, since)) if before == seen => {
                 let away = away(&views);
-                // What is under way ends when all that it needs are there.
+                // Moves in progress end only when all targets that they need are online.
                 if since.elapsed() > PATIENCE && (!away.is_empty() || !moving.is_at_work()) {
                     return Err(stuck(files, targets, &away));
                 }
             }
             _ => last = Some((seen, Instant::now())),
         }
-        // Nothing tells when it ends.
+        // There is no notification of the end.
         std::thread::sleep(INTERVAL);
     }
 }

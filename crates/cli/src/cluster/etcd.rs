@@ -120,7 +120,8 @@ fn arguments(
         ("--initial-cluster", all.join(",").into()),
         ("--initial-cluster-token", description.id.clone().into()),
         ("--quota-backend-bytes", QUOTA_BYTES.to_string().into()),
-        // Of an entry of the log, up to 1 MiB, as many stay in memory, and 5,000 besides.
+        // etcd keeps this many entries of its log in memory, and 5,000 more. An entry has up to 1
+        // MiB.
         ("--snapshot-count", "1000".into()),
         ("--log-level", "warn".into()),
     ];
@@ -138,7 +139,7 @@ fn await_answer(state: &StateDir, description: &Description) -> Done {
         let gone = description.etcd.iter().map(|member| etcd_name(member.id));
         let mut gone = gone.filter(|name| Process::from_file(&state.pid_file(name)).is_none());
         let is_over = begin.elapsed() > START_TIMEOUT;
-        // Until it runs, its process is a shell for a moment.
+        // For a moment, before etcd runs, the process is still a shell.
         let ended = (begin.elapsed() > Duration::from_secs(5)).then(|| gone.next()).flatten();
         if let Some(name) = ended.or(is_over.then(|| etcd_name(1))) {
             let log = state.log_file(&name);

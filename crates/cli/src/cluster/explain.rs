@@ -40,7 +40,7 @@ pub fn run(explain: &Explain) -> Done {
         .filter(|job| is_asked(job.job) && (asked.is_some() || job.reads()))
         .collect();
     if let (Some(name), true) = (asked, jobs.is_empty()) {
-        let what = format!("no process of job {name} has read from any target of late");
+        let what = format!("no process of job {name} has recently read from any target");
         return Err(Failure::new(what));
     }
     match explain.json {
@@ -304,7 +304,7 @@ mod tests {
         let before =
             ranks(&[(1, entry(0, 0.2, (16 << 20, 0), 5)), (2, entry(1, 0.5, (40 << 20, 0), 5))]);
         let now = ranks(&[
-            // The older word of the two does not count.
+            // The older of the two reports does not count.
             (1, entry(0, 0.25, (20 << 20, 0), 90)),
             (2, entry(0, 0.3, (0, 4 << 20), 10)),
             (2, entry(1, 0.6, (48 << 20, 0), 10)),

@@ -75,7 +75,7 @@ fn make(state: &StateDir, description: &Description, adding: &Adding) -> Done {
     }
     let config = target_config(state, adding.target);
     if description.joined {
-        // It was in the invitation, and has been written before.
+        // The key was in the invitation, and is already written.
         secret::read_key(&config.key_file)?;
     } else {
         let master = MasterKey(secret::read_key(&state.key_file("master"))?);
@@ -92,7 +92,7 @@ fn make(state: &StateDir, description: &Description, adding: &Adding) -> Done {
     };
     let dir = adding.dir.as_ref().unwrap_or(&link);
     match Target::create(dir, identity) {
-        // By the run that was interrupted.
+        // The interrupted command has made the target.
         Err(e) if e.kind == ErrorKind::Exists && Target::open(dir)?.identity() == identity => {
             Ok(())
         }
@@ -134,7 +134,8 @@ fn configure(state: &StateDir, description: &Description, adding: &Adding) -> Do
         }
         (None, Some(address)) => {
             let server = (adding.server, address.as_str());
-            // It is held for a moment only: if somebody else is faster, the server goes on without.
+            // The port is held only for a moment: if another process takes it, the server runs
+            // without metrics.
             let (metrics, _held) = ports::for_metrics(description.metrics, None, 1)?;
             let metrics = metrics.into_iter().next();
             data_servers::new_config(state, description, server, &[adding.target], metrics)
@@ -151,13 +152,13 @@ fn configure(state: &StateDir, description: &Description, adding: &Adding) -> Do
 fn take_back(state: &StateDir, description: &mut Description, adding: &Adding) -> Done {
     let link = state.target_dir(adding.target);
     if adding.dir.is_some() {
-        // If it leads elsewhere, it is not from here.
+        // A link that leads elsewhere was not made by this command.
         let leads_to = std::fs::read_link(&link).ok();
         if leads_to.is_some() && leads_to == adding.dir {
             std::fs::remove_file(&link).map_err(|e| Failure::file(&link, e))?;
         }
     } else if !link.join("superblock").exists() {
-        // What a target begins with; a directory that has more in it stays.
+        // The files of a new target; a directory with others stays.
         for name in ["intents", "lock"] {
             let _ = std::fs::remove_file(link.join(name));
         }
@@ -240,7 +241,7 @@ mod tests {
             let adding = target(Some(disk.clone()));
             description.adding = Some(adding.clone());
             state.set_description(&description).unwrap();
-            // What a run has done that got so far.
+            // The work of a command that was interrupted at this point.
             if interrupted > 0 {
                 make_link(&state.target_dir(2), &disk).unwrap();
             }
@@ -277,10 +278,10 @@ mod tests {
         assert_eq!((&state.description().unwrap(), &description), (&before, &before));
         assert!(!state.target_dir(2).is_symlink() && !state.key_file("target-2").exists());
         assert_eq!(Target::open(&disk).unwrap().identity(), other, "nothing happened to it");
-        // What was in the way is not, and the number is good for another.
+        // The obstacle is gone, and the number can be used for another target.
         add(&state, &mut description, target(None)).unwrap();
         assert!(is_there(&state, 1, 2));
-        // A file where the directory is to be.
+        // A file in place of the directory.
         std::fs::write(state.target_dir(3), "mine").unwrap();
         let third = Adding { target: 3, ..target(None) };
         add(&state, &mut description, third).unwrap_err();
@@ -294,7 +295,7 @@ mod tests {
         let (state, mut description) = cluster(dir.path());
         let address = Some("127.0.0.1:20002".to_owned());
         let adding = Adding { server: 4, address, target: 2, dir: None, replaces: None };
-        // It ended when half of the configuration was done.
+        // The command was interrupted in the middle of the configuration.
         description.adding = Some(adding.clone());
         state.set_description(&description).unwrap();
         make(&state, &description, &adding).unwrap();

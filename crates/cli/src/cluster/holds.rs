@@ -128,7 +128,7 @@ impl Found {
                 mode_of(hold).to_owned(),
                 range_of(hold),
                 waits.unwrap_or_else(|| "-".to_owned()),
-                // Of a client that is gone, whose files are being closed off.
+                // The session of this client has ended, and its files are being closed.
                 plain(holder.map_or("(gone)", |holder| holder.host.as_str())),
                 pid_of(hold).map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
                 hold.session.to_string(),

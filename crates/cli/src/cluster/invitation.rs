@@ -69,12 +69,12 @@ impl Invitation {
             cluster: description.name.clone(),
             id: description.id.clone(),
             metadata: metadata.to_string(),
-            // All of them are reached in the same way.
+            // All metadata servers are reached in the same way.
             others: description.metas.iter().map(|meta| at(&meta.address, metadata.ip())).collect(),
             client,
             client_key: master.client(ClientId(client)).to_hex(),
             server,
-            // Not even of a number that nobody has: whoever only mounts is no server.
+            // A machine that only mounts gets no server key.
             server_key: (server > 0).then(|| master.server(ServerId(server), generation).to_hex()),
             targets: targets.iter().map(target).collect(),
             replaces,
@@ -143,12 +143,12 @@ impl Invitation {
         if sum.len() != 8 || u32::from_str_radix(sum, 16) != Ok(crc32c(&bytes)) {
             return Err(damaged());
         }
-        serde_json::from_slice(&bytes).map_err(|_| bad("its fields are not those of one"))
+        serde_json::from_slice(&bytes).map_err(|_| bad("its fields are wrong"))
     }
 }
 
 fn key(text: &str) -> Done<Key> {
-    Key::from_hex(text).ok_or_else(|| Failure::new("the invitation has a key that is none"))
+    Key::from_hex(text).ok_or_else(|| Failure::new("the invitation has an invalid key"))
 }
 
 /// Runs `weir invite`.
@@ -168,8 +168,8 @@ pub fn invite(invite: &Invite) -> Done {
     let invitation = make(&state, &mut description, metadata, invite.targets)?;
     if metadata.ip().is_loopback() {
         logging::say(&format!(
-            "weir: this is for a second directory of this machine: no other machine reaches \
-             {metadata}"
+            "weir: this invitation is only for a second directory of this machine: no other \
+             machine reaches {metadata}"
         ));
     }
     invitation.hand_out(invite.output.as_deref())
@@ -179,12 +179,12 @@ pub fn invite(invite: &Invite) -> Done {
 /// which it listens.
 fn reached_at(metadata: &str, given: Option<IpAddr>) -> Done<SocketAddr> {
     let listens: SocketAddr = metadata.parse().map_err(|_| {
-        Failure::new(format!("the metadata server's address is none of a machine: {metadata}"))
+        Failure::new(format!("the metadata server's address is not that of a machine: {metadata}"))
     })?;
     let at = SocketAddr::new(given.unwrap_or(listens.ip()), listens.port());
     if at.ip().is_unspecified() {
         return Err(Failure::new(format!("no other machine can connect to {at}")).hint(
-            "say by which address of this machine the others reach it: `weir invite --address \
+            "give the address of this machine at which others reach it: `weir invite --address \
              ADDRESS` (`ip address` shows which there are)",
         ));
     }
@@ -194,8 +194,8 @@ fn reached_at(metadata: &str, given: Option<IpAddr>) -> Done<SocketAddr> {
         ))
         .hint(format!(
             "make a cluster with `weir up --listen ADDRESS`; `weir up --listen` says how to move \
-             one that there is. If something leads others there, or to try a second directory of \
-             this machine: `weir invite --address {}`",
+             an existing one. If connections of others are forwarded there, or to try a second \
+             directory of this machine: `weir invite --address {}`",
             at.ip()
         )));
     }

@@ -51,10 +51,10 @@ pub fn run(join: &Join) -> Done {
     require_unused(&invitation)?;
     let existed = state.dir().exists();
     let lock = state.lock_new()?;
-    // Nor has one come meanwhile.
+    // Another command may have made a cluster in the meantime.
     require_none(&state)?;
     if let Err(failure) = state.make() {
-        // Nothing of ours is in there, but perhaps the lock and the directory.
+        // The directory contains nothing of the cluster, except perhaps the lock.
         let _ = std::fs::remove_file(state.dir().join(".lock"));
         if !existed {
             let _ = std::fs::remove_dir(state.dir());
@@ -70,8 +70,8 @@ pub fn run(join: &Join) -> Done {
         Ok(description) => match follow(&state, &invitation, &description) {
             Ok(()) => return Ok(()),
             Err(failure) => match require_accepted(&invitation) {
-                // The cluster may know the data server by now, and nobody else may come with its
-                // number: what was made stays.
+                // The cluster may know the data server by now, and no other machine may use its
+                // number. So everything that was made stays.
                 Ok(()) => return Err(goes_on(failure, &description)),
                 Err(refused) => refused,
             },
@@ -90,8 +90,8 @@ fn require_none(state: &StateDir) -> Done {
         true => {
             Err(Failure::new(format!("there is a cluster in {} already", state.dir().display()))
                 .hint(
-                    "`weir up` goes on with it; `weir down --purge` deletes it, for one that was \
-                     removed from its cluster, say; --name NAME keeps another one beside it",
+                    "`weir up` starts it; `weir down --purge` deletes it, for example after it was \
+                     removed from its cluster; --name NAME makes another one",
                 ))
         }
     }
@@ -108,8 +108,8 @@ fn goes_on(failure: Failure, description: &Description) -> Failure {
         }
     };
     failure.about(what).hint(
-        "do not join again: it goes on by itself when it reaches the metadata server. `weir status` \
-         says how it is, `weir log` why, and `weir up` starts what does not run",
+        "do not join again: it continues by itself when it reaches the metadata server. `weir \
+         status` shows its state, `weir log` the reason, and `weir up` starts what does not run",
     )
 }
 
@@ -124,7 +124,8 @@ fn read(path: Option<&Path>) -> Done<Invitation> {
                 let mut line = String::new();
                 input.read_line(&mut line).map(|_| line)
             } else {
-                // Whoever writes it may go on, and wait for this machine.
+                // The writer may keep the pipe open and wait for this machine, so only one line is
+                // read.
                 let mut line = String::new();
                 BufReader::new(input.take(MAX_BYTES as u64)).read_line(&mut line).map(|_| line)
             }
@@ -175,7 +176,7 @@ fn require_accepted(invitation: &Invitation) -> Done {
     }
     let server = ServerId(invitation.server);
     let (key, id) = (invitation.server_key()?, cluster_id(&invitation.id)?);
-    // Of several metadata servers only the one that leads can say it.
+    // Only the leader of several metadata servers can answer.
     let asked = invitation
         .metadata_servers()
         .into_iter()
@@ -183,10 +184,10 @@ fn require_accepted(invitation: &Invitation) -> Done {
     let mut refused = asked.filter_map(Result::err).filter(|e| e.kind == ErrorKind::AuthFailed);
     match refused.next() {
         Some(e) => Err(Failure::from(e).about("the invitation is good no more").hint(
-            "each machine needs one of its own, also one that was removed and comes again: \
-                 `weir invite` on the first machine",
+            "each machine needs one of its own, also one that was removed and comes back: `weir \
+                 invite` on the first machine",
         )),
-        // If it cannot be asked now, the data server goes on asking.
+        // If no server answers now, the data server continues to ask.
         None => Ok(()),
     }
 }
@@ -223,7 +224,7 @@ fn make(
         let listen = join.listen.unwrap_or(here);
         held = match join.port {
             Some(port) => ports::from_base(listen, port, 1)?,
-            // The same on each machine, so that a firewall can be set up for it.
+            // The same port on each machine, so that a firewall can be set up for it.
             None => ports::usual(listen, after_metadata(&invitation.metadata), 1)?.0,
         };
         let port = held.ports.first().copied().unwrap_or_default();
@@ -264,7 +265,7 @@ fn make_server(
     let port = server.address.parse().map_or(0, |address: SocketAddr| address.port());
     let config = DataServerConfig {
         domain: join.domain.clone(),
-        // Its name may be one that others cannot look up.
+        // Other machines may not be able to look up this machine's name.
         advertise: everywhere.then(|| SocketAddr::new(here, port).to_string()),
         targets: server.targets.iter().map(|target| target_config(state, *target)).collect(),
         ..new
@@ -279,14 +280,16 @@ fn make_server(
             server: ServerId(server.id),
         };
         match Target::create(dir, identity) {
-            // By a run that was interrupted, or that could not reach the cluster.
+            // The target was made by a command that was interrupted, or that could not reach the
+            // cluster.
             Err(e) if e.kind == ErrorKind::Exists => {
                 match Target::open(dir)?.identity() == identity {
                     true => {}
                     false => {
                         return Err(Failure::from(e).hint(
-                        "if it was one of a cluster that this machine has left, or is of no use any \
-                         more, delete what is in it; else name another directory with --data",
+                        "if it belonged to a cluster that this machine has left, or is not needed \
+                         any more, delete what is in it; otherwise name another directory with \
+                         --data",
                     ));
                     }
                 }
@@ -319,7 +322,7 @@ fn follow(state: &StateDir, invitation: &Invitation, description: &Description) 
     }
     let dir = state.dir().display();
     text += &format!("\nState, keys and logs are in {dir}\n\n  weir mount DIRECTORY\n");
-    text += "  weir status\n  weir up    (after the machine was started anew)\n";
+    text += "  weir status\n  weir up    (after a restart of the machine)\n";
     print(&text)
 }
 

@@ -90,7 +90,7 @@ fn make_server(new: &KeyServer) -> Done {
     });
     if let Some((server, targets)) = used {
         return Err(Failure::new(format!(
-            "server {server} with targets {targets:?} exists: take numbers that are free"
+            "server {server} with targets {targets:?} exists: use free numbers"
         )));
     }
     let master = MasterKey(secret::read_key(&state.key_file("master"))?);
@@ -111,7 +111,8 @@ fn make_server(new: &KeyServer) -> Done {
             PathBuf::from(format!("server-{}.key", new.server)),
         )
     };
-    // The file has names relative to itself; the keys are written where it is.
+    // Paths in the file are relative to it, but the keys are written relative to the working
+    // directory.
     let mut here = config.clone();
     crate::cluster::daemon::RelativePaths::resolve(&mut here, &new.output);
     write_server_keys(&here, &master)?;

@@ -60,35 +60,38 @@ pub fn stopped(mountpoint: &Path, pid: i32) -> Failure {
 /// The answer of a mount; `None` if it does not answer in time.
 fn probe(mountpoint: &Path) -> Option<Result<(), Errno>> {
     let path = CString::new(mountpoint.as_os_str().as_bytes()).ok()?;
-    // A process of its own: the call may not come back, and whoever waits for it keeps the mount
-    // in use until it is killed.
-    // SAFETY: the child makes system calls only, which it may whatever other threads its parent
-    // has.
+    // A separate process makes the call, because the call may never return, and a process that
+    // waits for the mount keeps it in use until it is killed.
+    // SAFETY: the child makes only system calls, which are permitted whatever other threads its
+    // parent has.
     let child = unsafe {
         match libc::fork() {
             0 => {
-                // It ends with its parent, and keeps none of its locks and pipes if it cannot.
+                // The child ends with its parent, and keeps none of the parent's locks and pipes
+                // open.
                 libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
                 let mut usage = MaybeUninit::<libc::statfs>::uninit();
-                // The kernel may answer a stat from its cache, this never.
+                // The kernel may answer stat from its cache, but never statfs.
                 let failed = libc::statfs(path.as_ptr(), usage.as_mut_ptr()) != 0;
                 libc::_exit(if failed { *libc::__errno_location() } else { 0 })
             }
-            // No process: but to `kill` this number means every one of the machine.
+            // fork failed. The value must not reach `kill`: as a process number, -1 means every
+            // process.
             -1 => return None,
             child => Pid::from_raw(child)?,
         }
     };
     let Ok(handle) = pidfd_open(child, PidfdFlags::empty()) else {
-        // Nobody can wait for it as long as is meant.
+        // Without a descriptor there is no way to wait with a time limit.
         let _ = kill_process(child, Signal::KILL);
         let _ = waitpid(Some(child), WaitOptions::NOHANG);
         return None;
     };
     let answered = has_ended(&handle, PROBE_TIMEOUT);
     if !answered {
-        // A mount that lives answers those who were killed. Another one has its caller still.
+        // A living mount answers the calls of killed processes. A dead one never does, and the
+        // child stays.
         pidfd_send_signal(&handle, Signal::KILL).ok()?;
         has_ended(&handle, PROBE_TIMEOUT);
     }

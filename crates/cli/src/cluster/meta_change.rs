@@ -1,10 +1,10 @@
-//! `weir meta add` and `weir meta remove`: moves a cluster of this machine from one metadata server
-//! to several with a journal on etcd, and back. The cluster is down meanwhile, since whoever runs
-//! knows only the metadata servers that there were when it began.
+//! `weir meta add` and `weir meta remove`: changes a cluster of this machine from one metadata
+//! server to several with a journal on etcd, and back. The cluster must be down, because a running
+//! daemon or mount knows only the metadata servers that existed at its start.
 //!
 //! Invariants
 //! - `cluster.toml` is written last when metadata servers are removed, and after everything that it
-//!   names when they are added. A command that was interrupted can be run again.
+//!   names when they are added. An interrupted command can be run again.
 //! - A metadata server is removed only after another one has everything that is in the journal.
 
 use crate::args::{MetaAdd, MetaRemove};
@@ -41,7 +41,7 @@ pub fn add(add: &MetaAdd) -> Done {
     })?;
     let held = match first.ip().is_loopback() {
         true => ports::free(first.ip(), count)?,
-        // Among those that a firewall lets in.
+        // Ports among those that a firewall permits.
         false => ports::usual(first.ip(), description.last_port().saturating_add(1), count)?.0,
     };
     let addresses = held.ports.iter().map(|port| SocketAddr::new(first.ip(), *port).to_string());
@@ -82,8 +82,8 @@ pub fn remove(remove: &MetaRemove) -> Done {
     let id = remove.server;
     if id == 1 {
         return Err(Failure::new("the first metadata server, 1, is the one that stays").hint(
-            "remove the others; if its disk is lost, empty its directory: it gets all of it \
-                   from the one that leads",
+            "remove the others; if its disk is lost, empty its directory: it gets everything from \
+                   the one that leads",
         ));
     }
     if description.metas.iter().all(|meta| meta.id != id) {
@@ -119,8 +119,8 @@ pub fn remove(remove: &MetaRemove) -> Done {
     ))
 }
 
-/// Makes sure that the first metadata server has everything, and that nobody waits for the one that
-/// goes.
+/// Makes sure that the first metadata server has everything, and that the removed one is not waited
+/// for.
 fn take_in(state: &StateDir, description: &Description, id: u32, undo: &mut Undo) -> Done {
     etcd::start(state, description, undo)?;
     let journal = etcd::journal(description)?;
@@ -144,7 +144,8 @@ fn require_alone(state: &StateDir) -> Done {
     }
 }
 
-/// Ends and removes what a removal that was interrupted has left of etcd: it has the journal of before.
+/// Stops and deletes members of etcd that an interrupted removal has left: they have the old
+/// journal.
 fn forget_etcd(state: &StateDir) -> Done {
     for member in 1..=MAX_METAS {
         if let Some(process) = Process::from_file(&state.pid_file(&etcd::etcd_name(member))) {
@@ -179,11 +180,11 @@ fn require_down(state: &StateDir, description: &Description) -> Done {
     match running.or(mount) {
         None => Ok(()),
         Some(what) => Err(Failure::new(format!("the cluster is in use: {what}"))
-            .hint("`weir down` first: what runs knows only the metadata servers that there were")),
+            .hint("`weir down` first: running daemons know only the old metadata servers")),
     }
 }
 
-/// What is to be done on other machines.
+/// Describes what has to be done on other machines.
 fn elsewhere(description: &Description) -> String {
     if description.invited.is_empty() {
         return String::new();

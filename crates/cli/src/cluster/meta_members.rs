@@ -5,8 +5,8 @@ use crate::text::{Table, human_duration};
 use serde::Serialize;
 use weir_wire::data::ServerStatus;
 
-/// A metadata server that has not reported for so long is missing. It reports every 5 s, and the one
-/// that leads looks every 5 s.
+/// A metadata server that has not reported for this time counts as missing. Each reports every 5 s,
+/// and the leader checks every 5 s.
 const SILENT_MS: u64 = 20_000;
 
 /// A metadata server.
@@ -14,13 +14,13 @@ const SILENT_MS: u64 = 20_000;
 pub struct MetaMember {
     name: String,
     leads: bool,
-    /// Operations that it did not have on its disk when it reported last.
+    /// Operations that the server did not have on its disk at its last report.
     behind: u64,
-    /// Time since it has reported.
+    /// Time since the last report.
     silent_ms: u64,
 }
 
-/// The metadata servers in the status of the one that leads; none if it is the only one.
+/// The metadata servers in the status of the leader; none if there is only one.
 pub fn of(status: &ServerStatus) -> Vec<MetaMember> {
     let count = |name: &str| {
         let found = status.counters.iter().find(|(counter, _)| counter == name);
@@ -44,7 +44,7 @@ pub fn of(status: &ServerStatus) -> Vec<MetaMember> {
     leads.chain(others).collect()
 }
 
-/// As a table.
+/// The members as a table.
 pub fn text(members: &[MetaMember]) -> String {
     if members.is_empty() {
         return String::new();
@@ -61,7 +61,7 @@ pub fn text(members: &[MetaMember]) -> String {
     format!("\n{}", table.render())
 }
 
-/// The problems of those that are missing.
+/// The problems of missing metadata servers.
 pub fn troubles(members: &[MetaMember]) -> impl Iterator<Item = Trouble> {
     members.iter().filter(|member| member.is_missing()).map(|member| Trouble::MetaSilent {
         name: member.name.clone(),
@@ -70,12 +70,12 @@ pub fn troubles(members: &[MetaMember]) -> impl Iterator<Item = Trouble> {
 }
 
 impl MetaMember {
-    /// Its name.
+    /// The name of the server.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it leads.
+    /// Whether the server leads.
     pub fn leads(&self) -> bool {
         self.leads
     }

@@ -60,7 +60,7 @@ pub fn make(
     let name = meta_name(meta.id);
     let dir = state.meta_dir(&name);
     if dir.exists() {
-        // The rest of an interrupted command: the description did not name it.
+        // An interrupted command has left this directory: the description does not name it.
         std::fs::remove_dir_all(&dir).map_err(|e| Failure::file(&dir, e))?;
     }
     make_dir(&dir, 0o700)?;
@@ -77,7 +77,7 @@ pub fn make(
     };
     let mut table: toml::Table =
         to_text(&config)?.parse().map_err(|e: toml::de::Error| Failure::new(e.to_string()))?;
-    // Times and sizes are the same for all of them.
+    // Times and sizes are the same for all metadata servers.
     for (key, value) in first {
         if !matches!(&*key, "dir" | "listen" | "metrics" | "journal") {
             table.insert(key, value);
@@ -100,8 +100,9 @@ fn copy_files(from: &Path, to: &Path) -> Done {
     sync.map_err(|e| Failure::file(to, e))
 }
 
-/// Brings the configuration files of all daemons of this machine, and its credentials, in line with
-/// the description. What is so already is not written. Nothing runs whose file changes.
+/// Makes the configuration files of all daemons of this machine, and its credentials, agree with
+/// the description. Files that already agree are not written. Daemons whose files change must not
+/// be running.
 pub fn settle(state: &StateDir, description: &Description) -> Done {
     for (name, _) in of_this_machine(description) {
         let journal = journal_config(description, &name);

@@ -32,7 +32,7 @@ pub fn run(
     let first = metas::of_this_machine(description).into_iter().map(|(name, _)| name);
     let daemons: Vec<String> = first.chain(servers().map(|server| data_name(server.id))).collect();
     all_there(state, TARGETS_TIMEOUT)?;
-    // Those of a run that was interrupted are in use by now.
+    // After an interrupted command, the ports of its daemons are in use.
     let known = daemons.iter().map(|name| known(state, name, address)).collect::<Done<Vec<_>>>()?;
     let held = match known.iter().all(|is_known| *is_known) {
         true => ports::Held::default(),
@@ -57,7 +57,7 @@ pub fn run(
     description.metrics = Some(address);
     state.set_description(description)?;
     logging::say(
-        "weir: mounts serve metrics when they are made anew, or with `-o metrics=ADDRESS:PORT`",
+        "weir: mounts serve metrics when they are mounted again, or with `-o metrics=ADDRESS:PORT`",
     );
     Ok(())
 }
@@ -72,8 +72,8 @@ fn all_there(state: &StateDir, patience: Duration) -> Done {
         return Ok(());
     }
     Err(Failure::new(format!(
-        "{} targets are not online and {} not up to date: no daemon is started anew meanwhile, to \
-         serve metrics",
+        "{} targets are not online and {} not up to date: until they are, no daemon is restarted \
+         to serve metrics",
         missing.offline, missing.syncing
     ))
     .hint("`weir status` says why; when all are online, `weir up --metrics` again"))

@@ -37,11 +37,11 @@ impl MountLock {
                 Ok(()) => return Ok(Self { _held: Some(held) }),
                 Err(Errno::WOULDBLOCK) if begin.elapsed() < PATIENCE => std::thread::sleep(AGAIN),
                 Err(Errno::WOULDBLOCK) => {
-                    return Err(Failure::new("another `weir mount` does not come to its end")
+                    return Err(Failure::new("another `weir mount` does not end")
                         .about(mountpoint.display())
-                        .hint("look what it waits for: `weir status`, or its log"));
+                        .hint("see what it waits for: `weir status`, or its log"));
                 }
-                // A file system that has no locks.
+                // The file system has no locks.
                 Err(_) => return Ok(Self { _held: None }),
             }
         }

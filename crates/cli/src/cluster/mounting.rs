@@ -90,7 +90,7 @@ pub fn mountpoint(path: &Path) -> Done<PathBuf> {
             if mounts::at(&path)?.is_some() {
                 return Ok(path);
             }
-            // A symbolic link is followed, unless it leads to nothing.
+            // A symbolic link is followed, unless it is dangling.
             Ok(match path.is_symlink() {
                 true => path.canonicalize().unwrap_or(path),
                 false => path,
@@ -120,7 +120,7 @@ pub fn made_mountpoint(path: &Path) -> Done<(PathBuf, bool)> {
 pub fn clear_mountpoint(path: &Path) -> Done {
     if let Some(mount) = mounts::at(path)? {
         match Life::of(&mount) {
-            // It is taken over by the new mount.
+            // The new mount replaces the dead one.
             Life::Dead => return check_fuse(),
             Life::Stuck(process) => {
                 stuck::end_process(&mount, process)?;
@@ -132,7 +132,7 @@ pub fn clear_mountpoint(path: &Path) -> Done {
             Life::Serves => {
                 return Err(Failure::new("a Weir is mounted here already")
                     .about(path.display())
-                    .hint(format!("`weir umount {}` takes it away", path.display())));
+                    .hint(format!("`weir umount {}` removes it", path.display())));
             }
         }
     }
@@ -194,12 +194,12 @@ pub fn unmount(mount: &WeirMount, lazy: bool) -> Done {
     match Life::of(mount) {
         Life::Stuck(process) => stuck::end(mount, process)?,
         Life::Stopped(pid) if !lazy => return Err(life::stopped(mountpoint, pid)),
-        // Who uses a dead mount gets nothing but errors from it.
+        // A process that uses a dead mount only gets errors from it.
         Life::Dead => take_away(mountpoint, true)?,
         Life::Serves | Life::Stopped(_) => take_away(mountpoint, lazy)?,
     }
     take_away_dead(mountpoint)?;
-    // With --lazy the process goes on serving whoever still uses the mount.
+    // With --lazy the process continues to serve processes that still use the mount.
     let Some(cluster) = Cluster::from_source(&mount.source).filter(|_| !lazy) else {
         return Ok(());
     };

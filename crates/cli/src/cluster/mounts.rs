@@ -34,7 +34,7 @@ pub fn at(mountpoint: &Path) -> Done<Option<WeirMount>> {
 /// The mount that contains a path, and the path relative to its root.
 pub fn holding(path: &Path) -> Done<Option<(WeirMount, PathBuf)>> {
     let table = std::fs::read(TABLE).map_err(|e| Failure::file(Path::new(TABLE), e))?;
-    // The innermost mount, of whatever kind, decides.
+    // The innermost mount decides, whether it is of Weir or not.
     let innermost = entries(&table)
         .filter(|e| path.starts_with(&e.mountpoint))
         .max_by_key(|e| e.mountpoint.components().count());
@@ -47,7 +47,7 @@ pub fn holding(path: &Path) -> Done<Option<(WeirMount, PathBuf)>> {
 /// The mount whose files have this device number.
 pub fn of_device(dev: u64) -> Done<Option<WeirMount>> {
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev).to_string());
-    // Those that no disk has.
+    // Only device numbers that no disk has.
     if major != 0 {
         return Ok(None);
     }

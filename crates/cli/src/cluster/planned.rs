@@ -130,12 +130,12 @@ pub fn warn(state: &StateDir, up: &Up, description: &Description) {
     let copies = usize::from(description.copies);
     if copies > targets.len() {
         logging::say(&format!(
-            "weir: no file can be made before there are {copies} targets, for its copies; there are \
-             {}: `weir invite` brings other machines, `weir server add` adds some of this one",
+            "weir: no file can be made before there are {copies} targets, for its copies; there \
+             are {}: `weir invite` adds other machines, `weir server add` adds targets of this one",
             targets.len()
         ));
     }
-    // The same disk, as far as the kernel tells: that of the file system.
+    // The kernel shows only the disk of the file system, so targets are compared by that.
     let disk = |target: &u32| std::fs::metadata(state.target_dir(*target)).map(|meta| meta.dev());
     let disks: BTreeSet<u64> = targets.iter().flat_map(disk).collect();
     if copies > 1 && targets.len() > 1 && disks.len() < targets.len() {

@@ -47,7 +47,7 @@ pub fn free(address: IpAddr, count: usize) -> Done<Held> {
             held.add(port, socket);
         }
     }
-    // Where no port is free, the address itself is wrong.
+    // If this fails, the address itself is wrong.
     hold(address, 0).map_err(|e| failed(address, e))?;
     Err(Failure::new(format!("there are no {count} free TCP ports on {address}")))
 }
@@ -94,7 +94,7 @@ fn successive(address: IpAddr, base: u16, count: usize) -> Result<Held, u16> {
     for port in (base..=u16::MAX).take(count) {
         match hold(address, port) {
             Ok(socket) => held.add(port, socket),
-            // Those of a cluster that has just gone only listeners can have at once.
+            // A port of a cluster that has just ended can only be taken by a listening socket.
             Err(_) if TcpListener::bind((address, port)).is_ok() => held.ports.push(port),
             Err(_) => return Err(port),
         }
@@ -169,7 +169,7 @@ mod tests {
         let (held, usual_ones) = usual(address, base, 3).unwrap();
         assert_eq!((&held.ports[..], usual_ones), (&[base + 2, base + 3, base + 4][..], false));
         drop(held);
-        // The next one, as after ports of metrics.
+        // The next port, as after ports of metrics.
         let (held, _) = usual(address, base + 1, 1).unwrap();
         assert_eq!(held.ports, [base + 2]);
     }

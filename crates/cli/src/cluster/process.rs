@@ -121,7 +121,8 @@ impl Process {
                 {
                     return Ok(());
                 }
-                // When it is needed, not before: servers that run take what is free.
+                // The reserve is freed only now, because running servers would use the space at
+                // once.
                 Err(e)
                     if e.kind() == io::ErrorKind::StorageFull
                         && give_up_reserve(&path.with_file_name(RESERVE), PIECE_BYTES) => {}
@@ -165,7 +166,7 @@ impl Process {
     /// Stops the process: sends SIGTERM, waits, and then kills it. With `force` the wait is
     /// shorter. Returns whether the process had to be killed.
     pub fn stop(self, force: bool) -> Done<bool> {
-        // The descriptor names this very process from here on.
+        // From here on the descriptor identifies exactly this process.
         let Ok(handle) = pidfd_open(self.pid, PidfdFlags::empty()) else { return Ok(false) };
         if !self.lives() {
             return Ok(false);
@@ -225,7 +226,8 @@ impl Stat {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        // The name, field 2, in parentheses, may hold anything; the others count from its end.
+        // Field 2 is the name in parentheses, which may contain anything. The other fields are
+        // counted from its end.
         let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3);
         Some(Self {
@@ -246,7 +248,7 @@ fn runs_ours(pid: Pid) -> bool {
     let Ok(program) = std::fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())) else {
         return false;
     };
-    // The kernel adds " (deleted)" once the program was built or installed anew.
+    // The kernel appends " (deleted)" after the program was built or installed again.
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     matches!(name.trim_end_matches(" (deleted)"), "weir" | "etcd")
 }
@@ -316,8 +318,8 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
     let log_file = match logging::hold(log) {
         Ok(file) => file,
         Err(error) => {
-            // It makes one itself as soon as it can.
-            let failure = Failure::file(log, error).hint(format!("{name} begins without a log"));
+            // The daemon makes its log itself as soon as it can.
+            let failure = Failure::file(log, error).hint(format!("{name} starts without a log"));
             failure.say();
             let nowhere = Path::new("/dev/null");
             File::options().write(true).open(nowhere).map_err(|e| Failure::file(nowhere, e))?
@@ -332,7 +334,8 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
         .args(daemon.command)
         .args(["--detached".as_ref(), "--log".as_ref(), log.as_os_str()])
         .args(&daemon.arguments)
-        // Who runs this program may wait to hear of it, and not of what it starts.
+        // The starter of this program may wait for its notification, which the daemon must not send
+        // instead.
         .env_remove("NOTIFY_SOCKET")
         .current_dir("/")
         .stdin(Stdio::piped())
@@ -342,8 +345,8 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
         .map_err(|e| Failure::new(format!("cannot start {name}: {e}")))?;
     let (send, reports) = mpsc::channel();
     if let Some(output) = child.stdout.take() {
-        // A thread, because a pipe has no timeout; it ends with the daemon at
-        // the latest, or with this program.
+        // A thread reads, because a pipe has no timeout. The thread ends with the daemon, or with
+        // this program.
         std::thread::spawn(move || {
             let mut output = BufReader::new(output);
             loop {
@@ -353,7 +356,8 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
                 let goes_on =
                     matches!(&report, Some(Report::Recovering { .. } | Report::Noted { .. }));
                 let is_last = !(goes_on && matches!(read, Ok(1..)));
-                // Also if nobody waits any more: the daemon is not to be held up.
+                // The pipe is read even if nobody waits any longer, so that the daemon does not
+                // block.
                 let _ = send.send(report);
                 if is_last {
                     break;
@@ -364,7 +368,7 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
     let process = Pid::from_raw(child.id() as i32).and_then(Process::living);
     if let Some(process) = process {
         process.record(daemon.pid_file)?;
-        // If it has ended already, its log says why.
+        // If the daemon has ended already, its log says why.
         let _ = child.stdin.take().map(|mut input| input.write_all(&[GO]));
     }
     Ok(Starting { name: name.to_owned(), child, log: log.to_owned(), log_start, reports, process })
@@ -413,17 +417,17 @@ impl Starting {
                     if let Some(what) = recovers {
                         let so_far = match until {
                             Some(_) => format!("not ready after {seconds} s"),
-                            None => format!("no further for {seconds} s"),
+                            None => format!("no progress for {seconds} s"),
                         };
                         logging::say(&format!(
-                            "weir: {}: {what}, and {so_far}: it is left to it; \
-                             `weir status` shows how it gets on, `dmesg` whether its disk fails",
+                            "weir: {}: {what}, and {so_far}: it continues alone; `weir status` \
+                             shows its progress, `dmesg` whether its disk fails",
                             self.name
                         ));
                         return self.lives();
                     }
                     let _ = self.child.kill();
-                    // One that waits for a disk in the kernel may not end.
+                    // A daemon that waits for a disk in the kernel may not end.
                     let _ = self.process.map(|process| process.wait(KILL_TIMEOUT));
                     let _ = self.child.try_wait();
                     let what = format!("{} was not ready within {seconds} s", self.name);
@@ -450,7 +454,7 @@ fn last_lines(log: &Path, from: u64) -> String {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(log)?;
         let length = file.metadata()?.len();
-        // What was there before may have another name by now.
+        // The log may have been renamed since the start.
         let from = if from > length { 0 } else { from };
         let start = from.max(length.saturating_sub(MOST_BYTES));
         file.seek(SeekFrom::Start(start))?;
@@ -472,7 +476,7 @@ mod tests {
         let me = Process::living(rustix::process::getpid()).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("me.pid");
-        // This test's program is not called `weir`, and so is never ours to stop.
+        // The test program is not called `weir`, so it is never stopped as a daemon.
         me.record(&path).unwrap();
         assert_eq!(Process::from_file(&path), None);
         assert!(!me.stop(true).unwrap());

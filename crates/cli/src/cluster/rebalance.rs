@@ -36,7 +36,7 @@ pub fn run(order: &Rebalance) -> Done {
             progress.finish();
             return Ok(());
         }
-        // Nothing tells when it ends.
+        // There is no notification of the end.
         std::thread::sleep(INTERVAL);
     }
 }

@@ -99,7 +99,7 @@ fn can_go(admin: &Administrator, member: &Member, force: bool) -> Done {
         if files > 0 {
             let what = format!("{files} files have copies on data server {server} yet");
             return Err(Failure::new(what).hint(format!(
-                "`weir server drain {server} --wait`; or, if what it has is lost for good, --force"
+                "`weir server drain {server} --wait`; or, if its data is lost for good, --force"
             )));
         }
     }
@@ -120,7 +120,7 @@ pub fn take_out(
     };
     let mut text = match admin.remove_target(target, force) {
         Ok(files) => removed(target, files),
-        // An earlier command was interrupted after this.
+        // An earlier command was interrupted after this step.
         Err(e) if e.kind == ErrorKind::TargetMissing && known_here => {
             format!("target {target} was removed already\n")
         }
@@ -140,7 +140,7 @@ fn removed(target: TargetId, files: u64) -> String {
         0 => format!("target {target} is removed\n"),
         _ => format!(
             "target {target} is removed; {files} files had copies there: `weir fsck` lists those \
-             of which nothing current is left, `weir accept-loss` goes on with what there is\n"
+             without a current copy, `weir accept-loss` makes what is left of them usable\n"
         ),
     }
 }
@@ -176,7 +176,7 @@ impl Lasts {
         let map = client.cluster_map()?;
         let mut states: States =
             map.targets().map(|(_, entry)| (entry.target, entry.state)).collect();
-        // As if they had gone.
+        // The targets are treated as if they were gone.
         states.extend(targets.iter().map(|target| (*target, TargetState::Offline)));
         let (mut away, stale) = unreadable(&map);
         away.extend(targets);
@@ -186,7 +186,8 @@ impl Lasts {
         let (ids_end, removed, listed) = (taken.ids_end, taken.removed, BTreeSet::new());
         let bounds = Bounds { listed, ids_end, removed, away, stale };
         let mut files: BTreeMap<FileId, Vec<(u64, u64)>> = BTreeMap::new();
-        // Of these all copies are there, or on others that are away or not up to date.
+        // First: files whose copies are all on these targets, or on others that are away or not up
+        // to date.
         for part in spool.parts() {
             progress.say(|| format!("comparing: {} of {}", part + 1, spool.parts().len()));
             let mut facts = Part::default();
@@ -198,7 +199,7 @@ impl Lasts {
             let problems = facts.judge(&bounds).into_iter().filter(is_there);
             files.extend(problems.filter_map(|problem| Some((problem.file?, Vec::new()))));
         }
-        // Of these another copy is online, and knows that it lacks something.
+        // Then: files of which another copy is online, but knows that it lacks something.
         let whole: BTreeSet<FileId> = files.keys().copied().collect();
         progress.say(|| "asking the servers what copies lack".to_owned());
         let (lacking, not_asked) = Lacking::ask(admin, &states);

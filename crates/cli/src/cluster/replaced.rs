@@ -77,7 +77,7 @@ impl Offer<'_> {
         let master = MasterKey(secret::read_key(&state.key_file("master"))?);
         Invitation::of(&guest, &description, metadata, &master).hand_out(self.output)?;
         drop(lock);
-        let once_more = format!("`weir invite --replace {old}` once more takes target {old} out");
+        let once_more = format!("`weir invite --replace {old}` once more removes target {old}");
         if self.output.is_some() {
             return say(&format!("when target {new} is there, {once_more}\n"));
         }
@@ -85,11 +85,10 @@ impl Offer<'_> {
         say(&format!("waiting until data-{server} has target {new}, in place of target {old}\n"))?;
         match awaited(&client, new)? {
             true => take_out(),
-            false => Err(Failure::new(format!("data-{server} has not got target {new} yet")).hint(
-                format!(
+            false => Err(Failure::new(format!("data-{server} does not have target {new} yet"))
+                .hint(format!(
                     "`weir join` says why; the invitation stays good; when it is there, {once_more}"
-                ),
-            )),
+                ))),
         }
     }
 
@@ -157,8 +156,8 @@ fn awaited(client: &Client, target: TargetId) -> Done<bool> {
         if begin.elapsed() > PATIENCE || alone.is_some_and(|since| since.elapsed() > AFTERMATH) {
             return Ok(false);
         }
-        // Whoever reads a pipe has ended: that is said at once and for ever, so from then on only
-        // time is waited for.
+        // A closed pipe is reported at once and for ever, so from then on only the time is waited
+        // for.
         let mut output = [PollFd::new(&output, PollFlags::empty())];
         let watched = if alone.is_none() { &mut output[..] } else { &mut [] };
         if poll(watched, Some(&INTERVAL)).is_ok_and(|events| events > 0) {
@@ -191,7 +190,7 @@ pub fn join(join: &Join, state: &StateDir, invitation: &Invitation, old: u32) ->
         || join.domain.is_some()
         || join.metrics.is_some()
     {
-        return Err(Failure::new(format!("data-{server} stays as it is, but for its target"))
+        return Err(Failure::new(format!("data-{server} stays as it is, except for its target"))
             .hint("leave out --listen, --port, --domain and --metrics"));
     }
     let (targets, dirs) = (invitation.targets()?, &join.data);

@@ -40,7 +40,7 @@ pub fn run(replace: &TargetReplace) -> Done {
     let view = views.iter().find(|view| view.target == TargetId(old));
     let is_served = |state| !matches!(state, TargetState::Offline | TargetState::OutOfService);
     if view.is_some_and(|view| is_served(view.state)) {
-        // One that was made for it, and stays, replaces nothing any more.
+        // If a target was made to replace this one, and stays, it does not replace anything.
         let before = description.clone();
         for server in &mut description.servers {
             server.replacing.retain(|replacement| replacement.old != old);
@@ -60,7 +60,7 @@ pub fn run(replace: &TargetReplace) -> Done {
     }
     let dir = replace.target_dir.as_deref().map(settings::absolute).transpose()?;
     match made(&state, &description, old, dir.as_deref())? {
-        // It was made, and perhaps nobody came to start the server again.
+        // The new target was made, but perhaps an interruption prevented the restart of the server.
         Some(new) => {
             let runs = Process::from_file(&state.pid_file(&data_name(server))).is_some();
             let is_known = views.iter().any(|view| view.target == TargetId(new));
@@ -117,7 +117,7 @@ pub fn advice(
         Some(here) if here.invited.iter().any(|guest| guest.server == server.0) => join,
         Some(_) => format!(
             "`weir target add --server {server} --output DIRECTORY` makes another one for its \
-             server, and then `weir target remove {target} --force` takes it out"
+             server, and then `weir target remove {target} --force` removes it"
         ),
         None => {
             "`weir status` on the machine of the metadata server says how to replace it".to_owned()

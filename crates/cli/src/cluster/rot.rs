@@ -6,12 +6,12 @@ use weir_wire::data::ServerStatus;
 pub struct Rot {
     found: u64,
     repaired: u64,
-    /// Those that no other copy or set has.
+    /// Damaged blocks that cannot be restored from another copy or set.
     pub unrepairable: u64,
 }
 
 impl Rot {
-    /// As the servers' counters say.
+    /// Reads the numbers from the counters of the servers.
     pub fn of(servers: &[(String, ServerStatus)]) -> Self {
         let sum = |name: &str| -> u64 {
             let counters = servers.iter().flat_map(|(_, status)| &status.counters);
@@ -22,7 +22,7 @@ impl Rot {
         Self { found, repaired, unrepairable }
     }
 
-    /// As text; empty if there are none.
+    /// The numbers as text; empty if there are none.
     pub fn text(&self) -> String {
         let Self { found, repaired, unrepairable } = self;
         let of = format!("Rot: {found} blocks found, {repaired} repaired from other copies");

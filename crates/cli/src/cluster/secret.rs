@@ -35,7 +35,7 @@ pub fn replace(path: &Path, text: &str, mode: u32) -> Done {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
     let fresh = PathBuf::from(fresh);
-    // One that an interrupted command left behind.
+    // An interrupted command has left this file.
     let _ = std::fs::remove_file(&fresh);
     weir_connect::secret::write_with(&fresh, text, mode)?;
     std::fs::rename(&fresh, path).map_err(|e| Failure::file(path, e))?;

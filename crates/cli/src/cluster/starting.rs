@@ -36,7 +36,7 @@ pub struct Started {
 pub fn begin(state: &StateDir, description: &Description, undo: &mut Undo) -> Done<Begun> {
     let mut begun = Begun { count: 0, servers: Vec::new(), failures: Vec::new() };
     begun.count += etcd::start(state, description, undo)?;
-    // The data servers present themselves to the metadata servers: these come first.
+    // Data servers register with the metadata servers, so these start first.
     begun.count += start_metas(state, description, undo)?;
     for server in description.servers.iter().filter(|server| !server.targets.is_empty()) {
         let name = data_name(server.id);
@@ -75,8 +75,8 @@ impl Begun {
     }
 }
 
-/// Starts the metadata servers of this machine that are not running. One that cannot start is named,
-/// and the others go on; it fails if none is left.
+/// Starts the metadata servers of this machine that are not running. A server that cannot start is
+/// reported, and the others are still started. Fails if none can start.
 fn start_metas(state: &StateDir, description: &Description, undo: &mut Undo) -> Done<usize> {
     let names = metas::of_this_machine(description);
     let mut starting = Vec::new();

@@ -220,7 +220,7 @@ pub struct StateLock {
 impl StateLock {
     fn new(file: File, state: StateDir) -> Self {
         if state.exists() {
-            // The rest is for the numbers of processes, see [`give_up_reserve`].
+            // The rest is for pid files: see [`give_up_reserve`].
             give_up_reserve(&state.reserve_file(), RESERVE_BYTES / 2);
         }
         Self { _file: file, state }
@@ -242,7 +242,7 @@ pub fn give_up_reserve(path: &Path, bytes: usize) -> bool {
 impl Drop for StateLock {
     fn drop(&mut self) {
         if self.state.exists() {
-            // As much as there is room for.
+            // Fills the reserve as far as there is room.
             if let Some(run) = self.state.reserve_file().parent() {
                 spares::make(run);
             }
@@ -354,7 +354,7 @@ impl StateDir {
         self.purge_targets()?;
         std::fs::remove_dir_all(&self.dir).map_err(|e| Failure::file(&self.dir, e))?;
         if let Some(parent) = self.dir.parent().filter(|p| p.ends_with("weir")) {
-            // Other clusters may be there: then it stays.
+            // This fails if the directory has other clusters, and it stays.
             let _ = std::fs::remove_dir(parent);
         }
         Ok(())
@@ -374,7 +374,7 @@ impl StateDir {
     /// description is deleted after them, so that an interrupted purge can be repeated.
     fn purge_targets(&self) -> Done {
         let Ok(targets) = std::fs::read_dir(self.dir.join("targets")) else { return Ok(()) };
-        // A link leads to a directory that `weir up` did not make: only it goes.
+        // A link leads to a directory that `weir up` did not make: only the link is removed.
         let targets: Vec<PathBuf> =
             targets.flatten().map(|target| target.path()).filter(|t| !t.is_symlink()).collect();
         let parts: Vec<Vec<PathBuf>> = targets.iter().map(|target| parts_of(target)).collect();

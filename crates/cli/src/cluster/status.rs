@@ -134,7 +134,7 @@ fn look(cluster: &Cluster) -> Done<Picture> {
 
 /// Adds the answers of the servers.
 fn ask_servers(cluster: &Cluster, picture: &mut Picture) -> Done {
-    // Nothing to ask where no metadata server of this machine runs.
+    // If no metadata server of this machine runs, there is none to ask.
     let mut metas = picture.daemons.iter().filter(|daemon| is_meta(&daemon.name)).peekable();
     if metas.peek().is_some() && metas.all(|daemon| daemon.pid.is_none()) {
         return Ok(());
@@ -142,7 +142,7 @@ fn ask_servers(cluster: &Cluster, picture: &mut Picture) -> Done {
     let credential = cluster.credential()?;
     let host = credential.metadata.join(", ");
     let no_answer = |server: String, error| {
-        // A message of the client names whom it has asked.
+        // The client's message names the servers that it has asked.
         Trouble::NoAnswer { server, host: host.clone(), error }
     };
     let client = match try_to_connect(&credential, "status") {
@@ -173,7 +173,7 @@ impl Picture {
     fn daemon(&mut self, state: &StateDir, name: &str, address: &str) {
         let process = Process::from_file(&state.pid_file(name));
         let metrics = metrics_in(&state.config_file(name));
-        // One in a network of its own cannot be reached from here.
+        // A daemon in a network namespace of its own cannot be reached from here.
         let is_near = !state.network_file(name).is_symlink();
         match (process, &metrics) {
             (None, _) => self.trouble.push(Trouble::DaemonDown { name: name.to_owned() }),
@@ -213,7 +213,7 @@ impl Picture {
     }
 
     fn look_at_metadata_space(&mut self, dir: &Path) {
-        // Who may not look at it is not told.
+        // Without the permission to look at the directory, its space is not shown.
         let Ok(space) = rustix::fs::statvfs(dir) else { return };
         let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
         let usage = FsUsage {
@@ -231,7 +231,7 @@ impl Picture {
             .filter(|silent| !self.trouble.iter().any(|known| known.is_of_same_daemon(silent)))
             .collect();
         self.trouble.extend(silent);
-        // Unless it was seen here, where it has a name.
+        // Not if the problem was already found on this machine, where it has a directory.
         if !self.trouble.iter().any(|trouble| matches!(trouble, Trouble::MetadataFull { .. })) {
             let usage = metadata_space(&status);
             self.trouble.extend(Trouble::of_metadata_space(format!("on {host}"), usage));
@@ -274,7 +274,7 @@ impl Picture {
         }
         match client.targets() {
             Ok(views) => {
-                // Of one that does not serve yet its targets say it.
+                // For a server that is still recovering, its targets report the problem.
                 let recovering = |server: &str| {
                     views.iter().any(|view| recovers(view) && data_name(view.server.0) == server)
                 };
@@ -326,7 +326,7 @@ impl Picture {
                 Trouble::TargetRemoved { target: *target, dir }
             }));
         }
-        // There is no use in starting what is out of the cluster.
+        // Starting servers and targets that are out of the cluster is useless.
         let removed: Vec<String> = found.iter().filter_map(Trouble::removed).collect();
         self.trouble.retain(
             |trouble| !matches!(trouble, Trouble::DaemonDown { name } if removed.contains(name)),
@@ -404,8 +404,9 @@ impl Picture {
             && !self.trouble.is_empty()
         {
             text += &format!(
-                "This machine has joined: what changes the cluster (`weir target`, `weir server`, `weir \
-                 invite`) is for the machine of the metadata server, at {}.\n",
+                "This machine has joined the cluster. Commands that change it (`weir target`, \
+                 `weir server`, `weir invite`) are for the machine of the metadata server, at \
+                 {}.\n",
                 here.metadata
             );
         }

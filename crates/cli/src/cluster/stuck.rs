@@ -29,7 +29,7 @@ pub fn end_process(mount: &WeirMount, process: Process) -> Done {
 /// Removes a stuck mount and ends its process. All calls that wait for it get errors.
 pub fn end(mount: &WeirMount, process: Process) -> Done {
     let mountpoint = &mount.mountpoint;
-    // Its threads may still be at it; then nobody has to force anything.
+    // The threads of the process may still be ending; then no force is needed.
     if process.wait(ENDS_BY_ITSELF) {
         return kernel_unmount(mountpoint, true).map_err(|e| Failure::file(mountpoint, e));
     }
@@ -50,8 +50,8 @@ fn force(mount: &WeirMount) -> Result<(), Errno> {
         Err(Errno::PERM) => {}
         done => return done,
     }
-    // fusermount3 forces nothing, but the kernel lets the user break the connection that it
-    // made for them (where the file system for that is mounted).
+    // fusermount3 cannot force an unmount, but the kernel lets users abort the connection of their
+    // own mounts (if its control file system is mounted).
     abort(mount)?;
     kernel_unmount(&mount.mountpoint, true)
 }

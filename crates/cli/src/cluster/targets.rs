@@ -101,7 +101,7 @@ pub fn what_is_wrong(view: &TargetView) -> String {
     match (view.trouble.as_str(), view.hangs_ms) {
         ("", ms) if ms > 0 => format!("its disk hangs since {}", human_duration(ms / 1000)),
         ("", _) if view.slow => "its disk has become slow".to_owned(),
-        // Of before, if its server has gone.
+        // This report may be outdated, if the server is gone.
         (trouble, _) if is_recovering(trouble) && !view.given_up => String::new(),
         (trouble, _) => trouble.to_owned(),
     }

@@ -249,14 +249,14 @@ impl Trouble {
             ),
             Self::NoAnswer { host, error, .. } => match error.kind {
                 ErrorKind::VersionMismatch => {
-                    "install the same release everywhere (`weir --version`), and start what is \
-                     older anew"
+                    "install the same release everywhere (`weir --version`), and restart what is \
+                     older"
                         .to_owned()
                 }
                 ErrorKind::AuthFailed => {
                     "use a credential of this cluster: client.toml in its state directory, or one \
-                     of `weir key new`; if only one data server refuses, it has not the key that \
-                     was made for it (server_key_file in its configuration)"
+                     of `weir key new`; if only one data server refuses, it does not have the key \
+                     that was made for it (server_key_file in its configuration)"
                         .to_owned()
                 }
                 _ => format!(
@@ -264,9 +264,11 @@ impl Trouble {
                      starts it, or `systemctl status 'weir-*'` says why it ended"
                 ),
             },
-            Self::OtherVersion { .. } => "install the same release everywhere, and start what is \
-                older anew: `weir down`, `weir up`"
-                .to_owned(),
+            Self::OtherVersion { .. } => {
+                "install the same release everywhere, and restart what is \
+                older: `weir down`, `weir up`"
+                    .to_owned()
+            }
             Self::MetaSilent { .. } => "start it: `weir up` on its machine. Without it fewer may \
                 fail. If it is gone for good: docs/high-availability.md"
                 .to_owned(),
@@ -276,7 +278,7 @@ impl Trouble {
                     .to_owned()
             }
             Self::Removed { name, joined: false } => format!(
-                "`weir server remove {}` takes away what is left of it here",
+                "`weir server remove {}` removes what is left of it here",
                 name.trim_start_matches("data-")
             ),
             Self::Removed { .. } => "`weir down --purge` deletes what is left of it here. To have \
@@ -288,19 +290,21 @@ impl Trouble {
                  says"
             ),
             Self::TargetRemoved { .. } => {
-                "nobody needs what is there any more; its server goes on with its others".to_owned()
+                "nobody needs what is there any more; its server continues with its other \
+                    targets"
+                    .to_owned()
             }
             Self::OutOfService { server, host, pid, replace, .. } => {
                 let stop = pid.map(|pid| format!(": `kill {pid}`, then `weir up`"));
                 format!(
-                    "see to its disk (`dmesg`; is it mounted, and writable?), then start {server} \
-                     on {host} anew{}; if the disk has failed, {replace}",
+                    "repair its disk (`dmesg`; is it mounted, and writable?), then restart \
+                     {server} on {host}{}; if the disk has failed, {replace}",
                     stop.unwrap_or_default()
                 )
             }
             Self::Target(view, replace) => remedy_of(view, replace),
             Self::TargetFull { target, server, .. } => format!(
-                "remove files, even targets out with `weir rebalance`, or add room with `weir \
+                "remove files, balance targets with `weir rebalance`, or add room with `weir \
                  target add --server {server}` or `weir server add`; `weir target drain {target}` \
                  empties this one"
             ),
@@ -314,7 +318,7 @@ impl Trouble {
                 bring one back; `weir fsck` names the files"
                 .to_owned(),
             Self::Rotten { .. } => {
-                "`weir scrub` names their files: copy those anew from where they came".to_owned()
+                "`weir scrub` names their files: copy those again from their source".to_owned()
             }
         }
     }
@@ -368,8 +372,8 @@ fn what_of(view: &TargetView) -> String {
     let so_long = view.since_ms.map_or(String::new(), |ms| format!(" since {}", since(ms)));
     match view.state {
         TargetState::Offline if recovers(view) => format!(
-            "target {target}: {name} on {host} was not stopped in good order, and makes it ready \
-             ({}); files with copies elsewhere are served from those{}",
+            "target {target}: {name} on {host} was not stopped cleanly, and makes it ready ({}); \
+             files with copies elsewhere are served from those{}",
             view.trouble,
             lacking(*behind)
         ),
@@ -412,8 +416,8 @@ fn what_of(view: &TargetView) -> String {
         ),
         _ => format!(
             "target {target}: its disk, of {name} on {host}, has become slow: reading takes more \
-             than twice as long as on the others. What has copies elsewhere is read there in part, \
-             and new files with one copy go elsewhere"
+             than twice as long as on the others. Files with copies elsewhere are read there in \
+             part, and new files with one copy are made elsewhere"
         ),
     }
 }
@@ -424,14 +428,14 @@ fn remedy_of(view: &TargetView, replace: &str) -> String {
     let name = data_name(view.server.0);
     match view.state {
         TargetState::Offline if recovers(view) => {
-            format!("nothing needs to be done; if it gets no further, look at the disk on {host}")
+            format!("nothing needs to be done; if it makes no progress, look at the disk on {host}")
         }
         TargetState::Offline if view.given_up => format!(
             "it comes back by itself when all disks of {name} answer. Look at the disk (`dmesg`, \
              `iostat -x`); if it is lost, {replace}"
         ),
         TargetState::Offline => format!(
-            "start {name} on {host} anew (there: `weir up`, or `systemctl status weir-data@{}`); if \
+            "restart {name} on {host} (there: `weir up`, or `systemctl status weir-data@{}`); if \
              it is lost for good, {replace}",
             view.server
         ),

@@ -115,7 +115,8 @@ impl Undo {
                 Before::Nothing { missing_parents } => {
                     let _ = std::fs::remove_dir_all(&dir);
                     for parent in dir.ancestors().skip(1).take(missing_parents) {
-                        // Others may have put something there: then it stays.
+                        // This fails if other files were put there meanwhile, and the directory
+                        // stays.
                         let _ = std::fs::remove_dir(parent);
                     }
                     continue;

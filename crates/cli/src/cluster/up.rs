@@ -53,7 +53,7 @@ pub fn run(up: &Up) -> Done {
         return done;
     }
     if let Err(failure) = state.make() {
-        // Nothing of ours is in there, but perhaps the lock and the directory.
+        // The directory contains nothing of the cluster, except perhaps the lock.
         let _ = std::fs::remove_file(state.dir().join(".lock"));
         if !existed {
             let _ = std::fs::remove_dir(state.dir());
@@ -90,11 +90,11 @@ fn make_new(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mu
 }
 
 /// Starts the daemons of an existing cluster that are not running. A data server that cannot start
-/// is named, and all others go on, since what works is needed.
+/// is reported, and all others are still started, since the working part is needed.
 fn go_on(up: &Up, mountpoint: Option<&Path>, undo: &mut Undo, lock: StateLock) -> Done {
     let state = undo.state.clone();
     let mut description = state.description()?;
-    // The others are started whatever becomes of it.
+    // The other daemons are started even if this fails.
     if let Err(failure) = grow::finish(&state, &mut description) {
         failure.say();
     }
@@ -143,8 +143,9 @@ fn goes_on_without(cluster: &str, servers: &BTreeSet<u32>) -> Failure {
     let names: Vec<String> = servers.iter().map(|server| data_name(*server)).collect();
     let names = names.join(", ");
     Failure::new(format!("cluster {cluster} goes on without {names}")).hint(format!(
-        "what runs is left running. Mend what is said above of {names}, then `weir up` starts it; \
-         for a disk that is lost: `weir target replace`. `weir status` says how the cluster is"
+        "what runs keeps running. Solve the problems of {names} shown above, then `weir up` starts \
+         it; for a disk that is lost: `weir target replace`. `weir status` shows the state of the \
+         cluster"
     ))
 }
 
@@ -202,7 +203,7 @@ fn lay_out(
         make_server(state, description, server, &master, its_own)?;
     }
     keys::write_first_credential(state, description, &master, metadata)?;
-    // Last: from here on the directory holds a cluster.
+    // Last, because with its description the directory counts as a cluster.
     state.set_description(description)
 }
 
@@ -229,8 +230,8 @@ fn make_server(
             let failure = Failure::from(e);
             match is_one {
                 true => failure.hint(
-                    "if it was one of a cluster that is gone, delete what is in it; else name \
-                     another directory",
+                    "if it belonged to a cluster that is gone, delete what is in it; otherwise \
+                     name another directory",
                 ),
                 false => failure,
             }
@@ -352,7 +353,7 @@ fn await_metadata(state: &StateDir) -> Done<Client> {
             Ok(client) => return Ok(client),
             Err(error) => error,
         };
-        // Of several metadata servers none leads in the first moment.
+        // At first none of several metadata servers leads.
         let is_early =
             several && matches!(error.kind, ErrorKind::NotLeader | ErrorKind::Unreachable);
         if error.kind != ErrorKind::TimedOut && !is_early {
@@ -361,8 +362,8 @@ fn await_metadata(state: &StateDir) -> Done<Client> {
         }
         if begin.elapsed() > METADATA_TIMEOUT {
             let seconds = METADATA_TIMEOUT.as_secs();
-            return Err(Failure::new(format!("{why}; it was waited for {seconds} s"))
-                .hint("what was started goes on by itself; `weir status` shows it"));
+            return Err(Failure::new(format!("{why}; gave up after {seconds} s"))
+                .hint("what was started continues by itself; `weir status` shows it"));
         }
         if said != why && !is_early {
             logging::say(&format!("weir: {why}; waiting for it"));
@@ -384,7 +385,7 @@ fn mount(state: &StateDir, description: &mut Description, path: &Path, undo: &mu
         match Life::of(&mount) {
             Life::Serves => return Ok(()),
             Life::Stopped(pid) => return Err(life::stopped(&path, pid)),
-            // Its process is gone, or as good as: nothing can be in use any more.
+            // The process is gone, or as good as gone, so the mount cannot be in use.
             Life::Dead | Life::Stuck(_) => mounting::unmount(&mount, true)?,
         }
     }

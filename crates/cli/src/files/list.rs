@@ -55,7 +55,7 @@ pub fn run(ls: &Ls) -> Done {
 
 impl Lister<'_> {
     fn argument(&mut self, tree: &RemoteTree, path: &[u8]) -> Done {
-        // A link on the command line is followed, but not with -l or -d (as ls).
+        // As in ls, a link on the command line is followed, but not with -l or -d.
         let attr = tree.attr(path, !self.ls.long && !self.ls.directory)?;
         if attr.kind == FileKind::Directory && !self.ls.directory {
             return self.directory(tree, path, &attr);

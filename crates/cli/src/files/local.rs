@@ -118,7 +118,7 @@ impl Tree for LocalTree {
     fn real_path(&self, bytes: &[u8]) -> Done<Vec<u8>> {
         match std::fs::canonicalize(path(bytes)) {
             Ok(real) => Ok(real.into_os_string().as_bytes().to_vec()),
-            // A link to what has no name, as /proc has them, is not for replacing.
+            // A link to a file without a name, as in /proc, cannot be replaced.
             Err(e) if e.kind() == io::ErrorKind::NotFound => match std::fs::metadata(path(bytes)) {
                 Ok(_) => {
                     Err(Failure::new("leads to a file without a name").about(self.shown(bytes)))
@@ -174,7 +174,7 @@ impl Tree for LocalTree {
             let file = with(bytes, |path| File::open(path))?;
             return Ok(Box::new(LocalFile { file, path: path(bytes).to_owned() }));
         };
-        // Nobody is waited for on the other side of a pipe.
+        // Opening a pipe does not wait for its other end.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let opened = with(bytes, |path| {
             match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -195,7 +195,8 @@ impl Tree for LocalTree {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(u32::from(making.mode));
         let file = with(bytes, |path| options.open(path))?;
-        // Costs nothing here, so that it is done for all. Some file systems have no locks.
+        // The lock costs nothing here, so it is taken for every file. Some file systems have no
+        // locks.
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
                 Err(Failure::new("is locked by another program").about(self.shown(bytes)))
@@ -252,7 +253,8 @@ impl Tree for LocalTree {
     fn cluster_of(&self, meta: &Meta) -> Done<Option<ClusterSign>> {
         let Some(mount) = mounts::of_device(meta.identity.0)? else { return Ok(None) };
         let Some(cluster) = Cluster::from_source(&mount.source) else { return Ok(None) };
-        // Who may not read the mount's credential knows it by its source alone.
+        // Without the right to read the mount's credential, the source alone identifies the
+        // cluster.
         let (name, metadata) = match cluster.credential() {
             Ok(credential) => (credential.cluster, credential.metadata),
             Err(_) => (String::new(), Vec::new()),
@@ -284,14 +286,15 @@ fn take_over(path: &Path, take: Take) -> io::Result<Option<File>> {
         let is = file.metadata()?;
         Ok::<_, io::Error>(there.is_ok_and(|m| (m.dev(), m.ino()) == (is.dev(), is.ino())))
     };
-    // Without locks nobody can say.
+    // Without locks it is not known whether a process writes the file.
     let locked = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
     match open(true) {
         Ok(file) if may_take(&file.metadata()?) => {
-            // Whoever had it before may have finished it meanwhile.
+            // The former holder of the lock may have finished the file meanwhile.
             Ok(if locked(&file) && is_there(&file)? { Some(file) } else { None })
         }
-        // It has its mode already, by which not even its owner may write it: to be begun anew.
+        // The file has its final mode, which does not even let its owner write it. So the copy
+        // starts again.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied && take != Take::Fill => {
             if !std::fs::symlink_metadata(path).is_ok_and(|m| may_take(&m)) {
                 return Ok(None);
@@ -333,7 +336,7 @@ impl Source for LocalFile {
                 Ok(0) => break,
                 Ok(n) => filled += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // A pipe or a terminal: what comes next, whatever its place.
+                // A pipe or a terminal: the next bytes are read, whatever the offset.
                 Err(e) if e.raw_os_error() == Some(libc::ESPIPE) => {
                     return io::Read::read(&mut &self.file, buffer).map_err(self.failed());
                 }
@@ -352,7 +355,7 @@ impl Source for LocalFile {
             return Ok(Some(offset..u64::MAX));
         }
         let start = match seek(&self.file, SeekFrom::Data(offset)) {
-            // Files of /proc do not say.
+            // Files of /proc do not report holes.
             Err(Errno::INVAL) => return Ok(Some(offset..u64::MAX)),
             Err(Errno::NXIO) => return Ok(None),
             start => start.map_err(|e| self.failed()(e.into()))?,
@@ -386,7 +389,7 @@ impl Held for LocalFile {
 impl Sink for LocalFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Done {
         match self.file.write_all_at(bytes, offset) {
-            // A pipe or a terminal: there is no place but the end.
+            // A pipe or a terminal can only be written at its end.
             Err(e) if e.raw_os_error() == Some(libc::ESPIPE) => {
                 io::Write::write_all(&mut &self.file, bytes)
             }
@@ -481,7 +484,7 @@ mod tests {
         }
         std::fs::create_dir(at("dir")).unwrap();
         for name in ["file", "other", "secret", "dir"] {
-            // No file system for such attributes: nothing to be seen.
+            // The file system does not support such attributes, so there is nothing to test.
             if give(name, name) == Err(Errno::OPNOTSUPP) {
                 return;
             }
@@ -491,7 +494,7 @@ mod tests {
             |name: &str| LocalTree.stat(bytes(&at(name)), false).unwrap().unwrap().identity;
         let (file, listed_dir) = (listed("file"), listed("dir"));
         assert_eq!(LocalTree.xattrs(bytes(&at("dir")), Some(listed_dir)).unwrap(), of("dir"));
-        // What is open is what is asked, whatever comes in its place.
+        // Attributes are read from the open file, even if another file has its name.
         let open = LocalTree.open(bytes(&at("file")), Some(file)).unwrap();
         std::fs::rename(at("other"), at("file")).unwrap();
         assert_eq!(open.xattrs().unwrap(), of("file"));
@@ -501,7 +504,7 @@ mod tests {
             let failure = LocalTree.xattrs(bytes(&at(name)), Some(listed)).unwrap_err();
             assert!(failure.message.contains("was replaced"), "{}", failure.message);
         }
-        // A link has none of what it leads to.
+        // A link has none of the attributes of its target.
         assert_eq!(LocalTree.xattrs(bytes(&at("dir")), None).unwrap(), Vec::new());
     }
 
@@ -521,7 +524,7 @@ mod tests {
         let user = std::thread::spawn(move || {
             let uid = rustix::fs::Uid::from_raw(4321);
             rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
-            // Not while somebody has it.
+            // Not while another process holds it.
             let held = File::open(&at).unwrap();
             flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
             assert!(LocalTree.take_over(bytes(&at), Take::GoOn).unwrap().is_none());

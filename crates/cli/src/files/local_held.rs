@@ -62,7 +62,7 @@ struct Calls<'a> {
 
 impl Calls<'_> {
     fn set_meta(&self, meta: &Meta, keep: Keep) -> io::Result<bool> {
-        // The owner first: a change of owner clears setuid and setgid.
+        // The owner comes first, because a change of owner clears setuid and setgid.
         let (mut mode, mut is_kept) = (meta.mode, true);
         if keep.owner {
             match (self.chown)(meta.uid, meta.gid) {
@@ -148,7 +148,7 @@ fn bytes(
     get: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
 ) -> Result<Vec<u8>, Errno> {
     let mut bytes = vec![0; len?];
-    // Without room it would only be told again how much there is.
+    // A call with an empty buffer would only return the size again.
     let len = if bytes.is_empty() { 0 } else { get(&mut bytes)? };
     bytes.truncate(len);
     Ok(bytes)
@@ -176,7 +176,7 @@ fn can_be_copied(name: &[u8]) -> bool {
 fn is_set(done: Result<(), Errno>, name: &[u8]) -> io::Result<bool> {
     match done {
         Err(Errno::OPNOTSUPP) => Ok(false),
-        // Of classes that are the superuser's.
+        // Only the superuser may set attributes of other classes.
         Err(Errno::PERM) if !name.starts_with(b"user.") => Ok(false),
         done => Ok(done.map(|()| true)?),
     }

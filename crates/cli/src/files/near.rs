@@ -23,7 +23,7 @@ impl Near {
         let mut dir: Option<OwnedFd> = None;
         while path.len() > MOST {
             let slash = path[..MOST].iter().rposition(|b| *b == b'/').filter(|slash| *slash > 0);
-            // No name is as long as that.
+            // No file name is as long as that.
             let slash = slash.ok_or_else(|| io::Error::from(rustix::io::Errno::NAMETOOLONG))?;
             let part = Path::new(OsStr::from_bytes(&path[..slash]));
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -36,7 +36,7 @@ impl Near {
         let rest = OsStr::from_bytes(path);
         let path = match &dir {
             None => PathBuf::from(rest),
-            // Names the directory for every call, also for those that take no descriptor.
+            // This path names the directory in every call, including those that take no descriptor.
             Some(dir) => Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(rest),
         };
         Ok(Self { path, _dir: dir })

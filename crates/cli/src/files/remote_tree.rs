@@ -58,14 +58,14 @@ impl RemoteTree {
             match self.client.set_lock(&self.context, &lock, LockWait::No) {
                 Ok(()) => break,
                 Err(e) if e.kind != ErrorKind::WouldBlock => return Err(self.about(path)(e)),
-                // It may be of one that was killed: its session ends by itself.
+                // The lock may belong to a process that was killed: its session ends by itself.
                 Err(_) if begin.elapsed() < patience => std::thread::sleep(LOCK_PAUSE),
                 Err(_) => return Ok(None),
             }
         }
         let held = HeldLock { client: self.client.clone(), lock };
         let file = RemoteFile { lock: Some(held), ..self.handle(path, file) };
-        // Whoever had it before may have finished it meanwhile.
+        // The former holder of the lock may have finished the file meanwhile.
         Ok(self.find(path, false).is_ok_and(|attr| attr.file == file.node.id).then_some(file))
     }
 
@@ -83,7 +83,7 @@ impl RemoteTree {
 
     /// Removes a leftover that has its final mode, which may not even let its owner write.
     fn remove_finished(&self, path: &[u8], file: FileId, patience: Duration) -> Done {
-        // Without the right to read it there is no lock, and none was to be had for others.
+        // Without the right to read there can be no lock, for this process or for others.
         let _held = match self.client.open(&self.context, file, Rights::READ) {
             Ok((file, _)) => match self.locked(path, file, patience)? {
                 None => return Ok(()),
@@ -138,7 +138,7 @@ impl RemoteNode {
             return Ok(is_kept);
         }
         match self.client.setattr(&self.context, &request) {
-            // A root that is not one there.
+            // The key may map root to another user, who may not change owners.
             Err(e) if e.kind == ErrorKind::NotPermitted && request.uid.is_some() => {
                 (request.uid, request.gid) = (None, None);
                 request.mode = request.mode.map(|mode| mode & !PRIVILEGE);
@@ -162,7 +162,7 @@ impl Held for RemoteNode {
         match self.client.set_xattr(&self.context, self.id, name, value, XattrMode::Any) {
             Ok(()) => Ok(true),
             Err(e) if e.kind == ErrorKind::Unsupported => Ok(false),
-            // Of classes that are the superuser's.
+            // Only the superuser may set attributes of other classes.
             Err(e) if e.kind == ErrorKind::NotPermitted && !name.starts_with(b"user.") => Ok(false),
             Err(e) => Err(self.failed(e)),
         }
@@ -191,8 +191,9 @@ fn meta(attr: &Attr) -> Meta {
     }
 }
 
-/// The layout of a file as a specification, as far as it can be derived; `None` if it has parities
-/// in place of copies: how many it had does not show, and without parities one would be too few.
+/// The layout of a file as a specification, as far as it can be derived. `None` if the file has
+/// parities in place of copies: its former number of copies is not known, and without parities one
+/// copy would be too few.
 fn spec_of(layout: &FileLayout) -> Option<LayoutSpec> {
     let first = layout.segments.first();
     if first.is_some_and(Segment::is_coded) {
@@ -232,7 +233,7 @@ struct RemotePages {
 impl Pages for RemotePages {
     fn next(&mut self) -> Done<Vec<(Vec<u8>, Meta)>> {
         let mut page = Vec::new();
-        // A reply may have nothing but `.` and `..`.
+        // A reply may contain only `.` and `..`.
         while page.is_empty() && !self.end {
             let (tree, most) = (&self.tree, MAX_READDIR_ENTRIES as u32);
             let from = (self.cookie, self.last);
@@ -280,7 +281,7 @@ impl Tree for RemoteTree {
 
     fn real_path(&self, path: &[u8]) -> Done<Vec<u8>> {
         let mut here = path.to_vec();
-        // As many links as the kernel follows.
+        // The kernel follows as many links.
         for _ in 0..40 {
             match self.stat(&here, false)? {
                 Some(found) if found.kind == FileKind::Symlink => {}
@@ -379,7 +380,7 @@ impl Tree for RemoteTree {
         };
         let mut made = self.client.create(&self.context, parent, name, &options);
         if made.as_ref().is_err_and(|e| e.kind == ErrorKind::InvalidArgument) {
-            // The cluster has changed, and has no room for such a layout any more.
+            // The cluster has changed, and has no room for such a layout.
             options.layout = None;
             made = self.client.create(&self.context, parent, name, &options);
         }
@@ -387,7 +388,7 @@ impl Tree for RemoteTree {
         if !making.locked {
             return Ok(Box::new(self.handle(path, file)));
         }
-        // Nobody is waited for: whoever has it takes it for one that was left.
+        // This does not wait: another holder of the lock has taken the file for a leftover.
         match self.locked(path, file, Duration::ZERO)? {
             Some(file) => Ok(Box::new(file)),
             None => Err(Failure::new("was taken over by another copy").about(self.shown(path))),
@@ -474,7 +475,7 @@ impl Drop for HeldLock {
 }
 
 struct RemoteFile {
-    // Dropped in this order: locks are held through open files.
+    // The fields are dropped in this order: locks are held through open files.
     lock: Option<HeldLock>,
     file: File,
     node: RemoteNode,
@@ -552,7 +553,7 @@ impl Sink for RemoteFile {
         let Some(from) = source.in_cluster() else { return Ok(None) };
         match from.copy_range(&self.node.context, offset, &self.file, offset, len) {
             Ok(n) => Ok(Some(n)),
-            // Two sessions: of two clusters, or of two keys.
+            // The files belong to two sessions: of two clusters, or of two keys.
             Err(e) if e.kind == ErrorKind::CrossDevice => Ok(None),
             Err(e) => Err(self.failed(e)),
         }

@@ -153,7 +153,7 @@ impl<'a> Removal<'a> {
     }
 }
 
-/// What somebody else has removed meanwhile need not be removed.
+/// Ignores that another process has removed the file meanwhile.
 fn unless_gone(removed: Result<(), Error>) -> Result<(), Error> {
     match removed {
         Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Stale) => Ok(()),

@@ -41,7 +41,7 @@ fn make_parents(tree: &RemoteTree, path: &[u8]) -> Done {
         let dir = &path[..end];
         if tree.stat(dir, true)?.is_none() {
             match tree.make_dir(dir, 0o755) {
-                // Somebody else made it at the same time.
+                // Another process made it at the same time.
                 Err(_) if tree.stat(dir, true)?.is_some() => {}
                 made => made?,
             }

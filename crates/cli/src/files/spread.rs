@@ -41,7 +41,7 @@ pub fn run(spread: &Arguments) -> Done {
         }
         Some(_) => return Err(Failure::new("--record is 1 byte to 64 MiB")),
     };
-    // Before anything is made.
+    // Files are checked before anything is made.
     for path in spread.files.iter().filter(|path| *path != Path::new("-")) {
         std::fs::metadata(path).map_err(|e| Failure::file(path, e))?;
     }
@@ -50,7 +50,7 @@ pub fn run(spread: &Arguments) -> Done {
     let (started, in_directory) = (Instant::now(), tree.about(&name.path));
     let about = |error: Error| match error.kind {
         ErrorKind::Exists => {
-            let hint = "another one has written there: give this one a name by --writer, or \
+            let hint = "another writer has written there: give this one a name with --writer, or \
                         another directory";
             in_directory(error).hint(hint)
         }
@@ -236,7 +236,7 @@ mod tests {
         Ok(found)
     }
 
-    /// Gives little at a time.
+    /// Returns only a few bytes with each read.
     struct Slow<'a>(&'a [u8], usize);
 
     impl Read for Slow<'_> {

@@ -39,8 +39,8 @@ pub fn run(take: &Arguments) -> Done {
     let started = Instant::now();
     let about = |error: weir_types::Error| {
         let refused = matches!(error.kind, ErrorKind::AccessDenied | ErrorKind::ReadOnly);
-        let hint = "what is taken is noted in the directory of the first file: give another one by \
-                    --state";
+        let hint = "the record of what is taken is in the directory of the first file: give \
+                    another one with --state";
         match refused && error.message.contains(CLAIMS) {
             true => Failure::from(error).hint(hint),
             false => Failure::from(error),
@@ -67,7 +67,9 @@ fn options(take: &Arguments, tree: &RemoteTree, first: &RemoteName) -> Done<Take
         Some(text) => {
             let name = RemoteName::parse(text)?;
             if name.cluster != first.cluster {
-                return Err(Failure::new("--state is a directory of the cluster of the files"));
+                return Err(Failure::new(
+                    "--state must be a directory in the cluster of the files",
+                ));
             }
             name.path
         }
@@ -86,13 +88,13 @@ fn options(take: &Arguments, tree: &RemoteTree, first: &RemoteName) -> Done<Take
 /// The job, the number of this process in it, and the number of processes.
 fn who(take: &Arguments) -> Done<(JobId, u32, u32)> {
     let uid = rustix::process::geteuid().as_raw();
-    // Who started it is no name for a job: that may be a shell of each process.
+    // The parent process does not identify a job: it may be a separate shell for each process.
     let (member, other) = (member(uid, 0), member(uid, 1));
     let named = take.job.as_ref().map(|name| job_named(name, uid));
     match (named, member) {
         (None, Some(_)) if member != other => {
-            let what = "what has started this process gives the job no name";
-            Err(Failure::new(what).hint("give one that no other job has, by --job"))
+            let what = "the launcher of this process gives the job no name";
+            Err(Failure::new(what).hint("give one that no other job has, with --job"))
         }
         (named, Some(member)) => Ok((named.unwrap_or(member.job), member.rank.0, member.ranks)),
         (Some(_), None) => {
@@ -101,7 +103,7 @@ fn who(take: &Arguments) -> Done<(JobId, u32, u32)> {
                 "start it by `weir run -n N`, or by `weir run --job NAME --rank R --ranks N`";
             Err(Failure::new(what).hint(hint))
         }
-        // Alone.
+        // The process runs alone.
         (None, None) => {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             let now = now.map_or(0, |since| since.as_nanos());
@@ -144,7 +146,7 @@ fn tell(summary: TakeSummary, seconds: f64) {
         "other_bytes": other_bytes,
         "seconds": seconds,
     });
-    // At once, so that what the processes of a job say does not get mixed up.
+    // One write, so that the lines of the processes of a job do not get mixed up.
     let line = format!("{told}\n");
     logging::put(line.into_bytes());
 }

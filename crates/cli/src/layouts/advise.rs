@@ -34,7 +34,7 @@ pub fn run(asked: &Advise) -> Done {
         (None, _) => {
             return Err(Failure::new("no record size is given")
                 .about(&found.named)
-                .hint("say --record SIZE, or name a file whose lines are of equal length"));
+                .hint("give --record SIZE, or name a file whose lines are of equal length"));
         }
     };
     let call_bytes = record
@@ -107,11 +107,9 @@ impl Copies {
 /// The stripes of a new file in the directory of the path, in a cluster of so many targets.
 fn current(found: &Found, spec: &LayoutSpec, targets: u16) -> Done<Stripes> {
     if spec.kind != LayoutKind::Striped {
-        return Err(Failure::new(
-            "what is made here is not striped, so there is nothing to advise",
-        )
-        .about(&found.named)
-        .hint("docs/jobs.md says which layout is for what"));
+        return Err(Failure::new("new files here are not striped, so there is nothing to advise")
+            .about(&found.named)
+            .hint("docs/jobs.md says which layout is for what"));
     }
     let unit_bytes = u64::from(stripe_unit(spec));
     let count = match spec.count {
@@ -131,7 +129,7 @@ fn record_of(found: &Found) -> Done<u64> {
     let len = file.read_at(context, 0, &mut bytes).map_err(&about)?;
     file.close(context).map_err(&about)?;
     record_length(&bytes[..len]).ok_or_else(|| {
-        Failure::new("its lines are not of equal length, so records cannot be told")
+        Failure::new("its lines are not of equal length, so the record size is not known")
             .about(&found.named)
             .hint("say --record SIZE")
     })
@@ -141,7 +139,7 @@ fn record_length(bytes: &[u8]) -> Option<u64> {
     let record = bytes.iter().take(MAX_RECORD_BYTES).position(|&byte| byte == b'\n')? + 1;
     let whole = |line: &[u8]| line.iter().position(|&byte| byte == b'\n') == Some(record - 1);
     let lines = bytes.chunks_exact(record);
-    // One line may be anything.
+    // A single line says nothing.
     (lines.len() > 1 && bytes.chunks_exact(record).all(whole)).then_some(record as u64)
 }
 

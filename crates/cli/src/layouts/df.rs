@@ -40,7 +40,7 @@ pub fn run(df: &Df) -> Done {
     }
     let size = |bytes: u64| match df.human_readable {
         true => human_size(bytes),
-        // Blocks of 1 KiB, as df prints them.
+        // In blocks of 1 KiB, as df prints them.
         false => bytes.div_ceil(1024).to_string(),
     };
     let unit = if df.human_readable { ">SIZE" } else { ">1K-BLOCKS" };

@@ -68,7 +68,7 @@ fn set(found: &Found, layout: Option<LayoutSpec>) -> Done {
 
 /// Warns if there are fewer disks than copies, since copies on the same disk are lost together.
 fn warn_of_disks(found: &Found, copies: u8) {
-    // Who cannot be asked has been told of that with the layout.
+    // If the servers cannot be asked, the request for the layout has already reported it.
     let Ok(map) = found.tree.client.cluster_map() else { return };
     let disks: Disks = map.targets().map(|(_, target)| (target.disk, target.usage)).collect();
     if disks.targets() > disks.count() && disks.count() < u64::from(copies) {

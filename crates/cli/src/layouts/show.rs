@@ -75,7 +75,7 @@ impl Places {
     fn new(found: &Found, map: ClusterMap) -> Self {
         let mut directories = HashMap::new();
         for server in &map.servers {
-            // A server that does not answer leaves its directories unknown.
+            // The directories of a server that does not answer stay unknown.
             let first = server.targets.first().map(|t| t.target);
             let status =
                 first.and_then(|t| found.tree.client.data_status(t, STATUS_TIMEOUT_MS).ok());

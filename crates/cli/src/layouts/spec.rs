@@ -35,7 +35,7 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
     if !given {
         return Ok(None);
     }
-    // A size list can only mean fragments.
+    // A list of sizes is possible only with fragments.
     let family =
         layout.unwrap_or(if sizes.is_empty() { Family::Striped } else { Family::Fragments });
     let kind = match family {
@@ -86,7 +86,7 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
     }
     let (parities, encode_after_s) = match reduce {
         None => (0, 0),
-        // Of a file that has some: no more.
+        // `--reduce none` for a file that has parities: it gets no further ones.
         Some(Reduced { parities: 0, .. }) => (1, NEVER_S),
         Some(Reduced { parities, .. }) => {
             let after_s = after.map_or(0, |after| after.as_secs());

@@ -148,7 +148,7 @@ impl<'a> Trial<'a> {
         let (file, _) = client.open(self.context(), id, Rights::READ)?;
         let mut buffer = vec![0; LONG_CALL_BYTES];
         let mut best: f64 = 0.0;
-        // The first time through opens connections.
+        // The first round opens connections.
         for _ in 0..2 {
             let start = Instant::now();
             for call in 0..MEASURE_BYTES / LONG_CALL_BYTES as u64 {
@@ -221,7 +221,7 @@ impl<'a> Trial<'a> {
             let (file, _) = client.open(self.context(), id, Rights::READ)?;
             Ok((client, file))
         });
-        // The others wait for this one, also if it has failed.
+        // The other readers wait for this one, even if it has failed.
         barrier.wait();
         let (client, file) = opened?;
         let call = workload.call_bytes;

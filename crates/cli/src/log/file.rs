@@ -94,17 +94,17 @@ impl LogFile {
     /// one.
     pub fn see_renamed(&mut self) -> Done {
         if self.is_over {
-            // It goes on by itself from one that was so from the beginning.
+            // An older log is continued by itself when it has been read.
             return if self.is_older { Ok(()) } else { self.go_on().map(drop) };
         }
         let failed = |e| Failure::file(&self.path, e);
         let named = match std::fs::metadata(&self.path) {
-            // There will be a new one.
+            // The new file does not exist yet.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             named => named.map_err(failed)?,
         };
         let open = self.file.get_ref().metadata().map_err(failed)?;
-        // What was written to this one until now is still to be read.
+        // The rest of the renamed file is read first.
         self.is_over = !is_same(&named, &open);
         Ok(())
     }
@@ -116,7 +116,7 @@ impl LogFile {
         }
         let shown = self.file.get_ref().metadata().map_err(|e| Failure::file(&self.path, e))?;
         match Self::open_after(Some(&shown), &self.daemon, &self.path, self.follows) {
-            // It was renamed as well; there will be another one.
+            // The file was renamed as well; there will be another one.
             Err(_) if !self.path.exists() => return Ok(false),
             opened => *self = opened?,
         }
@@ -146,7 +146,7 @@ impl LogFile {
 
     fn read(&mut self) -> io::Result<Option<Line>> {
         let is_at_end = self.read_begun()? == 0;
-        // Somebody has emptied it, as logrotate does: begin anew.
+        // The file was truncated, as by logrotate: read it from its beginning.
         if is_at_end && self.file.get_ref().metadata()?.len() < self.file.stream_position()? {
             self.file.rewind()?;
             self.begun.clear();

@@ -31,7 +31,7 @@ pub fn run(asked: &Log) -> Done {
     logs.chosen = chosen(asked, &cluster, &logs.there()?)?;
     logs.open_new()?;
     logs.require_all()?;
-    // A reader that has gone (`weir log | head`) ends it, and is no failure.
+    // A closed output (`weir log | head`) ends the command without a failure.
     match show(asked, &mut logs) {
         Err(Stop::ReaderGone) => Ok(()),
         Err(Stop::Failed(failure)) => Err(failure),

@@ -34,8 +34,9 @@ pub fn older(log: &Path) -> PathBuf {
 /// Opens a log for appending and locks it.
 pub fn hold(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().create(true).append(true).open(path)?;
-    // Who removes it just now has it locked for that moment: then the writer finds that its file
-    // has no name, and opens another one. If it stays, the writer locks it when it looks next.
+    // A process that is removing the file may hold the lock just now. Then the writer notices that
+    // its file has no name, and opens another one. If the file stays, the writer locks it at its
+    // next check.
     let _ = flock(&file, FlockOperation::NonBlockingLockShared);
     Ok(file)
 }
@@ -85,7 +86,7 @@ impl LogFile {
             if !is_named(&self.path) {
                 return self.begin();
             }
-            // Somebody else may have had it locked when it was opened.
+            // Another process may have held the lock when the file was opened.
             let _ = flock(&open, FlockOperation::NonBlockingLockShared);
             if is_first {
                 self.clear();
@@ -122,7 +123,7 @@ impl LogFile {
         let mut taken = 0;
         for log in idle {
             taken += log.bytes;
-            // If it cannot be removed, the next one who looks tries again.
+            // If it cannot be removed, the next check tries again.
             if taken > self.limit / 2 && std::fs::remove_file(&log.path).is_ok() {
                 taken -= log.bytes;
             }
@@ -176,7 +177,7 @@ impl Idle {
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         let metadata = file.metadata().ok().filter(|metadata| metadata.is_file())?;
-        // Its name may have gone to another file before it was locked.
+        // Another file may have got the name before this one was locked.
         if !is_at(path, (metadata.dev(), metadata.ino())) {
             return None;
         }
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
     use crate::cluster::names::data_name;
 
-    /// A file of so many bytes, written last in this second after 1970.
+    /// A file of this many bytes, last written in this second after 1970.
     fn make(path: &Path, bytes: u64, second: u64) {
         let file = File::create(path).unwrap();
         file.set_len(bytes).unwrap();
@@ -254,7 +255,7 @@ mod tests {
         let (mut one, mut other) =
             (LogFile::alone(&path, ByteSize(0)), LogFile::alone(&path, ByteSize(0)));
         let (first, same) = (hold(&path).unwrap(), hold(&path).unwrap());
-        // Both have just looked that it has its name.
+        // Both have just checked that the file has its name.
         assert!(one.successor(&first, 1).is_none() && other.successor(&same, 1).is_none());
         first.set_len(MIN_SHARE_BYTES).unwrap();
         let second = one.successor(&first, 1).unwrap();

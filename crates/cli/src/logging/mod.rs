@@ -35,16 +35,17 @@ static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 pub enum Logs<'a> {
     /// A daemon logs its work.
     Daemon {
-        /// Whether a program of ours has started it, and put its log where all are Weir's.
+        /// Whether another Weir process has started it, and put its log beside those of other
+        /// daemons.
         detached: bool,
-        /// Its file; else standard error alone.
+        /// The log file; `None`: standard error alone.
         file: Option<&'a Path>,
-        /// The most bytes of the file and the one before it.
+        /// Maximum size of the file and the one before it.
         limit: ByteSize,
     },
     /// A command logs errors besides its own message.
     Command,
-    /// A simulation says nothing: what simulated servers complain of is what is done to them.
+    /// A simulation logs nothing, because simulated servers complain only of injected faults.
     Nothing,
 }
 
@@ -62,7 +63,7 @@ pub fn start(logs: Logs<'_>) {
     let filter = EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        // It would say so on standard error, and panic if it cannot.
+        // Internal errors would be printed on standard error, with a panic if that fails.
         .log_internal_errors(false)
         .with_writer(|| Line);
     match journal::is_stderr() {
@@ -78,7 +79,7 @@ fn start_queue(file: Option<LogFile>) {
     let writer = Writer::new(Standard::new(file), journal::is_stderr());
     let written = Arc::clone(&queue);
     let thread = thread::Builder::new().name("weir-log".into());
-    // What ends the process is for other threads.
+    // Signals that end the process are for other threads.
     let started = all_held_back(|| thread.spawn(move || writer.run(&written)));
     if started.is_ok() {
         let _ = QUEUE.set(queue);

@@ -66,7 +66,7 @@ impl Queue {
     /// Waits up to `patience` until everything is written.
     pub fn await_written(&self, patience: Duration) {
         let is_not = |waiting: &mut Waiting| waiting.is_writing || !waiting.lines.is_empty();
-        // What it ends with does not matter to whoever is about to end.
+        // The result does not matter at the end of a process.
         drop(self.changed.wait_timeout_while(self.lock(), patience, is_not));
     }
 

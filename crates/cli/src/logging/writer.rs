@@ -48,7 +48,7 @@ impl Sink for Standard {
         loop {
             match rustix::io::write(rustix::stdio::stderr(), bytes) {
                 Err(Errno::INTR) => {}
-                // Somebody who shares it has made it so.
+                // Another process that shares the file has made it non-blocking.
                 Err(Errno::AGAIN) => {
                     let stderr = rustix::stdio::stderr();
                     poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None)?;
@@ -121,7 +121,7 @@ impl<S: Sink> Writer<S> {
             true => [b"\n", line].concat(),
             false => line.to_vec(),
         };
-        // A log may get a whole queue at once, and has its limit in the midst of it.
+        // A log may get a whole queue at once, and reach its limit in the middle.
         self.sink.prepare(whole.len());
         let mut left = whole.as_slice();
         while !left.is_empty() {
@@ -151,7 +151,7 @@ mod tests {
     use std::io::Write;
     use std::rc::Rc;
 
-    /// Takes so many bytes more.
+    /// A disk with room for a limited number of bytes.
     struct Disk {
         room: Rc<Cell<usize>>,
         has: Rc<Cell<Vec<u8>>>,

@@ -54,7 +54,7 @@ impl<P: Fn() -> Option<String>> Server<P> {
         if self.wait().is_err() {
             thread::sleep(PAUSE);
         }
-        // Those that are there first: a new one may take the place of one that has waited.
+        // Existing connections first: a new one may replace one that has waited.
         self.go_on();
         self.accept();
         self.go_on();
@@ -67,7 +67,7 @@ impl<P: Fn() -> Option<String>> Server<P> {
         fds.extend(self.connections.iter().map(|it| PollFd::new(&it.stream, wants(it))));
         let first = self.connections.first();
         let left = first.map(|it| it.until.saturating_duration_since(Instant::now()));
-        // A little later, so that its time is over when it is looked at.
+        // A little later, so that the time limit of the connection is over at the check.
         let left = left.map(|left| left + Duration::from_millis(1));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut fds, timeout.as_ref()) {
@@ -77,8 +77,8 @@ impl<P: Fn() -> Option<String>> Server<P> {
     }
 
     fn accept(&mut self) {
-        // No more than can be looked at, so that who has sent a request is answered before it may
-        // be one too many.
+        // A limited number, so that a complete request is answered before its connection may be
+        // closed for new ones.
         for _ in 0..MAX_CONNECTIONS / 2 {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
@@ -106,9 +106,9 @@ impl<P: Fn() -> Option<String>> Server<P> {
     /// Receives, answers and sends as much as is possible without blocking.
     fn go_on(&mut self) {
         let now = Instant::now();
-        // Who goes away early has no answer.
+        // A client that closes its connection early gets no answer.
         self.connections.retain_mut(|it| it.until > now && it.receive().is_ok());
-        // One page for all who ask now: it may take a while to be made.
+        // One page serves all requests of this turn, because making it may take a while.
         let mut page = None;
         for it in self.connections.iter_mut().filter(|it| it.answer.is_none() && it.has_asked()) {
             let made = answer(&it.request, || page.get_or_insert_with(&self.page).clone());
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use std::net::SocketAddr;
 
-    /// Somebody who serves this page.
+    /// A server of this page.
     fn serving(page: Option<&str>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -222,13 +222,13 @@ mod tests {
         address
     }
 
-    /// What is answered to a request.
+    /// The answer to a request.
     fn ask(address: SocketAddr, request: &[u8]) -> String {
         let mut client = TcpStream::connect(address).unwrap();
         client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         client.write_all(request).unwrap();
         let mut text = String::new();
-        // What came after the request makes the kernel cut the connection off.
+        // Bytes after the request make the kernel reset the connection.
         if let Err(error) = client.read_to_string(&mut text) {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset, "no answer");
         }
@@ -270,12 +270,12 @@ mod tests {
             stream.write_all(b"GET /metrics").unwrap();
             stream
         };
-        // Far more than are served at a time, all of them younger than what is waited for here.
+        // Far more connections than are served at a time, all younger than the one that waits here.
         let silent: Vec<TcpStream> = (0..3 * MAX_CONNECTIONS).map(idle).collect();
         assert!(ask(address, GOOD.as_bytes()).contains(" 200 OK"));
         drop(silent);
 
-        // More than the kernel takes for somebody who reads nothing.
+        // More bytes than the kernel buffers for a client that reads nothing.
         let address = serving(Some(&"x".repeat(16 << 20)));
         let lazy = |_| {
             let mut stream = TcpStream::connect(address).unwrap();

@@ -29,15 +29,15 @@ pub fn parse(address: &str) -> Done<SocketAddr> {
 pub fn are_at(address: &str) -> bool {
     let ask = || -> Option<bool> {
         let deadline = Instant::now() + PATIENCE;
-        // A timeout of zero would be none.
+        // Zero would mean no timeout.
         let left =
             || Some(deadline.saturating_duration_since(Instant::now())).filter(|t| !t.is_zero());
         let address: SocketAddr = address.parse().ok()?;
         let mut stream = TcpStream::connect_timeout(&address, left()?).ok()?;
         stream.set_write_timeout(Some(left()?)).ok()?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
-        // They begin with who serves them; another program's answer may have no end, and come
-        // byte by byte.
+        // The metrics begin with the name of the daemon. The answer of another program may be
+        // endless, and come byte by byte.
         let (mut text, mut piece) = (Vec::new(), [0; FIRST_BYTES]);
         while text.len() < FIRST_BYTES {
             stream.set_read_timeout(Some(left()?)).ok()?;
@@ -89,7 +89,7 @@ pub fn serve(
 mod tests {
     use super::*;
 
-    /// Somebody who answers with this, a piece at a time, for as long as they are listened to.
+    /// A server that answers with this piece again and again, as long as the client listens.
     fn answers(piece: &'static [u8], pause: Duration) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

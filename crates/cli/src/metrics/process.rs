@@ -12,7 +12,7 @@ pub fn tell(page: &mut Page) {
     let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
     page.value(&CPU, ticks as f64 / ticks_per_second as f64);
     page.number(&RESIDENT, pages.saturating_mul(rustix::param::page_size() as u64));
-    // The listing itself has one open.
+    // The listing itself has one open descriptor.
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count());
     page.number(&OPEN_FDS, open.saturating_sub(1) as u64);
     page.number(&MAX_FDS, getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX));
@@ -28,7 +28,8 @@ struct Used {
 
 impl Used {
     fn parse(stat: &str) -> Option<Self> {
-        // The name, field 2, in parentheses, may hold anything; the others count from its end.
+        // Field 2 is the name in parentheses, which may contain anything. The other fields are
+        // counted from its end.
         let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         Some(Self { ticks: field(14)? + field(15)?, pages: field(24)? })

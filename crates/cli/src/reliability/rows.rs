@@ -102,7 +102,7 @@ fn chosen(asked: &Reliability) -> Done<Vec<(Layout, Redundancy)>> {
             Mirrored | Chained => copies.clone().collect(),
             Random => copies.clone().chain(codes.clone()).collect(),
         };
-        // A layout that is named is shown, as it usually is.
+        // As usual, a layout that is named is shown even without fitting copies.
         if fitting.is_empty() && !asked.layout.is_empty() {
             fitting.push(match layout {
                 Striped => Redundancy::Copies(1),

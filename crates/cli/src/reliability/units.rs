@@ -45,7 +45,7 @@ pub fn parse_probability(text: &str) -> Result<f64, String> {
 /// Parses a speed in bytes a second: 100MB/s.
 pub fn parse_speed(text: &str) -> Result<ByteSize, String> {
     match parse_size(text.trim().strip_suffix("/s").unwrap_or(text))? {
-        ByteSize(0) => Err("at 0 a second it never ends".to_owned()),
+        ByteSize(0) => Err("at 0 bytes a second a rebuild never ends".to_owned()),
         speed => Ok(speed),
     }
 }
@@ -110,7 +110,7 @@ pub fn available(unavailability: f64) -> String {
         return ">99.9999999999%".to_owned();
     }
     let decimals = (-unavailability.log10()).floor().clamp(1.0, 11.0) as usize;
-    // Cut off (but for noise of the arithmetic): what is not always there is never 100 %.
+    // Cut off (except for rounding errors): an availability below 100 % must not be shown as 100 %.
     let scale = f64::powi(10.0, decimals as i32);
     let percent = 100.0 - (unavailability * 100.0 * scale - 1e-6).ceil() / scale;
     format!("{percent:.decimals$}%")

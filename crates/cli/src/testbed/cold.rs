@@ -48,7 +48,7 @@ fn forget_all(place: &Place, record: &Record) -> Done {
     match left {
         0 => Ok(()),
         left => Err(Failure::new(format!("{left} bytes of the disks stay in memory"))
-            .hint("who writes to them now, or maps their files, has to end first")),
+            .hint("programs that write to them, or map their files, have to end first")),
     }
 }
 
@@ -70,7 +70,7 @@ fn read(place: &Place, record: &Record, node: u32, file: &str) -> Done<(u64, u64
     let got = child.stdout.take().map_or(Ok(0), drain).map_err(cannot)?;
     match child.wait().map_err(cannot)?.success() {
         true => Ok((count()?.saturating_sub(before), got)),
-        // It has said why.
+        // The command has reported why.
         false => Err(Failure::new("")),
     }
 }

@@ -30,7 +30,8 @@ pub fn remove(place: &Place, record: &Record) -> Done {
     failures.keep(Throttle::remove(&place.name()).map_err(failed));
     for (number, node) in record.numbered() {
         failures.keep(Memory::remove(&place.memory_name(number)).map_err(failed));
-        // First who uses it, then what it is on: nothing waits for what has gone.
+        // First the users of each part, then the part itself, so that nothing waits for a part that
+        // is gone.
         let (backing, at) = (place.backing(number, node.drive), place.disk(number));
         failures.keep(Disk::remove(&backing, &at).map_err(failed));
         if node.drive.is_some() {

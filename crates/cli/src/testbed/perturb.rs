@@ -66,7 +66,7 @@ impl Known {
 impl Drop for Known {
     fn drop(&mut self) {
         match std::fs::remove_file(&self.0) {
-            // `weir testbed down` has been there.
+            // `weir testbed down` has removed the file.
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => Failure::file(&self.0, e).say(),
             Ok(()) => {}

@@ -81,18 +81,18 @@ impl Place {
         let place = Self::of(choice)?;
         place.require_vacant()?;
         let lock = place.files().lock_new()?;
-        // Links on the way to it can be resolved now that it is there: names of networks, and
-        // what the kernel says of mounts and devices, follow from the result.
+        // Links on the path can be resolved now that the directory exists. The names of networks,
+        // and the kernel's names of mounts and devices, are derived from the result.
         let dir = place.dir.canonicalize().map_err(|e| Failure::file(&place.dir, e))?;
         let place = Self { dir };
-        // Somebody else may have been here before the lock was.
+        // Another process may have been here before the lock was taken.
         place.require_vacant()?;
         Ok((place, lock))
     }
 
     fn require_vacant(&self) -> Done {
         let shown = self.dir.display();
-        // The kernel writes others in another way where it lists mounts.
+        // The kernel escapes other characters in its list of mounts.
         let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '\\';
         if !self.dir.to_str().is_some_and(|text| text.chars().all(is_plain)) {
             let what = format!(
@@ -103,7 +103,7 @@ impl Place {
         }
         if self.record()?.is_some() {
             return Err(Failure::new(format!("there is a testbed in {shown}"))
-                .hint("`weir testbed down` takes it away; --dir DIR makes another one"));
+                .hint("`weir testbed down` removes it; --dir DIR makes another one"));
         }
         if names_in(&self.dir)?.iter().any(|name| name != LOCK) {
             return Err(Failure::new(format!("{shown} is not empty, and no testbed is in it"))
@@ -118,7 +118,7 @@ impl Place {
         for dir in [self.disks(), self.run_dir(), self.log_dir(), self.dir.join("cluster")] {
             gone(std::fs::remove_dir_all(&dir), &dir)?;
         }
-        // After these nobody knows of it.
+        // Without these files nobody knows of the testbed.
         for file in [RECORD_NEW, RECORD, LOCK].map(|name| self.dir.join(name)) {
             gone(std::fs::remove_file(&file), &file)?;
         }
@@ -286,8 +286,8 @@ impl Record {
         let node = self.node(number)?;
         let devices = Device::of(&place.backing(number, node.drive)).map_err(failed)?;
         devices.into_iter().next().ok_or_else(|| {
-            Failure::new(format!("the disk of node {number} has gone"))
-                .hint("`weir testbed down` takes the rest away")
+            Failure::new(format!("the disk of node {number} is gone"))
+                .hint("`weir testbed down` removes the rest")
         })
     }
 

@@ -15,7 +15,7 @@ pub fn run(run: &TestbedRun) -> Done {
     };
     let mut command = record.network(&place).command(run.node, program);
     command.args(arguments);
-    // A `weir` there means this cluster, and the testbed.
+    // There, `weir` uses this cluster and this testbed.
     command.env("WEIR_DIR", place.cluster().dir()).env("WEIR_TESTBED", place.dir());
     ["WEIR_CREDENTIAL", "WEIR_CLUSTER"].iter().for_each(|name| _ = command.env_remove(name));
     Err(Failure::new(format!("cannot run nsenter: {}", command.exec())).code(127))

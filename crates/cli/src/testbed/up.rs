@@ -42,11 +42,11 @@ pub fn run(up: &TestbedUp) -> Done {
     possible(&plan)?;
     let mut record = planned(profile, &plan, up)?;
     let (place, _lock) = Place::vacant(&up.choice)?;
-    // From here on `down` knows what there may be.
+    // From here on `down` can find everything that may be made.
     place.write(&record)?;
     let done = make(up, &place, &mut record, plan.link_queue);
     if done.is_err() {
-        // What failed is the one to tell, and what stays besides.
+        // The first failure is returned; failures of the removal are only printed.
         down::remove(&place, &record).unwrap_or_else(|failure| failure.say());
     }
     done?;
@@ -63,7 +63,7 @@ fn possible(plan: &Plan) -> Done {
 }
 
 fn planned(profile: &Profile, plan: &Plan, up: &TestbedUp) -> Done<Record> {
-    // Further nodes have what the last one has.
+    // Further nodes have as much as the last one.
     let last = profile.memory.last().copied();
     if up.memory && last.is_none() {
         let what = format!("nobody says how much memory the nodes of '{}' have", profile.name);
@@ -198,7 +198,7 @@ fn server(place: &Place, name: &str) -> Done<i32> {
     Ok(server.id())
 }
 
-/// Limits what the servers of a node have of memory, if that is wished.
+/// Limits the memory of each node's servers, if that was requested.
 fn limit_memory(place: &Place, record: &Record) -> Done {
     let limited = record.numbered().filter_map(|(number, node)| Some((number, node.memory?)));
     for (number, bytes) in limited {

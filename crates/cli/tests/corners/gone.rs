@@ -24,7 +24,7 @@ pub fn directories(log: &mut Log, dir: &Path) {
     of_removed(log, &inside);
 }
 
-/// A directory of root's that somebody else is in.
+/// A directory of root's in which another process is.
 pub fn of_others(log: &mut Log, dir: &Path) {
     let here = dir.join("of-others");
     fs::create_dir(&here).unwrap();

@@ -1,4 +1,4 @@
-//! Who is told of what others do on the same machine.
+//! Notifications of changes by others on the same machine.
 
 use super::{Log, checked};
 use std::fs::{self, File, OpenOptions};

@@ -39,7 +39,7 @@ pub fn programs(log: &mut Log, dir: &Path) {
     }
 }
 
-/// Directories that may not be read any more by who has them open.
+/// Directories that a process has open, and may not read any longer.
 pub fn listings(log: &mut Log, dir: &Path) {
     let shut = dir.join("shut");
     fs::create_dir(&shut).unwrap();

@@ -130,7 +130,7 @@ impl Cluster<'_> {
         std::fs::write(path, text.to_string()).unwrap();
     }
 
-    /// Gives its metadata server other settings, and starts it anew.
+    /// Changes settings of its metadata server, and restarts it.
     pub fn set_meta(&self, values: &[(&str, u64)]) {
         let path = self.dir().join("meta.toml");
         let mut settings: toml::Table = std::fs::read_to_string(&path).unwrap().parse().unwrap();

@@ -95,7 +95,7 @@ impl Disk {
         assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
     }
 
-    /// As after a repair: what the device has is there again. Nobody may use it.
+    /// Like after a repair: the contents of the device are there again. Nobody may use it.
     pub fn replace(&self) {
         assert!(self.unmount(), "{}: still in use", self.at.display());
         assert!(self.mount());

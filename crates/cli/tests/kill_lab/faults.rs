@@ -16,7 +16,7 @@ pub enum Fault {
     Unplug(&'static str),
     /// Packets between two vanish.
     Cut(&'static str, &'static str),
-    /// A server and a mount reach each other, and nobody else.
+    /// A server and a mount reach each other, and no other machine.
     Island(&'static str, &'static str),
     /// So many of a hundred packets to it vanish.
     Loss(&'static str, u64),

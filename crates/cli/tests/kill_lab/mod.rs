@@ -46,7 +46,7 @@ pub struct Lab<'a> {
     pub network: Network,
 }
 
-/// Writes a configuration anew with other values.
+/// Rewrites a configuration with other values.
 fn edit(path: &Path, change: impl FnOnce(&mut toml::Table)) {
     let mut table: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
     change(&mut table);
@@ -284,7 +284,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Waits until all copies of every object hold the same. Nobody may write.
+    /// Waits until all copies of every object have the same contents. Nobody may write.
     pub fn all_the_same(&self) {
         let targets: Vec<PathBuf> =
             (1..=SERVERS.len()).map(|n| self.dir.join(format!("targets/{n}"))).collect();

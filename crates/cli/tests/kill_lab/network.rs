@@ -81,7 +81,7 @@ impl Network {
         assert!(a.filter(&format!("-A OUTPUT -d {b} -j DROP")));
     }
 
-    /// These reach each other, and nobody else.
+    /// These machines reach each other, and no others.
     pub fn part(&self, island: &[&str]) {
         let rest = || self.machines.iter().filter(|other| !island.contains(&other.name));
         island.iter().for_each(|name| rest().for_each(|other| self.cut(name, other.name)));

@@ -40,7 +40,7 @@ fn compare(name: &str, paths: &[PathBuf]) -> Option<String> {
     ))
 }
 
-/// What is in it, without the zeros at its end (a hole that nobody wrote).
+/// The contents without the zeros at its end (a hole that was never written).
 fn payload(path: &Path) -> Vec<u8> {
     // Removed meanwhile: the same as empty.
     let mut data = fs::read(path).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Every call of a load goes through here: it may take so long and no longer, and fail
-//! only when something is wrong that excuses it.
+//! Every call of a load goes through here: its duration is limited, and it may fail only when a
+//! present fault excuses it.
 
 use super::policy::Policy;
 use std::collections::BTreeMap;

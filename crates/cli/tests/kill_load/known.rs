@@ -17,7 +17,7 @@ pub struct Known {
     /// Since an error only what was synced is certain.
     pub damaged: bool,
     pub open: Option<File>,
-    /// The last calls, for who has to explain what went wrong.
+    /// The last calls, to explain a failure.
     pub history: VecDeque<String>,
 }
 

@@ -26,7 +26,7 @@ pub struct Policy {
     pub mirrored: Duration,
     /// The longest that any other call may take.
     pub other: Duration,
-    /// So often a mount's process was replaced: what was open there has to be opened anew.
+    /// How often a mount's process was replaced: files that were open there must be opened again.
     pub remounts: u64,
     /// Everybody verifies, and waits.
     pub pause: u64,

@@ -14,7 +14,7 @@ const SLOTS: u64 = 8;
 const SLOT_BYTES: usize = 4096;
 const SYNC_EVERY: u64 = 16;
 
-/// A file that is open, and is opened anew where the mount's process was replaced.
+/// An open file, which is opened again when the mount's process was replaced.
 struct Reopened {
     path: PathBuf,
     options: OpenOptions,

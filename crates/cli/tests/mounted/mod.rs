@@ -27,7 +27,7 @@ impl<'a> Mounts<'a> {
 pub fn script(dir: &Path, text: &str) -> Command {
     let mut command = Command::new("bash");
     command.args(["-euo", "pipefail", "-c", text]).current_dir(dir);
-    // Tools must not read the settings of whoever runs the tests.
+    // Tools must not read the settings of the user who runs the tests.
     command.env("HOME", dir).env("GIT_CONFIG_NOSYSTEM", "1");
     command
 }

@@ -1,5 +1,5 @@
-//! Files that are used while their copies move, and others that lie there: nothing that was
-//! acknowledged is lost, nobody waits too long, and in the end all copies are the same.
+//! Files that are used while their copies move, and unused ones: nothing acknowledged is lost, no
+//! call waits too long, and in the end all copies are the same.
 
 use crate::harness::{Cluster, eventually, noise};
 use crate::library::client;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use weir_client::{Client, Context, CreateOptions, File};
 use weir_types::{FileId, LayoutSpec};
 
-/// A server is missed after 3 to 5 s; but a metadata server that is started anew waits for
-/// its clients first, and this machine may be slow.
+/// A server is missed after 3 to 5 s; but a restarted metadata server first waits for its clients,
+/// and this machine may be slow.
 const LONGEST: Duration = Duration::from_secs(25);
 /// Where the data of an object begins in its file (docs/format-store.md).
 const DATA_START: usize = 32 * 4096;

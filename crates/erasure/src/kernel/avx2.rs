@@ -1,5 +1,5 @@
-//! AVX2: two byte shuffles look up the products of 32 bytes. Rows of powers need
-//! no tables: doubling is a shift and a conditional reduction.
+//! AVX2: two byte shuffles look up 32 products. Rows of powers need no tables: doubling is a shift
+//! and a conditional reduction.
 
 use super::job::Job;
 use crate::gf::{NIBBLES, REDUCTION};
@@ -11,18 +11,18 @@ use std::arch::x86_64::{
 };
 
 const VECTOR: usize = size_of::<__m256i>();
-/// Vectors of each source in one step: more where no tables take registers.
+/// Vectors of each source in one step. Fewer than without tables, which take registers.
 const LOOKED_UP: usize = 2;
 const DOUBLED: usize = 4;
 
-/// Computes whole steps, and returns up to where.
+/// Computes all whole steps; returns the offset that is left for the scalar kernel.
 #[target_feature(enable = "avx2")]
 pub(super) fn run<const N: usize>(job: &mut Job<'_, '_, N>) -> usize {
     let step = VECTOR * if job.has_powers { DOUBLED } else { LOOKED_UP };
     let end = job.len() - job.len() % step;
     for at in (0..end).step_by(step) {
-        // SAFETY: all sources and outputs have one length (`Job::new`), and a step fits in:
-        // `end` is no more than it, and `at` at least a step before `end`.
+        // SAFETY: all sources and outputs have one length (`Job::new`), and `end` is at most this
+        // length. `at` is at least one step before `end`.
         unsafe {
             if job.has_powers {
                 powers::<N, DOUBLED>(job, at)
@@ -42,18 +42,18 @@ unsafe fn products<const N: usize, const V: usize>(job: &mut Job<'_, '_, N>, at:
     let mut sums = [[_mm256_setzero_si256(); V]; N];
     if job.add {
         for (sums, output) in sums.iter_mut().zip(&job.outputs) {
-            // SAFETY: the caller says so.
+            // SAFETY: by the contract of this function.
             *sums = unsafe { load(output, at) };
         }
     }
     for (source, factors) in job.sources.iter().zip(job.factors) {
-        // SAFETY: the caller says so.
+        // SAFETY: by the contract of this function.
         let bytes = unsafe { load(source, at) };
         for (sums, &factor) in sums.iter_mut().zip(factors) {
             add(sums, if factor == 1 { bytes } else { multiply(factor, bytes) });
         }
     }
-    // SAFETY: the caller says so.
+    // SAFETY: by the contract of this function.
     unsafe { store(job, at, &sums) };
 }
 
@@ -66,7 +66,7 @@ unsafe fn products<const N: usize, const V: usize>(job: &mut Job<'_, '_, N>, at:
 unsafe fn powers<const N: usize, const V: usize>(job: &mut Job<'_, '_, N>, at: usize) {
     let mut sums = [[_mm256_setzero_si256(); V]; N];
     for source in job.sources.iter().rev() {
-        // SAFETY: the caller says so.
+        // SAFETY: by the contract of this function.
         let bytes = unsafe { load(source, at) };
         for (row, sums) in sums.iter_mut().enumerate() {
             for sum in sums.iter_mut() {
@@ -77,7 +77,7 @@ unsafe fn powers<const N: usize, const V: usize>(job: &mut Job<'_, '_, N>, at: u
             add(sums, bytes);
         }
     }
-    // SAFETY: the caller says so.
+    // SAFETY: by the contract of this function.
     unsafe { store(job, at, &sums) };
 }
 
@@ -87,7 +87,7 @@ unsafe fn powers<const N: usize, const V: usize>(job: &mut Job<'_, '_, N>, at: u
 #[inline]
 unsafe fn load<const V: usize>(bytes: &[u8], at: usize) -> [__m256i; V] {
     let vector = |i: usize| {
-        // SAFETY: the caller says so, and `i < V`.
+        // SAFETY: by the contract of this function, and `i < V`.
         unsafe { _mm256_loadu_si256(bytes.as_ptr().add(at + i * VECTOR).cast()) }
     };
     std::array::from_fn(vector)
@@ -104,7 +104,7 @@ unsafe fn store<const N: usize, const V: usize>(
 ) {
     for (output, sums) in job.outputs.iter_mut().zip(sums) {
         for (i, sum) in sums.iter().enumerate() {
-            // SAFETY: the caller says so, and `i < V`.
+            // SAFETY: by the contract of this function, and `i < V`.
             unsafe { _mm256_storeu_si256(output.as_mut_ptr().add(at + i * VECTOR).cast(), *sum) };
         }
     }
@@ -130,7 +130,7 @@ fn double(bytes: __m256i) -> __m256i {
 #[inline]
 fn multiply<const V: usize>(factor: u8, bytes: [__m256i; V]) -> [__m256i; V] {
     let table: *const __m128i = NIBBLES[usize::from(factor)].as_ptr().cast();
-    // SAFETY: a table has 32 bytes, twice 16.
+    // SAFETY: a table has 32 bytes: two halves of 16.
     let halves = unsafe { (_mm_loadu_si128(table), _mm_loadu_si128(table.add(1))) };
     let (low, high) =
         (_mm256_broadcastsi128_si256(halves.0), _mm256_broadcastsi128_si256(halves.1));

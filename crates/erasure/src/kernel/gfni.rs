@@ -1,5 +1,5 @@
-//! GFNI with AVX-512: one instruction multiplies 64 bytes, as a matrix over
-//! GF(2). (`gf2p8mulb` has the polynomial 0x11b, which is not ours.)
+//! GFNI with AVX-512: one instruction multiplies 64 bytes by a matrix over GF(2). `gf2p8mulb` is no
+//! use here: its polynomial is 0x11b.
 
 use super::job::Job;
 use crate::gf::MATRICES;
@@ -13,7 +13,7 @@ const VECTOR: usize = size_of::<__m512i>();
 const VECTORS: usize = 4;
 const STEP: usize = VECTOR * VECTORS;
 
-/// Computes whole steps, and returns up to where.
+/// Computes all whole steps; returns the offset that is left for the scalar kernel.
 #[target_feature(enable = "avx512f,gfni")]
 pub(super) fn run<const N: usize>(job: &mut Job<'_, '_, N>) -> usize {
     let end = job.len() - job.len() % STEP;
@@ -21,8 +21,8 @@ pub(super) fn run<const N: usize>(job: &mut Job<'_, '_, N>) -> usize {
         let sums = if job.has_powers { powers(job, at) } else { products(job, at) };
         for (output, sums) in job.outputs.iter_mut().zip(sums) {
             for (i, sum) in sums.into_iter().enumerate() {
-                // SAFETY: an output has at least `at + STEP` bytes: `end` is no more than
-                // its length, and `at` is a step before it.
+                // SAFETY: `end` is at most the length of the output, and `at` is one step before
+                // it.
                 unsafe { _mm512_storeu_si512(output.as_mut_ptr().add(at + i * VECTOR).cast(), sum) }
             }
         }
@@ -36,12 +36,12 @@ fn products<const N: usize>(job: &Job<'_, '_, N>, at: usize) -> [[__m512i; VECTO
     let mut sums = [[_mm512_setzero_si512(); VECTORS]; N];
     if job.add {
         for (sums, output) in sums.iter_mut().zip(&job.outputs) {
-            // SAFETY: as for the sources.
+            // SAFETY: all outputs are as long as the sources (`Job::new`), and a step fits.
             *sums = unsafe { load(output, at) };
         }
     }
     for (source, factors) in job.sources.iter().zip(job.factors) {
-        // SAFETY: all sources and outputs have one length (`Job::new`), and a step fits in.
+        // SAFETY: all sources and outputs have one length (`Job::new`), and a step fits.
         let bytes = unsafe { load(source, at) };
         for (sums, factor) in sums.iter_mut().zip(factors) {
             let matrix = _mm512_set1_epi64(MATRICES[usize::from(*factor)] as i64);
@@ -60,7 +60,7 @@ fn products<const N: usize>(job: &Job<'_, '_, N>, at: usize) -> [[__m512i; VECTO
 fn powers<const N: usize>(job: &Job<'_, '_, N>, at: usize) -> [[__m512i; VECTORS]; N] {
     let mut sums = [[_mm512_setzero_si512(); VECTORS]; N];
     for source in job.sources.iter().rev() {
-        // SAFETY: all sources and outputs have one length (`Job::new`), and a step fits in.
+        // SAFETY: all sources and outputs have one length (`Job::new`), and a step fits.
         let bytes = unsafe { load(source, at) };
         for (row, sums) in sums.iter_mut().enumerate() {
             let matrix = _mm512_set1_epi64(MATRICES[1 << row] as i64);
@@ -81,7 +81,7 @@ fn powers<const N: usize>(job: &Job<'_, '_, N>, at: usize) -> [[__m512i; VECTORS
 #[inline]
 unsafe fn load(bytes: &[u8], at: usize) -> [__m512i; VECTORS] {
     let vector = |i: usize| {
-        // SAFETY: the caller says so, and `i < VECTORS`.
+        // SAFETY: by the contract of this function, and `i < VECTORS`.
         unsafe { _mm512_loadu_si512(bytes.as_ptr().add(at + i * VECTOR).cast()) }
     };
     std::array::from_fn(vector)

@@ -1,25 +1,25 @@
-//! What the kernels compute.
+//! The input of a kernel: sources, outputs and factors.
 
 use crate::gf::{MAX_POWER_ROWS, power};
 
 /// Outputs that are computed in one pass over the sources.
 pub(crate) const MAX_OUTPUTS: usize = 4;
 
-/// What there is to compute. Each source has its factor for each output; all
-/// sources and outputs have one length.
+/// A computation. Each source has a factor for each output; all sources and outputs have one
+/// length.
 pub(crate) struct Job<'a, 'b, const N: usize> {
     pub(super) factors: &'a [[u8; N]],
     pub(super) sources: &'a [&'a [u8]],
     pub(super) outputs: [&'b mut [u8]; N],
-    /// Whether the sum is added to what the outputs have.
+    /// Whether the sums are added to the present bytes of the outputs.
     pub(super) add: bool,
-    /// Whether the factor of source `j` for output `r` is `g^(r·j)` everywhere: then
-    /// Horner's rule needs no tables.
+    /// Whether the factor of source `j` for output `r` is `g^(r·j)` everywhere. Then Horner's rule
+    /// needs no tables.
     pub(super) has_powers: bool,
 }
 
 impl<'a, 'b, const N: usize> Job<'a, 'b, N> {
-    /// Panics unless all lengths are the same, since the kernels rely on it.
+    /// Panics unless all lengths are equal: the kernels rely on it.
     pub(crate) fn new(
         factors: &'a [[u8; N]],
         sources: &'a [&'a [u8]],
@@ -37,7 +37,7 @@ impl<'a, 'b, const N: usize> Job<'a, 'b, N> {
         Self { factors, sources, outputs, add, has_powers }
     }
 
-    /// Bytes of each of them.
+    /// Length of each source and output, bytes.
     pub(super) fn len(&self) -> usize {
         self.outputs[0].len()
     }

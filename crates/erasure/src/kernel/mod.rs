@@ -10,7 +10,7 @@ mod scalar;
 
 pub(crate) use job::{Job, MAX_OUTPUTS};
 
-/// A way to compute.
+/// An implementation of the computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// Byte by byte with tables; on every processor.
@@ -22,10 +22,10 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// All there are, the fastest last.
+    /// All kernels, the fastest last.
     pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Gfni];
 
-    /// Whether this processor has it.
+    /// Whether this processor supports the kernel.
     pub fn is_available(self) -> bool {
         match self {
             Self::Scalar => true,
@@ -38,7 +38,7 @@ impl Kernel {
         }
     }
 
-    /// The fastest that this processor has.
+    /// The fastest kernel that this processor supports.
     pub fn best() -> Self {
         Self::ALL.into_iter().rev().find(|kernel| kernel.is_available()).unwrap_or(Self::Scalar)
     }
@@ -48,10 +48,10 @@ impl Kernel {
         let done = match self {
             _ if !self.is_available() => 0,
             Self::Scalar => 0,
-            // SAFETY: the processor has the instructions: checked above.
+            // SAFETY: the first arm handles processors without these instructions.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => unsafe { avx2::run(&mut job) },
-            // SAFETY: the same.
+            // SAFETY: the first arm handles processors without these instructions.
             #[cfg(target_arch = "x86_64")]
             Self::Gfni => unsafe { gfni::run(&mut job) },
             #[cfg(not(target_arch = "x86_64"))]

@@ -1,10 +1,9 @@
-//! Byte by byte: what the other kernels are checked against, and what does the
-//! bytes that they leave.
+//! Byte by byte: the reference for the other kernels, which also leave their last bytes to it.
 
 use super::job::Job;
 use crate::gf::NIBBLES;
 
-/// Computes everything from an offset on.
+/// Computes all bytes from an offset on.
 pub(super) fn run<const N: usize>(job: &mut Job<'_, '_, N>, from: usize) {
     for (i, output) in job.outputs.iter_mut().enumerate() {
         let output = &mut output[from..];

@@ -1,4 +1,4 @@
-//! ISA-L by `dlopen`, so that nothing needs it to build.
+//! ISA-L, loaded by `dlopen` so that it is not needed to build.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ffi::{CStr, c_int, c_uchar, c_void};
@@ -14,12 +14,12 @@ type EncodeData = unsafe extern "C" fn(
     *const *mut c_uchar,
 );
 
-/// Bytes of the tables of a factor.
+/// Bytes of the tables for one factor.
 const TABLE: usize = 32;
-/// What `pq_gen` wants of addresses and lengths.
+/// Alignment of addresses and lengths that `pq_gen` needs.
 const ALIGNMENT: usize = 64;
 
-/// The functions that are compared with.
+/// The functions of ISA-L that the tests call.
 pub struct Isal {
     pq_gen: PqGen,
     init_tables: InitTables,
@@ -27,15 +27,15 @@ pub struct Isal {
 }
 
 impl Isal {
-    /// None if it is not installed.
+    /// `None` if ISA-L is not installed.
     pub fn load() -> Option<Self> {
-        // SAFETY: the name is a C string; the library has no initialisers that ask for more.
+        // SAFETY: the name is a C string, and the library's initialisers have no preconditions.
         let library = unsafe { libc::dlopen(c"libisal.so.2".as_ptr(), libc::RTLD_NOW) };
         if library.is_null() {
             return None;
         }
         let find = |name: &CStr| {
-            // SAFETY: the library is open and stays so; the name is a C string.
+            // SAFETY: the library stays open, and the name is a C string.
             let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
             (!symbol.is_null()).then_some(symbol)
         };
@@ -53,19 +53,19 @@ impl Isal {
         }
     }
 
-    /// P and Q of blocks of one length, the last two of them, written there.
+    /// Computes P and Q of blocks of one length, into the last two blocks.
     pub fn pq_gen(&self, blocks: &mut [Aligned]) {
         let len = blocks[0].len();
         assert!(len.is_multiple_of(32) && blocks.iter().all(|block| block.len() == len));
         let mut addresses: Vec<*mut c_void> =
             blocks.iter_mut().map(|block| block.as_mut_slice().as_mut_ptr().cast()).collect();
         let (count, len) = (addresses.len() as c_int, len as c_int);
-        // SAFETY: `count` blocks of `len` bytes each, aligned as it asks for.
+        // SAFETY: `count` blocks of `len` bytes each, aligned as `pq_gen` needs.
         let failed = unsafe { (self.pq_gen)(count, len, addresses.as_mut_ptr()) };
         assert_eq!(failed, 0, "pq_gen refused its arguments");
     }
 
-    /// P and Q.
+    /// P and Q of members.
     #[allow(dead_code, reason = "the benchmark and the test use a part each")]
     pub fn p_and_q(&self, members: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
         let mut blocks: Vec<Aligned> = members.iter().map(|member| Aligned::of(member)).collect();
@@ -76,7 +76,7 @@ impl Isal {
         (p.as_mut_slice().to_vec(), q.as_mut_slice().to_vec())
     }
 
-    /// Parities by a matrix with a row for each.
+    /// Parities by a matrix with one row for each.
     #[allow(dead_code, reason = "the benchmark and the test use a part each")]
     pub fn encode(&self, rows: &[u8], members: &[Vec<u8>], parities: usize) -> Vec<Vec<u8>> {
         let (count, len) = (members.len(), members[0].len());
@@ -86,8 +86,8 @@ impl Isal {
         let sources: Vec<*const u8> = members.iter().map(|member| member.as_ptr()).collect();
         let outputs: Vec<*mut u8> = out.iter_mut().map(|parity| parity.as_mut_ptr()).collect();
         let (count, parities, len) = (count as c_int, parities as c_int, len as c_int);
-        // SAFETY: the matrix has `count·parities` factors, the tables 32 bytes for each,
-        // every source and output `len` bytes.
+        // SAFETY: the matrix has `count·parities` factors, the tables have 32 bytes for each, and
+        // every source and output has `len` bytes.
         unsafe {
             (self.init_tables)(count, parities, rows.as_ptr(), tables.as_mut_ptr());
             let (sources, outputs) = (sources.as_ptr(), outputs.as_ptr());
@@ -97,14 +97,14 @@ impl Isal {
     }
 }
 
-/// Bytes at an address that `pq_gen` takes.
+/// Bytes with the alignment of `pq_gen`.
 pub struct Aligned {
     begin: *mut u8,
     layout: Layout,
 }
 
 impl Aligned {
-    /// A copy of some bytes, at least one.
+    /// A copy of at least one byte.
     pub fn of(bytes: &[u8]) -> Self {
         assert!(!bytes.is_empty());
         let layout = Layout::from_size_align(bytes.len(), ALIGNMENT).expect("a small block");
@@ -118,21 +118,22 @@ impl Aligned {
         block
     }
 
-    /// How many.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         self.layout.size()
     }
 
-    /// All of them.
+    /// All bytes.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: so many bytes were set aside and zeroed, and nobody else has them.
+        // SAFETY: `alloc_zeroed` has initialised this many bytes, and `&mut self` is the only
+        // access.
         unsafe { std::slice::from_raw_parts_mut(self.begin, self.layout.size()) }
     }
 }
 
 impl Drop for Aligned {
     fn drop(&mut self) {
-        // SAFETY: it was set aside with this layout.
+        // SAFETY: the memory was allocated with this layout.
         unsafe { dealloc(self.begin, self.layout) };
     }
 }

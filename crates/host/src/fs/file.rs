@@ -18,7 +18,7 @@ pub(super) enum FileKind {
 }
 
 impl File {
-    /// Its descriptor, if the operating system knows it.
+    /// The file descriptor; `None` on a simulated machine.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
             FileKind::Os(fd) => Some(fd.as_fd()),
@@ -26,8 +26,8 @@ impl File {
         }
     }
 
-    /// One call that reads at a position; 0 at the end. With `nowait` it reads
-    /// only what is in the page cache.
+    /// Reads at a position with one system call; returns 0 at the end. With `nowait` it reads only
+    /// from the page cache.
     ///
     /// # Errors
     /// `AGAIN` (with `nowait`), `INTR`, those of the disk.
@@ -46,7 +46,7 @@ impl File {
         }
     }
 
-    /// One call that writes at a position; returns the bytes written.
+    /// Writes at a position with one system call; returns the bytes written.
     ///
     /// # Errors
     /// `INTR`, those of the disk.
@@ -94,7 +94,7 @@ impl File {
         Ok(())
     }
 
-    /// Its length, bytes.
+    /// Length of the file, bytes.
     ///
     /// # Errors
     /// Those of the disk.
@@ -119,7 +119,7 @@ impl File {
         }
     }
 
-    /// Cuts or extends it.
+    /// Truncates or extends the file.
     ///
     /// # Errors
     /// Those of the disk.
@@ -130,7 +130,7 @@ impl File {
         }
     }
 
-    /// Reserves room; the length grows only without `keep_size`.
+    /// Reserves space. The file grows only without `keep_size`.
     ///
     /// # Errors
     /// `NOSPC`, `OPNOTSUPP`, those of the disk.
@@ -159,9 +159,9 @@ impl File {
         }
     }
 
-    /// Whether all of a range has its place on the disk, so that writing there takes no room:
-    /// it was written, or reserved. Reserved only counts as not, where the file system does not
-    /// say.
+    /// Whether space is allocated for a whole range, written or reserved, so that a write there
+    /// needs no more. If the file system does not tell, reserved space that was never written
+    /// counts as a hole.
     ///
     /// # Errors
     /// Those of the disk.
@@ -169,7 +169,7 @@ impl File {
         match &self.0 {
             FileKind::Os(fd) => match extents::cover(fd, position, bytes) {
                 Err(Errno::OPNOTSUPP) => {
-                    // A block that the end of the file is in has room to its own end.
+                    // The block that contains the end of the file is allocated to its own end.
                     const BLOCK: u64 = 4096;
                     let hole = self.next_hole(position)?.next_multiple_of(BLOCK);
                     Ok(hole >= position.saturating_add(bytes))
@@ -180,7 +180,7 @@ impl File {
         }
     }
 
-    /// Bytes of disk that it takes.
+    /// Allocated space, bytes.
     ///
     /// # Errors
     /// Those of the disk.
@@ -193,9 +193,9 @@ impl File {
         }
     }
 
-    /// From a position on, some of what it has room for on the disk, written or reserved, in
-    /// order; none: there is no more. The same before data is written to the disk and after.
-    /// `None`: its file system does not say.
+    /// Allocated ranges from a position on, written or reserved, in order; perhaps not all of them.
+    /// An empty list: there are none. The answer does not depend on whether the data is on disk
+    /// yet. `None`: the file system does not tell.
     ///
     /// # Errors
     /// Those of the disk.
@@ -206,8 +206,7 @@ impl File {
         }
     }
 
-    /// The first byte at or after a position that is not in a hole; `None`
-    /// behind the last.
+    /// The first byte at or after a position that is not in a hole; `None` if there is none.
     ///
     /// # Errors
     /// Those of the disk.
@@ -222,8 +221,7 @@ impl File {
         }
     }
 
-    /// The first byte at or after a position that is in a hole or behind the
-    /// end.
+    /// The first byte at or after a position that is in a hole or at the end of the file.
     ///
     /// # Errors
     /// Those of the disk.
@@ -237,18 +235,18 @@ impl File {
         }
     }
 
-    /// Whether all of a range is in the page cache, or on its way there, as far as can be told
-    /// without a read: one that is not to wait lets the kernel begin to fetch what is missing all
-    /// the same. `true` if it cannot be told (before Linux 6.5).
+    /// Whether a whole range may be in the page cache or on its way there. Asks without a read,
+    /// because even a read with `nowait` makes the kernel fetch missing pages. `true` if the kernel
+    /// cannot tell (before Linux 6.5).
     pub fn may_be_cached(&self, position: u64, bytes: u64) -> bool {
         match &self.0 {
             FileKind::Os(fd) => residency::may_be_cached(fd, position, bytes),
-            // Nothing is fetched there by a read that is not to wait.
+            // On a simulated machine a read with `nowait` fetches nothing.
             FileKind::Simulated(_) => true,
         }
     }
 
-    /// Says that a range will be read soon. Only a hint.
+    /// A hint that a range will be read soon.
     pub fn will_need(&self, position: u64, bytes: u64) {
         if let FileKind::Os(fd) = &self.0 {
             let bytes = std::num::NonZeroU64::new(bytes);
@@ -256,7 +254,11 @@ impl File {
         }
     }
 
-    /// Makes its data and length durable.
+    /// Makes the data and length of the file durable.
+    ///
+    /// # Errors
+    /// Those of the disk. Bytes that were not durable may be lost after an error, and no later sync
+    /// reports it.
     ///
     /// # Errors
     /// Those of the disk. What was not durable before may be lost then, and no

@@ -1,15 +1,15 @@
-//! What files and directories are asked for, and what they tell.
+//! Options and results of calls on files and directories.
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenHow {
     /// For reading only.
     pub read_only: bool,
-    /// Make it if it is not there.
+    /// Creates the file if it does not exist.
     pub create: bool,
-    /// Fail with `EXIST` if it is there.
+    /// With `create`: fails with `EXIST` if the file exists.
     pub exclusive: bool,
-    /// Empty it.
+    /// Truncates the file to length 0.
     pub truncate: bool,
 }
 
@@ -17,18 +17,18 @@ impl OpenHow {
     /// For reading.
     pub const READ: Self =
         Self { read_only: true, create: false, exclusive: false, truncate: false };
-    /// For reading and writing; it must be there.
+    /// For reading and writing; the file must exist.
     pub const WRITE: Self =
         Self { read_only: false, create: false, exclusive: false, truncate: false };
-    /// For reading and writing; made if it is not there.
+    /// For reading and writing; the file is created if it does not exist.
     pub const CREATE: Self =
         Self { read_only: false, create: true, exclusive: false, truncate: false };
-    /// For reading and writing; made, or emptied.
+    /// For reading and writing; the file is created or truncated.
     pub const REPLACE: Self =
         Self { read_only: false, create: true, exclusive: false, truncate: true };
 }
 
-/// What is known of a name.
+/// Size and kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Length of a file, bytes.
@@ -39,15 +39,15 @@ pub struct Stat {
     pub is_directory: bool,
 }
 
-/// Room on a file system.
+/// Space of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// All of it, bytes.
+    /// Total space, bytes.
     pub total_bytes: u64,
-    /// What may still be used, bytes.
+    /// Free space, bytes.
     pub free_bytes: u64,
-    /// Files that it can hold.
+    /// Total number of files that fit.
     pub total_files: u64,
-    /// Files that it can still take.
+    /// Number of further files that fit.
     pub free_files: u64,
 }

@@ -1,13 +1,13 @@
-//! What a poller is asked for, and what it tells.
+//! Interests and events of a poller.
 
-/// What to wait for. Broken connections are always told of.
+/// What to watch a socket for. Broken connections are always reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     /// Bytes to receive, a connection to accept, the end of the stream.
     pub readable: bool,
-    /// Room to send.
+    /// Space in the send buffer.
     pub writable: bool,
-    /// Of a poller: tell once when it becomes so, not as long as it is so.
+    /// Pollers: report a change once, instead of as long as the state lasts.
     pub edge: bool,
 }
 
@@ -25,12 +25,12 @@ impl Interest {
 /// What a poller tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Given with [`crate::net::Poller::add_socket`].
+    /// The token given to [`crate::net::Poller::add_socket`].
     pub token: u64,
-    /// There is something to receive.
+    /// Bytes have arrived, or a connection waits.
     pub readable: bool,
-    /// There is room to send.
+    /// The send buffer has space.
     pub writable: bool,
-    /// The peer sends no more, or the connection is broken.
+    /// The peer has closed its sending direction, or the connection is broken.
     pub hangup: bool,
 }

@@ -1,22 +1,22 @@
-//! What fails as one: a server, the machine that it runs on with others, and what an
-//! administrator says, such as a rack of machines.
+//! Failure domains: a server, the machine that it shares with others, and the domain that an
+//! administrator names, such as a rack.
 //!
-//! Each is within the next: servers that are said to be in different domains do not fail
-//! as one, and so count as on different machines, whatever their hosts are called.
+//! Each level contains the previous one: servers in different domains do not fail together, so they
+//! count as on different machines, whatever the names of their hosts.
 
 use std::collections::BTreeMap;
 use weir_types::ServerId;
 
-/// The servers of a machine. It goes by the first of them.
+/// A machine, identified by the first of its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Host(pub ServerId);
 
-/// The servers of a failure domain: those of which an administrator says the same, or
-/// else those of a machine. It goes by the first of them.
+/// A failure domain, identified by the first of its servers: the servers for which an administrator
+/// names the same domain, or otherwise those of one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Domain(pub ServerId);
 
-/// A server, and what fails with it.
+/// The levels at which a server can fail: itself, its machine, its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Home {
     /// The server.
@@ -28,24 +28,24 @@ pub struct Home {
 }
 
 impl Home {
-    /// Of a server with which nothing else fails.
+    /// The home of a server that shares nothing with others.
     pub fn alone(server: ServerId) -> Self {
         Self { server, host: Host(server), domain: Domain(server) }
     }
 }
 
-/// What is known of the place of a server.
+/// What is known about the place of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Whereabouts<'a> {
     /// The server.
     pub server: ServerId,
-    /// The name of its host; empty: not known, it has one of its own.
+    /// The name of its host. Empty: unknown, and the server counts as alone on a host.
     pub host: &'a str,
-    /// The name of its domain; empty: its machine is one.
+    /// The name of its domain. Empty: its machine is its domain.
     pub domain: &'a str,
 }
 
-/// What fails with each server.
+/// The home of each server.
 pub fn homes<'a>(servers: impl Iterator<Item = Whereabouts<'a>>) -> BTreeMap<ServerId, Home> {
     let servers: BTreeMap<ServerId, Whereabouts<'a>> =
         servers.map(|known| (known.server, known)).collect();
@@ -64,21 +64,21 @@ pub fn homes<'a>(servers: impl Iterator<Item = Whereabouts<'a>>) -> BTreeMap<Ser
     servers.into_values().map(home).map(|home| (home.server, home)).collect()
 }
 
-/// How far a copy is from others.
+/// The narrowest level at which a copy is apart from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Apart {
-    /// On a server with another.
+    /// Another target of a server that has a copy.
     Target,
-    /// On a machine with another.
+    /// Another server of a machine that has a copy.
     Server,
-    /// In a domain with another.
+    /// Another machine of a domain that has a copy.
     Host,
-    /// What takes it leaves the others.
+    /// Another domain than all other copies.
     Domain,
 }
 
 impl Apart {
-    /// How far a copy is from all of the others.
+    /// How far a copy is apart from all of the others.
     pub fn of(home: Home, others: impl Iterator<Item = Home>) -> Self {
         let from = |other: Home| match () {
             () if other.server == home.server => Self::Target,
@@ -90,8 +90,7 @@ impl Apart {
     }
 }
 
-/// In how many domains, on how many machines and on how many servers copies are: the more
-/// the better, in this order.
+/// Number of domains, machines and servers of a set of copies. More is better, domains first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spread {
     /// Domains.
@@ -103,7 +102,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of copies with these homes.
+    /// The spread of copies with these homes.
     pub fn of(homes: impl Iterator<Item = Home> + Clone) -> Self {
         fn count<T: Ord>(all: impl Iterator<Item = T>) -> usize {
             all.collect::<std::collections::BTreeSet<T>>().len()
@@ -115,8 +114,8 @@ impl Spread {
         }
     }
 
-    /// What fails with a home: its domain, its machine or its server, the widest of which these
-    /// are several; `None` if all are on one server.
+    /// The widest level at which the copies are spread, as the part of a home that fails at that
+    /// level: its domain, machine or server. `None` if all copies are on one server.
     pub fn part(self, home: Home) -> Option<ServerId> {
         match self {
             Self { domains: 2.., .. } => Some(home.domain.0),
@@ -126,7 +125,7 @@ impl Spread {
         }
     }
 
-    /// The most that so many copies can come to, of what there is.
+    /// The best spread of this many copies within the given spread.
     pub fn at_most(self, copies: usize) -> Self {
         Self {
             domains: self.domains.min(copies),
@@ -140,7 +139,7 @@ impl Spread {
 mod tests {
     use super::*;
 
-    /// Machine and domain of each server, by the names of both.
+    /// Machine and domain of each server, from their names.
     fn homes_of(names: &[(&'static str, &'static str)]) -> Vec<(u32, u32)> {
         let numbered = names.iter().zip(0..);
         let known = |(names, n): (&(&'static str, &'static str), u32)| {
@@ -161,7 +160,7 @@ mod tests {
     fn servers_of_one_domain_are_together_though_their_machines_are_not() {
         let found = homes_of(&[("a", "r1"), ("b", "r1"), ("c", "r2"), ("a", "r1"), ("", "r2")]);
         assert_eq!(found, [(0, 0), (1, 0), (2, 2), (0, 0), (4, 2)]);
-        // A domain of the name of a host is another one.
+        // A domain with the name of a host is not that host.
         assert_eq!(homes_of(&[("a", ""), ("b", "a")]), [(0, 0), (1, 1)]);
     }
 

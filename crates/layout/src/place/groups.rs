@@ -1,24 +1,24 @@
-//! Two groups of nodes (CEFT-PVFS): a file is striped over one, and the other one
-//! mirrors it. The less loaded group becomes the primary one of a new file.
+//! Two groups of nodes (CEFT-PVFS): a file is striped over one group, and the other one mirrors it.
+//! The less loaded group becomes the primary one of a new file.
 
 use super::{Home, LayoutSpec, MAX_COLUMNS, Random, Ring, TargetInfo, check_base, check_enough};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{Error, ErrorKind, Placement, Result, ServerId};
 
-/// Which nodes are in which group. Those of a domain are in one: in the order of their
-/// numbers each goes where the others of its domain are, and the first of a domain where
-/// there are fewer. So every second one is in the second group if each has a domain of
-/// its own. If all are in one domain, machines take the place of domains, and if all are
-/// on one machine, servers do. Nodes that are added change nothing, but if they are in a
-/// second domain, or on a second machine, for the first time.
+/// Assigns nodes to two groups. All nodes of a domain are in one group. In the order of their
+/// numbers, a node joins the group of its domain, and the first node of a domain joins the group
+/// with fewer nodes. So if each node has a domain of its own, every second one is in the second
+/// group. If all nodes are in one domain, machines count instead of domains; if all are on one
+/// machine, servers do. An added node does not change the groups, except if it makes a second
+/// domain or a second machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     second: BTreeSet<ServerId>,
 }
 
 impl Groups {
-    /// Of these nodes; each may come several times.
+    /// The groups of these nodes, each of which may appear several times.
     pub fn of(homes: impl Iterator<Item = Home>) -> Self {
         let all: BTreeMap<ServerId, Home> = homes.map(|home| (home.server, home)).collect();
         let several = |unit: fn(&Home) -> ServerId| {
@@ -44,8 +44,8 @@ impl Groups {
     }
 }
 
-/// The targets of a new file with two copies: first those of the primary group, then
-/// those of the other one, in pairs; then what else there is.
+/// The targets of a new file with two copies, in pairs: first those of the primary group, then
+/// those of the other group, then all further targets.
 pub(super) fn ring(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Result<Ring> {
     let wanted = usize::from(spec.count.max(1));
     let copies = usize::from(spec.copies.max(1));
@@ -56,7 +56,7 @@ pub(super) fn ring(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Resu
         targets.iter().any(|t| t.online && groups.is_second(t.home.server) == second)
     };
     let halves = [false, true].map(|second| {
-        // Without the other one it has all copies.
+        // If the other group is away, this one holds all copies.
         let needed = if is_there(!second) { wanted } else { wanted.max(copies) };
         Half::of(targets, &groups, second, needed)
     });
@@ -91,9 +91,9 @@ pub(super) fn ring(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Resu
     };
     let mut ring = turned(own, first);
     let rest = ring.split_off(count);
-    // The partner of a target is the same for all files.
+    // A target has the same partner for all files.
     let mut mirrors = turned(other, first % other.len().max(1));
-    // Else copies are chained within the group, as long as the other one is away.
+    // While the other group is away, copies are chained within this one.
     if mirrors.is_empty() && own.len() < copies {
         let second = chosen == 0;
         mirrors = targets.iter().filter(|t| !t.online && t.returns).copied().collect();
@@ -108,14 +108,13 @@ pub(super) fn ring(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Resu
     Ok(Ring { base, targets: ring, primaries, mirrors, copies, placement: Placement::Groups, seed })
 }
 
-/// One group.
+/// One of the two groups.
 struct Half {
-    /// How many targets it has.
+    /// Number of targets.
     all: usize,
-    /// The positions of those that can be written to, full ones only where there are
-    /// not enough others.
+    /// Positions of the targets that can be written; full ones only if there are not enough others.
     usable: Vec<usize>,
-    /// How busy they are known to be.
+    /// The known load.
     primaries: u64,
     free_bytes: u64,
 }
@@ -138,8 +137,8 @@ impl Half {
     }
 }
 
-/// Which group gets the first copies of a new file: of those with enough targets the
-/// one that has been given fewer, then the one with more room, then any.
+/// Chooses the primary group of a new file: of the groups with enough targets, the one with fewer
+/// first copies, then the one with more free space, then a random one.
 fn less_loaded(halves: &[Half; 2], wanted: usize, seed: u64) -> usize {
     let any = Random::new(seed ^ HALVES).below(2) as usize;
     let rank = |&i: &usize| {
@@ -149,5 +148,5 @@ fn less_loaded(halves: &[Half; 2], wanted: usize, seed: u64) -> usize {
     [0, 1].into_iter().min_by_key(rank).unwrap_or_default()
 }
 
-/// So that the choice of the half has nothing to do with that of the first target.
+/// Makes the choice of the group independent of the choice of the first target.
 const HALVES: u64 = 0x5bd1_e995;

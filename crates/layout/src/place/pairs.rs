@@ -1,16 +1,16 @@
-//! Which targets were given copies of one column together. When a target is lost those that share
-//! columns with it make its copies anew: the more evenly these are spread over all others, the sooner that
-//! is done (RAID and file systems call it declustering). Chance alone leaves 1.3/sqrt(N)
-//! between the furthest of five and the mean, for N copies on each.
+//! Counts how often two targets hold copies of the same column. When a target is lost, the targets
+//! that share columns with it rebuild its copies. The more evenly these are spread over all others,
+//! the sooner the rebuild ends (this is called declustering). Random choice alone, with N copies on
+//! each target, leaves a difference of 1.3/sqrt(N) between the mean and the furthest of five.
 
 use std::collections::BTreeMap;
 use weir_types::{Column, TargetId};
 
-/// Of two targets that have been put together so often, each counts half from then on. It bounds
-/// how many pairs are remembered, too.
+/// When the sum of all counts exceeds this, every count is halved, so that recent columns weigh
+/// more. This also bounds the number of pairs in memory.
 const MAX_COUNTED: u64 = 1 << 16;
 
-/// See the top of the file.
+/// Counts of how often two targets were given copies of the same column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairs {
     counts: BTreeMap<(TargetId, TargetId), u64>,
@@ -18,7 +18,7 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// A column has been given these targets.
+    /// Counts a column with these targets.
     pub fn given(&mut self, column: &Column) {
         let targets: Vec<TargetId> = column.copies().map(|(_, target)| target).collect();
         for (at, one) in targets.iter().enumerate() {
@@ -34,13 +34,13 @@ impl Pairs {
         }
     }
 
-    /// How often two were given one, of late.
+    /// How often two targets were given a column, with recent columns weighted more.
     pub fn together(&self, one: TargetId, other: TargetId) -> u64 {
         self.counts.get(&pair(one, other)).copied().unwrap_or(0)
     }
 }
 
-/// What was given before, and what is being given now.
+/// The counts so far, and the columns of the layout under construction.
 pub(super) struct Together<'a> {
     before: &'a Pairs,
     now: Pairs,
@@ -55,7 +55,7 @@ impl<'a> Together<'a> {
         self.now.given(column);
     }
 
-    /// How often one target was given a column with any of these.
+    /// How often a target was given a column together with any of the others.
     pub(super) fn of(&self, target: TargetId, others: impl Iterator<Item = TargetId>) -> u64 {
         let both = |other| self.before.together(target, other) + self.now.together(target, other);
         others.map(both).sum()

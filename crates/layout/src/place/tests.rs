@@ -50,7 +50,7 @@ fn all_ids(segments: &[Segment]) -> Vec<Vec<u32>> {
     segments.iter().flat_map(|s| &s.columns).map(ids).collect()
 }
 
-/// So many servers follow each other on each machine.
+/// Puts `servers` consecutive servers on each machine.
 fn on_machines(mut targets: Vec<TargetInfo>, servers: u32) -> Vec<TargetInfo> {
     for home in targets.iter_mut().map(|t| &mut t.home) {
         let first = ServerId(home.server.0 / servers * servers);
@@ -59,7 +59,7 @@ fn on_machines(mut targets: Vec<TargetInfo>, servers: u32) -> Vec<TargetInfo> {
     targets
 }
 
-/// So many servers, each on a machine of its own, follow each other in each rack.
+/// Puts `servers` consecutive servers, each on a machine of its own, in each rack.
 fn in_racks(mut targets: Vec<TargetInfo>, servers: u32) -> Vec<TargetInfo> {
     for home in targets.iter_mut().map(|t| &mut t.home) {
         home.domain = Domain(ServerId(home.server.0 / servers * servers));
@@ -67,7 +67,7 @@ fn in_racks(mut targets: Vec<TargetInfo>, servers: u32) -> Vec<TargetInfo> {
     targets
 }
 
-/// Of up to six servers, on one machine or several, in one rack or several.
+/// A cluster of up to six servers, on one machine or several, in one rack or several.
 fn any_cluster() -> impl Strategy<Value = Vec<TargetInfo>> {
     let target = (0u32..6, any::<bool>(), any::<bool>(), 0u64..1 << 30, any::<bool>());
     let names = proptest::collection::vec((0usize..6, 0usize..4), 6);
@@ -116,7 +116,7 @@ fn any_spec() -> impl Strategy<Value = LayoutSpec> {
     )
 }
 
-/// One of two groups, for what there is.
+/// A spec with two groups that fits the cluster.
 fn any_groups() -> impl Strategy<Value = LayoutSpec> {
     let kind = prop_oneof![Just(LayoutKind::Striped), Just(LayoutKind::Fragments)];
     (kind, proptest::option::of(0u32..14), 0u16..4).prop_map(|(kind, base, count)| LayoutSpec {
@@ -129,8 +129,8 @@ fn any_groups() -> impl Strategy<Value = LayoutSpec> {
     })
 }
 
-/// Copies are in as many domains, and on as many machines and servers, as they can be,
-/// of those that are online.
+/// Checks that the copies are in as many domains, machines and servers as the online targets
+/// permit.
 fn check_apart(column: &Column, targets: &[TargetInfo]) -> Result<(), TestCaseError> {
     let online = || targets.iter().filter(|t| t.online);
     let on = || online().filter(|t| column.targets.contains(&t.target));
@@ -170,7 +170,7 @@ proptest! {
             }
             *mirrors.entry(b.target).or_default() += 1;
         }
-        // Each has a partner of its own.
+        // Each target has a partner of its own.
         if mirrored && spec.count == 0 {
             prop_assert!(mirrors.values().all(|count| *count == 1), "{mirrors:?}");
         }
@@ -224,10 +224,10 @@ proptest! {
             prop_assert_eq!(all.len(), copies);
             let of = |id: &TargetId| targets.iter().find(|t| t.target == *id).unwrap();
             prop_assert!(column.targets.iter().all(|id| of(id).online || of(id).returns));
-            // Those that are away take what is left.
+            // Targets that are away take the remaining copies.
             let there = column.targets.iter().take_while(|id| of(id).online).count();
             prop_assert_eq!(there, copies.min(online.len()));
-            // Full targets are spared, which may leave fewer servers.
+            // Full targets are avoided, which may leave fewer servers.
             if roomy == online.len() {
                 check_apart(column, &targets)?;
             }
@@ -406,7 +406,7 @@ fn each_node_of_a_group_has_its_partner_in_the_other() {
     assert_eq!(all_ids(&layout.segments), [[0, 2], [1, 3], [4, 6], [5, 7]]);
 }
 
-/// Two servers on the first machine, then one each.
+/// Two servers on the first machine, then one on each.
 #[test]
 fn a_machine_is_in_one_group_while_there_are_others() {
     let groups = |machines: &[u32]| -> Vec<bool> {
@@ -430,7 +430,7 @@ fn a_machine_is_in_one_group_while_there_are_others() {
     let spec = LayoutSpec { base: Some(0), ..groups_spec() };
     let layout = place(&spec, &targets, 0).unwrap();
     assert_eq!(all_ids(&layout.segments), [[0, 2], [1, 3]]);
-    // The same of racks; of one rack they are made of its machines.
+    // The same with racks; a single rack is divided by its machines.
     let groups = |targets: &[TargetInfo]| -> Vec<bool> {
         let groups = Groups::of(targets.iter().map(|t| t.home));
         targets.iter().map(|t| groups.is_second(t.home.server)).collect()
@@ -454,7 +454,7 @@ fn the_less_loaded_group_becomes_the_primary_one() {
     assert!((0..20).all(|seed| first(&targets, seed) == 1), "the one with more room");
     targets[5].primaries = 1;
     assert!((0..20).all(|seed| first(&targets, seed) == 0), "the one that was given less");
-    // One that is too small now is not.
+    // A group that is too small at present is not chosen.
     (targets[0].online, targets[2].online) = (false, false);
     let spec = LayoutSpec { count: 2, ..groups_spec() };
     let layout = place(&spec, &targets, 3).unwrap();
@@ -553,11 +553,11 @@ fn a_slow_target_gets_less_and_nothing_of_files_with_one_copy() {
     let two = all_ids(&chunked(2_000, 2, &targets).segments);
     let slow = two.iter().filter(|column| column.contains(&1)).count();
     assert!((100..500).contains(&slow), "{slow} of 2000, a thousand for each other");
-    // Who names it has it.
+    // A request for one particular target is granted.
     let named = LayoutSpec { base: Some(1), count: 1, ..LayoutSpec::default() };
     let layout = place(&named, &targets, 1).unwrap();
     assert_eq!(layout.segments[0].columns[0].targets[0], targets[1].target);
-    // There are not enough others.
+    // There are not enough other targets.
     targets.iter_mut().skip(1).for_each(|target| target.slow = true);
     let spread = LayoutSpec { count: 4, ..LayoutSpec::default() };
     assert_eq!(place(&spread, &targets, 1).unwrap().segments[0].columns.len(), 4);
@@ -673,7 +673,7 @@ fn a_graduated_chunk_goes_where_it_is_written_first_of_the_targets_of_its_file()
     };
     let segment = &place(&spec, &targets, 7).unwrap().segments[0];
     assert_eq!(segment.len, Some(DEFAULT_GRADUATED_BYTES));
-    // What the others say is nothing to a file that is not there.
+    // Predictions for other targets do not matter for a new file.
     (targets[2].wait_us, targets[3].wait_us, targets[4].wait_us) = (90, 50, 10);
     assert_eq!(first(&targets, 1), [3]);
     targets[3].wait_us = 91;
@@ -688,7 +688,7 @@ fn a_graduated_chunk_goes_where_it_is_written_first_of_the_targets_of_its_file()
     assert_eq!(check_spec(&striped).unwrap_err().kind, ErrorKind::InvalidArgument);
 }
 
-/// 160 files over six targets: of what one of them has each of the others has a fifth.
+/// 160 files over six targets: of the columns of one target, each other target shares a fifth.
 #[test]
 fn what_is_left_to_chance_is_spread_evenly_over_all_others() {
     for kind in [LayoutKind::Striped, LayoutKind::Chunked] {

@@ -1,29 +1,28 @@
 //! Which targets hold the blocks of a new set.
 //!
-//! **RAID 6 and `k+m`**: no two blocks are on one target; nor in one domain, on one
-//! machine or on one server while there are others with fewer.
+//! **RAID 6 and `k+m`**: no two blocks are on one target. They are also spread over domains,
+//! machines and servers: a block goes where the fewest others are.
 //!
-//! **RAID 5 and mirror**: the two copies of a member are on two nodes, no two members
-//! are on the same pair of nodes, and P is on no node of any pair. If two members
-//! shared a pair, or P were on a node of one, the loss of that pair would lose data. A
-//! node is here a domain if there are enough of them, or else a machine, or else a
-//! server.
+//! **RAID 5 and mirror**: the two copies of a member are on two nodes, no two members are on the
+//! same pair of nodes, and P is on no node of any pair. If two members shared a pair, or P were on
+//! a node of one, the loss of that pair would lose data. A node here is a domain if there are
+//! enough of them, or else a machine, or else a server.
 
 use super::code::SetCode;
 use crate::place::Home;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{ServerId, TargetId};
 
-/// A target that blocks may be on.
+/// A target that can hold blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     /// The target.
     pub target: TargetId,
-    /// What fails with it.
+    /// Its server, machine and failure domain.
     pub home: Home,
 }
 
-/// There are not enough targets, or not far enough apart.
+/// There are not enough targets, or they share too many failure domains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TooFew {
     code: SetCode,
@@ -45,14 +44,14 @@ impl std::fmt::Display for TooFew {
 
 impl std::error::Error for TooFew {}
 
-/// A set that is being filled.
+/// A set under construction.
 #[derive(Clone, Debug)]
 pub struct Arrangement {
     code: SetCode,
     sites: Vec<Site>,
-    /// What counts as a node, for each site.
+    /// For each site, the id of what counts as its node.
     nodes: Vec<ServerId>,
-    /// Sites of the copies of each member.
+    /// For each member, the sites of its copies.
     members: Vec<Vec<usize>>,
 }
 
@@ -60,7 +59,7 @@ impl Arrangement {
     /// An empty set on some of these targets.
     ///
     /// # Errors
-    /// If they are too few for a full set.
+    /// If there are too few of them for a full set.
     pub fn new(code: SetCode, sites: &[Site]) -> Result<Self, TooFew> {
         let (needed, of_what) = match code {
             SetCode::Raid5Mirror { members } => (nodes_for_pairs(members) + 1, "nodes"),
@@ -88,14 +87,14 @@ impl Arrangement {
         Ok(Self { code, sites, nodes, members: Vec::new() })
     }
 
-    /// Whether it has as many members as its code.
+    /// Whether the set has as many members as its code.
     pub fn is_full(&self) -> bool {
         self.members.len() >= self.code.members()
     }
 
-    /// Adds a member that these targets hold already, if there is a place for it on
-    /// them. With `anywhere` others are taken where these do not do, and a copy has to be
-    /// made there; then there is one always. Returns the targets of its copies.
+    /// Adds a member with copies on the `held` targets, if these have a suitable place. With
+    /// `anywhere`, other targets are used where needed, and the caller makes copies there; then a
+    /// place always exists. Returns the targets of its copies.
     pub fn add(&mut self, held: &[TargetId], anywhere: bool) -> Option<Vec<TargetId>> {
         if self.is_full() {
             return None;
@@ -141,8 +140,8 @@ impl Arrangement {
         self.members.iter().flatten().copied().collect()
     }
 
-    /// A site without a block, in a domain, then on a machine, then on a server with the
-    /// fewest.
+    /// A site without a block: in a domain, then on a machine, then on a server with the fewest
+    /// blocks.
     fn apart(&self, held: &[usize], anywhere: bool, used: &[usize]) -> Option<usize> {
         let rank = |site: usize| load(self.sites[site].home, used.iter().map(|&i| self.sites[i]));
         let free = (0..self.sites.len()).filter(|site| !used.contains(site));
@@ -153,14 +152,14 @@ impl Arrangement {
         best.find(|site| held.contains(site)).or(first.filter(|_| anywhere))
     }
 
-    /// Nodes of no pair.
+    /// Nodes without a copy of any member.
     fn free_nodes(&self) -> BTreeSet<ServerId> {
         let used: BTreeSet<_> = self.used().into_iter().map(|site| self.nodes[site]).collect();
         self.nodes.iter().copied().filter(|node| !used.contains(node)).collect()
     }
 
-    /// Two sites on a pair of nodes that no member has, so that a node is left for P.
-    /// Those that hold the member come first, then nodes with few blocks.
+    /// Two sites on a pair of nodes that no member uses, such that a node is left for P. Prefers
+    /// sites that hold the member, then nodes with few blocks.
     fn pair(&self, held: &[usize], anywhere: bool) -> Option<Vec<usize>> {
         let node = |site: usize| self.nodes[site];
         let taken: BTreeSet<_> =
@@ -183,9 +182,8 @@ impl Arrangement {
         best.map(|(a, b)| vec![a, b])
     }
 
-    /// Sites of which two are taken: those that hold the member, and one of each of as
-    /// many nodes as have enough pairs. Nodes in use come first: so few are in use, and
-    /// one is left for P.
+    /// Sites for a pair: those that hold the member, and one on each of as many nodes as have
+    /// enough pairs. Nodes in use come first, so that few are in use and one is left for P.
     fn sites_to_pair(
         &self,
         held: &[usize],
@@ -205,7 +203,7 @@ impl Arrangement {
     }
 }
 
-/// How many blocks are already in the domain, on the machine and on the server of a home.
+/// Number of blocks already in the domain, on the machine and on the server of a home.
 fn load(home: Home, blocks: impl Iterator<Item = Site>) -> [usize; 3] {
     blocks.fold([0; 3], |[domain, host, server], other| {
         [
@@ -216,7 +214,7 @@ fn load(home: Home, blocks: impl Iterator<Item = Site>) -> [usize; 3] {
     })
 }
 
-/// The fewest nodes with so many pairs.
+/// The smallest number of nodes with at least this many pairs.
 fn nodes_for_pairs(pairs: usize) -> usize {
     let mut nodes = 2;
     while nodes * (nodes - 1) / 2 < pairs {

@@ -1,30 +1,30 @@
-//! Codes of sets, by name and by cost.
+//! Codes of sets: names and costs.
 
 use std::fmt;
 use std::str::FromStr;
 use weir_erasure::Code;
 
-/// Members of a set whose code does not say how many.
+/// Number of members if the name of a code does not give it.
 pub const DEFAULT_MEMBERS: usize = 8;
 
-/// How a set survives failures.
+/// The redundancy of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SetCode {
-    /// One copy of each member, and P and Q.
+    /// RAID 6: one copy of each member, P and Q.
     Raid6 {
         /// Members of a full set.
         members: usize,
     },
-    /// Two copies of each member, and P.
+    /// RAID 5 and mirror: two copies of each member, and P.
     Raid5Mirror {
         /// Members of a full set.
         members: usize,
     },
-    /// One copy of each member, and parities.
+    /// Reed-Solomon: one copy of each member, and parities.
     ReedSolomon {
         /// Members of a full set.
         members: usize,
-        /// Blocks that may be lost.
+        /// Number of parities, and so of blocks that may be lost.
         parities: usize,
     },
 }
@@ -56,7 +56,7 @@ impl SetCode {
         }
     }
 
-    /// Nodes that may be lost, whichever they are.
+    /// Number of nodes that may be lost, whichever they are.
     pub fn bears(self) -> usize {
         match self {
             Self::Raid5Mirror { .. } => 2,
@@ -64,7 +64,7 @@ impl SetCode {
         }
     }
 
-    /// The arithmetic of the parities.
+    /// The erasure code.
     ///
     /// # Errors
     /// If there is no such code.
@@ -72,7 +72,7 @@ impl SetCode {
         Code::new(self.members(), self.parities()).map_err(|why| NoSuchCode(why.to_string()))
     }
 
-    /// Bytes on disk for members of these lengths, of one set.
+    /// Bytes on disk of one set with members of these lengths.
     pub fn stored_bytes(self, lens: impl Iterator<Item = u64> + Clone) -> u64 {
         let longest = lens.clone().max().unwrap_or(0);
         lens.sum::<u64>() * self.copies() as u64 + longest * self.parities() as u64
@@ -89,7 +89,7 @@ impl fmt::Display for SetCode {
     }
 }
 
-/// A name that is none of a code.
+/// A name that no code has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSuchCode(String);
 

@@ -1,5 +1,4 @@
-//! The record of a set: where its blocks are, whether that is as it should be, and how
-//! lost blocks come back.
+//! The record of a set: its blocks, the check of their places, and the recovery of lost blocks.
 
 use super::arrange::Site;
 use super::code::{NoSuchCode, SetCode};
@@ -13,58 +12,58 @@ use weir_types::TargetId;
 pub struct Set<M> {
     /// Its code.
     pub code: SetCode,
-    /// At most as many as the code has.
+    /// At most as many members as the code has.
     pub members: Vec<Member<M>>,
-    /// In the order of the rows of the code.
+    /// The parities, in the order of the rows of the code.
     pub parities: Vec<Parity>,
 }
 
-/// A member, as it was encoded.
+/// A member as it was when it was encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member<M> {
-    /// What it is.
+    /// Identifies the member.
     pub what: M,
-    /// Which version of it.
+    /// Its version.
     pub generation: u64,
-    /// Bytes.
+    /// Its length, bytes.
     pub len: u64,
-    /// Where its copies are.
+    /// The targets of its copies.
     pub targets: Vec<TargetId>,
 }
 
 /// A parity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parity {
-    /// Which version of it.
+    /// Its version.
     pub generation: u64,
-    /// Where it is.
+    /// Its target.
     pub target: TargetId,
 }
 
-/// A part of a set that is on one target.
+/// A block of a set: the part that is on one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Block {
     /// A copy of a member.
     Member {
-        /// Which member.
+        /// Number of the member.
         member: usize,
-        /// Which of its copies.
+        /// Number of the copy.
         copy: usize,
     },
     /// A parity, by its row.
     Parity(usize),
 }
 
-/// What is wrong with the places of a set.
+/// What is wrong with the places of a set's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It has more members, or more or fewer copies or parities, than its code has.
+    /// The set has more members than its code, or another number of copies or parities.
     Shape,
-    /// A target that is not among those there are.
+    /// The target is unknown.
     Unknown(TargetId),
     /// Two blocks are on this target.
     Shared(TargetId),
-    /// This block could be further apart from the others.
+    /// This block could be in a domain, on a machine or on a server with fewer others.
     Close(Block),
     /// The two copies of this member are on one node.
     OneNode(usize),
@@ -74,20 +73,20 @@ pub enum Fault {
     ParityBeside(usize),
 }
 
-/// How lost blocks come back.
+/// How to restore the lost blocks of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// Lost copies, and the copy from which each is made. Where that is one of `decoded`,
-    /// it comes after it.
+    /// Lost copies, each with the copy from which it is made. That source may itself be one of
+    /// `decoded`.
     pub copied: Vec<(Block, Block)>,
-    /// What is decoded.
+    /// The blocks to decode.
     pub decoded: Vec<Block>,
-    /// How, and from what, in its order: none is an empty member.
+    /// The decoding, and the blocks that it reads, in its order. `None` stands for an empty member.
     pub repair: Option<(Repair, Vec<Option<Block>>)>,
 }
 
 impl<M> Set<M> {
-    /// All blocks, and where they are.
+    /// All blocks with their targets.
     pub fn blocks(&self) -> impl Iterator<Item = (Block, TargetId)> + '_ {
         let copies = self.members.iter().enumerate().flat_map(|(member, known)| {
             let copies = known.targets.iter().enumerate();
@@ -112,7 +111,7 @@ impl<M> Set<M> {
         self.members.iter().map(|member| member.len).max().unwrap_or(0)
     }
 
-    /// The version of a block that belongs to the set.
+    /// The recorded version of a block.
     pub fn generation(&self, block: Block) -> u64 {
         match block {
             Block::Member { member, .. } => self.members[member].generation,
@@ -120,7 +119,7 @@ impl<M> Set<M> {
         }
     }
 
-    /// Checks where the blocks are, among all targets there are.
+    /// Checks the places of the blocks, given all targets.
     ///
     /// # Errors
     /// The first fault.
@@ -170,7 +169,7 @@ impl<M> Set<M> {
         Ok(())
     }
 
-    /// Nodes are servers: domains and machines hold whole ones.
+    /// Servers count as nodes here: domains and machines contain whole servers.
     fn check_pairs(&self, sites: &BTreeMap<TargetId, Site>) -> Result<(), Fault> {
         let node = |target: &TargetId| sites[target].home.server;
         let mut pairs = BTreeMap::new();
@@ -190,11 +189,11 @@ impl<M> Set<M> {
         Ok(())
     }
 
-    /// How all blocks come back that are not there. `found` says which version of a block
-    /// there is, if any: another one than the recorded one counts as lost.
+    /// How to restore all lost blocks. `found` returns the version of a block that exists, if any.
+    /// A version other than the recorded one counts as lost.
     ///
     /// # Errors
-    /// If more is lost than the code bears.
+    /// If more is lost than the code can restore.
     pub fn recover(&self, found: impl Fn(Block) -> Option<u64>) -> Result<Recovery, Unrecoverable> {
         let code = self.code.code().map_err(Unrecoverable::Code)?;
         let is_there = |block: Block| found(block) == Some(self.generation(block));
@@ -239,16 +238,16 @@ impl<M> Set<M> {
     }
 }
 
-/// Why nothing comes back.
+/// Why blocks cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unrecoverable {
-    /// The code on record is none.
+    /// The recorded code does not exist.
     Code(NoSuchCode),
-    /// More is lost than the code bears.
+    /// More is lost than the code can restore.
     Lost {
-        /// How much.
+        /// What is lost.
         why: Lost,
-        /// What comes back all the same: lost copies, and the copy from which each is made.
+        /// Lost copies that can still be made from other copies, each with its source.
         copied: Vec<(Block, Block)>,
     },
 }

@@ -1,9 +1,9 @@
-//! The embedded engine as a member of a group that shares a [`Journal`]: it follows, or leads.
+//! The embedded engine as a member of a group that shares a [`Journal`]: a follower or the leader.
 //!
 //! Invariants
-//! - What is in the local log and in redb is in the journal: a batch is published before it is
-//!   flushed, and what a follower takes in comes from there.
-//! - Nothing is acknowledged after the lead is lost, whether or not anything was changed.
+//! - All that is in the local log and in redb is in the journal. The leader publishes a batch
+//!   before it flushes it; a follower takes batches from the journal.
+//! - Nothing is acknowledged after the lead is lost, neither changes nor reads.
 
 use super::{Embedded, EmbeddedConfig, MAX_BATCH_BYTES, max_record_bytes};
 use crate::engine::{Engine, Sequence, Write};
@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weir_host::plant::{Bug, planted};
 use weir_types::{Error, ErrorKind, Result};
 
-/// How an engine gets its commits.
+/// The source of an engine's commits.
 pub(super) enum Role {
-    /// From its owner; there is no journal.
+    /// Commits come from the owner, and there is no journal.
     Alone,
-    /// From the journal.
+    /// Commits come from the journal.
     Follows,
-    /// From its owner, and it appends them to the journal.
+    /// Commits come from the owner, and are appended to the journal.
     Leads {
         journal: Arc<dyn Journal>,
         /// Whether the lead is lost, or an append has an unknown outcome.
@@ -49,7 +49,7 @@ impl Role {
     }
 }
 
-/// Tells from any thread what an engine holds durably.
+/// An engine's durable progress, readable from any thread.
 #[derive(Clone)]
 pub struct Progress {
     shared: Arc<SyncState>,
@@ -79,7 +79,7 @@ impl Embedded {
         Self::open_as(Role::Follows, dir, config, notify)
     }
 
-    /// Its directory.
+    /// The path of the engine's directory.
     pub fn path(&self) -> &Path {
         self.home.path()
     }
@@ -89,23 +89,24 @@ impl Embedded {
         self.home.is_replicated()
     }
 
-    /// Notes durably that the directory follows a journal. From now on nobody opens it alone.
+    /// Notes durably that the directory follows a journal. Then [`Embedded::open`] refuses it.
     pub fn mark_replicated(&self) -> Result<()> {
         self.home.mark_replicated()
     }
 
-    /// Notes durably that the directory follows no journal any more. It has all of it.
+    /// Notes durably that the directory no longer follows a journal. It must hold all of the
+    /// journal.
     pub fn mark_alone(&self) -> Result<()> {
         self.home.mark_alone()
     }
 
-    /// What is durable, for other threads.
+    /// The durable progress, for other threads.
     pub fn progress(&self) -> Progress {
         let published_bytes = Arc::clone(&self.published_bytes);
         Progress { shared: Arc::clone(&self.shared), published_bytes }
     }
 
-    /// Takes in the records of a batch that this engine does not have yet. To be flushed.
+    /// Takes in the records of a batch that this engine lacks. The caller flushes.
     ///
     /// Errors: `Corrupt` if a record is damaged, `Stale` if others are missing before it.
     pub fn follow(&mut self, batch: &Batch) -> Result<()> {
@@ -135,7 +136,7 @@ impl Embedded {
         if last == batch.last { Ok(()) } else { Err(damaged(batch, "ends elsewhere")) }
     }
 
-    /// Leads from now on: this server has acquired the journal, and follows all of it.
+    /// Becomes the leader. This server must have acquired the journal, and must hold all of it.
     ///
     /// Errors: `Stale` if this engine does not hold exactly what the journal says.
     pub fn lead(&mut self, journal: Arc<dyn Journal>) -> Result<()> {
@@ -174,7 +175,7 @@ impl Embedded {
         }
     }
 
-    /// Appends what is buffered to the journal.
+    /// Appends the buffered commits to the journal.
     pub(super) fn publish(&mut self) -> Result<()> {
         let Role::Leads { journal, .. } = &self.role else { return Ok(()) };
         let batch = Batch { last: self.sequence, records: self.log.buffered().to_vec() };
@@ -193,7 +194,8 @@ impl Embedded {
     }
 
     fn depose(&mut self, mut error: Error) -> Error {
-        // A journal that is full, say, is no full disk, which would be no failure.
+        // An error of the journal, for example a full one, must not look like a full local disk,
+        // from which the engine would recover.
         if error.kind != ErrorKind::Corrupt {
             error.kind = ErrorKind::NotLeader;
         }

@@ -63,12 +63,12 @@ fn who_follows_has_what_the_leader_has_acknowledged_and_takes_over_from_there() 
     assert_eq!((b.sequence(), value(&b, b"last")), (acknowledged, value(&a, b"last")));
     put(&mut b, b"k", b"of b").unwrap();
     b.flush().unwrap();
-    // The first comes back, and follows.
+    // The first server comes back, and follows.
     drop(a);
     let mut a = open(&one);
     catch_up(&mut a, &on_b).unwrap();
     assert_eq!((a.sequence(), value(&a, b"k").unwrap()), (b.sequence(), b"of b".to_vec()));
-    // What it took in is on its disk as well.
+    // The records that it took in are on its disk as well.
     a.sync().unwrap();
     assert_eq!(a.progress().durable(), b.sequence());
     drop(a);
@@ -90,7 +90,7 @@ fn who_has_lost_the_lead_confirms_neither_changes_nor_reads() {
     assert!(a.flush().is_err(), "a turn that only read");
     assert!(a.is_deposed());
     assert!(put(&mut a, b"k", b"late").is_err());
-    // Nothing of its own is left at the next start.
+    // At the next start no uncommitted record of its own is left.
     drop(a);
     assert_eq!(value(&open(&one), b"k").unwrap(), b"first");
 }
@@ -153,7 +153,7 @@ fn who_comes_after_the_log_was_cut_is_told_and_leads_nothing() {
     on_a.cut(Sequence(2)).unwrap();
     let error = catch_up(&mut b, &on_a).unwrap_err();
     assert!(error.kind == ErrorKind::Stale && error.message.contains("snapshot"), "{error}");
-    // Cut to the end, there is nothing to read that would tell.
+    // With an empty journal there is no record that would show the difference.
     on_a.cut(a.sequence()).unwrap();
     on_a.end_lead();
     let on_b = on_a.another();

@@ -1,5 +1,4 @@
-//! What a process that is killed, a machine that loses power, and a disk that
-//! rots leave behind.
+//! States left behind by a killed process, a power cut, and disk rot.
 
 use super::*;
 use crate::tx::transact;
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 use weir_types::ErrorKind;
 
-/// Nothing is synced or applied unless a test asks.
+/// Syncs and applies only when a test asks.
 fn idle() -> EmbeddedConfig {
     EmbeddedConfig {
         sync_delay_ms: 3_600_000,
@@ -28,7 +27,7 @@ fn open(dir: &Path) -> Embedded {
     try_open(dir).unwrap()
 }
 
-/// Puts `key{n}` for each, one commit each, without a flush.
+/// Writes `key{n}` for each number, one commit each, without a flush.
 fn put(engine: &mut Embedded, numbers: std::ops::RangeInclusive<u32>) {
     for n in numbers {
         transact::<_, Error>(engine, |tx| {
@@ -38,7 +37,7 @@ fn put(engine: &mut Embedded, numbers: std::ops::RangeInclusive<u32>) {
     }
 }
 
-/// How many of the keys of [`put`] are there, from the first on.
+/// Number of keys of [`put`] that exist, counted from the first.
 fn count(engine: &Embedded) -> u32 {
     let rows = engine.range(b"key", b"kez", 1_000_000).unwrap();
     for (n, (key, row)) in (1u32..).zip(&rows) {
@@ -48,7 +47,7 @@ fn count(engine: &Embedded) -> u32 {
     rows.len() as u32
 }
 
-/// What a kill leaves: the files as they are now, while the engine still runs.
+/// A copy of the files as a kill would leave them; the engine goes on.
 fn files_after_kill(dir: &Path) -> TempDir {
     let copy = TempDir::new().unwrap();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -70,7 +69,7 @@ fn flip(path: &Path, offset: u64) {
     file.write_all_at(&[byte[0] ^ 0x10], offset).unwrap();
 }
 
-/// Makes the last segment one of an earlier run of the machine.
+/// Makes the last segment look as if an earlier boot had written it.
 fn as_before_a_power_cut(path: &Path) {
     let bytes = std::fs::read(path).unwrap();
     let header = crate::record::SegmentHeader::decode(&bytes).unwrap();
@@ -199,7 +198,7 @@ fn damage_before_the_end_is_an_error_that_names_file_and_offset() {
     assert_eq!(error.kind, ErrorKind::Corrupt);
     let place = format!("{}: damaged at byte {sixth}", log.display());
     assert!(error.message.starts_with(&place), "{error}");
-    // Opening it did not make it worse.
+    // Opening has not made the damage worse.
     flip(log, sixth + 40);
     assert_eq!(count(&open(copy.path())), 10);
 }
@@ -268,7 +267,7 @@ fn after_a_power_cut_segments_beyond_a_lost_tail_go_with_it() {
     let copy = files_after_kill(dir.path());
     let logs = log_files(copy.path());
     OpenOptions::new().write(true).open(&logs[0]).unwrap().set_len(whole).unwrap();
-    // Without a restart of the machine nothing explains it.
+    // Without a restart of the machine no power cut can explain it.
     assert_eq!(try_open(copy.path()).err().unwrap().kind, ErrorKind::Corrupt);
     as_before_a_power_cut(&logs[0]);
     as_before_a_power_cut(&logs[1]);
@@ -356,7 +355,7 @@ fn an_unknown_format_is_refused_and_left_alone() {
 fn making_the_directory_can_be_interrupted_but_contents_are_never_made_anew() {
     let dir = TempDir::new().unwrap();
     let mut engine = open(dir.path());
-    // As if it had been killed just before the last step of making it.
+    // As after a kill just before the last step of making the directory.
     let copy = files_after_kill(dir.path());
     std::fs::remove_file(copy.path().join("format")).unwrap();
     assert_eq!(count(&open(copy.path())), 0);
@@ -394,7 +393,7 @@ fn after_a_failed_sync_nothing_more_is_taken() {
         counter.fetch_add(1, Ordering::SeqCst);
     };
     let mut engine = Embedded::open(dir.path(), idle(), notify).unwrap();
-    // A file that takes writes and cannot be synced.
+    // A file that accepts writes and cannot be synced.
     let null = engine.log.redirect(device("null"));
     engine.shared.rotated(null);
     put(&mut engine, 1..=1);
@@ -449,7 +448,7 @@ fn a_segment_that_cannot_be_begun_stops_nothing_until_the_log_is_full() {
     let dir = TempDir::new().unwrap();
     let config = EmbeddedConfig { generation_bytes: 1024, max_generation_bytes: 8192, ..idle() };
     let mut engine = Embedded::open(dir.path(), config, || {}).unwrap();
-    // Every name that the next segments could have is taken.
+    // All names of the following segments are taken.
     for n in 2..2000 {
         std::fs::create_dir(dir.path().join(crate::log::segment_name(Sequence(n)))).unwrap();
     }

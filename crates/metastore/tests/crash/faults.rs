@@ -1,5 +1,5 @@
-//! A disk that fails: the engine stops, and nothing that it called flushed or
-//! durable before is lost.
+//! A failing disk: the engine stops, and keeps everything that it has reported as flushed or
+//! durable.
 
 use crate::history::History;
 use crate::images::number_from;
@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use weir_simhost::disk::{Operation, SimDisk};
 use weir_types::{Error, ErrorKind};
 
-/// One run in which one operation, or every one from some point on, fails.
+/// One run in which one operation fails, or every operation from some point on.
 fn run_into_a_fault(seed: u64) -> Result<Option<Error>, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let disk = new_disk(seed);
@@ -40,8 +40,8 @@ fn run_into_a_fault(seed: u64) -> Result<Option<Error>, String> {
         check(rng.u64(..), &image, &told, told.synced)
             .map_err(|what| context(format!("power cut {number}: {what}")))?;
     }
-    // Without a restart of the machine it is opened only if no sync failed;
-    // what it promises then must last.
+    // Without a restart of the machine the engine opens only if no sync failed. Then its promises
+    // must hold.
     let image = after_kill(&disk);
     match weir_simhost::run(rng.u64(..), &image, || open().err()) {
         Some(refused) if image.files().iter().any(|(path, _)| path.contains("/poisoned.")) => {
@@ -73,7 +73,7 @@ fn a_failing_disk_stops_the_engine_and_takes_nothing_that_was_promised() {
     assert!(count == 1 || stopped > count / 2, "{stopped}");
 }
 
-/// A disk whose engine has some commits, open, and a fault from now on.
+/// A disk with an open engine that has some commits. From here on `operation` fails.
 fn broken(operation: Operation, errno: Errno, then: impl Fn(&mut weir_metastore::Embedded)) {
     use weir_metastore::Engine as _;
     let disk: SimDisk = new_disk(7);

@@ -1,5 +1,5 @@
-//! A disk that others fill: what needs room is refused and changes nothing, what makes room goes
-//! on, the engine opens, and nothing that was promised is lost.
+//! A disk that other programs fill. Commits that need space are refused and change nothing,
+//! deletions succeed, the engine opens, and no promise is broken.
 
 use crate::history::History;
 use crate::images::number_from;
@@ -13,19 +13,19 @@ use weir_metastore::{Embedded, EmbeddedConfig, Engine, transact};
 use weir_simhost::disk::{Operation, SimDisk};
 use weir_types::{Error, ErrorKind};
 
-/// A disk of so many MiB.
+/// A disk of `mib` MiB.
 fn small_disk(seed: u64, mib: u64) -> SimDisk {
     let disk = new_disk(seed);
     disk.set_space(mib << 20);
     disk
 }
 
-/// Others take all that is free.
+/// Other programs take all free space.
 fn fill(disk: &SimDisk) {
     disk.leave_free(0);
 }
 
-/// They remove it again.
+/// Other programs free their space again.
 fn empty(disk: &SimDisk) {
     disk.leave_free(u64::MAX);
 }
@@ -58,7 +58,7 @@ fn on_a_full_disk_rows_can_be_removed_and_the_engine_opens() {
             put(&mut engine, n).expect("there is room");
         }
         engine.flush().expect("flush");
-        // Killed, with all of it in the log.
+        // A kill, with all of it in the log.
     });
     fill(&disk);
     for (from, to) in [(0, ROWS / 2), (ROWS / 2, ROWS - 1)] {
@@ -93,8 +93,8 @@ fn on_a_full_disk_rows_can_be_removed_and_the_engine_opens() {
     });
 }
 
-/// In how many of some power cuts it cannot be opened on a disk that is full afterwards, with a
-/// sync left out.
+/// Number of power cuts, of several tried, after which the engine cannot be opened on a full disk.
+/// `skipped`: the sync to leave out.
 fn lost_by_power_cuts(skipped: Option<&str>) -> usize {
     let disk = small_disk(6, 64);
     disk.skip_site(skipped);
@@ -122,7 +122,7 @@ fn the_reserve_outlives_a_power_cut_and_each_sync_of_it_counts() {
     }
 }
 
-/// Who does not ask whether there is room uses up the reserve, too.
+/// A caller that does not ask for free space first uses up the reserve as well.
 #[test]
 fn a_commit_that_finds_no_room_at_all_is_refused_and_can_be_tried_again() {
     for bytes in [1, 50, 300, 2000, 3000] {
@@ -157,7 +157,7 @@ fn a_quota_that_is_used_up_is_as_a_disk_that_is_full() {
     let disk = new_disk(5);
     weir_simhost::run(5, &disk, || {
         let mut engine = open_it().expect("open");
-        // No quota shows in what the disk says is free.
+        // A quota does not show in the disk's free space.
         disk.fail_from(Operation::Allocate, Errno::DQUOT, 0);
         let refused = (0..10_000).find_map(|n| put(&mut engine, n).err().map(|e| (n, e)));
         let (n, error) = refused.expect("no more than is set aside");
@@ -171,7 +171,7 @@ fn a_quota_that_is_used_up_is_as_a_disk_that_is_full() {
     });
 }
 
-/// One run that meets a full disk now and then.
+/// One run that meets a full disk from time to time.
 fn run_full_now_and_then(seed: u64) -> Result<u64, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let disk = small_disk(seed, 128);
@@ -179,7 +179,7 @@ fn run_full_now_and_then(seed: u64) -> Result<u64, String> {
     let mut met = 0;
     for round in 0..6 {
         let context = |what: String| format!("seed {seed}, round {round}: {what}");
-        // One that is full is made by nobody.
+        // Nobody makes an engine on a full disk.
         let full = round > 0 && rng.bool();
         match full {
             true => disk.leave_free(rng.u64(0..64) * 4096),

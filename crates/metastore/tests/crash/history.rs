@@ -1,4 +1,4 @@
-//! What was committed, and what that means for what may be found later.
+//! The history of commits, and the states that may be found later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_metastore::Engine;
@@ -10,12 +10,12 @@ pub type Rows = BTreeMap<Bytes, (Bytes, u64)>;
 /// The writes of one commit.
 pub type Writes = Vec<(Bytes, Option<Bytes>)>;
 
-/// Why the rows could not be found as they should be.
+/// How an engine's rows differ from what they should be.
 #[derive(Debug)]
 pub enum Unlike {
-    /// The engine does not answer.
+    /// The engine returns an error.
     Fails(Error),
-    /// It gives a wrong answer.
+    /// The engine gives a wrong answer.
     Lies(String),
 }
 
@@ -34,10 +34,10 @@ impl From<Error> for Unlike {
     }
 }
 
-/// Everything that one engine was told, in order.
+/// All commits that an engine was given, in order.
 #[derive(Clone, Default)]
 pub struct History {
-    /// Commit 1 is the first.
+    /// The first element is commit 1.
     commits: Vec<Writes>,
     /// The rows after all of them.
     rows: Rows,
@@ -55,12 +55,12 @@ impl History {
         self.commits.len() as u64
     }
 
-    /// The rows now.
+    /// The present rows.
     pub fn rows(&self) -> &Rows {
         &self.rows
     }
 
-    /// A commit was accepted.
+    /// Notes an accepted commit.
     pub fn committed(&mut self, writes: Writes) {
         self.commits.push(writes);
         let number = self.last();
@@ -76,15 +76,15 @@ impl History {
         rows
     }
 
-    /// A crash took what came after `upto`; what is left is durable.
+    /// Notes that a crash took all commits after `upto`. The others are durable.
     pub fn cut(&mut self, upto: u64) {
         self.commits.truncate(upto as usize);
         self.rows = self.rows_at(upto);
         (self.flushed, self.synced) = (upto, upto);
     }
 
-    /// Whether the engine has just what it had after one of the commits from
-    /// `at_least` on; which one.
+    /// Checks that the engine has exactly the rows after some commit from `at_least` on, and
+    /// returns that commit.
     pub fn check(&self, engine: &dyn Engine, at_least: u64) -> Result<u64, Unlike> {
         let last = engine.sequence().0;
         if last < at_least || last > self.last() {

@@ -1,22 +1,22 @@
-//! What a crash leaves is what some commit left, with all that was promised.
+//! After a crash the engine has the state after some commit that includes all promised ones.
 
 use crate::history::History;
 use crate::room::{after_kill, after_power_cut, check, new_disk, open, work};
 use std::cell::RefCell;
 use weir_simhost::disk::SimDisk;
 
-/// Images of one seed: at least this many.
+/// Minimum number of images per seed.
 const POWER_CUTS: u64 = 4;
 
-/// A life of several runs, each ended by a crash; after each crash several
-/// images of what it may have left, which are counted.
+/// A life of several runs, each ended by a crash. After each crash several images of the disk are
+/// checked and counted.
 fn life(seed: u64, prepare: &dyn Fn(&SimDisk), images: &mut u64) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut disk = new_disk(seed);
     prepare(&disk);
     let history = RefCell::new(History::default());
     for run in 0..3 {
-        // Sometimes while it is made or recovered, mostly later.
+        // Sometimes the crash comes during creation or recovery, mostly later.
         let operations = match rng.u8(0..8) {
             0 => rng.u64(0..60),
             _ => rng.u64(0..600),
@@ -36,7 +36,7 @@ fn life(seed: u64, prepare: &dyn Fn(&SimDisk), images: &mut u64) -> Result<(), S
             image.thaw();
             *images += 1;
             let last = check(rng.u64(..), &image, &told, told.synced).map_err(context)?;
-            // What was seen once stays.
+            // A commit that was seen after a crash stays.
             *images += 1;
             let again = after_power_cut(&image, &mut rng);
             check(rng.u64(..), &again, &told, last)
@@ -48,13 +48,13 @@ fn life(seed: u64, prepare: &dyn Fn(&SimDisk), images: &mut u64) -> Result<(), S
         let image = after_kill(&image);
         let last = check(rng.u64(..), &image, &told, told.flushed)
             .map_err(|what| context(format!("kill: {what}")))?;
-        // Life goes on after one of the two.
+        // The life continues after one of the two crashes.
         if rng.bool() {
             disk = image;
             history.borrow_mut().cut(last);
         } else {
             disk = after_power_cut(&disk, &mut rng);
-            // Until it has been opened nobody knows what else is left.
+            // Before the image is opened, nobody knows which commits are left.
             let mut history = history.borrow_mut();
             history.flushed = history.synced;
         }
@@ -62,7 +62,7 @@ fn life(seed: u64, prepare: &dyn Fn(&SimDisk), images: &mut u64) -> Result<(), S
     Ok(())
 }
 
-/// Half the time the recovery is cut short somewhere, once or twice.
+/// In half of the cases the recovery is interrupted once or twice.
 fn crash_in_recovery(image: &SimDisk, rng: &mut fastrand::Rng) {
     while rng.bool() {
         image.crash_after(rng.u64(0..40));
@@ -71,8 +71,8 @@ fn crash_in_recovery(image: &SimDisk, rng: &mut fastrand::Rng) {
     }
 }
 
-/// Runs lives until there are so many images, or one that is wrong. A panic
-/// (of redb, say) is wrong too.
+/// Runs lives until there are `images` images, or one of them is wrong. A panic, for example of
+/// redb, is wrong too.
 pub fn lives(
     first_seed: u64,
     images: u64,

@@ -1,5 +1,4 @@
-//! A disk that is slow makes all commits a little slower, and no commit wait
-//! for long.
+//! A slow disk makes all commits a little slower; no commit waits for long.
 
 use crate::room::{DIR, config, new_disk};
 use std::path::Path;
@@ -37,7 +36,7 @@ fn no_commit_waits_long_for_a_group_commit_that_takes_seconds() {
             done += 1;
         }
         assert!(longest < Duration::from_millis(250), "{longest:?}");
-        // As many as redb takes in: some generations in this time.
+        // At least the number that redb can take in meanwhile.
         assert!(done > 1000, "{done}");
         disk.set_latency(Duration::ZERO..Duration::ZERO, Duration::ZERO..Duration::ZERO);
         engine.close().expect("close");

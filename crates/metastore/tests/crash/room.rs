@@ -1,4 +1,4 @@
-//! A machine with one disk, and a metadata server's way of using the engine.
+//! A machine with one disk, on which the engine is used as a metadata server uses it.
 
 use crate::history::{Bytes, History, Unlike, Writes};
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use weir_simhost::disk::SimDisk;
 use weir_types::Error;
 
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
-/// Where the engine is.
+/// The directory of the engine.
 pub const DIR: &str = "/cluster/node/meta";
 
 /// An empty disk of a machine that has just started.
@@ -47,7 +47,7 @@ pub fn after_kill(disk: &SimDisk) -> SimDisk {
     image
 }
 
-/// Everything at once and all the time: syncs, rotations, group commits.
+/// Settings with which syncs, rotations and group commits happen all the time.
 pub fn config() -> EmbeddedConfig {
     EmbeddedConfig {
         sync_delay_ms: 4,
@@ -62,12 +62,13 @@ pub fn open() -> Result<Embedded, Error> {
     Embedded::open(Path::new(DIR), config(), || {})
 }
 
-/// Opens what is on a disk and compares; which commit is the last there.
+/// Opens the engine on a disk and compares it with the history. Returns its last commit.
 pub fn check(seed: u64, disk: &SimDisk, history: &History, at_least: u64) -> Result<u64, String> {
     weir_simhost::run(seed, disk, || {
         let mut engine = open().map_err(|e| format!("it cannot be opened: {e}"))?;
         let last = history.check(&engine, at_least).map_err(|e| e.to_string())?;
-        // What a crash leaves apart where nobody looks is no damage.
+        // Where redb does not look, pages that a crash left without matching checksums are no
+        // damage.
         let mut place = Some(0);
         while let Some(from) = place {
             let step = engine.verify(from).map_err(|e| format!("verifying fails: {e}"))?;
@@ -80,9 +81,8 @@ pub fn check(seed: u64, disk: &SimDisk, history: &History, at_least: u64) -> Res
     })
 }
 
-/// Uses the engine on a disk for so many steps, or until something fails.
-/// `Err`: what it finds is not what it was told; an error of the engine ends
-/// it, which is returned.
+/// Uses the engine on a disk for this many steps, or until an operation fails with the error that
+/// is returned. `Err`: the engine gave a wrong answer.
 pub fn work(
     seed: u64,
     disk: &SimDisk,
@@ -99,7 +99,7 @@ pub fn work(
 struct Worker<'a> {
     rng: fastrand::Rng,
     history: &'a RefCell<History>,
-    /// The first thing that was not as promised.
+    /// The first broken promise.
     wrong: Option<String>,
 }
 
@@ -110,7 +110,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Compares what there is; an error of the engine is no wrong answer.
+    /// Compares the engine with the history. An error of the engine is no wrong answer.
     fn compare(&mut self, engine: &Embedded, at_least: u64) -> Result<u64, Error> {
         let checked = self.history.borrow().check(engine, at_least);
         match checked {
@@ -189,7 +189,7 @@ impl Worker<'_> {
         Ok(ids)
     }
 
-    /// The allocator makes commits of its own.
+    /// Notes the commits of the id allocator.
     fn ids_committed(&mut self, engine: &Embedded, before: u64) {
         if engine.sequence().0 > before
             && let Ok(Some(row)) = engine.get(b"ids")
@@ -240,7 +240,7 @@ impl Worker<'_> {
     fn transaction(&mut self, engine: &mut Embedded) -> Result<(), Error> {
         let mut writes = self.writes();
         if !engine.has_room() {
-            // Only what makes room.
+            // Only deletions free space.
             writes.iter_mut().for_each(|(_, value)| *value = None);
         }
         let seen = self.key();
@@ -262,7 +262,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Two transactions read the same key; the second to commit must not.
+    /// Two transactions read the same key. The second one must not commit.
     fn conflict(&mut self, engine: &mut Embedded) -> Result<(), Error> {
         let key = self.key();
         let mut stale = Tx::new(engine);

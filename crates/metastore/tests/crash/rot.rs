@@ -1,4 +1,4 @@
-//! Flipped bits and lost files: noticed, or without effect; never served.
+//! Flipped bits and lost files are noticed or have no effect. They are never served.
 
 use crate::history::{History, Unlike};
 use crate::images::number_from;
@@ -11,8 +11,7 @@ use weir_types::{Error, ErrorKind};
 
 const META: &str = "cluster/node/meta";
 
-/// Opens what is there. `Ok(None)`: it is all as before; an error: the engine
-/// noticed something.
+/// Opens an image. `Ok(None)`: everything is as before. An error: the engine noticed damage.
 fn examine(seed: u64, disk: &SimDisk, history: &History) -> Result<Option<Error>, String> {
     weir_simhost::run(seed, disk, || {
         let engine = match open() {
@@ -36,12 +35,11 @@ fn named(error: &Error, path: &str) -> Result<(), String> {
     Err(format!("damage of {path} is reported as: {error:?}"))
 }
 
-/// A disk with an engine that was stopped or killed, everything flushed; and
-/// what was committed.
+/// A disk with an engine that was stopped or killed after a flush, and its history.
 fn settled(seed: u64, close: bool) -> (SimDisk, History) {
     let disk = new_disk(seed);
     let history = RefCell::new(History::default());
-    // Long enough for a tree of some levels, and several segments.
+    // Long enough for a tree with several levels, and several segments.
     work(seed, &disk, &history, 400).expect("all is well");
     weir_simhost::run(seed, &disk, || {
         let mut engine = open().expect("open");
@@ -69,7 +67,7 @@ fn flips(seed: u64) -> Result<(u64, u64), String> {
     for _ in 0..60 {
         let image = after_kill(&disk);
         let (path, bytes) = rng.choice(&files).expect("there are files").clone();
-        // Half of them where the file begins: headers and roots.
+        // Half of the bits are at the beginning of the file: headers and roots.
         let byte = if rng.bool() { rng.u64(0..bytes.min(9000)) } else { rng.u64(0..bytes) };
         let context = |what| format!("seed {seed}, bit of {path} at {byte}: {what}");
         image.flip_bit(&path, byte, rng.u32(0..8)).expect("there is a file");
@@ -147,14 +145,14 @@ fn a_file_that_is_gone_or_cut_is_missed() {
             let error = examine(seed, &image, &history).expect("no wrong answer");
             match error {
                 Some(error) => named(&error, &path).expect("the error tells"),
-                // redb holds it already.
+                // redb holds the records of this segment already.
                 None => assert!(path.contains("/log."), "seed {seed}: nobody misses {path}"),
             }
             let image = after_kill(&disk);
             image.truncate_file(&path, bytes / 2).expect("it was there");
             if let Err(what) = examine(seed, &image, &history) {
-                // Cut in the middle of a record, with nothing durable lost: as
-                // a kill would leave it. Not so if it was durable.
+                // Truncated in the middle of a record, with nothing durable lost, as after a kill.
+                // If the record was durable, that is damage.
                 assert!(path.contains("/log.") && bytes / 2 > 72, "seed {seed}: {path}: {what}");
             }
         }
@@ -168,7 +166,7 @@ fn after_a_power_cut_rot_in_what_was_long_durable_is_noticed() {
         let disk = new_disk(seed);
         let history = RefCell::new(History::default());
         work(seed, &disk, &history, 100).expect("all is well");
-        // One more record that is durable, and a sync after the one that says so.
+        // One more durable record, and a sync that makes its mark durable.
         let (path, end) = weir_simhost::run(seed, &disk, || {
             let mut engine = open().expect("open");
             let log = disk.files().into_iter().find(|(path, _)| path.contains("/log."));
@@ -181,7 +179,7 @@ fn after_a_power_cut_rot_in_what_was_long_durable_is_noticed() {
         });
         let mut rng = fastrand::Rng::with_seed(seed);
         let image = after_power_cut(&disk, &mut rng);
-        // In the first of the two records.
+        // The bit is in the first of the two records.
         if !image.flip_bit(&path, end + rng.u64(0..140), 3).unwrap_or(false) {
             continue;
         }

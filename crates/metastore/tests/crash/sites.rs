@@ -1,11 +1,11 @@
-//! Every sync is needed: without it some crash shows it.
+//! Every sync is needed: without it some crash loses data.
 
 use crate::history::History;
 use crate::images::{lives, number_from};
 use crate::room::{new_disk, work};
 use std::cell::RefCell;
 
-/// Images after which a missing sync must have been noticed.
+/// A missing sync must be noticed within this many images.
 const MAX_IMAGES: u64 = 20_000;
 
 #[test]
@@ -13,7 +13,7 @@ fn without_any_one_of_the_syncs_a_crash_is_noticed() {
     let disk = new_disk(1);
     let history = RefCell::new(History::default());
     work(1, &disk, &history, 2000).expect("all is well");
-    // Those of the reserve count on a full disk only: `full.rs` has them.
+    // The syncs of the reserve matter on a full disk only: `full.rs` tests them.
     let of_reserve = |site: &&str| site.starts_with("meta-reserve");
     let sites: Vec<&'static str> =
         disk.sites().into_keys().filter(|site| !of_reserve(site)).collect();

@@ -51,7 +51,8 @@ impl BlockingConn {
         let mut hello = hello.clone();
         for pause in PAUSES_MS.map(Duration::from_millis) {
             match Self::connect_once(address, key.clone(), &hello, wait, watch) {
-                // Nobody listens, or the server has said why not: neither passes soon.
+                // No server listens, or the server has said why it refuses: retrying at once would
+                // not help.
                 Err(Refusal { error, is_lost: true }) if wait.remaining() > pause => {
                     tracing::debug!("{address}: {error}: connecting again");
                     wait.sleep(pause)?;
@@ -112,7 +113,7 @@ impl BlockingConn {
         hello: &Hello,
         (wait, watch): (&Wait, Option<Watch<'_>>),
     ) -> Result<(Self, Welcome)> {
-        // What comes, comes as a whole once it begins.
+        // Frames of the handshake arrive as a whole once they begin.
         let begins = || match watch {
             Some(_) => wait.ready_watched(&socket, Interest::READ, watch),
             None => Ok(()),

@@ -216,7 +216,8 @@ impl BlockingConn {
         wait: &Wait,
     ) -> Result<DataReply<R>> {
         let request_id = RequestId(self.next_id);
-        // Bodies of such answers are a number or two: as large as in memory.
+        // The bodies of these replies are one or two numbers, encoded in as many bytes as they have
+        // in memory.
         let expected = Expected { request_id, meta_len: size_of::<R>() + 4 * checks };
         let header = self.recv_expected(expected, destination, wait)?;
         if header.request_id != request_id {
@@ -316,7 +317,7 @@ impl BlockingConn {
                 self.receive_rest(header.payload_len as usize - direct, rest, wait)?;
                 return Ok(header);
             }
-            // What came is not what was expected: put it all in order again.
+            // Another frame has arrived than the expected one: sort the bytes.
             self.received.make_room(direct);
             let mut left = direct;
             for part in destination.iter() {
@@ -380,7 +381,7 @@ impl BlockingConn {
             return Err(protocol_error("a request came where a reply was expected"));
         }
         if header.op == Op::Challenge && header.status.is_some() {
-            // The server's last words before it closes the connection.
+            // The last message of a server before it closes the connection.
             return Err(Error::from_bytes(self.received.body(&header))?);
         }
         Ok(header)
@@ -406,7 +407,7 @@ impl BlockingConn {
             from += n;
             left -= n;
         }
-        // Taken out of the middle; the head before it stays.
+        // Bytes are removed from the middle; the head before them stays.
         let (head_end, end) = (self.received.head_end, self.received.end);
         self.received.bytes.copy_within(head_end + early..end, head_end);
         self.received.end -= early;

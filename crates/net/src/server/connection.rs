@@ -107,7 +107,7 @@ pub(super) struct Connection {
     /// Time of the last progress in sending, or at which nothing was left to send.
     pub(super) sent_ms: u64,
 
-    /// Receives the socket after everything is sent.
+    /// Receives the socket when everything is sent.
     pub(super) heir: Option<Heir>,
 }
 
@@ -140,7 +140,7 @@ impl Connection {
         })
     }
 
-    /// Whether an unauthenticated peer has sent nothing that counts yet.
+    /// Whether an unauthenticated peer has sent nothing valid yet.
     pub(super) fn is_silent(&self) -> bool {
         self.is_closing() || matches!(self.phase, Phase::Hello) && self.partial.is_empty()
     }

@@ -125,8 +125,8 @@ impl<S: Service> EventLoop<S> {
 
     /// Receives, ends the turn of the service, sends.
     fn turn(&mut self) {
-        // First come, first served, each once; who still finds no buffer
-        // queues up again, in the same order.
+        // In order of arrival, each connection once. One that still finds no buffer queues again,
+        // in the same order.
         self.out.serving_starved = true;
         for _ in 0..self.out.starved.len() {
             let Some(id) = self.out.starved.pop_front() else { break };
@@ -151,7 +151,7 @@ impl<S: Service> EventLoop<S> {
                 self.out.flush(id);
             }
         }
-        // Whoever became dirty meanwhile is sent to in the next turn.
+        // Connections with new replies are served in the next turn.
         if self.out.dirty.is_empty() {
             self.out.dirty = dirty;
         }
@@ -210,8 +210,8 @@ impl<S: Service> EventLoop<S> {
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(e) => {
-                    // No descriptors or memory: until the next tick, or the
-                    // level-triggered listener would keep the loop spinning.
+                    // Out of descriptors or memory: accepting stops until the next tick. Otherwise
+                    // the level-triggered listener would keep the loop busy.
                     tracing::warn!("cannot accept a connection on {}: {e}", listener.address());
                     self.block_accept(true);
                     return;
@@ -233,7 +233,8 @@ impl<S: Service> EventLoop<S> {
                 true => Err(new),
                 false => self.mailboxes[target].hand_over(new),
             };
-            // What that loop does not look at is served here, within the bounds of this one.
+            // A connection that the other loop cannot take is served here, within this loop's
+            // limits.
             if let Err(new) = handed_over {
                 self.adopt(new);
             }
@@ -278,7 +279,7 @@ impl<S: Service> EventLoop<S> {
         let now_ms = self.out.now_ms;
         let config = &self.out.config;
         let stall_ms = config.stall_timeout_ms;
-        // Others are waiting for the buffers that its unsent replies hold.
+        // Others wait for the buffers of its unsent replies.
         let short = self.out.is_short_of_buffers();
         let send_ms = if short { stall_ms.min(SHORT_STALL_MS) } else { stall_ms };
         let stalled = |id: &ConnId| {
@@ -286,7 +287,7 @@ impl<S: Service> EventLoop<S> {
             let silent_ms = now_ms.saturating_sub(conn.received_ms);
             let unsent_ms = now_ms.saturating_sub(conn.sent_ms);
             match conn.phase {
-                // Progress does not count here: the handshake is a few bytes.
+                // Progress does not matter here: a handshake is a few bytes.
                 Phase::Hello | Phase::Proof(_) => unsent_ms > config.handshake_timeout_ms,
                 Phase::Closing { until_ms } => now_ms > until_ms,
                 Phase::Open(_) => {

@@ -6,7 +6,7 @@ use weir_host::net::{Signal, Socket};
 use weir_host::sync::Mutex;
 use weir_types::{Error, Result};
 
-/// The most new connections that wait for a loop to look: one that is stuck gets no more.
+/// The most new connections that wait for a loop. A loop that is stuck gets no more.
 const MAX_HANDED_OVER: usize = 256;
 
 /// A new connection on its way to its loop.
@@ -57,7 +57,7 @@ impl<E> Mailbox<E> {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Returns it if too many wait already.
+    /// Hands a connection to the loop, or returns it if too many are waiting.
     pub(super) fn hand_over(&self, accepted: Accepted) -> std::result::Result<(), Accepted> {
         let mut posted = self.posted.lock();
         if posted.accepted.len() >= MAX_HANDED_OVER {
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_loop_that_does_not_look_gets_so_many_connections_and_no_more() {
         let mailbox = Mailbox::<()>::new(0).unwrap();
-        // Any descriptor will do.
+        // Any descriptor serves the test.
         let any = || eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let hand_over = || mailbox.hand_over(Accepted { socket: Socket::from(any()) });
         assert!((0..MAX_HANDED_OVER).all(|_| hand_over().is_ok()));

@@ -342,7 +342,7 @@ impl Outbox {
 
     /// Takes a buffer to receive into, or queues the connection for one.
     pub(super) fn take_buffer(&mut self, id: ConnId, len: usize) -> Option<PooledBuf> {
-        // Nobody overtakes those who wait already.
+        // A connection does not overtake those that are waiting.
         let my_turn = self.starved.is_empty() || self.serving_starved;
         let buf = if my_turn { self.config.pool.take(len) } else { None };
         if buf.is_none()
@@ -444,7 +444,7 @@ impl Outbox {
                 Ok(sent) => {
                     c.advance(sent, spare);
                     if sent < asked {
-                        // The kernel tells us when there is room again.
+                        // The poller reports when the socket accepts bytes again.
                         c.writable = false;
                         return Ok(());
                     }

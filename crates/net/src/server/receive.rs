@@ -120,8 +120,8 @@ impl<S: Service> EventLoop<S> {
             }
         };
         conn.received_ms = now_ms;
-        // Less than asked for: the socket is empty, and the kernel tells us
-        // when it is not. Only the end of the stream still has to be fetched.
+        // Fewer bytes than asked for mean that the socket is empty, and the poller will report
+        // more. Only the end of the stream has to be received now.
         if received < asked && !conn.hangup {
             conn.readable = false;
         }
@@ -293,7 +293,7 @@ impl<S: Service> EventLoop<S> {
     fn frame(&mut self, id: ConnId, header: Header, head: &mut [u8]) -> Step {
         let payload = match header.payload_len {
             0 => None,
-            // Before the check, which must be made only once.
+            // Before the MAC is checked, because that can be done only once.
             len => match self.out.take_buffer(id, len as usize) {
                 Some(buf) => Some(buf),
                 None => return Step::Held,
@@ -370,7 +370,7 @@ impl<S: Service> EventLoop<S> {
                 let welcome = match self.service.welcome(id, &hello) {
                     Ok(welcome) => welcome,
                     Err(error) => {
-                        // The peer is authentic: it may hear why under seal.
+                        // The peer is authentic, so the refusal is sent sealed.
                         let peer = Arc::new(Peer {
                             identity: hello.identity,
                             session: hello.session,

@@ -1,4 +1,4 @@
-//! What a server asks of whoever answers its requests.
+//! The interface between event loops and the request handler of a server.
 
 use super::outbox::Outbox;
 use super::peer::{ConnId, Peer};

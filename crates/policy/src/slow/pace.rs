@@ -107,7 +107,7 @@ impl Pace {
             if past.seen == 0 {
                 past.us_per_mib = new.us_per_mib();
             }
-            // What was not measured in between is not known to have been so.
+            // The time without samples does not count.
             let since = since.min(MEAN_US as Micros);
             let share = 1.0 - (-(since as f64) / PAST_US).exp();
             past.us_per_mib += (new.us_per_mib() - past.us_per_mib) * share;

@@ -5,8 +5,8 @@ const SECOND: Micros = 1_000_000;
 const LARGE_KIB: u32 = 8_192;
 const SMALL_KIB: u32 = 64;
 
-/// What is said of disks in so many seconds, each of which takes as long for a MiB, and is read
-/// in such pieces, as `read` says of it and the second.
+/// The verdicts over a number of seconds. For each disk and second, `read` gives the time per MiB
+/// and the size of pieces, or `None` if the disk was not read.
 fn said_of(
     disks: usize,
     seconds: u64,
@@ -25,7 +25,7 @@ fn said_of(
     said
 }
 
-/// The same, with large pieces.
+/// As [`said_of`], with large pieces.
 fn said(
     disks: usize,
     seconds: u64,
@@ -34,8 +34,8 @@ fn said(
     said_of(disks, seconds, |disk, second| Some((us(disk, second)?, LARGE_KIB)))
 }
 
-/// What a server says of a disk that gives a MiB in `base_us`, and spends what `turn_mib` would
-/// take on each turn of its head.
+/// A server's measurement of a disk that transfers a MiB in `base_us`, and whose seeks each cost as
+/// much as `turn_mib` of transfer.
 fn with_a_head(base_us: f64, turn_mib: f64, piece_kib: u32) -> (u32, u32) {
     let mib = f64::from(piece_kib) / 1024.0;
     ((base_us * (mib + turn_mib) / (mib + 1.0 / 16.0)) as u32, piece_kib)
@@ -58,7 +58,7 @@ fn a_burst_is_not_enough_nor_a_disk_that_always_was_so() {
         _ => Some(10_000),
     };
     assert_eq!(said(4, 900, burst), []);
-    // Two of another kind are compared with each other and with the rest.
+    // The two disks of another kind are compared with each other and with the rest.
     let kinds = |disk, second| match disk {
         _ if second < 100 => Some(10_000),
         0 => Some(19_000),
@@ -81,7 +81,7 @@ fn a_disk_that_became_slow_while_nobody_read_is_named_too() {
 fn nothing_is_said_when_all_are_slow_or_there_is_nobody_to_compare_with() {
     assert_eq!(said(4, 300, |_, second| Some(10_000 + 1_000 * second as u32)), []);
     assert_eq!(said(2, 300, |disk, _| Some(10_000 + 90_000 * disk as u32)), []);
-    // The others have not read anything for long.
+    // The other disks have not been read for a long time.
     let us = |disk| if disk == 0 { 90_000 } else { 9 };
     let alone = |disk, second| (disk == 0 || second < 5).then_some(us(disk));
     assert_eq!(said(4, 300, alone).len(), 1, "while they were heard of");
@@ -105,7 +105,7 @@ fn small_pieces_alone_are_no_reason_whatever_a_disk_was_before() {
         _ => Some(with_a_head(10_000.0, 1.0, LARGE_KIB)),
     };
     assert_eq!(said_of(4, 1_000, read), []);
-    // Nor if nobody says what the pieces are.
+    // No verdict either if the size of the pieces is unknown.
     let unsaid = |disk, _| Some((10_000 + 90_000 * disk as u32, 0));
     assert_eq!(said_of(4, 100, unsaid), []);
 }
@@ -123,14 +123,14 @@ fn a_slow_disk_is_not_judged_until_its_pieces_are_like_those_of_others() {
 
 #[test]
 fn a_disk_that_is_slower_than_others_with_smaller_pieces_is_slow() {
-    // More waits for it, and is put in order.
+    // More requests wait at the slow disk and are sorted, so its pieces are larger.
     let read = |disk, second: u64| match (disk, second) {
         (2, 100..300) => Some(with_a_head(60_000.0, 1.0, 4_096)),
         _ => Some(with_a_head(10_000.0, 1.0, 1_024)),
     };
     let [(since, 2, true), (until, 2, false)] = said_of(4, 400, read)[..] else { panic!() };
     assert!((115..130).contains(&since) && (315..340).contains(&until), "{since} {until}");
-    // And one is well that is not slower than others with larger pieces.
+    // A disk that is not slower than others with larger pieces is well.
     let read = |disk, second: u64| match (disk, second) {
         (2, 0..100) => Some((40_000, 4_096)),
         (2, _) => Some((12_000, 1_024)),
@@ -142,7 +142,7 @@ fn a_disk_that_is_slower_than_others_with_smaller_pieces_is_slow() {
 
 #[test]
 fn a_slow_disk_that_is_like_the_others_now_and_then_is_named() {
-    // For less than the time in which samples have to agree.
+    // For less time than samples have to agree.
     let read = |from: u64| {
         move |disk, second: u64| match (disk, second % 22) {
             (1, 0..12) if second >= from => Some(with_a_head(60_000.0, 1.0, LARGE_KIB)),
@@ -152,7 +152,7 @@ fn a_slow_disk_that_is_like_the_others_now_and_then_is_named() {
     };
     let said = said_of(4, 300, read(110));
     assert!(matches!(said[..], [(126..190, 1, true)]), "{said:?}");
-    // What was seen before it was like nobody for a minute does not count.
+    // Samples from before a minute without comparison do not count.
     let rarely = |disk, second: u64| match (disk, second % 80) {
         (1, 0..12) => Some(with_a_head(60_000.0, 1.0, LARGE_KIB)),
         (1, _) => Some(with_a_head(60_000.0, 1.0, 1_024)),
@@ -163,7 +163,7 @@ fn a_slow_disk_that_is_like_the_others_now_and_then_is_named() {
 
 #[test]
 fn a_past_of_other_pieces_says_nothing_and_one_of_such_pieces_does() {
-    // It took longer before, with small pieces.
+    // With small pieces the disk needed longer.
     let changes = |disk, second| match (disk, second) {
         (1, 0..300) => Some((80_000, SMALL_KIB)),
         (1, _) => Some((60_000, LARGE_KIB)),
@@ -171,7 +171,8 @@ fn a_past_of_other_pieces_says_nothing_and_one_of_such_pieces_does() {
     };
     let said = said_of(4, 400, changes);
     assert!(matches!(said[..], [(315..350, 1, true)]), "{said:?}");
-    // One of another kind, which was alone for its first minutes, and always was so.
+    // A disk of another kind that had no others to compare with in its first minutes was always
+    // that slow.
     let kinds = |disk, second: u64| match (disk, (second / 100) % 2) {
         (1, 0) => Some(with_a_head(40_000.0, 1.0, SMALL_KIB)),
         (1, _) => Some(with_a_head(40_000.0, 1.0, LARGE_KIB)),
@@ -190,7 +191,7 @@ fn what_is_like_no_others_for_long_is_forgotten_unless_it_is_slower_than_it_was(
             (1, 0..100) | (0 | 2, 0..200) => Some((10_000, LARGE_KIB)),
             (1, 100..300) => Some((40_000, LARGE_KIB)),
             (1, _) => Some((us, kib)),
-            // The others have nothing to do from then on.
+            // From then on the other disks are idle.
             _ => None,
         }
     };
@@ -241,7 +242,7 @@ proptest! {
         turn_mib in 0.0f64..1.5,
         seconds in 200u64..600,
     ) {
-        // What a disk is read in changes all the time: one size, or two in turn.
+        // The size of pieces changes all the time: one size, or two in turn.
         let piece_kib = |disk: usize, second: u64| {
             let (mut at, mut n) = (0, disk * 5);
             loop {

@@ -1,20 +1,20 @@
-//! Processes that take blocks from disks of different speeds, in a model.
+//! A model of processes that take blocks from disks of different speeds.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// A lane for each disk, with its other copies on the next ones.
+/// A lane for each disk, with further copies on the following disks.
 fn chain(disks: u32, copies: u32, blocks: u32) -> Vec<Lane> {
     let on = |first| (0..copies).map(|n| (first + n) % disks).collect();
     (0..disks).map(|first| Lane { disks: on(first), blocks }).collect()
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 struct Outcome {
     end: f64,
-    /// Blocks read from second and further copies, and by others than who has a copy.
+    /// Number of blocks read from further copies, or by processes whose disks have no copy.
     helped: u32,
     elsewhere: u32,
 }
@@ -22,16 +22,17 @@ struct Outcome {
 /// Requests that a process has outstanding.
 const OUTSTANDING: usize = 2;
 
-/// A process: what it has taken and not read, when it looks again, since when nobody took.
+/// A process: the blocks that it has taken and not read, the time of its next look, and since when
+/// it has taken nothing.
 struct Process {
     taking: Taking,
-    /// When each block that it reads is there.
+    /// Time at which each block that is being read arrives.
     reading: Vec<f64>,
     held: Vec<Take>,
     ended: bool,
 }
 
-/// Each process reads from the disk of its number; `times`: of each disk, for a block.
+/// Runs one process for each disk. `times`: seconds per block of each disk.
 fn run(lanes: &[Lane], times: &[f64]) -> Outcome {
     let count = times.len() as u32;
     let mut taken = vec![Taken::default(); lanes.len()];
@@ -83,7 +84,7 @@ fn run(lanes: &[Lane], times: &[f64]) -> Outcome {
     outcome
 }
 
-/// When all disks together can have read all blocks.
+/// The time in which all disks together could read all blocks.
 fn ideal(lanes: &[Lane], times: &[f64]) -> f64 {
     let blocks: u32 = lanes.iter().map(|lane| lane.blocks).sum();
     f64::from(blocks) / times.iter().map(|time| 1.0 / time).sum::<f64>()
@@ -174,7 +175,7 @@ proptest! {
         let mut taken = vec![Taken::default(); lanes.len()];
         let mut seen = BTreeSet::new();
         let blocks: u32 = lanes.iter().map(|lane| lane.blocks).sum();
-        // Then one after the other, without patience: nothing is left.
+        // Then one process after another without patience: nothing is left.
         let steps = order.iter().map(|(who, patient)| (who.index(all.len()), *patient));
         let rest = (0..blocks as usize + 1).map(|n| (n % local.len(), false));
         for (who, patient) in steps.chain(rest).collect::<Vec<_>>() {

@@ -1,7 +1,6 @@
-//! A model of a parallel read: readers in a ring, each with its copies on the
-//! disks from its own on; the decisions are those of the policies. Time is
-//! virtual, the network has no cost, a disk has a rate and a cost for turning to
-//! another place.
+//! A model of a parallel read: readers in a ring, each with its copies on consecutive disks from
+//! its own on. The decisions are those of the policies. Time is virtual, the network costs nothing,
+//! and a disk has a rate and a seek time.
 
 use std::collections::BinaryHeap;
 use weir_policy::{
@@ -9,7 +8,7 @@ use weir_policy::{
     UNKNOWN, Watermarks, window,
 };
 
-/// What is modelled.
+/// The parameters of a model.
 #[derive(Clone)]
 pub struct Ring {
     pub policy: ReadPolicy,
@@ -21,26 +20,27 @@ pub struct Ring {
     pub window_bytes: u64,
     pub marks: Watermarks,
     pub run_bytes: u64,
-    /// How often a disk tells those who do not read from it how far its reader is.
+    /// Interval at which a disk sends its own reader's progress to readers of its other copies.
     pub push_us: u64,
-    /// A disk that is slow by this factor for this time, then not, and so on.
+    /// A disk, the factor by which it is slow, and for how long: it alternates between slow and
+    /// normal.
     pub comes_and_goes: Option<(usize, f64, u64)>,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// When the last reader was done.
+    /// Time at which the last reader finished.
     pub slowest_s: f64,
-    /// And the first one.
+    /// Time at which the first reader finished.
     pub fastest_s: f64,
-    /// Of all bytes, those that did not come from the first copy.
+    /// Share of bytes that did not come from the first copy.
     pub diverted: f64,
     /// Whether each block was read exactly once.
     pub is_complete: bool,
-    /// What each disk served.
+    /// Bytes served by each disk.
     pub disk_bytes: Vec<u64>,
-    /// How often each disk turned to another place.
+    /// Number of seeks of each disk.
     pub turns: Vec<u64>,
 }
 
@@ -58,7 +58,7 @@ struct Reader {
     peers: Vec<Option<Progress>>,
     done_bytes: u64,
     times_read: Vec<u8>,
-    /// What is asked for and not answered: block, copy, ticket.
+    /// Outstanding requests: block, copy, ticket.
     asked: Vec<(u64, usize, Ticket)>,
     end_us: Option<u64>,
 }
@@ -172,7 +172,7 @@ impl Model<'_> {
         Progress { done_bytes: self.readers[reader].done_bytes, work_bytes }
     }
 
-    /// The reader asks for as many blocks as its policy lets it.
+    /// Sends as many requests as the policy allows.
     fn ask(&mut self, now: u64, reader: usize) {
         let own = self.progress(reader);
         loop {
@@ -228,14 +228,14 @@ impl Model<'_> {
         }
     }
 
-    /// A block that another copy was asked for, and has not begun with: all have been
-    /// asked for, and this copy has room.
+    /// Takes a block back from another copy that has not begun it, if no block is left to request
+    /// and this copy has room.
     fn take_back(&mut self, reader: usize, copy: usize) -> Option<u64> {
         let n = self.disks.len();
         let Reader { asked, in_flight, .. } = &mut self.readers[reader];
         for at in (0..asked.len()).rev() {
             let (block, from, ticket) = asked[at];
-            // No further than evening out what is outstanding.
+            // Only until the outstanding requests are even.
             let is_longer = in_flight[from] > in_flight[copy] + 1;
             if from != copy
                 && is_longer
@@ -276,7 +276,7 @@ impl Model<'_> {
         if copy == 0 {
             self.own_bytes += u64::from(len);
         }
-        // What the disk knows of its own reader goes with the answer.
+        // The reply carries the disk's knowledge of its own reader.
         let peer = self.disks[at].known[at];
         let this = &mut self.readers[reader];
         this.times_read[block as usize] += 1;
@@ -288,7 +288,7 @@ impl Model<'_> {
         }
         if this.done_bytes == self.ring.work_bytes[reader] {
             this.end_us = Some(now);
-            // Its last word to its own disk.
+            // The reader's last report to its own disk.
             let done = self.progress(reader);
             self.disks[reader].known[reader] = done;
         }
@@ -296,7 +296,7 @@ impl Model<'_> {
         self.serve(now, at);
     }
 
-    /// The disk tells the readers of its other copies how far its own one is.
+    /// The disk sends its own reader's progress to the readers of its other copies.
     fn push(&mut self, now: u64, disk: usize) {
         let n = self.disks.len();
         for copy in 1..self.ring.copies {

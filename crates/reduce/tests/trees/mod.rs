@@ -1,4 +1,4 @@
-//! Trees of files in directories, and what may happen to them.
+//! Test trees of files in directories, and changes to them.
 #![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part of it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,17 +11,17 @@ use weir_reduce::{
     verify,
 };
 
-/// Directories with the same files.
+/// Directories that hold copies of the same files.
 pub struct Dirs {
     root: tempfile::TempDir,
     /// The directories.
     pub dirs: Vec<PathBuf>,
-    /// What is in the files.
+    /// The contents of the files, by path.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
 impl Dirs {
-    /// `count` directories, and files of some length, each in `copies` of them.
+    /// Makes `count` directories, and files of the given lengths, each in `copies` of them.
     pub fn new(count: usize, files: usize, copies: usize, len: impl Fn(usize) -> usize) -> Self {
         let root = in_memory();
         let dirs: Vec<PathBuf> = (0..count).map(|i| root.path().join(format!("d{i}"))).collect();
@@ -31,7 +31,7 @@ impl Dirs {
             let byte = |at: usize| (at * (2 * file + 1) + (at >> 7) + file * 31) as u8;
             let bytes: Vec<u8> = (0..len(file)).map(byte).collect();
             let path = format!("a{}/b/file-{file}", file % 3);
-            // Pairs of directories differ from file to file.
+            // The pair of directories differs from file to file.
             let step = 1 + file / count % (count - 1).max(1);
             for copy in 0..copies {
                 made.put((file + copy * step) % count, &path, &bytes);
@@ -48,7 +48,7 @@ impl Dirs {
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// Copies everything elsewhere.
+    /// Copies the whole tree to new directories.
     pub fn duplicate(&self) -> Self {
         let root = in_memory();
         copy(self.root.path(), root.path());
@@ -56,7 +56,7 @@ impl Dirs {
         Self { dirs: dirs.collect(), files: self.files.clone(), root }
     }
 
-    /// Makes a directory empty, as a new disk is.
+    /// Empties a directory, as if its disk had been replaced.
     pub fn lose(&self, dir: usize) {
         std::fs::remove_dir_all(&self.dirs[dir]).unwrap();
         std::fs::create_dir(&self.dirs[dir]).unwrap();
@@ -67,7 +67,7 @@ impl Dirs {
         self.dirs.iter().map(|dir| dir.join(path)).filter(|path| path.exists()).collect()
     }
 
-    /// In which directories the copies of a file are, and their times.
+    /// The directories that have copies of a file, and the times of these.
     pub fn places(&self, path: &str) -> Vec<(usize, SystemTime)> {
         let at = |i: usize| Some((i, self.dirs[i].join(path).metadata().ok()?.modified().unwrap()));
         (0..self.dirs.len()).filter_map(at).collect()
@@ -81,7 +81,7 @@ impl Dirs {
         }
     }
 
-    /// Every file is there, and every copy is what was written.
+    /// Checks that every file exists and every copy has its bytes.
     pub fn check(&self) -> Result<(), String> {
         for (path, bytes) in &self.files {
             let copies = self.copies(path);
@@ -95,7 +95,7 @@ impl Dirs {
         Ok(())
     }
 
-    /// Bytes of all files outside of the state, and of parities.
+    /// Bytes of all copies and parities.
     pub fn stored_bytes(&self) -> u64 {
         fn bytes(dir: &Path) -> u64 {
             let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -115,7 +115,7 @@ impl Dirs {
         Tree::open(&self.dirs, purpose).unwrap()
     }
 
-    /// Encodes with a code, and goes on.
+    /// Encodes with a code; other settings do not delay it.
     pub fn encode(&self, code: &str) -> Encoded {
         let mut tree = self.open(Purpose::Encode);
         encode(&mut tree, code.parse().unwrap(), &Default::default(), &mut quiet).unwrap()
@@ -126,19 +126,19 @@ impl Dirs {
         verify(&self.open(Purpose::Look), &mut quiet).unwrap()
     }
 
-    /// Repairs, and returns what came of it.
+    /// Repairs the tree.
     pub fn repair(&self) -> weir_reduce::Repaired {
         weir_reduce::repair(&mut self.open(Purpose::Repair), &mut quiet).unwrap()
     }
 }
 
-/// A directory whose disk is memory, if there is one: much is synced.
+/// A directory in memory, if possible, because the tests sync often.
 fn in_memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Copies all in a directory, with the times of files. No other process is started for it: it
-/// would hold locks of tests that run beside.
+/// Copies a directory with the times of its files. No other process is started for this: a child
+/// would inherit the locks of tests that run in parallel.
 fn copy(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
@@ -153,18 +153,18 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Says when a file was written.
+/// Sets the modification time of a file.
 pub fn set_time(path: &Path, modified: SystemTime) {
     let file = File::options().write(true).open(path).unwrap();
     file.set_times(FileTimes::new().set_modified(modified)).unwrap();
 }
 
-/// Watches nothing.
+/// A callback that ignores all steps.
 pub fn quiet(_: Step) -> Done {
     Ok(())
 }
 
-/// Changes a byte, as a disk does: the file's time stays.
+/// Changes a byte without changing the file's time, as a failing disk does.
 pub fn rot(path: &Path, at: u64) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     let modified = file.metadata().unwrap().modified().unwrap();
@@ -174,7 +174,7 @@ pub fn rot(path: &Path, at: u64) {
     file.set_times(FileTimes::new().set_modified(modified)).unwrap();
 }
 
-/// Encodes, and cleans sets of which so much is removed.
+/// Encodes, and cleans sets of which this percentage is removed.
 pub fn clean(tree: &Dirs, code: &str, percent: u8) -> Encoded {
     let wishes = Wishes { clean_percent: percent, ..Wishes::default() };
     encode(&mut tree.open(Purpose::Encode), code.parse().unwrap(), &wishes, &mut quiet).unwrap()
@@ -188,12 +188,12 @@ pub fn remove(tree: &mut Dirs, paths: &[String]) -> Removed {
     done
 }
 
-/// The files that should be there.
+/// Paths of the files that should exist.
 pub fn paths(tree: &Dirs) -> Vec<String> {
     tree.files.keys().cloned().collect()
 }
 
-/// What is in the state of all directories, by the end of its name.
+/// Files in the state of all directories whose extensions begin with `part`.
 pub fn state(tree: &Dirs, part: &str) -> Vec<PathBuf> {
     let all = tree.dirs.iter().flat_map(|dir| std::fs::read_dir(dir.join(".weir-reduce")).unwrap());
     let all = all.map(|entry| entry.unwrap().path());
@@ -201,7 +201,8 @@ pub fn state(tree: &Dirs, part: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Any two directories may be lost: all files come back, and nothing that was removed.
+/// Checks, for any two lost directories, that all files are restored and no removed file comes
+/// back.
 pub fn check_any_two(tree: &Dirs) {
     let count = tree.dirs.len();
     for (one, other) in (0..count).flat_map(|i| (0..i).map(move |j| (j, i))) {
@@ -209,7 +210,7 @@ pub fn check_any_two(tree: &Dirs) {
     }
 }
 
-/// These two may be lost.
+/// As [`check_any_two`], for these two directories.
 pub fn check_two(tree: &Dirs, one: usize, other: usize) {
     let damaged = tree.duplicate();
     damaged.lose(one);
@@ -231,13 +232,13 @@ pub fn check_two(tree: &Dirs, one: usize, other: usize) {
 /// What happens to one change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Work ends before it, as by `kill -9`.
+    /// The work is stopped before it, as by `kill -9`.
     Stopped,
-    /// The system refuses it, and the next ones are done.
+    /// The system refuses this change; later ones succeed.
     Refused,
 }
 
-/// Lets so many changes be done, and then something happen to one.
+/// Lets `at` changes succeed, then applies `fate` to the next one.
 pub fn but(fate: Fate, at: usize) -> impl FnMut(Step) -> Done {
     let mut changes = 0;
     move |step| {
@@ -252,11 +253,11 @@ pub fn but(fate: Fate, at: usize) -> impl FnMut(Step) -> Done {
     }
 }
 
-/// Numbers that look random, from a seed.
+/// Pseudorandom numbers from a seed.
 pub struct Random(pub u64);
 
 impl Random {
-    /// One below a bound.
+    /// A number below a bound.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,9 +1,9 @@
-//! What is left of a lost gap log: files whose gaps are unknown, and objects of which the other
-//! copies have not said yet what they had noted ([`UNHEARD`]).
+//! The remaining knowledge after a gap log is lost: files whose gaps are unknown, and objects for
+//! which the other copies have not reported their notes yet ([`UNHEARD`]).
 //!
 //! Invariants
-//! - What the other copies were heard for is durable before they may forget what they have said.
-//! - Of a held object, bytes that were changed here since do not become [`ELSEWHERE`] again.
+//! - What the other copies reported is durable here before they may forget it.
+//! - In a held object, bytes that were changed here since do not become [`ELSEWHERE`] again.
 
 use super::record::Record;
 use super::table::ALL_FILES;
@@ -39,8 +39,8 @@ impl Gaps {
         self.state.lock().table.lost().touches(&(file..file.saturating_add(1)))
     }
 
-    /// Ends the state of [`Gaps::lost`], after gaps were noted for everything that differs. Durable:
-    /// what is written from now on must not be noted as lacking once more.
+    /// Ends the state of [`Gaps::lost`], after gaps were noted for everything that differs.
+    /// Durable: later writes must not be noted as lacking again.
     pub fn found(&self) -> Result<()> {
         if self.lost() {
             let mut state = self.state.lock();
@@ -56,20 +56,20 @@ impl Gaps {
         self.of(object, UNHEARD).is_some_and(|noted| noted.covers(&HELD))
     }
 
-    /// Holds an object of which the others were not heard yet: what this target is in doubt about
-    /// becomes [`ELSEWHERE`], to the byte. Does nothing if it is held. Durable.
+    /// Holds an object for which the other copies have not reported yet: the bytes in doubt become
+    /// [`ELSEWHERE`], exactly. Does nothing if the object is held. Durable.
     pub fn hold(&self, object: ObjectId, copy: CopyIndex) -> Result<()> {
         let own = self.identity.target;
         self.turn(object, copy, (own, ELSEWHERE), true)
     }
 
-    /// Takes back [`Gaps::hold`]: this target is in doubt about all of it again. Durable.
+    /// Reverses [`Gaps::hold`]: the whole object is in doubt again. Durable.
     pub fn release(&self, object: ObjectId, copy: CopyIndex) -> Result<()> {
         let own = self.identity.target;
         self.turn(object, copy, (ELSEWHERE, own), false)
     }
 
-    /// Notes under another name what is noted of an object, and whether it is held. One at a time.
+    /// Moves an object's notes to another name, and records whether it is held. One call at a time.
     fn turn(
         &self,
         object: ObjectId,
@@ -86,7 +86,7 @@ impl Gaps {
         let is_done = match noted(UNHEARD) {
             Some(unheard) if unheard.covers(&HELD) => holds,
             Some(_) => !holds && bytes.is_empty(),
-            // They were heard meanwhile.
+            // The other copies have reported meanwhile.
             None => true,
         };
         if is_done {
@@ -103,7 +103,7 @@ impl Gaps {
         }
         state.turning = true;
         state.batch.durable = true;
-        // Whatever a crash leaves of either, nothing is in neither place.
+        // After a crash at any point, the notes exist under at least one of the names.
         let done = self.submit(state, notes, false).and_then(|()| {
             let mut state = self.state.lock();
             state.batch.durable = true;
@@ -114,8 +114,8 @@ impl Gaps {
         done
     }
 
-    /// Ends that the others were not heard of an object. Durable: they may forget what they have
-    /// noted of it.
+    /// Records that the other copies have reported for an object. Durable: they may forget their
+    /// notes.
     pub fn heard(&self, object: ObjectId) -> Result<()> {
         self.clear_durably(object, UNHEARD, &(0..u64::MAX))
     }

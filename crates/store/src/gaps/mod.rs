@@ -152,8 +152,9 @@ pub const ELSEWHERE: TargetId = TargetId::NONE;
 /// theirs. What it is in doubt about is noted under [`ELSEWHERE`] or its own id, too: see [`HELD`].
 pub const UNHEARD: TargetId = TargetId(TargetId::NONE.0 - 1);
 
-/// Noted under [`UNHEARD`] of an object of which all that this target was in doubt about was noted
-/// under [`ELSEWHERE`]. Behind the end of all objects. A gap under its own id is newer then.
+/// Noted under [`UNHEARD`] for a held object: all of its bytes in doubt are noted under
+/// [`ELSEWHERE`]. Lies behind the end of every object. A gap under the target's own id is newer
+/// then.
 pub const HELD: Range<u64> = MAX_FILE_BYTES..MAX_FILE_BYTES + PART_BYTES;
 
 impl Gaps {
@@ -260,7 +261,7 @@ impl Gaps {
         let mut state = self.state.lock();
         for note in notes {
             let key = (note.behind, note.object);
-            // Of an untold gap the whole object counts, and of one that was not put off.
+            // For an untold gap, or one that was not postponed, the whole object counts.
             if !told {
                 state.told.remove(&key);
                 *state.untold_notes.entry(key).or_default() += 1;
@@ -315,7 +316,7 @@ impl Gaps {
     pub fn sent(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) {
         let mut state = self.state.lock();
         if state.table.get(behind, object).is_some_and(|(_, set)| set.touches(bytes)) {
-            // Beyond what is remembered exactly it is sent once more.
+            // Bytes that cannot be remembered exactly are sent once more.
             state.sent.entry((behind, object)).or_default().insert_if_room(bytes.clone());
         }
     }
@@ -380,7 +381,7 @@ impl Gaps {
     /// the range touches.
     pub fn is_noted(&self, object: ObjectId, of: TargetId, range: &Range<u64>) -> bool {
         let state = self.state.lock();
-        // What is being cleared is still in the table.
+        // A range that is being cleared is still in the table.
         state.clears == 0 && state.table.get(of, object).is_some_and(|(_, set)| set.covers(range))
     }
 
@@ -452,7 +453,7 @@ impl Gaps {
             batch.records.iter().for_each(|record| state.forget_cleared(record));
             self.any.store(!state.table.is_empty(), Ordering::Release);
         }
-        // Nobody else ever sets it.
+        // No other thread sets the outcome.
         let _ = batch.outcome.set(result);
         state = self.tidy(state);
         state.busy = false;
@@ -475,7 +476,7 @@ impl Gaps {
         if let Err(e) = log.make_room(&self.site, batch.records.len(), batch.last) {
             return (Some(log), Err(e));
         }
-        // The loss of the others costs work and nothing else.
+        // Losing the other records costs work only.
         let says_more = |r: &Record| !is_clear(r) && *r != Record::Found;
         let sync = batch.durable || batch.records.iter().any(says_more);
         match log.append(&self.site, &batch.records, sync) {
@@ -502,7 +503,7 @@ impl Gaps {
         let new = self.create(&records);
         let mut state = self.state.lock();
         state.log = Some(new.unwrap_or_else(|e| {
-            // The old one goes on, unless the disk has failed altogether.
+            // The old log stays in use, unless the disk has failed altogether.
             tracing::warn!("{e}");
             log.later()
         }));
@@ -553,11 +554,11 @@ impl State {
         }
         let mut bytes = gap_parts(bytes);
         let known = self.table.get(*behind, *object);
-        // What is being cleared is still in the table, and not for long.
+        // A range that is being cleared is still in the table, for a short time.
         if self.clears == 0 && known.is_some_and(|(_, set)| set.covers(&bytes)) {
             return None;
         }
-        // (Under UNHEARD there are two ranges of an object at most, and they mean something else.)
+        // Under UNHEARD an object has at most two ranges, which have another meaning.
         if self.table.ranges() >= MAX_ALL_RANGES && *behind != UNHEARD {
             bytes = 0..u64::MAX;
         }

@@ -1,7 +1,6 @@
 //! The bytes of the gap log: sectors of 512 bytes, little endian, each with its own checksum. A
-//! disk writes a sector whole or not at all, so a sector that is not all zeros and fails its
-//! checksum has rotted. A torn write can therefore not be mistaken for damage, nor damage for a
-//! torn write.
+//! disk writes a sector whole or not at all. So a sector that is not all zeros and fails its
+//! checksum has rotted, and a torn write cannot be confused with damage.
 
 use crate::superblock::TargetIdentity;
 use std::ops::Range;
@@ -166,7 +165,7 @@ pub(crate) fn understand(
         return if *bytes == head(identity) { Ok(Vec::new()) } else { Err(None) };
     }
     let records = records(&mut r).ok().flatten().ok_or(None)?;
-    // Right checksum, and not what this program would write.
+    // The checksum is right, but this program would not write these bytes.
     if sector(index as u32, &records) == *bytes { Ok(records) } else { Err(None) }
 }
 

@@ -120,7 +120,7 @@ impl Gaps {
     fn lose_all(&self) -> Result<()> {
         let state = self.state.lock();
         if state.table.lost().covers(&ALL_FILES) {
-            // As it was before, and is on disk: the log is missing or damaged.
+            // The state on disk is the same: the log is missing or damaged.
             return Ok(());
         }
         self.submit(state, vec![Record::Lost { files: ALL_FILES }], true)

@@ -27,9 +27,9 @@ impl Gaps {
         Ok(())
     }
 
-    /// Notes a gap that the copy behind has reported itself. It counts as told unless another gap
-    /// of the object is noted, or being noted, of which that copy has not heard: the target would
-    /// come online without knowing that gap.
+    /// Notes a gap that the copy behind has reported itself. It counts as told, with one exception:
+    /// another gap of the object is noted, or being noted, without that copy's knowledge. Otherwise
+    /// the target would come online without knowing that gap.
     pub fn note_said(
         &self,
         object: ObjectId,
@@ -43,13 +43,13 @@ impl Gaps {
             drop(state);
             return self.note_all(&[note]);
         }
-        // From here on: a note of something else that begins meanwhile takes it back.
+        // Told from this moment on: a note for another reason that begins meanwhile revokes it.
         let parts = gap_parts(bytes);
         let begun = state.begun.get(&key).is_some_and(|begun| begun.touches(&parts));
         state.tells(key, bytes);
         state.said.entry(key).or_default().insert(parts.clone());
         if begun && parts != *bytes {
-            // Of the rest of its parts it has struck out what it has been sent.
+            // In the rest of its parts the copy has cleared what it has received.
             state.begun.entry(key).or_default().insert(parts);
         }
         state.left.remove(&key);

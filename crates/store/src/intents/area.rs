@@ -157,7 +157,7 @@ mod tests {
             windows(100..120).into_iter().chain(windows(200..203)).collect();
         assert_eq!(contents.records, expected);
         assert!(!contents.damaged);
-        // Its second snapshot sector did not reach the disk: the old one counts.
+        // The second sector of its snapshot did not reach the disk, so the old area counts.
         let torn = read(&file([&old, &new[..2 * SECTOR]]), IDENTITY);
         assert_eq!(torn.newest, Some(Newest { area: 0, clean: true, era: 1 }));
         assert_eq!((torn.damaged, torn.records.len(), torn.max_sequence), (false, 40, 5));

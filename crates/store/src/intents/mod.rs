@@ -103,7 +103,7 @@ impl Intents {
         let area = contents.newest.map_or(0, |newest| 1 - newest.area);
         let mut bytes = area::snapshot(identity, sequence, era, false, &[]);
         if contents.damaged {
-            // Whatever else is there goes.
+            // The rest of the area is overwritten with zeros.
             bytes.resize(AREA_BYTES, 0);
             write(&site, &file, 1 - area, 0, &vec![0; AREA_BYTES])?;
         }
@@ -271,9 +271,8 @@ impl Intents {
         }
         write(&self.site, &self.file, plan.area, plan.at, &plan.bytes)?;
         if plan.at == 0 && sectors == 1 {
-            // It only forgets. Should it be lost, what was before it counts. (A
-            // head with marks behind it must be whole before the other area is
-            // touched again.)
+            // This write only removes marks. If it is lost, the previous area counts. A head with
+            // marks behind it must be complete before the other area is used again.
             return Ok(());
         }
         let site = if plan.at > 0 { "intent-mark" } else { "intent-rewrite" };
@@ -287,8 +286,7 @@ impl Intents {
         {
             let mut era = self.gate.write();
             let mut state = self.state.lock();
-            // Once more, if the checkpoint before this one failed: the era is
-            // never more than one ahead of what the log says.
+            // Repeated if the previous checkpoint failed: the era is at most one ahead of the log.
             *era = state.since + 1;
             state.era = *era;
         }
@@ -299,7 +297,7 @@ impl Intents {
         }
         let era = state.era;
         state.keep_pledged(era);
-        // At once, so that nobody relies on a mark that the new area lacks.
+        // At once, so that no change relies on a mark that the new area lacks.
         state.table.forget_before(era);
         let plan = self.rewritten(&mut state, era);
         self.carry_out(state, plan).1
@@ -353,7 +351,7 @@ impl Intents {
         while state.busy {
             state = self.flushed.wait(state);
         }
-        // Nobody writes meanwhile, so no sector is seen half written.
+        // Keeps other threads from writing, so that no sector is read half written.
         state.busy = true;
         drop(state);
         let bytes = read_bytes(&self.file);

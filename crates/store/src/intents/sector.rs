@@ -107,7 +107,7 @@ impl Sector {
         let decoded = decode(&mut r).map_err(|_| BadSector::Damaged)?;
         match decoded {
             Ok(sector) if sector.to_disk() == *bytes => Ok(sector),
-            // A valid checksum over what this program would not write.
+            // A valid checksum over bytes that this program would not write.
             Ok(_) => Err(BadSector::Unknown(FORMAT_VERSION)),
             Err(version) => Err(BadSector::Unknown(version)),
         }

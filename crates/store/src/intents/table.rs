@@ -80,13 +80,13 @@ impl Table {
         if grows {
             return Some(Record::Range { id, first, end });
         }
-        // A stream: mark as much ahead as it has come so far.
+        // A sequential write: mark as much ahead as it has written so far.
         let before = marks.ranges.iter().find(|r| r.0 < first && first <= r.1);
         if let Some(before) = before {
             let ahead = (before.1 - before.0).min(MAX_AHEAD);
             return Some(Record::Range { id, first: before.1, end: end.max(before.1 + ahead) });
         }
-        // Here and there in a large object: the more marks, the coarser.
+        // Scattered writes in a large object: the more marks there are, the coarser.
         let unit = match marks.ranges.len() {
             0..64 => 1,
             64..256 => 16,

@@ -1,9 +1,8 @@
-//! A target that holds copies of objects which other targets hold too.
+//! A target with copies of objects that other targets have too.
 //!
-//! Changes are pledged here, made on the others, and then here, if the target
-//! lives so long. Whatever is left of it when it stops, where it differs from
-//! the others it says so; and what it had noted that a third one lacks, it still
-//! says.
+//! Changes are pledged here, made on the others, and then made here, if the target lives that long.
+//! After a stop the target must report every difference to the others. It must also still report
+//! what it had noted as missing on a third target.
 
 use super::{DIR, Settings, setting, target};
 use crate::support::{G0, IDENTITY, Received, object_id, read_pieces, write_pieces};
@@ -16,8 +15,7 @@ use weir_types::{CopyIndex, Error, TargetId};
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 const AWAY: TargetId = TargetId(9);
 const SECOND: CopyIndex = CopyIndex(1);
-/// One file in each window of the intent log, so that what is said of a window
-/// is said of one file.
+/// One file for each window of the intent log, so that a mark of a window means one file.
 const WINDOW_FILES: u64 = 1 << 16;
 const CUTS: u64 = 5;
 const IMAGES_PER_CUT: u64 = 3;
@@ -25,12 +23,12 @@ const IMAGES_PER_CUT: u64 = 3;
 const MAX_BYTES: u64 = 20_000;
 const MAX_OPEN: usize = 4;
 
-/// An object as others have it: a hole of `base` bytes and what follows.
+/// An object as the other copies have it: a hole of `base` bytes and the bytes after it.
 #[derive(Clone, Debug, Default)]
 struct Other {
     base: u64,
     bytes: Vec<u8>,
-    /// What is noted for the third one.
+    /// Bytes noted as missing on the third target.
     away: Vec<Range<u64>>,
 }
 
@@ -40,7 +38,7 @@ impl Other {
     }
 }
 
-/// A change that the others have.
+/// A change that the other copies have.
 struct Open {
     file: u64,
     piece: (u64, u64),
@@ -107,7 +105,7 @@ fn history(seed: u64, settings: &Settings, images: &mut u64) -> Result<(), Strin
     Ok(())
 }
 
-/// Sometimes recovery is cut off too.
+/// Sometimes recovery is interrupted too.
 fn interrupt(image: &SimDisk, model: &mut Model, rng: &mut fastrand::Rng) {
     if rng.u8(0..3) > 0 {
         return;
@@ -126,7 +124,7 @@ fn interrupt(image: &SimDisk, model: &mut Model, rng: &mut fastrand::Rng) {
     }
 }
 
-/// Random operations, until the disk stops.
+/// Random operations until the disk stops.
 fn run(
     model: &mut Model,
     rng: &mut fastrand::Rng,
@@ -141,7 +139,7 @@ fn run(
     };
     for _ in 0..ops {
         if rng.u8(0..24) == 0 {
-            // With changes under way this closes nothing.
+            // With changes in progress this does not count as a clean close.
             let closed = served.close();
             open.clear();
             match closed.and_then(|()| target()) {
@@ -172,7 +170,7 @@ fn step(
                 change.applied = true;
             }
         }
-        // Every copy has it.
+        // Every copy has the change.
         9..11 => open.retain(|change| !change.applied),
         11..13 => target.sync_all()?,
         13 => {
@@ -223,7 +221,7 @@ fn begin(
 }
 
 impl Model {
-    /// The machine has started anew.
+    /// The machine has restarted.
     fn boot(&mut self, disk: &SimDisk) {
         self.boots += 1;
         disk.write_file(BOOT_ID, format!("{:032x}", self.boots).as_bytes()).unwrap();
@@ -251,7 +249,7 @@ impl Model {
         for (file, other) in &self.files {
             other.compare(*file, &target).map_err(|what| format!("object {file:x}: {what}"))?;
         }
-        // At times it has to do with what it lacks.
+        // Sometimes one of the bytes that the copy lacks.
         if rng.bool() {
             self.bring_up(&target).map_err(|e| format!("bring up: {e}"))?;
         }
@@ -259,7 +257,7 @@ impl Model {
         Ok(())
     }
 
-    /// Brings the target to what the others have.
+    /// Sends the target the bytes that the others have.
     fn bring_up(&self, target: &Target) -> Result<(), Error> {
         for (file, other) in &self.files {
             let id = object_id(*file);
@@ -280,7 +278,7 @@ impl Model {
 }
 
 impl Other {
-    /// Whether the target says so wherever it has other bytes.
+    /// Checks that the target reports every byte that differs.
     fn compare(&self, file: u64, target: &Target) -> Result<(), String> {
         let id = object_id(file);
         let lacks = |range| target.gaps().lacks(id, IDENTITY.target, &range);
@@ -322,7 +320,7 @@ pub fn sites_of(seed: u64) -> Vec<&'static str> {
     disk.sites().into_keys().collect()
 }
 
-/// A gap log that is damaged or gone: the target says that it knows nothing.
+/// A damaged or missing gap log: the target must report that it knows nothing.
 fn damage(seed: u64) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let disk = SimDisk::new(seed);

@@ -1,10 +1,9 @@
-//! A target on a disk that loses what was not synced, beside a plain model of
-//! what each byte may be after that.
+//! A target on a disk that loses unsynced bytes, and a model of the values that each byte may have
+//! afterwards.
 //!
-//! One [`History`] is a random workload, cut off somewhere, once or many times
-//! in a row. Each time the disk is turned into what a power cut or `kill -9`
-//! may leave, the target is opened, perhaps with another stop in the middle of
-//! that, and everything on it is read and held against the model.
+//! A [`History`] is a random workload that is interrupted once or several times. Each time the disk
+//! becomes what a power cut or `kill -9` may leave. The target is opened, perhaps with another
+//! interruption, and everything on it is compared with the model.
 
 pub mod mirror;
 pub mod model;
@@ -18,21 +17,21 @@ use weir_store::{ScrubCursor, Target, TargetOptions};
 use workload::Run;
 
 pub const DIR: &str = "/disk/target";
-/// How many times a history is cut off.
+/// Number of interruptions of a history.
 const CUTS: u64 = 5;
-/// What is made of each cut.
+/// Number of images of each interruption.
 const IMAGES_PER_CUT: u64 = 3;
 
-/// What is to be made of histories.
+/// How histories are run.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// A sync that is left out.
+    /// A sync to leave out.
     pub skip_site: Option<String>,
 }
 
 pub fn target() -> weir_types::Result<Target> {
-    // Few, so that objects are closed and opened again, the log is soon written anew, and
-    // recovery remembers how far it is and syncs in each of its ways.
+    // Small limits: objects are closed and opened again, the log is rewritten soon, and recovery
+    // saves its progress often and syncs in each of its ways.
     let options = TargetOptions {
         max_open_objects: 3,
         max_log_sectors: 3,
@@ -42,8 +41,7 @@ pub fn target() -> weir_types::Result<Target> {
     Target::open_with(DIR, options)
 }
 
-/// Runs the history of this seed; returns how many images it looked at, or what
-/// was wrong with one.
+/// Runs the history of this seed. Returns the number of images checked, or what was wrong with one.
 pub fn history(seed: u64, settings: &Settings) -> Result<u64, (u64, String)> {
     let mut images = 0;
     let result = catch_unwind(AssertUnwindSafe(|| whole_history(seed, settings, &mut images)));
@@ -65,8 +63,7 @@ fn whole_history(seed: u64, settings: &Settings, images: &mut u64) -> Result<(),
     with_disk(&disk, 0, || Target::create(DIR, IDENTITY)).map_err(|e| format!("create: {e}"))?;
     let mut model = Model::default();
     for cut in 0..CUTS {
-        // Sometimes nothing at all is done, so that what recovery has left is
-        // looked at.
+        // Sometimes there are no operations, so that the state after recovery is checked.
         let operations = if rng.u8(0..8) == 0 { 0 } else { rng.u64(0..160) };
         if cut > 0 || rng.bool() {
             disk.crash_after(operations);
@@ -96,15 +93,15 @@ fn whole_history(seed: u64, settings: &Settings, images: &mut u64) -> Result<(),
     Ok(())
 }
 
-/// Opens the target on an image and looks at everything; returns the model of
-/// what is there, all of it durable.
+/// Opens the target on an image and checks everything. Returns the model of its contents, all of it
+/// durable.
 fn check(
     image: &SimDisk,
     mut expected: Model,
     mut killed: bool,
     rng: &mut fastrand::Rng,
 ) -> Result<Model, String> {
-    // Recovery is cut off too, and begun again.
+    // Recovery is interrupted and begun again.
     for _ in 0..2 {
         if rng.u8(0..3) > 0 {
             break;
@@ -147,8 +144,8 @@ fn check(
     })
 }
 
-/// Runs histories until one fails or `max_images` are looked at: how many
-/// images it took and what was wrong, or `None`.
+/// Runs histories until one fails or `max_images` are checked. Returns the number of images and
+/// what was wrong, or `None`.
 pub fn search(first_seed: u64, max_images: u64, settings: &Settings) -> Option<(u64, u64, String)> {
     let (mut images, mut seed) = (0, first_seed);
     while images < max_images {
@@ -178,8 +175,7 @@ pub fn sites_of(seed: u64) -> Vec<&'static str> {
     disk.sites().into_keys().collect()
 }
 
-/// Flips one bit of a target with the objects of this seed; returns the kind of
-/// place it was in.
+/// Flips one bit of a target with the objects of this seed. Returns the kind of place it was in.
 pub fn rot(seed: u64) -> Result<&'static str, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let disk = SimDisk::new(seed);
@@ -205,10 +201,9 @@ pub fn rot(seed: u64) -> Result<&'static str, String> {
         }
         disk.flip_bit(&path, at, rng.u32(0..8)).map_err(|e| e.to_string())?;
         match target() {
-            // Recovery may take rot of what is marked for what was written
-            // last; nothing is marked here.
+            // Recovery may accept rot in marked parts as the last write. Nothing is marked here.
             Ok(second) if region == "intents" => {
-                // Found when it was opened, and put right.
+                // Found when the target was opened, and repaired.
                 if second.recovery().log_damaged { Ok(region) } else { Err("not found".into()) }
             }
             Ok(second) => look(&second, &model, &path, &mut rng).map(|()| region),
@@ -219,19 +214,18 @@ pub fn rot(seed: u64) -> Result<&'static str, String> {
     .map_err(|what| format!("byte {at} of {path} ({region}): {what}"))
 }
 
-/// Where to flip a bit.
+/// Chooses a bit to flip.
 fn place(disk: &SimDisk, path: &str, len: u64, rng: &mut fastrand::Rng) -> (u64, &'static str) {
     if path.ends_with("superblock") {
         return (rng.u64(0..len), "superblock");
     }
     if path.ends_with("intents") {
-        // Where something is written, or anywhere.
+        // In written bytes, or anywhere.
         let at =
             if rng.bool() { rng.u64(0..2) * (1 << 20) + rng.u64(0..512) } else { rng.u64(0..len) };
         return (at, "intents");
     }
-    // Not in a hole that is never looked at: the pages of slots of blocks that
-    // do not exist.
+    // Not in a hole that is never read: slot pages of blocks that do not exist.
     let bytes = disk.read_file(path).unwrap();
     let used: Vec<u64> = (0..len / 512)
         .filter(|s| bytes[(s * 512) as usize..][..512].iter().any(|&b| b != 0))
@@ -249,7 +243,7 @@ fn place(disk: &SimDisk, path: &str, len: u64, rng: &mut fastrand::Rng) -> (u64,
     (at, region)
 }
 
-/// Everything that can be read is right, and scrubbing finds the file.
+/// Checks that everything readable is right, and that scrubbing finds the file.
 fn look(target: &Target, model: &Model, path: &str, rng: &mut fastrand::Rng) -> Result<(), String> {
     model.check_reads(target, rng)?;
     let mut cursor = Some(ScrubCursor::default());

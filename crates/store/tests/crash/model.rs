@@ -1,4 +1,4 @@
-//! What the objects of a target may be after a stop.
+//! The possible states of a target's objects after a stop.
 
 use crate::support::{Received, object_id, pattern, read_pieces, write_pieces};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use weir_types::{ErrorKind, Generation};
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     pub len: u64,
-    /// What follows the hole.
+    /// The bytes after the hole.
     pub bytes: Arc<Vec<u8>>,
     pub generation: u64,
 }
@@ -18,7 +18,7 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Removal {
     No,
-    /// It may have been removed: the call did not return.
+    /// Possibly removed: the call did not return.
     Begun,
     Done,
     Durable,
@@ -27,14 +27,13 @@ pub enum Removal {
 #[derive(Clone, Debug)]
 pub struct ModelObject {
     pub base: u64,
-    /// What was durable last, and everything that it was since; the last is
-    /// what a reader sees.
+    /// The last durable state and every later one. Readers see the last one.
     pub history: Vec<State>,
-    /// So many of the last states are of a call that did not return.
+    /// Number of last states that belong to a call which did not return.
     pub in_flight: usize,
-    /// It may be gone after a power cut: its name was never durable.
+    /// The object may be gone after a power cut: its name was never durable.
     pub nameless: bool,
-    /// It may be missing after a kill: the call that made it did not return.
+    /// The object may be missing after a kill: the call that made it did not return.
     pub half_made: bool,
     pub removal: Removal,
 }
@@ -61,9 +60,9 @@ impl ModelObject {
         self.nameless = false;
     }
 
-    /// Whether the byte may have this value, in an object with this generation:
-    /// what the truncation of a generation has cut off is gone, since nobody
-    /// repeats a truncation that the object says it has seen.
+    /// Whether a byte may have this value in an object with this generation. Bytes cut off by the
+    /// truncation of a generation must be gone: a truncation that the object reports as done is not
+    /// repeated.
     fn allows(&self, at: usize, value: u8, generation: u64) -> bool {
         let cut_off = |old: &State| {
             self.history.iter().any(|s| {
@@ -82,8 +81,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// The process died and the machine did not: every call that returned has
-    /// done its work.
+    /// The process died and the machine did not: every call that returned has taken effect.
     pub fn nothing_is_lost(&mut self) {
         for object in self.objects.values_mut() {
             let first = object.history.len().saturating_sub(object.in_flight + 1);
@@ -95,7 +93,7 @@ impl Model {
         }
     }
 
-    /// Everything that is there now is durable.
+    /// Makes the present state durable.
     pub fn all_durable(&mut self) {
         for object in self.objects.values_mut() {
             object.durable();
@@ -105,7 +103,7 @@ impl Model {
         }
     }
 
-    /// Holds the target against the model; returns that of what is there.
+    /// Compares the target with the model. Returns the model of its contents.
     pub fn check(mut self, target: &Target) -> Result<Model, String> {
         let mut left = Model { next_file: self.next_file, ..Model::default() };
         for (file, expected) in std::mem::take(&mut self.objects) {
@@ -152,7 +150,7 @@ fn check_object(
         }
     }
     let base = expected.base;
-    // All of it, also the hole; and a piece, which the store itself verifies.
+    // The whole object, including the hole; and a part, which the store itself verifies.
     let around = base.saturating_sub(20_000);
     let pieces = [(around, len.saturating_sub(around))];
     let bytes = match read_pieces(object, &pieces, ReadMode::Locked) {
@@ -171,14 +169,14 @@ fn check_object(
     Ok(State { len, bytes: Arc::new(bytes.to_vec()), generation })
 }
 
-/// Bytes that tell where they come from.
+/// Bytes that identify the write they come from.
 pub fn fresh(seed: u64, len: usize) -> Vec<u8> {
     pattern(seed.wrapping_mul(0x9e37_79b9), len)
 }
 
 impl Model {
-    /// Reads here and there, in whole blocks and in parts: what comes is right
-    /// or an error that calls it corrupt.
+    /// Reads random ranges, in whole blocks and in parts. The result must be right, or an error
+    /// that reports corruption.
     pub fn check_reads(&self, target: &Target, rng: &mut fastrand::Rng) -> Result<(), String> {
         for (file, expected) in &self.objects {
             let object = match target.object(object_id(*file)) {

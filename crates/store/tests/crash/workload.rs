@@ -13,13 +13,13 @@ use weir_types::{Error, ErrorKind, Generation};
 /// The most bytes of an object after its hole.
 const MAX_BYTES: u64 = 20 * BLOCK;
 
-/// A call that failed because the disk stopped, or for no reason.
+/// A call may fail because the disk stopped, or without a reason.
 type Outcome = Result<(), Error>;
 
 pub struct Run<'a> {
     model: &'a mut Model,
     rng: &'a mut fastrand::Rng,
-    /// Whether some operation was under way when the disk stopped.
+    /// What was wrong, if anything.
     wrong: Option<String>,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Run<'a> {
         Self { model, rng, wrong: None }
     }
 
-    /// Does so many operations, or until the disk stops.
+    /// Runs this many operations, or until the disk stops.
     pub fn go(mut self, ops: usize, disk: &SimDisk) -> Result<(), String> {
         let mut open: Option<Target> = None;
         for _ in 0..=ops {
@@ -76,7 +76,7 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
             _ => {
-                // Killed and started again: recovery makes all durable.
+                // Killed and started again: recovery makes everything durable.
                 target.drop_unclosed();
                 *open = Some(super::target()?);
                 self.model.all_durable();
@@ -90,7 +90,7 @@ impl<'a> Run<'a> {
         outcome
     }
 
-    /// Some object that was not removed; perhaps a new one.
+    /// An object that was not removed; perhaps a new one.
     fn pick(&mut self, may_make: bool) -> Option<u64> {
         let there = |o: &ModelObject| o.removal == Removal::No;
         let files: Vec<u64> =
@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
         self.model.objects.get_mut(&file).unwrap()
     }
 
-    /// Notes what a call is about to make of an object.
+    /// Notes the state that a call is about to give an object.
     fn begin(&mut self, file: u64, state: State) {
         let object = self.of(file);
         object.history.push(state);
@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
             bytes[at as usize..end].copy_from_slice(piece);
             rest = others;
             state.len = state.len.max(base + bytes.len() as u64);
-            // Where pieces overlap each has its time.
+            // Overlapping pieces are written one after another.
             self.begin(file, state.clone());
         }
         let placed: Vec<(u64, u64)> = pieces.iter().map(|&(at, len)| (base + at, len)).collect();
@@ -212,7 +212,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Also of an object that this makes.
+    /// Fences an object, which may be new.
     fn fence(&mut self, target: &Target) -> Outcome {
         let Some(file) = self.pick(true) else { return Ok(()) };
         let object = self.object(target, file)?;
@@ -304,7 +304,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Many objects in many directories, which are soon removed.
+    /// Makes many objects in many directories, and soon removes them.
     fn come_and_go(&mut self, target: &Target) -> Outcome {
         let mut files = Vec::new();
         for _ in 0..20 {
@@ -322,7 +322,7 @@ impl<'a> Run<'a> {
         self.sync_removals(target)
     }
 
-    /// What was written is read, whole blocks and parts.
+    /// Reads written bytes, in whole blocks and in parts.
     fn read(&mut self, target: &Target) -> Outcome {
         let Some(file) = self.pick(false) else { return Ok(()) };
         let object = self.object(target, file)?;

@@ -80,7 +80,7 @@ impl TestTarget {
         Self { dir, target }
     }
 
-    /// The one object file that there is.
+    /// The only object file.
     pub fn only_file(&self) -> PathBuf {
         let mut files = object_files(self.dir.path());
         assert_eq!(files.len(), 1);
@@ -126,7 +126,7 @@ pub fn write(object: &Object, offset: u64, data: &[u8]) -> u64 {
     write_pieces(object, &[(offset, data.len() as u64)], data, G0).unwrap()
 }
 
-/// What came of a read when the client verified it.
+/// The result of a read that the client has verified.
 #[derive(Debug, PartialEq)]
 pub enum Received {
     Good(Vec<u8>),
@@ -169,8 +169,8 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| ((i ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-/// Runs a test in a process of its own, which is this program, started again for it: for what is
-/// true of a whole process.
+/// Runs a test in a process of its own: this program is started again for it. For properties of a
+/// whole process.
 pub fn alone(test: &str, run: impl FnOnce()) {
     const ALONE: &str = "WEIR_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {

@@ -1,10 +1,10 @@
-//! Finds declarations of wire types in source text, and tables in a document.
-//! Knows only the shapes that `rustfmt` and our macros leave.
+//! Finds declarations of wire types in source text, and tables in a document. It understands only
+//! the layout that `rustfmt` and the macros of this crate produce.
 
 #![allow(clippy::unwrap_used, reason = "a source of another shape must fail the test")]
 
-/// Something that the document has a line for. Fields are `` `a: T, b: U` ``,
-/// or `none`.
+/// A declaration of a wire type, as one line of the document. Fields are `` `a: T, b: U` ``, or
+/// `none`.
 #[derive(Debug)]
 pub enum Declaration {
     Record { name: String, fields: String },
@@ -13,7 +13,7 @@ pub enum Declaration {
     Id { name: String, number: String },
 }
 
-/// What a source declares; `by_hand` are structs whose codec is written out.
+/// The declarations in a source. `by_hand`: structs whose codec is written by hand.
 pub fn declarations(source: &str, by_hand: &[&str]) -> Vec<Declaration> {
     let source: String = source
         .split("#[cfg(test)]\nmod tests")
@@ -53,7 +53,7 @@ pub fn declarations(source: &str, by_hand: &[&str]) -> Vec<Declaration> {
     found
 }
 
-/// What stands in `records!` and `requests!`.
+/// The declarations inside `records!` and `requests!`.
 fn in_macro_lists(source: &str) -> Vec<Declaration> {
     let mut found = Vec::new();
     for start in ["\nrecords! {\n", "\nrequests! {\n"] {
@@ -75,8 +75,8 @@ fn in_macro_lists(source: &str) -> Vec<Declaration> {
     found
 }
 
-/// `head { body }` one after the other, without braces inside; of a head only the line that
-/// names it, without attributes.
+/// Successive `head { body }` without braces in the body. Of a head only the line with the name,
+/// without attributes.
 fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split('}')
         .filter_map(|block| block.split_once('{'))
@@ -107,14 +107,14 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty())
 }
 
-/// A section of a document: from its heading to the next one of any level.
+/// A section of a document: from its heading to the next heading of any level.
 pub fn section<'a>(doc: &'a str, heading: &str) -> &'a str {
     let rest =
         doc.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}")).1;
     rest.split("\n#").next().unwrap()
 }
 
-/// The rows of the tables in some text, without code marks and heading rows.
+/// The rows of all tables in a text, without code marks and heading rows.
 pub fn doc_rows(text: &str) -> impl Iterator<Item = Vec<String>> {
     let rows = text.lines().filter(|line| line.starts_with('|')).map(|line| {
         line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect()

@@ -1,6 +1,6 @@
-//! Records appended to one file by everybody. Each must be there exactly once,
-//! whole, after every record that had been appended before it began; and
-//! whoever reads the file meanwhile sees all that had been appended before.
+//! Records appended to one file by all callers. Each record must be there exactly once, intact, and
+//! after every record whose append had returned before its own began. A concurrent reader must see
+//! every record whose append had returned.
 
 use super::calls::{How, OpenFile, Place};
 use super::kind::Exercise;
@@ -20,11 +20,11 @@ pub enum Op {
         id: u64,
         len: u32,
     },
-    /// Reads all of it.
+    /// Reads the whole file.
     Read,
 }
 
-/// For a read: the records in their order, and the bytes after the last whole one.
+/// For a read: the records in order, and the number of bytes after the last intact one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 pub struct Log {
     ids: Vec<u64>,
@@ -48,7 +48,7 @@ fn record(id: u64, len: u32) -> Vec<u8> {
     bytes
 }
 
-/// Takes a log apart, as far as it is whole.
+/// Parses a log up to its first record that is not intact.
 fn parse(mut bytes: &[u8]) -> Log {
     let mut log = Log::default();
     while bytes.len() >= HEADER {
@@ -136,7 +136,7 @@ fn appends(events: &[Seen]) -> BTreeMap<u64, (u64, u64)> {
     events.iter().filter_map(append).collect()
 }
 
-/// The whole log, when all is over.
+/// Checks the whole log at the end.
 fn check_log(events: &[Seen], log: &Log) -> Outcome {
     if let Some(torn) = &log.torn {
         return Err(torn.clone());
@@ -164,8 +164,8 @@ fn check_log(events: &[Seen], log: &Log) -> Outcome {
     }
 }
 
-/// What readers saw meanwhile: the beginning of the log as it became, with
-/// everything that had been appended before, and nothing from afterwards.
+/// Checks concurrent reads: each is a beginning of the final log, with every record appended before
+/// the read, and none appended after it.
 fn check_reads(events: &[Seen], order: &[u64]) -> Outcome {
     let times = appends(events);
     for read in events.iter().filter(|e| e.op == Op::Read) {
@@ -185,7 +185,7 @@ fn check_reads(events: &[Seen], order: &[u64]) -> Outcome {
         if let Some(early) = seen.ids.iter().find(|id| time(id).0 > read.returned_ns) {
             return Err(format!("caller {} saw {early:#x} before it was appended", read.caller));
         }
-        // A record may be caught half appended, but only while it is.
+        // A partly appended record may be seen only during its append.
         let half = seen.rest > 0 || seen.torn.is_some();
         if half && rest.first().is_none_or(|id| time(id).0 > read.returned_ns) {
             return Err(format!("caller {}: half a record, and nobody appends", read.caller));

@@ -1,9 +1,9 @@
-//! Blocks of 4 KiB as registers. A block is 512 equal words, its stamp; each
-//! write has a stamp of its own. The first and the last word must each behave
-//! as a register. A read beside a write may catch it half done, as on a local
-//! file system; a block may never stay mixed. Of several mounts, that of the
-//! writer may show a write that has not returned before others do (the kernel puts
-//! it into pages first): such a read says nothing of what the others see.
+//! Blocks of 4 KiB as registers. A block consists of 512 equal words, its stamp; each write has a
+//! unique stamp. The first and the last word must each behave as a register. A concurrent read may
+//! see a partly written block, as on a local file system; a block may never stay mixed. With
+//! several mounts, the writer's own mount may show a write before it has returned and before others
+//! see it, because the kernel writes to its page cache first. Such a read proves nothing about the
+//! others.
 
 use super::calls::{How, OpenFile, Place};
 use super::kind::{Exercise, SEARCH_BOUND};
@@ -12,7 +12,7 @@ use crate::linear::{Event, Sequential, Verdict, check};
 use serde::{Deserialize, Serialize};
 
 const BLOCK: usize = 4096;
-/// Beyond one stripe unit of 4 KiB, so they lie on several targets of some layouts.
+/// More than one stripe unit of 4 KiB, so that they are on several targets in some layouts.
 const BLOCKS: u32 = 5;
 const FILE: &str = "blocks";
 
@@ -22,7 +22,7 @@ pub enum Op {
     Read { block: u32 },
 }
 
-/// What a read saw: the runs of equal words. One, if the block is whole.
+/// The stamps of a read, equal neighbours joined. An intact block has one.
 pub type Stamps = Vec<u64>;
 
 pub struct Blocks {
@@ -88,7 +88,7 @@ impl Exercise for Blocks {
                 Op::Write { block: b, .. } | Op::Read { block: b } => b == block,
             };
             let mut events: Vec<Seen> = events.iter().filter(of_block).cloned().collect();
-            // And what each mount shows when all is over.
+            // The final state, as each mount shows it.
             let end = events.iter().map(|e| e.returned_ns).max().unwrap_or(0);
             for (i, at) in places.iter().enumerate() {
                 let op = Op::Read { block };
@@ -104,7 +104,7 @@ impl Exercise for Blocks {
 
 type Seen = Event<Op, Stamps>;
 
-/// One end of a block.
+/// The first or last word of a block.
 struct Word {
     last: bool,
 }
@@ -133,7 +133,7 @@ impl Sequential for Word {
     }
 }
 
-/// Whether a read saw a write of its own mount that had not returned yet.
+/// Whether a read saw a write of its own mount that had not returned.
 fn is_early(read: &Seen, last: bool, events: &[Seen], mounts: usize) -> bool {
     let seen = if last { read.result.last() } else { read.result.first() };
     let mount = |e: &Seen| e.caller as usize % mounts;

@@ -1,5 +1,4 @@
-//! The calls that the exercises make: those of the operating system, or of a library that has the
-//! same ones.
+//! The calls of the exercises: system calls, or the equivalent ones of a library.
 
 use rustix::fs::{CWD, RenameFlags, SeekFrom, renameat_with, seek};
 use std::fs::{self, File, OpenOptions};
@@ -8,38 +7,38 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How a file is opened: always to read and to write.
+/// How a file is opened, always for reading and writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// It is there.
+    /// The file exists.
     Existing,
-    /// It is there, and what is written without an offset goes to its end.
+    /// The file exists; writes without an offset append to it.
     Append,
-    /// It is made, or emptied if it is there.
+    /// The file is created or emptied.
     Empty,
-    /// It is made, and must not be there.
+    /// The file is created and must not exist.
     New,
 }
 
 /// An open file.
 pub trait OpenFile: Send {
-    /// Reads what there is, up to the length of the buffer, at an offset.
+    /// Reads at an offset, at most the length of the buffer.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
-    /// Writes all of it at an offset.
+    /// Writes all of the data at an offset.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
-    /// Writes all of it at the end, by one call.
+    /// Appends all of the data with one call.
     fn append(&self, data: &[u8]) -> Result<()>;
-    /// Cuts or extends it.
+    /// Truncates or extends the file.
     fn set_len(&self, len: u64) -> Result<()>;
-    /// Its size by its attributes.
+    /// The size from its attributes.
     fn size(&self) -> Result<u64>;
-    /// Its size by `SEEK_END`, or as near as there is to it.
+    /// The size from `SEEK_END`, or the closest equivalent.
     fn end(&self) -> Result<u64>;
-    /// Its number.
+    /// The inode number.
     fn inode(&self) -> Result<u64>;
 }
 
-/// Who makes the calls. Errors have the number of the operating system.
+/// An implementation of the calls. Errors are errnos of the operating system.
 pub trait Calls: Send + Sync {
     /// Opens a file.
     fn open(&self, path: &Path, how: How) -> Result<Box<dyn OpenFile>>;
@@ -49,42 +48,42 @@ pub trait Calls: Send + Sync {
     fn remove_dir_all(&self, path: &Path) -> Result<()>;
     /// Removes a file.
     fn unlink(&self, path: &Path) -> Result<()>;
-    /// Gives a file another name; `keep`: only where there is none.
+    /// Renames a file; `keep`: only if the new name does not exist.
     fn rename(&self, from: &Path, to: &Path, keep: bool) -> Result<()>;
-    /// Gives a file one more name.
+    /// Adds a hard link.
     fn link(&self, from: &Path, to: &Path) -> Result<()>;
-    /// The number of the file with this name; links are not followed.
+    /// The inode number of a name; links are not followed.
     fn inode(&self, path: &Path) -> Result<u64>;
 }
 
-/// A directory, and who makes the calls there.
+/// A directory, and the implementation of its calls.
 #[derive(Clone)]
 pub struct Place {
-    /// The calls.
+    /// The implementation of the calls.
     pub calls: Arc<dyn Calls>,
     /// The directory.
     pub dir: PathBuf,
 }
 
 impl Place {
-    /// A directory of this machine.
+    /// A directory of this machine, with system calls.
     pub fn local(dir: &Path) -> Self {
         Self { calls: Arc::new(System), dir: dir.to_owned() }
     }
 
-    /// A place below.
+    /// A place below this one.
     pub fn join(&self, name: &str) -> Self {
         Self { calls: self.calls.clone(), dir: self.dir.join(name) }
     }
 
-    /// Opens a file of the directory.
+    /// Opens a file of this directory.
     pub fn open(&self, name: &str, how: How) -> crate::Outcome<Box<dyn OpenFile>> {
         let path = self.dir.join(name);
         self.calls.open(&path, how).map_err(|e| format!("{}: {e}", path.display()))
     }
 }
 
-/// The operating system.
+/// System calls.
 pub struct System;
 
 impl Calls for System {
@@ -138,7 +137,7 @@ impl OpenFile for File {
     fn append(&self, data: &[u8]) -> Result<()> {
         let mut file = self;
         let written = file.write(data)?;
-        // A short write would be for the program to go on with.
+        // A short write would have to be continued by the program.
         match written == data.len() {
             true => Ok(()),
             false => Err(std::io::Error::other(format!("wrote {written} of {}", data.len()))),

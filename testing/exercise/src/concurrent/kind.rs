@@ -1,4 +1,4 @@
-//! What is used by many at once, how much, and what each kind has to say.
+//! Kinds of concurrent exercises, and their size.
 
 use super::calls::Place;
 use crate::Outcome;
@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 
-/// States that a search may try, for each object.
+/// Maximum number of states in a search, for each object.
 pub const SEARCH_BOUND: usize = 2_000_000;
 
-/// What is used by many at once.
+/// The object that is used concurrently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Aligned blocks of a file, each written and read whole.
@@ -19,29 +19,29 @@ pub enum Kind {
     Appends,
     /// A few names of one directory.
     Names,
-    /// The size of a file. `SEEK_END` may tell an end that is too far.
+    /// The size of a file. `SEEK_END` may return an end that is too far.
     Sizes,
-    /// The same, and `SEEK_END` must be right.
+    /// The size of a file. `SEEK_END` must be right.
     Ends,
 }
 
 impl Kind {
-    /// All of them; what one holds another one need not do again.
+    /// The kinds of a complete run. A kind that is covered by another one is left out.
     pub const ALL: [Self; 4] = [Self::Blocks, Self::Appends, Self::Names, Self::Ends];
 }
 
-/// How much.
+/// The size of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// Brings the same choices back; what overlaps is left to the machine.
+    /// Seed that repeats the choices; the machine determines what overlaps.
     pub seed: u64,
-    /// Processes.
+    /// Number of processes.
     pub processes: u32,
-    /// Threads of each.
+    /// Threads of each process.
     pub threads: u32,
     /// Operations of each thread.
     pub operations: u32,
-    /// Each thread rests at most so long after each operation, microseconds.
+    /// Longest pause of a thread after each operation, microseconds.
     pub rest_us: u64,
 }
 
@@ -52,20 +52,20 @@ impl Plan {
     }
 }
 
-/// What one kind does, for one thread.
+/// One kind of exercise, for one thread.
 pub(super) trait Exercise: Sized {
     type Op: Clone + Debug + Send + Serialize + DeserializeOwned;
     type Result: Clone + Debug + Send + Serialize + DeserializeOwned;
 
-    /// Before anybody begins.
+    /// Prepares the directory before any thread begins.
     fn prepare(at: &Place) -> Outcome;
-    /// For one thread of a worker.
+    /// Opens what one thread needs.
     fn open(at: &Place, caller: u32) -> Outcome<Self>;
-    /// What to do next.
+    /// Chooses the next operation.
     fn choose(&mut self, rng: &mut fastrand::Rng) -> Self::Op;
-    /// Does it.
+    /// Carries out an operation.
     fn perform(&mut self, op: &Self::Op) -> Outcome<Self::Result>;
-    /// Whether everything can be explained; `places` is the directory as each
-    /// mount shows it, now that all is over.
+    /// Checks that all events can be explained. `places`: the directory on each mount, after the
+    /// run.
     fn check(events: &[Event<Self::Op, Self::Result>], places: &[Place]) -> Outcome;
 }

@@ -1,6 +1,5 @@
-//! Many callers at once: threads of several processes, each thread on one of
-//! the mounts. What every caller asked and saw goes into a history, with times,
-//! and the history must be explained by one order.
+//! Many concurrent callers: threads of several processes, each thread on one of the mounts. A
+//! history records every call and result with its times, and must be explained by one order.
 
 mod appends;
 mod blocks;

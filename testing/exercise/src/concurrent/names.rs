@@ -1,5 +1,5 @@
-//! A few names of one directory, which everybody makes, moves and removes. A
-//! name leads to an inode, so that whoever finds one finds the right one.
+//! A few names of one directory, which all callers create, rename and remove. A name identifies an
+//! inode, so that every lookup must find the right one.
 
 use super::calls::{How, Place};
 use super::kind::{Exercise, SEARCH_BOUND};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Few, so that callers meet; names of one history are all one object.
+/// Few, so that callers collide. All names of a history form one object.
 const NAMES: u8 = 3;
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
@@ -28,8 +28,8 @@ pub enum Op {
         to: u8,
         keep: bool,
     },
-    /// Of a file of the caller's own. (Of a shared one, `link` is two steps: to
-    /// find the file, and to give it the name; also on a local file system.)
+    /// Links a file of the caller's own. With a shared file, `link` is two steps even on a local
+    /// file system: finding the file, and giving it the name.
     Link {
         inode: u64,
         to: u8,
@@ -42,7 +42,7 @@ pub enum Op {
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub enum Answer {
     Done,
-    /// What was made or found.
+    /// The inode that was created or found.
     Inode(u64),
     Exists,
     Missing,
@@ -134,15 +134,15 @@ impl Exercise for Names {
 
 type Seen = Event<Op, Answer>;
 
-/// An operation, and whether a caller on another mount has changed one of a
-/// rename's names meanwhile.
+/// An operation, and whether a caller on another mount has meanwhile changed one of a rename's
+/// names.
 #[derive(Clone, Debug)]
 struct Judged {
     op: Op,
     raced: bool,
 }
 
-/// What to judge. Caller `n` is on mount `n % mounts`.
+/// The events to judge. Caller `n` uses mount `n % mounts`.
 fn judged(events: &[Seen], mounts: u32) -> Vec<Event<Judged, Answer>> {
     let raced = |event: &Seen, from, to| {
         events.iter().any(|other| {
@@ -161,7 +161,7 @@ fn judged(events: &[Seen], mounts: u32) -> Vec<Event<Judged, Answer>> {
 }
 
 impl Seen {
-    /// The names that it has changed.
+    /// The names that it may have changed.
     fn changed(&self) -> [Option<u8>; 2] {
         match (&self.op, &self.result) {
             (Op::Create { name }, Answer::Inode(_))
@@ -203,9 +203,8 @@ impl Sequential for Directory {
                 (asked.raced || state.contains_key(from)) && state.contains_key(to)
             }
             (Op::Link { to, .. }, Answer::Exists) => state.contains_key(to),
-            // Linux links nothing that seems to have no name left, and what it
-            // knows of the number of names from FUSE may be a moment old while
-            // others are removed. Nothing was done then.
+            // Linux refuses to link a file that seems to have no name left, and its link count from
+            // FUSE may be outdated while others are removed. Nothing was done then.
             (Op::Link { .. }, Answer::Missing) => true,
             (Op::Link { inode, to }, Answer::Done) => next.insert(*to, *inode).is_none(),
             _ => false,
@@ -213,9 +212,9 @@ impl Sequential for Directory {
         right.then_some(next)
     }
 
-    /// Linux looks `from` up, then `to`, and does nothing if both are one file
-    /// (or, for `keep`, if there is a `to`). On one mount nothing can happen
-    /// between the two; another mount may move the file from the one name to the other.
+    /// Linux looks up `from`, then `to`, and does nothing if both are one file (or, for `keep`, if
+    /// `to` exists). On one mount nothing happens between the two lookups; another mount may rename
+    /// the file from one name to the other.
     fn otherwise(
         &self,
         state: &Self::State,
@@ -232,7 +231,7 @@ impl Sequential for Directory {
     }
 }
 
-/// Two names of one inode stay as they are.
+/// Two names of one inode stay unchanged.
 fn rename(names: &mut BTreeMap<u8, u64>, from: u8, to: u8) -> bool {
     let Some(&inode) = names.get(&from) else { return false };
     if names.get(&to) != Some(&inode) {
@@ -261,7 +260,7 @@ mod tests {
         assert_eq!(verdict(&one), Verdict::Explained);
         let two = [create(Answer::Inode(5)), create(Answer::Inode(6))];
         assert!(matches!(verdict(&two), Verdict::Contradiction(_)));
-        // With a removal at the same time both may have won.
+        // With a concurrent removal both may have succeeded.
         let unlink = seen(Op::Unlink { name: 0 }, Answer::Done, 50, 60);
         assert_eq!(verdict(&[two[0].clone(), two[1].clone(), unlink]), Verdict::Explained);
     }

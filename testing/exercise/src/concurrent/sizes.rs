@@ -1,13 +1,10 @@
-//! The size of one file, which everybody changes. All of it in steps of 16
-//! bytes, so that no change spans two pages, which even local file systems
-//! show half done.
+//! The size of one file, which all callers change in steps of 16 bytes, so that no change spans two
+//! pages; even local file systems show such a change half done.
 //!
-//! Whoever asks while a change is on its way may be told the size before it or
-//! after it, and the next who asks, while it still is, the other one: the Linux
-//! side of FUSE hands some a fresh answer of the file system that it does not
-//! keep until the change has returned, and others what it keeps. Whoever asks
-//! while nothing changes is told one size, and never one from before a change
-//! that had returned.
+//! While a change is in progress, a query may return the size before or after it, and the next
+//! query the other one: the kernel's side of FUSE returns either a fresh answer of the file system,
+//! which it does not cache until the change has returned, or its cached one. Without a change in
+//! progress, all queries return one size, never one from before a completed change.
 
 use super::calls::{How, OpenFile, Place};
 use super::kind::{Exercise, SEARCH_BOUND};
@@ -30,14 +27,14 @@ pub enum Op {
     },
     Append,
     Stat,
-    /// `SEEK_END`, which some file systems answer in another way than `fstat`.
-    /// If not `exact`, it may be too far, and never too near.
+    /// `SEEK_END`, which some file systems answer differently from `fstat`. Unless `exact`, the
+    /// result may be too large, but never too small.
     SeekEnd {
         exact: bool,
     },
 }
 
-/// `EXACT`: `SEEK_END` too must tell how long it is.
+/// `EXACT`: `SEEK_END` too must return the exact size.
 pub struct Asked<const EXACT: bool> {
     file: Box<dyn OpenFile>,
     append: Box<dyn OpenFile>,
@@ -48,7 +45,7 @@ pub type Ends = Asked<true>;
 
 impl<const EXACT: bool> Exercise for Asked<EXACT> {
     type Op = Op;
-    /// The size, if it was asked.
+    /// The size, for a query.
     type Result = Option<u64>;
 
     fn prepare(at: &Place) -> Outcome {
@@ -140,8 +137,8 @@ fn judge(events: &[Seen]) -> Outcome {
     if beside.is_empty() {
         return Err(why);
     }
-    // Those who asked while nothing changed must agree with each other; each
-    // of the others must fit by itself.
+    // Queries without a concurrent change must agree with each other; each of the others must fit
+    // alone.
     let mut some: Vec<Seen> = changes.iter().chain(&alone).map(|e| (*e).clone()).collect();
     explained(&some)?;
     for look in beside {
@@ -190,8 +187,7 @@ mod tests {
         assert!(!end(true, 32) && !end(true, 0) && !end(false, 0));
     }
 
-    /// A write within the file changes nothing, but may do so after a cut that
-    /// happened at the same time.
+    /// A write within the file changes no size, but may do so after a concurrent truncation.
     #[test]
     fn a_write_beside_a_truncation_may_come_after_it() {
         let event = |op, result, invoked_ns, returned_ns| Event {
@@ -230,18 +226,18 @@ mod tests {
         ];
         assert!(explained(&events).is_err());
         assert_eq!(judge(&events), Ok(()));
-        // Neither before nor after.
+        // Neither the old nor the new size.
         events.push(stat(32, 50));
         assert!(judge(&events).is_err());
         events.pop();
-        // From before, when it had returned; also beside another change.
+        // The old size after the change had returned; also beside another change.
         events.push(stat(16, 120));
         assert!(judge(&events).is_err());
         events.push(event(Op::Append, None, 119, 130));
         assert!(judge(&events).is_err());
     }
 
-    /// The bound of the search is far away in histories as they are.
+    /// Long histories stay far below the bound of the search.
     #[test]
     fn a_long_history_that_flickers_is_judged() {
         let mut rng = fastrand::Rng::with_seed(5);

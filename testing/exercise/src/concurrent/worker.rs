@@ -1,4 +1,4 @@
-//! Processes that do it, and the one that starts them and judges.
+//! The processes of a concurrent exercise, and the one that starts them and judges.
 
 use super::appends::Appends;
 use super::blocks::Blocks;
@@ -16,9 +16,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The variable that tells a process to be a worker.
+/// The environment variable that makes a process a worker.
 const VARIABLE: &str = "WEIR_EXERCISE_WORKER";
-/// From the start of the processes to the first operation.
+/// Delay from the start of the processes to the first operation.
 const START_AFTER: Duration = Duration::from_millis(150);
 
 /// How to start a program that calls [`run_worker_if_asked`].
@@ -28,19 +28,19 @@ pub struct Launcher {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// What its environment has besides that of this process.
+    /// Additional environment variables.
     pub environment: Vec<(OsString, OsString)>,
-    /// A local directory for what the processes report.
+    /// A local directory for the reports of the processes.
     pub scratch: PathBuf,
 }
 
-/// What was done.
+/// The result of an exercise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Operations.
+    /// Number of operations.
     pub operations: usize,
-    /// Pairs of operations that overlapped and came next to each other: a run
-    /// without any has shown nothing.
+    /// Number of adjacent pairs of operations that overlapped. A run without any has tested
+    /// nothing.
     pub overlapping: usize,
 }
 
@@ -60,12 +60,13 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// If this process was started as a worker: does its part, and says so.
+/// If this process was started as a worker, does its part and returns true.
 pub fn run_worker_if_asked() -> Outcome<bool> {
     run_worker_over(|_| Ok(Arc::new(System)))
 }
 
-/// The same by other calls: `connect` gives those of each thread for its directory.
+/// As [`run_worker_if_asked`], with other calls: `connect` returns those of a thread for its
+/// directory.
 pub fn run_worker_over(connect: impl Fn(&Path) -> Outcome<Arc<dyn Calls>> + Sync) -> Outcome<bool> {
     let Ok(task) = std::env::var(VARIABLE) else { return Ok(false) };
     let task: Task = serde_json::from_str(&task).map_err(|e| format!("{VARIABLE}: {e}"))?;
@@ -103,7 +104,7 @@ type History<E> = Vec<Event<<E as Exercise>::Op, <E as Exercise>::Result>>;
 
 fn thread<E: Exercise>(task: &Task, thread: u32, connect: Connect<'_>) -> Outcome<History<E>> {
     let caller = task.process * task.plan.threads + thread;
-    // Every mount has as many callers.
+    // All mounts have the same number of callers.
     let dir = &task.dirs[caller as usize % task.dirs.len()];
     let mut rng = fastrand::Rng::with_seed(task.plan.seed ^ (u64::from(caller) << 32));
     let mut exercise = E::open(&Place { calls: connect(dir)?, dir: dir.clone() }, caller)?;
@@ -124,8 +125,7 @@ fn thread<E: Exercise>(task: &Task, thread: u32, connect: Connect<'_>) -> Outcom
     Ok(events)
 }
 
-/// Runs one exercise in a new directory `name` of each of the mounts of one
-/// file system.
+/// Runs one exercise in a new directory `name` of each mount of one file system.
 pub fn run(
     kind: Kind,
     mounts: &[PathBuf],
@@ -136,8 +136,7 @@ pub fn run(
     Running::start(kind, mounts, name, plan, launcher)?.finish()
 }
 
-/// The same by other calls than those of the operating system; the program calls
-/// [`run_worker_over`].
+/// As [`run`], with other calls than system calls. The program calls [`run_worker_over`].
 pub fn run_over(
     kind: Kind,
     places: &[Place],
@@ -148,8 +147,8 @@ pub fn run_over(
     Running::start_over(kind, places, name, plan, launcher)?.finish()
 }
 
-/// Callers at work. While they are, this process has no file of the mounts
-/// open: it may start what the mounts wait for.
+/// Running callers. This process has no file of the mounts open meanwhile, because it may have to
+/// start what the mounts wait for.
 pub struct Running {
     kind: Kind,
     plan: Plan,
@@ -158,7 +157,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Makes the directory and starts the callers. As for [`run`].
+    /// Makes the directory and starts the callers, as in [`run`].
     pub fn start(
         kind: Kind,
         mounts: &[PathBuf],
@@ -170,7 +169,7 @@ impl Running {
         Self::start_over(kind, &places, name, plan, launcher)
     }
 
-    /// The same by other calls. As for [`run_over`].
+    /// Makes the directory and starts the callers, as in [`run_over`].
     pub fn start_over(
         kind: Kind,
         places: &[Place],
@@ -201,8 +200,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Waits for the callers and judges what they saw; removes the directory
-    /// if nothing is wrong.
+    /// Waits for the callers and checks what they saw. Removes the directory if nothing is wrong.
     pub fn finish(mut self) -> Outcome<Report> {
         let workers = std::mem::take(&mut self.workers);
         let done = match self.kind {
@@ -274,7 +272,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Gone already, unless something else went wrong first.
+        // It has ended already, unless something else failed first.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The calls, made.
+//! Carries out the calls.
 
 use super::model::Op;
 use crate::Outcome;
@@ -14,15 +14,15 @@ use std::path::{Path, PathBuf};
 
 const PAGE: u64 = 4096;
 
-/// What came of a call.
+/// The result of a call.
 pub enum Done {
-    /// It was made.
+    /// The call succeeded.
     Yes,
-    /// The file system does not know it.
+    /// The file system does not support the call.
     Refused,
-    /// It read this.
+    /// The bytes read.
     Read(Vec<u8>),
-    /// It found this place, or that there is none.
+    /// The found offset, if any.
     Found(Option<u64>),
 }
 
@@ -34,7 +34,7 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Opens it twice: for any place, and for its end.
+    /// Opens the file twice: for offsets, and for appending.
     pub fn open(path: &Path) -> Outcome<Self> {
         let open = |append| OpenOptions::new().read(true).write(true).append(append).open(path);
         let failed = |e| format!("{}: {e}", path.display());
@@ -45,13 +45,13 @@ impl OpenFile {
         })
     }
 
-    /// Size, and time of the last change of the contents.
+    /// Size, and modification time of the contents.
     pub fn attributes(&self) -> Outcome<(u64, (i64, i64))> {
         let metadata = self.file.metadata().map_err(|e| format!("fstat: {e}"))?;
         Ok((metadata.len(), (metadata.mtime(), metadata.mtime_nsec())))
     }
 
-    /// Makes one call; `data` is what it writes.
+    /// Makes one call; `data` is for writes.
     pub fn perform(&mut self, op: &Op, data: &[u8]) -> Outcome<Done> {
         let failed = |e: std::io::Error| format!("{op:?}: {e}");
         match *op {
@@ -124,8 +124,8 @@ impl OpenFile {
 
     fn copy(&self, mut from: u64, mut to: u64, len: u64) -> std::io::Result<()> {
         let end = from + len;
-        // As `cp` does. The kernel copies up to the size that it was told last, and
-        // asks no file system.
+        // As `cp` does. The kernel copies up to the size that it knows, and does not ask the file
+        // system for it.
         let size = self.file.metadata()?.len();
         if size < end {
             return Err(std::io::Error::other(format!("fstat before copying: size is {size}")));
@@ -145,18 +145,18 @@ fn keep(keep_size: bool) -> FallocateFlags {
     if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() }
 }
 
-/// A shared mapping of the pages that a range lies in.
+/// A shared mapping of the pages that contain a range.
 struct Map {
     start: *mut c_void,
     map_len: usize,
-    /// Of the range within the mapping.
+    /// Offset of the range within the mapping.
     skip: usize,
     len: usize,
 }
 
 impl Map {
     fn new(file: &File, at: u64, len: u64, write: bool) -> std::io::Result<Self> {
-        // As programs do before they map. What lies beyond is SIGBUS.
+        // As programs do before they map. An access beyond the size raises SIGBUS.
         let size = file.metadata()?.len();
         if size < at + len {
             return Err(std::io::Error::other(format!("fstat before mmap: size is {size}")));
@@ -173,9 +173,9 @@ impl Map {
 
     fn read(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
-        // SAFETY: `skip + len` bytes are mapped for reading, lie within the
-        // file (the caller's model says so, and nobody else changes it now),
-        // and no Rust reference to them exists.
+        // SAFETY: `skip + len` bytes are mapped for reading and lie within the file: the caller's
+        // model guarantees it, and nobody else changes the file meanwhile. No Rust reference to
+        // them exists.
         unsafe {
             let from = self.start.cast::<u8>().add(self.skip);
             std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), self.len);
@@ -193,7 +193,7 @@ impl Map {
     }
 
     fn sync(&self) -> std::io::Result<()> {
-        // SAFETY: the mapping is there until `drop`.
+        // SAFETY: the mapping exists until `drop`.
         unsafe { msync(self.start, self.map_len, MsyncFlags::SYNC)? };
         Ok(())
     }

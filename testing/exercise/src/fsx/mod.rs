@@ -1,7 +1,6 @@
-//! Random calls on one file, through one or several mounts in turn, and on an
-//! array of bytes. A call is over before the next begins, so whatever mount it
-//! came through, everybody must see it: every read the bytes written last,
-//! every `fstat` the size, and times that never go back.
+//! Random calls on one file, through one or several mounts in turn, and on an array of bytes. A
+//! call ends before the next one begins. So every mount must see it: every read returns the bytes
+//! written last, every `fstat` the size, and times never go back.
 
 mod file;
 pub mod model;
@@ -12,20 +11,20 @@ use model::{Model, Op};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// Lines of the log that a failure shows.
+/// Lines of the log in a failure message.
 const LOG_LINES: usize = 400;
 
-/// What to do.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Brings the same steps back.
+    /// Seed that repeats the steps.
     pub seed: u64,
     /// Largest size of the file, bytes.
     pub max_file: u64,
     /// Largest range of one call, bytes.
     pub max_call: u64,
-    /// Whether what was written by `mmap` must be seen through other mounts
-    /// before `msync`. Through the same mount it always must.
+    /// Whether writes through `mmap` must be seen by other mounts before `msync`. The same mount
+    /// must always see them.
     pub unsynced_maps: bool,
 }
 
@@ -36,17 +35,17 @@ impl Options {
     }
 }
 
-/// What was done.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Calls made.
+    /// Number of calls made.
     pub steps: u64,
-    /// Calls that the file system does not know (`EOPNOTSUPP`).
+    /// Number of calls that the file system does not support (`EOPNOTSUPP`).
     pub refused: u64,
 }
 
-/// Runs for as long as `more` says, asked with the number of steps made; the
-/// file is made anew, and removed unless something is wrong.
+/// Runs while `more`, called with the number of steps, returns true. The file is created, and
+/// removed unless something is wrong.
 pub fn run(
     dirs: &[PathBuf],
     name: &str,
@@ -110,7 +109,7 @@ impl<'a> Run<'a> {
         let number = self.report.steps;
         self.report.steps += 1;
         self.log.push(format!("{number}: mount {mount}: {op:?}"));
-        // What is written tells by itself which step wrote it.
+        // The data identifies the step that wrote it.
         let data = model::contents(self.options.seed ^ number, op.data_len());
         match self.files[mount].perform(&op, &data)? {
             Done::Refused => {
@@ -144,7 +143,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Reads the whole file through every mount, as it is open and opened anew.
+    /// Reads the whole file through every mount, through the open file and a newly opened one.
     fn compare_everything(&mut self) -> Outcome {
         for mount in 0..self.files.len() {
             self.check_attributes(mount)?;

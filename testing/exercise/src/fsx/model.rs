@@ -1,4 +1,4 @@
-//! The array of bytes, and what a call may choose.
+//! The model: an array of bytes, and the choice of calls.
 
 use crate::Outcome;
 
@@ -39,7 +39,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// How many bytes it needs from outside.
+    /// Bytes of data that the call needs.
     pub fn data_len(&self) -> usize {
         match *self {
             Self::Write { len, .. } | Self::Append { len } | Self::MapWrite { len, .. } => {
@@ -50,18 +50,18 @@ impl Op {
     }
 }
 
-/// Bytes that no other stamp has.
+/// Bytes that are unique to a stamp.
 pub fn contents(stamp: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fastrand::Rng::with_seed(stamp).fill(&mut bytes);
-    // Never zero: a zero is a hole, or lost.
+    // Never zero, because zeros mean a hole or lost bytes.
     for byte in &mut bytes {
         *byte |= 1;
     }
     bytes
 }
 
-/// What the file must hold.
+/// The expected contents of the file.
 pub struct Model {
     bytes: Vec<u8>,
     max_file: u64,
@@ -69,12 +69,12 @@ pub struct Model {
 }
 
 impl Model {
-    /// An empty file that stays below a size.
+    /// An empty file with a maximum size.
     pub fn new(max_file: u64, max_call: u64) -> Self {
         Self { bytes: Vec::new(), max_file, max_call }
     }
 
-    /// What is in it.
+    /// The expected bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -83,7 +83,7 @@ impl Model {
         self.bytes.len() as u64
     }
 
-    /// A length: short ones, whole pages and long ones.
+    /// A length: short, whole pages, or long.
     fn len(&self, rng: &mut fastrand::Rng) -> u64 {
         match rng.u32(..4) {
             0 => rng.u64(1..=64),
@@ -94,7 +94,7 @@ impl Model {
         .min(self.max_call)
     }
 
-    /// A place below `end`: anywhere, at a page, beside a page.
+    /// An offset below `end`: anywhere, at a page border, or beside one.
     fn place(&self, rng: &mut fastrand::Rng, end: u64) -> u64 {
         let at = rng.u64(..=end);
         match rng.u32(..4) {
@@ -104,22 +104,22 @@ impl Model {
         }
     }
 
-    /// A range; within the file, or reaching beyond its end.
+    /// A range within the file, or reaching beyond its end.
     fn range(&self, rng: &mut fastrand::Rng, beyond: bool) -> (u64, u64) {
         let len = self.len(rng);
-        // Mostly about the end that is there, rarely leaving a large hole.
+        // Mostly near the present end; rarely leaving a large hole.
         let end = if beyond && rng.u32(..6) == 0 { self.max_file } else { self.size() };
         let at = self.place(rng, end).min(self.max_file - len);
         (at, len)
     }
 
-    /// A range of bytes that are there; the file is not empty.
+    /// A range of existing bytes; the file must not be empty.
     fn inside(&self, rng: &mut fastrand::Rng) -> (u64, u64) {
         let at = self.place(rng, self.size() - 1);
         (at, self.len(rng).min(self.size() - at))
     }
 
-    /// What to do next.
+    /// Chooses the next call.
     pub fn choose(&self, rng: &mut fastrand::Rng) -> Op {
         if self.bytes.is_empty() {
             return Op::Write { at: 0, len: self.len(rng) };
@@ -190,7 +190,7 @@ impl Model {
         }
     }
 
-    /// A call that changes the file has been made.
+    /// Applies a call that changes the file.
     pub fn apply(&mut self, op: &Op, data: &[u8]) {
         match *op {
             Op::Write { at, .. } | Op::MapWrite { at, .. } => self.put(at, data),
@@ -221,7 +221,7 @@ impl Model {
         }
     }
 
-    /// Whether these bytes are what a read must give.
+    /// Checks the bytes of a read.
     pub fn check_read(&self, op: &Op, got: &[u8]) -> Outcome {
         let (Op::Read { at, len } | Op::MapRead { at, len }) = *op else {
             return Err(format!("{op:?} reads nothing"));
@@ -247,7 +247,7 @@ impl Model {
         ))
     }
 
-    /// Whether a seek may have found this. What reads as zeros may be data.
+    /// Checks the result of a seek. Zeros may count as data.
     pub fn check_seek(&self, op: &Op, found: Option<u64>) -> Outcome {
         let wrong = |why: &str| {
             Err(format!("{op:?} of a file of {} bytes found {found:?}: {why}", self.size()))

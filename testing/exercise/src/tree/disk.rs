@@ -1,4 +1,4 @@
-//! The calls, made in a real directory.
+//! Carries out the calls in a real directory.
 
 use super::Tree;
 use super::model::{DIR_MODE, FILE_MODE};
@@ -17,7 +17,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Longer than any value that the exercise sets.
+/// Longer than any value of the exercise.
 const MAX_XATTR: usize = 4096;
 
 /// A directory that holds the tree.
@@ -60,7 +60,7 @@ impl Disk {
         Self { root: root.to_owned() }
     }
 
-    /// Whether it can keep attributes of users.
+    /// Whether the directory supports user extended attributes.
     pub fn keeps_xattrs(&self) -> bool {
         let kept = setxattr(&self.root, "user.probe", b"", XattrFlags::empty()).is_ok();
         kept && removexattr(&self.root, "user.probe").is_ok()
@@ -143,7 +143,7 @@ impl Disk {
         Ok(value)
     }
 
-    /// By the kinds that the listing itself says.
+    /// Uses the kinds that the listing itself reports.
     fn list(&self, path: &str) -> Result<BTreeMap<String, Kind>, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::open(self.at(path), flags, Mode::empty())?;
@@ -160,7 +160,7 @@ impl Disk {
                 file_type = FileType::from_raw_mode(metadata.map_err(|e| errno(&e))?.mode());
             }
             if entries.insert(name, kind(file_type)?).is_some() {
-                // An entry that is there from beginning to end is shown once.
+                // An entry that exists during the whole listing appears once.
                 return Err(Errno::NOTUNIQ);
             }
         }

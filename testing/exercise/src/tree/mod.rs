@@ -1,6 +1,6 @@
-//! Random calls on a small tree of names: on a model, on a plain local
-//! directory, and through one or several mounts in turn. All three must say the
-//! same, errors included, and in the end hold the same tree.
+//! Random calls on a small tree of names: on a model, on a plain local directory, and through one
+//! or several mounts in turn. All must return the same results, including errors, and must have the
+//! same tree at the end.
 
 mod disk;
 mod model;
@@ -16,22 +16,22 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-/// Calls between two comparisons of the whole tree.
+/// Number of calls between two comparisons of the whole tree.
 const COMPARE_EVERY: u64 = 200;
-/// Lines of the log that a failure shows.
+/// Lines of the log in a failure message.
 const LOG_LINES: usize = 400;
 
-/// A directory that holds a tree, and who makes the calls there.
+/// A directory that holds a tree, and the implementation of its calls.
 pub trait Tree {
     /// Makes a call.
     fn perform(&self, op: &Op) -> Said;
-    /// All of it.
+    /// The whole tree.
     fn snapshot(&self) -> Outcome<Snapshot>;
 }
 
-/// Runs for as long as `more` says, asked with the number of calls made.
-/// Uses, and removes in the end, `name` in each of the directories; `dirs` are
-/// mounts of one file system, `local` is something else. The calls made.
+/// Runs while `more`, called with the number of calls, returns true. Uses `name` in each of the
+/// directories, and removes it at the end. `dirs` are mounts of one file system, `local` is another
+/// one. Returns the number of calls.
 pub fn run(
     dirs: &[PathBuf],
     local: &std::path::Path,
@@ -48,8 +48,8 @@ pub fn run(
     Ok(steps)
 }
 
-/// The same through other calls than those of the operating system: `trees` are one empty directory,
-/// of mode 0700, each by a client of its own.
+/// As [`run`], with other calls than system calls. `trees` are views of one empty directory with
+/// mode 0700, each of a client of its own.
 pub fn run_over(
     trees: Vec<Box<dyn Tree>>,
     local: &std::path::Path,

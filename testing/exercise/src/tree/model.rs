@@ -1,5 +1,5 @@
-//! What Linux does, without a disk. Whoever makes the calls is root, so
-//! permission bits refuse nothing.
+//! A model of Linux's behaviour, without a disk. The caller is root, so permission bits refuse
+//! nothing.
 
 use super::op::{Answer, Kind, Op, Over, Said, Set};
 use super::snapshot::{Entry, Snapshot};
@@ -7,11 +7,11 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 
 const ROOT: u64 = 1;
-/// As many links as the kernel follows.
+/// Maximum number of links that the kernel follows.
 const MAX_LINKS: u32 = 40;
-/// With which files and directories are made; no umask takes from these.
+/// Mode of new files; the umask does not change it.
 pub const FILE_MODE: u32 = 0o600;
-/// Of directories.
+/// Mode of new directories.
 pub const DIR_MODE: u32 = 0o700;
 
 #[derive(Clone, Debug)]
@@ -38,21 +38,21 @@ impl Node {
     }
 }
 
-/// A place: a directory that is there, a name in it, and what has the name.
+/// A resolved path: an existing directory, a name in it, and the inode of that name, if any.
 struct Found {
     dir: u64,
     name: String,
     node: Option<u64>,
 }
 
-/// The tree.
+/// The model of a tree.
 pub struct Model {
     nodes: BTreeMap<u64, Node>,
     next: u64,
 }
 
 impl Model {
-    /// A root with nothing in it.
+    /// An empty root.
     pub fn new() -> Self {
         let root =
             Node { body: Body::Dir(BTreeMap::new()), mode: DIR_MODE, xattrs: BTreeMap::new() };
@@ -107,7 +107,7 @@ impl Model {
         }
     }
 
-    /// What a path leads to, symbolic links followed.
+    /// The inode of a path, following symbolic links.
     fn existing(&self, path: &str) -> Result<u64, Errno> {
         self.resolve(path, true)?.node.ok_or(Errno::NOENT)
     }
@@ -143,7 +143,7 @@ impl Model {
         Ok(())
     }
 
-    /// Drops what has no name any more.
+    /// Drops an inode without names.
     fn forget(&mut self, id: u64) {
         let is_dir = self.nodes.get(&id).is_some_and(|n| n.kind() == Kind::Dir);
         if is_dir || self.links(id) == 0 {
@@ -151,7 +151,7 @@ impl Model {
         }
     }
 
-    /// Whether one is the other or lies below it.
+    /// Whether an inode is another one or lies below it.
     fn is_within(&self, id: u64, above: u64) -> bool {
         if id == above {
             return true;
@@ -261,7 +261,7 @@ impl Model {
     }
 
     fn create(&mut self, path: &str, exclusive: bool, truncate: bool) -> Said {
-        // Without O_EXCL, the file that a dangling link names is made.
+        // Without O_EXCL, the target of a dangling link is created.
         let at = self.resolve(path, !exclusive)?;
         let Some(id) = at.node else {
             return self.add(at, Body::File(Vec::new()), FILE_MODE);
@@ -344,7 +344,7 @@ impl Model {
         })
     }
 
-    /// All of it.
+    /// The whole tree.
     pub fn snapshot(&self) -> Result<Snapshot, Errno> {
         let mut snapshot = Snapshot::default();
         self.collect(ROOT, "", &mut snapshot)?;

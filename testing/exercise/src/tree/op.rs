@@ -1,4 +1,4 @@
-//! Calls on names, and their answers.
+//! Calls on names, and their results.
 
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Names below the root of the exercise, joined by slashes.
 pub type Path = String;
 
-/// How `rename` treats what is there.
+/// How `rename` treats an existing name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
     /// `rename`.
@@ -17,10 +17,10 @@ pub enum Over {
     Exchange,
 }
 
-/// How `setxattr` treats what is there.
+/// How `setxattr` treats an existing attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
-    /// Either way.
+    /// The attribute may or may not exist.
     Any,
     /// `XATTR_CREATE`.
     New,
@@ -44,7 +44,7 @@ pub enum Op {
     MakeDir { path: Path },
     /// `rmdir`.
     RemoveDir { path: Path },
-    /// `symlink`; `target` is seen from where the link is.
+    /// `symlink`; `target` is relative to the link.
     Symlink { path: Path, target: Path },
     /// `readlink`.
     ReadLink { path: Path },
@@ -64,11 +64,11 @@ pub enum Op {
     RemoveXattr { path: Path, name: &'static str },
     /// `stat` or `lstat`.
     Stat { path: Path, follow: bool },
-    /// `getdents`, and the kinds it says.
+    /// `getdents`, with the kinds that it reports.
     List { path: Path },
 }
 
-/// What a name leads to.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -79,34 +79,34 @@ pub enum Kind {
     Symlink,
 }
 
-/// What a call that succeeded says.
+/// The result of a successful call.
 #[allow(missing_docs)] // The fields are those of `stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing more.
+    /// No result.
     Done,
-    /// Bytes that were read.
+    /// The bytes read.
     Bytes(Vec<u8>),
-    /// Attributes. The size of a directory is nobody's business.
+    /// Attributes. The size of a directory is not compared.
     Attributes { kind: Kind, mode: u32, links: u64, size: u64 },
-    /// The entries of a directory but `.` and `..`.
+    /// The entries of a directory without `.` and `..`.
     Entries(BTreeMap<String, Kind>),
 }
 
-/// What a call says.
+/// The result of a call.
 pub type Said = Result<Answer, Errno>;
 
 const NAMES: &[&str] = &["a", "b", "c", "d", "e"];
 const XATTRS: &[&str] = &["user.one", "user.two"];
 
-/// Any path: few names, so that calls meet.
+/// A random path: few names, so that calls collide.
 fn path(rng: &mut fastrand::Rng) -> Path {
     let depth = [1, 1, 2, 2, 2, 3, 3, 4][rng.usize(..8)];
     let names: Vec<&str> = (0..depth).map(|_| NAMES[rng.usize(..NAMES.len())]).collect();
     names.join("/")
 }
 
-/// Any call.
+/// A random call.
 pub fn choose(rng: &mut fastrand::Rng) -> Op {
     let mut path = || path(rng);
     let (path, other) = (path(), path());

@@ -1,4 +1,4 @@
-//! A whole tree as it is, of a model or of a directory.
+//! A whole tree, of a model or of a directory.
 
 use super::op::Kind;
 use std::collections::BTreeMap;

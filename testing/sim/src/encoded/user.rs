@@ -1,4 +1,4 @@
-//! The clients of files with parities, and what the files should hold.
+//! Clients of files with parities, and the expected contents of the files.
 
 use fastrand::Rng;
 use std::cell::{Cell, RefCell};
@@ -10,16 +10,17 @@ use weir_host::thread::sleep;
 use weir_types::{FileId, Result};
 use weir_wire::Rights;
 
-/// The most bytes of a file.
+/// Maximum size of a file.
 const MOST: usize = 48 << 10;
-/// Bytes that are read of one version of a file, or of another.
+/// Bytes of a piece: each piece of a read must come from one version of the file.
 const PIECE: usize = 512;
-/// After a failure.
+/// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Without leases a copy that takes over may have what is about to be written, or not yet.
+/// Number of recent versions that may be read: without leases, a copy that takes over may or may
+/// not have the last write yet.
 const GO_AND_COME: usize = 2;
 
-/// One change of a file.
+/// A change of a file.
 #[derive(Clone, Debug)]
 enum Step {
     Write { offset: usize, bytes: Vec<u8> },
@@ -75,12 +76,13 @@ impl Step {
     }
 }
 
-/// What a file should hold.
+/// The expected contents of a file.
 struct Kept {
     id: FileId,
-    /// All versions that were begun. The last one may be under way.
+    /// All versions that were begun. The last one may be in progress.
     versions: Vec<Vec<u8>>,
-    /// The change that is under way. Whoever was killed in it, or told of an error, begins it anew.
+    /// The change in progress. A client that was killed during it, or got an error, begins it
+    /// again.
     pending: Option<Step>,
 }
 
@@ -88,11 +90,11 @@ struct Kept {
 pub(super) struct World {
     files: RefCell<Vec<Kept>>,
     leases: bool,
-    /// Clients are to end.
+    /// Whether clients should end.
     pub over: Cell<bool>,
-    /// What went wrong first.
+    /// The first error.
     pub trouble: RefCell<Option<String>>,
-    /// What was seen last by who waits.
+    /// The last observation of a waiting process.
     pub last: RefCell<String>,
     seeds: RefCell<Rng>,
 }
@@ -134,11 +136,12 @@ impl World {
         self.seeds.borrow_mut().u64(..)
     }
 
-    /// Which versions a read may see that begins now: from here on.
+    /// The oldest version that a read which begins at present may return.
     fn oldest(&self, number: usize) -> usize {
         let file = &self.files.borrow()[number];
         let last = file.versions.len() - 1;
-        // What is under way may be seen or not; a file that is emptied first is so for a while.
+        // The change in progress may be visible or not. A file that is emptied first is empty for a
+        // while.
         match &file.pending {
             Some(Step::Anew(_)) => last.saturating_sub(2),
             Some(_) => last.saturating_sub(1),
@@ -146,7 +149,7 @@ impl World {
         }
     }
 
-    /// Begins a change, or the one that is under way again, and tries until it is done.
+    /// Begins a change, or resumes the one in progress, and tries until it succeeds.
     fn change(&self, client: &Client, number: usize, rng: &mut Rng) {
         let (id, step) = {
             let mut files = self.files.borrow_mut();
@@ -170,7 +173,7 @@ impl World {
         self.files.borrow_mut()[number].pending = None;
     }
 
-    /// Reads a file, and compares. Whether it could be read.
+    /// Reads a file and compares it. Returns whether it could be read.
     fn look(&self, client: &Client, number: usize) -> bool {
         let oldest = self.oldest(number);
         let id = self.files.borrow()[number].id;
@@ -189,7 +192,7 @@ impl World {
         true
     }
 
-    /// Reads all files, which nobody writes any more, until each could be read.
+    /// Reads all files, which are no longer written, until each could be read.
     pub fn verify(&self, config: &ClientConfig) {
         let client = connect(config);
         for number in 0..self.ids().len() {
@@ -201,7 +204,7 @@ impl World {
     }
 }
 
-/// The first piece of a read that no version has. Those that are shorter have zeros there.
+/// The first piece of a read that matches no version. Shorter versions count as padded with zeros.
 fn wrong_with(read: &[u8], versions: &[Vec<u8>]) -> Option<usize> {
     let least = versions.iter().map(Vec::len).min().unwrap_or_default();
     if read.len() < least {
@@ -235,12 +238,12 @@ fn connect(config: &ClientConfig) -> Client {
     }
 }
 
-/// A client that writes its own files and reads all, until it is over.
+/// A client that writes its own files and reads all files, until the run is over.
 pub(super) fn live(world: &World, own: Range<usize>, config: &ClientConfig) {
     let client = connect(config);
     let mut rng = Rng::with_seed(world.seed());
     let all = world.ids().len();
-    // Whoever was killed goes on.
+    // A killed client resumes its changes.
     let begun = |number: &usize| world.files.borrow()[*number].pending.is_some();
     for number in own.clone().filter(begun).collect::<Vec<_>>() {
         world.change(&client, number, &mut rng);

@@ -1,5 +1,5 @@
-//! Plans of clusters that keep several copies and change: their files are placed in all ways,
-//! and chunk by chunk; data servers join, leave, and are replaced while all of it is in use.
+//! Plans of changing clusters with several copies: files use all placements and chunks; data
+//! servers join, leave and are replaced while everything is in use.
 
 use super::mirrored;
 use crate::plan::{Fault, FileShape, NodeName, Placement, Plan, PlannedFault, Protocol, Shape};
@@ -13,7 +13,7 @@ pub(super) fn plan(seed: u64, duration_ms: u32) -> Plan {
     if rng.u8(0..3) == 0 {
         plan.shape.layout = FileShape::Chunked;
     }
-    // Without leases nobody may move what is in use.
+    // Without leases, files in use cannot be moved.
     let kinds = if plan.shape.leases { 4 } else { 2 };
     let changes = match rng.u8(0..kinds) {
         0 => Vec::new(),
@@ -32,7 +32,7 @@ fn placements(rng: &mut Rng) -> Vec<Placement> {
     (0..rng.u8(0..=3)).map(|_| ALL[rng.usize(0..ALL.len())]).collect()
 }
 
-/// What is new on them is used at once, and copies go there if they are to be evened out.
+/// New targets are used at once. If usage is balanced, copies move there.
 fn joins(rng: &mut Rng, plan: &mut Plan, duration_ms: u32) -> Vec<PlannedFault> {
     let Shape { data_servers, ref mut spares, .. } = plan.shape;
     *spares = rng.u8(1..=2);
@@ -43,7 +43,7 @@ fn joins(rng: &mut Rng, plan: &mut Plan, duration_ms: u32) -> Vec<PlannedFault> 
     (0..*spares).map(join).collect()
 }
 
-/// One goes when another one has joined, so that all copies have a place.
+/// A server leaves after another one has joined, so that there is a place for all copies.
 fn leaves(rng: &mut Rng, plan: &mut Plan, duration_ms: u32) -> Vec<PlannedFault> {
     plan.faults.retain(|planned| mirrored::keeps_memory(&planned.fault));
     let mut changes = joins(rng, plan, duration_ms / 2);
@@ -56,8 +56,8 @@ fn leaves(rng: &mut Rng, plan: &mut Plan, duration_ms: u32) -> Vec<PlannedFault>
     changes
 }
 
-/// One is lost for good, and another one joins, before or after. Nothing else happens to data
-/// servers, and a write is acknowledged when all copies have it: so nothing is lost.
+/// A server is lost for good, and another one joins before or after. Nothing else happens to data
+/// servers, and writes are acknowledged when all copies have them, so nothing is lost.
 fn is_replaced(rng: &mut Rng, plan: &mut Plan, duration_ms: u32) -> Vec<PlannedFault> {
     let shape = &mut plan.shape;
     shape.copies.retain(|copies| *copies > 1);
@@ -79,7 +79,7 @@ fn is_replaced(rng: &mut Rng, plan: &mut Plan, duration_ms: u32) -> Vec<PlannedF
     changes
 }
 
-/// Whether something else than that a data server is lost may lose what one has.
+/// Whether another fault than the loss of a data server may lose data of a server.
 fn concerns_data(planned: &PlannedFault) -> bool {
     let data = |node: NodeName| matches!(node, NodeName::Data(_));
     match planned.fault {

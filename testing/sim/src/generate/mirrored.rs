@@ -1,7 +1,6 @@
-//! Plans of clusters that keep several copies of files. Some runs are patient:
-//! one thing goes wrong at a time, and there is time to notice it and to mend
-//! it, so that a single failure may not be felt. In others as much goes wrong at
-//! once as elsewhere.
+//! Plans of clusters with several copies of files. In patient runs one fault happens at a time,
+//! with enough time to notice and repair it, so that a single failure must not be felt. Other runs
+//! have as many faults as elsewhere.
 
 use super::{client, fault, time};
 use crate::plan::{
@@ -9,14 +8,14 @@ use crate::plan::{
 };
 use fastrand::Rng;
 
-/// Time to bring a server up to date that was away, milliseconds.
+/// Time to update a server that was away, milliseconds.
 const MEND_MS: u32 = 12_000;
 
 /// The plan of a seed.
 pub(super) fn plan(seed: u64, duration_ms: u32) -> Plan {
     let mut rng = Rng::with_seed(seed ^ 0x6d69_7272_6f72);
     let mut shape = shape(&mut rng);
-    // Chosen apart: the rest of a plan is the same whatever they are.
+    // A separate generator, so that the rest of a plan does not depend on it.
     shape.protocols = protocols(&mut Rng::with_seed(seed ^ 0x6475_706c));
     let clients = rng.u8(2..=3);
     let clients: Vec<ClientPlan> = (0..clients)
@@ -29,13 +28,13 @@ pub(super) fn plan(seed: u64, duration_ms: u32) -> Plan {
         6 => blackouts(&mut rng, &shape, duration_ms),
         _ => storms(&mut rng, &shape, number, duration_ms),
     };
-    // Chance of its own, so that the other plans stay what they were without it.
+    // A separate generator, so that plans without it stay the same.
     let mut rng = Rng::with_seed(seed ^ 0x0072_6f74);
     if rng.u8(0..8) == 0 {
         faults.retain(|planned| is_gentle(&planned.fault));
         faults.extend(rots(&mut rng, &shape, duration_ms));
     }
-    // Again, of chance of its own.
+    // A separate generator, for the same reason.
     let mut rng = Rng::with_seed(seed ^ 0x6d6f_7665);
     if rng.u8(0..8) == 0 && shape.leases {
         faults.retain(|planned| keeps_memory(&planned.fault));
@@ -47,21 +46,22 @@ pub(super) fn plan(seed: u64, duration_ms: u32) -> Plan {
     Plan { seed, duration_ms, shape, clients, faults, read_policy }
 }
 
-/// A disk hangs so long that it is done without, milliseconds.
+/// Duration of a hang after which the others go on without the disk, milliseconds.
 const HANG_MS: u32 = 16_500;
 
-/// The plan of a seed, in which disks hang besides.
+/// The plan of a seed with hanging disks in addition.
 pub(super) fn hanging(seed: u64, duration_ms: u32) -> Plan {
     let mut plan = plan(seed, duration_ms);
     let mut rng = Rng::with_seed(seed ^ 0x6861_6e67);
     let latest_ms = duration_ms.saturating_sub(HANG_MS);
-    // What rots is mended from another copy, and that may be the one that hangs. And without leases
-    // what is sent again to another copy may be seen to go and come (docs/copies.md, What is left).
+    // Rot is repaired from another copy, which may be the one that hangs. And without leases, a
+    // request that is repeated at another copy may become visible, invisible and visible again
+    // (docs/copies.md, What is left).
     let rots = plan.faults.iter().any(|f| matches!(f.fault, Fault::Rot { .. }));
     if latest_ms == 0 || rots || !plan.shape.leases {
         return plan;
     }
-    // As that of clients is, and longer than a disk may hang.
+    // The same as clients' timeout, and longer than a hang.
     plan.shape.request_timeout_ms = 30_000;
     let hang = |_| {
         let at_ms = rng.u32(0..latest_ms);
@@ -85,12 +85,12 @@ fn shape(rng: &mut Rng) -> Shape {
     Shape {
         data_servers,
         targets_each: if rng.u8(0..4) == 0 { 2 } else { 1 },
-        // The model forgets nothing else than the real one.
+        // The model forgets the same things as the real engine.
         engine: if rng.u8(0..4) == 0 { EngineKind::Model } else { EngineKind::Embedded },
         layout: layouts[rng.usize(0..layouts.len())],
         copies: copies[rng.usize(0..copies.len())].to_vec(),
         target_timeout_ms: [2_500, 3_000, 4_000][rng.usize(0..3)],
-        // Longer than it takes to notice that a server is away.
+        // Longer than the time until a server counts as away.
         request_timeout_ms: 12_000,
         session_ms: 30_000,
         grace_ms: if leases { usual.lease_ms.max(2_000) } else { 7_000 },
@@ -100,7 +100,7 @@ fn shape(rng: &mut Rng) -> Shape {
     }
 }
 
-/// Half of the plans have the usual one only.
+/// Half of the plans use the default protocol only.
 fn protocols(rng: &mut Rng) -> Vec<Protocol> {
     const ALL: [Protocol; 5] = [
         Protocol::ServerSync,
@@ -117,7 +117,7 @@ fn data(rng: &mut Rng, shape: &Shape) -> u8 {
     rng.u8(0..shape.data_servers)
 }
 
-/// Another one.
+/// Another data server.
 fn other(rng: &mut Rng, shape: &Shape, than: u8) -> u8 {
     (than + rng.u8(1..shape.data_servers)) % shape.data_servers
 }
@@ -131,11 +131,11 @@ fn away(rng: &mut Rng, shape: &Shape) -> u32 {
     }
 }
 
-/// One after the other.
+/// Faults one after another.
 fn patient(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<PlannedFault> {
     let mut faults = Vec::new();
     let mut at_ms = rng.u32(500..3_000);
-    // Each run has its own favourites.
+    // Each run prefers some kinds.
     let kinds: Vec<u8> = (0..rng.u8(1..=3)).map(|_| rng.u8(0..KINDS)).collect();
     while at_ms < duration_ms {
         let (kind, node) = (kinds[rng.usize(0..kinds.len())], data(rng, shape));
@@ -147,8 +147,8 @@ fn patient(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<P
     faults
 }
 
-/// Two servers, the second while the first is away, or when it is back but has
-/// not got all that it missed. Then there is time again.
+/// Faults of two servers: the second fails while the first one is away, or is back but not yet
+/// updated. Then there is time again.
 fn pairs(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<PlannedFault> {
     let mut faults = Vec::new();
     let mut at_ms = rng.u32(500..3_000);
@@ -184,8 +184,7 @@ fn pairs(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<Pla
     faults
 }
 
-/// Several machines, or all of them, lose their power at about the same time, and
-/// have it again at different times.
+/// Several or all machines lose power at about the same time, and get it back at different times.
 fn blackouts(rng: &mut Rng, shape: &Shape, duration_ms: u32) -> Vec<PlannedFault> {
     let mut faults = Vec::new();
     let mut at_ms = rng.u32(500..6_000);
@@ -208,7 +207,7 @@ fn blackouts(rng: &mut Rng, shape: &Shape, duration_ms: u32) -> Vec<PlannedFault
     faults
 }
 
-/// Anything at any time.
+/// Any faults at any time.
 fn storms(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<PlannedFault> {
     let count = [3, 6, 12][rng.usize(0..3)] * duration_ms / 20_000;
     let kinds: Vec<u8> = (0..rng.u8(2..=5)).map(|_| rng.u8(0..KINDS + 6)).collect();
@@ -229,9 +228,9 @@ fn storms(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<Pl
     (0..count).map(fault).collect()
 }
 
-/// Whether all data servers stay: what is changed in a block that has rotted while the other
-/// copies are away is lost, and a start after an unclean stop takes for data what has rotted
-/// of the last changes.
+/// Whether all data servers stay. Otherwise a change in a block that has rotted while the other
+/// copies are away is lost, and recovery after an unclean stop accepts rot in recent changes as
+/// data.
 pub(super) fn is_gentle(fault: &Fault) -> bool {
     let data = |node: &NodeName| matches!(node, NodeName::Data(_));
     let client = |node: &NodeName| matches!(node, NodeName::Client(_));
@@ -250,8 +249,8 @@ pub(super) fn is_gentle(fault: &Fault) -> bool {
     }
 }
 
-/// Whether all data servers keep what they have confirmed, and noted: where copies move the
-/// judges do not know which of them had it.
+/// Whether all data servers keep what they have confirmed and noted. Where copies move, the judges
+/// do not know which server had them.
 pub(super) fn keeps_memory(fault: &Fault) -> bool {
     let data = |node: &NodeName| matches!(node, NodeName::Data(_));
     match fault {
@@ -263,8 +262,8 @@ pub(super) fn keeps_memory(fault: &Fault) -> bool {
     }
 }
 
-/// Copies move while they are used: targets are drained and kept after all, or are lost and
-/// what they had is made anew elsewhere, other numbers of copies are wanted, targets evened out.
+/// Copies move while they are in use: targets are drained and kept after all, or are lost and
+/// rebuilt elsewhere; numbers of copies change; targets are balanced.
 fn moves(rng: &mut Rng, shape: &mut Shape, duration_ms: u32) -> Vec<PlannedFault> {
     let targets = u32::from(shape.data_servers) * u32::from(shape.targets_each);
     let mut faults = Vec::new();
@@ -294,10 +293,10 @@ fn rots(rng: &mut Rng, shape: &Shape, duration_ms: u32) -> Vec<PlannedFault> {
     (0..rng.u8(1..=6)).map(|_| rot(rng)).collect()
 }
 
-/// Numbers of what may befall a data server.
+/// Number of kinds of faults of a data server.
 const KINDS: u8 = 20;
 
-/// Something goes wrong with one data server, for so long.
+/// A fault of one data server, with its duration.
 fn data_fault(
     rng: &mut Rng,
     kind: u8,

@@ -1,6 +1,5 @@
-//! Records at the end of a file: each that was acknowledged is there once,
-//! whole, where its writer was told, and after everything that was
-//! acknowledged before it was asked for.
+//! Appended records: each acknowledged record is there once, intact, at the place that its writer
+//! was told, and after everything that was acknowledged before it was begun.
 
 use super::data_ops::{Action, Asked, Op, Told};
 use super::facts::NEVER;
@@ -8,17 +7,17 @@ use super::{Violation, trouble_of};
 use crate::history::{CELL_BYTES, Call, History, Node, Outcome, Position, What, tag_of_record};
 use std::collections::BTreeMap;
 
-/// A record whose place its writer was told.
+/// A record whose place is known to its writer.
 struct Placed<'a> {
     op: &'a Op,
     first: u32,
     end: u32,
 }
 
-/// Whether what a data server forgets at a place of the history may be lost.
+/// Whether data that a server forgets at a position of the history may be lost.
 type Gone<'a> = &'a dyn Fn(Position, u8) -> bool;
 
-/// Judges the places of records, and finds those of writers that were not told.
+/// Judges the places of acknowledged records, and finds those of records with unknown outcome.
 pub(super) fn judge(
     history: &History,
     file: u8,
@@ -38,7 +37,7 @@ pub(super) fn judge(
     violations
 }
 
-/// Nobody writes less than a cell, so no record begins within one.
+/// A record must not begin within a cell, because all writes are whole cells.
 fn crooked(entry: &crate::history::Entry) -> Option<Violation> {
     match entry.what {
         What::End { id, outcome: Outcome::At(offset) } if offset % CELL_BYTES as u64 != 0 => {
@@ -49,7 +48,7 @@ fn crooked(entry: &crate::history::Entry) -> Option<Violation> {
     }
 }
 
-/// Where each record is seen first.
+/// The first place at which each record was seen.
 fn seen_at(asked: &Asked) -> BTreeMap<u64, u32> {
     let mut places = BTreeMap::new();
     for op in &asked.ops {
@@ -82,7 +81,7 @@ fn overlaps(history: &History, file: u8, asked: &Asked, gone: Gone<'_>) -> Optio
             let in_order = a.op.end < b.op.begin;
             let shared = a.first < b.end && b.first < a.end;
             let last = a.op.end.max(b.op.end);
-            // Of two at once it may be either that came first and was lost.
+            // Of two concurrent records, either may have come first and been lost.
             let lost = may_be_gone(history, asked, a.op, last, gone)
                 || !in_order && may_be_gone(history, asked, b.op, last, gone);
             if (in_order && b.first < a.end || shared) && !lost {
@@ -112,8 +111,8 @@ fn is_about(history: &History, wanted: u32, file: u8) -> bool {
     })
 }
 
-/// Whether a record that was acknowledged may have been lost by then: by a
-/// crash, or with its client, or so that its client is told.
+/// Whether an acknowledged record may have been lost by then: by a crash, with its client, or in a
+/// way that its client is told.
 fn may_be_gone(history: &History, asked: &Asked, op: &Op, by: Position, gone: Gone<'_>) -> bool {
     let crashed = (op.end..by).any(|at| match history.entries[at].what {
         What::PowerCut(Node::Data(n)) | What::DiskForgets(Node::Data(n)) => gone(at, n),

@@ -1,6 +1,5 @@
-//! What a single failure must not be felt as: calls on files with several copies
-//! succeed, and in time, while one server of each column has been well, and so
-//! have the clients and the metadata server.
+//! Availability under single failures: calls on files with several copies must succeed in time
+//! while one server of each column, the clients and the metadata server have been well.
 
 use super::Violation;
 use super::facts::{ClientFacts, FileFacts};
@@ -11,32 +10,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_types::ErrorKind;
 
-/// Until a client that was told of another way has gone it.
+/// Time until a client has used another route that it was told about.
 const FEW_SECONDS: Duration = Duration::from_secs(5);
-/// Until a disk that hangs is done without.
+/// Time until others go on without a hanging disk.
 const HUNG: Duration = Duration::from_secs(16);
-/// Violations told of one run.
+/// Maximum number of violations reported for a run.
 const MAX_VIOLATIONS: usize = 3;
 
-/// What may be expected of a cluster.
+/// The expectations for a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
-    /// Clients hold leases: otherwise a write may meet a cut of another client.
+    /// Clients hold leases. Otherwise a write may collide with another client's cut.
     pub leases: bool,
-    /// Until a data server that is silent counts as away.
+    /// Time until a silent data server counts as away.
     pub detection: Duration,
-    /// Until everybody has leases and servers again after trouble with clients or
-    /// the metadata server.
+    /// Time until everybody has leases and servers again after a disturbance of clients or the
+    /// metadata server.
     pub recovery: Duration,
-    /// A client gives up a request after so long.
+    /// Timeout of a client's request.
     pub request: Duration,
-    /// Targets are taken out of the cluster.
+    /// Whether targets are removed from the cluster.
     pub removes: bool,
-    /// Disks hang.
+    /// Whether disks hang.
     pub hangs: bool,
 }
 
-/// Judges every call on files all of whose columns have several copies.
+/// Judges every call on files whose columns all have several copies.
 pub fn judge(
     history: &History,
     files: &[FileFacts],
@@ -44,15 +43,15 @@ pub fn judge(
     expected: Expected,
 ) -> Vec<Violation> {
     let (health, losses) = (Health::of(history), Losses::of(history, files));
-    // A client may give a lease up only when it has written back: twice that.
+    // A client may return a lease only after it has written back, so this counts twice.
     let hung = if expected.hangs { HUNG } else { Duration::ZERO };
     let limit = 2 * (expected.detection + hung) + FEW_SECONDS;
     let mut begun: BTreeMap<u32, (Position, u8, &Call)> = BTreeMap::new();
     let mut owed = Owed::default();
-    // The end of a client's last change of a file that succeeded, by file and client.
+    // For each file and client, the end of the client's last successful change.
     let mut settled: BTreeMap<(u8, u8), Position> = BTreeMap::new();
-    // Clients that were refused because of a loss, and of which file: they may not be able to
-    // give up their leases before that is accepted.
+    // Clients that were refused because of a loss, with the file. They may be unable to return
+    // their leases before the loss is accepted.
     let mut refused = BTreeSet::new();
     let mut violations = Vec::new();
     for (position, entry) in history.entries.iter().enumerate() {
@@ -64,19 +63,19 @@ pub fn judge(
                 let Some((from, client, call)) = begun.get(id).copied() else { continue };
                 let Some(file) = file_of(call) else { continue };
                 let begun_at = history.entries[from].at;
-                // It may be told what became of what was written behind before.
+                // The call may report the outcome of earlier write-behind.
                 let behind = clients[usize::from(client)].write_behind;
                 let asked = Asked { call, behind, span: (from, position) };
                 let is_told_again = behind && owed.explains((client, file), call, outcome);
-                // What was written behind since then may have failed at any time, and been told to
-                // nobody: each call that failed meanwhile told its own error.
+                // Write-behind since then may have failed at any time without a report: each
+                // failing call reported its own error.
                 let since = settled.get(&(file, client)).copied().unwrap_or(from).min(from);
                 let owing =
                     Asked { call, behind, span: (if behind { since } else { from }, position) };
                 if changed_by(call).is_some() && !matches!(outcome, Outcome::Unknown(_)) {
                     settled.insert((file, client), position);
                 }
-                // What is lost is waited for until somebody accepts that.
+                // A call waits for a loss until somebody accepts it.
                 let waited = losses.met(&asked).map(|accepted| history.entries[accepted].at);
                 let took = entry.at.saturating_sub(waited.unwrap_or(begun_at));
                 let before = match behind {
@@ -85,7 +84,7 @@ pub fn judge(
                 };
                 let span = (begun_at.saturating_sub(before), entry.at);
                 let failed = match outcome {
-                    // One that is full can still be read.
+                    // A full disk can still be read.
                     Outcome::Unknown(error) if error.kind == ErrorKind::NoSpace => continue,
                     Outcome::Unknown(error)
                         if error.kind == ErrorKind::Stale && !expected.leases =>
@@ -93,7 +92,7 @@ pub fn judge(
                         continue;
                     }
                     Outcome::Unknown(_) if is_told_again => continue,
-                    // Nobody knows any more what a target had kept that was taken out.
+                    // Nobody knows any longer what a removed target had.
                     Outcome::Unknown(error)
                         if error.kind == ErrorKind::Io
                             && expected.removes
@@ -101,7 +100,7 @@ pub fn judge(
                     {
                         continue;
                     }
-                    // What every copy may have lost its client is told of.
+                    // A client is told when every copy may have lost its data.
                     Outcome::Unknown(error)
                         if error.kind == ErrorKind::Io
                             && files[usize::from(file)]
@@ -113,7 +112,7 @@ pub fn judge(
                         refused.insert((file, client));
                         continue;
                     }
-                    // It waited for the lease of such a client.
+                    // The call waited for the lease of such a client.
                     Outcome::Unknown(error)
                         if error.kind == ErrorKind::TimedOut
                             && expected.leases
@@ -132,7 +131,7 @@ pub fn judge(
                 };
                 let Some(failed) = failed else { continue };
                 let served = files[usize::from(file)].are_served(&health, span);
-                // One that hangs may be needed for what another has that is away.
+                // The hanging disk may be needed for data of a server that is away.
                 let needed = expected.hangs && health.are_several_in_doubt(span);
                 if !served || needed || health.is_troubled(expected.recovery, span) {
                     continue;
@@ -154,13 +153,13 @@ pub fn judge(
     violations
 }
 
-/// What a client's calls on a file were told, and a sync has still to be told: who writes
-/// again what was refused does not know that bytes of before are gone.
+/// Errors of a client's calls on a file that a sync still has to report. A client that repeats a
+/// refused write does not know that earlier bytes are gone.
 #[derive(Default)]
 struct Owed(BTreeMap<(u8, u8), Vec<ErrorKind>>);
 
 impl Owed {
-    /// Whether a call fails with what an earlier one was told. Only a sync settles it.
+    /// Whether a call fails with the error of an earlier one. Only a sync settles it.
     fn explains(&mut self, of: (u8, u8), call: &Call, outcome: &Outcome) -> bool {
         let owed = self.0.entry(of).or_default();
         let tells = matches!(call, Call::Sync { .. } | Call::Flush { .. });

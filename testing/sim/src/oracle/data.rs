@@ -1,6 +1,6 @@
-//! The bytes of files: every write has a tag of its own, so a reader knows
-//! which write it sees. Each cell of a file is judged by itself: a write of
-//! several cells is not atomic. What was asked and told is read by `data_ops`.
+//! The bytes of files. Every write has a tag of its own, so a reader knows which write it sees.
+//! Each cell is judged alone, because a write of several cells is not atomic. `data_ops` interprets
+//! calls and results.
 
 use super::data_cell::{CellOp, CellRun, Fate, Step};
 use super::data_ops::{Action, Asked, Op, Told, asked_of};
@@ -13,7 +13,7 @@ use super::{Verdict, Violation, appends, trouble_unless};
 use crate::history::{Call, Entry, History, Node, Outcome, Position, TORN, What, tag_of_record};
 use std::collections::HashSet;
 
-/// Violations told of one run.
+/// Maximum number of violations reported for a run.
 const MAX_VIOLATIONS: usize = 3;
 
 /// Judges all files.
@@ -50,7 +50,7 @@ fn judge_file(
         doubtful: doubtful_cuts(history, ops),
         trouble: (0..clients.len() as u8)
             .map(|client| trouble_unless(history, client, &|span| facts.are_served(health, span)))
-            // What is held back is not taken where something is lost.
+            // Where data is lost, write-behind is not accepted.
             .map(|trouble| {
                 trouble.into_iter().chain(losses.of_file(file).map(|l| (l.start, l.end)))
             })
@@ -75,7 +75,7 @@ fn judge_file(
         happened.crashes = all.iter().filter(here).map(of_copies).collect();
         happened.accepted = losses.of_cell(file, cell).collect();
         let run = steps_of(asked, cell, &happened, clients);
-        // Neighbours mostly have the same story.
+        // Neighbouring cells mostly have the same history.
         if judged.contains(&run) {
             continue;
         }
@@ -90,10 +90,9 @@ fn judge_file(
     }
 }
 
-/// Files have their full size from the beginning; only a cut may change that.
-/// While one is under way, after one whose end is not known, or which a client
-/// without leases does not know of, or that a power cut has taken back, a file
-/// may be shorter.
+/// Files have their full size from the beginning, and only a cut may change that. A file may be
+/// shorter while a cut is in progress, after a cut with an unknown end, after one that a client
+/// without leases does not know of, or after one that a power cut has undone.
 fn short_read(
     history: &History,
     file: u8,
@@ -124,14 +123,14 @@ fn short_read(
     Some(Violation { what, evidence: history.excerpt(about) })
 }
 
-/// What happens to all cells, besides calls.
+/// Events of all cells, besides calls.
 struct Happened {
-    /// Where: `None`: everywhere. While a cell is judged: those that concern it.
+    /// The place; `None`: everywhere. While a cell is judged: the events that affect it.
     crashes: Vec<(Position, Option<u8>, Step)>,
     doubtful: Vec<(Position, usize)>,
-    /// When what is left of the cell was accepted.
+    /// When the remaining bytes of the cell were accepted.
     accepted: Vec<Position>,
-    /// Of each client: when it may lose what it holds back.
+    /// For each client, when it may lose its write-behind.
     trouble: Vec<Vec<(Position, Position)>>,
 }
 
@@ -149,9 +148,9 @@ fn crashes_of(history: &History, log: Option<u8>) -> Vec<(Position, Option<u8>, 
     crashes
 }
 
-/// When the size that the metadata server had for a file that grows may be
-/// gone. Who knows it goes on with it until he has heard of that, while others see what
-/// is left: so at any read until then. The bytes below a size that has survived are as durable as they were before.
+/// When the metadata server's size of a growing file may be lost. A client that knows the size uses
+/// it until it hears of the loss, while others see what is left, so both may be read until then.
+/// Bytes below a size that survived are as durable as before.
 fn lost_sizes(history: &History, file: u8) -> impl Iterator<Item = (Position, Step)> + '_ {
     let entries = &history.entries;
     entries.iter().enumerate().filter(|(_, e)| e.what == What::PowerCut(Node::Meta)).flat_map(
@@ -173,8 +172,8 @@ fn lost_sizes(history: &History, file: u8) -> impl Iterator<Item = (Position, St
     )
 }
 
-/// Cuts whose record a power cut of the metadata server may have taken back:
-/// whoever opens the file next may carry them out once more.
+/// Cuts whose record a power cut of the metadata server may have undone. Whoever opens the file
+/// next may carry them out again.
 fn doubtful_cuts(history: &History, ops: &[Op]) -> Vec<(Position, usize)> {
     let mut doubtful = Vec::new();
     let synced_between = |from: Position, to: Position| synced_names(history, from, to);
@@ -207,7 +206,7 @@ fn synced_names(history: &History, from: Position, to: Position) -> bool {
     false
 }
 
-/// What happens to one cell.
+/// The events of one cell.
 fn steps_of(asked: &Asked, cell: u32, happened: &Happened, clients: &[ClientFacts]) -> CellRun {
     let ops = &asked.ops;
     let mut run = CellRun { trouble: happened.trouble.clone(), ..CellRun::default() };
@@ -237,7 +236,7 @@ fn steps_of(asked: &Asked, cell: u32, happened: &Happened, clients: &[ClientFact
             continue;
         }
         let index = run.ops.len();
-        // A cut that is late is not fenced off: it is the metadata server's.
+        // A late cut is not fenced off: it is ordered by the metadata server.
         let is_cut = matches!(op.action, Action::Cut { .. });
         let this = CellOp {
             client: op.client,

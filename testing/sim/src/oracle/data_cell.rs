@@ -1,10 +1,9 @@
-//! One cell: a register with crashes. All orders of the calls that are still
-//! possible are followed at once, step by step: a state is the value, which of
-//! the calls under way have been done, and what a crash could bring back.
+//! A cell as a register with crashes. All orders of the calls that are still possible are followed
+//! at once, step by step. A state consists of the value, the calls in progress that have been done,
+//! and the values that a crash could bring back.
 //!
-//! What a client with leases has written last and nobody else has seen it may
-//! still hold back (`held` values): they are lost with it, or if it is told so,
-//! the last first.
+//! A client with leases may still hold back its last writes if nobody else has seen them (`held`
+//! values). They are lost with the client, or if it is told so, the last one first.
 
 use super::data_ops::Told;
 use crate::history::Position;
@@ -12,118 +11,114 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
 
-/// States followed at once.
+/// Maximum number of states that are followed.
 const MAX_STATES: usize = 20_000;
-/// With so many it is worth while to look for those that say nothing new.
+/// With this many states, redundant ones are looked for.
 const MANY_STATES: RangeInclusive<usize> = 16..=1_000;
-/// Calls under way at once.
+/// Maximum number of calls in progress.
 const MAX_UNDER_WAY: usize = 64;
 
 /// Whether a call is known to have been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// It has an end.
+    /// The call has an end.
     Known,
-    /// It may be done at any time after its begin, once, often, or never.
+    /// The call may be done at any time after its begin, once, often, or never.
     Unknown,
 }
 
-/// A call as one cell sees it.
+/// A call from the view of one cell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CellOp {
-    /// Who.
+    /// The client.
     pub client: u8,
-    /// One run of it.
+    /// The run of the client.
     pub session: u32,
-    /// Its place among all calls; of one client in its own order.
+    /// Its position among all calls; calls of one client are in their order.
     pub seq: usize,
-    /// What it writes or has read; 0: zeros.
+    /// The value written or read; 0: zeros.
     pub value: u64,
     /// Whether it writes.
     pub writes: bool,
-    /// Whether it has an end.
+    /// Whether its outcome is known.
     pub fate: Fate,
     /// When it began.
     pub begin: Position,
     /// When it ended.
     pub end: Position,
-    /// Of an unknown one: when its client had stopped sending.
+    /// For an unknown outcome: when its client had stopped sending it.
     pub given_up: Position,
-    /// Its client may still hold it back.
+    /// Whether its client may still hold it back.
     pub losable: bool,
-    /// Nothing of it comes through any more once another client was let in
-    /// after it had been given up.
+    /// Whether it can no longer be done after another client was granted a lease, once it had been
+    /// given up.
     pub fenced: bool,
-    /// By a client whose every write was confirmed or given up when it returned:
-    /// its next one, once done, ends the time of those that it had given up.
+    /// Whether all writes of its client are confirmed or given up when they return. Its next write,
+    /// once done, ends the time of those that it had given up.
     pub in_line: bool,
-    /// Of an unknown one: it is over when its client hears that all is well.
+    /// For an unknown outcome: it is over when its client gets a success.
     pub until_well: bool,
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// A call begins.
     Begin(usize),
     /// A call ends.
     End(usize),
-    /// A sync of this client, the call `seq`, has succeeded: what it wrote
-    /// before is durable; what it wrote since `opened` has not been lost.
+    /// A sync of this client, call `seq`, has succeeded: its earlier writes are durable, and its
+    /// writes since `opened` were not lost.
     Sync {
-        /// Who.
+        /// The client.
         client: u8,
-        /// Its place among all calls.
+        /// Its position among all calls.
         seq: usize,
-        /// The first call since the client has the file open.
+        /// The first call since the client opened the file.
         opened: usize,
     },
-    /// A sync of this client, the call `seq`, has failed: it knows that what it
-    /// wrote may be gone.
+    /// A sync of this client, call `seq`, has failed: the client knows that its writes may be gone.
     Told {
-        /// Who.
+        /// The client.
         client: u8,
-        /// Its place among all calls.
+        /// Its position among all calls.
         seq: usize,
     },
-    /// A client with leases begins a call that tells it what it has lost.
+    /// A client with leases begins a call that reports its losses.
     Asks {
-        /// Which run of it.
+        /// The run of the client.
         session: u32,
     },
-    /// It is told.
+    /// The report arrives.
     Answered {
-        /// Which run of it.
+        /// The run of the client.
         session: u32,
-        /// What.
+        /// The report.
         kind: Told,
     },
-    /// A cut has succeeded: no write that was given up before it began comes
-    /// through any more.
+    /// A cut has succeeded: writes that were given up before it began can no longer be done.
     Fence {
         /// When the cut began.
         begin: Position,
         /// Whether it cut this cell.
         cell: bool,
     },
-    /// What was not durable may be gone.
+    /// Everything that is not durable may be gone.
     Crash,
-    /// As [`Step::Crash`], of one of several copies: what is left may still be in the
-    /// memory of the others alone, and be gone when they crash.
+    /// As [`Step::Crash`], for one of several copies. What is left may be only in the memory of the
+    /// others, and be gone when they crash.
     CrashOfOne,
-    /// What was not durable may be gone, or only seem to be there until the
-    /// next crash.
+    /// Everything that is not durable may be gone, or only seem to be there until the next crash.
     Forget,
-    /// What is left is accepted, however old it is.
+    /// The remaining value is accepted, however old it is.
     Accept,
-    /// As [`Step::Forget`], of the size that made it part of the file: any sync of its
-    /// writer tells of that, also one of another file.
+    /// As [`Step::Forget`], for the size that made the cell part of the file. Any sync of its
+    /// writer reports that, also a sync of another file.
     ForgetSize,
 }
 
 impl Step {
-    /// Which of several at one position comes first: writes of a client in
-    /// their order.
+    /// The order of events at one position. Writes of a client keep their order.
     pub fn order(&self) -> usize {
         match self {
             Step::Begin(i) | Step::End(i) => *i,
@@ -136,35 +131,35 @@ impl Step {
     }
 }
 
-/// The calls on a cell and what happens in which order.
+/// The calls on a cell, and their events in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CellRun {
     /// The calls.
     pub ops: Vec<CellOp>,
-    /// What happens, and where in the history.
+    /// The events, with their positions in the history.
     pub steps: Vec<(Position, Step)>,
-    /// Of each client: when it may lose what it holds back.
+    /// For each client, when it may lose its write-behind.
     pub trouble: Vec<Vec<(Position, Position)>>,
 }
 
-/// A value is the number of the call that wrote it, plus one; 0: none yet.
+/// The number of the call that wrote the value, plus one; 0: none yet.
 type Value = u32;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct State {
-    /// What a crash may bring back, oldest first; the last is the value.
+    /// Values that a crash may bring back, oldest first. The last one is the present value.
     kept: Vec<Value>,
-    /// Calls under way that have been done, by slot.
+    /// Calls in progress that have been done, by slot.
     done: u64,
-    /// Done, and taken back by a crash; nothing was written since.
+    /// Values that were done and undone by a crash, with no write since.
     lost: Vec<Value>,
-    /// So many of the last values, all of one session, may be held back by it.
+    /// Number of last values, all of one session, that it may be holding back.
     held: usize,
-    /// So many of these, the first ones: it was told that they may be lost, or
-    /// it was killed.
+    /// Number of these, from the first on, that may be lost: the session was told so, or was
+    /// killed.
     freed: usize,
-    /// Sessions that have lost something that they held back and have still to
-    /// be told, and whether the next call has to tell.
+    /// Sessions that have lost held-back values and must be told, and whether the next call has to
+    /// report it.
     missing: BTreeMap<u32, bool>,
 }
 
@@ -179,23 +174,23 @@ struct Follow<'a> {
     states: HashSet<State>,
     /// The call of each slot.
     slots: [Option<usize>; MAX_UNDER_WAY],
-    /// Writes of unknown fate that may come through.
+    /// Writes of unknown outcome that may still be done.
     loose: Vec<usize>,
-    /// Crashes that are still to come.
+    /// Number of crashes still to come.
     crashes: usize,
-    /// Everything that is ever read.
+    /// All values that are ever read.
     read: HashSet<u64>,
     trouble: &'a [Vec<(Position, Position)>],
-    /// Of each client: when a sync says for the last time that nothing was lost.
+    /// For each client, its last sync that reports no loss.
     last_sync: BTreeMap<u8, Position>,
     now: Position,
-    /// There were more states than are followed: those that were left say nothing.
+    /// Whether there were too many states: then the remaining ones prove nothing.
     too_many: bool,
 }
 
 impl CellRun {
-    /// Whether some order explains everything; the position where none does.
-    /// `Ok(false)`: too many to follow.
+    /// Whether some order explains everything; the error is the position where none does.
+    /// `Ok(false)`: there are too many orders.
     pub fn check(&self) -> Result<bool, Position> {
         let start = State { kept: vec![0], ..State::default() };
         let crashes = self.steps.iter().filter(|(_, s)| s.is_crash()).count();
@@ -234,11 +229,11 @@ impl CellRun {
 }
 
 impl Follow<'_> {
-    /// False: more calls under way than there are slots.
+    /// Handles an event; `false`: more calls are in progress than there are slots.
     fn step(&mut self, step: &Step) -> bool {
         match step {
             Step::Begin(op) if self.ops[*op].fate == Fate::Unknown => {
-                // What nobody ever sees may as well not have been done.
+                // A write that nobody ever reads may be treated as not done.
                 if self.read.contains(&self.ops[*op].value) {
                     self.loose.push(*op);
                 }
@@ -266,7 +261,7 @@ impl Follow<'_> {
         value.checked_sub(1).map_or(0, |op| self.ops[op as usize].value)
     }
 
-    /// The slots of calls that have not been done in this state.
+    /// Slots of calls that have not been done in this state.
     fn waiting(&self, state: &State) -> impl Iterator<Item = (usize, usize)> + '_ {
         let done = state.done;
         let slots = self.slots.iter().enumerate();
@@ -275,7 +270,7 @@ impl Follow<'_> {
         })
     }
 
-    /// Whether an earlier write of the same client is still to be done.
+    /// Whether an earlier write of the same client has not been done.
     fn must_wait(&self, state: &State, op: usize) -> bool {
         let CellOp { client, seq, .. } = self.ops[op];
         self.waiting(state).any(|(_, other)| {
@@ -284,7 +279,7 @@ impl Follow<'_> {
         })
     }
 
-    /// Reads that see the value as it is now may as well be done now.
+    /// Does all reads in progress that match the present value.
     fn take_reads(&self, state: &mut State) {
         let holder = self.holder(state);
         let reads: Vec<usize> = self
@@ -297,7 +292,7 @@ impl Follow<'_> {
         }
     }
 
-    /// The reads under way that see the value as it is.
+    /// The reads in progress that match the present value.
     fn reads_of<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (usize, usize)> + 'a {
         let value = self.visible(state.value());
         self.waiting(state)
@@ -316,7 +311,7 @@ impl Follow<'_> {
         self.forget_past(state);
     }
 
-    /// If nothing can come back any more, what was is of no interest.
+    /// Drops old values if no crash can bring them back.
     fn forget_past(&self, state: &mut State) {
         if self.crashes == 0 {
             let past = state.kept.len().saturating_sub(state.held + 1);
@@ -324,7 +319,7 @@ impl Follow<'_> {
         }
     }
 
-    /// This state, if the last `count` values that are held back are lost.
+    /// This state after losing the last `count` held-back values.
     fn without(&self, state: &State, count: usize) -> Option<State> {
         let session = self.holder(state)?;
         let stay = state.kept.len() - count;
@@ -360,8 +355,8 @@ impl Follow<'_> {
         next
     }
 
-    /// Everything that can have been done by now. Where `until` has been done,
-    /// the rest can wait.
+    /// Adds all states that can be reached by doing calls in progress. Where `until` has been done,
+    /// the others can wait.
     fn explore(&mut self, until: Option<usize>) {
         let until = until.and_then(|op| self.slots.iter().position(|s| *s == Some(op)));
         let mut work: Vec<State> = self.states.drain().collect();
@@ -387,7 +382,7 @@ impl Follow<'_> {
                 if self.ops[op].writes && !self.must_wait(&state, op) {
                     let mut before = vec![state.clone()];
                     if self.holder(&state).is_some_and(|held| held != self.ops[op].session) {
-                        // Sent by now, or lost.
+                        // Sent by then, or lost.
                         before.extend((1..=state.held).filter_map(|n| self.without(&state, n)));
                     }
                     for state in before {
@@ -398,8 +393,7 @@ impl Follow<'_> {
                 }
             }
             if state.held > 0 {
-                // Whoever else sees it shows that it has been sent; or it was
-                // lost before.
+                // If another client reads the value, it has been sent; or it was lost before.
                 for (slot, _) in self.reads_of(&state) {
                     let mut next = state.clone();
                     next.done |= 1 << slot;
@@ -445,9 +439,8 @@ impl Follow<'_> {
         self.end_of_late(op);
     }
 
-    /// The server did nothing after this write that its client had given up
-    /// before. What a crash may bring back is followed only as loose, so this
-    /// waits for the last crash.
+    /// The server did no earlier given-up writes of the client after this write. Values that a
+    /// crash may bring back are only tracked as loose, so this waits for the last crash.
     fn end_of_late(&mut self, op: usize) {
         let CellOp { session, begin, in_line, writes, .. } = self.ops[op];
         if !writes || !in_line || self.crashes > 0 {
@@ -460,7 +453,7 @@ impl Follow<'_> {
         });
     }
 
-    /// A sync covers the writes of its own client that were done before it.
+    /// Whether a sync covers a value: a write of its own client, done before it.
     fn covered(&self, value: Value, client: u8, seq: usize) -> bool {
         value.checked_sub(1).is_some_and(|op| {
             let op = &self.ops[op as usize];
@@ -478,7 +471,7 @@ impl Follow<'_> {
             if state.lost.iter().any(|value| covers(*value)) {
                 continue;
             }
-            // What another run of a client holds back it does not know of.
+            // The client does not know of values held back by another run of it.
             let sent = &state.kept[..state.kept.len() - state.held];
             let last = sent.iter().rposition(|value| self.covered(*value, client, seq));
             if let Some(last) = last {
@@ -497,8 +490,7 @@ impl Follow<'_> {
         }
     }
 
-    /// Whoever begins a write, sync, flush or cut is told of everything that
-    /// was lost before.
+    /// Begins a write, sync, flush or cut of a session, which reports all earlier losses.
     fn asks(&mut self, session: u32) {
         let states = std::mem::take(&mut self.states);
         for mut state in states {
@@ -520,7 +512,7 @@ impl Follow<'_> {
             match (kind, state.missing.get(&session)) {
                 (Told::Nothing, Some(true)) | (Told::AllIsWell, Some(_)) => continue,
                 (Told::AllIsWell, None) if holds => {
-                    // Of what it was told may be lost this says nothing.
+                    // This says nothing about values that were reported as possibly lost.
                     if state.held == state.freed {
                         for count in 1..=state.held {
                             let Some(mut less) = self.without(&state, count) else { continue };
@@ -538,8 +530,8 @@ impl Follow<'_> {
                 }
                 (Told::Lost | Told::Killed, _) => {
                     state.missing.remove(&session);
-                    // The error may be that of any write before: of none of them a
-                    // later sync says anything.
+                    // The error may belong to any earlier write, so later syncs say nothing about
+                    // them.
                     let ops = self.ops;
                     state.lost.retain(|value| {
                         let op = value.checked_sub(1).map(|op| &ops[op as usize]);
@@ -592,12 +584,12 @@ impl Follow<'_> {
         }
     }
 
-    /// Anything that was written before may be what is left, or nothing.
+    /// The remaining value may be any earlier one, or none.
     fn accept(&mut self) {
         self.explore(None);
         let ops = self.ops.iter().enumerate();
         let written = ops.filter(|(_, op)| op.writes && op.begin < self.now);
-        // What nobody ever sees may as well not be there.
+        // A value that nobody ever reads need not be tracked.
         let seen = written.filter(|(_, op)| self.read.contains(&op.value));
         let older: Vec<Value> = [0].into_iter().chain(seen.map(|(i, _)| i as Value + 1)).collect();
         for state in self.states.clone() {
@@ -609,24 +601,24 @@ impl Follow<'_> {
         }
     }
 
-    /// Values are lost, of which a later sync may say that they are not.
+    /// Notes lost values for which a later sync could report success.
     fn lose(&self, lost: &mut Vec<Value>, values: &[Value]) {
         lost.extend(values.iter().filter(|value| self.matters(**value)));
         lost.sort_unstable();
         lost.dedup();
     }
 
-    /// Whether a sync is still to come of who wrote it.
+    /// Whether a sync of its writer is still to come.
     fn matters(&self, value: Value) -> bool {
         let client = value.checked_sub(1).map(|op| self.ops[op as usize].client);
         let last = client.and_then(|client| self.last_sync.get(&client));
         last.is_some_and(|last| *last > self.now)
     }
 
-    /// Forgets states of which another one allows all that they allow.
+    /// Drops states that another state makes redundant.
     fn leave_out(&mut self) {
         let mut all: Vec<State> = self.states.drain().collect();
-        // Those that allow more come first.
+        // States that allow more come first.
         all.sort_by_key(|state| (Reverse(state.kept.len()), state.lost.len()));
         let mut stay: Vec<State> = Vec::new();
         for state in all {
@@ -637,8 +629,8 @@ impl Follow<'_> {
         self.states.extend(stay);
     }
 
-    /// Whether the first state allows all that the second one does: a crash may bring
-    /// back the same and more, and no sync says more of what was lost.
+    /// Whether the first state allows everything that the second one does: a crash may bring back
+    /// at least as much, and its losses contradict no more syncs.
     fn allows(&self, more: &State, less: &State) -> bool {
         let same = |state: &State| (state.value(), state.done, state.held, state.freed);
         let mut rest = less.kept.iter().rev().peekable();
@@ -658,7 +650,7 @@ impl Follow<'_> {
         self.crashes -= 1;
         let states = std::mem::take(&mut self.states);
         for state in states {
-            // Values that are held back are not on the disk that crashes.
+            // Held-back values are not on the disk that crashes.
             let base = state.kept.len() - state.held;
             for (i, value) in state.kept.iter().enumerate() {
                 let mut lost = state.lost.clone();

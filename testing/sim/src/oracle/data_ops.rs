@@ -1,11 +1,10 @@
-//! The calls on one file as a history tells them, and what became of each.
+//! The calls on one file in a history, and their outcomes.
 //!
-//! Writes of a client with leases count as done when they have returned, even
-//! if they are still held back: nobody may see anything older. They may be
-//! lost with their client, or if the client is told so. Without leases a write
-//! that was held back counts as done when a later sync, flush or cut of its
-//! client has succeeded, and as unknown when one has failed; meanwhile its own
-//! client sees it, which "calls of one client take effect in their order" says.
+//! Writes of a client with leases count as done when they have returned, even if they are held
+//! back: nobody may read anything older. They may be lost with their client, or if the client is
+//! told so. Without leases, a held-back write counts as done when a later sync, flush or cut of its
+//! client has succeeded, and as unknown when one has failed. Meanwhile its own client sees it, by
+//! the rule that calls of one client take effect in their order.
 
 use super::facts::{ClientFacts, NEVER};
 use crate::history::{CELL_BYTES, Call, History, Node, Outcome, Position, What};
@@ -13,41 +12,40 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_types::ErrorKind;
 
-/// So long before a client's death the metadata server may have ended, and the
-/// client not have told it anew of its leases.
+/// Within this time before a client's death, the metadata server may have restarted without the
+/// client reporting its leases to it.
 const BEFORE_DEATH: Duration = Duration::from_secs(10);
-/// So long after it a session ends.
+/// A session ends this long after its client's death.
 const AFTER_DEATH: Duration = Duration::from_secs(35);
 
-/// One call on one file, with what became of it.
+/// A call on a file, with its outcome.
 #[derive(Clone, Debug)]
 pub(super) struct Op {
     pub id: u32,
     pub client: u8,
-    /// One run of a client.
+    /// The run of the client.
     pub session: u32,
     pub begin: Position,
-    /// When it was done at the latest; [`NEVER`]: its fate is unknown.
+    /// The latest moment at which it was done; [`NEVER`]: unknown.
     pub end: Position,
-    /// For one of unknown fate: when its client had stopped sending it.
+    /// For an unknown outcome: when its client had stopped sending it.
     pub given_up: Position,
-    /// For one that was done and may be lost: from when on it may be, or be
-    /// done yet, and when its client had stopped sending it.
+    /// For a call that was done and may be lost: from when on it may be lost or be done once more,
+    /// and when its client had stopped sending it.
     pub loose: Option<(Position, Position)>,
-    /// For one that may be lost: from when on it may also be late.
+    /// For a call that may be lost: from when on it may also be late.
     pub late: Option<Position>,
-    /// A sync that has failed because something is lost.
+    /// A sync that failed because something is lost.
     pub told: bool,
     /// Calls with smaller numbers were made before the client opened the file.
     pub opened: u32,
     /// Held back by a client with leases.
     pub losable: bool,
-    /// By a client with leases: nothing of it comes through any more once
-    /// another client has been let in.
+    /// Of a client with leases: it can no longer be done once another client was granted a lease.
     pub fenced: bool,
-    /// By a client whose every write was confirmed or given up when it returned.
+    /// Of a client whose writes are all confirmed or given up when they return.
     pub in_line: bool,
-    /// Whether its client learns from it what became of earlier writes.
+    /// Whether it tells its client the outcome of earlier writes.
     pub tells: bool,
     pub action: Action,
 }
@@ -58,7 +56,7 @@ pub(super) enum Action {
         first: u32,
         cells: u32,
     },
-    /// At a place that is known when it was told, or seen.
+    /// At a place that is known from its result, or from a read.
     Append {
         first: Option<u32>,
         cells: u32,
@@ -74,7 +72,7 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// What it writes into a cell.
+    /// The value that it writes into a cell.
     pub fn writes(&self, id: u32, cell: u32) -> Option<u64> {
         let tag = u64::from(id) + 1;
         match *self {
@@ -88,7 +86,7 @@ impl Action {
         }
     }
 
-    /// What it has read of a cell.
+    /// The value that it read from a cell.
     pub fn read(&self, cell: u32) -> Option<u64> {
         match self {
             Action::Read { first, seen } if cell >= *first => {
@@ -99,7 +97,7 @@ impl Action {
     }
 }
 
-/// A call that tells its client what became of earlier writes.
+/// A call that tells its client the outcome of earlier writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tells {
     pub session: u32,
@@ -110,47 +108,47 @@ pub(super) struct Tells {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Told {
-    /// A write: whatever was lost before it began has been told of.
+    /// A write: all losses before its begin have been reported.
     Nothing,
-    /// A sync, flush or cut: everything from before has been sent.
+    /// A sync, flush or cut: all earlier writes have been sent.
     AllIsWell,
-    /// Writes from before may be lost.
+    /// Earlier writes may be lost.
     Lost,
-    /// The client was killed: nobody is left to be told.
+    /// The client was killed: nobody is left to tell.
     Killed,
-    /// So was one that had sent everything; the size is found from the objects.
+    /// The client was killed after it had sent everything; the size is found from the objects.
     Gone,
 }
 
-/// What was asked of a file.
+/// All calls on a file.
 #[derive(Default)]
 pub(super) struct Asked {
-    /// In the order in which they began.
+    /// In order of their begin.
     pub ops: Vec<Op>,
-    /// What clients with leases were told.
+    /// The reports to clients with leases.
     pub told: Vec<Tells>,
 }
 
-/// Reads a history.
+/// The interpretation of a history.
 struct Reading<'a> {
     file: u8,
-    /// Cells of a file that grows; beyond its end there is nothing.
+    /// Number of cells of a growing file; there is nothing beyond its end.
     log_cells: Option<u32>,
     clients: &'a [ClientFacts],
     asked: Asked,
-    /// Calls on their way, and those about the file that are no calls of it.
+    /// Calls in progress, including calls about the file by other means.
     open: BTreeMap<u32, usize>,
     opened: Vec<u32>,
     kills: Vec<u32>,
-    /// Returned, and not known to be sent.
+    /// Calls that returned and are not known to be sent.
     unsettled: Vec<Vec<usize>>,
-    /// Somebody was killed, or may have lost leases.
+    /// Whether a client was killed, or may have lost leases.
     troubled: bool,
-    /// Of each client: until when what it sends may be late.
+    /// For each client, until when its requests may arrive late.
     late: Vec<Duration>,
 }
 
-/// The calls on a file, with the ends that they have.
+/// The calls on a file, with their ends.
 pub(super) fn asked_of(
     history: &History,
     file: u8,
@@ -179,8 +177,8 @@ pub(super) fn asked_of(
             What::End { id, outcome } => reading.end((at, entry.at), *id, outcome),
             What::Trouble { client, until, late, .. } => {
                 reading.troubled = true;
-                // It may come back after others were let in, to a metadata server
-                // that does not know that it held leases.
+                // The request may arrive after others were granted leases, at a metadata server
+                // that does not know of its client's leases.
                 if *late || restarts_near(history, at, *until) {
                     reading.slow_down(at, *client, *until);
                 }
@@ -194,7 +192,7 @@ pub(super) fn asked_of(
         }
     }
     let mut asked = reading.asked;
-    // Of a read or sync without an answer nothing follows.
+    // A read or sync without a result proves nothing.
     asked.ops.retain(|op| {
         op.end != NEVER || op.told || !matches!(op.action, Action::Read { .. } | Action::Sync)
     });
@@ -211,7 +209,7 @@ fn action_of(call: &Call, wanted: u8) -> Option<Action> {
             (file, Action::Read { first: *first, seen: vec![0; *cells as usize] })
         }
         Call::Cut { file, keep } => (file, Action::Cut { keep: *keep }),
-        // A flush settles what a sync does; it makes nothing durable.
+        // A flush settles what a sync settles, but makes nothing durable.
         Call::Sync { file } => (file, Action::Sync),
         Call::Flush { file } | Call::Stat { file } => {
             (file, Action::Read { first: 0, seen: Vec::new() })
@@ -244,7 +242,7 @@ impl Reading<'_> {
             late: None,
             told: false,
             opened: self.opened[usize::from(client)],
-            // Of what is appended, the size is not known before it is reported.
+            // The size of appended bytes is unknown before it is reported.
             losable: facts.leases && (facts.write_behind || matches!(call, Call::Append { .. })),
             fenced: facts.leases,
             in_line: !facts.write_behind,
@@ -277,8 +275,8 @@ impl Reading<'_> {
             Outcome::Unknown(error) => {
                 op.given_up = at;
                 op.told = error.kind == ErrorKind::Io && op.action == Action::Sync;
-                // The error may be that of any write before. Those may still be
-                // on their way: nobody knows when they are given up.
+                // The error may belong to any earlier write. Those may still be on their way, and
+                // it is unknown when they are given up.
                 if tells || !fenced {
                     for write in std::mem::take(&mut self.unsettled[client]) {
                         self.asked.ops[write].loose = fenced.then_some((at, NEVER));
@@ -291,7 +289,7 @@ impl Reading<'_> {
                     let short = tags.len() < seen.len();
                     seen.clone_from(tags);
                     if let Some(cells) = log_cells.filter(|_| short) {
-                        // Beyond the end of a file that grows there is nothing.
+                        // There is nothing beyond the end of a growing file.
                         seen.resize(seen.len().max(cells.saturating_sub(*first) as usize), 0);
                     }
                 }
@@ -299,8 +297,8 @@ impl Reading<'_> {
             Outcome::Stat { size, .. } => {
                 op.end = at;
                 if self.troubled {
-                    // The size of what somebody had not reported who is gone is
-                    // found by whoever opens the file.
+                    // If a dead client had not reported its size, whoever opens the file determines
+                    // it.
                     op.action = Action::Read { first: 0, seen: Vec::new() };
                     return;
                 }
@@ -344,7 +342,7 @@ impl Reading<'_> {
         }
     }
 
-    /// `unknown`: the metadata server may not know which leases it held.
+    /// `unknown`: the metadata server may not know which leases the client held.
     fn killed(&mut self, at: Position, client: u8, next_id: u32, unknown: bool) {
         let session = self.session(client);
         self.opened[usize::from(client)] = next_id;
@@ -382,10 +380,9 @@ fn ends_meta(what: &What) -> bool {
     matches!(what, What::Down(Node::Meta) | What::PowerCut(Node::Meta))
 }
 
-/// The metadata server has leases in memory only, and is told of them after a
-/// restart. Of those of a client that dies, or is away, about that time it does not know:
-/// what the client wrote is not fenced off, and a size that it had not reported
-/// is not found.
+/// The metadata server has leases in memory only, and is told about them after a restart. It does
+/// not know those of a client that dies or is away at about that time. Then the client's writes are
+/// not fenced off, and a size that it had not reported is not found.
 fn restarts_near(history: &History, at: Position, until: Duration) -> bool {
     let away = history.entries[at].at;
     history

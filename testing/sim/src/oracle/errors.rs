@@ -1,5 +1,5 @@
-//! Errors that clients were told: each must be explained by something that
-//! went wrong, and once everything has healed there are none.
+//! Errors returned to clients. Each must be explained by a fault, and there are none after
+//! everything has healed.
 
 use super::Violation;
 use super::losses::{Asked, Losses};
@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_types::ErrorKind;
 
-/// After the last fault calls that begin so much later succeed.
+/// Calls that begin this long after the last fault succeed.
 pub const GRACE: Duration = Duration::from_secs(10);
-/// Violations told of one run.
+/// Maximum number of violations reported for a run.
 const MAX_VIOLATIONS: usize = 3;
 
 /// Judges every error.
@@ -19,13 +19,13 @@ pub fn judge(history: &History, plan: &Plan, losses: &Losses) -> Vec<Violation> 
     let facts = Facts::new(plan);
     let mut healed = Duration::MAX;
     let mut begun: BTreeMap<u32, (Position, &Call, u8)> = BTreeMap::new();
-    // Clients with leases or write-behind that have not been told yet what
-    // became of writes from before, of each file.
+    // For each file, clients with leases or write-behind that have not been told the outcome of
+    // earlier writes.
     let mut owed: BTreeSet<(u8, u8)> = BTreeSet::new();
-    // The same of syncs: what a write was told they are told, too.
+    // For each file, clients whose next sync must still report an error of a write.
     let mut unsynced: BTreeSet<(u8, u8)> = BTreeSet::new();
-    // Of which everything has been sent since: a power cut of the metadata server may take the
-    // size back, and with the lease it is lost.
+    // Files whose writes have all been sent since: a power cut of the metadata server may undo the
+    // size, which is lost with the lease.
     let mut flushed: BTreeSet<(u8, u8)> = BTreeSet::new();
     // Clients that may have lost leases.
     let mut troubled: BTreeSet<u8> = BTreeSet::new();
@@ -65,7 +65,7 @@ pub fn judge(history: &History, plan: &Plan, losses: &Losses) -> Vec<Violation> 
             }
             What::End { id, outcome: Outcome::Unknown(error) } => {
                 let Some((from, call, client)) = begun.get(id).copied() else { continue };
-                // Other errors are of the call itself, and a close leaves them.
+                // Other errors concern the call itself, and a close does not settle them.
                 let of_before = matches!(error.kind, ErrorKind::LeaseLost | ErrorKind::Io)
                     && !matches!(call, Call::Flush { .. });
                 let tells = match call {
@@ -74,7 +74,7 @@ pub fn judge(history: &History, plan: &Plan, losses: &Losses) -> Vec<Violation> 
                     | Call::Cut { file, .. } => tells(&mut owed, (client, *file), of_before),
                     Call::Sync { file } | Call::Flush { file } => {
                         let of = (client, *file);
-                        // Both are told by then.
+                        // Both have been reported by then.
                         tells(&mut owed, of, of_before) | tells(&mut unsynced, of, of_before)
                     }
                     _ => false,
@@ -115,7 +115,8 @@ pub fn judge(history: &History, plan: &Plan, losses: &Losses) -> Vec<Violation> 
     violations
 }
 
-/// Whether a call may tell of writes from before; `settles`: then there is nothing more to tell.
+/// Whether a call may report errors of earlier writes. `settles`: afterwards nothing is left to
+/// report.
 fn tells(owed: &mut BTreeSet<(u8, u8)>, of: (u8, u8), settles: bool) -> bool {
     if settles { owed.remove(&of) } else { owed.contains(&of) }
 }
@@ -124,7 +125,7 @@ fn writes_behind(plan: &Plan, client: u8) -> bool {
     plan.clients.get(usize::from(client)).is_some_and(|client| client.write_behind)
 }
 
-/// From when until when a call was under way, and whether it may tell of writes from before.
+/// The time of a call, and whether it may report errors of earlier writes.
 struct Span {
     asked: Duration,
     told: Duration,
@@ -134,9 +135,9 @@ struct Span {
 /// A fault of a disk.
 struct DiskFault {
     from: Duration,
-    /// So long a call that begins may meet it, or a server that it has ended.
+    /// Calls that begin before this may meet the fault, or a server that it has ended.
     until: Duration,
-    /// There is no room.
+    /// The disk is full.
     is_full: bool,
 }
 
@@ -158,12 +159,12 @@ impl DiskFault {
     }
 }
 
-/// What of a plan explains errors.
+/// The parts of a plan that explain errors.
 struct Facts<'a> {
     plan: &'a Plan,
     disk_faults: Vec<DiskFault>,
     power_cuts: bool,
-    /// Nothing goes wrong at all.
+    /// Whether nothing goes wrong at all.
     quiet: bool,
 }
 
@@ -172,7 +173,7 @@ impl<'a> Facts<'a> {
         let any = |wanted: fn(&Fault) -> bool| plan.faults.iter().any(|p| wanted(&p.fault));
         Self {
             plan,
-            // Without leases a write may meet a cut of another client.
+            // Without leases, a write may collide with another client's cut.
             quiet: plan.shape.leases && plan.faults.is_empty() && plan.shape.reset_ppm == 0,
             disk_faults: plan.faults.iter().filter_map(DiskFault::of).collect(),
             power_cuts: any(|fault| matches!(fault, Fault::PowerCut { .. })),
@@ -183,13 +184,11 @@ impl<'a> Facts<'a> {
         use ErrorKind as K;
         match (call, kind) {
             _ if self.quiet => false,
-            // The metadata server forgets what a client has open that it has
-            // not heard of for long.
+            // The metadata server forgets the open files of a client that has been silent for long.
             (Call::Peek { .. }, _) if self.was_away(client) => true,
             (Call::Peek { .. }, K::Stale) => false,
-            // What was written before a power cut may be gone, and the next
-            // sync says so, however late it comes.
-            // Nobody knows any more what a target had kept that was taken out.
+            // Data written before a power cut may be gone, and the next sync reports it, however
+            // late. And nobody knows any longer what a removed target had.
             (call, K::Io) if call.syncs_names() => {
                 // However late the sync comes.
                 let span = Span { tells: true, ..*span };
@@ -197,7 +196,7 @@ impl<'a> Facts<'a> {
                 self.disk_faults.iter().any(failed) || self.power_cuts || self.plan.removes()
             }
             _ if late => false,
-            // A session that a power cut took back; the call's time was over.
+            // A session that a power cut has undone; the call timed out.
             (_, K::BadCapability | K::BadTicket) => self.power_cuts,
             (_, K::Io | K::NoSpace | K::ReadOnly) => {
                 self.disk_faults.iter().any(|fault| fault.explains(kind, span))

@@ -1,31 +1,31 @@
-//! What the judges of data have to know.
+//! Facts for the judges of data.
 
 use super::health::Health;
 use crate::history::{History, Node, Position, What};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// No position: never.
+/// Stands for no position.
 pub(super) const NEVER: Position = Position::MAX;
-/// What the judge has to know of a file.
+/// Facts about a file.
 #[derive(Clone, Debug)]
 pub struct FileFacts {
-    /// Its cells; of a file that is only appended to: more than it gets.
+    /// Number of its cells; for a growing file, an upper limit.
     pub cells: u32,
-    /// The data servers that hold each cell.
+    /// For each cell, the data servers that hold it.
     pub nodes_of_cells: Vec<Vec<u8>>,
-    /// The data servers that hold each column: also those in which no cell is, which are
-    /// asked all the same when a file is cut, or its attributes are needed.
+    /// For each column, the data servers that hold it. Includes columns without cells, because a
+    /// cut or a query of attributes asks them too.
     pub nodes_of_columns: BTreeSet<Vec<u8>>,
     /// Whether it begins empty and is only appended to.
     pub log: bool,
-    /// Whether a write may be acknowledged when one copy alone has it.
+    /// Whether a write may be acknowledged when only one copy has it.
     pub early: bool,
 }
 
 impl FileFacts {
-    /// Whether a server of each column must have served it all the time: any of them, unless
-    /// one may have what no other has.
+    /// Whether some server of each column must have served it all the time. With early
+    /// acknowledgements all servers must, because one may have what no other has.
     pub(super) fn are_served(&self, health: &Health, span: (Duration, Duration)) -> bool {
         let is_served = |nodes: &[u8]| match self.early {
             false => health.is_served(nodes, span),
@@ -34,8 +34,8 @@ impl FileFacts {
         self.nodes_of_columns.iter().all(|nodes| nodes.len() > 1 && is_served(nodes))
     }
 
-    /// Whether what one server forgets at this place of the history may be lost
-    /// altogether, where these servers have copies of it.
+    /// Whether data that one server forgets at a position of the history may be lost for good,
+    /// given the servers that have copies.
     pub(super) fn takes(
         &self,
         (history, health): (&History, &Health),
@@ -44,7 +44,7 @@ impl FileFacts {
         lost: u8,
     ) -> bool {
         match self.early {
-            // It may have been the only one that had it.
+            // It may have been the only server that had it.
             true => nodes.contains(&lost),
             false => health.takes(history, nodes, at, lost),
         }
@@ -52,8 +52,8 @@ impl FileFacts {
 }
 
 impl FileFacts {
-    /// Whether something of it was lost on all servers before this, or by the
-    /// metadata server.
+    /// Whether some data of the file was lost on all servers before this, or by the metadata
+    /// server.
     pub(super) fn may_have_lost(&self, health: &Health, history: &History, by: Position) -> bool {
         let gone = |at: Position, node: u8| {
             self.nodes_of_cells.iter().any(|nodes| self.takes((history, health), nodes, at, node))
@@ -66,14 +66,14 @@ impl FileFacts {
     }
 }
 
-/// What is known of the clients.
+/// Facts about the clients.
 #[derive(Clone, Debug)]
 pub struct ClientFacts {
-    /// Whether writes return before they are confirmed.
+    /// Whether its writes return before they are confirmed.
     pub write_behind: bool,
-    /// Whether it holds leases: what it has written nobody else sees older.
+    /// Whether it holds leases: nobody else reads anything older than its writes.
     pub leases: bool,
-    /// Whether something above it keeps pages, as the kernel does: bytes that a
-    /// data server has lost may still be seen there.
+    /// Whether pages are cached above it, as by the kernel. Bytes that a data server has lost may
+    /// still be read there.
     pub keeps_pages: bool,
 }

@@ -1,25 +1,23 @@
-//! Which data servers may not have everything that was acknowledged, and when:
-//! from the moment at which something goes wrong with one until nothing has been
-//! wrong with any server for so long that it must be up to date again.
+//! Which data servers may lack acknowledged data, and when: from the begin of a fault of a server
+//! until no server has had a fault for so long that it must be up to date again.
 
 use crate::history::{Entry, History, Node, Position, What};
 use std::time::Duration;
 
-/// A server that was away has all that it missed when nothing has been wrong with
-/// any server for so long.
+/// A server that was away is up to date after this time without any faults of servers.
 pub const MENDED: Duration = Duration::from_secs(10);
 
-/// From when until when, both included.
+/// A period, both ends included.
 type Span = (Duration, Duration);
 
 fn overlap(a: Span, b: Span) -> bool {
     a.0 <= b.1 && b.0 <= a.1
 }
 
-/// What is known of the servers' health.
+/// The health of the servers during a run.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    /// Nodes and ways that were ill, and when.
+    /// Faulty nodes and connections, with their periods.
     ill: Vec<(Node, Option<Node>, Span)>,
 }
 
@@ -28,7 +26,7 @@ fn is_server(node: Node) -> bool {
 }
 
 impl Health {
-    /// As a history tells.
+    /// Determines it from a history.
     pub fn of(history: &History) -> Self {
         let ill = |entry: &Entry| match entry.what {
             What::Ill { node, peer, until } => Some((node, peer, (entry.at, until))),
@@ -37,12 +35,12 @@ impl Health {
         Self { ill: history.entries.iter().filter_map(ill).collect() }
     }
 
-    /// What is wrong with servers or between them.
+    /// Faults of servers and of connections between them.
     fn of_servers(&self) -> impl Iterator<Item = &(Node, Option<Node>, Span)> {
         self.ill.iter().filter(|(node, peer, _)| is_server(*node) && peer.is_none_or(is_server))
     }
 
-    /// When the first quiet time after this is over.
+    /// The end of the first quiet period after this time.
     fn mended(&self, from: Duration) -> Duration {
         let mut quiet = from;
         while let Some((_, _, span)) =
@@ -53,8 +51,8 @@ impl Health {
         quiet + MENDED
     }
 
-    /// When a data server may not have everything. `alone`: something was wrong
-    /// with it, not only with the way to another data server.
+    /// Periods in which a data server may lack something. `alone`: only faults of the server
+    /// itself, not of its connection to another data server.
     fn doubts(&self, server: u8, alone: bool) -> impl Iterator<Item = Span> + '_ {
         let this = Node::Data(server);
         let concerns = move |(node, peer, _): &&(Node, Option<Node>, Span)| {
@@ -64,8 +62,8 @@ impl Health {
         self.of_servers().filter(concerns).map(|(_, _, (from, until))| (*from, self.mended(*until)))
     }
 
-    /// Whether what one server forgets at this place of the history may be lost
-    /// altogether, where these servers have copies of it.
+    /// Whether data that one server forgets at a position of the history may be lost for good,
+    /// given the servers that have copies.
     pub(super) fn takes(&self, history: &History, nodes: &[u8], at: Position, lost: u8) -> bool {
         if !nodes.contains(&lost) {
             return false;
@@ -75,8 +73,8 @@ impl Health {
         nodes.iter().filter(|node| **node != lost).all(|node| doubtful(*node))
     }
 
-    /// Whether no other of these servers need have had everything at any time from here on until
-    /// this one has it again.
+    /// Whether none of the other servers need have had everything at any time from this position
+    /// until this server has it again.
     pub(super) fn is_last(&self, history: &History, nodes: &[u8], at: Position, last: u8) -> bool {
         let at = history.entries[at].at;
         let doubts = self.doubts(last, false).filter(|doubt| overlap(*doubt, (at, at)));
@@ -88,12 +86,11 @@ impl Health {
         nodes.contains(&last) && others.into_iter().all(|node| doubtful(*node))
     }
 
-    /// Whether one of these servers must have had everything and served it all
-    /// the time.
+    /// Whether one of these servers must have had everything and served it all the time.
     pub(super) fn is_served(&self, nodes: &[u8], span: Span) -> bool {
         let is_sound = |node: u8| !self.doubts(node, true).any(|doubt| overlap(doubt, span));
         let sound: Vec<u8> = nodes.iter().copied().filter(|node| is_sound(*node)).collect();
-        // Of two that do not reach each other one may be given up.
+        // Of two servers that cannot reach each other, one may be given up.
         let touches = |node: Node| matches!(node, Node::Data(n) if sound.contains(&n));
         let mut apart: Vec<(Node, Node)> = self
             .of_servers()
@@ -108,7 +105,7 @@ impl Health {
         sound.len() > apart.len()
     }
 
-    /// Whether more than one data server may not have had everything.
+    /// Whether two or more data servers may lack something.
     pub(super) fn are_several_in_doubt(&self, span: Span) -> bool {
         let data = |node: Node| matches!(node, Node::Data(_)).then_some(node);
         let of = |(node, peer, _): &(Node, Option<Node>, Span)| {
@@ -121,8 +118,8 @@ impl Health {
         doubted.collect::<std::collections::BTreeSet<Node>>().len() > 1
     }
 
-    /// Whether something was wrong with the metadata server, a client or the way
-    /// to one, at most `after` before this.
+    /// Whether the metadata server, a client or a connection to one had a fault, at most `after`
+    /// before this.
     pub(super) fn is_troubled(&self, after: Duration, span: Span) -> bool {
         self.ill.iter().any(|(node, peer, (from, until))| {
             let data = |node: Node| matches!(node, Node::Data(_));

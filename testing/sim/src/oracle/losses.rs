@@ -1,9 +1,9 @@
-//! What an administrator has accepted as lost: it must have been possible that it was, and
-//! until then calls on it are refused.
+//! Losses that an administrator has accepted. Each must have been possible, and until the
+//! acceptance calls on it are refused.
 //!
-//! What servers know of one another's copies is lost with a gap log while no other copy is up to
-//! date; or, if a write is acknowledged when one copy has it, what that one had not handed on is
-//! lost with its power.
+//! Servers lose their knowledge about each other's copies with a gap log, if no other copy is up to
+//! date at that time. And if a write is acknowledged when one copy has it, a power cut of that
+//! server loses what it had not forwarded.
 
 use super::Violation;
 use super::facts::FileFacts;
@@ -12,27 +12,26 @@ use crate::history::{Call, History, Node, Outcome, Position, What};
 use std::ops::Range;
 use weir_types::ErrorKind;
 
-/// Something of a column of a file.
+/// A loss in a column of a file.
 struct Loss {
     file: u8,
     nodes: Vec<u8>,
-    /// All cells of the column: what is not lost any more has been written anew meanwhile.
+    /// All cells of the column: those that are not lost have been written again meanwhile.
     column: Vec<u32>,
     cells: Vec<u32>,
     /// Since when it may have been lost; `None`: it cannot have been.
     since: Option<Position>,
-    /// When a change of the file was first asked for that was refused: whatever is asked of the
-    /// file afterwards completes it first if it was a cut, or fences off what may come late of
-    /// it, in all columns.
+    /// When the first refused change of the file began. Any later call on the file first completes
+    /// it if it was a cut, or fences off its late requests, in all columns.
     refused: Option<Position>,
-    /// When somebody accepted it.
+    /// When it was accepted.
     until: Position,
 }
 
 /// A call that ended.
 pub(super) struct Asked<'a> {
     pub call: &'a Call,
-    /// Its client may be told what became of what it wrote before.
+    /// Whether its client may be told the outcome of earlier writes.
     pub behind: bool,
     /// From its begin to its end.
     pub span: (Position, Position),
@@ -43,7 +42,7 @@ pub(super) struct Asked<'a> {
 pub struct Losses(Vec<Loss>);
 
 impl Losses {
-    /// As a history tells.
+    /// Finds them in a history.
     pub fn of(history: &History, files: &[FileFacts]) -> Self {
         let health = Health::of(history);
         let accepted = history.entries.iter().enumerate().filter_map(|(until, entry)| {
@@ -60,7 +59,7 @@ impl Losses {
         Self(accepted.collect())
     }
 
-    /// Whether each was possible.
+    /// Judges whether each loss was possible.
     pub fn judge(&self, history: &History) -> Option<Violation> {
         let loss = self.0.iter().find(|loss| loss.since.is_none())?;
         let Loss { file, nodes, cells, .. } = loss;
@@ -71,12 +70,12 @@ impl Losses {
         Some(Violation { what, evidence: history.excerpt(|_| false) })
     }
 
-    /// Whether a call was refused for something that was lost and not accepted yet.
+    /// Whether a call was refused because of a loss that was not accepted yet.
     pub(super) fn explain(&self, error: ErrorKind, asked: &Asked<'_>) -> bool {
         error == ErrorKind::NotCurrent && self.met(asked).is_some()
     }
 
-    /// When the last thing was accepted that was lost and that a call met with.
+    /// When the last of the losses that a call met was accepted.
     pub(super) fn met(&self, asked: &Asked<'_>) -> Option<Position> {
         let (begin, end) = asked.span;
         let meets =
@@ -85,21 +84,20 @@ impl Losses {
         met.map(|loss| loss.until).max()
     }
 
-    /// From when until when something of a file was lost.
+    /// Periods in which something of a file was lost.
     pub(super) fn of_file(&self, file: u8) -> impl Iterator<Item = Range<Position>> + '_ {
         let of_it = self.0.iter().filter(move |loss| loss.file == file);
         of_it.filter_map(|loss| Some(loss.since?..loss.until))
     }
 
-    /// When something of a cell of a file was accepted as lost.
+    /// When a loss in a cell of a file was accepted.
     pub(super) fn of_cell(&self, file: u8, cell: u32) -> impl Iterator<Item = Position> + '_ {
         let of_it = move |loss: &&Loss| loss.file == file && loss.cells.contains(&cell);
         self.0.iter().filter(of_it).map(|loss| loss.until)
     }
 }
 
-/// Whether what happened there may leave nobody who has the last changes of a column, and knows
-/// that he has.
+/// Whether an event may leave no server that has the last changes of a column and knows it.
 fn may_lose(
     (history, health): (&History, &Health),
     nodes: &[u8],
@@ -115,7 +113,7 @@ fn may_lose(
     }
 }
 
-/// The first change of a file that was refused within a part of a history.
+/// The first refused change of a file within a part of a history.
 fn refused_change(history: &History, file: u8, within: Range<Position>) -> Option<Position> {
     let entries = &history.entries[..within.end];
     let is_refused = |wanted: u32| {
@@ -130,7 +128,7 @@ fn refused_change(history: &History, file: u8, within: Range<Position>) -> Optio
     })
 }
 
-/// The file that a call changes, or makes durable.
+/// The file that a call changes or syncs.
 pub(super) fn changed_by(call: &Call) -> Option<u8> {
     match call {
         Call::Write { file, .. }
@@ -142,8 +140,7 @@ pub(super) fn changed_by(call: &Call) -> Option<u8> {
     }
 }
 
-/// Whether a call needs something of the column: those that are not about a range need all
-/// columns.
+/// Whether a call needs the column. Calls without a range need all columns.
 fn concerns(loss: &Loss, asked: &Asked<'_>) -> bool {
     let after_one = loss.refused.is_some_and(|refused| refused < asked.span.1);
     match *asked.call {

@@ -1,13 +1,11 @@
-//! Judges of a history. Pure: a history goes in, what is wrong with it comes
-//! out.
+//! Judges of a history. Pure: a history goes in, violations come out.
 //!
-//! They are exact for what `docs/semantics.md` promises: a history is accepted
-//! if and only if some order of the calls, each at one moment between its
-//! begin and its end, explains every answer, where
-//! - a call without an answer (killed client, time over) may have been done,
-//!   or not, or be done later;
-//! - a power cut takes back what no sync had made durable;
-//! - what an administrator has accepted as lost may be anything that was written there before.
+//! They are exact for the promises of `docs/semantics.md`. A history is accepted if and only if
+//! some order of the calls explains every result, with each call at one moment between its begin
+//! and its end, where
+//! - a call without a result (killed client, timeout) may have been done, or not, or be done later;
+//! - a power cut undoes everything that no sync had made durable;
+//! - what an administrator has accepted as lost may be any earlier value.
 
 mod appends;
 pub mod available;
@@ -27,12 +25,12 @@ use crate::history::{History, Position, What};
 use std::fmt;
 use std::time::Duration;
 
-/// Something that must not happen has happened.
+/// A violation of a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// In one line.
+    /// A description in one line.
     pub what: String,
-    /// The calls that show it, one a line.
+    /// The calls that prove it, one per line.
     pub evidence: String,
 }
 
@@ -42,22 +40,21 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What an oracle says.
+/// The verdict of an oracle.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// What is wrong, at most a few.
+    /// Violations, at most a few.
     pub violations: Vec<Violation>,
-    /// How often there were too many orders to try: judged to be right.
+    /// Number of judgements given up because there were too many orders. They count as right.
     pub undecided: u64,
 }
 
-/// When something kept a client from servers: from one position to another.
+/// Periods in which something kept a client from servers.
 fn trouble_of(history: &History, client: u8) -> Vec<(Position, Position)> {
     trouble_unless(history, client, &|_| false)
 }
 
-/// As [`trouble_of`], without what was wrong with one data server only at times at
-/// which others served what it has.
+/// As [`trouble_of`], without faults of one data server during which others served its data.
 fn trouble_unless(
     history: &History,
     client: u8,

@@ -1,8 +1,7 @@
-//! The namespace: is there an order of the calls that a small model tree
-//! explains? Orders are followed step by step, all of them at once; a power cut
-//! of the metadata server takes the tree back to an earlier state of the same
-//! order, one that holds everything that was synced, and everything that was
-//! acknowledged more than a moment before.
+//! The namespace: looks for an order of the calls that a small model tree explains. All orders are
+//! followed at once, step by step. A power cut of the metadata server takes the tree back to an
+//! earlier state of the same order, which contains everything that was synced, or acknowledged more
+//! than a moment before.
 
 use super::names_model::{Inode, Tree};
 use super::{Verdict, Violation};
@@ -12,20 +11,20 @@ use std::rc::Rc;
 use std::time::Duration;
 use weir_types::ErrorKind;
 
-/// States followed at once.
+/// Maximum number of states that are followed.
 const MAX_STATES: usize = 4_000;
-/// Calls under way at once, those of unknown fate included.
+/// Maximum number of calls in progress, including those with unknown outcome.
 const MAX_UNDER_WAY: usize = 64;
 
-/// What the judge has to know beforehand.
+/// Facts for the judge.
 #[derive(Clone, Debug)]
 pub struct NamesFacts {
-    /// Directories that are there from the beginning, empty.
+    /// Directories that exist from the beginning, empty.
     pub directories: Vec<u64>,
-    /// What was acknowledged so long before a power cut survives it.
+    /// Changes that were acknowledged this long before a power cut survive it.
     pub settle: Duration,
-    /// So long after its start, at the most, the metadata server waits until
-    /// all clients know of it; until then they may answer from what they keep.
+    /// Maximum time after its start during which the metadata server waits until all clients know
+    /// of it. Until then clients may answer from their caches.
     pub grace: Duration,
 }
 
@@ -39,25 +38,25 @@ struct Op<'a> {
     end: Option<Position>,
 }
 
-/// A tree and the call that led to it (`usize::MAX`: none).
+/// A tree, and the call that led to it (`usize::MAX`: none).
 type Past = (Rc<Tree>, usize);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
-    /// What a power cut may bring back, oldest first; the last is the present.
+    /// States that a power cut may bring back, oldest first. The last one is the present state.
     kept: Vec<Past>,
-    /// Calls under way that have been done, by slot.
+    /// Calls in progress that have been done, by slot.
     done: u64,
-    /// Done, and taken back by a power cut.
+    /// Calls that were done and undone by a power cut.
     lost: BTreeSet<usize>,
-    /// The power has failed, and clients go on with what they keep until they
-    /// hear of it.
+    /// Whether a power cut has happened of which clients have not heard: they continue from their
+    /// caches.
     cut: bool,
 }
 
 impl State {
     fn tree(&self) -> &Rc<Tree> {
-        // Never empty: it begins with one, and a crash leaves one.
+        // Never empty: it begins with one element, and a crash leaves one.
         &self.kept[self.kept.len() - 1].0
     }
 }
@@ -70,19 +69,19 @@ struct Follow<'a> {
     states: HashSet<State>,
     slots: [Option<usize>; MAX_UNDER_WAY],
     crashes: usize,
-    /// When the process of each client that was killed was.
+    /// When the process of each killed client was killed.
     killed: BTreeMap<u8, Position>,
-    /// Since when the server runs, if it does.
+    /// Since when the server runs; `None`: it does not.
     up_since: Option<Duration>,
-    /// What was acknowledged before is durable without having been asked for.
+    /// Changes acknowledged before this are durable without a sync.
     settled: Duration,
     /// When everybody has heard of the last power cut.
     unheard: Option<Duration>,
-    /// There were more states than are followed: those that were left say nothing.
+    /// Whether there were too many states: then the remaining ones prove nothing.
     too_many: bool,
 }
 
-/// Judges everything that was asked about names.
+/// Judges all calls on names.
 pub fn judge(history: &History, facts: &NamesFacts) -> Verdict {
     let ops = ops_of(history);
     let mut verdict = Verdict::default();
@@ -139,12 +138,12 @@ fn ops_of(history: &History) -> Vec<Op<'_>> {
             _ => {}
         }
     }
-    // Of a question without an answer nothing follows.
+    // A query without a result proves nothing.
     ops.retain(|op| op.end.is_some() || op.call.changes());
     ops
 }
 
-/// Two files that were made have the same id.
+/// Checks that no two new files have the same id.
 fn reused_id(ops: &[Op<'_>], history: &History) -> Option<Violation> {
     let mut made: BTreeMap<u64, u32> = BTreeMap::new();
     for op in ops {
@@ -190,7 +189,7 @@ impl Follow<'_> {
                         self.told(client);
                     }
                 }
-                // Who comes after it does not know what it had done.
+                // The next run of the client does not know what this one had done.
                 What::ClientKilled { client } => {
                     self.killed.insert(*client, at);
                 }
@@ -200,7 +199,7 @@ impl Follow<'_> {
                     self.unheard = Some(entry.at + self.grace);
                 }
                 What::PowerCut(Node::Meta) => {
-                    // Of one before that clients may not have heard either.
+                    // Clients may not have heard of the previous one either.
                     self.unheard = None;
                     self.down(entry.at);
                     self.crash(at);
@@ -232,7 +231,7 @@ impl Follow<'_> {
         let next = |tree: Tree| {
             let mut kept = state.kept.clone();
             if *state.tree().as_ref() != tree {
-                // With no crash to come, the past is past.
+                // If no crash is to come, the past is irrelevant.
                 let by = if self.crashes == 0 { usize::MAX } else { op };
                 if self.crashes == 0 {
                     kept.clear();
@@ -246,8 +245,8 @@ impl Follow<'_> {
         trees.into_iter().filter(may).map(next).collect()
     }
 
-    /// Everything that can have been done by now. Where `until` has been done,
-    /// the rest can wait.
+    /// Adds all states that can be reached by doing calls in progress. Where `until` has been done,
+    /// the others can wait.
     fn explore(&mut self, until: Option<usize>) {
         let until = until.and_then(|op| self.slots.iter().position(|s| *s == Some(op)));
         let mut work: Vec<State> = self.states.drain().collect();
@@ -275,7 +274,7 @@ impl Follow<'_> {
                 let Some(op) = op.filter(|_| state.done & (1 << slot) == 0) else { continue };
                 let known = self.ops[op].end.is_some();
                 for next in self.next(&state, slot, op) {
-                    // Of unknown fate and without effect: as well not yet done.
+                    // A call with unknown outcome and without effect may as well be done later.
                     if known || next.tree() != state.tree() {
                         work.push(next);
                     }
@@ -297,11 +296,11 @@ impl Follow<'_> {
             .collect();
     }
 
-    /// All that was acknowledged before this position is durable.
+    /// Makes everything durable that was acknowledged before this position.
     fn keep_from(&mut self, acknowledged_before: Position) {
         let states = std::mem::take(&mut self.states);
         for mut state in states {
-            // It is only what clients keep.
+            // It is only in the caches of clients.
             if state.cut {
                 self.states.insert(state);
                 continue;
@@ -318,8 +317,8 @@ impl Follow<'_> {
         }
     }
 
-    /// A sync has succeeded: what its client had done has not been lost, and
-    /// all that was acknowledged before is durable.
+    /// A sync has succeeded: the earlier changes of its client were not lost, and everything that
+    /// was acknowledged before is durable.
     fn sync(&mut self, begin: Position, client: u8) {
         self.notice_cut();
         let ops = self.ops;
@@ -335,7 +334,7 @@ impl Follow<'_> {
         }
     }
 
-    /// A client knows that something it had done may be lost.
+    /// A client knows that changes of its own may be lost.
     fn told(&mut self, client: u8) {
         let states = std::mem::take(&mut self.states);
         for mut state in states {
@@ -344,7 +343,7 @@ impl Follow<'_> {
         }
     }
 
-    /// A server that has run long enough has synced all but the last.
+    /// A server that has run long enough has synced all but the last changes.
     fn down(&mut self, now: Duration) {
         let up_since = self.up_since.take();
         if up_since.is_some_and(|since| since + self.settle <= now) {
@@ -364,14 +363,14 @@ impl Follow<'_> {
         }
     }
 
-    /// What a power cut leaves.
+    /// The possible states after a power cut.
     fn crashed(&self, state: &State) -> Vec<State> {
         let left = |(i, past): (usize, &Past)| {
             let mut lost = state.lost.clone();
-            // Of calls without an answer nobody expects anything.
+            // Nobody expects anything from calls without a result.
             let known = |op: &usize| self.ops.get(*op).is_some_and(|op| op.end.is_some());
             lost.extend(state.kept[i + 1..].iter().map(|past| past.1).filter(known));
-            // Which call led there does not matter any more.
+            // The call that led there no longer matters.
             let kept = vec![(past.0.clone(), usize::MAX)];
             State { kept, done: state.done, lost, cut: false }
         };
@@ -384,7 +383,7 @@ impl Follow<'_> {
         self.notice_cut();
     }
 
-    /// Something was answered by a server that has started since.
+    /// A result came from a server that has started since.
     fn notice_cut(&mut self) {
         if self.states.iter().any(|state| state.cut) {
             self.explore(None);
@@ -393,7 +392,7 @@ impl Follow<'_> {
     }
 }
 
-/// What the file that a call makes is called in the model.
+/// The model's id of the file that a call makes.
 fn fresh(op: usize) -> Inode {
     1000 + op as Inode
 }
@@ -412,7 +411,7 @@ fn violation(history: &History, ops: &[Op<'_>], at: Position) -> Violation {
     Violation { what, evidence: history.excerpt(|id| begun.contains(&id)) }
 }
 
-/// Whether an error says for certain that nothing was changed, and why.
+/// Whether an error proves that nothing was changed, and why.
 pub fn is_refusal(kind: ErrorKind) -> bool {
     use ErrorKind as K;
     matches!(

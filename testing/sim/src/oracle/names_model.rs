@@ -1,11 +1,10 @@
-//! What a namespace is: a small tree, and what each call does to it.
+//! A model of a namespace: a small tree, and the effect of each call.
 
 use crate::history::{Name, NameCall, NameReply, RenameMode, Seen};
 use std::collections::BTreeMap;
 use weir_types::{ErrorKind, FileKind};
 
-/// A file of the model. Its real id is learnt from the first answer that
-/// shows it: 0 until then.
+/// A file of the model. Its real id is learnt from the first result that shows it; 0 until then.
 pub type Inode = u32;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,10 +13,10 @@ pub struct Entry {
     pub kind: FileKind,
     pub nlink: u32,
     pub mode: u16,
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     pub target: u32,
     pub xattrs: BTreeMap<Name, u32>,
-    /// Of a directory.
+    /// The entries of a directory.
     pub names: BTreeMap<Name, Inode>,
 }
 
@@ -28,7 +27,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Adds a directory that is there from the beginning.
+    /// Adds a directory that exists from the beginning.
     pub fn add_directory(&mut self, inode: Inode, id: u64) {
         self.inodes.insert(inode, new(id, FileKind::Directory, 0o755));
     }
@@ -37,8 +36,8 @@ impl Tree {
         self.inodes.iter().find(|(_, entry)| entry.id == id).map(|(inode, _)| *inode)
     }
 
-    /// All trees that a call may lead to if it was answered so (`None`: any
-    /// answer, or none). `fresh` is what a new file is called.
+    /// All trees to which a call may lead if it had this result (`None`: any result, or none).
+    /// `fresh`: the id of a new file.
     pub fn after(&self, call: &NameCall, reply: Option<&NameReply>, fresh: Inode) -> Vec<Tree> {
         let mut out = Vec::new();
         for tree in self.with_ids(call) {
@@ -54,8 +53,7 @@ impl Tree {
         out
     }
 
-    /// This tree, and those in which a file without a known id is the one that
-    /// the call names.
+    /// This tree, and those in which a file without a known id is the one of the call.
     fn with_ids(&self, call: &NameCall) -> Vec<Tree> {
         let mut trees = vec![self.clone()];
         for id in ids_of(call) {
@@ -83,7 +81,7 @@ impl Tree {
         }
     }
 
-    /// Does a call; a tree that refuses it stays as it is.
+    /// Applies a call. A refused call leaves the tree unchanged.
     fn apply(&mut self, call: &NameCall, fresh: Inode) -> Expected {
         match self.try_apply(call, fresh) {
             Ok(expected) => expected,
@@ -193,7 +191,7 @@ impl Tree {
             }
             NameCall::SetXattr { file, name, value } => {
                 let inode = self.by_id(file).ok_or(Refusal::Gone)?;
-                // `user.` attributes are for files and directories.
+                // `user.` attributes exist only on files and directories.
                 if self.inodes[&inode].kind == Symlink {
                     return Err(ErrorKind::NotPermitted.into());
                 }
@@ -321,11 +319,11 @@ impl Tree {
         self.entry(to_dir).nlink += moved;
     }
 
-    /// Whether an answer is the expected one; learns ids from it.
+    /// Whether a result is the expected one. Learns ids from it.
     fn agrees(&mut self, call: &NameCall, expected: &Expected, reply: &NameReply) -> bool {
         match (expected, reply) {
             (Expected::Attr(inode), NameReply::Attr(seen)) => self.agrees_on(*inode, seen),
-            // What is left of the file after an unlink is told, too.
+            // Attributes of the file after an unlink are part of the result.
             (Expected::Done, NameReply::Done) => true,
             (Expected::Value(value), NameReply::Value(said)) => value == said,
             (Expected::Names(dir), NameReply::Names(names)) => self.agrees_on_names(*dir, names),
@@ -353,7 +351,7 @@ impl Tree {
                 .all(|((name, inode), (seen, id))| name == seen && self.learn(*inode, *id))
     }
 
-    /// A file has the id that it was first seen with; no two have the same.
+    /// A file keeps the id that it was first seen with; no two files have the same.
     fn learn(&mut self, inode: Inode, id: u64) -> bool {
         match (self.inodes[&inode].id, self.by_id(id)) {
             (0, None) => {
@@ -371,8 +369,7 @@ fn new(id: u64, kind: FileKind, mode: u16) -> Entry {
     Entry { id, kind, nlink, mode, target: 0, xattrs, names }
 }
 
-/// A file without a name may still be there, because somebody has it open, or
-/// be gone.
+/// A file without a name may still exist because somebody has it open, or be gone.
 fn of_a_gone_file(call: &NameCall, reply: &NameReply) -> bool {
     match reply {
         NameReply::Refused(ErrorKind::Stale | ErrorKind::NotFound) => true,
@@ -404,9 +401,9 @@ enum Expected {
 
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
-    /// With this error.
+    /// This error is expected.
     Kind(ErrorKind),
-    /// The file that the call names has no name any more.
+    /// The call names a file that has no name any longer.
     Gone,
 }
 

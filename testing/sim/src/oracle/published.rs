@@ -1,12 +1,12 @@
-//! The safe way to write a file: a file of its own, sync, then the name. Who
-//! finds the name finds all of the contents, whatever crashed meanwhile.
+//! The safe way to write a file: write a temporary file, sync it, and rename it. Whoever finds the
+//! name finds all of the contents, whatever has crashed meanwhile.
 
 use super::Violation;
 use crate::history::{Call, History, Outcome, What};
 use std::collections::BTreeMap;
 
-/// Judges what was found under published names: each file holds what was
-/// written before it got its name.
+/// Judges the contents of published files: each has the bytes that were written before it got its
+/// name.
 pub fn judge(history: &History) -> Vec<Violation> {
     let mut written: BTreeMap<u64, u64> = BTreeMap::new();
     let mut asked: BTreeMap<u32, &Call> = BTreeMap::new();

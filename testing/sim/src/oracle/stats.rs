@@ -1,12 +1,12 @@
-//! Sizes and times of files whose size only a cut changes: the size is the one
-//! that it was made with, and the time never goes back.
+//! Sizes and times of files whose size only a cut changes. The size is the initial one, and the
+//! time never goes back.
 
 use super::facts::{ClientFacts, FileFacts};
 use super::{Violation, trouble_of};
 use crate::history::{CELL_BYTES, Call, History, Node, Outcome, Position, What};
 use std::collections::BTreeMap;
 
-/// What a client was told of a file.
+/// The attributes of a file that a client was told.
 struct Stat {
     id: u32,
     client: u8,
@@ -16,8 +16,8 @@ struct Stat {
     mtime_ns: i64,
 }
 
-/// Judges what clients with leases were told. `clocks_agree`: a writer's clock
-/// gives the time, so otherwise it may go back.
+/// Judges what clients with leases were told. `clocks_agree`: the time comes from the writer's
+/// clock, so otherwise it may go back.
 pub fn judge(
     history: &History,
     files: &[FileFacts],
@@ -60,8 +60,8 @@ fn stats_of(history: &History, file: u8) -> Vec<Stat> {
     told.collect()
 }
 
-/// The time of one that ended before another began is not later, unless it was
-/// that of a write which is lost.
+/// Finds a query whose time is later than that of a later query, unless the write of the later time
+/// is lost.
 fn goes_back(history: &History, file: usize, stats: &[Stat]) -> Option<Violation> {
     let lost = |from: Position, to: Position, client: u8| {
         let killed = What::ClientKilled { client };
@@ -104,8 +104,8 @@ fn wrong_size(
     Some(Violation { what, evidence: history.excerpt(about) })
 }
 
-/// Whether a cut was under way, or one whose end is not known came before, or
-/// the metadata server forgot one.
+/// Whether a cut was in progress, or one with an unknown end came before, or the metadata server
+/// forgot one.
 fn may_be_cut(history: &History, file: u8, (begin, end): (Position, Position)) -> bool {
     let mut open = BTreeMap::new();
     for (at, entry) in history.entries[..end].iter().enumerate() {

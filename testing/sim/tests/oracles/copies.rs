@@ -39,7 +39,7 @@ fn is_available_to(history: &History, files: &[FileFacts], write_behind: bool) -
 }
 
 impl Story {
-    /// Something is wrong with a node for so long, which passes.
+    /// A node has a fault for this time, which then ends.
     fn ill(&mut self, node: Node, peer: Option<Node>, ms: u64) {
         self.ill_while(node, peer, ms);
         self.wait_ms(ms);

@@ -1,80 +1,81 @@
-//! When a disk with a head is done with what it is asked for. Pure: requests and times go in,
+//! A model of a disk with a head: computes when requests complete. Pure: requests and times go in,
 //! times come out.
 //!
-//! The drive serves requests in the order in which they come. One that begins where the head is
-//! costs its transfer, any other one moves the head first. After a read the drive goes on reading
-//! by itself, into its memory, until it is asked for something else or has enough; so whoever reads
-//! from end to end gets the full rate, however late the next request comes. It remembers so few
-//! streams that it loses that as soon as it turns to more of them.
+//! The drive serves requests in order of arrival. A request at the head's position costs its
+//! transfer; any other one costs a seek first. After a read the drive reads ahead into its memory
+//! until the next request or until it has enough, so a sequential reader gets the full rate,
+//! however late the next request comes. It remembers only few streams, and loses the read-ahead of
+//! others when it turns to more of them.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What a drive can do.
+/// The properties of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drive {
-    /// Rate at which bytes pass below the head, on the outermost track.
+    /// Transfer rate on the outermost track.
     pub bytes_per_s: u64,
-    /// To go to another place: seek and half a turn.
+    /// Time of a seek and half a rotation.
     pub positioning_us: u64,
-    /// To take a request and answer it; nothing else is answered meanwhile.
+    /// Time to accept and answer a request, during which nothing else is answered.
     pub overhead_us: u64,
-    /// So many streams of reads are remembered; with one, turning to another loses the first.
+    /// Number of remembered read streams. With one, turning to another stream loses the first.
     pub streams: usize,
-    /// So much is read ahead of a stream, and kept of it.
+    /// Bytes of read-ahead and of kept data for each stream.
     pub prefetch_bytes: u64,
     /// How the rate falls towards the innermost track; `None`: it does not.
     pub zones: Option<Zones>,
 }
 
-/// Tracks are longer outside than inside, so more bytes pass below the head there in each turn. The
-/// rate falls evenly from the first byte of a disk to its last one.
+/// Zones: outer tracks are longer, so more bytes pass below the head per rotation. The rate falls
+/// linearly from the first byte of a disk to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Zones {
-    /// The rate on the innermost track.
+    /// Rate on the innermost track.
     pub inner_bytes_per_s: u64,
-    /// All that the disk holds.
+    /// Capacity of the disk, bytes.
     pub disk_bytes: u64,
-    /// Where on it the part begins that is used as a drive.
+    /// First byte of the part that is used as a drive.
     pub begin: u64,
 }
 
-/// What a drive is asked for.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes from the disk, or from its memory.
+    /// Reads bytes from the disk or its memory.
     Read,
-    /// Bytes to the disk; done when they are there.
+    /// Writes bytes to the disk; complete when they are there.
     Write,
 }
 
-/// Where the head of a drive is, and what the drive has in memory.
+/// The position of a drive's head, and the contents of its memory.
 #[derive(Debug)]
 pub struct Head {
     drive: Drive,
-    /// The place below the head when all that was asked for is done.
+    /// Position of the head after all requests so far.
     at: u64,
-    /// When the head has done all that was asked for.
+    /// Time at which the head has served all requests so far.
     free: Duration,
-    /// When the last request was answered.
+    /// Time of the last answer.
     answered: Duration,
-    /// The head goes on reading for the last stream.
+    /// Whether the head reads ahead for the last stream.
     reads_ahead: bool,
-    /// Those that are remembered; the one used last is at the end.
+    /// The remembered streams; the one used last is at the end.
     streams: Vec<Stream>,
 }
 
-/// A range that is in the drive's memory.
+/// A range in the drive's memory.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     start: u64,
     end: u64,
-    /// What was asked for ends here.
+    /// End of the requested bytes.
     asked: u64,
 }
 
 impl Drive {
-    /// Bytes a second at a place: requests are short beside zones, so it counts for all of one.
+    /// Rate at a position. It counts for the whole request, because requests are short compared
+    /// with zones.
     fn rate(&self, place: u64) -> u64 {
         let Some(zones) = self.zones else { return self.bytes_per_s.max(1) };
         let bytes = zones.disk_bytes.max(1);
@@ -95,14 +96,14 @@ impl Drive {
 }
 
 impl Head {
-    /// Of a drive that has not been asked for anything.
+    /// The state of a new drive.
     pub fn new(drive: Drive) -> Self {
         let none = Duration::ZERO;
         Self { drive, at: 0, free: none, answered: none, reads_ahead: false, streams: Vec::new() }
     }
 
-    /// When a request that comes now is done. Times are those since some beginning, and never go
-    /// back.
+    /// Completion time of a request that arrives at `now`. Times are relative to any fixed moment,
+    /// and must not decrease.
     pub fn done(&mut self, kind: Kind, offset: u64, length: u64, now: Duration) -> Duration {
         let begin = now.max(self.free);
         self.read_ahead(begin - self.free);
@@ -117,7 +118,7 @@ impl Head {
         self.answered
     }
 
-    /// What the head does while nobody asks for anything.
+    /// Read-ahead during idle time.
     fn read_ahead(&mut self, idle: Duration) {
         let (bytes, most) = (self.drive.bytes(self.at, idle), self.drive.prefetch_bytes);
         if !self.reads_ahead || bytes == 0 {
@@ -130,7 +131,7 @@ impl Head {
         }
     }
 
-    /// What the head has to do for a read: nothing if all is in memory.
+    /// Time for the head's work on a read; zero if all bytes are in memory.
     fn read(&mut self, offset: u64, end: u64) -> Duration {
         let known = |stream: &Stream| (stream.start..=stream.end).contains(&offset);
         let (from, mut stream) = match self.streams.iter().rposition(known) {
@@ -159,7 +160,7 @@ impl Head {
         work
     }
 
-    /// What it takes until a place is below the head: what is not far ahead comes by itself.
+    /// Time until a position is below the head. A position shortly ahead is reached by rotation.
     fn reach(&self, place: u64) -> Duration {
         let positioning = Duration::from_micros(self.drive.positioning_us);
         let ahead = place.checked_sub(self.at).map(|gap| self.drive.time(self.at, gap));
@@ -168,7 +169,7 @@ impl Head {
 }
 
 impl Stream {
-    /// No more is kept than there is memory for.
+    /// Drops streams down to the memory's limit.
     fn forget(&mut self, most: u64) {
         self.start = self.start.max(self.end.saturating_sub(most));
     }

@@ -13,7 +13,7 @@ const PAPER: Drive = Drive {
 };
 const KIB: u64 = 1 << 10;
 
-/// Requests of one size, each when the one before is done; MB/s.
+/// Rate of requests of one size, each issued when the previous one is complete; MB/s.
 fn rate(drive: Drive, kind: Kind, length: u64, offsets: impl Iterator<Item = u64>) -> f64 {
     let (mut head, mut now, mut bytes) = (Head::new(drive), Duration::ZERO, 0);
     for offset in offsets {
@@ -25,7 +25,8 @@ fn rate(drive: Drive, kind: Kind, length: u64, offsets: impl Iterator<Item = u64
 
 #[test]
 fn inner_tracks_give_less_than_outer_ones() {
-    // River's: 5.45 MB/s outside, 3.18 MB/s inside; a part of the disk that begins in the middle.
+    // River's disk: 5.45 MB/s outside, 3.18 MB/s inside; a part of the disk that begins in the
+    // middle.
     let disk_bytes = 2 << 30;
     let of = |begin| {
         let zones = Some(Zones { inner_bytes_per_s: 3_180_000, disk_bytes, begin });
@@ -38,7 +39,7 @@ fn inner_tracks_give_less_than_outer_ones() {
     assert!(near, "{rates:?}, not {expected:?}");
 }
 
-/// Two streams that are far apart, in turn.
+/// Two distant streams in turn.
 fn in_turn(length: u64, count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |n| n % 2 * (1 << 30) + n / 2 * length)
 }
@@ -65,14 +66,14 @@ fn a_late_reader_finds_what_was_read_ahead_and_a_turn_loses_it() {
     let mut head = Head::new(PAPER);
     let first = head.done(Kind::Read, 0, 64 * KIB, Duration::ZERO);
     let late = first + Duration::from_millis(100);
-    // 128 KiB, which is all that the drive reads ahead, have come meanwhile.
+    // Meanwhile 128 KiB have arrived: the whole read-ahead of the drive.
     let there = head.done(Kind::Read, 64 * KIB, 128 * KIB, late);
     assert_eq!(there - late, Duration::from_micros(PAPER.overhead_us));
-    // The next one ends where nothing was read ahead yet.
+    // The next request ends beyond the read-ahead.
     let more = head.done(Kind::Read, 192 * KIB, 64 * KIB, there);
     assert!(more - there > Duration::from_millis(10), "{:?}", more - there);
 
-    // Another stream has come in between.
+    // Another stream was served in between.
     let other = head.done(Kind::Read, 1 << 30, 64 * KIB, more + Duration::from_millis(100));
     let back = head.done(Kind::Read, 256 * KIB, 64 * KIB, other);
     assert!(back - other >= Duration::from_millis(24), "{:?}", back - other);
@@ -95,7 +96,7 @@ fn what_was_written_is_not_read_from_memory_and_a_gap_ahead_is_passed_over() {
     let now = head.done(Kind::Write, 64 * KIB, 4 * KIB, now);
     let read = head.done(Kind::Read, 64 * KIB, 4 * KIB, now);
     assert!(read - now >= Duration::from_millis(12), "{:?}", read - now);
-    // 4 KiB further on: 0.75 ms instead of 12.
+    // 4 KiB further: 0.75 ms instead of 12.
     let skipped = head.done(Kind::Write, 72 * KIB, 4 * KIB, read);
     assert!(skipped - read < Duration::from_millis(2), "{:?}", skipped - read);
 }
@@ -139,7 +140,7 @@ proptest! {
             let busy = last.max(now);
             let done = head.done(one.kind, one.offset, one.length, now);
             prop_assert!(done >= last && done >= now + overhead);
-            // No request costs more than a move and its bytes, once its turn has come.
+            // Once its turn has come, no request costs more than a seek and its bytes.
             prop_assert!(done <= busy + overhead.max(positioning + drive.time(one.offset, one.length)) + overhead);
             if one.kind == Kind::Write {
                 prop_assert!(done >= now + drive.time(one.offset, one.length));
@@ -166,7 +167,7 @@ proptest! {
         for offset in in_turn(4096, turns) {
             now = head.done(Kind::Read, offset, 4096, now);
         }
-        // The first one begins where the head is.
+        // The first request begins at the head's position.
         let moves = Duration::from_micros(drive.positioning_us) * (turns as u32 - 1);
         let passing = drive.time(0, 1 << 29);
         prop_assume!(passing > Duration::from_micros(drive.positioning_us));

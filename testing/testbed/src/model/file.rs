@@ -1,7 +1,7 @@
-//! A file system with one file in it, which answers when the disk that it stands for would.
+//! A file system with one file, which answers as slowly as the disk that it models.
 //!
-//! The bytes are in a plain file. A loop device on this one is a disk with a head for whoever
-//! uses it: the kernel's own reads and writes go through it as well.
+//! The bytes are in a plain file. A loop device on the modelled file is a disk with a head for all
+//! of its users, including the kernel's own reads and writes.
 
 use super::core::{Drive, Head, Kind};
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -19,7 +19,7 @@ use weir_types::{Attr, Extras, FileId, FileKind, Generation, Timestamp};
 /// The name of the file.
 pub const NAME: &str = "disk";
 const NODE: NodeId = 2;
-/// Nothing about it changes.
+/// Its attributes never change.
 const TTL: Duration = Duration::from_secs(3600);
 
 pub struct OneFile {
@@ -34,7 +34,7 @@ impl OneFile {
         Ok(Self { image, bytes, head: Mutex::new(Head::new(drive)) })
     }
 
-    /// A request takes its place in the drive's queue as it comes; returns when it is done.
+    /// Puts a request into the drive's queue, and returns its completion time.
     fn takes(&self, kind: Kind, offset: u64, length: usize) -> Duration {
         let mut head = self.head.lock().unwrap_or_else(PoisonError::into_inner);
         head.done(kind, offset, length as u64, now())
@@ -63,7 +63,7 @@ impl Filesystem for OneFile {
     }
 
     fn open(&self, _: &RequestContext<'_>, _: NodeId, _: OpenArgs) -> Reply<Opened> {
-        // Its bytes are in the page cache once, as those of the disk.
+        // Bypasses the page cache here: the pages of the disk itself are cached once.
         Ok(Opened {
             direct_io: true,
             parallel_direct_writes: true,
@@ -106,8 +106,8 @@ impl Filesystem for OneFile {
         Ok(data.len())
     }
 
-    /// A write is done when the disk has it: no more is to be waited for. (It does not survive a
-    /// crash of this machine: a testbed does not either.)
+    /// A write is complete when the disk has it, so there is nothing to wait for. It does not
+    /// survive a crash of this machine; neither does a testbed.
     fn fsync(&self, _: &RequestContext<'_>, _: NodeId, _: u64, _: bool) -> Reply<()> {
         Ok(())
     }

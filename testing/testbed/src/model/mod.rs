@@ -1,4 +1,4 @@
-//! Disks with a head: seeks, and reads ahead that are lost when somebody else reads.
+//! Disks with a head: seeks, and read-ahead that is lost when somebody else reads.
 //!
 //! ```text
 //! ext4 ── loop device ── file (FUSE, answers in time) ── image
@@ -17,22 +17,20 @@ use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 use weir_mount::fuse::Config;
 
-/// So many requests wait in the drive's queue at most; the others wait in that of the kernel.
+/// Maximum number of requests in the drive's queue; further ones wait in the kernel's queue.
 const QUEUE: u16 = 32;
 
-/// A file that is as slow as a disk, served by threads of this process. Dropped, it is
-/// unmounted.
+/// A file that is as slow as a disk, served by threads of this process. Dropping it unmounts it.
 #[derive(Debug)]
 pub struct Model {
     served: Served,
 }
 
 impl Model {
-    /// Mounts the bytes of an image at an empty directory, where they are a file: see
-    /// [`Model::file`].
+    /// Mounts the bytes of an image at an empty directory, as the file [`Model::file`].
     ///
     /// # Errors
-    /// The image cannot be opened; no FUSE.
+    /// The image cannot be opened; FUSE is missing.
     pub fn mount(image: &Path, at: &Path, drive: Drive) -> Result<Self> {
         let named = |e: Error| Error::new(e.kind(), format!("{}: {e}", image.display()));
         let open = File::options().read(true).write(true).open(image).map_err(named)?;
@@ -47,12 +45,12 @@ impl Model {
         Ok(Self { served: Served::mount(OneFile::new(open, drive)?, at, &config)? })
     }
 
-    /// Where the file is of a model that is mounted there.
+    /// Path of the file of a model that is mounted there.
     pub fn file(at: &Path) -> PathBuf {
         at.join(NAME)
     }
 
-    /// Returns when somebody has unmounted it.
+    /// Waits until it is unmounted by somebody else.
     ///
     /// # Errors
     /// It can no longer be served.
@@ -60,7 +58,7 @@ impl Model {
         self.served.wait()
     }
 
-    /// To unmount it from another thread.
+    /// A function that unmounts it from another thread.
     pub fn end(&self) -> impl Fn() + Send + use<> {
         self.served.end()
     }

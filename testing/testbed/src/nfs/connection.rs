@@ -1,6 +1,6 @@
-//! One TCP connection to an NFS server, of version 3, on which many requests may be under way.
+//! A TCP connection to an NFS server, version 3, with many requests in flight.
 //!
-//! A thread has the library's context for itself; others leave it what they want and wait.
+//! One thread owns the library's context. Other threads queue their requests for it and wait.
 
 use super::library::{Callback, Context, Library, OpenFile, Stat};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -15,16 +15,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// A server that says nothing for so long has failed.
+/// A server that is silent for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The library looks at its own clock so often.
+/// Interval at which the library checks its timeouts.
 const LOOK: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// An open file, by the address that the library gave it.
+/// An open file: the address that the library gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File(pub usize);
 
-/// What is asked of the server.
+/// A request to the server.
 enum Ask {
     Mount { server: CString, export: CString },
     Stat(CString),
@@ -33,7 +33,7 @@ enum Ask {
     Read { file: File, offset: u64, bytes: u64 },
 }
 
-/// What comes of it.
+/// The result of a request.
 enum Said {
     Nothing,
     Stat(Stat),
@@ -41,10 +41,10 @@ enum Said {
     Bytes(Vec<u8>),
 }
 
-/// Who waits for that; an error is that of the system.
+/// The receiver of a result; an error is an errno.
 type Answer = SyncSender<std::result::Result<Said, i32>>;
 
-/// How the result of the library is to be read.
+/// How to interpret the library's result.
 #[derive(Clone, Copy)]
 enum Kind {
     Nothing,
@@ -53,7 +53,7 @@ enum Kind {
     Bytes,
 }
 
-/// Passed through the library.
+/// A request on its way through the library.
 struct Waiting {
     kind: Kind,
     answer: Answer,
@@ -65,7 +65,7 @@ struct Queue {
     ends: AtomicBool,
 }
 
-/// Dropped, it is closed.
+/// A connection. Dropping it closes it.
 pub struct Connection {
     queue: Arc<Queue>,
     wake: Arc<OwnedFd>,
@@ -73,11 +73,10 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to an export, with the ports of [`super::NfsServer`], from the network that the
-    /// caller is in.
+    /// Connects to an export, with the ports of [`super::NfsServer`], from the caller's network.
     pub fn open(library: Library, server: Ipv4Addr, export: &str) -> Result<Self> {
         let (nfs, mount) = (super::server::NFS_PORT, super::server::MOUNT_PORT);
-        // Nothing is cached or fetched ahead but by the kernel.
+        // The library caches and prefetches nothing: the kernel does.
         let url = format!(
             "nfs://{server}{export}?version=3&nfsport={nfs}&mountport={mount}&readahead=0\
              &auto-traverse-mounts=0&dircache=0"
@@ -101,7 +100,7 @@ impl Connection {
         }
     }
 
-    /// Opens a file to read it.
+    /// Opens a file for reading.
     pub fn open_file(&self, path: &CStr) -> Result<File> {
         match self.ask(Ask::Open(path.to_owned()))? {
             Said::File(file) => Ok(file),
@@ -109,12 +108,12 @@ impl Connection {
         }
     }
 
-    /// Nobody reads it any more.
+    /// Closes a file that nobody reads any longer.
     pub fn close_file(&self, file: File) -> Result<()> {
         self.ask(Ask::Close(file)).map(drop)
     }
 
-    /// So many bytes, or what there is of them.
+    /// Reads this many bytes, or fewer at the end of the file.
     pub fn read(&self, file: File, offset: u64, bytes: u64) -> Result<Vec<u8>> {
         match self.ask(Ask::Read { file, offset, bytes })? {
             Said::Bytes(bytes) => Ok(bytes),
@@ -137,10 +136,10 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.queue.ends.store(true, Relaxed);
-        // The thread looks by itself now and then.
+        // If this fails, the thread looks by itself from time to time.
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed.
+            // Its panic has been printed.
             let _ = thread.join();
         }
     }
@@ -150,22 +149,22 @@ fn unknown() -> Error {
     Error::other("libnfs: not understood")
 }
 
-/// The thread's own.
+/// The state of the thread.
 struct Service {
     library: Library,
     context: *mut Context,
 }
 
 impl Service {
-    /// Until the connection is dropped, or cannot be used any more: who asks then gets no answer.
+    /// Serves until the connection is dropped or unusable. Later requests then get no answer.
     fn serve(library: Library, url: &CStr, queue: &Queue, wake: &OwnedFd) {
-        // SAFETY: a context of this thread alone, destroyed when this returns.
+        // SAFETY: the context is used by this thread only, and destroyed when this returns.
         let context = unsafe { (library.init_context)() };
         if context.is_null() {
             return;
         }
         let service = Self { library, context };
-        // SAFETY: the context is there, and the address a C string; its parts are not used.
+        // SAFETY: the context is valid, and the address is a C string; its parts are not used.
         unsafe {
             let parsed = (library.parse_url_dir)(context, url.as_ptr());
             if !parsed.is_null() {
@@ -180,15 +179,15 @@ impl Service {
         lock(queue).clear();
     }
 
-    /// Waits for something to do, and does what the library has to; false: it cannot go on.
+    /// Waits for work, and lets the library do its own. `false`: it cannot go on.
     fn turn(&self, wake: &OwnedFd) -> bool {
-        // SAFETY: the context is this thread's, and there.
+        // SAFETY: the context is valid and belongs to this thread.
         let (fd, events) = unsafe {
             ((self.library.get_fd)(self.context), (self.library.which_events)(self.context))
         };
         let mut polled = vec![PollFd::new(wake, PollFlags::IN)];
         if fd >= 0 {
-            // SAFETY: the library keeps it open at least until it is called again.
+            // SAFETY: the library keeps the socket open until it is called again.
             let socket = unsafe { BorrowedFd::borrow_raw(fd) };
             let flags = PollFlags::from_bits_truncate(events as u16);
             polled.push(PollFd::from_borrowed_fd(socket, flags));
@@ -198,10 +197,11 @@ impl Service {
         }
         let came = polled.get(1).map_or(0, |socket| socket.revents().bits() as c_short);
         if !polled[0].revents().is_empty() {
-            // That somebody has asked is all that it says.
+            // The value does not matter: it only signals a request.
             let _ = rustix::io::read(wake.as_fd(), &mut [0; 8]);
         }
-        // SAFETY: as above; callbacks get what `begin` has passed.
+        // SAFETY: the context is valid and belongs to this thread; callbacks get what `begin` has
+        // passed.
         fd < 0 || unsafe { (self.library.service)(self.context, c_int::from(came)) } == 0
     }
 
@@ -215,9 +215,9 @@ impl Service {
         };
         let given: *mut c_void = Box::into_raw(Box::new(Waiting { kind, answer })).cast();
         let done: Callback = done;
-        // SAFETY: the context is this thread's; strings live until the call returns, and the
-        // library copies them; `given` is freed by `done`, which is called once unless the call
-        // fails. An open file is one that the library gave, and nobody uses it once it is closed.
+        // SAFETY: the context is valid and belongs to this thread. Strings outlive the call, and
+        // the library copies them. `given` is freed by `done`, which is called once unless the call
+        // fails. An open file was returned by the library, and is not used after it is closed.
         let failed = unsafe {
             match &ask {
                 Ask::Mount { server, export } => {
@@ -235,7 +235,7 @@ impl Service {
             }
         };
         if failed != 0 {
-            // SAFETY: the library did not take it.
+            // SAFETY: the library has refused it.
             drop(unsafe { Box::from_raw(given.cast::<Waiting>()) });
         }
     }
@@ -243,7 +243,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // SAFETY: nobody uses it afterwards; operations that are under way get an error.
+        // SAFETY: the context is not used afterwards; operations in progress get an error.
         unsafe { (self.library.destroy_context)(self.context) };
     }
 }
@@ -252,15 +252,15 @@ fn lock(queue: &Queue) -> std::sync::MutexGuard<'_, VecDeque<(Ask, Answer)>> {
     queue.asks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Called by the library, in its thread, when an operation is done.
+/// Callback of the library, in its thread, when an operation is complete.
 unsafe extern "C" fn done(error: c_int, _: *mut Context, data: *mut c_void, given: *mut c_void) {
     // SAFETY: `begin` has passed it, and this is called once.
     let waiting = unsafe { Box::from_raw(given.cast::<Waiting>()) };
     let said = if error < 0 {
         Err(-error)
     } else {
-        // SAFETY: by `libnfs.h` the result of an operation that did not fail: attributes, the open
-        // file, or as many bytes as `error` says; all but the file are gone afterwards.
+        // SAFETY: by `libnfs.h` this is the result of a successful operation: attributes, the open
+        // file, or as many bytes as `error` says. All but the file are freed afterwards.
         Ok(unsafe {
             match waiting.kind {
                 Kind::Nothing => Said::Nothing,
@@ -274,6 +274,6 @@ unsafe extern "C" fn done(error: c_int, _: *mut Context, data: *mut c_void, give
             }
         })
     };
-    // Who has waited too long has gone.
+    // The receiver may have timed out.
     let _ = waiting.answer.send(said);
 }

@@ -1,9 +1,9 @@
-//! An export of an NFS server as a file system of this machine, to read.
+//! An NFS export as a read-only file system of this machine.
 //!
-//! The kernel's page cache and its read-ahead serve programs, as they serve those on an NFS mount of
-//! its own. Names are asked for at each open, attributes last for a while, and pages are dropped
-//! when time or size of a file have changed: who opens a file after its writer has closed it sees
-//! what was written.
+//! The kernel's page cache and read-ahead serve programs as on a native NFS mount. Names are looked
+//! up at each open, and attributes are cached for a while. Pages are dropped when the time or size
+//! of a file has changed. So a file that is opened after its writer has closed it has the new
+//! bytes.
 
 use super::connection::{Connection, File};
 use super::library::Stat;
@@ -19,12 +19,12 @@ use weir_mount::fuse::{
 };
 use weir_types::{Attr, Extras, FileId, FileKind, Generation, Timestamp};
 
-/// How long attributes last, as the shortest time of Linux (`acregmin`).
+/// Lifetime of attributes: Linux's minimum (`acregmin`).
 const TTL: Duration = Duration::from_secs(3);
 
 pub struct NfsFiles {
     connection: Connection,
-    /// Whether the kernel keeps pages.
+    /// Whether the kernel caches pages.
     keeps: bool,
     paths: Mutex<BTreeMap<NodeId, CString>>,
     open: Mutex<BTreeMap<u64, File>>,
@@ -121,7 +121,7 @@ fn errno(error: Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno)
 }
 
-/// Files and directories; the number of a file on its server is its number here.
+/// Files and directories have the file ids of the server.
 fn attributes(stat: &Stat) -> Reply<Attr> {
     let kind = match stat.mode as u32 & libc::S_IFMT {
         libc::S_IFREG => FileKind::File,

@@ -1,4 +1,4 @@
-//! libnfs by `dlopen`, so that nothing needs it to build.
+//! libnfs, loaded by `dlopen` so that it is not needed to build.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -14,7 +14,7 @@ pub struct OpenFile {
     _opaque: [u8; 0],
 }
 
-/// Where an export is: `struct nfs_url`.
+/// Location of an export: `struct nfs_url`.
 #[repr(C)]
 pub struct Url {
     pub server: *mut c_char,
@@ -45,12 +45,12 @@ pub struct Stat {
     pub used: u64,
 }
 
-/// What is called when an operation is done: error or length, context, result, and what was given.
+/// Callback for a completed operation: error or length, context, result, and the caller's pointer.
 pub type Callback = unsafe extern "C" fn(c_int, *mut Context, *mut c_void, *mut c_void);
 type Path = *const c_char;
 type Given = *mut c_void;
 
-/// The library's functions that are used; see its `libnfs.h`.
+/// The functions of the library that are used; see its `libnfs.h`.
 #[derive(Clone, Copy)]
 pub struct Library {
     pub init_context: unsafe extern "C" fn() -> *mut Context,
@@ -67,26 +67,26 @@ pub struct Library {
     pub read: unsafe extern "C" fn(*mut Context, *mut OpenFile, u64, u64, Callback, Given) -> c_int,
 }
 
-/// The version whose types are above.
+/// The version with the types above.
 const NAME: &CStr = c"libnfs.so.13";
 
 impl Library {
-    /// None if it is not installed.
+    /// `None` if it is not installed.
     #[expect(clippy::missing_transmute_annotations, reason = "the fields above have the types")]
     pub fn load() -> Option<Self> {
-        // SAFETY: the name is a C string; the library has no initialisers that ask for more.
+        // SAFETY: the name is a C string, and the library's initialisers have no preconditions.
         let library = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW) };
         if library.is_null() {
             return None;
         }
         macro_rules! find {
             ($name:literal) => {{
-                // SAFETY: the library is open and stays so; the name is a C string.
+                // SAFETY: the library stays open, and the name is a C string.
                 let symbol = unsafe { libc::dlsym(library, $name.as_ptr()) };
                 if symbol.is_null() {
                     return None;
                 }
-                // SAFETY: the type of the field is that of `libnfs.h` of this version.
+                // SAFETY: the field has the type from `libnfs.h` of this version.
                 unsafe { std::mem::transmute::<*mut c_void, _>(symbol) }
             }};
         }

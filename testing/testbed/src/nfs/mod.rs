@@ -1,10 +1,10 @@
-//! The comparator: NFS version 3 with one server, and clients whose caches are those of the kernel.
+//! NFS version 3 for comparison: one server, and clients with the kernel's cache.
 //!
 //! ```text
 //! program ── page cache, read-ahead ── FUSE ── files ── connection ── TCP ── nfs-ganesha ── disk
 //!                 (kernel)                              (libnfs)             server
 //! ```
-//! The kernel here has no NFS of its own. `library` has the functions of libnfs.
+//! The kernel of the development machines has no NFS client. `library` has the functions of libnfs.
 
 mod connection;
 mod files;
@@ -22,22 +22,21 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use weir_mount::fuse::Config;
 
-/// What the kernel reads ahead, as on NFS mounts of its own (since 5.4).
+/// The kernel's read-ahead, as on native NFS mounts (since 5.4).
 const READ_AHEAD_KIB: u32 = 128;
 
-/// A client, mounted: its threads are of this process. Dropped, it is unmounted.
+/// A mounted client, served by threads of this process. Dropping it unmounts it.
 #[derive(Debug)]
 pub struct NfsClient {
     _served: Served,
 }
 
 impl NfsClient {
-    /// Mounts an export at an empty directory, to read, from the network that the caller is in.
-    /// Without `keeps` nothing is kept or fetched ahead: the server is asked for what a program asks
-    /// for, and for no more.
+    /// Mounts an export at an empty directory, read-only, from the caller's network. Without
+    /// `keeps` nothing is cached or prefetched: the server gets exactly the programs' requests.
     ///
     /// # Errors
-    /// The server does not answer; libnfs is missing; no FUSE.
+    /// The server does not answer; libnfs is missing; FUSE is missing.
     pub fn mount(server: Ipv4Addr, export: &Path, at: &Path, keeps: bool) -> Result<Self> {
         let library = Library::load().ok_or_else(|| Error::other("needs libnfs13"))?;
         let connection = Connection::open(library, server, crate::text(export)?)?;

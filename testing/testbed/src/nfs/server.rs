@@ -1,7 +1,7 @@
 //! nfs-ganesha in the network of a node: an NFS server of version 3, over TCP.
 //!
-//! It has to tell a port mapper of itself, though nobody asks that one here. So `rpcbind` runs
-//! beside it, and `/run` is theirs alone.
+//! It must register with a port mapper, although nobody asks that here. So `rpcbind` runs beside
+//! it, and both have a `/run` of their own.
 
 use super::super::{Network, have, text};
 use std::fs;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// The ports of the server.
 pub const NFS_PORT: u16 = 2049;
 pub const MOUNT_PORT: u16 = 20048;
-/// It serves within this time, or has failed.
+/// Maximum time until it serves.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 const LOG: &str = "ganesha.log";
@@ -34,27 +34,27 @@ pub fn missing() -> Option<&'static str> {
     if !programs || super::library::Library::load().is_none() {
         return Some("nfs-ganesha, nfs-ganesha-vfs and libnfs13");
     }
-    // It has no other question that it answers and ends.
+    // `rpcbind` has no other option with which it answers and exits.
     (!have(&["rpcbind"], "-?")).then_some("rpcbind")
 }
 
-/// One that serves. Dropped, it is killed.
+/// A running server. Dropping it kills it.
 #[derive(Debug)]
 pub struct NfsServer {
     child: Child,
 }
 
 impl NfsServer {
-    /// Serves a directory to read, from a node; what it needs and says besides is in `own`, an empty
+    /// Serves a directory read-only from a node. Its configuration and log are in `own`, an empty
     /// directory. The server reads through the page cache, as programs do.
     ///
     /// # Errors
-    /// It cannot be started, or does not serve in time: its last words are in the error.
+    /// It cannot be started, or does not serve in time; the error has its last messages.
     pub fn start(network: &Network, node: u32, export: &Path, own: &Path) -> Result<Self> {
         let (export, own_text) = (text(export)?, text(own)?);
         fs::write(own.join("ganesha.conf"), configuration(export, own_text))?;
         let mut command = Command::new("unshare");
-        // What is unmounted elsewhere is unmounted there, but not the other way around.
+        // Unmounts outside propagate into the server's namespace, but not the other way around.
         command.args(["--mount", "--propagation", "slave", "--"]);
         let enter = network.command(node, "sh".as_ref());
         command.arg(enter.get_program()).args(enter.get_args());
@@ -71,7 +71,7 @@ impl NfsServer {
         }
     }
 
-    /// Until it takes connections on both ports.
+    /// Waits until it accepts connections on both ports.
     fn wait(&mut self, network: &Network, node: u32) -> Result<()> {
         let begin = Instant::now();
         let takes = |port| {
@@ -90,7 +90,7 @@ impl NfsServer {
         Ok(())
     }
 
-    /// Number of its process.
+    /// Its process id.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
@@ -98,18 +98,18 @@ impl NfsServer {
 
 impl Drop for NfsServer {
     fn drop(&mut self) {
-        // The port mapper is in its group of processes.
+        // The port mapper is in its process group.
         let killed = rustix::process::Pid::from_child(&self.child);
         let signal = rustix::process::Signal::KILL;
         let killed = rustix::process::kill_process_group(killed, signal);
         if let Err(error) = killed.map_err(Error::from).and_then(|()| self.child.wait()) {
-            // Nobody is here to be told but whoever reads what the program says.
+            // In a destructor the error can only be printed.
             let _ = writeln!(stderr(), "an NFS server stays: {error}");
         }
     }
 }
 
-/// Attributes are those of the file at each request, as of NFS servers in a kernel.
+/// Attributes are read from the file at each request, as by NFS servers in a kernel.
 fn configuration(export: &str, own: &str) -> String {
     format!(
         "NFS_CORE_PARAM {{ NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT}; Protocols = 3; \
@@ -124,7 +124,7 @@ fn configuration(export: &str, own: &str) -> String {
     )
 }
 
-/// The end of what it has said, if it has said anything.
+/// The end of its log, if there is any.
 fn last_words(path: &Path) -> String {
     let said = fs::read_to_string(path).unwrap_or_default();
     let mut lines: Vec<&str> = said.lines().rev().take(3).collect();

@@ -52,7 +52,7 @@ struct Row<'a> {
 impl<'a> Row<'a> {
     fn of(view: &'a TargetView, before: &[TargetView], seconds: f64) -> Self {
         let was = before.iter().find(|other| other.target == view.target);
-        // One whose server has begun anew counts from nothing.
+        // The counters of a restarted server begin at zero.
         let per_s = |of: fn(&TargetWork) -> u64| {
             let done = was.map_or(0, |was| of(&view.work).saturating_sub(of(&was.work)));
             (done as f64 / seconds) as u64

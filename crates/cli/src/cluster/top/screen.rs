@@ -92,7 +92,7 @@ pub fn run(client: Client, interval: Duration) -> Done {
                     None => break Ok(()),
                 }
             }
-            // As that the terminal has another size.
+            // An event is, for example, a new size of the terminal.
             Ok(event) => changed = event.is_some(),
         }
         if !asked && !wish.stopped && now.at.elapsed() >= interval {
@@ -242,7 +242,7 @@ impl<'a> Screen<'a> {
         };
         let titles = TITLES.map(|title| cell(title, title.trim_start_matches('>').to_owned()));
         let bold = Style::new().add_modifier(Modifier::BOLD);
-        // There may be fewer since.
+        // There may be fewer disks than before.
         let above = self.wish.above.min(self.rows.len().saturating_sub(1));
         let rows = self.rows.iter().skip(above).map(row);
         let table = Table::new(rows, WIDTHS).header(TableRow::new(titles).style(bold));

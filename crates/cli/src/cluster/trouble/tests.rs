@@ -4,10 +4,10 @@ use crate::cluster::targets::tests::view;
 use clap::CommandFactory;
 use clap::error::ErrorKind as Refused;
 
-/// Programs of others that are named; all else in backticks is ours.
+/// Programs that are not ours; everything else in backticks is a command of Weir.
 const OTHERS: [&str; 6] = ["dmesg", "iostat", "smartctl", "kill", "systemctl", "timedatectl"];
 
-/// Every kind, with words of what is said and of what to do.
+/// A problem of each kind, with words of its description and of its remedy.
 fn table() -> Vec<(&'static str, Trouble, [&'static str; 2])> {
     let text = |text: &str| text.to_owned();
     let replace = || text("`weir target replace 3`");
@@ -180,7 +180,7 @@ fn every_command_that_is_named_can_be_given_as_it_stands() {
         let said = trouble.text();
         assert_eq!(said.matches('`').count() % 2, 0, "{said}");
         let given = said.split('`').skip(1).step_by(2);
-        // What another machine does with what the command prints is a command of its own.
+        // In a pipeline, the part that another machine runs is a command of its own.
         for command in given.flat_map(|given| given.split(" | ")) {
             let command = match command.strip_prefix("ssh ") {
                 Some(there) => there.split_once(' ').unwrap().1,

@@ -95,7 +95,7 @@ impl Copier {
                 return Ok(());
             }
             let start = piece * PIECE_BYTES;
-            // The last one goes on to wherever the file ends by now.
+            // The last piece continues to the present end of the file.
             let last = piece + 1 == copy.pieces;
             let end = if last { u64::MAX } else { start + PIECE_BYTES };
             self.piece(copy, start..end, buffers)?;
@@ -116,13 +116,14 @@ impl Copier {
                 continue;
             }
             if at >= data.end {
-                // Asked before: what is added later is not a hole.
+                // The size is read before the search, so that bytes added later do not count as a
+                // hole.
                 let size = copy.source.size()?;
                 let found = copy.source.next_data(at)?;
                 let begins = found.as_ref().map_or(size, |data| data.start).clamp(at, piece.end);
                 copy.clear(at..begins)?;
                 self.progress.done(begins - at);
-                // A source that was cut meanwhile ends before this place.
+                // If the source was cut meanwhile, it ends before this offset.
                 if begins > at && (found.is_some() || begins <= size) {
                     copy.reached(begins);
                 }
@@ -161,7 +162,7 @@ mod tests {
         copied_as(from, to, size);
     }
 
-    /// Copies what was listed with a size.
+    /// Copies a file that was listed with this size.
     fn copied_as(from: &std::path::Path, to: &std::path::Path, size: u64) {
         let path = |path: &std::path::Path| path.as_os_str().as_bytes().to_vec();
         let source = LocalTree.open(&path(from), None).unwrap();
@@ -223,7 +224,7 @@ mod tests {
         copied(&from, &to);
         assert!(std::fs::read(&to).unwrap() == std::fs::read(&from).unwrap());
         assert!(std::fs::metadata(&to).unwrap().blocks() * 512 < 1 << 20);
-        // Wrong bytes in a hole and in data, and too many of them.
+        // The existing file has wrong bytes in a hole and in data, and is too long.
         let there = std::fs::OpenOptions::new().write(true).open(&to).unwrap();
         there.write_all_at(&[9; 5000], 1 << 20).unwrap();
         there.write_all_at(&[9; 1], (3 << 20) + 5).unwrap();

@@ -48,7 +48,7 @@ impl Links {
                 return Turn::First;
             };
             let Some(to) = &known.to else {
-                // Who copies it waits for nobody.
+                // The thread that copies the file waits for nothing.
                 files = self.changed.wait(files).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };

@@ -45,7 +45,7 @@ pub fn run(cp: &Cp) -> Done {
         _ => return Err(Failure::new("cp needs a source and a destination")),
     };
     let mut places = Places { cp, sessions: Sessions::default(), local: Arc::new(LocalTree) };
-    // Of what comes from a pipe there is nothing to keep but the bytes.
+    // From a pipe only the bytes can be kept.
     let from_pipe = sources.iter().any(|source| source == "-");
     let copier = Copier::new(cp, if from_pipe { Keep::default() } else { keep(cp) })?;
     if let [source] = sources
@@ -110,7 +110,7 @@ fn keep(cp: &Cp) -> Keep {
     Keep {
         mode: has(Kept::Mode),
         owner: has(Kept::Ownership),
-        // By which the next run knows what is complete.
+        // By the times the next run recognises complete files.
         times: has(Kept::Timestamps) || cp.resume,
         links: has(Kept::Links),
         xattrs: has(Kept::Xattr),
@@ -143,10 +143,8 @@ impl Places<'_> {
     ) -> Done<bool> {
         let names = (Name::parse(source)?, Name::parse(destination)?);
         if self.cp.resume && matches!(names, (Name::Stream, _) | (_, Name::Stream)) {
-            return Err(Failure::new(
-                "--resume: what comes from a pipe, or went into one, is gone",
-            )
-            .hint("copy from or to a file, or begin anew without --resume"));
+            return Err(Failure::new("--resume: a copy from or to a pipe cannot be continued")
+                .hint("copy from or to a file, or start again without --resume"));
         }
         match names {
             (Name::Stream, Name::Remote(_)) => {

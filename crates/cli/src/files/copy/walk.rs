@@ -64,8 +64,8 @@ impl<'a> Walk<'a> {
         }
         let mut node = false;
         if !self.recursive {
-            // As cp(1): what a pipe or device gives is copied, one that is named takes the
-            // bytes, and what a link leads to is written.
+            // As in cp(1): the bytes from a pipe or device are copied, an existing pipe or device
+            // receives the bytes, and a link to a file is followed.
             if meta.kind != FileKind::File {
                 (meta.kind, meta.size) = (FileKind::File, 0);
             }
@@ -85,13 +85,13 @@ impl<'a> Walk<'a> {
 
     fn send(&self, task: Task) -> Done {
         self.copier.progress.found(task.meta.size);
-        // The threads end only after this side hangs up.
+        // The threads end only after this side closes the channel.
         self.tasks.send(task).map_err(|_| Failure::new("the copying threads are gone"))
     }
 
     fn tree(&mut self, from: Place, root: Place, meta: Meta) -> Done {
         let mut stack = vec![self.enter(None, from, root.clone(), meta)?];
-        // As cp(1) does: where it is cannot always be told by its path.
+        // As in cp(1): the path does not always tell whether this is the copy itself.
         let copy = root.tree.stat(&root.path, false)?;
         while let Some(level) = stack.last_mut() {
             let Some((name, meta)) = level.page.next() else {
@@ -100,7 +100,8 @@ impl<'a> Walk<'a> {
                         level.page = page.into_iter();
                         continue;
                     }
-                    // What was not listed is missing, and the directory is done.
+                    // If the listing failed, the other entries are missing, and the directory is
+                    // done.
                     done => self.copier.keep(done.map(drop)),
                 }
                 let dir = stack.pop().map(|level| level.dir);
@@ -148,13 +149,13 @@ impl<'a> Walk<'a> {
     fn open(&self, parent: Option<&Dir>, from: &Place, to: &Place, meta: &Meta) -> Done<Opened> {
         from.check_depth()?;
         to.check_depth()?;
-        // Below what was named no link is followed, whoever has put it there.
+        // Below the arguments no link is followed, whoever has put it there.
         let pages = from.tree.clone().pages(&from.path, parent.is_none())?;
         match to.tree.stat(&to.path, false)? {
             None => {
                 let mode = meta.mode & 0o777 & !self.copier.umask | 0o700;
                 to.tree.make_dir(&to.path, mode)?;
-                // It has inherited the list for what is made in it.
+                // The new directory has inherited the default list for new files.
                 let inherits = parent
                     .map_or_else(|| self.copier.inherits(to), |parent| Ok(parent.inherits))?;
                 Ok(Opened { pages, is_new: true, inherits, leftovers: Leftovers::default() })

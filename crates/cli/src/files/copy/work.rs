@@ -79,7 +79,7 @@ impl Copier {
         let mut run = [0; 8];
         getrandom::fill(&mut run)
             .map_err(|e| Failure::new(format!("no random bytes for names: {e}")))?;
-        // Read by setting it; there are no other threads yet.
+        // The umask can only be read by setting it; there are no other threads yet.
         let umask = rustix::process::umask(rustix::fs::Mode::empty());
         rustix::process::umask(umask);
         Ok(Self {
@@ -136,7 +136,7 @@ impl Copier {
     pub fn work(&self, tasks: &Mutex<Receiver<Task>>) {
         let mut buffers = Buffers::default();
         loop {
-            // The lock is held while waiting: the next task goes to one thread.
+            // The lock is held while waiting, so that one thread gets the next task.
             let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(task) = task else { return };
             self.progress.at(task.from.shown());
@@ -150,7 +150,7 @@ impl Copier {
         let mut meta = dir.meta.clone();
         let mut keep = self.keep;
         if !keep.mode && dir.is_new {
-            // It was made so that it could be written into.
+            // The directory was made with a mode that permits writing into it.
             meta.mode &= 0o777 & !self.umask;
             keep.mode = meta.mode & 0o700 != 0o700;
         }
@@ -187,8 +187,11 @@ impl Copier {
             }
             Turn::Alone => {
                 self.copy(task, buffers)?;
-                Err(Failure::new("too many files with several names: copied as one of its own")
-                    .about(task.from.shown()))
+                Err(Failure::new(
+                    "too many files with several names: this name gets a copy of its \
+                    own",
+                )
+                .about(task.from.shown()))
             }
         }
     }
@@ -349,12 +352,12 @@ impl Copier {
             left.iter().for_each(|left| drop(remove_left(&*to.tree, left)));
             return self.complete_meta(task, there);
         }
-        // What is named may be a link, or a pipe.
+        // An argument of the command may be a link, or a pipe.
         let listed = task.dir.as_ref().map(|_| meta.identity);
         let source = from.tree.open(&from.path, listed)?;
         let partial = self.begin(to, (meta, there), left.clone())?;
         let copy = FileCopy::new(&*source, &*partial.sink, partial.there, meta.size);
-        // What was made anew has only lists that its directory gives.
+        // A new file has only lists that it inherits from its directory.
         let inherits = task.dir.as_ref().is_none_or(|dir| dir.inherits);
         let access = inherits || partial.there > 0 || partial.adopted.is_some();
         let done = self
@@ -378,7 +381,7 @@ impl Copier {
         }
         let held = task.to.tree.held(&task.to.path, FileKind::File)?;
         let lists = Lists { access: true, default: false };
-        // A change of owner takes some of the attributes away.
+        // A change of owner removes some of the attributes.
         if !(keep.xattrs && owner) {
             return held.set_meta(meta, keep).map(drop);
         }
@@ -507,7 +510,7 @@ impl Copier {
                 return Err(failure);
             }
         };
-        // Who may only write it cannot close it to others.
+        // A user who may only write the file cannot change its mode.
         let closed = set_mode(&*sink, there, PARTIAL_MODE).is_ok();
         let keep = Keep { mode: keep.mode || closed, ..keep };
         let (adopted, meta) = (Some(there.mode), meta.clone());
@@ -539,7 +542,7 @@ impl Copier {
         if self.fsync {
             partial.sink.sync()?;
         }
-        // Whoever owns a directory of this machine may have put anything there.
+        // The owner of a local directory may have put another file there.
         if partial.sink.in_cluster().is_none() && !is_there(partial, to)? {
             return Err(replaced(to));
         }
@@ -550,7 +553,7 @@ impl Copier {
     pub fn end_partial(&self, done: Done, partial: &Partial, to: &Place) -> Done {
         let Err(failure) = done else { return Ok(()) };
         let failure = named(failure, &partial.path, to);
-        // What has failed says more than what fails after it.
+        // The first failure is more informative than later ones.
         if !is_there(partial, to).unwrap_or(false) {
             return Err(failure);
         }
@@ -581,7 +584,7 @@ fn set_mode(held: &dyn Held, meta: &Meta, mode: u16) -> Done<bool> {
 
 /// Removes a leftover of an earlier run unless some process is still writing it.
 fn remove_left(tree: &dyn Tree, left: &[u8]) -> Done {
-    // Held until it is gone.
+    // The lock is held until the file is gone.
     let Some(_held) = tree.take_over(left, Take::Remove)? else { return Ok(()) };
     match tree.remove(left) {
         Err(_) if tree.stat(left, false)?.is_none() => Ok(()),
@@ -641,7 +644,8 @@ mod tests {
         assert!(failure.message.contains("was replaced"), "{}", failure.message);
         assert_eq!(std::fs::metadata(&victim).unwrap().mode(), mode);
         assert!(to.tree.stat(&to.path, false).unwrap().is_none());
-        // Nor is a directory that has become a link given what the directory was to have.
+        // Likewise, a directory that has become a link does not get the attributes of the
+        // directory.
         let link = dir.path().join("link");
         symlink("victim", &link).unwrap();
         assert!(to.tree.held(link.as_os_str().as_bytes(), FileKind::Directory).is_err());
