@@ -23,7 +23,7 @@ use std::time::Instant;
 use weir_client::{Client, ClientConfig, Consistency, Watch};
 use weir_metrics::Page;
 use weir_metrics::names::UPTIME;
-use weir_mount::fuse::{Config, Measured, MountError, Session};
+use weir_fuse::{Config, Measured, MountError, Session};
 use weir_mount::{KernelCache, WeirFs, tell_client};
 
 /// The most bytes that the mount itself fetches ahead of a reader.

@@ -5,7 +5,7 @@
 //! a file show that they do not matter. If the attributes have just changed and the server refuses,
 //! the request is sent again with the groups.
 
-use crate::fuse::RequestContext;
+use weir_fuse::RequestContext;
 use crate::translate::{context, groupless};
 use crate::weirfs::WeirFs;
 use weir_client::Context;

@@ -5,7 +5,7 @@
 //! (Attributes alone it drops without waiting for any.)
 
 use crate::file_pages::PAGE_BYTES;
-use crate::fuse::{NodeId, Notifier};
+use weir_fuse::{NodeId, Notifier};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};

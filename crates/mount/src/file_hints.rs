@@ -7,7 +7,7 @@
 //! user.weir.hint.will_need    0+4M        this range is read soon
 //! ```
 
-use crate::fuse::{Errno, Reply};
+use weir_fuse::{Errno, Reply};
 use crate::handles::FileHandle;
 use std::ops::Range;
 use weir_client::job::Partition;

@@ -1,6 +1,6 @@
 //! Opening, reading and writing of files.
 
-use crate::fuse::{IoArgs, NodeId, Opened, Reply, RequestContext, SetAttr, WriteData, was_killed};
+use weir_fuse::{IoArgs, NodeId, Opened, Reply, RequestContext, SetAttr, WriteData, was_killed};
 use crate::given_up::{GivenUp, SECOND_PATIENCE};
 use crate::handles::{FileHandle, Handle, Reading};
 use crate::jobs::Part;

@@ -8,7 +8,7 @@
 //! find it.
 
 use crate::access_times::now_ns;
-use crate::fuse::{Errno, Reply, RequestContext};
+use weir_fuse::{Errno, Reply, RequestContext};
 use crate::translate::groupless;
 use crate::weirfs::WeirFs;
 use weir_client::Context;

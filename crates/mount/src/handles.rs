@@ -1,8 +1,8 @@
 //! Open handles, and remembered states of files that were open.
 
 use crate::access_times::HandleAccess;
-use crate::fuse::Errno;
-use crate::fuse::RequestContext;
+use weir_fuse::Errno;
+use weir_fuse::RequestContext;
 use crate::given_up::GivenUp;
 use crate::jobs::Part;
 use crate::kernel_cache::Opening;

@@ -9,7 +9,7 @@
 //! Those of how it reads the file are in `file_hints.rs`.
 
 use crate::file_hints::FileHint;
-use crate::fuse::{Errno, NodeId, Reply, RequestContext};
+use weir_fuse::{Errno, NodeId, Reply, RequestContext};
 use crate::handles::{FileHandle, Handle, Reading};
 use crate::jobs::{Part, process};
 use crate::weirfs::WeirFs;

@@ -3,7 +3,7 @@
 //!
 //! Only changes in holes are written back first: elsewhere they do not change the result.
 
-use crate::fuse::{Reply, RequestContext};
+use weir_fuse::{Reply, RequestContext};
 use crate::kernel_size::Answer;
 use crate::translate::context;
 use crate::weirfs::WeirFs;

@@ -3,7 +3,7 @@
 //! The table is bounded: beyond [`MAX_ACLS`] the oldest entry is dropped. The root is never
 //! dropped: each path begins there.
 
-use crate::fuse::NodeId;
+use weir_fuse::NodeId;
 use std::collections::{BTreeMap, HashMap};
 use weir_types::FileId;
 

@@ -1,6 +1,6 @@
 //! Attributes that the kernel uses without asking, and their end ([`crate::lifetimes`]).
 
-use crate::fuse::NodeId;
+use weir_fuse::NodeId;
 use crate::kernel_cache::{GIVE_UP, KernelCache};
 use crate::lifetimes::ToEnd;
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 
 use crate::dropper::{Dropper, Dropping};
 use crate::file_pages::{Drop as PageDrop, FilePages, without};
-use crate::fuse::{MAX_STORE_BYTES, NodeId, Notifier};
+use weir_fuse::{MAX_STORE_BYTES, NodeId, Notifier};
 use crate::handles::Seen;
 use crate::kernel_acls::KernelAcls;
 use crate::kernel_files::KernelFiles;

@@ -8,7 +8,7 @@
 //!
 //! Held files are bounded by [`MAX_HELD_FILES`]; known files by the kernel.
 
-use crate::fuse::{NodeId, Notifier};
+use weir_fuse::{NodeId, Notifier};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use weir_types::FileId;

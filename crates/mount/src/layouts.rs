@@ -7,7 +7,7 @@
 //! chunk=67108864,copies=2        chunks
 //! ```
 
-use crate::fuse::{Errno, NodeId, Reply, RequestContext};
+use weir_fuse::{Errno, NodeId, Reply, RequestContext};
 use crate::translate::context;
 use crate::weirfs::WeirFs;
 use weir_client::Context;

@@ -1,5 +1,4 @@
-//! The mount: Weir as a file system of this machine, on a `/dev/fuse`
-//! transport of our own.
+//! The mount: Weir as a file system of this machine, served by `weir_fuse`.
 
 mod access_times;
 mod callers;
@@ -7,7 +6,6 @@ mod dropper;
 mod file_hints;
 mod file_io;
 mod file_pages;
-pub mod fuse;
 mod given_up;
 mod gone;
 mod handles;

@@ -1,8 +1,8 @@
 //! Directory listings: from pages of the metadata server to the kernel's buffer.
 
 use crate::callers::READ;
-use crate::fuse::Filesystem;
-use crate::fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
+use weir_fuse::Filesystem;
+use weir_fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
 use crate::gone::in_directory;
 use crate::handles::Handle;
 use crate::translate::for_kernel;

@@ -7,7 +7,7 @@
 //! Those of a process are released with its `FLUSH`, and are no longer recorded: a handle may live
 //! long and be locked by very many processes.
 
-use crate::fuse::{self, NodeId, ReleaseArgs, Reply};
+use weir_fuse::{self as fuse, NodeId, ReleaseArgs, Reply};
 use crate::lock_kind::waits_for_open_file;
 use crate::weirfs::WeirFs;
 use std::collections::{HashMap, HashSet};

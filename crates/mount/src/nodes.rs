@@ -9,7 +9,7 @@
 //!
 //! Entries are kept for each directory that the kernel has not dropped, so the kernel bounds them.
 
-use crate::fuse::NodeId;
+use weir_fuse::NodeId;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weir_types::{Attr, FileId, FileKind};

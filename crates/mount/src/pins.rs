@@ -6,7 +6,7 @@
 //! open for a while: an open file stays. That costs other clients nothing.
 
 use crate::callers::SEARCH;
-use crate::fuse::{Reply, RequestContext};
+use weir_fuse::{Reply, RequestContext};
 use crate::translate::data_context;
 use crate::weirfs::WeirFs;
 use std::collections::{HashMap, VecDeque};

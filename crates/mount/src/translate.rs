@@ -1,6 +1,6 @@
 //! Translation of the kernel's terms to the client's.
 
-use crate::fuse::{NewMode, OpenArgs, RequestContext, SetTime};
+use weir_fuse::{NewMode, OpenArgs, RequestContext, SetTime};
 use std::os::fd::{AsFd, AsRawFd};
 use weir_client::{Context, CreateOptions, LateGroups};
 use weir_types::{ACL_ACCESS, ACL_DEFAULT, Caller, ErrorKind, Result};

@@ -6,7 +6,7 @@
 
 use crate::access_times::AccessTimes;
 use crate::callers::{CHANGE, READ, WRITE, bits_of, groups_may_matter};
-use crate::fuse::{
+use weir_fuse::{
     Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
     NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, Statx, WriteData,
 };

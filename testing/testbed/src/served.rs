@@ -4,7 +4,7 @@ use std::io::{Error, Result};
 use std::path::Path;
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
-use weir_mount::fuse::{Config, Filesystem, Handle, MountError, Session};
+use weir_fuse::{Config, Filesystem, Handle, MountError, Session};
 
 /// How long the kernel may take to let go of it once it is unmounted.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -15,7 +15,7 @@ use file::{NAME, OneFile};
 use std::fs::File;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
-use weir_mount::fuse::Config;
+use weir_fuse::Config;
 
 /// So many requests wait in the drive's queue at most; the others wait in that of the kernel.
 const QUEUE: u16 = 32;

@@ -20,7 +20,7 @@ use library::Library;
 use std::io::{Error, Result};
 use std::net::Ipv4Addr;
 use std::path::Path;
-use weir_mount::fuse::Config;
+use weir_fuse::Config;
 
 /// What the kernel reads ahead, as on NFS mounts of its own (since 5.4).
 const READ_AHEAD_KIB: u32 = 128;
