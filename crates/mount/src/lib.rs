@@ -1,35 +1,23 @@
 //! The mount: Weir as a file system of this machine, served by `weir_fuse`.
+//!
+//! Each layer uses those below it alone:
+//!
+//! ```text
+//! operations   what the kernel asks for, one file for each kind of question
+//! weirfs       the file system: its client, and the state of the layers below
+//! open         what programs have open
+//! kernel       what the kernel has of files: pages, sizes, attributes, numbers
+//! translate    the kernel's terms in those of the client
+//! ```
 
-mod access_times;
-mod callers;
-mod dropper;
-mod file_hints;
-mod file_io;
-mod file_pages;
-mod given_up;
-mod gone;
-mod handles;
-mod hints;
-mod holes;
-mod jobs;
-mod kernel_acls;
-mod kernel_attributes;
-mod kernel_cache;
-mod kernel_files;
-mod kernel_size;
-mod layouts;
-mod lifetimes;
-mod listing;
-mod lock_kind;
-mod locks;
+mod kernel;
 mod metrics;
-mod nodes;
-mod pins;
-mod quotas;
+mod open;
+mod operations;
 mod translate;
 mod weirfs;
 
-pub use access_times::AccessTimes;
-pub use kernel_cache::KernelCache;
+pub use kernel::cache::KernelCache;
 pub use metrics::tell_client;
+pub use operations::access_times::AccessTimes;
 pub use weirfs::{Options, WeirFs};

@@ -4,23 +4,23 @@
 //! Node ids are file ids, which are never reused, so there is no table of files, only of open
 //! handles and of the directories that the kernel knows.
 
-use crate::access_times::AccessTimes;
-use crate::callers::{CHANGE, READ, WRITE, bits_of, groups_may_matter};
+use crate::operations::access_times::AccessTimes;
+use crate::operations::callers::{CHANGE, READ, WRITE, bits_of, groups_may_matter};
 use weir_fuse::{
     Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
     NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, Statx, WriteData,
 };
-use crate::gone::{Found, in_directory, may_have_had};
-use crate::handles::{DirHandle, Handle, Handles};
-use crate::hints::Hint;
-use crate::jobs::Jobs;
-use crate::kernel_cache::{KernelCache, Passed, Question};
-use crate::kernel_size::Answer;
-use crate::layouts::is_layout;
-use crate::locks::HandleLocks;
-use crate::nodes::Nodes;
-use crate::pins::Pins;
-use crate::quotas::is_quota;
+use crate::operations::gone::{Found, in_directory, may_have_had};
+use crate::open::handles::{DirHandle, Handle, Handles};
+use crate::operations::hints::Hint;
+use crate::open::jobs::Jobs;
+use crate::kernel::cache::{KernelCache, Passed, Question};
+use crate::kernel::size::Answer;
+use crate::operations::layouts::is_layout;
+use crate::operations::locks::HandleLocks;
+use crate::kernel::nodes::Nodes;
+use crate::operations::pins::Pins;
+use crate::operations::quotas::is_quota;
 use crate::translate::{
     context, create_options, data_context, for_kernel, groupless, is_acl, is_to_run, masked,
     refused_xattr, rights_of, set_time,

@@ -1,14 +1,14 @@
 //! The kernel's page cache, as the client's upper cache: it has to drop pages when a lease is
 //! recalled, and before a size is shown.
 
-use crate::dropper::{Dropper, Dropping};
-use crate::file_pages::{Drop as PageDrop, FilePages, without};
+use crate::kernel::dropper::{Dropper, Dropping};
+use crate::kernel::pages::{Drop as PageDrop, FilePages, without};
 use weir_fuse::{MAX_STORE_BYTES, NodeId, Notifier};
-use crate::handles::Seen;
-use crate::kernel_acls::KernelAcls;
-use crate::kernel_files::KernelFiles;
-use crate::kernel_size::{Answer, Failed, Mark, Tell};
-use crate::lifetimes::Lifetimes;
+use crate::open::handles::Seen;
+use crate::kernel::acls::KernelAcls;
+use crate::kernel::files::KernelFiles;
+use crate::kernel::size::{Answer, Failed, Mark, Tell};
+use crate::kernel::lifetimes::Lifetimes;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -558,7 +558,7 @@ impl Opening {
         passed.map(|_| ())
     }
 
-    /// See [`crate::kernel_size::KernelSize::appends_here`].
+    /// See [`crate::kernel::size::KernelSize::appends_here`].
     pub(crate) fn appends_here(&self, offset: u64) -> bool {
         self.pages.lock().size.appends_here(offset)
     }

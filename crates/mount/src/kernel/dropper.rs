@@ -4,7 +4,7 @@
 //! kernel waits for pages that are being read or written, and those requests need threads, too.
 //! (Attributes alone it drops without waiting for any.)
 
-use crate::file_pages::PAGE_BYTES;
+use crate::kernel::pages::PAGE_BYTES;
 use weir_fuse::{NodeId, Notifier};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;

@@ -5,7 +5,7 @@
 //! local disk a found file is held.) So a thread that got `ESTALE` finds a file that this mount has
 //! open for a while: an open file stays. That costs other clients nothing.
 
-use crate::callers::SEARCH;
+use crate::operations::callers::SEARCH;
 use weir_fuse::{Reply, RequestContext};
 use crate::translate::data_context;
 use crate::weirfs::WeirFs;

@@ -4,7 +4,7 @@
 //! Only changes in holes are written back first: elsewhere they do not change the result.
 
 use weir_fuse::{Reply, RequestContext};
-use crate::kernel_size::Answer;
+use crate::kernel::size::Answer;
 use crate::translate::context;
 use crate::weirfs::WeirFs;
 use weir_client::{Context, File};

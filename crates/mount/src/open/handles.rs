@@ -1,11 +1,11 @@
 //! Open handles, and remembered states of files that were open.
 
-use crate::access_times::HandleAccess;
+use crate::operations::access_times::HandleAccess;
 use weir_fuse::Errno;
 use weir_fuse::RequestContext;
-use crate::given_up::GivenUp;
-use crate::jobs::Part;
-use crate::kernel_cache::Opening;
+use crate::open::given_up::GivenUp;
+use crate::open::jobs::Part;
+use crate::kernel::cache::Opening;
 use crate::translate::data_context;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

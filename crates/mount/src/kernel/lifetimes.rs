@@ -1,6 +1,6 @@
 //! Files whose attributes the kernel may use without asking, because it was told how long they are valid.
 //!
-//! Whatever ends the attributes earlier is passed on to the kernel ([`crate::kernel_attributes`]). For an
+//! Whatever ends the attributes earlier is passed on to the kernel ([`crate::kernel::attributes`]). For an
 //! inode that the kernel has, that also ends replies under way: the kernel ignores attributes that
 //! were asked for before. But of a file that is new to it the kernel makes the inode only when the
 //! thread that asked handles the reply, which may be later than the notification: that then finds

@@ -1,10 +1,10 @@
 //! Directory listings: from pages of the metadata server to the kernel's buffer.
 
-use crate::callers::READ;
+use crate::operations::callers::READ;
 use weir_fuse::Filesystem;
 use weir_fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
-use crate::gone::in_directory;
-use crate::handles::Handle;
+use crate::operations::gone::in_directory;
+use crate::open::handles::Handle;
 use crate::translate::for_kernel;
 use crate::weirfs::WeirFs;
 use weir_types::FileKind;

@@ -8,10 +8,10 @@
 //!
 //! Those of how it reads the file are in `file_hints.rs`.
 
-use crate::file_hints::FileHint;
+use crate::operations::file_hints::FileHint;
 use weir_fuse::{Errno, NodeId, Reply, RequestContext};
-use crate::handles::{FileHandle, Handle, Reading};
-use crate::jobs::{Part, process};
+use crate::open::handles::{FileHandle, Handle, Reading};
+use crate::open::jobs::{Part, process};
 use crate::weirfs::WeirFs;
 use std::sync::{Arc, PoisonError};
 use weir_client::job::{Member, job_named};

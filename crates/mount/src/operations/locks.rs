@@ -8,7 +8,7 @@
 //! long and be locked by very many processes.
 
 use weir_fuse::{self as fuse, NodeId, ReleaseArgs, Reply};
-use crate::lock_kind::waits_for_open_file;
+use crate::operations::lock_kind::waits_for_open_file;
 use crate::weirfs::WeirFs;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

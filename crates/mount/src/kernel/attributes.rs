@@ -1,8 +1,8 @@
-//! Attributes that the kernel uses without asking, and their end ([`crate::lifetimes`]).
+//! Attributes that the kernel uses without asking, and their end ([`crate::kernel::lifetimes`]).
 
 use weir_fuse::NodeId;
-use crate::kernel_cache::{GIVE_UP, KernelCache};
-use crate::lifetimes::ToEnd;
+use crate::kernel::cache::{GIVE_UP, KernelCache};
+use crate::kernel::lifetimes::ToEnd;
 use std::time::{Duration, Instant};
 use weir_types::{Attr, FileId};
 

@@ -1,11 +1,11 @@
 //! Opening, reading and writing of files.
 
 use weir_fuse::{IoArgs, NodeId, Opened, Reply, RequestContext, SetAttr, WriteData, was_killed};
-use crate::given_up::{GivenUp, SECOND_PATIENCE};
-use crate::handles::{FileHandle, Handle, Reading};
-use crate::jobs::Part;
-use crate::kernel_cache::Passed;
-use crate::kernel_size::{Answer, Failed};
+use crate::open::given_up::{GivenUp, SECOND_PATIENCE};
+use crate::open::handles::{FileHandle, Handle, Reading};
+use crate::open::jobs::Part;
+use crate::kernel::cache::Passed;
+use crate::kernel::size::{Answer, Failed};
 use crate::translate::{context, is_to_run};
 use crate::weirfs::WeirFs;
 use std::sync::RwLock;

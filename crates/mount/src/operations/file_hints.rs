@@ -8,7 +8,7 @@
 //! ```
 
 use weir_fuse::{Errno, Reply};
-use crate::handles::FileHandle;
+use crate::open::handles::FileHandle;
 use std::ops::Range;
 use weir_client::job::Partition;
 use weir_client::{Context, Hint};

@@ -21,7 +21,7 @@
 //! Each event gets a number. A drop undoes what began before it, because the kernel waits for pages
 //! that are being read.
 
-use crate::kernel_size::KernelSize;
+use crate::kernel::size::KernelSize;
 use std::ops::Range;
 
 /// The kernel's page size, bytes.
@@ -328,7 +328,7 @@ pub(crate) fn without(bytes: &Range<u64>, held: &[Range<u64>]) -> Vec<Range<u64>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel_size::{Answer, Tell};
+    use crate::kernel::size::{Answer, Tell};
     use proptest::prelude::*;
     use std::time::Instant;
 

@@ -1,0 +1,5 @@
+//! What programs have open, and what is known of these programs.
+
+pub(crate) mod given_up;
+pub(crate) mod handles;
+pub(crate) mod jobs;
