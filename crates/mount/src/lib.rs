@@ -3,13 +3,15 @@
 //! Each layer uses those below it alone:
 //!
 //! ```text
-//! operations   what the kernel asks for, one file for each kind of question
+//! filesystem   the operations of the kernel, as they come from `weir_fuse`
+//! operations   what is done for them, one file for each kind
 //! weirfs       the file system: its client, and the state of the layers below
 //! open         what programs have open
 //! kernel       what the kernel has of files: pages, sizes, attributes, numbers
 //! translate    the kernel's terms in those of the client
 //! ```
 
+mod filesystem;
 mod kernel;
 mod metrics;
 mod open;
@@ -19,5 +21,5 @@ mod weirfs;
 
 pub use kernel::cache::KernelCache;
 pub use metrics::tell_client;
-pub use operations::access_times::AccessTimes;
+pub use open::access::AccessTimes;
 pub use weirfs::{Options, WeirFs};

@@ -4,7 +4,7 @@
 use crate::kernel::dropper::{Dropper, Dropping};
 use crate::kernel::pages::{Drop as PageDrop, FilePages, without};
 use weir_fuse::{MAX_STORE_BYTES, NodeId, Notifier};
-use crate::open::handles::Seen;
+use crate::kernel::seen::Seen;
 use crate::kernel::acls::KernelAcls;
 use crate::kernel::files::KernelFiles;
 use crate::kernel::size::{Answer, Failed, Mark, Tell};

@@ -1,11 +1,12 @@
 //! What the kernel has of files, and what it may be told of them.
 
-pub(crate) mod acls;
-pub(crate) mod attributes;
+mod acls;
+mod attributes;
 pub(crate) mod cache;
-pub(crate) mod dropper;
-pub(crate) mod files;
-pub(crate) mod lifetimes;
+mod dropper;
+mod files;
+mod lifetimes;
 pub(crate) mod nodes;
-pub(crate) mod pages;
+mod pages;
+mod seen;
 pub(crate) mod size;

@@ -1,6 +1,6 @@
-//! Open handles, and remembered states of files that were open.
+//! Open handles.
 
-use crate::operations::access_times::HandleAccess;
+use crate::open::access::HandleAccess;
 use weir_fuse::Errno;
 use weir_fuse::RequestContext;
 use crate::open::given_up::GivenUp;
@@ -12,11 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use weir_client::job::JobReader;
 use weir_client::{Context, File};
-use weir_types::{Attr, FileId};
+use weir_types::FileId;
 use weir_wire::meta::DirPage;
-
-/// The most files whose last state is remembered, so that their pages may stay cached.
-const MAX_SEEN: usize = 1 << 16;
 
 /// The object of a kernel handle.
 pub(crate) enum Handle {
@@ -155,28 +152,5 @@ impl DirHandle {
     pub(crate) fn put_back(&self, cookie: u64, mut page: DirPage, from: usize) {
         page.entries.drain(..from);
         *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some((cookie, page));
-    }
-}
-
-/// State of each file when it was last opened. If it has not changed, the kernel's cached pages are
-/// still valid.
-#[derive(Default)]
-pub(crate) struct Seen {
-    changes: Mutex<HashMap<FileId, u64>>,
-}
-
-impl Seen {
-    /// Whether the file has the last remembered state. Remembers the present one.
-    pub(crate) fn same(&self, attr: &Attr) -> bool {
-        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        if changes.len() >= MAX_SEEN {
-            changes.clear();
-        }
-        changes.insert(attr.file, attr.change) == Some(attr.change)
-    }
-
-    /// Forgets all states.
-    pub(crate) fn clear(&self) {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }

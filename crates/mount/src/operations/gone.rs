@@ -7,7 +7,7 @@
 //! for its attributes. Changes of such a file are made in this mount's memory: no other mount can
 //! find it.
 
-use crate::operations::access_times::now_ns;
+use crate::open::access::now_ns;
 use weir_fuse::{Errno, Reply, RequestContext};
 use crate::translate::groupless;
 use crate::weirfs::WeirFs;

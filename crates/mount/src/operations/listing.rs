@@ -1,7 +1,6 @@
 //! Directory listings: from pages of the metadata server to the kernel's buffer.
 
 use crate::operations::callers::READ;
-use weir_fuse::Filesystem;
 use weir_fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
 use crate::operations::gone::in_directory;
 use crate::open::handles::Handle;
@@ -93,9 +92,9 @@ impl WeirFs {
                     // The kernel does not learn of it.
                     if let Some(entry) = entry {
                         if !entry.attr_ttl.is_zero() {
-                            self.was_told(entry.attr.file);
+                            self.cache.was_told(entry.attr.file);
                         }
-                        self.forget(entry.node, 1);
+                        self.forgotten(entry.node, 1);
                     }
                     dir.put_back(cookie, page, i);
                     return Ok(());

@@ -1,15 +1,19 @@
-//! What the kernel asks for.
+//! What is done for the operations of the kernel.
 
-pub(crate) mod access_times;
+mod access_times;
+mod attributes;
 pub(crate) mod callers;
 mod file_hints;
 mod file_io;
+mod find;
 pub(crate) mod gone;
-pub(crate) mod hints;
+mod hints;
 mod holes;
-pub(crate) mod layouts;
+mod layouts;
 mod listing;
 mod lock_kind;
-pub(crate) mod locks;
-pub(crate) mod pins;
-pub(crate) mod quotas;
+mod locks;
+mod quotas;
+mod ranges;
+mod told;
+mod xattrs;

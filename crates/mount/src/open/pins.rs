@@ -5,21 +5,13 @@
 //! local disk a found file is held.) So a thread that got `ESTALE` finds a file that this mount has
 //! open for a while: an open file stays. That costs other clients nothing.
 
-use crate::operations::callers::SEARCH;
-use weir_fuse::{Reply, RequestContext};
-use crate::translate::data_context;
-use crate::weirfs::WeirFs;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_client::File;
-use weir_types::{Attr, ErrorKind, FileId, FileKind, Result};
-use weir_wire::capability::Rights;
 
-/// The most attempts to hold a file that is gone each time.
-const HOLD_TRIES: usize = 64;
 /// Time from the reply to a lookup to the last use of the found file, and from `ESTALE` to the next
 /// attempt.
 const HELD_FOR: Duration = Duration::from_secs(1);
@@ -167,52 +159,6 @@ impl<T> Shared<T> {
         }
         // This thread: nobody needs to wait for it any more.
         state.keeper = None;
-    }
-}
-
-impl WeirFs {
-    /// Looks up a name.
-    pub(crate) fn find(&self, ctx: &RequestContext<'_>, dir: FileId, name: &[u8]) -> Result<Attr> {
-        if !self.pins.tries_again(ctx.pid) {
-            return self.look_up(ctx, dir, name);
-        }
-        let found = self.find_and_hold(ctx, dir, name);
-        // Others are on the way to it.
-        if found.as_ref().map_or(true, |attr| attr.kind == FileKind::File) {
-            self.pins.tried(ctx.pid);
-        }
-        found
-    }
-
-    fn look_up(&self, ctx: &RequestContext<'_>, dir: FileId, name: &[u8]) -> Result<Attr> {
-        self.judged(ctx, dir, SEARCH, |by| self.client.lookup(by, dir, name))
-    }
-
-    /// The reply about a file that the kernel has found, or is told of.
-    pub(crate) fn found<T>(&self, ctx: &RequestContext<'_>, answer: Result<T>) -> Reply<T> {
-        if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Stale) {
-            self.pins.missed(ctx.pid);
-        }
-        Ok(answer?)
-    }
-
-    /// Looks up a name; if it is a regular file's, holds the file for a while.
-    fn find_and_hold(&self, ctx: &RequestContext<'_>, parent: FileId, name: &[u8]) -> Result<Attr> {
-        for _ in 0..HOLD_TRIES {
-            let attr = self.look_up(ctx, parent, name)?;
-            if attr.kind != FileKind::File {
-                return Ok(attr);
-            }
-            match self.client.open(&data_context(ctx), attr.file, Rights::READ) {
-                Ok((file, attr)) => {
-                    self.pins.hold(file);
-                    return Ok(attr);
-                }
-                Err(error) if error.kind == ErrorKind::Stale => {}
-                Err(_) => return Ok(attr),
-            }
-        }
-        self.look_up(ctx, parent, name)
     }
 }
 
