@@ -3,7 +3,7 @@
 use crate::network::handles::{SimPoller, SimSignal, SimSocket};
 use crate::options::{chance, nanos};
 use crate::slab::Id;
-use crate::threads::{Body, State};
+use crate::world::processes::{Body, State};
 use crate::world::Shared;
 use rustix::io::Result;
 use std::sync::Arc;

@@ -6,11 +6,16 @@
 //! - What happens depends on the seed and on what the threads do, on nothing
 //!   else: no address, no hash of the standard library, no real clock.
 
-use crate::network::NetworkState;
+pub(crate) mod connection;
+pub(crate) mod network;
+pub(crate) mod object;
+pub(crate) mod processes;
+
 use crate::options::{Options, Span, chance};
 use crate::slab::{Id, Slab};
-use crate::threads::{Node, Process, State, ThreadRecord};
 use crate::trace::Tracer;
+use network::NetworkState;
+use processes::{Node, Process, ThreadRecord};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -33,28 +38,6 @@ impl Shared {
                 panic!("a simulation was entered twice, or by two threads of the machine")
             }
         }
-    }
-
-    /// Ends this turn of the running thread, for it waits; false if its
-    /// deadline came first.
-    pub(crate) fn wait(
-        &self,
-        mut world: MutexGuard<'_, World>,
-        deadline: Option<u64>,
-        why: &'static str,
-    ) -> bool {
-        world.block(deadline, why);
-        drop(world);
-        crate::fiber::suspend();
-        !self.enter().timed_out()
-    }
-
-    /// Ends this turn of the running thread, which goes on soon.
-    pub(crate) fn give_way(&self, mut world: MutexGuard<'_, World>) {
-        let thread = world.running();
-        world.schedule_run(thread);
-        drop(world);
-        crate::fiber::suspend();
     }
 }
 
@@ -156,44 +139,16 @@ impl World {
         self.queue.peek().map(|entry| entry.0.time)
     }
 
-    /// Takes the next event that is not after `limit`, and does it as far as
-    /// no thread has to run for it.
-    pub(crate) fn advance(&mut self, limit: u64) -> Next {
+    /// Takes the next event that is not after `limit`, with its time; virtual time goes on to that.
+    pub(crate) fn take_next(&mut self, limit: u64) -> Option<(u64, Event)> {
         self.running = None;
         if self.next_time().is_none_or(|time| time > limit) {
-            return Next::Nothing;
+            return None;
         }
-        let Some(Reverse(entry)) = self.queue.pop() else { return Next::Nothing };
+        let Reverse(entry) = self.queue.pop()?;
         self.now = self.now.max(entry.time);
         self.events += 1;
-        match entry.event {
-            Event::Run(thread) => self.run(thread),
-            Event::Deadline(thread) => self.reach_deadline(thread, entry.time),
-            Event::Arrival(connection, to) => {
-                self.arrive(connection, to);
-                Next::Done
-            }
-        }
-    }
-
-    /// Gives a thread the processor, unless its process is stopped.
-    pub(crate) fn run(&mut self, id: Id) -> Next {
-        let Some(thread) = self.threads.get_mut(id) else { return Next::Done };
-        let process = &mut self.processes[thread.process];
-        if process.stopped {
-            process.held_back.push(id);
-            return Next::Done;
-        }
-        thread.state = State::Running;
-        let index = thread.process;
-        self.trace.mix(self.now);
-        self.trace.mix(id.number());
-        self.trace.line(self.now, || {
-            let node = &self.nodes[process.node].name;
-            format!("{node}/{}#{index} {} runs", process.name, thread.name)
-        });
-        self.running = Some(id);
-        Next::Run(id, index)
+        Some((entry.time, entry.event))
     }
 
     /// Notes what the driver does to two nodes or processes.
