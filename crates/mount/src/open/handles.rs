@@ -5,7 +5,7 @@ use weir_fuse::Errno;
 use weir_fuse::RequestContext;
 use crate::open::given_up::GivenUp;
 use crate::open::jobs::Part;
-use crate::kernel::cache::Opening;
+use crate::kernel::opening::Opening;
 use crate::translate::data_context;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -4,7 +4,7 @@ use weir_fuse::{IoArgs, NodeId, Opened, Reply, RequestContext, SetAttr, WriteDat
 use crate::open::given_up::{GivenUp, SECOND_PATIENCE};
 use crate::open::handles::{FileHandle, Handle, Reading};
 use crate::open::jobs::Part;
-use crate::kernel::cache::Passed;
+use crate::kernel::opening::Passed;
 use crate::kernel::size::{Answer, Failed};
 use crate::translate::{context, is_to_run};
 use crate::weirfs::WeirFs;

@@ -1,6 +1,6 @@
 //! Ranges of an open file: allocating and punching them, data and holes, and copies within a cluster.
 
-use crate::kernel::cache::Passed;
+use crate::kernel::opening::Passed;
 use crate::translate::{context, data_context};
 use crate::weirfs::WeirFs;
 use weir_client::core::copy::MAX_COPY_CALL_BYTES;

@@ -1,6 +1,6 @@
 //! What the kernel is told of files, and for how long it may use it.
 
-use crate::kernel::cache::Question;
+use crate::kernel::answers::Question;
 use crate::kernel::size::Answer;
 use crate::translate::groupless;
 use crate::weirfs::WeirFs;
