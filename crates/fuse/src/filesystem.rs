@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weir_types::limits::MAX_GROUPS;
 use weir_types::{FileId, FsUsage};
 
+use crate::interrupts::interrupt::Interrupt;
 use crate::protocol::args::{
     Attributes, CopyArgs, Entry, IoArgs, IoctlArgs, IoctlReply, Lock, LockArgs, NewMode, NodeId,
     OpenArgs, Opened, ReleaseArgs, SetAttr, Statx,
 };
 use crate::protocol::dir_sink::DirSink;
 use crate::protocol::errno::Errno;
-use crate::interrupts::interrupt::Interrupt;
 use crate::protocol::request::Header;
 use crate::write_data::WriteData;
 

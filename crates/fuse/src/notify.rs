@@ -12,10 +12,10 @@ use std::sync::Arc;
 use rustix::io::{Errno as OsErrno, writev};
 use zerocopy::IntoBytes;
 
+use crate::no_access::{self, unreadable};
 use crate::protocol::abi::{self, notify};
 use crate::protocol::args::NodeId;
 use crate::protocol::errno::Errno;
-use crate::no_access::{self, unreadable};
 
 /// The greatest distance from the end of a file that [`Notifier::raise_size`] can reach.
 pub const MAX_STORE_BYTES: usize = no_access::MAX_BYTES;

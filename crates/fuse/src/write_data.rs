@@ -10,9 +10,9 @@ use std::ops::{Deref, Range};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::interrupts::interrupt::Interrupt;
 use crate::protocol::abi::{MIN_READ_BUFFER, WRITE_HEADERS_BYTES};
 use crate::protocol::errno::Errno;
-use crate::interrupts::interrupt::Interrupt;
 use weir_host::pages::{PAGE_BYTES, Pages};
 
 /// Shorter data is copied: it would leave most of a whole buffer empty.

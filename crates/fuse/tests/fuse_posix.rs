@@ -12,7 +12,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
-use fuse_support::{MemFs, Mount, can_mount};
+use fuse_support::memfs::MemFs;
+use fuse_support::{Mount, can_mount};
 use weir_fuse::Config;
 
 fn mount() -> Option<Mount> {

@@ -12,7 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fuse_support::{BLOCKS, CLOSES, MemFs, Mount, NOTIFIES, PANICS, can_mount, eventually};
+use fuse_support::memfs::{BLOCKS, CLOSES, MemFs, NOTIFIES, PANICS};
+use fuse_support::{Mount, can_mount, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use weir_fuse::{Config, Errno, MountError, MountWith, Session};
 

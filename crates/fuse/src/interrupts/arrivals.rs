@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::protocol::args::NodeId;
 use crate::interrupts::interrupt::Interrupt;
+use crate::protocol::args::NodeId;
 
 /// A thread that has read a request looks at it within this time.
 const LOOKS: Duration = Duration::from_secs(1);
@@ -209,9 +209,9 @@ impl Arrivals {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::interrupts::heeds::Heeds;
     use crate::interrupts::interrupt::InterruptTable;
-    use super::*;
 
     #[test]
     fn an_append_waits_for_those_that_came_before_until_it_is_interrupted() {

@@ -10,9 +10,9 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::interrupts::interrupt::InterruptTable;
 use crate::protocol::answer::Answer;
 use crate::protocol::errno::Errno;
-use crate::interrupts::interrupt::InterruptTable;
 
 /// Interval of checks.
 const TICK: Duration = Duration::from_millis(100);

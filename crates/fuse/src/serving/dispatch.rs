@@ -6,14 +6,16 @@ use std::time::Duration;
 use weir_types::limits::MAX_SYMLINK_BYTES;
 use zerocopy::IntoBytes;
 
+use crate::filesystem::{Filesystem, Reply, RequestContext};
+use crate::interrupts::arrivals::{Arrivals, Noted};
 use crate::protocol::abi;
 use crate::protocol::answer::Answer;
-use crate::protocol::args::{CopyArgs, Entry, IoArgs, IoctlArgs, LockKind, NodeId, Opened, ReleaseArgs};
-use crate::interrupts::arrivals::{Arrivals, Noted};
+use crate::protocol::args::{
+    CopyArgs, Entry, IoArgs, IoctlArgs, LockKind, NodeId, Opened, ReleaseArgs,
+};
 use crate::protocol::dir_sink::{DirSink, given};
 use crate::protocol::encode;
 use crate::protocol::errno::Errno;
-use crate::filesystem::{Filesystem, Reply, RequestContext};
 use crate::protocol::request::Op;
 use crate::write_data::WriteData;
 

@@ -10,21 +10,21 @@ use std::time::Duration;
 
 use zerocopy::IntoBytes;
 
-use crate::protocol::abi::{self, init};
-use crate::protocol::answer::Answer;
-use crate::mounting::config::Config;
-use crate::serving::crew::Crew;
-use crate::protocol::errno::Errno;
 use crate::filesystem::{Filesystem, Negotiated};
 use crate::interrupts::interrupt::InterruptTable;
-use crate::serving::measured::Measured;
+use crate::mounting::config::Config;
 use crate::mounting::mount::{self, Mounted};
 use crate::mounting::mount_error::MountError;
 use crate::notify::Notifier;
-use weir_host::pages::PAGE_BYTES;
+use crate::protocol::abi::{self, init};
+use crate::protocol::answer::Answer;
+use crate::protocol::errno::Errno;
 use crate::protocol::request::{Init, Op, Request};
+use crate::serving::crew::Crew;
+use crate::serving::measured::Measured;
 use crate::serving::worker::{self, LockWaits, MAX_QUEUED, Shared};
 use crate::write_data::{WritePool, request_buffer_bytes};
+use weir_host::pages::PAGE_BYTES;
 
 /// Longest wait for the kernel's INIT.
 const INIT_TIMEOUT: Duration = Duration::from_secs(30);

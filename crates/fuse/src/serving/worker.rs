@@ -13,21 +13,21 @@ use std::time::Duration;
 
 use rustix::io::Errno as OsErrno;
 
-use crate::protocol::abi;
-use crate::protocol::answer::Answer;
-use crate::interrupts::arrivals::{Arrivals, Noted, Reader, What};
-use crate::serving::crew::{Crew, Next, Taken, Urgency};
-use crate::serving::dispatch::Dispatch;
-use crate::protocol::errno::Errno;
 use crate::filesystem::{Filesystem, RequestContext};
+use crate::interrupts::arrivals::{Arrivals, Noted, Reader, What};
 use crate::interrupts::heeds::Heeds;
 use crate::interrupts::interrupt::{Interrupt, InterruptTable};
 use crate::interrupts::killed::{Callers, was_killed};
-use crate::serving::measured::Measured;
 use crate::notify::mark_serving_thread;
-use weir_host::pages::Pages;
+use crate::protocol::abi;
+use crate::protocol::answer::Answer;
+use crate::protocol::errno::Errno;
 use crate::protocol::request::{Op, Request};
+use crate::serving::crew::{Crew, Next, Taken, Urgency};
+use crate::serving::dispatch::Dispatch;
+use crate::serving::measured::Measured;
 use crate::write_data::{REQUEST_START, RequestBuffer, WriteData, WritePool, request_buffer_bytes};
+use weir_host::pages::Pages;
 
 /// Stack of a thread that waits for a lock, bytes.
 const WAITING_STACK_BYTES: usize = 256 << 10;

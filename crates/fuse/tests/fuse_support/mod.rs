@@ -1,8 +1,8 @@
 //! Mounts of a file system in memory.
 
-mod memfs;
+pub mod memfs;
 
-pub use memfs::{BLOCKS, CLOSES, MemFs, NOTIFIES, PANICS, Probe};
+use memfs::{MemFs, Probe};
 
 use std::path::Path;
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //! The table is bounded: beyond [`MAX_ACLS`] the oldest entry is dropped. The root is never
 //! dropped: each path begins there.
 
-use weir_fuse::NodeId;
 use std::collections::{BTreeMap, HashMap};
+use weir_fuse::NodeId;
 use weir_types::FileId;
 
 /// The most entries: as many as the client caches attributes.

@@ -1,9 +1,9 @@
 //! Attributes that the kernel uses without asking, and their end ([`crate::kernel::lifetimes`]).
 
-use weir_fuse::NodeId;
 use crate::kernel::cache::{GIVE_UP, KernelCache};
 use crate::kernel::lifetimes::ToEnd;
 use std::time::{Duration, Instant};
+use weir_fuse::NodeId;
 use weir_types::{Attr, FileId};
 
 /// Time between two attempts to end attributes of a file that the kernel does not have yet.

@@ -1,15 +1,15 @@
 //! The kernel's caches of all files: what of them is kept, and what the kernel may be told.
 
-use crate::kernel::dropper::Dropper;
-use crate::kernel::pages::{Drop as PageDrop, FilePages};
-use weir_fuse::{NodeId, Notifier};
-use crate::kernel::seen::Seen;
 use crate::kernel::acls::KernelAcls;
+use crate::kernel::dropper::Dropper;
 use crate::kernel::files::KernelFiles;
 use crate::kernel::lifetimes::Lifetimes;
+use crate::kernel::pages::{Drop as PageDrop, FilePages};
+use crate::kernel::seen::Seen;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+use weir_fuse::{NodeId, Notifier};
 use weir_types::{Attr, FileId};
 
 /// A drop gives up after this time. Every request of the kernel is served sooner.

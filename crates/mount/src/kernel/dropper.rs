@@ -5,11 +5,11 @@
 //! (Attributes alone it drops without waiting for any.)
 
 use crate::kernel::pages::PAGE_BYTES;
-use weir_fuse::{NodeId, Notifier};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use weir_fuse::{NodeId, Notifier};
 use weir_types::FileId;
 
 /// The most threads, and so the most drops that are stuck behind pages in use. When a mount is cut

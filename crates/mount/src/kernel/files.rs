@@ -8,9 +8,9 @@
 //!
 //! Held files are bounded by [`MAX_HELD_FILES`]; known files by the kernel.
 
-use weir_fuse::{NodeId, Notifier};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use weir_fuse::{NodeId, Notifier};
 use weir_types::FileId;
 
 /// The most files without names that one mount holds for its kernel.

@@ -10,10 +10,10 @@
 //! Invariant: an entry stays from before the attributes are compared with the client's cache, which
 //! is before the reply, until it has been ended or the lifetime is over.
 
-use weir_fuse::NodeId;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use weir_fuse::NodeId;
 use weir_types::FileId;
 
 /// The most files: as many as the client caches attributes.

@@ -9,9 +9,9 @@
 //!
 //! Entries are kept for each directory that the kernel has not dropped, so the kernel bounds them.
 
-use weir_fuse::NodeId;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use weir_fuse::NodeId;
 use weir_types::{Attr, FileId, FileKind};
 
 /// Bit in the numbers of aliases. File ids are always below it.

@@ -1,17 +1,17 @@
 //! Open handles.
 
+use crate::kernel::opening::Opening;
 use crate::open::access::HandleAccess;
-use weir_fuse::Errno;
-use weir_fuse::RequestContext;
 use crate::open::given_up::GivenUp;
 use crate::open::jobs::Part;
-use crate::kernel::opening::Opening;
 use crate::translate::data_context;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use weir_client::job::JobReader;
 use weir_client::{Context, File};
+use weir_fuse::Errno;
+use weir_fuse::RequestContext;
 use weir_types::FileId;
 use weir_wire::meta::DirPage;
 

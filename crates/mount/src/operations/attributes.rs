@@ -38,7 +38,12 @@ impl WeirFs {
     }
 
     /// Changes attributes of a file.
-    pub(crate) fn set_attributes(&self, ctx: &RequestContext<'_>, node: NodeId, set: &SetAttr) -> Reply<Attributes> {
+    pub(crate) fn set_attributes(
+        &self,
+        ctx: &RequestContext<'_>,
+        node: NodeId,
+        set: &SetAttr,
+    ) -> Reply<Attributes> {
         let context = context(ctx);
         let request = meta::SetAttrRequest {
             file: self.file(node)?,

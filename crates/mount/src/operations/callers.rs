@@ -5,10 +5,10 @@
 //! a file show that they do not matter. If the attributes have just changed and the server refuses,
 //! the request is sent again with the groups.
 
-use weir_fuse::RequestContext;
 use crate::translate::{context, groupless};
 use crate::weirfs::WeirFs;
 use weir_client::Context;
+use weir_fuse::RequestContext;
 use weir_types::{Attr, ErrorKind, FileId, Result};
 use weir_wire::capability::Rights;
 use weir_wire::meta::SetAttrRequest;

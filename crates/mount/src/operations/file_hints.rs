@@ -7,11 +7,11 @@
 //! user.weir.hint.will_need    0+4M        this range is read soon
 //! ```
 
-use weir_fuse::{Errno, Reply};
 use crate::open::handles::FileHandle;
 use std::ops::Range;
 use weir_client::job::Partition;
 use weir_client::{Context, Hint};
+use weir_fuse::{Errno, Reply};
 
 /// What the names of these attributes begin with.
 const PREFIX: &[u8] = b"user.weir.hint.";

@@ -1,17 +1,17 @@
 //! Opening, reading and writing of files.
 
-use weir_fuse::{IoArgs, NodeId, Opened, Reply, RequestContext, SetAttr, WriteData, was_killed};
+use crate::kernel::opening::Passed;
+use crate::kernel::size::{Answer, Failed};
 use crate::open::given_up::{GivenUp, SECOND_PATIENCE};
 use crate::open::handles::{FileHandle, Handle, Reading};
 use crate::open::jobs::Part;
-use crate::kernel::opening::Passed;
-use crate::kernel::size::{Answer, Failed};
 use crate::translate::{context, is_to_run};
 use crate::weirfs::WeirFs;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use weir_client::{Consistency, Context, File, set_nothing};
+use weir_fuse::{IoArgs, NodeId, Opened, Reply, RequestContext, SetAttr, WriteData, was_killed};
 use weir_types::{Attr, ErrorKind, FileId};
 use weir_wire::meta::CAPABILITY;
 

@@ -8,10 +8,10 @@
 //! find it.
 
 use crate::open::access::now_ns;
-use weir_fuse::{Errno, Reply, RequestContext};
 use crate::translate::groupless;
 use crate::weirfs::WeirFs;
 use weir_client::Context;
+use weir_fuse::{Errno, Reply, RequestContext};
 use weir_types::{
     ACL_ACCESS, ACL_DEFAULT, Attr, Error, ErrorKind, FileId, FileKind, Result, Timestamp,
 };

@@ -8,13 +8,13 @@
 //!
 //! Those of how it reads the file are in `file_hints.rs`.
 
-use crate::operations::file_hints::FileHint;
-use weir_fuse::{Errno, NodeId, Reply, RequestContext};
 use crate::open::handles::{FileHandle, Handle, Reading};
 use crate::open::jobs::{Part, process};
+use crate::operations::file_hints::FileHint;
 use crate::weirfs::WeirFs;
 use std::sync::{Arc, PoisonError};
 use weir_client::job::{Member, job_named};
+use weir_fuse::{Errno, NodeId, Reply, RequestContext};
 use weir_types::Rank;
 
 /// The longest name of a job, bytes.

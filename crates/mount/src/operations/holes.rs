@@ -3,11 +3,11 @@
 //!
 //! Only changes in holes are written back first: elsewhere they do not change the result.
 
-use weir_fuse::{Reply, RequestContext};
 use crate::kernel::size::Answer;
 use crate::translate::context;
 use crate::weirfs::WeirFs;
 use weir_client::{Context, File};
+use weir_fuse::{Reply, RequestContext};
 use weir_types::{Attr, FileKind};
 
 impl WeirFs {

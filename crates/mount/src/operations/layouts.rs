@@ -7,10 +7,10 @@
 //! chunk=67108864,copies=2        chunks
 //! ```
 
-use weir_fuse::{Errno, NodeId, Reply, RequestContext};
 use crate::translate::context;
 use crate::weirfs::WeirFs;
 use weir_client::Context;
+use weir_fuse::{Errno, NodeId, Reply, RequestContext};
 use weir_types::{FileId, FileKind, FileLayout, LayoutKind, LayoutSpec, Result};
 use weir_wire::Rights;
 

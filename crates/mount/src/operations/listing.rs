@@ -1,11 +1,11 @@
 //! Directory listings: from pages of the metadata server to the kernel's buffer.
 
-use crate::operations::callers::READ;
-use weir_fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
-use crate::operations::gone::in_directory;
 use crate::open::handles::Handle;
+use crate::operations::callers::READ;
+use crate::operations::gone::in_directory;
 use crate::translate::for_kernel;
 use crate::weirfs::WeirFs;
+use weir_fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
 use weir_types::FileKind;
 
 /// Entries in one request to the metadata server.

@@ -1,9 +1,9 @@
 //! Locks of programs: translation between the kernel and the cluster, and unlocks by closes.
 
-use weir_fuse::{self as fuse, NodeId, ReleaseArgs, Reply};
 use crate::operations::lock_kind::waits_for_open_file;
 use crate::weirfs::WeirFs;
 use weir_client::Context;
+use weir_fuse::{self as fuse, NodeId, ReleaseArgs, Reply};
 use weir_types::FileId;
 use weir_wire::lock::{LAST_BYTE, Lock, LockMode, LockWait};
 

@@ -2,9 +2,9 @@
 //! not stored with the file, cannot be set, and is not listed. So a user without a key of the
 //! cluster can see them, as `weir quota` shows them.
 
-use weir_fuse::{NodeId, Reply, RequestContext};
 use crate::translate::context;
 use crate::weirfs::WeirFs;
+use weir_fuse::{NodeId, Reply, RequestContext};
 use weir_types::FileId;
 use weir_wire::quota::{QUOTA_XATTR, QuotaInfo, QuotaLimits, QuotaSubject};
 

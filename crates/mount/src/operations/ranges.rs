@@ -63,11 +63,7 @@ impl WeirFs {
     }
 
     /// Copies bytes from one open file to another. Returns how many.
-    pub(crate) fn copy_range(
-        &self,
-        ctx: &RequestContext<'_>,
-        args: &CopyArgs,
-    ) -> Reply<u64> {
+    pub(crate) fn copy_range(&self, ctx: &RequestContext<'_>, args: &CopyArgs) -> Reply<u64> {
         if args.flags != 0 {
             return Err(Errno::EINVAL);
         }

@@ -53,7 +53,12 @@ impl WeirFs {
     }
 
     /// The value of an attribute.
-    pub(crate) fn xattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<Vec<u8>> {
+    pub(crate) fn xattr(
+        &self,
+        ctx: &RequestContext<'_>,
+        node: NodeId,
+        name: &[u8],
+    ) -> Reply<Vec<u8>> {
         if refused_xattr(name) {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -85,7 +90,12 @@ impl WeirFs {
     }
 
     /// Removes an attribute.
-    pub(crate) fn remove_xattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<()> {
+    pub(crate) fn remove_xattr(
+        &self,
+        ctx: &RequestContext<'_>,
+        node: NodeId,
+        name: &[u8],
+    ) -> Reply<()> {
         if refused_xattr(name) || is_quota(name) {
             return Err(Errno::EOPNOTSUPP);
         }
