@@ -21,9 +21,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use weir_client::{Client, ClientConfig, Consistency, Watch};
+use weir_fuse::{Config, Measured, MountError, Session};
 use weir_metrics::Page;
 use weir_metrics::names::UPTIME;
-use weir_mount::fuse::{Config, Measured, MountError, Session};
 use weir_mount::{KernelCache, WeirFs, tell_client};
 
 /// The most bytes that the mount itself fetches ahead of a reader.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use weir_client::{Consistency, ReadPolicy, Transport};
-use weir_mount::fuse::Config;
+use weir_fuse::Config;
 use weir_mount::{AccessTimes, Options};
 use weir_types::ErrorKind;
 

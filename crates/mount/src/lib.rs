@@ -1,37 +1,25 @@
-//! The mount: Weir as a file system of this machine, on a `/dev/fuse`
-//! transport of our own.
+//! The mount: Weir as a file system of this machine, served by `weir_fuse`.
+//!
+//! Each layer uses those below it alone:
+//!
+//! ```text
+//! filesystem   the operations of the kernel, as they come from `weir_fuse`
+//! operations   what is done for them, one file for each kind
+//! weirfs       the file system: its client, and the state of the layers below
+//! open         what programs have open
+//! kernel       what the kernel has of files: pages, sizes, attributes, numbers
+//! translate    the kernel's terms in those of the client
+//! ```
 
-mod access_times;
-mod callers;
-mod dropper;
-mod file_hints;
-mod file_io;
-mod file_pages;
-pub mod fuse;
-mod given_up;
-mod gone;
-mod handles;
-mod hints;
-mod holes;
-mod jobs;
-mod kernel_acls;
-mod kernel_attributes;
-mod kernel_cache;
-mod kernel_files;
-mod kernel_size;
-mod layouts;
-mod lifetimes;
-mod listing;
-mod lock_kind;
-mod locks;
+mod filesystem;
+mod kernel;
 mod metrics;
-mod nodes;
-mod pins;
-mod quotas;
+mod open;
+mod operations;
 mod translate;
 mod weirfs;
 
-pub use access_times::AccessTimes;
-pub use kernel_cache::KernelCache;
+pub use kernel::cache::KernelCache;
 pub use metrics::tell_client;
+pub use open::access::AccessTimes;
 pub use weirfs::{Options, WeirFs};

@@ -1,8 +1,8 @@
 //! Translation of the kernel's terms to the client's.
 
-use crate::fuse::{NewMode, OpenArgs, RequestContext, SetTime};
 use std::os::fd::{AsFd, AsRawFd};
 use weir_client::{Context, CreateOptions, LateGroups};
+use weir_fuse::{NewMode, OpenArgs, RequestContext, SetTime};
 use weir_types::{ACL_ACCESS, ACL_DEFAULT, Caller, ErrorKind, Result};
 use weir_wire::capability::Rights;
 use weir_wire::meta;

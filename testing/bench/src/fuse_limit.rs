@@ -12,7 +12,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use weir_mount::fuse::{
+use weir_fuse::{
     Attributes, Config, DirSink, Entry, Errno, Filesystem, IoArgs, NewMode, NodeId, OpenArgs,
     Opened, ROOT, Reply, RequestContext, Session, SetAttr, WriteData,
 };

@@ -1,25 +1,39 @@
-//! The command line.
+//! The command line. Each experiment uses the options and values below it:
+//!
+//! ```text
+//! readers  writers  machines  loaded  mining  nfs  servers  sets    options of experiments
+//! lab                                                               options of all of them
+//! line  ratio  series  size                                         values of options
+//! ```
 
+mod lab;
+mod line;
 mod loaded;
 mod machines;
 mod mining;
 mod nfs;
+mod ratio;
 mod readers;
+mod series;
 mod servers;
 mod sets;
+mod size;
 mod writers;
 
+pub use lab::Common;
+pub use line::Line;
 pub use loaded::{Applications, Congested, HotProcessor, ServingClients};
 pub use machines::{Advice, CallSize, Delay, Hdfs, HotClients, HotNetwork, MirroredHot};
 pub use mining::Mining;
 pub use nfs::Nfs;
-pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio, ZonedReads};
+pub use ratio::Ratio;
+pub use readers::{AdjacentFaults, EvenReads, Partitions, ZonedReads};
 pub use servers::{Links, Match, Servers};
 pub use sets::{Deletion, EncodeDelay, Reduce, Redundancy};
 pub use writers::{DistributedQueue, GraduatedWrite, PartWrites, SecondCopies, WriteSize};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::io::{Error, Result};
+use clap::{Args, Parser, Subcommand};
+use size::size;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -98,108 +112,6 @@ pub enum Experiment {
     /// A reader or a perturber
     #[command(hide = true)]
     Worker(Work),
-}
-
-/// What each experiment on disks needs.
-#[derive(Args, Clone)]
-pub struct Common {
-    /// Fewer and smaller rounds
-    #[arg(long)]
-    pub quick: bool,
-    /// Repetitions [default: 5, with --quick 2]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
-    pub trials: Option<u32>,
-    /// What a disk gives in a second [default: 20MiB; on machines of a profile, what theirs give]
-    #[arg(long, value_parser = size)]
-    pub rate: Option<u64>,
-    /// What the kernel reads ahead of a disk; the default is that of Linux for disks
-    #[arg(long, value_name = "KIB", default_value_t = 128)]
-    pub read_ahead_kib: u64,
-    /// Where the disks' images are put meanwhile
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
-    pub scratch: PathBuf,
-    /// Where the results are put
-    #[arg(long, value_name = "DIR", default_value = "target/figures")]
-    pub out: PathBuf,
-    /// Mount options besides, as `tcp` or `consistency=none`
-    #[arg(long, value_name = "OPTIONS")]
-    pub mount_options: Option<String>,
-    /// The `weir` program [default: the one beside this program]
-    #[arg(long, value_name = "FILE")]
-    pub weir: Option<PathBuf>,
-}
-
-impl Common {
-    /// What a plain disk gives.
-    pub fn rate(&self) -> u64 {
-        self.rate.unwrap_or(20 << 20)
-    }
-
-    pub fn trials(&self) -> u32 {
-        self.trials.unwrap_or(if self.quick { 2 } else { 5 })
-    }
-
-    /// The program that is measured.
-    pub fn weir(&self) -> Result<PathBuf> {
-        let path = match &self.weir {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()?.with_file_name("weir"),
-        };
-        path.canonicalize().map_err(|e| Error::other(format!("{}: {e}", path.display())))
-    }
-}
-
-/// How a file with copies is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Line {
-    Primary,
-    Graduated,
-    GraduatedPrimary,
-    Halves,
-    SkipHot,
-    Proportional,
-}
-
-impl Line {
-    /// The mount option.
-    pub fn policy(self) -> &'static str {
-        match self {
-            Self::Primary => "primary",
-            Self::Graduated => "graduated",
-            Self::GraduatedPrimary => "graduated-primary",
-            Self::Halves => "halves",
-            Self::SkipHot => "skip-hot",
-            Self::Proportional => "proportional",
-        }
-    }
-}
-
-/// Numbers of disks that are perturbed, or slow: none, some, all.
-fn faults(asked: &[u32], disks: u32, quick: bool) -> Vec<u32> {
-    if !asked.is_empty() {
-        return asked.iter().map(|n| *n.min(&disks)).collect();
-    }
-    let doubled = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < disks);
-    let between = doubled.filter(|n| !quick || *n == 1);
-    [0].into_iter().chain(between).chain([disks]).collect()
-}
-
-/// Bytes of calls, where two are compared.
-fn two_calls(asked: &[u64], quick: bool) -> Vec<u64> {
-    match (asked, quick) {
-        ([], true) => vec![1 << 20],
-        ([], false) => vec![64 << 10, 1 << 20],
-        (calls, _) => calls.to_vec(),
-    }
-}
-
-/// Bytes of calls, where it is their size that counts.
-fn many_calls(asked: &[u64], quick: bool) -> Vec<u64> {
-    match (asked, quick) {
-        ([], true) => vec![4 << 10, 64 << 10, 1 << 20],
-        ([], false) => vec![4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20],
-        (calls, _) => calls.to_vec(),
-    }
 }
 
 #[derive(Args, Clone)]
@@ -309,25 +221,9 @@ pub fn all() -> Vec<Experiment> {
     names.iter().filter_map(|name| small(name)).collect()
 }
 
-/// `48MiB`, `64K`, `4096`; not nothing.
-fn size(text: &str) -> std::result::Result<u64, String> {
-    match weir_types::size::parse_size(text)? {
-        0 => Err("must not be 0".to_owned()),
-        bytes => Ok(bytes),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units_of_1024() {
-        assert_eq!(size("48MiB"), Ok(48 << 20));
-        assert_eq!(size("64K"), Ok(64 << 10));
-        assert_eq!(size("4096"), Ok(4096));
-        assert!(size("0").is_err() && size("MiB").is_err() && size("3 apples").is_err());
-    }
 
     #[test]
     fn without_arguments_every_experiment_is_done() {

@@ -1,7 +1,7 @@
 //! What the kernel hands to the mount.
 
 use crate::random::Gen;
-use weir_mount::fuse::{Op, Request};
+use weir_fuse::{Op, Request};
 use weir_types::limits::{MAX_NAME_BYTES, MAX_SYMLINK_BYTES, MAX_XATTR_BYTES};
 
 /// Bytes of a request's header.

@@ -23,11 +23,22 @@
 //! - [`Network`]: what can be done to the network.
 //! - [`disk`]: disks that forget what was not synced.
 //!
+//! Each layer uses those below it alone:
+//!
+//! ```text
+//! simulation  run  machine      the driver, and the machines that processes see
+//! events                        what happens next
+//! network  threads  disk        connections and sockets; who runs, waits and is woken; disks
+//! world                         the state of all of it, and the queue of events
+//! options  trace  slab  fiber
+//! ```
+//!
 //! What a thread does between two waits happens at once. Others run when it
 //! waits for a lock, time, a disk or a socket, and now and then where it takes
 //! a lock.
 
 pub mod disk;
+mod events;
 mod fiber;
 mod machine;
 mod network;
@@ -43,4 +54,4 @@ pub use network::{Network, NodeId};
 pub use options::{Options, Trace};
 pub use run::{die, run, run_until_death};
 pub use simulation::{ProcessId, Simulation};
-pub use threads::{ClockSkew, Exit, Panic};
+pub use world::processes::{ClockSkew, Exit, Panic};

@@ -3,8 +3,8 @@
 use crate::network::handles::{SimPoller, SimSignal, SimSocket};
 use crate::options::{chance, nanos};
 use crate::slab::Id;
-use crate::threads::{Body, State};
 use crate::world::Shared;
+use crate::world::processes::{Body, State};
 use rustix::io::Result;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@
 use crate::disk::SimDisk;
 use crate::options::Options;
 use crate::simulation::Simulation;
-use crate::threads::Exit;
+use crate::world::processes::Exit;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;

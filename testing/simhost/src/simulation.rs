@@ -7,7 +7,7 @@ use crate::network::socket::Closing;
 use crate::network::{Network, NodeId};
 use crate::options::{Options, nanos};
 use crate::slab::Id;
-use crate::threads::{ClockSkew, Exit, Node, Pace, Panic, Process, State};
+use crate::world::processes::{ClockSkew, Exit, Node, Pace, Panic, Process, State};
 use crate::world::{Next, Shared, World};
 use std::any::Any;
 use std::cell::RefCell;

@@ -1,9 +1,11 @@
-//! Nodes, processes and threads: who waits for what, and who is woken.
+//! Threads that take turns: who runs, who waits for what, and who is woken.
 
+use crate::fiber::suspend;
 use crate::options::{chance, nanos};
 use crate::slab::Id;
-use crate::world::{Event, Next, World};
-use std::collections::VecDeque;
+use crate::world::processes::{Body, State, ThreadRecord};
+use crate::world::{Event, Next, Shared, World};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 /// What a simulated clock shows when a simulation begins: the first second of 2026.
@@ -11,131 +13,51 @@ const EPOCH: Duration = Duration::from_secs(1_767_225_600);
 /// Looking at the clock takes so long: a loop until a time comes to its end.
 const CLOCK_NANOS: u64 = 10;
 
-/// How a clock goes wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClockSkew {
-    /// Milliseconds that it is ahead (or behind) now.
-    pub offset_ms: i64,
-    /// Millionths that it goes too fast (or slow) from now on.
-    pub drift_ppm: i64,
-}
-
-/// How fast time passes on a node: on the clock for intervals, and for whoever
-/// waits there for so long.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pace {
-    /// Millionths that it is too fast (or slow).
-    ppm: i64,
-    /// Since when, in virtual time.
-    since: u64,
-    /// What its clock showed then more (or less) than virtual time.
-    ahead: i128,
-}
-
-impl Pace {
-    /// What the clock shows at this virtual time.
-    fn shown(self, now: u64) -> u64 {
-        let drift = i128::from(now.saturating_sub(self.since)) * i128::from(self.ppm) / 1_000_000;
-        let shown = i128::from(now) + self.ahead + drift;
-        u64::try_from(shown.max(0)).unwrap_or(u64::MAX)
+impl Shared {
+    /// Ends this turn of the running thread, for it waits; false if its
+    /// deadline came first.
+    pub(crate) fn wait(
+        &self,
+        mut world: MutexGuard<'_, World>,
+        deadline: Option<u64>,
+        why: &'static str,
+    ) -> bool {
+        world.block(deadline, why);
+        drop(world);
+        suspend();
+        !self.enter().timed_out()
     }
 
-    /// How much virtual time passes while so much does here.
-    fn virtual_time(self, time: u64) -> u64 {
-        if self.ppm == 0 {
-            return time;
-        }
-        let rate = (1_000_000 + i128::from(self.ppm)).max(1);
-        u64::try_from(i128::from(time) * 1_000_000 / rate).unwrap_or(u64::MAX)
+    /// Ends this turn of the running thread, which goes on soon.
+    pub(crate) fn give_way(&self, mut world: MutexGuard<'_, World>) {
+        let thread = world.running();
+        world.schedule_run(thread);
+        drop(world);
+        suspend();
     }
-
-    /// From now on it is too fast by this.
-    pub(crate) fn changed(self, now: u64, ppm: i64) -> Self {
-        Self { ppm, since: now, ahead: i128::from(self.shown(now)) - i128::from(now) }
-    }
-}
-
-/// A machine of the simulation.
-pub(crate) struct Node {
-    pub(crate) name: String,
-    pub(crate) skew: ClockSkew,
-    /// When the skew was set.
-    pub(crate) skewed_at: u64,
-    pub(crate) pace: Pace,
-    /// Powered on: answers to messages that nobody expects.
-    pub(crate) up: bool,
-}
-
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Its main thread returned.
-    Returned,
-    /// Its main thread panicked.
-    Panicked,
-    /// It was killed, alone or with its node.
-    Killed,
-}
-
-/// A panic in a simulated thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Panic {
-    /// Node, process and thread.
-    pub thread: String,
-    /// What it said.
-    pub message: String,
-    /// When, since the simulation began.
-    pub time: Duration,
-}
-
-/// A process, also when it has ended.
-pub(crate) struct Process {
-    pub(crate) name: String,
-    pub(crate) node: usize,
-    pub(crate) main: Option<Id>,
-    pub(crate) exit: Option<Exit>,
-    pub(crate) stopped: bool,
-    /// Threads that would have run while it was stopped.
-    pub(crate) held_back: Vec<Id>,
-    /// Threads that wait for a key, who waits longest first.
-    pub(crate) parked: VecDeque<(usize, Id)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// It has the processor, or will soon.
-    Running,
-    /// It waits for this.
-    Waiting(&'static str),
-    /// It has ended.
-    Ended,
-}
-
-/// What a spawned thread will do.
-pub(crate) type Body = Box<dyn FnOnce() + Send>;
-
-/// A thread, until it has ended and nobody can ask for it.
-pub(crate) struct ThreadRecord {
-    pub(crate) name: String,
-    pub(crate) process: usize,
-    pub(crate) state: State,
-    /// Until it runs for the first time.
-    pub(crate) body: Option<Body>,
-    deadline: Option<u64>,
-    /// The deadline event that counts: others of this thread are stale.
-    deadline_event: Option<u64>,
-    timed_out: bool,
-    /// Nested promises that no one runs during its file operations.
-    pub(crate) uninterrupted: u32,
-    /// Time that those operations took, still to be waited for.
-    pub(crate) debt: u64,
-    pub(crate) panicked: bool,
-    /// Someone may join it.
-    pub(crate) has_handle: bool,
-    pub(crate) joiners: Vec<Id>,
 }
 
 impl World {
+    /// Gives a thread the processor, unless its process is stopped.
+    pub(crate) fn run(&mut self, id: Id) -> Next {
+        let Some(thread) = self.threads.get_mut(id) else { return Next::Done };
+        let process = &mut self.processes[thread.process];
+        if process.stopped {
+            process.held_back.push(id);
+            return Next::Done;
+        }
+        thread.state = State::Running;
+        let index = thread.process;
+        self.trace.mix(self.now);
+        self.trace.mix(id.number());
+        self.trace.line(self.now, || {
+            let node = &self.nodes[process.node].name;
+            format!("{node}/{}#{index} {} runs", process.name, thread.name)
+        });
+        self.running = Some(id);
+        Next::Run(id, index)
+    }
+
     /// Makes a thread and gives it the processor in a moment. `body` is `None`
     /// if the driver has it.
     pub(crate) fn add_thread(&mut self, process: usize, name: &str, body: Option<Body>) -> Id {

@@ -4,7 +4,7 @@ use std::io::{Error, Result};
 use std::path::Path;
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
-use weir_mount::fuse::{Config, Filesystem, Handle, MountError, Session};
+use weir_fuse::{Config, Filesystem, Handle, MountError, Session};
 
 /// Maximum time until the kernel releases an unmounted file system.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,6 +1,8 @@
 //! Experiments on machines whose links or processors have little to spare.
 
-use super::{Common, HotClients, size};
+use super::lab::Common;
+use super::machines::HotClients;
+use super::size::size;
 use clap::{Args, ValueEnum};
 
 /// Processes on the nodes of their disks, behind links of several speeds.

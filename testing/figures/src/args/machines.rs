@@ -1,6 +1,9 @@
 //! Experiments on machines of a profile.
 
-use super::{Common, Line, many_calls, size};
+use super::lab::Common;
+use super::line::Line;
+use super::series::many_calls;
+use super::size::size;
 use clap::Args;
 
 #[derive(Args, Clone)]

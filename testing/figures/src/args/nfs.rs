@@ -1,6 +1,7 @@
 //! The experiment that has an NFS server.
 
-use super::{Common, size};
+use super::lab::Common;
+use super::size::size;
 use clap::Args;
 
 #[derive(Args, Clone)]

@@ -1,7 +1,8 @@
 //! Experiments with numbers of servers, rates of links, and the match of paper 0. Each is done
 //! once if nothing is said.
 
-use super::{Common, size};
+use super::lab::Common;
+use super::size::size;
 use clap::Args;
 
 /// Here `--trials` is 1 if nothing is said, and `--rate` 4 MiB: what waits for more than a second

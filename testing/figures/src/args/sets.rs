@@ -1,6 +1,7 @@
 //! Experiments with sets of erasure codes.
 
-use super::{Common, size};
+use super::lab::Common;
+use super::size::size;
 use clap::Args;
 use std::collections::BTreeSet;
 use std::time::Duration;

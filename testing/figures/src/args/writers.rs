@@ -1,7 +1,9 @@
 //! Experiments with writers on disks of which some are slow.
 
-use super::readers::{Ratio, ratios};
-use super::{Common, faults, many_calls, size, two_calls};
+use super::lab::Common;
+use super::ratio::{Ratio, ratios};
+use super::series::{faults, many_calls, two_calls};
+use super::size::size;
 use clap::Args;
 
 /// What they have in common.

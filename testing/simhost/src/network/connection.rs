@@ -1,12 +1,16 @@
-//! A connection: two ends and the messages on their way to each.
+//! Messages of connections: how they are sent, held, delivered and lost.
 //!
 //! Invariants
 //! - Messages to an end arrive in the order in which they were sent.
 //! - At most one arrival for each end is in the queue of events.
 //! - A connection is forgotten when no end has a socket.
 
-use super::*;
-use std::collections::VecDeque;
+use crate::options::chance;
+use crate::slab::Id;
+use crate::world::connection::{Connection, End, Message, Phase};
+use crate::world::object::{Object, Ready};
+use crate::world::{Event, World};
+use rustix::io::{Errno, Result};
 
 /// Larger pieces are sent as several messages.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
@@ -16,120 +20,6 @@ const MAX_PIECES: u32 = 4;
 const MAX_BACKLOG: usize = 1024;
 /// A node without power is asked again after so long.
 const CONNECT_RETRY_NANOS: u64 = 1_000_000_000;
-
-/// What is on its way.
-#[derive(Debug)]
-pub(super) enum Message {
-    /// May I connect to this port?
-    Connect(u16),
-    /// You may.
-    Accepted,
-    Data(Vec<u8>),
-    /// No more data will follow.
-    Finish,
-    /// There is no such connection, with what a program is told.
-    Reset(Errno),
-    /// The network drops the connection when this would arrive.
-    Break,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Connecting,
-    Open,
-    /// Reset; nothing can be sent or received.
-    Broken,
-}
-
-/// One end, and what is on its way to it.
-pub(super) struct End {
-    /// The socket; `None` when it is closed.
-    pub(super) socket: Option<Id>,
-    pub(super) phase: Phase,
-    /// What a program has not been told yet.
-    pub(super) error: Option<Errno>,
-    /// The node lost its power and says nothing.
-    silent: bool,
-    /// Received and not yet taken by the program.
-    received: VecDeque<Vec<u8>>,
-    /// Bytes already taken of the first of these.
-    taken: usize,
-    pub(super) unread: usize,
-    /// The peer sends no more.
-    pub(super) finished: bool,
-    /// This end has said that it sends no more.
-    pub(super) shut_down: bool,
-    /// On their way to this end, with the times of their arrival.
-    arriving: VecDeque<(u64, Message)>,
-    /// An arrival is in the queue of events.
-    scheduled: bool,
-    /// When the last one arrives.
-    last_arrival: u64,
-    /// Bytes on their way to this end, and those unread.
-    pub(super) on_the_way: usize,
-    /// The most of them.
-    limit: usize,
-}
-
-impl End {
-    fn new(socket: Option<Id>, limit: usize) -> Self {
-        Self {
-            socket,
-            phase: Phase::Connecting,
-            error: None,
-            silent: false,
-            received: VecDeque::new(),
-            taken: 0,
-            unread: 0,
-            finished: false,
-            shut_down: false,
-            arriving: VecDeque::new(),
-            scheduled: false,
-            last_arrival: 0,
-            on_the_way: 0,
-            limit,
-        }
-    }
-
-    /// Whether a program that sends to this end is told of room.
-    pub(super) fn has_room(&self) -> bool {
-        self.limit - self.on_the_way > self.limit / 3
-    }
-
-    fn discard_received(&mut self) {
-        self.on_the_way -= self.unread;
-        self.received.clear();
-        (self.taken, self.unread) = (0, 0);
-    }
-
-    /// Moves received bytes into `into`; returns how many.
-    fn take_received(&mut self, into: &mut [u8]) -> usize {
-        let mut done = 0;
-        while done < into.len() {
-            let Some(first) = self.received.front() else { break };
-            let left = &first[self.taken..];
-            let count = left.len().min(into.len() - done);
-            into[done..done + count].copy_from_slice(&left[..count]);
-            done += count;
-            self.taken += count;
-            if self.taken == first.len() {
-                self.received.pop_front();
-                self.taken = 0;
-            }
-        }
-        self.unread -= done;
-        self.on_the_way -= done;
-        done
-    }
-}
-
-/// A connection; its end 0 is the one that began it.
-pub(super) struct Connection {
-    pub(super) nodes: [usize; 2],
-    pub(super) ends: [End; 2],
-    /// Everything on it is lost.
-    black_hole: bool,
-}
 
 impl World {
     /// Begins to connect from a node.
@@ -293,20 +183,20 @@ impl World {
     }
 
     /// Changes the state of an end; returns what its program is told.
-    fn take_in(end: &mut End, message: Message) -> poller::Ready {
+    fn take_in(end: &mut End, message: Message) -> Ready {
         match message {
             Message::Accepted => {
                 end.phase = Phase::Open;
-                poller::Ready::WRITABLE
+                Ready::WRITABLE
             }
             Message::Data(bytes) => {
                 end.unread += bytes.len();
                 end.received.push_back(bytes);
-                poller::Ready::READABLE
+                Ready::READABLE
             }
             _ => {
                 end.finished = true;
-                poller::Ready::HANGUP
+                Ready::HANGUP
             }
         }
     }
@@ -353,7 +243,7 @@ impl World {
         end.socket = Some(socket);
         end.phase = Phase::Open;
         self.post(id, 0, Message::Accepted);
-        self.notify(listener, poller::Ready::READABLE);
+        self.notify(listener, Ready::READABLE);
     }
 
     /// An end learns that its connection is no more.
@@ -369,7 +259,7 @@ impl World {
             end.error = Some(error);
         }
         match end.socket {
-            Some(socket) => self.notify(socket, poller::Ready::ALL),
+            Some(socket) => self.notify(socket, Ready::ALL),
             None => self.forget_if_closed(id),
         }
     }
@@ -392,7 +282,7 @@ impl World {
         this.arriving.clear();
         this.discard_received();
         if let Some(socket) = this.socket {
-            self.notify(socket, poller::Ready::ALL);
+            self.notify(socket, Ready::ALL);
         }
     }
 
@@ -422,7 +312,7 @@ impl World {
             && end.has_room()
             && let Some(sender) = connection.ends[1 - to].socket
         {
-            self.notify(sender, poller::Ready::WRITABLE);
+            self.notify(sender, Ready::WRITABLE);
         }
         taken
     }

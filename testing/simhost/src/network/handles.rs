@@ -1,9 +1,12 @@
 //! What programs hold: sockets, pollers and signals. Dropping one closes it.
 
 use super::socket::Closing;
-use super::*;
+use crate::slab::Id;
+use crate::world::Shared;
+use rustix::io::{Errno, Result};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
+use std::time::Duration;
 use weir_host::net::{Event, Interest};
 use weir_host::simulated::{Poller, Signal, Socket};
 

@@ -1,121 +1,12 @@
-//! What can be waited for, and pollers: as `epoll` does it, with a list of
+//! Waits for objects, and pollers: as `epoll` does it, with a list of
 //! what may be ready that a wait goes through.
 
-use super::*;
 use crate::slab::Id;
-use std::collections::VecDeque;
-use std::ops::{BitAnd, BitOr};
+use crate::world::World;
+use crate::world::object::{Kind, Object, PollerRecord, Ready, Watch};
+use rustix::io::{Errno, Result};
+use std::collections::{BTreeMap, VecDeque};
 use weir_host::net::{self, Interest};
-
-/// What an object is ready for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ready(u8);
-
-impl Ready {
-    pub(super) const NOTHING: Self = Self(0);
-    pub(super) const READABLE: Self = Self(1);
-    pub(super) const WRITABLE: Self = Self(2);
-    /// The peer sends no more; that can be read, too.
-    pub(super) const HANGUP: Self = Self(4 | 1);
-    /// Broken, or closed in both directions.
-    pub(super) const BROKEN: Self = Self(8);
-    pub(super) const ALL: Self = Self(15);
-
-    /// What of it someone with this interest is told.
-    fn wanted_by(interest: Interest) -> Self {
-        let mut wanted = Self::BROKEN;
-        if interest.readable {
-            wanted = wanted | Self::READABLE;
-        }
-        if interest.writable {
-            wanted = wanted | Self::WRITABLE;
-        }
-        if interest.edge {
-            wanted = wanted | Self(4);
-        }
-        wanted
-    }
-
-    pub(super) fn when(self, condition: bool) -> Self {
-        if condition { self } else { Self::NOTHING }
-    }
-
-    fn has(self, other: Self) -> bool {
-        self & other != Self::NOTHING
-    }
-}
-
-impl BitAnd for Ready {
-    type Output = Self;
-    fn bitand(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-}
-
-impl BitOr for Ready {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-pub(super) enum Kind {
-    /// An end of a connection.
-    Stream {
-        connection: Id,
-        end: usize,
-    },
-    /// The port, and sockets that were not accepted yet.
-    Listener {
-        port: u16,
-        backlog: VecDeque<Id>,
-    },
-    Signal {
-        raised: bool,
-    },
-}
-
-/// A socket or signal.
-pub(super) struct Object {
-    pub(super) process: usize,
-    pub(super) node: usize,
-    pub(super) kind: Kind,
-    /// Pollers that watch it.
-    watchers: Vec<Id>,
-    /// Threads that wait for it alone.
-    waiters: Vec<Id>,
-}
-
-impl Object {
-    fn new(process: usize, kind: Kind) -> Self {
-        Self { process, node: 0, kind, watchers: Vec::new(), waiters: Vec::new() }
-    }
-
-    pub(super) fn stream(process: usize, connection: Id, end: usize) -> Self {
-        Self::new(process, Kind::Stream { connection, end })
-    }
-
-    pub(super) fn listener(process: usize, node: usize, port: u16) -> Self {
-        let kind = Kind::Listener { port, backlog: VecDeque::new() };
-        Self { node, ..Self::new(process, kind) }
-    }
-}
-
-struct Watch {
-    token: u64,
-    interest: Interest,
-    /// It is in the list of what may be ready.
-    listed: bool,
-}
-
-/// A poller.
-pub(super) struct PollerRecord {
-    pub(super) process: usize,
-    watches: BTreeMap<Id, Watch>,
-    /// What may be ready, in the order in which it became so.
-    list: VecDeque<Id>,
-    waiters: Vec<Id>,
-}
 
 impl World {
     pub(crate) fn add_poller(&mut self, process: usize) -> Id {
@@ -288,7 +179,7 @@ impl World {
             token: watch.token,
             readable: ready.has(Ready::READABLE),
             writable: ready.has(Ready::WRITABLE),
-            hangup: ready.has(Ready(4) | Ready::BROKEN),
+            hangup: ready.has(Ready::FINISHED | Ready::BROKEN),
         })
     }
 

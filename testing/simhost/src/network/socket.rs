@@ -1,8 +1,10 @@
 //! What programs do with sockets, and what becomes of them when one ends.
 
-use super::connection::Phase;
-use super::poller::{Kind, Ready};
-use super::*;
+use crate::slab::Id;
+use crate::world::World;
+use crate::world::connection::Phase;
+use crate::world::object::{Kind, Ready};
+use rustix::io::{Errno, Result};
 use std::io::{IoSlice, IoSliceMut};
 
 /// How the sockets of a process end.

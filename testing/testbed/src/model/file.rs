@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
-use weir_mount::fuse::{
+use weir_fuse::{
     Attributes, Entry, Errno, Filesystem, IoArgs, NodeId, OpenArgs, Opened, ROOT, Reply,
     RequestContext, WriteData,
 };

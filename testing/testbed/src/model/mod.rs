@@ -15,7 +15,7 @@ use file::{NAME, OneFile};
 use std::fs::File;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
-use weir_mount::fuse::Config;
+use weir_fuse::Config;
 
 /// Maximum number of requests in the drive's queue; further ones wait in the kernel's queue.
 const QUEUE: u16 = 32;

@@ -13,7 +13,7 @@ use std::io::Error;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use weir_mount::fuse::{
+use weir_fuse::{
     Attributes, Entry, Errno, Filesystem, IoArgs, NodeId, OpenArgs, Opened, ROOT, Reply,
     RequestContext,
 };

@@ -20,7 +20,7 @@ use library::Library;
 use std::io::{Error, Result};
 use std::net::Ipv4Addr;
 use std::path::Path;
-use weir_mount::fuse::Config;
+use weir_fuse::Config;
 
 /// The kernel's read-ahead, as on native NFS mounts (since 5.4).
 const READ_AHEAD_KIB: u32 = 128;
