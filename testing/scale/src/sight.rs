@@ -1,5 +1,5 @@
 //! What a reader knows of a disk by its replies, and how disks come to it: as clients and data
-//! servers do it (`client/src/core/pace.rs`, `dataserver/src/meter.rs`; their shells are in the way
+//! servers do it (`client/src/core/pace.rs`, `dataserver/src/disk/meter.rs`; their shells are in the way
 //! of using those here).
 
 use weir_policy::{CopyView, Micros, Progress, RUN_BYTES};
