@@ -1,11 +1,14 @@
 //! The data server: serves the objects of one or more targets.
 //!
-//! - [`machine`]: handles requests without I/O: checks, disk operations, replies. The simulator
-//!   drives this very machine.
-//! - [`queue`]: the bounded queue in front of a target's disk, without I/O.
-//! - [`config`], [`run()`]: configuration, start, stop.
-//! - The other modules are the shell: event loops, disk threads, registration with the metadata
-//!   server.
+//! Its layers, from the bottom; each uses those above it in this list:
+//! - [`machine`]: handles requests without I/O: checks, disk operations, replies.
+//! - `standing`: who may serve and order what of columns with several copies.
+//! - [`queue`]: bounded queues, and the tasks in them.
+//! - `disk`: one target: its store, its queue, its speed and health, and the orders for it.
+//! - `peers`: connections to other data servers.
+//! - `state`: what all threads of a server share.
+//! - `copies`: columns with several copies, and sets: order, pass on, repair and bring changes.
+//! - `shell`: event loops, threads, registration with the metadata server, [`config`], start, stop.
 //!
 //! Invariants
 //! - No object is touched for a request that was not checked by [`machine::Machine::on_request`],
@@ -15,40 +18,20 @@
 //!   threads, so that servers do not wait for each other in a ring.
 //! - Data is served whether or not the metadata server is reachable.
 
-mod at_work;
 mod attempts;
-mod backlog;
-mod checkpoint;
-mod chores;
+mod checksums;
 pub mod config;
-mod copier;
 mod copies;
 mod counters;
-mod descriptors;
 mod disk;
-mod forward;
-mod herald;
-mod inspect;
-mod lanes;
 pub mod machine;
-mod machine_load;
-mod meter;
-mod metrics;
-mod notes;
-mod opening;
 mod peers;
-mod pieces;
-mod probe;
-mod pull;
 pub mod queue;
-mod readers;
-mod register;
-mod reserve;
-mod revoked;
-mod run;
-mod service;
+mod shell;
+mod standing;
+mod state;
 
 pub use config::{DataServerConfig, TargetConfig};
-pub use metrics::Observer;
-pub use register::try_key;
-pub use run::{ReadyInfo, run, run_observed};
+pub use shell::metrics::Observer;
+pub use shell::register::try_key;
+pub use shell::run::{ReadyInfo, run, run_observed};

@@ -11,122 +11,32 @@
 
 use super::pacer::Pacer;
 use super::set::{Set, Source};
-use crate::copier::checksums;
+use crate::checksums::checksums;
 use crate::disk::Disk;
-use crate::service::Shared;
-use std::collections::BTreeMap;
+use crate::state::Shared;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 use weir_erasure::{Code, Repair};
-use weir_host::clock::now;
 use weir_host::net::Signal;
 use weir_host::plant::{Bug, planted};
-use weir_host::sync::Mutex;
-use weir_host::thread::{JoinHandle, spawn};
+use weir_host::thread::spawn;
 use weir_net::AbortOnPanic;
 use weir_store::Object;
 use weir_types::limits::{BLOCK_BYTES, MAX_CODED_COLUMNS, MAX_FIND_COPIES, MAX_PARITIES};
-use weir_types::{Error, ErrorKind, ObjectId, Result, TargetId};
+use weir_types::{Error, ErrorKind, Result};
 use weir_wire::peer::Build;
 
 /// Bytes of one step of each source.
 const STEP_BYTES: u64 = 1 << 20;
-/// The most orders that are remembered for one target.
-const MAX_BUILDS: usize = 1024;
 
 const _: () = assert!(MAX_CODED_COLUMNS + MAX_PARITIES <= MAX_FIND_COPIES);
 const _: () = assert!(STEP_BYTES.is_multiple_of(BLOCK_BYTES as u64));
-
-/// After a failure an order is tried again after this time, and after twice as long at each further
-/// one.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// How far an order is.
-#[derive(Clone, Copy, Debug, Default)]
-struct Progress {
-    is_done: bool,
-    /// When it may be tried again, and the pause before that.
-    again: Option<(Instant, Duration)>,
-}
-
-impl Progress {
-    fn is_due(&self) -> bool {
-        !self.is_done && self.again.is_none_or(|(at, _)| at <= now())
-    }
-
-    fn failed(&mut self) {
-        let pause = self.again.map_or(FIRST_PAUSE, |(_, pause)| (pause * 2).min(LONGEST_PAUSE));
-        self.again = Some((now() + pause, pause));
-    }
-}
-
-/// The orders of one target, and how far each is.
-#[derive(Default)]
-pub(crate) struct Builds {
-    all: Mutex<BTreeMap<ObjectId, (Build, Progress)>>,
-    /// Whether a thread works on them.
-    busy: AtomicBool,
-    /// The last such thread.
-    thread: Mutex<Option<JoinHandle>>,
-}
-
-impl Builds {
-    /// Takes over the present orders. Earlier ones that are missing do not hold any more.
-    pub(crate) fn ordered(&self, target: TargetId, orders: &[Build]) {
-        let mut all = self.all.lock();
-        let before = std::mem::take(&mut *all);
-        let progress = |order: &Build| {
-            let known = before.get(&order.object).filter(|(known, _)| known == order);
-            known.map_or_else(Progress::default, |(_, progress)| *progress)
-        };
-        let mine = orders.iter().filter(|order| order.to == target).take(MAX_BUILDS);
-        *all = mine.map(|order| (order.object, (order.clone(), progress(order)))).collect();
-    }
-
-    /// Orders that were carried out, and still hold.
-    pub(crate) fn built(&self) -> Vec<Build> {
-        let all = self.all.lock();
-        all.values().filter(|(_, of)| of.is_done).map(|(order, _)| order.clone()).collect()
-    }
-
-    /// Waits for the end of the thread that works on them, after the server was told to stop.
-    pub(super) fn end(&self) {
-        let thread = self.thread.lock().take();
-        // One that panics ends the server.
-        let _ = thread.map(JoinHandle::join);
-    }
-
-    /// Orders to be carried out now.
-    fn due(&self) -> Vec<Build> {
-        let all = self.all.lock();
-        all.values().filter(|(_, of)| of.is_due()).map(|(order, _)| order.clone()).collect()
-    }
-
-    fn holds(&self, order: &Build) -> bool {
-        self.all.lock().get(&order.object).is_some_and(|(known, _)| known == order)
-    }
-
-    /// Records the result of an order.
-    fn ended(&self, order: &Build, is_done: bool) {
-        if let Some((known, progress)) = self.all.lock().get_mut(&order.object)
-            && known == order
-        {
-            progress.is_done = is_done;
-            if !is_done {
-                progress.failed();
-            }
-        }
-    }
-}
 
 /// Begins a thread that carries out the orders of a target, if there are any that none works on.
 ///
 /// # Errors
 /// There are too many threads.
 pub(super) fn work_off(shared: &Arc<Shared>, disk: &Arc<Disk>, shutdown: &Signal) -> Result<()> {
-    if disk.builds.due().is_empty() || disk.builds.busy.swap(true, Ordering::AcqRel) {
+    if !disk.builds.begin() {
         return Ok(());
     }
     let pacer = Pacer::new(shared.clone(), shutdown.clone(), 1);
@@ -135,14 +45,13 @@ pub(super) fn work_off(shared: &Arc<Shared>, disk: &Arc<Disk>, shutdown: &Signal
     let body = move || {
         let _guard = AbortOnPanic("a thread that computes parities");
         builder.run();
-        builder.disk.builds.busy.store(false, Ordering::Release);
+        builder.disk.builds.left();
     };
     let thread = spawn(&name, body).map_err(|error| {
-        disk.builds.busy.store(false, Ordering::Release);
+        disk.builds.left();
         Error::from(error).context("start a thread")
     })?;
-    // Only one is left behind by the next.
-    *disk.builds.thread.lock() = Some(thread);
+    disk.builds.is_worked_on_by(thread);
     Ok(())
 }
 
@@ -266,45 +175,5 @@ impl Builder {
         let pieces = [(at, bytes.len() as u64)];
         let write = || object.write_pieces(&pieces, bytes, &checks, order.generation);
         self.disk.at_work.on(write).map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use weir_types::{ColumnIndex, CopyIndex, FileId, Generation, SegmentIndex};
-
-    #[test]
-    fn what_has_failed_waits_longer_each_time_and_a_new_order_does_not() {
-        let object = ObjectId {
-            file: FileId(7),
-            segment: SegmentIndex(0),
-            column: ColumnIndex(4),
-            copy: CopyIndex(0),
-        };
-        let (to, generation) = (TargetId(1), Generation(3));
-        let (columns, parities, coded, len) = (4, 2, false, 1 << 20);
-        let order = Build { object, to, generation, columns, parities, coded, len };
-        let builds = Builds::default();
-        let pause = || builds.all.lock()[&object].1.again.map(|(_, pause)| pause);
-        builds.ordered(to, std::slice::from_ref(&order));
-        assert_eq!(builds.due(), std::slice::from_ref(&order));
-        let mut last = Duration::ZERO;
-        for _ in 0..10 {
-            builds.ended(&order, false);
-            assert!(builds.due().is_empty());
-            let now = pause().unwrap();
-            assert!(now == LONGEST_PAUSE || now >= 2 * last, "{now:?} after {last:?}");
-            last = now;
-            // The same order again.
-            builds.ordered(to, std::slice::from_ref(&order));
-            assert_eq!(pause(), Some(last));
-        }
-        assert_eq!(last, LONGEST_PAUSE);
-        let anew = Build { generation: Generation(4), ..order };
-        builds.ordered(to, std::slice::from_ref(&anew));
-        assert_eq!(builds.due(), std::slice::from_ref(&anew));
-        builds.ended(&anew, true);
-        assert_eq!((builds.due(), builds.built()), (Vec::new(), vec![anew]));
     }
 }

@@ -7,14 +7,16 @@
 //! data together. Large objects are left to the thread that works off gaps one after the other,
 //! which suits disks.
 
-use super::change::{Asked, Change, copy_of};
+use super::columns::{FRESH, find};
 use super::order::order;
 use super::pacer::Pacer;
 use super::push::{Push, STEP_BYTES, fence};
-use super::resync::{FRESH, Stage, find};
-use crate::disk::{Data, Disk};
+use crate::disk::Disk;
+use crate::disk::progress::Stage;
 use crate::machine::Work;
-use crate::service::Shared;
+use crate::machine::change::{Asked, Change, copy_of};
+use crate::queue::tasks::Data;
+use crate::state::Shared;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,30 +1,34 @@
 //! The follower's part: applies a change that another copy has ordered.
 
-use super::answer::Awaited;
+use super::awaited::Awaited;
 use super::chain;
-use super::change::{Asked, Change};
 use super::lacking::{note_missing, require_all};
-use super::lines::{Line, says_nothing};
-use super::order::wants_bytes;
-use super::roles::not_current;
 use crate::counters::add;
-use crate::disk::{Data, Disk};
+use crate::disk::Disk;
+use crate::machine::change::{Asked, Change};
 use crate::machine::{Outcome, Work};
-use crate::service::Shared;
+use crate::peers::lines::{Line, says_nothing};
+use crate::queue::tasks::Data;
+use crate::standing::roles::not_current;
+use crate::standing::unreachable::PATIENCE;
+use crate::state::Shared;
 use std::cell::RefCell;
-use std::time::Duration;
 use weir_host::clock;
 use weir_store::ELSEWHERE;
 use weir_types::{CopyIndex, Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{CopyAccess, Relay};
 
-/// A target without a reply for this long is reported to the metadata server.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Timeout for the copies after this one, milliseconds. It is less than the previous copy waits.
 const FOLLOW_MS: u64 = 20_000;
 /// Length of one step of the wait for another server, milliseconds. The map is checked between
 /// steps.
 const STEP_MS: u64 = 100;
+
+/// Whether a change is not passed on beyond the disk of `own`.
+pub(crate) fn ends_here(change: &Change, own: TargetId) -> bool {
+    let relay: Option<&Relay> = change.access.relay.as_ref();
+    relay.is_some_and(|relay| chain::next(&change.access.copies, own, relay).is_none())
+}
 
 /// Applies a change, and passes it on if other copies come after this one.
 pub(super) fn follow(
@@ -94,7 +98,7 @@ pub(super) fn follow(
     };
     let answered = match sent.and_then(&answer) {
         // With the bytes then.
-        Err(error) if wants_bytes(change, to, &error) => {
+        Err(error) if change.wants_bytes(to, &error) => {
             add(&shared.counters.staged_in_vain, 1);
             send(false, data).and_then(&answer)
         }

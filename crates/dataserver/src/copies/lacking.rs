@@ -1,20 +1,23 @@
 //! What a copy may order and take although it lacks something, or does not know what it lacks.
 //!
 //! Invariants
-//! - Nothing is ordered while it is not noted what a lost gap log may have said: see `lost.rs`.
+//! - Nothing is ordered while it is not noted what a lost gap log may have said: see `resync/lost.rs`.
 //! - Whether there was an object is noted before a change that another copy has ordered makes it.
 
-use super::change::Change;
-use super::roles::not_current;
-use super::unheard::{FIRST, WHOLE};
 use crate::disk::Disk;
 use crate::machine::Work;
+use crate::machine::change::Change;
+use crate::standing::roles::not_current;
 use std::ops::Range;
 use weir_store::{ELSEWHERE, Note, UNHEARD};
 use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
 use weir_types::{ObjectId, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+/// All of an object.
+pub(super) const WHOLE: Range<u64> = 0..MAX_FILE_BYTES;
+/// What is noted under [`UNHEARD`] instead, if there was no object when the log was lost.
+pub(super) const FIRST: Range<u64> = 0..1;
 
 /// Refuses a change by a copy that orders, until what it may lack is noted. If the others were not
 /// heard of it yet, all that it is in doubt about is elsewhere from now on.

@@ -2,7 +2,7 @@
 
 use super::pace::{Pace, Steps};
 use crate::counters::add;
-use crate::service::Shared;
+use crate::state::Shared;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -4,16 +4,16 @@
 //! So servers that wait for each other make progress. Each target has separate threads, so that a
 //! slow or hung disk takes none of the others'.
 
-use super::change::Change;
 use super::follow::follow;
-use super::repair::serve_repair;
+use super::mend::serve_repair;
 use super::{chain, order};
 use crate::attempts::Sender;
-use crate::backlog::Backlog;
-use crate::disk::{Data, Disk};
-use crate::machine::{OpId, Outcome, RepairWork};
+use crate::disk::Disk;
+use crate::machine::{Change, Outcome};
 use crate::queue::Admission;
-use crate::service::{Event, Shared};
+use crate::queue::backlog::Backlog;
+use crate::queue::tasks::{ChangeTask, Data, Event, MirrorJob};
+use crate::state::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -22,30 +22,11 @@ use std::sync::atomic::{
 };
 use weir_host::sync::Mutex;
 use weir_host::thread::{self, JoinHandle};
-use weir_net::{AbortOnPanic, ConnId, LoopHandle};
+use weir_net::{AbortOnPanic, ConnId};
 use weir_types::{Error, ErrorKind, Result, TargetId};
 
 /// Threads of a target for each place in the chain: the number of changes under way at once.
 const THREADS: [usize; 8] = [16, 8, 4, 4, 4, 4, 4, 4];
-
-/// A task for a thread.
-pub(crate) enum MirrorJob {
-    /// Order a change, or pass it on.
-    Change(Box<Change>),
-    /// Replace rotted blocks of another copy.
-    Repair(Box<RepairWork>),
-}
-
-/// A change in the queue.
-pub(crate) struct ChangeTask {
-    pub(crate) op: OpId,
-    pub(crate) target: TargetId,
-    pub(crate) job: MirrorJob,
-    pub(crate) data: Data,
-    /// The client connection that has sent it.
-    pub(crate) sender: Option<Sender>,
-    pub(crate) reply_to: LoopHandle<Event>,
-}
 
 struct Pool {
     backlog: Backlog<ChangeTask>,
@@ -56,7 +37,7 @@ struct Pool {
 /// them.
 pub(crate) struct Pools {
     /// Pools by target, and by place in the chain.
-    pools: BTreeMap<TargetId, Vec<Pool>>,
+    pools: BTreeMap<TargetId, Vec<Arc<Pool>>>,
     /// Whether there is a thread for staged bytes.
     watches: AtomicBool,
     threads: Mutex<Vec<JoinHandle>>,
@@ -64,7 +45,10 @@ pub(crate) struct Pools {
 
 impl Pools {
     pub(crate) fn new(targets: impl Iterator<Item = TargetId>, queue_limit: usize) -> Self {
-        let pool = |_| Pool { backlog: Backlog::new(queue_limit), started: AtomicBool::new(false) };
+        let pool = |_| {
+            let (backlog, started) = (Backlog::new(queue_limit), AtomicBool::new(false));
+            Arc::new(Pool { backlog, started })
+        };
         let pools = targets.map(|target| (target, THREADS.iter().map(pool).collect())).collect();
         Self { pools, watches: AtomicBool::new(false), threads: Mutex::default() }
     }
@@ -95,27 +79,25 @@ impl Pools {
         Ok(pool.backlog.submit(task, conn, resume, |_| ()))
     }
 
-    fn pool(&self, target: TargetId, depth: usize) -> Option<&Pool> {
+    fn pool(&self, target: TargetId, depth: usize) -> Option<&Arc<Pool>> {
         self.pools.get(&target)?.get(depth)
     }
 
     fn start(
         &self,
         shared: &Arc<Shared>,
-        (disk, pool): (&Arc<Disk>, &Pool),
+        (disk, pool): (&Arc<Disk>, &Arc<Pool>),
         depth: usize,
     ) -> Result<()> {
         if pool.started.swap(true, AcqRel) {
             return Ok(());
         }
         for n in 0..THREADS[depth] {
-            let (shared, disk) = (shared.clone(), disk.clone());
+            let (shared, disk, of) = (shared.clone(), disk.clone(), pool.clone());
             let target = disk.served.id;
             let body = move || {
                 let _guard = AbortOnPanic("a thread for copies");
-                if let Some(pool) = shared.copies.pools.pool(target, depth) {
-                    pool.work_off(&shared, &disk);
-                }
+                of.work_off(&shared, &disk);
             };
             match thread::spawn(&format!("weir-mirror-{target}.{depth}.{n}"), body) {
                 Ok(thread) => self.threads.lock().push(thread),
@@ -190,7 +172,7 @@ impl Pool {
                     let change = (&**change, sender.as_ref());
                     let result = in_turn(shared, disk, change, &mut data, early);
                     let change = change.0;
-                    shared.copies.repairs.notice(disk, change, &result);
+                    shared.copies.repairs.notice(disk.served.id, change, &result);
                     result
                 }
                 MirrorJob::Repair(work) => serve_repair(shared, disk, work),

@@ -2,14 +2,15 @@
 //! bytes here are left out: the other copy is told that it lacks those, and nothing else, and
 //! serves the rest.
 
-use super::answer::Awaited;
-use super::change::{Asked, Change, copy_of};
-use super::follow::PATIENCE;
-use super::lines::{Lines, Parcel};
-use super::repair::Suspect;
+use super::awaited::Awaited;
 use crate::disk::Disk;
 use crate::machine::Work;
-use crate::service::Shared;
+use crate::machine::change::{Asked, Change, copy_of};
+use crate::peers::lines::{Lines, Parcel};
+use crate::standing::roles::not_current;
+use crate::standing::unreachable::PATIENCE;
+use crate::state::Shared;
+use crate::state::suspects::Suspect;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -403,7 +404,7 @@ impl Push<'_> {
     fn check(&self) -> Result<Epoch> {
         let orders = self.shared.copies.standings.orders(self.own(), &self.column.copies)?;
         match orders.lacking.contains(&self.behind()) {
-            true => Err(super::roles::not_current(self.behind(), "it is away")),
+            true => Err(not_current(self.behind(), "it is away")),
             false => Ok(orders.epoch),
         }
     }

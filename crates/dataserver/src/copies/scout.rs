@@ -3,19 +3,16 @@
 //! the reports of other servers could bring such a target online again, and changes would wait for
 //! it anew.
 
-use crate::service::Shared;
-use std::time::Duration;
+use crate::peers::lines::SCOUT_EVERY;
+use crate::state::Shared;
 use weir_host::net::Signal;
-
-/// Interval of checks whether an attempt is due.
-pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Works until the server stops.
 pub(crate) fn run(shared: &Shared, shutdown: &Signal) {
     let copies = &shared.copies;
     // Who is away gets no changes.
     let wanted = |target| copies.standings.is_known(target) && !copies.standings.is_away(target);
-    while matches!(shutdown.wait(Some(INTERVAL)), Ok(false)) {
+    while matches!(shutdown.wait(Some(SCOUT_EVERY)), Ok(false)) {
         copies.lines.try_silent(wanted, |own, target| copies.cannot_reach(own, target));
     }
 }

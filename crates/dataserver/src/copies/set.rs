@@ -1,10 +1,10 @@
 //! The objects of a set, to compute one of them from others.
 
-use super::change::copy_of;
-use super::resync::find;
-use crate::copier::checksums;
-use crate::pull::Pull;
-use crate::service::Shared;
+use super::columns::find;
+use crate::checksums::checksums;
+use crate::machine::change::copy_of;
+use crate::peers::pull::Pull;
+use crate::state::Shared;
 use weir_types::{ColumnIndex, CopyIndex, Error, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::{Access, ObjectStat};
 use weir_wire::peer::{Build, Copies as Column};

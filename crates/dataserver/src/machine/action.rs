@@ -1,8 +1,7 @@
 //! Actions that the shell carries out for the machine.
 
-use super::OpId;
-use super::work::{CopyWork, ReadWork, RepairWork, Work};
-use crate::copies::Change;
+use super::change::Change;
+use super::work::{CopyWork, OpId, ReadWork, RepairWork, Work};
 use weir_types::codec::Encode;
 use weir_types::{Error, ObjectId, SessionId, TargetId};
 use weir_wire::Header;

@@ -1,10 +1,10 @@
 //! Requests for changes, of columns with one copy and with several.
 
+use super::change::{Asked, Change};
 use super::{
     Action, Incoming, Machine, RepairWork, ServedTarget, Work, either_right, expect_no_payload,
     expect_payload,
 };
-use crate::copies::{Asked, Change};
 use std::sync::Arc;
 use weir_layout::cut_count;
 use weir_layout::place::MAX_PLACES;

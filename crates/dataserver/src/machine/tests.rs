@@ -6,10 +6,10 @@ use weir_types::codec::Encode;
 use weir_types::{
     ColumnIndex, CopyIndex, FileId, Generation, KeyGeneration, ObjectId, RequestId, SegmentIndex,
 };
-use weir_wire::Capability;
 use weir_wire::data::{Copied, CopyPiece, CopyRequest};
 use weir_wire::data::{PingRequest, ReadFlags, StatusRequest, WriteFlags};
 use weir_wire::message::Request;
+use weir_wire::{Capability, Key};
 
 const NOW: u64 = 1_000_000;
 const SESSION: SessionId = SessionId(3);

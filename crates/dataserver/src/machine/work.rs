@@ -1,9 +1,20 @@
-//! Operations of disks, and their results.
+//! Operations of disks, and their results, by the id of their request.
 
 use weir_types::{CopyIndex, Epoch, Generation, ObjectId, TargetId};
 use weir_wire::data::{
     Access, Copied, CopyPiece, LackingPage, ObjectPage, ObjectStat, ScrubCursor, ScrubPage,
 };
+
+/// Id of a request in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpId(pub u32);
+
+impl OpId {
+    /// Index for tables. Small numbers are used again.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// A read of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
