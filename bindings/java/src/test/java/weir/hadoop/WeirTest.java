@@ -219,6 +219,31 @@ public class WeirTest {
   }
 
   @Test
+  public void aListingHasWhatAnotherOneHasJustWritten() throws Exception {
+    FileSystem other = FileSystem.newInstance(TestCluster.ADDRESS, TestCluster.conf());
+    // As a task of Spark writes, and its driver then collects.
+    for (int i = 0; i < 20; i++) {
+      Path task = new Path(DIR, "task" + i);
+      try (FSDataOutputStream out = other.create(new Path(DIR, "attempt" + i + "/part"))) {
+        out.write(bytes(1_000));
+      }
+      assertTrue(other.rename(new Path(DIR, "attempt" + i), task));
+      FileStatus[] parts = fs.listStatus(task);
+      assertEquals("round " + i, 1, parts.length);
+      assertEquals(1_000, parts[0].getLen());
+      // Also one that is still open.
+      try (FSDataOutputStream out = other.create(new Path(task, "log"))) {
+        out.write(bytes(10));
+        out.hflush();
+        assertEquals("round " + i, 2, fs.listStatus(task).length);
+      }
+      fs.create(new Path(task, "_SUCCESS")).close();
+      assertEquals("round " + i, 3, other.listStatus(task).length);
+    }
+    other.close();
+  }
+
+  @Test
   public void aFileThatIsReplacedIsAlwaysThere() throws Exception {
     Path path = write("target", bytes(10));
     FileContext context = TestCluster.fileContext();
