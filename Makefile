@@ -52,7 +52,7 @@ test-python: ## The Python package with pandas, pyarrow, dask, zarr and the test
 bench-python: ## The Python package beside the library
 	@CARGO="$(CARGO)" scripts/python.sh bench
 
-test-spark: ## Spark reads and writes weir://, alone and with workers (PyPI's pyspark, 320 MB once)
+test-spark: ## Spark 3.5 and 4 read and write weir://, alone and with workers (PyPI's pyspark, 750 MB once)
 	@CARGO="$(CARGO)" scripts/java.sh spark
 
 package-test: deb ## Boot a Debian with systemd in a container, and use the package there (root)

@@ -4,10 +4,10 @@
 #
 #   scripts/java.sh package             target/java/maven/weir-hadoop-VERSION.jar
 #   scripts/java.sh test [-Dtest=...]   all tests; what follows goes to Maven
-#   scripts/java.sh spark               Spark of PyPI: local, and with workers of its own
+#   scripts/java.sh spark               Spark of PyPI: in one process, and a master with workers
 #   scripts/java.sh short               some, with what Maven has kept; exit 77: that is missing
 #
-#   SPARK_VERSION  of PyPI's pyspark                (3.5.5)
+#   SPARK_VERSION  of PyPI's pyspark, one or more   (3.5.5 4.0.1)
 #   WEIR_PROFILE   what to build: debug or release  (release)
 #   WEIR_PROGRAM   a `weir` that is built; else it is built here
 #   WEIR_LIBRARY   a libweir_jni.so that is built; else it is built here
@@ -15,7 +15,7 @@ set -Eeuo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 die() { printf '%s\n' "$*" >&2; exit "${code:-1}"; }
 
-spark=${SPARK_VERSION:-3.5.5}
+read -ra sparks <<<"${SPARK_VERSION:-3.5.5 4.0.1}"
 what=${1:-}
 shift || true
 [[ $what == package || $what == test || $what == spark || $what == short ]] ||
@@ -76,7 +76,10 @@ cleanup() {
 trap cleanup EXIT
 "$weir" up --name java-test --targets 4 --targets-per-server 1 >"$place/up" 2>&1 ||
   { cat "$place/up" >&2; exit 1; }
-# Each data server gets a machine's name of its own, as far as this user may give any.
+# Each data server gets a machine's name of its own, as far as this user may give any. They lead to
+# this machine in /etc/hosts as the tests see it.
+hosts=()
+there=()
 if unshare --uts true 2>/dev/null; then
   for server in 1 2 3 4; do
     read -r pid _ <"$place/weir/java-test/run/data-$server.pid"
@@ -88,26 +91,39 @@ if unshare --uts true 2>/dev/null; then
     ((tries > 0)) || die "data server $server (process $pid) has not ended within 30 s"
     unshare --uts bash -c 'hostname "$1" && "$2" up --name java-test' _ "node$server" "$weir" \
       >>"$place/up" 2>&1 || { cat "$place/up" >&2; exit 1; }
+    echo "127.0.0.1$server node$server" >>"$place/hosts"
   done
+  cat /etc/hosts >>"$place/hosts"
+  echo "127.0.0.1 $(hostname)" >>"$place/hosts"
+  there=(unshare --mount bash -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$place/hosts")
+  if "${there[@]}" getent hosts node1 >/dev/null 2>&1; then
+    hosts=(node1 node2 node3 node4)
+  else
+    there=()
+  fi
 fi
 rm -rf "$target/java/maven/surefire-reports"
 if [[ $what == spark ]]; then
-  python=$target/java/spark-$spark/bin/python
-  [[ -x $python ]] || {
-    python3 -m venv "$target/java/spark-$spark"
-    "$python" -m pip install -q --disable-pip-version-check "pyspark==$spark"
-  }
-  cd "$place"
-  export SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON=$python
-  test=$OLDPWD/scripts/spark-test.py
-  "$python" "$test" "$jar" weir://java-test/local/ 'local[2]' 2>"$place/said" || { cat "$place/said"; exit 1; }
-  # A master and workers as processes of their own.
-  "$python" "$test" "$jar" weir://java-test/workers/ 'local-cluster[2,1,1024]' 2>"$place/said" ||
-    { cat "$place/said"; exit 1; }
+  test=$PWD/scripts/spark-test.py
+  export SPARK_LOCAL_IP=127.0.0.1 WEIR="$weir"
+  for spark in "${sparks[@]}"; do
+    export PYSPARK_PYTHON=$target/java/spark-$spark/bin/python
+    # One whose making was interrupted is made again.
+    "$PYSPARK_PYTHON" -c 'import pyspark' 2>/dev/null || {
+      python3 -m venv --clear "$target/java/spark-$spark"
+      "$PYSPARK_PYTHON" -m pip install -q --disable-pip-version-check "pyspark==$spark"
+    }
+    for master in local workers; do
+      (cd "$place" && "${there[@]}" "$PYSPARK_PYTHON" "$test" "$jar" \
+        "weir://java-test/$spark-$master/" "$master" "${hosts[@]}") 2>"$place/said" ||
+        { tail -n 200 "$place/said"; exit 1; }
+    done
+  done
   exit
 fi
 failed=0
-"${maven[@]}" test "-Dweir.test.uri=weir://java-test/" "-Dweir.test.program=$weir" "$@" 2>&1 |
+"${there[@]}" "${maven[@]}" test "-Dweir.test.uri=weir://java-test/" \
+  "-Dweir.test.program=$weir" "-Dweir.test.hosts=$(IFS=, && echo "${hosts[*]}")" "$@" 2>&1 |
   tee "$place/said" || failed=1
 if [[ $what == short ]] && grep -qE 'offline mode|Could not resolve dependencies' "$place/said"; then
   die "needs what \`make test-java\` has downloaded"

@@ -124,7 +124,7 @@ natives! {
     /// A page of a directory (`records.rs`).
     fn list(env, session: jlong, dir: jlong, cookie: jlong, last: jlong) -> JByteArray<'l> {
         let (cookie, last) = (cookie as u64, last as u64);
-        let page = SESSIONS.get(session)?.page(FileId(dir as u64), (cookie, last))?;
+        let page = SESSIONS.get(session)?.listed(FileId(dir as u64), (cookie, last))?;
         bytes(env, &records::page(&page, cookie))
     }
 

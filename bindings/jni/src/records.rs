@@ -54,7 +54,7 @@ pub fn page(page: &DirPage, cookie: u64) -> Vec<u8> {
     out.extend(page.entries.last().map_or(cookie, |entry| entry.cookie).to_be_bytes());
     out.extend(page.last.to_be_bytes());
     for entry in &page.entries {
-        // A file that was removed meanwhile has no attributes.
+        // A file that was removed meanwhile has no attributes (`Session::listed`).
         let Some(attr) = &entry.attr else { continue };
         if &*entry.name == b"." || &*entry.name == b".." {
             continue;

@@ -55,6 +55,22 @@ impl Session {
         self.client.readdir(&self.context, dir, place, MAX_READDIR_ENTRIES as u32, true)
     }
 
+    /// A part of a directory with the attributes of each entry; only what is gone since has none.
+    pub fn listed(&self, dir: FileId, place: (u64, u64)) -> Result<DirPage> {
+        let mut page = self.page(dir, place)?;
+        let is_own = |name: &[u8]| name == b"." || name == b"..";
+        for entry in page.entries.iter_mut().filter(|entry| !is_own(&entry.name)) {
+            // A page does not tell those of a file that somebody is writing or has just written.
+            if entry.attr.is_none() {
+                entry.attr = match self.client.getattr(&self.context, entry.file) {
+                    Err(error) if is_gone(&error) => None,
+                    found => Some(found?),
+                };
+            }
+        }
+        Ok(page)
+    }
+
     /// Opens an existing file.
     pub fn open_file(&self, path: &str, rights: Rights) -> Result<(File, Attr)> {
         let mut tries = 0;

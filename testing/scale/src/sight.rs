@@ -1,5 +1,5 @@
 //! A reader's knowledge of a disk, and a disk's reports about itself. It repeats the logic of
-//! clients and data servers (`client/src/core/pace.rs`, `dataserver/src/meter.rs`), whose shells
+//! clients and data servers (`client/src/core/pace.rs`, `dataserver/src/disk/meter.rs`), whose shells
 //! cannot be used here.
 
 use weir_policy::{CopyView, Micros, Progress, RUN_BYTES};

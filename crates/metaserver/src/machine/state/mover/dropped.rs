@@ -1,6 +1,6 @@
 //! Dropped copies, which are removed twice, some seconds apart. In between a data server with the
 //! old layout may have sent bytes to a dropped copy, and so made it again. No server uses a layout
-//! that is older than that (`dataserver/copies/resync.rs`). Drops from before a start are unknown,
+//! that is older than that (`dataserver/copies/resync/mod.rs`). Drops from before a start are unknown,
 //! so everything that is removed soon after a start counts as dropped.
 
 use std::collections::{BTreeMap, BTreeSet};

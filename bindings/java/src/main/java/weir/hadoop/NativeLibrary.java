@@ -21,7 +21,8 @@ import java.util.UUID;
 final class NativeLibrary {
   /** A library to load instead of the jar's. */
   static final String PATH_PROPERTY = "weir.native.library";
-  private static final String INDEX = "/weir/native/index.properties";
+  /** Which version this jar has, and for which system it has which library. */
+  static final String INDEX = "/weir/native/index.properties";
   private static IOException failure;
   private static boolean loaded;
 
@@ -133,8 +134,9 @@ final class NativeLibrary {
 
   /** A directory that only this user can write to. */
   private static Path directory() throws IOException {
+    // The machine loads no library by a relative path.
     Path directory = Paths.get(System.getProperty("java.io.tmpdir"),
-        "weir-native-" + System.getProperty("user.name"));
+        "weir-native-" + System.getProperty("user.name")).toAbsolutePath();
     if (!Files.isDirectory(directory)) {
       try {
         Files.createDirectory(directory,

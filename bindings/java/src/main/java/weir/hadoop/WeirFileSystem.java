@@ -72,10 +72,7 @@ public class WeirFileSystem extends FileSystem {
     NativeLibrary.load();
     String cluster = name.getAuthority() == null ? "" : name.getAuthority();
     uri = URI.create(SCHEME + "://" + (cluster.isEmpty() ? "/" : cluster));
-    blockBytes = conf.getLongBytes(BLOCK_BYTES, DEFAULT_BLOCK_BYTES);
-    if (blockBytes <= 0) {
-      throw new IOException(BLOCK_BYTES + " is " + blockBytes + ": give a number of bytes above 0");
-    }
+    blockBytes = blockBytes(conf);
     String credential = conf.getTrimmed("fs.weir." + cluster + ".credential",
         conf.getTrimmed(CREDENTIAL, ""));
     String user = UserGroupInformation.getCurrentUser().getShortUserName();
@@ -87,6 +84,20 @@ public class WeirFileSystem extends FileSystem {
       throw e;
     }
     workingDirectory = getHomeDirectory();
+  }
+
+  private static long blockBytes(Configuration conf) throws IOException {
+    long bytes;
+    try {
+      bytes = conf.getLongBytes(BLOCK_BYTES, DEFAULT_BLOCK_BYTES);
+    } catch (IllegalArgumentException e) {
+      bytes = 0;
+    }
+    if (bytes <= 0) {
+      throw new IOException(BLOCK_BYTES + " is '" + conf.get(BLOCK_BYTES)
+          + "': give a number of bytes above 0, as 64m");
+    }
+    return bytes;
   }
 
   @Override

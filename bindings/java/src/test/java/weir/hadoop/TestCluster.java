@@ -1,7 +1,15 @@
 package weir.hadoop;
 
+import static org.junit.Assert.assertEquals;
+
+import java.io.File;
 import java.io.IOException;
 import java.net.URI;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.commons.io.IOUtils;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileContext;
 import org.apache.hadoop.fs.FileSystem;
@@ -22,6 +30,26 @@ final class TestCluster {
 
   static FileSystem fileSystem() throws IOException {
     return FileSystem.get(ADDRESS, conf());
+  }
+
+  /** The credential that the cluster has on this machine. */
+  static File credential() {
+    return new File(System.getenv("XDG_STATE_HOME"),
+        "weir/" + ADDRESS.getAuthority() + "/client.toml");
+  }
+
+  /** Runs the program {@code weir} on the cluster; what it says. */
+  static String weir(String... arguments) throws Exception {
+    List<String> command = new ArrayList<>();
+    command.add(System.getProperty("weir.test.program"));
+    command.addAll(Arrays.asList(arguments));
+    command.addAll(Arrays.asList("--name", ADDRESS.getAuthority()));
+    Process weir = new ProcessBuilder(command).start();
+    weir.getOutputStream().close();
+    String said = IOUtils.toString(weir.getInputStream(), StandardCharsets.UTF_8);
+    assertEquals(IOUtils.toString(weir.getErrorStream(), StandardCharsets.UTF_8), 0,
+        weir.waitFor());
+    return said;
   }
 
   static FileContext fileContext() throws IOException {

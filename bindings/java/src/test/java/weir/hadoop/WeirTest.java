@@ -5,26 +5,29 @@ import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertFalse;
 import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
+import static weir.hadoop.TestCluster.weir;
 
 import java.io.File;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.URI;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.security.PrivilegedExceptionAction;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Properties;
 import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.apache.commons.io.FileUtils;
 import org.apache.commons.io.IOUtils;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.BlockLocation;
@@ -142,19 +145,6 @@ public class WeirTest {
     assertTrue(said, said.contains("weirhost=schedulerhost"));
   }
 
-  private static String weir(String... arguments) throws Exception {
-    List<String> command = new ArrayList<>();
-    command.add(System.getProperty("weir.test.program"));
-    command.addAll(Arrays.asList(arguments));
-    command.addAll(Arrays.asList("--name", TestCluster.ADDRESS.getAuthority()));
-    Process weir = new ProcessBuilder(command).start();
-    weir.getOutputStream().close();
-    String said = IOUtils.toString(weir.getInputStream(), StandardCharsets.UTF_8);
-    assertEquals(IOUtils.toString(weir.getErrorStream(), StandardCharsets.UTF_8), 0,
-        weir.waitFor());
-    return said;
-  }
-
   @Test
   public void blocksOfChunkedFilesAreWhereTheirCopiesAre() throws Exception {
     weir("setlayout", "--layout", "chunked", "--chunk", "1M", "--copies", "2", "weir:" + DIR);
@@ -216,6 +206,31 @@ public class WeirTest {
     for (int i = 0; i < all.length; i++) {
       assertEquals("d" + (10_000 + i), all[i].getPath().getName());
     }
+  }
+
+  @Test
+  public void aListingHasWhatAnotherOneHasJustWritten() throws Exception {
+    FileSystem other = FileSystem.newInstance(TestCluster.ADDRESS, TestCluster.conf());
+    // As a task of Spark writes, and its driver then collects.
+    for (int i = 0; i < 20; i++) {
+      Path task = new Path(DIR, "task" + i);
+      try (FSDataOutputStream out = other.create(new Path(DIR, "attempt" + i + "/part"))) {
+        out.write(bytes(1_000));
+      }
+      assertTrue(other.rename(new Path(DIR, "attempt" + i), task));
+      FileStatus[] parts = fs.listStatus(task);
+      assertEquals("round " + i, 1, parts.length);
+      assertEquals(1_000, parts[0].getLen());
+      // Also one that is still open.
+      try (FSDataOutputStream out = other.create(new Path(task, "log"))) {
+        out.write(bytes(10));
+        out.hflush();
+        assertEquals("round " + i, 2, fs.listStatus(task).length);
+      }
+      fs.create(new Path(task, "_SUCCESS")).close();
+      assertEquals("round " + i, 3, other.listStatus(task).length);
+    }
+    other.close();
   }
 
   @Test
@@ -389,17 +404,36 @@ public class WeirTest {
     assertTrue(said, said.contains("127.0.0.1:1") && said.contains("weir status"));
     said = failureOf(conf, URI.create("weir://near/"));
     assertTrue(said, said.contains("weir://far/"));
+    Files.write(credential.toPath(), text.replace("127.0.0.1:1", "nobody-knows.invalid:1")
+        .getBytes(StandardCharsets.UTF_8));
+    said = failureOf(conf, URI.create("weir://far/"));
+    assertTrue(said, said.contains("`nobody-knows.invalid:1` is not known")
+        && said.contains("weir status"));
 
     // The right address, and somebody else's key.
-    String own = new String(Files.readAllBytes(new File(System.getenv("XDG_STATE_HOME"),
-        "weir/" + TestCluster.ADDRESS.getAuthority() + "/client.toml").toPath()),
+    String own = new String(Files.readAllBytes(TestCluster.credential().toPath()),
         StandardCharsets.UTF_8);
     String wrong = own.replaceAll("key = \"[0-9a-f]*\"",
         "key = \"" + String.join("", Collections.nCopies(32, "ab")) + "\"");
     Files.write(credential.toPath(), wrong.getBytes(StandardCharsets.UTF_8));
     said = failureOf(conf, TestCluster.ADDRESS);
-    assertTrue(said, said.contains("key"));
+    assertTrue(said, said.contains("key") && said.contains("`weir key new`"));
+    Files.write(credential.toPath(), "nonsense".getBytes(StandardCharsets.UTF_8));
+    said = failureOf(conf, TestCluster.ADDRESS);
+    assertTrue(said, said.contains(credential.getPath()) && said.contains("`weir key new`"));
     assertTrue(credential.delete());
+    said = failureOf(conf, TestCluster.ADDRESS);
+    assertTrue(said, said.contains(credential.getPath()) && said.contains("missing"));
+  }
+
+  @Test
+  public void aBlockSizeThatIsNoneIsNamed() throws Exception {
+    for (String bad : new String[] {"0", "-1", "large"}) {
+      Configuration conf = TestCluster.conf();
+      conf.set("fs.weir.block.size", bad);
+      String said = failureOf(conf, TestCluster.ADDRESS);
+      assertTrue(said, said.contains("fs.weir.block.size is '" + bad + "'"));
+    }
   }
 
   /** Connects; for a machine of its own, which loads a library of its own. */
@@ -411,10 +445,16 @@ public class WeirTest {
     }
   }
 
-  private static String elsewhere(String library) throws Exception {
+  /** What {@link #main} says with another library, and with what is found before the jar. */
+  private static String elsewhere(String library, File... before) throws Exception {
+    StringBuilder path = new StringBuilder();
+    for (File first : before) {
+      path.append(first).append(File.pathSeparator);
+    }
+    path.append(System.getProperty("java.class.path"));
     Process java = new ProcessBuilder(System.getProperty("java.home") + "/bin/java",
-        "-D" + NativeLibrary.PATH_PROPERTY + "=" + library,
-        "-Dweir.test.uri=" + TestCluster.ADDRESS, "-cp", System.getProperty("java.class.path"),
+        "-D" + NativeLibrary.PATH_PROPERTY + "=" + library, "-XX:TieredStopAtLevel=1",
+        "-Dweir.test.uri=" + TestCluster.ADDRESS, "-cp", path.toString(),
         WeirTest.class.getName()).redirectErrorStream(true).start();
     String said = IOUtils.toString(java.getInputStream(), StandardCharsets.UTF_8);
     java.waitFor();
@@ -428,5 +468,41 @@ public class WeirTest {
     assertTrue(said, said.contains("refused: the native library of Weir cannot be loaded"));
     said = elsewhere(System.getProperty("java.home") + "/lib/libzip.so");
     assertTrue(said, said.contains("refused: ") && said.contains("use both of one release"));
+  }
+
+  @Test
+  public void aJarThatDoesNotFitItsLibraryIsRefused() throws Exception {
+    Properties index = new Properties();
+    try (InputStream in = WeirTest.class.getResourceAsStream(NativeLibrary.INDEX)) {
+      index.load(in);
+    }
+    String version = index.getProperty("version");
+    String system = System.getProperty("os.name") + "-" + System.getProperty("os.arch");
+    String hash = index.getProperty(system);
+
+    // The jar of another release, and this library.
+    String said = withIndex("version=0.0.1\n" + system + "=" + hash + "\n");
+    assertTrue(said, said.contains("refused: the jar of Weir (version and interface 0.0.1 "
+        + Native.INTERFACE + ") does not fit") && said.contains("(" + version + " ")
+        && said.contains("use both of one release"));
+    // A jar that was built on another kind of machine.
+    said = withIndex("version=" + version + "\nPlan9-mips=" + hash + "\n");
+    assertTrue(said, said.contains("refused: this jar of Weir has no native library for " + system)
+        && said.contains("Plan9-mips") && said.contains("`make java`"));
+    // One whose library was lost on the way.
+    said = withIndex("version=" + version + "\n" + system + "=" + hash.replace('a', 'b') + "00\n");
+    assertTrue(said, said.contains("refused: this jar of Weir is damaged"));
+  }
+
+  private static String withIndex(String text) throws Exception {
+    File before = Files.createTempDirectory("index").toFile();
+    File index = new File(before, NativeLibrary.INDEX);
+    assertTrue(index.getParentFile().mkdirs());
+    Files.write(index.toPath(), text.getBytes(StandardCharsets.UTF_8));
+    try {
+      return elsewhere("", before);
+    } finally {
+      FileUtils.deleteDirectory(before);
+    }
   }
 }
