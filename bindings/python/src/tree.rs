@@ -67,7 +67,12 @@ pub(crate) fn entries(client: &Client, ctx: &Context, dir: FileId) -> Result<Vec
             }
             let attr = match entry.attr {
                 Some(attr) => attr,
-                None => client.getattr(ctx, entry.file)?,
+                // A page does not have those of a file that somebody is writing.
+                None => match client.getattr(ctx, entry.file) {
+                    Ok(attr) => attr,
+                    Err(error) if is_gone(&error) => continue,
+                    Err(error) => return Err(error),
+                },
             };
             all.push((entry.name.to_vec(), attr));
         }
@@ -77,6 +82,11 @@ pub(crate) fn entries(client: &Client, ctx: &Context, dir: FileId) -> Result<Vec
     }
     all.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(all)
+}
+
+/// Whether a file was removed after its name was read.
+fn is_gone(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::NotFound | ErrorKind::Stale)
 }
 
 /// Everything below a directory, by relative paths, sorted; `levels`: maximum depth. Directories

@@ -9,7 +9,7 @@ use crate::files::stat::{describe, kind_letter};
 use crate::output::{print, print_json};
 use crate::text::{Table, human_size, mode_string, named, utc_time};
 use serde_json::Value;
-use weir_types::{Attr, FileKind};
+use weir_types::{Attr, ErrorKind, FileKind};
 
 /// One line of output: a file.
 struct Entry {
@@ -73,7 +73,11 @@ impl Lister<'_> {
             let path = child(path, &found.name);
             let attr = match found.attr {
                 Some(attr) => attr,
-                None => tree.attr(&path, false)?,
+                None => match tree.find(&path, false) {
+                    // Removed since the directory was read.
+                    Err(error) if error.kind == ErrorKind::NotFound => continue,
+                    found => found.map_err(tree.about(&path))?,
+                },
             };
             let link = self.link(tree, &path, &attr)?;
             entries.push(Entry { name: found.name.0, path, attr, link });
