@@ -293,11 +293,7 @@ const char *weir_errmsg(void);
 //
 // # Safety
 // The pointers are NULL or valid.
-int weir_open(weir_fs_t fs,
-              const char *path,
-              int flags,
-              uint32_t mode,
-              weir_file_t *file);
+int weir_open(weir_fs_t fs, const char *path, int flags, uint32_t mode, weir_file_t *file);
 
 // As `weir_open` with O_CREAT; a new file gets this layout. `layout` may be NULL, for the layout
 // of the directory.
@@ -348,9 +344,7 @@ int64_t weir_seek(weir_file_t file, uint64_t offset, int whence);
 //
 // # Safety
 // The pointers are NULL or valid.
-int weir_connect(const char *where,
-                 const weir_options_t *options,
-                 weir_fs_t *fs);
+int weir_connect(const char *where, const weir_options_t *options, weir_fs_t *fs);
 
 // Ends a connection. Open files, directories and jobs keep its session until they are closed.
 int weir_disconnect(weir_fs_t fs);
@@ -360,8 +354,7 @@ int weir_disconnect(weir_fs_t fs);
 //
 // # Safety
 // `session` is NULL or valid.
-int weir_session(weir_fs_t fs,
-                 uint64_t *session);
+int weir_session(weir_fs_t fs, uint64_t *session);
 
 // The value of a counter of this process's session (`data_requests`, `meta_requests`,
 // `read_wire_bytes`, ...); `-ENODATA` if there is none of that name.
@@ -415,10 +408,7 @@ int weir_job_begin(weir_fs_t fs,
 //
 // # Safety
 // `ranges` is NULL or has `count` elements.
-int weir_phase_begin(weir_job_t job,
-                     weir_file_t file,
-                     const weir_range_t *ranges,
-                     size_t count);
+int weir_phase_begin(weir_job_t job, weir_file_t file, const weir_range_t *ranges, size_t count);
 
 // Ends a phase: waits until all processes of the job have ended it. Returns `-ETIMEDOUT` after
 // `timeout_ms`; the error text names the missing ranks, and the next call continues the same wait.
@@ -443,9 +433,7 @@ int weir_layout_set(weir_fs_t fs, const char *path, const weir_layout_t *layout)
 //
 // # Safety
 // The pointers are NULL or valid, the list of fragments too.
-int weir_layout_get(weir_fs_t fs,
-                    const char *path,
-                    weir_layout_t *layout);
+int weir_layout_get(weir_fs_t fs, const char *path, weir_layout_t *layout);
 
 // Takes a layout lease on an open file: the result of `weir_locations` stays valid while the lease
 // is held. When somebody wants to change or move the file, `queue` gets a completion of kind
@@ -454,9 +442,7 @@ int weir_layout_get(weir_fs_t fs,
 //
 // # Safety
 // `lease` is NULL or valid.
-int weir_layout_lease(weir_file_t file,
-                      weir_queue_t queue,
-                      weir_lease_t *lease);
+int weir_layout_lease(weir_file_t file, weir_queue_t queue, weir_lease_t *lease);
 
 // Returns a layout lease. `-ESTALE` if it was lost before.
 int weir_lease_return(weir_lease_t lease);
@@ -621,8 +607,7 @@ int weir_sync_names(weir_fs_t fs);
 //
 // # Safety
 // `queue` is NULL or valid.
-int weir_queue_open(uint32_t depth,
-                    weir_queue_t *queue);
+int weir_queue_open(uint32_t depth, weir_queue_t *queue);
 
 // A descriptor that is readable while there are completions. Use it with `poll` only; neither read
 // nor close it.
@@ -688,10 +673,7 @@ int weir_setxattr(weir_fs_t fs,
 //
 // # Safety
 // The pointers are NULL or valid.
-int64_t weir_listxattr(weir_fs_t fs,
-                       const char *path,
-                       char *names,
-                       size_t len);
+int64_t weir_listxattr(weir_fs_t fs, const char *path, char *names, size_t len);
 
 // Removes an attribute.
 //

@@ -220,7 +220,7 @@ families! {
         CLIENT_QUESTIONS: Counter "weir_client_load_questions_total" [] =
             "Questions to data servers how busy a target is";
         CLIENT_COPIES: Counter "weir_client_copies_total" ["event"] =
-            "Reads of other copies than the first (read), parts of calls that went to another copy because one had failed (failed), copies found damaged (damaged)";
+            "Reads of other copies than the first (read), parts of calls that went to another copy because one had failed (failed), copies found damaged (damaged), columns of encoded files computed because their disks were slow (computed)";
         CLIENT_MISMATCHES: Counter "weir_client_checksum_mismatches_total" [] =
             "Blocks that did not match their checksum on arrival";
         CLIENT_AHEAD: Counter "weir_client_read_ahead_total" ["event"] =

@@ -30,6 +30,7 @@ pub fn tell_client(page: &mut Page, watch: &Watch) {
         ("read", "reads_of_other_copies"),
         ("failed", "copies_failed"),
         ("damaged", "copies_damaged"),
+        ("computed", "columns_computed"),
     ];
     counted.tell_all(page, &n::CLIENT_COPIES, &copies);
     counted.tell(page, &n::CLIENT_MISMATCHES, "checksum_mismatches");

@@ -60,6 +60,7 @@ pub fn around(columns: &[Seen], parities: &[Option<Seen>], soon_us: f64) -> Vec<
     let middle_us = middle(columns.iter().map(|seen| seen.service_us));
     let middle_alone_us = middle(columns.iter().map(Seen::alone_us));
     let is_slow = |seen: &Seen| match seen.service_us > 0.0 {
+        _ if seen.service_us.is_infinite() => true,
         true => {
             seen.alone_us() >= soon_us
                 && (seen.service_us >= middle_us * SLOW
@@ -72,9 +73,6 @@ pub fn around(columns: &[Seen], parities: &[Option<Seen>], soon_us: f64) -> Vec<
         true => seen.answer_us(),
         false => f64::INFINITY,
     };
-    if middle_us == 0.0 || middle_us.is_infinite() {
-        return Vec::new();
-    }
     let mut slow: Vec<(usize, f64)> = (0..columns.len())
         .filter(|column| is_slow(&columns[*column]))
         .map(|column| (column, until_us(&columns[column])))
@@ -84,6 +82,7 @@ pub fn around(columns: &[Seen], parities: &[Option<Seen>], soon_us: f64) -> Vec<
     // Of which nothing is known is as the others are.
     let answer_us = |seen: &Seen| match seen.service_us > 0.0 {
         true => seen.answer_us(),
+        false if middle_us.is_infinite() => 0.0,
         false => Seen { service_us: middle_us, ..*seen }.answer_us(),
     };
     let mut free: Vec<(usize, f64)> = (0..parities.len())
@@ -161,7 +160,9 @@ mod tests {
         let parity = Some(good);
         assert_eq!(pairs(&[good, out, good], &[parity]), [(1, 0)]);
         assert_eq!(pairs(&[out, out, good], &[parity]), [], "too much is lacking");
-        assert_eq!(pairs(&[out, out], &[parity, parity]), [], "of nobody is anything known");
+        assert_eq!(pairs(&[out, out], &[parity, Some(seen(0.0, 0, 0))]), [(0, 1), (1, 0)]);
+        let unknown = seen(0.0, 0, 0);
+        assert_eq!(pairs(&[unknown, out, unknown], &[Some(unknown)]), [(1, 0)]);
         assert_eq!(pairs(&[good, seen(0.0, 0, 0), good], &[parity]), [], "it is asked");
         assert_eq!(pairs(&[good, seen(0.0, 1, 0), good], &[parity]), [(1, 0)]);
     }

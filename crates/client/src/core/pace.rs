@@ -303,6 +303,12 @@ impl Paces {
         self.targets.get(&target).is_some_and(|pace| pace.silent.is_some())
     }
 
+    /// Whether a target did not reply to a read, and is not to be tried again now. If it is to be
+    /// tried, it counts as asked.
+    pub fn is_left_alone(&mut self, target: TargetId, now: Micros) -> bool {
+        self.is_silent(target) && !self.tries(target, now)
+    }
+
     /// Whether to send one request to a silent target, to find out whether it replies again. If so,
     /// it counts as asked.
     pub(super) fn tries(&mut self, target: TargetId, now: Micros) -> bool {

@@ -271,14 +271,16 @@ mod tests {
     use super::*;
     use weir_types::{CopyIndex, FileId, SegmentIndex, StripeMap, TargetId};
 
-    const STRIPE: StripeMap = StripeMap { unit_bytes: 8, columns: 3 };
+    const STRIPE: StripeMap = StripeMap { unit_bytes: 4096, columns: 3 };
+    /// An eighth of a unit.
+    const EIGHTH: u64 = 512;
 
     fn plan(start: u64, len: u64) -> Plan {
         let mut plan = Plan::default();
         // Something before, and something behind.
         for (chunk, (start, len, stripe)) in [
             (0, 5, StripeMap { columns: 1, ..STRIPE }),
-            (start, len, STRIPE),
+            (start * EIGHTH, len * EIGHTH, STRIPE),
             (0, 7, StripeMap { columns: 1, ..STRIPE }),
         ]
         .into_iter()
@@ -303,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_chunk_is_cut_into_whole_stripes_and_the_rest() {
-        // Stripes of 24 bytes.
+        // Stripes of 24 eighths of a unit.
         for (start, len, whole, pieces) in [
             (0, 48, Some(0..48), vec![48]),
             (10, 60, Some(24..48), vec![14, 24, 22]),
@@ -312,6 +314,7 @@ mod tests {
             (1, 40, None, vec![40]),
         ] {
             let mut plan = plan(start, len);
+            let whole = whole.map(|Range { start, end }| start * EIGHTH..end * EIGHTH);
             assert_eq!(whole_stripes(&plan.chunks[1]), whole, "{start} {len}");
             let Some(whole) = whole else { continue };
             let at = cut(&mut plan, 1, &whole);
@@ -319,6 +322,7 @@ mod tests {
             let of_whole = |part: &&Part| part.chunk == at;
             assert_eq!(plan.parts.iter().filter(of_whole).count(), 3);
             let lens: Vec<u64> = plan.chunks.iter().map(bytes).collect();
+            let pieces = pieces.into_iter().map(|len| len * EIGHTH).collect();
             assert_eq!(lens, [vec![5], pieces, vec![7]].concat());
             let mut offset = plan.chunks[1].buffer_offset;
             for (number, chunk) in plan.chunks.iter().enumerate().skip(1) {
@@ -335,8 +339,8 @@ mod tests {
             assert!(plan.parts.is_sorted_by_key(|part| part.chunk));
         }
         let two = RegionList::new(vec![
-            weir_layout::Region::contiguous(0, 24),
-            weir_layout::Region::contiguous(0, 24),
+            weir_layout::Region::contiguous(0, 24 * EIGHTH),
+            weir_layout::Region::contiguous(0, 24 * EIGHTH),
         ]);
         let chunk =
             Chunk { regions: two.unwrap(), stripe: STRIPE, segment_start: 0, buffer_offset: 0 };

@@ -144,16 +144,20 @@ impl Servers {
 
     /// What is known of targets for reads of so many bytes; `None` for those that are not to be read.
     pub(crate) fn seen(&self, targets: &[Option<TargetId>], len_bytes: u64) -> Vec<Option<Seen>> {
-        let (known, paces, now) = (self.known.read(), self.paces.lock(), now());
+        let (known, mut paces, now) = (self.known.read(), self.paces.lock(), now());
         let is_ready = |target: &TargetId| {
             known.of(*target).is_some_and(|known| known.state.is_online() && !known.doubtful)
         };
-        let seen = |target: TargetId| {
+        let mut seen = |target: TargetId| {
+            if paces.is_left_alone(target, now) {
+                return None;
+            }
             let view = paces.view(target, true, (len_bytes, None), now);
-            Seen { service_us: view.service_us, own: view.in_flight, others: view.queued }
+            let (service_us, own, others) = (view.service_us, view.in_flight, view.queued);
+            Some(Seen { service_us, own, others })
         };
         let all: Vec<Option<Seen>> =
-            targets.iter().map(|target| target.filter(is_ready).map(seen)).collect();
+            targets.iter().map(|target| target.filter(is_ready).and_then(&mut seen)).collect();
         if all.contains(&None) {
             // So that it is heard of when it is back.
             self.chooses.store(true, Relaxed);
