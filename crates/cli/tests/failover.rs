@@ -17,6 +17,8 @@ use weir_testbed::{Disk, missing};
 use weir_types::{ErrorKind, FileId};
 use weir_wire::Rights;
 
+const LEASE_MS: i64 = 25_000;
+
 /// What is needed for a test of failover, or `None` where there is no etcd.
 struct Pair<'a> {
     place: &'a Place,
@@ -73,6 +75,9 @@ impl<'a> Pair<'a> {
                     ("listen", list(std::slice::from_ref(address))),
                     ("master_key_file", keys.join("master.key").to_str().unwrap().into()),
                     ("journal", journal.into()),
+                    // However slow this machine is, another one leads before leases are lost.
+                    ("lease_ms", LEASE_MS.into()),
+                    ("grace_ms", LEASE_MS.into()),
                 ],
             );
         }
