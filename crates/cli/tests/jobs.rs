@@ -58,6 +58,8 @@ fn what_a_launcher_has_started_is_a_job_and_nothing_else_is() {
     let mnt = cluster.mount("mpi", "ro");
     let job = compares(&mnt, &local, "$OMPI_COMM_WORLD_RANK");
     let mut mpi = Command::new("mpirun");
+    // As in `programs_mpi`.
+    mpi.env("TMPDIR", place.path("."));
     mpi.args(["--allow-run-as-root", "--oversubscribe", "-n", "3", "sh", "-c", &job]);
     let Ok(status) = mpi.status() else {
         println!("skipped: needs mpirun (openmpi-bin)");

@@ -71,6 +71,8 @@ impl<'a> Mpi<'a> {
     ) -> serde_json::Value {
         let mut mpi = Command::new(self.launch[0]);
         self.place.prepare(&mut mpi);
+        // As in `programs_mpi`.
+        mpi.env("TMPDIR", self.place.path("."));
         mpi.args(&self.launch[1..]).args(more).args(["-n", &RANKS.to_string(), "env"]);
         if with {
             mpi.arg(format!("LD_PRELOAD={}", self.dir.join("weir_mpi.so").display()));

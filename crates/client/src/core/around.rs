@@ -46,9 +46,9 @@ pub struct Instead {
     pub answer_us: f64,
 }
 
-/// The one in the middle, of those that are known.
+/// The one in the middle, of those that are known and give something; 0 if there are none.
 fn middle(of: impl Iterator<Item = f64>) -> f64 {
-    let mut known: Vec<f64> = of.filter(|us| *us > 0.0).collect();
+    let mut known: Vec<f64> = of.filter(|us| *us > 0.0 && us.is_finite()).collect();
     known.sort_by(f64::total_cmp);
     known.get(known.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }
@@ -71,7 +71,8 @@ pub fn around(columns: &[Seen], parities: &[Option<Seen>], soon_us: f64) -> Vec<
     };
     let until_us = |seen: &Seen| match seen.service_us > 0.0 {
         true => seen.answer_us(),
-        false => f64::INFINITY,
+        // Later than any that is known, and sooner than one that gives nothing.
+        false => f64::MAX,
     };
     let mut slow: Vec<(usize, f64)> = (0..columns.len())
         .filter(|column| is_slow(&columns[*column]))
@@ -82,7 +83,6 @@ pub fn around(columns: &[Seen], parities: &[Option<Seen>], soon_us: f64) -> Vec<
     // Of which nothing is known is as the others are.
     let answer_us = |seen: &Seen| match seen.service_us > 0.0 {
         true => seen.answer_us(),
-        false if middle_us.is_infinite() => 0.0,
         false => Seen { service_us: middle_us, ..*seen }.answer_us(),
     };
     let mut free: Vec<(usize, f64)> = (0..parities.len())
@@ -163,6 +163,9 @@ mod tests {
         assert_eq!(pairs(&[out, out], &[parity, Some(seen(0.0, 0, 0))]), [(0, 1), (1, 0)]);
         let unknown = seen(0.0, 0, 0);
         assert_eq!(pairs(&[unknown, out, unknown], &[Some(unknown)]), [(1, 0)]);
+        let asked = seen(0.0, 1, 0);
+        assert_eq!(pairs(&[asked, out, asked], &[Some(unknown)]), [(1, 0)]);
+        assert_eq!(pairs(&[asked, out, good], &[parity]), [(1, 0)]);
         assert_eq!(pairs(&[good, seen(0.0, 0, 0), good], &[parity]), [], "it is asked");
         assert_eq!(pairs(&[good, seen(0.0, 1, 0), good], &[parity]), [(1, 0)]);
     }

@@ -299,7 +299,8 @@ impl Paces {
         pace.map(|pace| pace.us_per_mib).filter(|us_per_mib| *us_per_mib > 0.0)
     }
 
-    pub(super) fn is_silent(&self, target: TargetId) -> bool {
+    /// Whether a target did not reply to the last read.
+    pub fn is_silent(&self, target: TargetId) -> bool {
         self.targets.get(&target).is_some_and(|pace| pace.silent.is_some())
     }
 

@@ -77,7 +77,10 @@ impl ReadOp {
         preferred: Option<TargetId>,
     ) -> Self {
         let deadline_ms = now_ms() + call.ctx.read_ms(call.inner.config.request_timeout_ms);
-        let choices = if any_copy { around::choose(call, &mut plan) } else { Vec::new() };
+        let choices = match any_copy && preferred.is_none() {
+            true => around::choose(call, &mut plan),
+            false => Vec::new(),
+        };
         let mut op = Self {
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
             since: clock::uptime().as_micros() as Micros,
@@ -103,9 +106,13 @@ impl ReadOp {
         // After the columns: it may take time to reach a server.
         for choice in choices {
             let skipped = choice.skipped.clone();
-            match around::ask(call, &op.plan, choice, ahead) {
-                Some(around) => op.arounds.push(around),
-                None => op.transfer.is_wanted(&skipped),
+            if let Some(around) = around::ask(call, &op.plan, choice, ahead) {
+                op.arounds.push(around);
+                continue;
+            }
+            op.transfer.is_wanted(&skipped);
+            if let Err(error) = op.drive(call, &mut [], Until::Sent) {
+                tracing::debug!("{error}");
             }
         }
         op
@@ -148,9 +155,14 @@ impl ReadOp {
     /// whether there are none.
     fn go_around(&mut self, call: Call<'_>, dest: &mut [u8]) -> bool {
         let mut is_done = true;
+        let until_ms = self.deadline_ms.min(now_ms() + around::PATIENCE_MS);
         for mut around in std::mem::take(&mut self.arounds) {
             let lacking = (&self.plan, self.transfer.lacking());
-            let filled = around.fill(call, lacking, (dest, self.deadline_ms));
+            // A column that is short may have been cut just now.
+            let filled = match self.is_short {
+                true => Ok(false),
+                false => around.fill(call, lacking, (dest, until_ms)),
+            };
             match filled.unwrap_or_else(|error| {
                 tracing::debug!("a slow column is read: {error}");
                 false

@@ -10,7 +10,6 @@ use crate::core::around::{Instead, Seen, around};
 use crate::core::choices::goes_by_speed;
 use crate::core::plan::{Chunk, Part, Place, Plan};
 use crate::counters::add;
-use crate::io::drive::now_ms;
 use crate::state::{Around, Buffer, Call, ReadOp};
 use std::ops::{Deref, Range};
 use weir_erasure::Code;
@@ -19,7 +18,7 @@ use weir_policy::SOON_US;
 use weir_types::{ColumnIndex, Error, ErrorKind, ObjectId, Result, Segment, TargetId};
 
 /// The longest wait for parities. After it the columns are read, from their slow disks.
-const PATIENCE_MS: u64 = 2_500;
+pub(super) const PATIENCE_MS: u64 = 2_500;
 
 /// Columns of a chunk of whole stripes that are to be computed.
 pub(super) struct Choice {
@@ -39,7 +38,7 @@ pub(super) fn choose(call: Call<'_>, plan: &mut Plan) -> Vec<Choice> {
     let mut choices = Vec::new();
     let config = &call.inner.config;
     // Who verifies nothing would spread rot.
-    if !goes_by_speed(config.read_policy) || !config.verify {
+    if !goes_by_speed(config.read_policy) || !config.verify || call.file.is_behind() {
         return choices;
     }
     let losses = call.file.losses();
@@ -80,7 +79,8 @@ fn slow_columns(call: Call<'_>, plan: &Plan, number: usize) -> Option<(Vec<Inste
     if call.file.lease().reach(chunk.segment_start + whole.start) < end {
         return None;
     }
-    let seen = call.inner.servers.seen(&targets, of_column.end - of_column.start);
+    let len = of_column.end - of_column.start;
+    let seen = call.inner.servers.seen(&targets, columns as usize, len);
     let (of_columns, parities) = seen.split_at_checked(columns as usize)?;
     let of_columns: Vec<Seen> =
         of_columns.iter().map(|seen| seen.unwrap_or(Seen::NOTHING)).collect();
@@ -199,7 +199,7 @@ impl Around {
         for (number, read) in &mut self.parities {
             let mut bytes = Buffer::take(&call.inner.buffers, read.len);
             let to = bytes.get_mut(..read.len).ok_or_else(|| Error::from(ErrorKind::Internal))?;
-            read.deadline_ms = deadline_ms.min(now_ms() + PATIENCE_MS);
+            read.deadline_ms = deadline_ms;
             if !read.take(call, to)?.is_empty() || read.is_short {
                 return Ok(false);
             }
@@ -217,7 +217,8 @@ impl Around {
         };
         // In this order: a loss is counted before the clock is good again.
         let is_held = call.inner.holdings.clock.is_good() && call.file.losses() == self.losses;
-        if !is_held || call.file.is_behind() {
+        // A file that this client cuts has other bytes, or none, at once.
+        if !is_held || call.file.is_behind() || call.file.has_changes_under_way() {
             return Ok(false);
         }
         let Chunk { stripe, buffer_offset, regions, .. } = &plan.chunks[self.chunk];

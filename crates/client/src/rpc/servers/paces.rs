@@ -142,22 +142,36 @@ impl Servers {
         self.paces.lock().us_per_mib(target, now())
     }
 
-    /// What is known of targets for reads of so many bytes; `None` for those that are not to be read.
-    pub(crate) fn seen(&self, targets: &[Option<TargetId>], len_bytes: u64) -> Vec<Option<Seen>> {
+    /// What is known of the targets of so many columns, and of parities behind them, for reads of so
+    /// many bytes; `None` for those that are not to be read. A silent target of a column is tried now
+    /// and then.
+    pub(crate) fn seen(
+        &self,
+        targets: &[Option<TargetId>],
+        columns: usize,
+        len_bytes: u64,
+    ) -> Vec<Option<Seen>> {
         let (known, mut paces, now) = (self.known.read(), self.paces.lock(), now());
         let is_ready = |target: &TargetId| {
             known.of(*target).is_some_and(|known| known.state.is_online() && !known.doubtful)
         };
-        let mut seen = |target: TargetId| {
-            if paces.is_left_alone(target, now) {
+        let mut seen = |(number, target): (usize, TargetId)| {
+            let is_out = match number < columns {
+                true => paces.is_left_alone(target, now),
+                false => paces.is_silent(target),
+            };
+            if is_out {
                 return None;
             }
             let view = paces.view(target, true, (len_bytes, None), now);
             let (service_us, own, others) = (view.service_us, view.in_flight, view.queued);
             Some(Seen { service_us, own, others })
         };
-        let all: Vec<Option<Seen>> =
-            targets.iter().map(|target| target.filter(is_ready).and_then(&mut seen)).collect();
+        let all: Vec<Option<Seen>> = targets
+            .iter()
+            .enumerate()
+            .map(|(number, target)| seen((number, target.filter(is_ready)?)))
+            .collect();
         if all.contains(&None) {
             // So that it is heard of when it is back.
             self.chooses.store(true, Relaxed);
