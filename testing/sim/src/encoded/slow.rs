@@ -8,7 +8,7 @@ use fastrand::Rng;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use weir_client::{Client, Context};
+use weir_client::{Client, ClientConfig, Context, ReadPolicy};
 use weir_host::simulated;
 use weir_types::{FileId, Result, TargetId};
 use weir_wire::Rights;
@@ -58,6 +58,7 @@ pub fn try_slow_member(parities: u8) -> std::result::Result<Times, String> {
     let told = Rc::new(Cell::new(None));
     let tells = told.clone();
     let reader = run.cluster.start_auditor(move |_, config| {
+        let config = ClientConfig { read_policy: ReadPolicy::Proportional, ..config };
         let read = || {
             let client = Client::connect(config)?;
             let times = times(&client, file, &bytes)?;

@@ -64,15 +64,17 @@ fn slow_columns(call: Call<'_>, plan: &Plan, number: usize) -> Option<(Vec<Inste
         return None;
     }
     let targets = |segment: &Segment| {
+        if !segment.is_coded() || segment.stripe() != chunk.stripe {
+            return None;
+        }
         let place = |number: usize| Place::of(object.file, segment, ColumnIndex(number as u16));
         let all = (0..segment.columns.len() + segment.parities.len()).map(place);
         let all = all.collect::<Option<Vec<Place>>>()?;
-        // One with two copies is on its way to another place.
-        let is_plain = all.iter().all(|place| !place.mirrored);
-        let is_fit = is_plain && segment.is_coded() && segment.stripe() == chunk.stripe;
         let is_whole = |(number, _): &(usize, Place)| has_whole(segment, *number);
         let target = |place: (usize, Place)| Some(place).filter(is_whole).map(|(_, p)| p.target);
-        is_fit.then(|| all.into_iter().enumerate().map(target).collect())
+        // One with two copies is on its way to another place.
+        let is_plain = all.iter().all(|place| !place.mirrored);
+        is_plain.then(|| all.into_iter().enumerate().map(target).collect())
     };
     let targets: Vec<Option<TargetId>> = call.file.with_segment(object, targets)??;
     let end = chunk.segment_start.saturating_add(whole.end);
