@@ -39,8 +39,9 @@ for part in $parts; do
       ;;
     sim)
       # All that are known to be clean, and more moments of each failure than `make test` has.
-      WEIR_SIM_SEEDS=2000 WEIR_SIM_MOMENTS=10 "$cargo" test --release --locked -p weir-sim \
-        --test all -- seeds:: crash_points:: --nocapture
+      WEIR_SIM_ALL=1 WEIR_SIM_SEEDS=2000 WEIR_SIM_MOMENTS=10 "$cargo" test --release --locked -p weir-sim \
+        --test all -- seeds:: crash_points:: detour:: server_cut:: \
+        failover:: lost_notes:: slow_disk:: pace:: --nocapture
       "$cargo" build --release --locked -p weir
       # Each round begins at a random seed, which it prints. From 1,000,000,000 on clusters
       # keep several copies, from 2,000,000,000 on they change besides, from 3,000,000,000 on

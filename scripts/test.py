@@ -32,7 +32,7 @@ LOGS = TARGET / "test-logs"
 COMPUTES = {"sim", "simhost", "scale", "policy", "store", "metastore", "reliability"}
 # So many programs of real processes at once, each with so many tests at once: most tests of these
 # wait for servers, clocks or disks.
-AT_ONCE = int(os.environ.get("WEIR_TEST_PROGRAMS", 3))
+AT_ONCE = int(os.environ.get("WEIR_TEST_PROGRAMS", 5))
 THREADS = os.environ.get("RUST_TEST_THREADS", "2")
 # No program may take longer. The longest take 100 s alone, and 950 s where they only get what others
 # leave.

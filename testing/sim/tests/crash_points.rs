@@ -1,6 +1,7 @@
 //! Which acknowledged writes which failure can lose, protocol by protocol: the table in
 //! `docs/semantics.md`. Each test tries a failure at many moments of a write.
 
+use crate::few_or_all;
 use std::time::Duration;
 use weir_sim::crash_points::{Failure, Found, Layout, Point, Seen, Victim, try_point};
 use weir_sim::plan::Protocol;
@@ -200,8 +201,9 @@ fn both_copies_get_what_they_lack_when_both_servers_are_killed() {
     for protocol in [ServerAsync, ClientAsync] {
         let layout = pair(protocol);
         let usual = usual(layout, false);
-        for n in 0..60 {
-            let (victim, after) = (Some(All), usual * n / 60);
+        let moments = few_or_all(30, 60) as u32;
+        for n in 0..moments {
+            let (victim, after) = (Some(All), usual * n / moments);
             let point = Point { layout, sync: false, victim, failure: Kill, after };
             let seen = try_point(point).unwrap_or_else(|what| panic!("{point:?}: {what}"));
             assert_eq!(seen.differences, [] as [&str; 0], "{point:?}: {seen:?}");

@@ -2,6 +2,11 @@
 //! some of them.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A panic is how a test fails.
 
+/// How many of something are tried: `few` by `make test`, `all` by `make soak`, which sets `WEIR_SIM_ALL`.
+fn few_or_all(few: u64, all: u64) -> u64 {
+    if std::env::var_os("WEIR_SIM_ALL").is_some() { all } else { few }
+}
+
 mod alone;
 mod comes_back;
 mod crash_points;

@@ -1,5 +1,6 @@
 //! Readers keep pace whatever some disks do, with the real code of clients and servers.
 
+use crate::few_or_all;
 use std::time::Duration;
 use weir_client::ReadPolicy;
 use weir_sim::pace::{Arena, Outcome, Race, Track};
@@ -151,7 +152,9 @@ fn two_copies_give_what_their_disks_do() {
     // half as many; one more, which nobody else can take from it at the end, makes 16 to 9, or 64
     // to 33: 1.78 and 1.94. A single reader has to connect to twice as many servers, too.
     for (readers, file_mib, least) in [(1, 16, 1.65), (1, 64, 1.9), (8, 16, 1.75), (8, 64, 1.92)] {
-        let of = |copies| (1..=3).map(|seed| mean_s(seed, readers, file_mib, copies)).sum::<f64>();
+        let of = |copies| {
+            (1..=few_or_all(1, 3)).map(|seed| mean_s(seed, readers, file_mib, copies)).sum::<f64>()
+        };
         let times = of(1) / of(2);
         assert!(times > least, "{readers} readers of {file_mib} MiB: {times:.2} times as fast");
     }

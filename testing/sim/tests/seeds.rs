@@ -71,7 +71,7 @@ fn describe(line: &Line) -> String {
 
 #[test]
 fn clusters_keep_their_promises_whatever_goes_wrong() {
-    keep_their_promises(number("WEIR_SEED", 1), 200, 2000);
+    keep_their_promises(number("WEIR_SEED", 1), 100, 2000);
 }
 
 /// `WEIR_SEED` is counted from [`MIRRORED`].
