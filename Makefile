@@ -43,8 +43,9 @@ check: ## Format, lints, unit and property tests, and some simulated seeds, in m
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@CARGO="$(CARGO)" scripts/test.py --quick
 
-test-java: ## Hadoop's own tests of file systems, on a cluster (Maven downloads Hadoop once)
+test-java: ## Hadoop's own tests of file systems, on a cluster (Maven downloads Hadoop once), then test-spark
 	@CARGO="$(CARGO)" scripts/java.sh test
+	@CARGO="$(CARGO)" scripts/java.sh spark
 
 test-python: ## The Python package with pandas, pyarrow, dask, zarr and the tests of fsspec (PyPI, once)
 	@CARGO="$(CARGO)" scripts/python.sh test

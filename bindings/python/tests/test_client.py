@@ -1,13 +1,17 @@
 """What a program can do with a client and its files."""
 
 import errno
+import json
 import pickle
+import subprocess
 import sys
 import threading
+import time
 import warnings
 
 import pytest
 import weir
+from conftest import WEIR
 
 
 def test_what_was_written_is_read_at_any_place(client, place):
@@ -180,6 +184,12 @@ def test_locations_name_the_machine_and_the_disk_of_each_range(client, place):
     assert len({copy.target for copy in first}) == 2
     assert all(copy.host and copy.address and copy.online for copy in first)
     assert [one.offset for one in client.locations(f"{place}/f", 131072, 10)] == [131072]
+    # What each disk gives now is known once it was read from.
+    deadline = time.monotonic() + 60
+    while not all(copy.bytes_per_s > 0 for one in found for copy in one.copies):
+        assert time.monotonic() < deadline, found
+        client.cat_file(f"{place}/f")
+        found = client.locations(f"{place}/f")
 
 
 def test_appends_of_many_threads_are_all_there(client, place):
@@ -227,11 +237,20 @@ def test_a_client_pickles_its_configuration_and_connects_anew(client, cluster, p
         pickle.dumps(file)
 
 
+def reads_of_jobs(cluster):
+    """Reads of processes that said how far they are, as all data servers count them."""
+    status = [WEIR, "status", "--name", cluster, "--json", "--counters"]
+    told = json.loads(subprocess.run(status, check=True, capture_output=True).stdout)
+    return sum(one["counters"].get("read.of_jobs", 0) for one in told["servers"].values())
+
+
 def test_a_job_that_is_named_is_seen_by_the_servers(cluster, place, client):
     client.pipe_file(f"{place}/f", b"x" * 1_000_000)
+    before = reads_of_jobs(cluster)
     with weir.Client(cluster, job="training", rank=1, ranks=2) as one:
         with one.open(f"{place}/f") as file:
             assert len(file.pread(1_000_000, 0)) == 1_000_000
+            assert reads_of_jobs(cluster) > before
 
 
 def test_a_file_outlives_its_client(cluster, place):

@@ -1,5 +1,6 @@
 """The file system of fsspec."""
 
+import asyncio
 import io
 import pickle
 
@@ -38,6 +39,7 @@ def test_find_and_du_take_whole_trees_with_attributes(fs, place):
     assert f"{place}/d/e" in fs.find(place, withdirs=True)
     assert fs.find(place, maxdepth=2) == names[:2]
     assert fs.find(names[0]) == [names[0]]
+    assert asyncio.run(fs._cat_file(names[2], 1, 4)) == b"xxx"
     assert fs.find(f"{place}/missing") == []
     assert fs.du(place) == 9
     assert fs.du(place, total=False) == dict(zip(names, (1, 3, 5)))

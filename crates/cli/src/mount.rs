@@ -95,6 +95,7 @@ fn run(
     config.read_ahead_bytes = (u64::from(options.fuse.read_ahead_kib) << 10).min(MOST_AHEAD_BYTES);
     config.consistency = options.weir.consistency;
     config.read_policy = options.read_policy;
+    config.lazy = options.lazy;
     // The kernel checks permissions (`default_permissions`), with the groups and mode bits that the
     // mount gives it.
     config.keep_metadata = options.weir.consistency != Consistency::None;

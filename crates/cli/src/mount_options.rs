@@ -23,6 +23,8 @@ pub struct MountOptions {
     pub read_policy: ReadPolicy,
     /// Whether read-ahead and write-behind are off.
     pub no_cache: bool,
+    /// Whether connections to the servers of a file wait for its first read or write.
+    pub lazy: bool,
     /// How long a step of a call waits for a server, in milliseconds.
     pub timeout_ms: Option<u64>,
     /// The address for metrics, unless it is that of the cluster.
@@ -32,7 +34,7 @@ pub struct MountOptions {
 /// The names of the options. docs/operating.md describes them.
 pub const KNOWN: &str = "ro, rw, allow_other, allow_root_only, default_permissions, suid, nosuid, \
     dev, nodev, exec, noexec, relatime, norelatime, atime, noatime, strictatime, nostrictatime, \
-    diratime, nodiratime, remount, nocache, direct_io, tcp, consistency=strict|relaxed|none, \
+    diratime, nodiratime, remount, nocache, lazy, direct_io, tcp, consistency=strict|relaxed|none, \
     read_policy=POLICY, ttl=SECONDS, timeout=SECONDS, max_io=SIZE, read_ahead=SIZE, \
     metrics=ADDRESS:PORT";
 /// How long a step of a call may wait for a server, in seconds.
@@ -81,6 +83,7 @@ impl MountOptions {
             transport: Transport::Auto,
             read_policy: ReadPolicy::Proportional,
             no_cache: false,
+            lazy: false,
             timeout_ms: None,
             metrics: None,
         }
@@ -113,6 +116,7 @@ impl MountOptions {
             "exec" => self.fuse.exec = true,
             "noexec" => self.fuse.exec = false,
             "nocache" => self.no_cache = true,
+            "lazy" => self.lazy = true,
             "direct_io" => self.weir.direct_io = true,
             "tcp" => self.transport = Transport::Tcp,
             "consistency" => {
@@ -201,8 +205,8 @@ mod tests {
 
     #[test]
     fn options_are_understood_or_named() {
-        let all = parse(&["ro,nocache", "ttl=0.5", "max_io=512K"]).unwrap();
-        assert!(all.fuse.read_only && all.no_cache);
+        let all = parse(&["ro,nocache,lazy", "ttl=0.5", "max_io=512K"]).unwrap();
+        assert!(all.fuse.read_only && all.no_cache && all.lazy);
         assert_eq!(all.weir.ttl, Duration::from_millis(500));
         assert_eq!(all.fuse.max_io_bytes, 512 << 10);
         assert_eq!(all.weir.consistency, Consistency::Strict);

@@ -16,6 +16,7 @@ mod coherence_io;
 mod coherence_modes;
 mod complete_directories;
 mod conformance;
+mod connections;
 mod copies;
 mod copying;
 mod corners;

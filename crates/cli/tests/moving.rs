@@ -8,12 +8,12 @@ use crate::library::{self, client};
 use crate::moved_files::{
     Files, Object, configure, create_of, data_file, filling, is_rebalancing, objects,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use weir_client::{Client, ClientConfig, Consistency, Context, File};
-use weir_types::{FileId, LayoutSpec};
+use weir_types::{Duplication, FileId, LayoutSpec};
 use weir_wire::Rights;
 
 #[test]
@@ -114,6 +114,38 @@ fn copies_of_a_lost_server_are_made_anew_though_others_die_meanwhile() {
     files.objects().iter().for_each(|o| *on.entry(o.target).or_default() += 1);
     let mean = files.objects().len() / 3;
     assert!(on.values().all(|n| n.abs_diff(mean) <= 1 + mean / 10), "{on:?}");
+    cluster.weir(&["target", "remove", "2"]).ok();
+    files.end();
+}
+
+/// What DISC does in its shim (3.10, 3.13, 3.14): the client sends all three copies, and when a server
+/// is lost, the others make the third one again.
+#[test]
+fn three_copies_that_a_client_has_sent_are_three_again_after_a_server_is_lost() {
+    let place = Place::new();
+    let cluster = place.up("tripled", &["--targets", "4"]);
+    cluster.weir(&["down"]).ok();
+    configure(&cluster, "meta", "rebuild_after_ms = 2000");
+    cluster.weir(&["up"]).ok();
+    let (ctx, writer) = (Context::root(), client(&cluster, false));
+    let layout = LayoutSpec {
+        copies: 3,
+        count: 1,
+        base: Some(0),
+        duplication: Some(Duplication::ClientSync),
+        ..LayoutSpec::default()
+    };
+    let file = create_of(&writer, "tripled", layout);
+    let data = noise(900_000, 9);
+    file.write_at(&ctx, 0, &data).unwrap();
+    file.close(&ctx).unwrap();
+    let on = || objects(&cluster, "tripled").iter().map(|o| o.target).collect::<BTreeSet<_>>();
+    assert_eq!(on(), BTreeSet::from([1, 2, 3]));
+    cluster.kill("data-2");
+    cluster.forget(2);
+    let files =
+        Files { cluster: &cluster, users: Vec::new(), others: vec![("tripled".into(), data)] };
+    eventually("there are three again", || !on().contains(&2) && files.are_whole(|_| 3));
     cluster.weir(&["target", "remove", "2"]).ok();
     files.end();
 }

@@ -51,6 +51,9 @@ pub struct ClientConfig {
     /// How reads choose among copies of mirrored files. It applies under a lease, which keeps other
     /// clients from changing the bytes meanwhile. Without a lease the first current copy is read.
     pub read_policy: ReadPolicy,
+    /// Whether the first call that uses a server connects to it. Otherwise connections to the servers
+    /// of a file are made in the background when the file is opened, as PVFS makes them.
+    pub lazy: bool,
     /// Whether names and attributes are cached. The metadata server then cannot check permissions
     /// to see cached ones, so the layer above has to.
     pub keep_metadata: bool,
@@ -76,6 +79,7 @@ impl ClientConfig {
             verify: true,
             consistency: Consistency::Strict,
             read_policy: ReadPolicy::Proportional,
+            lazy: false,
             keep_metadata: false,
             metadata_ttl_ms: 1_000,
         }

@@ -254,6 +254,7 @@ impl Cluster {
         config.transport = Transport::Tcp;
         config.request_timeout_ms = self.shared.plan.shape.request_timeout_ms.into();
         config.connect_timeout_ms = 2_000;
+        config.lazy = true;
         config.consistency = match (self.shared.plan.shape.leases, write_behind) {
             (true, _) => Consistency::Strict,
             (false, true) => Consistency::Relaxed,

@@ -39,7 +39,7 @@ pub fn test(name: &str, mode: u32, ops: &mut [sio_control_t]) -> Code {
     code(unsafe { sio_test(name.as_ptr(), mode, ops.as_mut_ptr(), ops.len() as u32) })
 }
 
-fn rename(old: &str, new: &str) -> Code {
+pub fn rename(old: &str, new: &str) -> Code {
     let (old, new) = (CString::new(old).unwrap(), CString::new(new).unwrap());
     // SAFETY: strings.
     code(unsafe { sio_rename(old.as_ptr(), new.as_ptr()) })

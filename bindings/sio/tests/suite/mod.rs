@@ -28,13 +28,27 @@ pub type Case = (&'static str, fn(Over));
 
 /// Attaches, runs all tests, and detaches.
 pub fn run(over: Over) {
-    assert_eq!(files::opened("nothing", MODE_READ, &mut []), Err(Code::NotAttached));
-    assert_eq!(code(sio_detach()), Code::NotAttached);
+    nothing_works_before_a_file_system_is_attached();
     // SAFETY: a string.
     assert_eq!(code(unsafe { sio_attach(c"elsewhere:/".as_ptr()) }), Code::InvalidArgument);
     // SAFETY: the interface accepts NULL.
     assert_eq!(code(unsafe { sio_attach(std::ptr::null()) }), Code::InvalidArgument);
     attached(over, || run_attached(over));
+}
+
+/// Every function that needs a file system says that there is none.
+fn nothing_works_before_a_file_system_is_attached() {
+    let name = c"nothing".as_ptr();
+    assert_eq!(files::opened("nothing", MODE_READ, &mut []), Err(Code::NotAttached));
+    assert_eq!(files::test("nothing", MODE_READ, &mut []), Code::NotAttached);
+    assert_eq!(files::rename("nothing", "none"), Code::NotAttached);
+    // SAFETY: strings, and no hints.
+    unsafe {
+        assert_eq!(code(sio_unlink(name)), Code::NotAttached);
+        let hinted = sio_hint_by_name(name, HINT_CLASS_UNORDERED, null_mut(), 0);
+        assert_eq!(code(hinted), Code::NotAttached);
+    }
+    assert_eq!(code(sio_detach()), Code::NotAttached);
 }
 
 fn run_attached(over: Over) {

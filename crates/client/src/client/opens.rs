@@ -27,6 +27,13 @@ impl Inner {
         }
         self.servers.is_going_to_be_used(&self.session);
         self.servers.told_loads(&open.loads);
+        if !self.config.lazy {
+            let columns = open.layout.segments.iter().flat_map(|segment| &segment.columns);
+            let targets = columns.filter_map(|column| Some(column.copies().next()?.1));
+            if self.servers.will_be_connected(targets) {
+                self.turns.hurry();
+            }
+        }
         let mut fresh = None;
         let state = loop {
             if let Some(state) = self.enter_opened(open, &mut fresh, emptied) {

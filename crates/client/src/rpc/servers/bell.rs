@@ -1,16 +1,20 @@
 //! What wakes the thread that asks for loads, and ends it.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use weir_host::sync::{Condvar, Mutex};
+use weir_types::TargetId;
 
 /// Wakes the thread that asks, which waits here.
 #[derive(Debug, Default)]
 pub(super) struct Bell {
-    /// Set when something is read whose targets are to be asked.
+    /// Set when something is read whose targets are to be asked, or something is to be connected to.
     pub(super) wanted: AtomicBool,
     /// Set when the thread has looked for questions, or is about to, and nothing new was read
     /// since.
     pub(super) rests: AtomicBool,
+    /// Targets of opened files to whose servers there is no connection yet.
+    pub(super) opened: Mutex<VecDeque<TargetId>>,
     pub(super) ended: Mutex<bool>,
     pub(super) changed: Condvar,
 }

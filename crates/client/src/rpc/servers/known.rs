@@ -5,7 +5,7 @@ use super::route::Route;
 use crate::core::copies;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 use weir_host::sync::Mutex;
 use weir_types::{ServerId, TargetId};
@@ -73,8 +73,8 @@ impl Known {
                 let attempt = attempts.entry(entry.server).or_default().clone();
                 let (server, max_idle) = (entry.server, self.max_idle);
                 let (idle, doubtful_until_ms) = (Mutex::default(), AtomicU64::new(0));
-                let route = Route::default();
-                Arc::new(Pool { server, idle, attempt, max_idle, doubtful_until_ms, route })
+                let (met, route) = (AtomicBool::new(false), Route::default());
+                Arc::new(Pool { server, idle, attempt, max_idle, doubtful_until_ms, met, route })
             };
             pools.insert(entry.server, kept.unwrap_or_else(fresh));
         }

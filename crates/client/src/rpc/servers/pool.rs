@@ -5,7 +5,7 @@ use super::route::Route;
 use crate::core::job::JobReader;
 use crate::presence::Peer;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::sync::{Mutex, MutexGuard};
@@ -24,6 +24,8 @@ pub(crate) struct Pool {
     /// Until this time, milliseconds of [`clock::uptime`], the server is asked only if no other
     /// copy can be.
     pub(super) doubtful_until_ms: AtomicU64,
+    /// Whether a first connection was made, or is going to be made ahead of use.
+    pub(super) met: AtomicBool,
     pub(super) route: Route,
 }
 

@@ -2,7 +2,7 @@
 //! They ask how busy targets are that are not being read, and how far the readers of a job have
 //! come there (1.21 of graduated declustering: progress is reported even when no data flows).
 //! Targets are also asked when a file is opened: the first reads then know the speeds and find
-//! connections.
+//! connections. To servers of other files that are opened, a first connection is made.
 
 use super::Servers;
 use super::asking::{now, report};
@@ -41,6 +41,25 @@ impl Servers {
         !self.bell.wanted.swap(true, Relaxed)
     }
 
+    /// Has the servers of an opened file connected to that were never connected to (0.22 of PVFS:
+    /// clients connect to the I/O nodes when they open a file). Returns whether the thread was not
+    /// needed before.
+    pub(crate) fn will_be_connected(&self, targets: impl Iterator<Item = TargetId>) -> bool {
+        let is_new = |target: &TargetId| {
+            let pool = self.pool(*target);
+            // As a rule a load alone.
+            pool.is_some_and(|pool| !pool.met.load(Relaxed) && !pool.met.swap(true, Relaxed))
+        };
+        let new: Vec<_> = targets.filter(is_new).take(MAX_AHEAD).collect();
+        if new.is_empty() {
+            return false;
+        }
+        self.bell.opened.lock().extend(new);
+        let was_wanted = self.has_questions();
+        self.bell.wake();
+        !was_wanted
+    }
+
     /// Whether the thread is needed.
     pub(crate) fn has_questions(&self) -> bool {
         self.bell.wanted.load(Relaxed)
@@ -58,6 +77,14 @@ impl Servers {
             }
             let has_ended = *self.bell.ended.lock();
             // One at a time: what is due to be asked meanwhile comes first.
+            let opened = self.bell.opened.lock().pop_front();
+            if let Some(target) = opened.filter(|_| !has_ended) {
+                let wait = Wait::for_ms(CONNECT_MS);
+                if let Err(error) = self.connect_ahead(session, target, 1, &wait) {
+                    tracing::debug!("target {target}: {error}");
+                }
+                continue;
+            }
             if let Some(target) = ahead.pop_front().filter(|_| !has_ended) {
                 let wait = Wait::for_ms(CONNECT_MS);
                 if let Err(error) = self.connect_ahead(session, target, CONNECTIONS, &wait) {
