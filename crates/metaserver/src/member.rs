@@ -15,13 +15,14 @@ use crate::observed::{Heard, Members};
 use crate::receive::Receiver;
 use crate::run::{
     Notify, ROOM_EVERY, ReadyInfo, broken, check_cluster, has_format, in_directory, listen, net,
-    require_format, room, start_machine, wait_for,
+    require_format, room, start_machine, unix_ms, wait_for,
 };
 use crate::service::{Failure, MetaService};
 use crate::timed::Timed;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use weir_audit::Log;
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::plant::{Bug, planted};
@@ -128,6 +129,8 @@ pub fn run_member(
     let start = clock::now();
     let mut machine = start_machine(&config, engine, master, start)?;
     machine.set_term(term);
+    let audit = Arc::new(Log::open(&config.dir, config.audit_records));
+    machine.set_audit(audit.clone());
     // Whatever was acknowledged is durable in the journal, whichever machine restarts.
     machine.set_boot(u32::from_be_bytes([cluster[0], cluster[1], cluster[2], cluster[3]]));
     let wake = Signal::new().map_err(|e| broken(e).context("make an eventfd"))?;
@@ -146,7 +149,9 @@ pub fn run_member(
     let (journal_of, member) = (journal.clone(), journal_config.member);
     let upkeep = Upkeep { journal: journal_of, member, progress, begun, term };
     let marks = Mutex::new((Marks::default(), Heard::default()));
+    let written = audit.clone();
     let look = move || {
+        written.write(&dir, unix_ms());
         let mut seen = marks.lock();
         let (marks, heard) = &mut *seen;
         match (upkeep.run(marks, heard), handle.get()) {
@@ -162,6 +167,7 @@ pub fn run_member(
     let waited = wait_for([shutdown, failure.wake()], ROOM_EVERY, look);
     observer.end();
     let stopped = running.stop();
+    audit.finish(&config.dir);
     // Not before the loop has ended, which might reply.
     renewing.end();
     journal.resign();

@@ -10,6 +10,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use weir_audit::Log;
 use weir_host::net::{Events, Poller, Signal};
 use weir_host::{clock, fs, thread};
 use weir_metastore::{Embedded, EmbeddedConfig, Engine};
@@ -110,7 +111,9 @@ fn serve_observed<E: Engine + Send + 'static>(
         }
     };
     let start = clock::now();
-    let machine = start_machine(&config, open(&config, Box::new(notify))?, master, start)?;
+    let mut machine = start_machine(&config, open(&config, Box::new(notify))?, master, start)?;
+    let audit = Arc::new(Log::open(&config.dir, config.audit_records));
+    machine.set_audit(audit.clone());
     let wake = Signal::new().map_err(|e| broken(e).context("make an eventfd"))?;
     let failure = Arc::new(Failure::new(wake));
     let mut service = Some(MetaService::new(machine, start, observer.clone(), failure.clone()));
@@ -122,7 +125,9 @@ fn serve_observed<E: Engine + Send + 'static>(
         observer.begin(handle.clone(), running.counters().clone());
     }
     let dir = config.dir.clone();
+    let written = audit.clone();
     let look = move || {
+        written.write(&dir, unix_ms());
         if let Some((handle, room)) = handle.get().zip(room(&dir)) {
             handle.post(News::Room(room));
         }
@@ -135,10 +140,16 @@ fn serve_observed<E: Engine + Send + 'static>(
         .map_err(|e| broken(e).context("wait for the end"))?;
     observer.end();
     let stopped = running.stop();
+    audit.finish(&config.dir);
     match failure.take() {
         Some(error) => Err(error),
         None => stopped,
     }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    u64::try_from(clock::unix_now().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Limits of the event loop.

@@ -27,6 +27,8 @@ pub struct Grant {
     pub file: FileId,
     /// The session that may use it.
     pub session: SessionId,
+    /// The user that it is for.
+    pub user: u32,
     /// The granted rights.
     pub rights: Rights,
     /// The present time, milliseconds since 1970.
@@ -115,6 +117,7 @@ impl Signer {
         Capability {
             file: grant.file,
             session: grant.session,
+            user: grant.user,
             rights: grant.rights,
             version: self.version,
             key_generation: self.generation,

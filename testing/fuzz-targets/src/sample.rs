@@ -24,6 +24,7 @@ use weir_wire::data::{
     WriteFlags, WriteRequest,
 };
 use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, Proof, Welcome};
+use weir_wire::audit::{AuditPage, AuditRecord, ListAuditRequest, ListMetaAuditRequest};
 use weir_wire::holders::{
     Hold, HoldKind, HoldPage, HoldPlace, ListHoldsRequest, ListSessionsRequest, SessionPage,
     SessionStanding, SessionView,
@@ -380,7 +381,7 @@ sample_struct! {
     FsUsage { total_bytes, free_bytes, total_files, free_files }
     Caller { uid, gid, groups }
     ObjectId { file, segment, column, copy }
-    Capability { file, session, rights, version, key_generation, expires_unix_ms }
+    Capability { file, session, user, rights, version, key_generation, expires_unix_ms }
     Ticket { server, client, session, expires_unix_ms, nonce }
     MutationId { slot, sequence }
     MetaPrefix { caller, mutation }
@@ -543,6 +544,13 @@ sample_struct! {
     Lacking { object, ranges }
     LackingPage { objects, next }
     ListLackingRequest { access, from, max_objects }
+    ListAuditRequest { access, after }
+    ListMetaAuditRequest { after }
+    AuditPage { records, more }
+    AuditRecord {
+        number, client, session, user, file, op, rights, status, about, count, bytes,
+        first_unix_ms, last_unix_ms
+    }
     AcceptLossRequest { access, object, start, end }
     TargetReport {
         target, usage, disk, trouble, removed, gaps, filled, built, unreachable, distrusted,

@@ -14,6 +14,7 @@ use weir_types::{
     Attr, ClientId, Error, ErrorKind, FileId, Generation, ObjectId, Result, Retry, Segment,
     ServerId, SessionId, TargetId,
 };
+use weir_wire::audit::{AuditPage, ListAuditRequest, ListMetaAuditRequest};
 use weir_wire::capability::{ANY_FILE, Rights, SignedCapability};
 use weir_wire::data::{
     AcceptLossRequest, Access, AdminAccess, LackingPage, ListLackingRequest, ListObjectsRequest,
@@ -242,6 +243,16 @@ impl Administrator {
                 next => place = next,
             }
         }
+    }
+
+    /// A page of the audit records of a target with greater numbers than `after`.
+    pub fn audit_of_target(&self, target: TargetId, after: u64) -> Result<AuditPage> {
+        self.ask(target, |access| ListAuditRequest { access, after })
+    }
+
+    /// A page of the audit records of the metadata server with greater numbers than `after`.
+    pub fn audit_of_metadata(&self, after: u64) -> Result<AuditPage> {
+        self.inner.session.call(&Context::root(), &ListMetaAuditRequest { after })
     }
 
     /// Bytes that copies on a target do not serve, from an object on.

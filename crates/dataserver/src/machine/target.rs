@@ -2,6 +2,7 @@
 
 use super::load::Load;
 use std::sync::atomic::AtomicU32;
+use weir_audit::Log;
 use weir_types::TargetId;
 use weir_wire::Key;
 
@@ -18,12 +19,14 @@ pub struct ServedTarget {
     pub load: Load,
     /// Why it could not be opened, so that nothing of it can be served.
     pub unopened: Option<String>,
+    /// Who did what on it.
+    pub audit: Log,
 }
 
 impl ServedTarget {
     /// A target of which every generation of working keys counts, until it is told otherwise.
     pub fn new(id: TargetId, key: Key, unopened: Option<String>) -> Self {
-        let (oldest_key, load) = <_>::default();
-        Self { id, key, oldest_key, load, unopened }
+        let (oldest_key, load, audit) = <_>::default();
+        Self { id, key, oldest_key, load, unopened, audit }
     }
 }

@@ -17,6 +17,7 @@ use weir_host::device::Counts;
 use weir_host::net::Signal;
 use weir_host::thread;
 use weir_net::{AbortOnPanic, Address};
+use weir_audit::Log;
 use weir_store::{Opening, Target, TargetOptions};
 use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
 use weir_wire::Key;
@@ -98,7 +99,8 @@ impl Opener<'_> {
             match result {
                 Ok(store) => {
                     keep_gaps(&store);
-                    let served = ServedTarget::new(id, key, None);
+                    let mut served = ServedTarget::new(id, key, None);
+                    served.audit = Log::open(store.dir(), self.config.audit_records);
                     let (limit, probes) = (self.config.queue_limit, self.config.probe_disks);
                     disks.push(Arc::new(Disk::new(store, Arc::new(served), limit, probes)));
                 }

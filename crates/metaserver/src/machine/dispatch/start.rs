@@ -12,6 +12,7 @@ use crate::machine::state::exports::Exports;
 use crate::machine::state::leases::Leases;
 use crate::machine::state::lock_table::LockTable;
 use crate::machine::state::mover::Mover;
+use crate::machine::state::recorded::Recorded;
 use crate::machine::state::sessions::{Session, Sessions};
 use crate::machine::store::each;
 use crate::open_files::OpenFiles;
@@ -80,6 +81,7 @@ impl<E: Engine> MetaMachine<E> {
             started_ms: now.monotonic_ms,
             room: FsUsage::default(),
             members: None,
+            recorded: Recorded::default(),
             last_tick_ms: now.monotonic_ms,
             connections: 0,
             engine,

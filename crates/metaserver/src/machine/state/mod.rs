@@ -9,6 +9,7 @@ pub(super) mod exports;
 pub(super) mod leases;
 pub(super) mod lock_table;
 pub(super) mod mover;
+pub(super) mod recorded;
 pub(super) mod sessions;
 pub(super) mod waiting;
 
@@ -28,8 +29,11 @@ use exports::Exports;
 use leases::Leases;
 use lock_table::LockTable;
 use mover::Mover;
+use recorded::Recorded;
 use sessions::Sessions;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use weir_audit::Log;
 use weir_metastore::{Engine, IdAllocator, Sequence};
 use weir_types::{FileId, FsUsage, Result};
 use weir_wire::Key;
@@ -67,6 +71,7 @@ pub struct MetaMachine<E: Engine> {
     pub(super) room: FsUsage,
     /// What the metadata servers hold, if there are several.
     pub(super) members: Option<Members>,
+    pub(super) recorded: Recorded,
     pub(super) last_tick_ms: u64,
     pub(super) connections: u32,
 }
@@ -82,6 +87,16 @@ impl<E: Engine> MetaMachine<E> {
     /// because the clocks of the servers may differ.
     pub fn set_term(&mut self, term: u64) {
         self.leases.events.set_term(term);
+    }
+
+    /// Sets where it is recorded who did what.
+    pub fn set_audit(&mut self, log: Arc<Log>) {
+        self.recorded = Recorded::in_log(log);
+    }
+
+    /// Adds what was counted to the log: when the server ends.
+    pub fn end_audit(&mut self) {
+        self.recorded.hand_over();
     }
 
     /// Sets what the metadata servers of the cluster hold.
