@@ -25,6 +25,7 @@ mod candidate;
 pub mod config;
 mod disk_watch;
 mod fault;
+mod history;
 pub mod init;
 pub mod keys;
 pub mod leases;

@@ -9,6 +9,7 @@
 use crate::candidate::{Candidate, Standing};
 use crate::config::{JournalConfig, MetaServerConfig, read_master_key};
 use crate::disk_watch::DiskWatch;
+use crate::history;
 use crate::metrics::Observer;
 use crate::news::News;
 use crate::observed::{Heard, Members};
@@ -28,8 +29,8 @@ use weir_host::net::Signal;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::Mutex;
 use weir_host::thread::{self, JoinHandle};
-use weir_metastore::{Embedded, Engine, Held, Journal, Progress, Sequence};
-use weir_net::{LoopHandle, Server};
+use weir_metastore::{Begun, Embedded, Engine, Held, Journal, Progress, Sequence};
+use weir_net::{LoopHandle, Server, random_bytes};
 use weir_types::{Error, ErrorKind, Result};
 
 /// Interval at which a standby reads the journal and looks whether somebody leads.
@@ -235,7 +236,9 @@ impl Follower {
                         observer.stand_by(None);
                     }
                     let Self { mut engine, journal, .. } = self;
-                    if let Err(error) = engine.lead(journal.clone()) {
+                    let led = engine.lead(journal.clone()).and_then(|()| begun_of(&*journal));
+                    let led = led.and_then(|begun| history::follow(&mut engine, begun.id));
+                    if let Err(error) = led {
                         renewing.end();
                         journal.resign();
                         // It stands by once more.
@@ -287,13 +290,19 @@ impl Follower {
                  {head}: it has served without the journal; empty it, and it gets a snapshot \
                  of the metadata server that leads"
             ))),
-            Some(_) if !self.engine.is_replicated()? => self.engine.mark_replicated(),
+            Some(_) => {
+                history::check(&self.engine, begun_of(&*self.journal)?)?;
+                match self.engine.is_replicated()? {
+                    true => Ok(()),
+                    false => self.engine.mark_replicated(),
+                }
+            }
             None if self.engine.is_replicated()? => Err(unfit(format!(
                 "the journal is gone from etcd: if it is lost, find the member whose directory has \
                  the most operations (this one has {here}), remove the file `replicated` from that \
-                 directory, and start that member first"
+                 directory, empty those of the others, and start that member first"
             ))),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -348,7 +357,10 @@ impl Follower {
 
     /// Tries to take the lead, and then reads the rest of the journal.
     fn stand(&mut self, head: Option<Sequence>, address: &str) -> Result<Option<(u64, Renewing)>> {
-        let begin = head.is_none().then(|| self.engine.sequence());
+        let begin = match head {
+            Some(_) => None,
+            None => Some(Begun { id: random_bytes()?, at: self.engine.sequence() }),
+        };
         if begin.is_some() {
             // All of it is durable before others count on it.
             self.engine.sync()?;
@@ -368,6 +380,17 @@ impl Follower {
         }
         Ok(Some((term, renewing)))
     }
+}
+
+/// What a journal was begun with.
+fn begun_of(journal: &dyn Journal) -> Result<Begun> {
+    journal.begun()?.ok_or_else(|| {
+        unfit(
+            "the journal in etcd has no id: an older version of weir has begun it; delete it \
+             (docs/high-availability.md, Back to one server), and begin it anew"
+                .to_owned(),
+        )
+    })
 }
 
 /// Whether an error of the journal, or of the disk, may be gone a moment later.

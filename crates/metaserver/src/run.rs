@@ -1,6 +1,7 @@
 //! Makes a metadata directory; starts a metadata server, waits, stops it.
 
 use crate::config::{MetaServerConfig, read_master_key};
+use crate::history;
 use crate::init::{NewFileSystem, check_format, initialize};
 use crate::machine::MetaMachine;
 use crate::metrics::Observer;
@@ -111,7 +112,9 @@ fn serve_observed<E: Engine + Send + 'static>(
         }
     };
     let start = clock::now();
-    let mut machine = start_machine(&config, open(&config, Box::new(notify))?, master, start)?;
+    let mut engine = open(&config, Box::new(notify))?;
+    history::leave(&mut engine).map_err(|e| in_directory(&config, e))?;
+    let mut machine = start_machine(&config, engine, master, start)?;
     let audit = Arc::new(Log::open(&config.dir, config.audit_records));
     machine.set_audit(audit.clone());
     let wake = Signal::new().map_err(|e| broken(e).context("make an eventfd"))?;

@@ -206,6 +206,7 @@ impl SnapshotReader {
                 schema::decode::<Epoch>(value, "of a counter")?;
             }
             key::WORKING_KEYS => drop(schema::decode::<WorkingKeys>(value, "of working keys")?),
+            key::JOURNAL => drop(schema::decode::<[u8; 16]>(value, "of the journal")?),
             key::REVOKED | key::LASTED => drop(schema::decode::<u64>(value, "of revocations")?),
             _ => match key.first_chunk::<2>() {
                 Some(b"n/") => {
