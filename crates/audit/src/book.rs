@@ -74,8 +74,7 @@ impl Book {
             self.close_all();
         }
         let from = self.records.partition_point(|record| record.number <= after);
-        let records: Vec<_> =
-            self.records.range(from..).take(MAX_AUDIT_PAGE).cloned().collect();
+        let records: Vec<_> = self.records.range(from..).take(MAX_AUDIT_PAGE).cloned().collect();
         let more = from + records.len() < self.records.len();
         AuditPage { records, more }
     }

@@ -44,7 +44,7 @@ fn it_says_who_read_and_wrote_a_file_and_who_was_refused_also_after_a_restart() 
     }
     open.write_at(&ctx, 0, &data[..1000]).unwrap();
     let anna = Context { caller: Caller { uid: 7, gid: 7, groups: Vec::new() }, ..Context::root() };
-    let error = guest.open(&anna, attr.file, Rights::READ).unwrap_err();
+    let error = guest.open(&anna, attr.file, Rights::READ).map(drop).unwrap_err();
     assert_eq!(error.kind, ErrorKind::AccessDenied);
 
     let is_complete = |cluster: &Cluster<'_>| {

@@ -186,7 +186,10 @@ impl Journal for EtcdJournal {
     }
 
     fn begun(&self) -> Result<Option<Begun>> {
-        self.find("begun")?.as_ref().map(|found| parsed(found).ok_or_else(|| foreign(found))).transpose()
+        self.find("begun")?
+            .as_ref()
+            .map(|found| parsed(found).ok_or_else(|| foreign(found)))
+            .transpose()
     }
 
     fn acquire(&self, address: &str, begin: Option<Begun>) -> Result<Option<u64>> {

@@ -185,7 +185,8 @@ fn a_directory_of_another_history_is_refused_though_its_numbers_fit() {
     // It has left this journal, and gone on by itself; meanwhile another member leads.
     let config_of_late = config(&late, "late");
     let b = start(&late, "late", journal.another());
-    let (head, until) = (journal.head().unwrap().unwrap(), Instant::now() + Duration::from_secs(60));
+    let (head, until) =
+        (journal.head().unwrap().unwrap(), Instant::now() + Duration::from_secs(60));
     while !journal.members().unwrap().iter().any(|it| it.member == "late" && it.upto >= head) {
         assert!(Instant::now() < until, "it does not follow");
         std::thread::sleep(Duration::from_millis(10));

@@ -12,6 +12,7 @@ use weir_types::{
     Restrictions, Scheme, Segment, SegmentIndex, SegmentState, ServerId, SessionId, SlotId,
     SlotSequence, Squash, StripeMap, TargetId, Timestamp,
 };
+use weir_wire::audit::{AuditPage, AuditRecord, ListAuditRequest, ListMetaAuditRequest};
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
     AcceptLossRequest, Access, AdminAccess, AlignRequest, AllocateRequest, Copied, CopyAccess,
@@ -24,7 +25,6 @@ use weir_wire::data::{
     WriteFlags, WriteRequest,
 };
 use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, Proof, Welcome};
-use weir_wire::audit::{AuditPage, AuditRecord, ListAuditRequest, ListMetaAuditRequest};
 use weir_wire::holders::{
     Hold, HoldKind, HoldPage, HoldPlace, ListHoldsRequest, ListSessionsRequest, SessionPage,
     SessionStanding, SessionView,

@@ -113,7 +113,10 @@ fn is_asked_for(
 ) -> bool {
     let of_file = |wanted: &Wanted| {
         let by_name = |(dir, name): &(FileId, Vec<u8>)| {
-            record.file == *dir && record.status == 0 && !name.is_empty() && *record.about.0 == **name
+            record.file == *dir
+                && record.status == 0
+                && !name.is_empty()
+                && *record.about.0 == **name
         };
         record.file == wanted.file || wanted.name.as_ref().is_some_and(by_name)
     };

@@ -36,7 +36,12 @@ impl<E: Engine> MetaMachine<E> {
         };
         let name = found.name.filter(|_| status.is_some() || subject::says_name(op));
         let about = name.map_or_else(Bytes::default, |name| Event::about(&name));
-        self.note(session, user, Event { file, op, rights: found.rights, status, about, ..nothing() }, now);
+        self.note(
+            session,
+            user,
+            Event { file, op, rights: found.rights, status, about, ..nothing() },
+            now,
+        );
     }
 
     /// Records a request of an administrator, or of who wants to be one.

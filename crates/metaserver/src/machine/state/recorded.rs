@@ -31,7 +31,8 @@ impl Recorded {
     /// Adds what was counted to the log.
     pub fn hand_over(&mut self) {
         if !self.tally.is_empty() {
-            let mut sums: Vec<_> = self.tally.take().map(|((_, event), sum)| (event, sum)).collect();
+            let mut sums: Vec<_> =
+                self.tally.take().map(|((_, event), sum)| (event, sum)).collect();
             sums.sort_by_key(|(_, sum)| sum.first_unix_ms);
             self.log.add(sums);
         }
