@@ -4,9 +4,10 @@ use crate::harness::{Cluster, Place, eventually, noise};
 use crate::library::{client, credential};
 use serde_json::Value;
 use std::fs;
-use weir_client::{Client, Context, CreateOptions};
+use weir_client::{Client, Context, CreateOptions, set_nothing};
 use weir_types::{Caller, ErrorKind, FileId};
 use weir_wire::Rights;
+use weir_wire::meta::SetAttrRequest;
 
 /// The records that a command shows.
 fn records(cluster: &Cluster<'_>, more: &[&str]) -> Vec<Value> {
@@ -82,15 +83,23 @@ fn it_says_who_read_and_wrote_a_file_and_who_was_refused_also_after_a_restart() 
     cluster.weir(&["up"]).ok();
     assert!(is_complete(&cluster), "the records are there again");
 
-    // What a client still holds when its key is revoked, and shows to the data servers.
-    open.read_at(&ctx, 0, &mut [0; 10]).unwrap();
-    cluster.weir(&["key", "revoke", "guest"]).ok();
-    assert!(open.read_at(&ctx, 0, &mut [0; 10]).is_err());
+    // A capability that was revoked, and is shown to the data servers.
+    let own = client(&cluster, false);
+    let chmod = |mode| {
+        own.setattr(&ctx, &SetAttrRequest { mode: Some(mode), ..set_nothing(free.file) }).unwrap();
+    };
+    chmod(0o644);
+    let (open, _) = guest.open(&anna, free.file, Rights::READ).unwrap();
+    open.read_at(&anna, 0, &mut [0; 10]).unwrap();
+    chmod(0o600);
     eventually("the refusal is recorded", || {
-        let all = records(&cluster, &[]);
-        refused(&all, "read").iter().any(|it| it["about"].as_str().unwrap().contains("revoked"))
+        // Its client fetches a new one, because the file is open.
+        open.read_at(&anna, 0, &mut [0; 10]).unwrap();
+        let by_guest = records(&cluster, &["--client", "guest", "--file", "weir:/free"]);
+        refused(&by_guest, "read").iter().any(|it| {
+            it["user"] == 7 && it["about"] == "capability was revoked" && !it["target"].is_null()
+        })
     });
-    let _ = free;
 }
 
 #[test]

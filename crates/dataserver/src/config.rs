@@ -194,7 +194,7 @@ pub(crate) fn read_key(path: &Path, whose: &str) -> Result<Key> {
 
 /// Whether other users may read a file. A simulated machine has no other users.
 #[expect(clippy::disallowed_methods, reason = "of the operating system only")]
-fn others_may_read(path: &Path) -> Result<bool> {
+pub(crate) fn others_may_read(path: &Path) -> Result<bool> {
     if weir_host::net::is_simulated() {
         return Ok(false);
     }

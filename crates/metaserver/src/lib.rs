@@ -47,6 +47,7 @@ mod run;
 pub mod schema;
 mod service;
 pub mod signing;
+pub mod target_keys;
 mod timed;
 
 pub use config::{JournalConfig, MetaServerConfig};

@@ -161,7 +161,9 @@ fn a_directory_of_another_history_is_refused_though_its_numbers_fit() {
     copy(&place.config().dir, &late.config().dir);
     let a = start(place, "a", journal.another());
     let mut on_a = client(&a, SessionId(0));
-    (0..20).for_each(|n| drop(on_a.make(&mkdir(&format!("d{n}"))).unwrap()));
+    for n in 0..20 {
+        on_a.make(&mkdir(&format!("d{n}"))).unwrap();
+    }
     let refused = |place: &Place, word: &str| {
         let error = start(place, "b", journal.another()).thread.join().unwrap().unwrap_err();
         assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
@@ -201,7 +203,9 @@ fn a_directory_of_another_history_is_refused_though_its_numbers_fit() {
     server.stop();
     let a = start(place, "a", journal.another());
     let mut on_a = client(&a, SessionId(0));
-    (0..20).for_each(|n| drop(on_a.make(&mkdir(&format!("e{n}"))).unwrap()));
+    for n in 0..20 {
+        on_a.make(&mkdir(&format!("e{n}"))).unwrap();
+    }
     refused(&late, "served without the journal");
     a.stop();
 }

@@ -52,7 +52,7 @@ use weir_wire::meta::{
 };
 use weir_wire::peer::{
     Build, Copies, CopyPage, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply,
-    HeartbeatRequest, ListCopiesRequest, Peer, RegisterRequest, Revocation, Revocations,
+    HeartbeatRequest, ListCopiesRequest, OwnKey, Peer, RegisterRequest, Revocation, Revocations,
     TargetReport,
 };
 use weir_wire::quota::{
@@ -529,7 +529,7 @@ sample_struct! {
     RemoveTargetRequest { target, force, place }
     Numbers { server, target }
     KeyRotation { generation, old_until_unix_ms }
-    RotateKeysRequest { target, now }
+    RotateKeysRequest { target, now, own }
     CountCopiesRequest { targets, place }
     FreeNumbersRequest {}
     RemoveServerRequest { server }
@@ -554,7 +554,7 @@ sample_struct! {
     AcceptLossRequest { access, object, start, end }
     TargetReport {
         target, usage, disk, trouble, removed, gaps, filled, built, unreachable, distrusted,
-        hangs_ms, given_up, work
+        hangs_ms, given_up, work, own_key, own_key_from
     }
     Fill { from, object, to, generation }
     Build { object, to, generation, columns, parities, coded, len }
@@ -565,7 +565,8 @@ sample_struct! {
     Standing { target, state, since, forgot }
     Revocation { number, client, file, until_unix_ms }
     Revocations { list, upto, more }
-    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, build, distrust, give_up, busy_percent, oldest_keys, revoked, interval_ms }
+    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, build, distrust, give_up, busy_percent, oldest_keys, own_keys, revoked, interval_ms }
+    OwnKey { target, generation, from, nonce, hidden_key }
     RegisterRequest { host, domain, tcp, unix, first, runs, targets }
     HeartbeatRequest { acting, revoked, machine, targets }
     Peer { entry, ticket }

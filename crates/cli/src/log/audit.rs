@@ -24,6 +24,9 @@ struct Found {
     record: AuditRecord,
 }
 
+/// Targets whose servers did not answer, and why.
+type Silent = Vec<(TargetId, Error)>;
+
 /// The file that is asked about.
 struct Wanted {
     file: FileId,
@@ -76,7 +79,7 @@ fn names(admin: &Administrator) -> Done<HashMap<ClientId, String>> {
 }
 
 /// All records, and the targets whose servers did not answer.
-fn collect(client: &Client, admin: &Administrator) -> Done<(Vec<Found>, Vec<(TargetId, Error)>)> {
+fn collect(client: &Client, admin: &Administrator) -> Done<(Vec<Found>, Silent)> {
     let mut found = Vec::new();
     let of_metadata = all(|after| admin.audit_of_metadata(after))?;
     found.extend(of_metadata.into_iter().map(|record| Found { target: None, record }));

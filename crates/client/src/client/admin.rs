@@ -225,11 +225,18 @@ impl Administrator {
 
     /// Makes new working keys, which sign all capabilities from now on. The earlier ones of a
     /// target, or of all, count until what they have signed has expired, or, with `now`, no more.
+    /// With `own` the targets' own keys are replaced first, and each target's working keys follow
+    /// when its server has the new key.
     ///
     /// # Errors
     /// `Busy` while earlier ones count since the last rotation, `TargetMissing`.
-    pub fn rotate_keys(&self, target: Option<TargetId>, now: bool) -> Result<KeyRotation> {
-        self.inner.session.call(&Context::root(), &RotateKeysRequest { target, now })
+    pub fn rotate_keys(
+        &self,
+        target: Option<TargetId>,
+        now: bool,
+        own: bool,
+    ) -> Result<KeyRotation> {
+        self.inner.session.call(&Context::root(), &RotateKeysRequest { target, now, own })
     }
 
     /// Number of files with copies on any of these targets.

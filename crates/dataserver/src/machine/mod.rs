@@ -15,6 +15,7 @@ pub(crate) mod change;
 mod changing;
 mod copying;
 mod load;
+mod own_keys;
 pub(crate) mod readers;
 pub(crate) mod revoked;
 mod target;
@@ -27,6 +28,7 @@ pub use crate::counters::Counters;
 pub use action::{Action, Body};
 pub use change::{Asked, Change};
 pub use load::{Asker, Load};
+pub use own_keys::{LaterKey, OwnKeys};
 pub use revoked::Revoked;
 pub use target::ServedTarget;
 pub use work::{CopyWork, OpId, Outcome, ReadWork, RepairWork, Work};
@@ -428,17 +430,10 @@ impl<C: Copy> Machine<C> {
         of_client: bool,
     ) -> Result<Arc<ServedTarget>> {
         let target = self.served(target)?;
-        let check = Check {
-            target: target.id,
-            target_key: &target.key,
-            // Another data server shows what was shown to it.
-            session: match incoming.session {
-                OF_SERVERS => capability.session,
-                session => session,
-            },
-            file,
-            needed,
-            now_unix_ms: incoming.now_unix_ms,
+        // Another data server shows what was shown to it.
+        let session = match incoming.session {
+            OF_SERVERS => capability.session,
+            session => session,
         };
         if of_client && let Err(error) = self.revoked.is_known() {
             add(&self.counters.refused_unsure, 1);
@@ -451,7 +446,15 @@ impl<C: Copy> Machine<C> {
             true => self.revoked.refusal(file, capability.version),
             false => None,
         };
-        if let Some(refusal) = capability.refusal(mac, &check).or_else(revoked) {
+        let refusal = target.keys.check(capability.key_generation, |key| {
+            let (target, now_unix_ms) = (target.id, incoming.now_unix_ms);
+            let check = Check { target, target_key: key, session, file, needed, now_unix_ms };
+            match capability.refusal(mac, &check) {
+                Some(Refusal::NotSigned) => Err(Some(Refusal::NotSigned)),
+                refusal => Ok(refusal),
+            }
+        });
+        if let Some(refusal) = refusal.or_else(revoked) {
             self.counters.count_refusal(refusal);
             self.note_refused(incoming, &target, (capability, file), refusal);
             let message = format!("target {}: {}", target.id, refusal.text());

@@ -1,6 +1,7 @@
 //! A target as the machine knows it.
 
 use super::load::Load;
+use super::own_keys::OwnKeys;
 use std::sync::atomic::AtomicU32;
 use weir_audit::Log;
 use weir_types::TargetId;
@@ -11,8 +12,8 @@ use weir_wire::Key;
 pub struct ServedTarget {
     /// Id of the target.
     pub id: TargetId,
-    /// Key from which the working keys follow that sign its capabilities.
-    pub key: Key,
+    /// Keys from which the working keys follow that sign its capabilities.
+    pub keys: OwnKeys,
     /// The lowest generation of working keys that counts.
     pub oldest_key: AtomicU32,
     /// Its load.
@@ -27,6 +28,7 @@ impl ServedTarget {
     /// A target of which every generation of working keys counts, until it is told otherwise.
     pub fn new(id: TargetId, key: Key, unopened: Option<String>) -> Self {
         let (oldest_key, load, audit) = <_>::default();
-        Self { id, key, oldest_key, load, unopened, audit }
+        let keys = OwnKeys::new(key);
+        Self { id, keys, oldest_key, load, unopened, audit }
     }
 }

@@ -148,6 +148,11 @@ fn serve(
         server_key,
         cluster,
         runs,
+        key_files: config
+            .targets
+            .iter()
+            .map(|t| (TargetId(t.target), t.key_file.clone()))
+            .collect(),
         started: clock::now(),
         disks,
         unopened,

@@ -50,6 +50,8 @@ impl<E: Engine> MetaMachine<E> {
         let cluster = Cluster::load(&engine, now.monotonic_ms)?;
         let keys = rotate::load(&engine)?;
         let mut signer = Signer::new(master, keys.generation(), times.capability_ms);
+        let target_keys = rotate::load_own(&engine)?;
+        signer.set_own(target_keys.replaced());
         signer.prepare(cluster.view.targets.iter().map(|t| t.target));
         let lasts_ms = times.capability_ms.max(times.ticket_ms);
         let (revoked, number) = revoke::load(&mut engine, &mut ids, lasts_ms, now)?;
@@ -58,6 +60,7 @@ impl<E: Engine> MetaMachine<E> {
             times,
             format,
             keys,
+            target_keys,
             signer,
             revoked,
             ids,

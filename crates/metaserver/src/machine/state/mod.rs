@@ -13,7 +13,7 @@ pub(super) mod recorded;
 pub(super) mod sessions;
 pub(super) mod waiting;
 
-use super::moment::Times;
+use super::moment::{Moment, Times};
 use crate::keys::WorkingKeys;
 use crate::observed::Members;
 use crate::open_files::OpenFiles;
@@ -21,6 +21,7 @@ use crate::quota::Quotas;
 use crate::revoked::Revoked;
 use crate::schema::FormatRecord;
 use crate::signing::Signer;
+use crate::target_keys::TargetKeys;
 use background::Background;
 use clients::Clients;
 use cluster::Cluster;
@@ -44,6 +45,7 @@ pub struct MetaMachine<E: Engine> {
     pub(super) times: Times,
     pub(super) format: FormatRecord,
     pub(super) keys: WorkingKeys,
+    pub(super) target_keys: TargetKeys,
     pub(super) signer: Signer,
     pub(super) revoked: Revoked,
     pub(super) ids: IdAllocator,
@@ -92,6 +94,12 @@ impl<E: Engine> MetaMachine<E> {
     /// Sets where it is recorded who did what.
     pub fn set_audit(&mut self, log: Arc<Log>) {
         self.recorded = Recorded::in_log(log);
+    }
+
+    /// Until when keys count that are replaced now. At once, also for a data server whose clock, or
+    /// this one's later, is behind.
+    pub(super) fn old_until(&self, at_once: bool, now: Moment) -> u64 {
+        if at_once { 0 } else { self.revoked.lasts_until(now.unix_ms()) }
     }
 
     /// Adds what was counted to the log: when the server ends.
