@@ -366,8 +366,11 @@ fn a_new_own_key_of_a_target_is_kept_and_the_one_before_signs_with_no_later_work
     };
     check(&mut client);
     drop(server);
+    metadata.0.lock().unwrap().has_key = (KeyGeneration(0), KeyGeneration(0));
     let server = Running::start(config);
     metadata.until("it has it after a restart", |heard| has(heard) == (2, 2));
+    let before = metadata.0.lock().unwrap().heartbeats;
+    metadata.until("it knows what was revoked", |heard| heard.heartbeats > before + 1);
     check(&mut server.connect());
 }
 

@@ -6,12 +6,13 @@ use weir_wire::audit::AuditPage;
 
 /// Counts requests, and adds them to a log.
 #[derive(Debug, Default)]
-pub(in crate::machine) struct Recorded {
+pub struct Recorded {
     log: Arc<Log>,
     tally: Tally<()>,
 }
 
 impl Recorded {
+    /// Adds to this log.
     pub fn in_log(log: Arc<Log>) -> Self {
         Self { log, tally: Tally::default() }
     }
