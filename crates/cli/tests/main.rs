@@ -7,6 +7,7 @@ mod access_times;
 mod acls;
 mod added_server;
 mod advise;
+mod audit;
 mod backup;
 mod blocks;
 mod blocks_agree;

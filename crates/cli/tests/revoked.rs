@@ -167,6 +167,70 @@ fn keys_rotate_while_clients_read_and_write_and_old_ones_end() {
     assert_eq!(generation(&own), 4);
 }
 
+#[test]
+fn own_keys_of_targets_are_replaced_while_clients_read_and_write() {
+    let place = Place::new();
+    let cluster = place.up("own", &["--targets", "2"]);
+    let ctx = Context::root();
+    let own = client(&cluster, false);
+    let (file, _) = own.create(&ctx, FileId::ROOT, b"f", &CreateOptions::default()).unwrap();
+    file.write_at(&ctx, 0, &noise(300_000, 1)).unwrap();
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let rotate =
+        |more: &[&str]| cluster.weir(&[&["key", "rotate", "--own"][..], more].concat()).ok();
+    let counter = |name: &str| {
+        let counters = own.metadata_status().unwrap().counters;
+        counters.into_iter().find(|(n, _)| n == name).unwrap().1
+    };
+    let goes_on = || {
+        let before = done.load(Ordering::Relaxed);
+        eventually("it goes on", || done.load(Ordering::Relaxed) > before + 3);
+    };
+    let refused = |why: &str| sum(&own, &format!("refused.capability_{why}"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                attempt(&file).unwrap();
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        goes_on();
+        let said = rotate(&["--all"]);
+        assert!(said.contains("sign capabilities from now on"), "{said}");
+        goes_on();
+        assert_eq!((refused("not_signed"), refused("of_old_key")), (0, 0), "all of before counts");
+        assert_eq!(counter("keys.own_waiting"), 0);
+        // Servers find their keys again, and one that leads learns from the store.
+        for daemon in ["data-1", "meta", "data-2"] {
+            begin_anew(&cluster, daemon);
+            goes_on();
+        }
+        assert_eq!(refused("not_signed"), 0);
+        // A theft: what was signed before ends at once.
+        let said = rotate(&["--target", "1", "--now"]);
+        assert!(said.contains("sign capabilities from now on"), "{said}");
+        eventually("old capabilities are refused", || refused("of_old_key") > 0);
+        goes_on();
+        assert_eq!(refused("not_signed"), 0, "no new capability came too early");
+        // A server that is away gets its key when it is back.
+        cluster.kill("data-2");
+        let said = rotate(&["--target", "2", "--now"]);
+        assert!(said.contains("1 targets wait") && counter("keys.own_waiting") == 1, "{said}");
+        cluster.kill("meta");
+        cluster.weir(&["up"]).ok();
+        eventually("it has its key", || counter("keys.own_waiting") == 0);
+        goes_on();
+        // One that has lost the file of its new key gets it again.
+        cluster.kill("data-1");
+        let later = cluster.dir().join("keys/target-1.key.later");
+        std::fs::remove_file(&later).unwrap_or_else(|e| panic!("{}: {e}", later.display()));
+        cluster.weir(&["up"]).ok();
+        eventually("it has the file again", || later.exists());
+        goes_on();
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
 /// Of the working keys that sign.
 fn generation(by: &Client) -> u64 {
     let counters = by.metadata_status().unwrap().counters;

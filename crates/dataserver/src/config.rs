@@ -75,8 +75,14 @@ pub struct DataServerConfig {
     /// reads, so that clients know their speed before they read.
     #[serde(default = "default_probe_disks")]
     pub probe_disks: bool,
+    /// The most audit records of each target; 0 for none.
+    #[serde(default = "default_audit_records")]
+    pub audit_records: usize,
 }
 
+fn default_audit_records() -> usize {
+    4096
+}
 fn default_probe_disks() -> bool {
     true
 }
@@ -118,6 +124,7 @@ impl DataServerConfig {
             checkpoint_ms: default_checkpoint_ms(),
             resync_bytes_per_s: 0,
             probe_disks: true,
+            audit_records: default_audit_records(),
         }
     }
 
@@ -140,6 +147,9 @@ impl DataServerConfig {
         }
         if self.queue_limit == 0 {
             return bad("`queue_limit` must be at least 1");
+        }
+        if self.audit_records > weir_audit::MAX_RECORDS {
+            return bad("`audit_records` must be at most 65536");
         }
         if let Some(domain) = &self.domain {
             check_domain(domain).map_err(|error| error.context("`domain`"))?;
@@ -184,7 +194,7 @@ pub(crate) fn read_key(path: &Path, whose: &str) -> Result<Key> {
 
 /// Whether other users may read a file. A simulated machine has no other users.
 #[expect(clippy::disallowed_methods, reason = "of the operating system only")]
-fn others_may_read(path: &Path) -> Result<bool> {
+pub(crate) fn others_may_read(path: &Path) -> Result<bool> {
     if weir_host::net::is_simulated() {
         return Ok(false);
     }

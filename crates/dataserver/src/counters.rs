@@ -31,6 +31,7 @@ counters! {
     remove_objects = "op.remove_objects";
     list_lacking = "op.list_lacking";
     accept_loss = "op.accept_loss";
+    list_audit = "op.list_audit";
     punch = "op.punch";
     allocate = "op.allocate";
     seek = "op.seek";
@@ -150,6 +151,7 @@ impl Counters {
             Op::RemoveObjects => &self.remove_objects,
             Op::ListLacking => &self.list_lacking,
             Op::AcceptLoss => &self.accept_loss,
+            Op::ListAudit => &self.list_audit,
             Op::Punch => &self.punch,
             Op::Allocate => &self.allocate,
             Op::Seek => &self.seek,

@@ -117,6 +117,7 @@ impl Service for Metadata {
                 give_up: Vec::new(),
                 busy_percent: 100,
                 oldest_keys: news.oldest_keys.clone(),
+                own_keys: Vec::new(),
                 revoked: news.revoked.clone(),
                 interval_ms: 20,
             };

@@ -13,10 +13,11 @@ use weir_types::{
     ClientId, CopyIndex, Epoch, Error, ErrorKind, FileId, KeyGeneration, ObjectId, Result,
     SessionId, TargetId,
 };
-use weir_wire::data::{ListObjectsRequest, NoteGapRequest, PingRequest, StatObjectRequest};
+use weir_wire::data::{Access, ListObjectsRequest, NoteGapRequest, PingRequest, StatObjectRequest};
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::peer::{
-    HeartbeatReply, HeartbeatRequest, RegisterRequest, Revocation, Revocations, TargetReport,
+    HeartbeatReply, HeartbeatRequest, OwnKey, RegisterRequest, Revocation, Revocations,
+    TargetReport,
 };
 use weir_wire::ticket::{OF_SERVERS, Ticket};
 use weir_wire::{Capability, Header, Key, Op, Rights};
@@ -34,6 +35,9 @@ struct Heard {
     /// The same of copies that may lack what only a lost target had.
     distrust: Vec<(TargetId, ObjectId)>,
     oldest_keys: Vec<(TargetId, KeyGeneration)>,
+    own_keys: Vec<OwnKey>,
+    /// What the server says that it has of the first target.
+    has_key: (KeyGeneration, KeyGeneration),
     revoked: Revocations,
     /// Up to which number the server knows what was revoked.
     knows: u64,
@@ -55,6 +59,7 @@ impl Metadata {
         let mut heard = self.0.lock().unwrap();
         for report in reports {
             if report.target == TARGETS[0] {
+                heard.has_key = (report.own_key, report.own_key_from);
                 heard.gaps = report.gaps.clone();
             }
             assert!(report.usage.total_bytes > 0 || !report.trouble.is_empty());
@@ -77,6 +82,7 @@ impl Metadata {
             give_up: Vec::new(),
             busy_percent: 100,
             oldest_keys: heard.oldest_keys.clone(),
+            own_keys: heard.own_keys.clone(),
             revoked: heard.revoked.clone(),
             interval_ms: 20,
         }
@@ -313,6 +319,59 @@ fn what_keeps_a_server_from_starting_is_named_with_advice() {
     let running = Running::start(good.clone());
     told(&cannot_start(good), &["target 10", "already served"]);
     drop(running);
+}
+
+#[test]
+fn a_new_own_key_of_a_target_is_kept_and_the_one_before_signs_with_no_later_working_keys() {
+    let (_guard, dir) = scratch();
+    let metadata = Metadata(Arc::default());
+    let (_running, address) = metadata.listen("127.0.0.1:0");
+    let mut config = prepare(&dir);
+    config.metadata = vec![address];
+    let server = Running::start(config.clone());
+    metadata.until("registered", |heard| heard.heartbeats > 1);
+    let has = |heard: &Heard| (heard.has_key.0.0, heard.has_key.1.0);
+    metadata.until("it says what it has", |heard| has(heard) == (1, 0));
+    let new = Key::from_bytes([77; 32]);
+    let bring = |from| {
+        let of = (KeyGeneration(2), KeyGeneration(from));
+        let nonce = [from as u8; 16];
+        let own =
+            OwnKey::seal(TARGETS[0], of, &new, nonce, &master().server(SERVER, KeyGeneration(1)));
+        metadata.0.lock().unwrap().own_keys = vec![own];
+        metadata.until("it is on disk", |heard| has(heard) == (2, from));
+    };
+    let signed = |working, by: &Key| {
+        let key_generation = KeyGeneration(working);
+        let capability = Capability { key_generation, ..capability(1, Rights::READ) };
+        let mac = capability.sign(TARGETS[0], by);
+        Access { mac, ..access_with(TARGETS[0], 1, capability) }
+    };
+    let old = master().target(TARGETS[0], KeyGeneration(1));
+    let mut client = server.connect();
+    client.write(&access(1), 0, b"mine").unwrap();
+    bring(0);
+    // Nobody knows yet from when on it signs: both do.
+    for (working, by) in [(1, &old), (2, &old), (2, &new)] {
+        assert_eq!(client.read(&signed(working, by), 0, 4).unwrap(), b"mine");
+    }
+    bring(2);
+    let check = |client: &mut Client| {
+        assert_eq!(client.read(&signed(1, &old), 0, 4).unwrap(), b"mine");
+        assert_eq!(client.read(&signed(2, &new), 0, 4).unwrap(), b"mine");
+        for (working, by) in [(1, &new), (2, &old), (9, &old)] {
+            let error = client.read(&signed(working, by), 0, 4).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::BadCapability, "{working}");
+        }
+    };
+    check(&mut client);
+    drop(server);
+    metadata.0.lock().unwrap().has_key = (KeyGeneration(0), KeyGeneration(0));
+    let server = Running::start(config);
+    metadata.until("it has it after a restart", |heard| has(heard) == (2, 2));
+    let before = metadata.0.lock().unwrap().heartbeats;
+    metadata.until("it knows what was revoked", |heard| heard.heartbeats > before + 1);
+    check(&mut server.connect());
 }
 
 #[test]

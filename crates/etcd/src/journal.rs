@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use weir_host::sync::Mutex;
 use weir_host::{clock, thread};
-use weir_metastore::{Batch, Held, Journal, Sequence};
+use weir_metastore::{Batch, Begun, Held, Journal, Sequence};
 use weir_types::{Error, ErrorKind, Result};
 
 /// Lease time in etcd, seconds. After a leader's death others wait this long.
@@ -107,7 +107,7 @@ impl EtcdJournal {
         &self,
         (lease, until): (i64, Duration),
         address: &str,
-        begin: Option<Sequence>,
+        begin: Option<Begun>,
     ) -> Result<Option<u64>> {
         let (leader, term, head) = (self.key("leader"), self.key("term"), self.key("head"));
         let seen = self.txn(&[], &[get(&leader), get(&term), get(&head)], &[])?;
@@ -128,7 +128,8 @@ impl EtcdJournal {
             (Some(_), _) => {}
             (None, Some(begin)) => {
                 compare.push(created_at(&head, 0));
-                success.push(put(&head, begin.0.to_string()));
+                success.push(put(&head, begin.at.0.to_string()));
+                success.push(put(&self.key("begun"), shown(begin)));
             }
             (None, None) => {
                 let what = format!("etcd holds no log of metadata below {}", self.prefix);
@@ -184,7 +185,14 @@ impl Journal for EtcdJournal {
         Ok(self.find("head")?.as_ref().map(decimal).transpose()?.map(Sequence))
     }
 
-    fn acquire(&self, address: &str, begin: Option<Sequence>) -> Result<Option<u64>> {
+    fn begun(&self) -> Result<Option<Begun>> {
+        self.find("begun")?
+            .as_ref()
+            .map(|found| parsed(found).ok_or_else(|| foreign(found)))
+            .transpose()
+    }
+
+    fn acquire(&self, address: &str, begin: Option<Begun>) -> Result<Option<u64>> {
         let sent = clock::since_boot();
         let request = json!({"TTL": LEASE_S.to_string()});
         let lease: LeaseResponse = self.gateway.ask("/v3/lease/grant", &request)?;
@@ -320,6 +328,17 @@ fn end_of(sent: Duration, ttl_s: i64) -> Duration {
 fn decimal(found: &KeyValue) -> Result<u64> {
     let text = std::str::from_utf8(&found.value).ok();
     text.and_then(|text| text.parse().ok()).ok_or_else(|| foreign(found))
+}
+
+/// The value that says how a log was begun: the id as 32 hexadecimal digits, and the operation.
+fn shown(begun: Begun) -> String {
+    format!("{:032x} {}", u128::from_be_bytes(begun.id), begun.at.0)
+}
+
+fn parsed(found: &KeyValue) -> Option<Begun> {
+    let (id, at) = std::str::from_utf8(&found.value).ok()?.split_once(' ')?;
+    let id = u128::from_str_radix(id, 16).ok()?.to_be_bytes();
+    Some(Begun { id, at: Sequence(at.parse().ok()?) })
 }
 
 /// The error for a key or value that Weir does not write.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use weir_etcd::{EtcdJournal, LEASE_S};
 use weir_metastore::journal_conformance::{Pair, run};
-use weir_metastore::{Batch, Journal, MAX_BATCH_BYTES, Sequence};
+use weir_metastore::{Batch, Begun, Journal, MAX_BATCH_BYTES, Sequence};
 use weir_types::ErrorKind;
 
 /// Processes of etcd, killed when the test ends.
@@ -89,6 +89,11 @@ fn batch(last: u64, bytes: usize) -> Batch {
     Batch { last: Sequence(last), records: vec![last as u8; bytes] }
 }
 
+/// How a log is begun behind an operation.
+fn begun(at: u64) -> Begun {
+    Begun { id: [at as u8 + 1; 16], at: Sequence(at) }
+}
+
 #[test]
 fn etcd_is_a_journal() {
     let Some(etcd) = Etcd::start(1) else { return };
@@ -106,7 +111,7 @@ fn etcd_is_a_journal() {
 fn the_largest_batches_are_taken_and_read_again() {
     let Some(etcd) = Etcd::start(1) else { return };
     let journal = etcd.journal([1; 16]);
-    journal.acquire("a", Some(Sequence(0))).unwrap().unwrap();
+    journal.acquire("a", Some(begun(0))).unwrap().unwrap();
     for last in 1..=20 {
         journal.append(Sequence(last - 1), &batch(last, MAX_BATCH_BYTES)).unwrap();
         journal.renew().unwrap();
@@ -123,7 +128,7 @@ fn the_largest_batches_are_taken_and_read_again() {
 fn a_lead_lasts_as_long_as_it_is_renewed_and_ends_here_before_it_ends_in_etcd() {
     let Some(etcd) = Etcd::start(1) else { return };
     let (a, b) = (etcd.journal([1; 16]), etcd.journal([1; 16]));
-    a.acquire("a", Some(Sequence(0))).unwrap().unwrap();
+    a.acquire("a", Some(begun(0))).unwrap().unwrap();
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(2 * LEASE_S) {
         a.renew().unwrap();
@@ -142,7 +147,7 @@ fn appends_go_on_when_a_member_of_etcd_is_killed_or_stopped_and_none_is_lost() {
     let Some(etcd) = Etcd::start(3) else { return };
     let journal = etcd.journal([1; 16]);
     eventually("etcd has a leader", || {
-        journal.acquire("a", Some(Sequence(0))).is_ok_and(|t| t.is_some())
+        journal.acquire("a", Some(begun(0))).is_ok_and(|t| t.is_some())
     });
     let mut last = 0;
     let mut append = |count: u64| {
@@ -175,7 +180,7 @@ fn without_a_quorum_the_lead_ends_and_nothing_is_confirmed() {
     let Some(etcd) = Etcd::start(3) else { return };
     let journal = etcd.journal([1; 16]);
     eventually("etcd has a leader", || {
-        journal.acquire("a", Some(Sequence(0))).is_ok_and(|t| t.is_some())
+        journal.acquire("a", Some(begun(0))).is_ok_and(|t| t.is_some())
     });
     journal.append(Sequence(0), &batch(1, 10)).unwrap();
     etcd.signal(0, Signal::STOP);
@@ -196,7 +201,7 @@ fn without_a_quorum_the_lead_ends_and_nothing_is_confirmed() {
 fn what_was_cut_takes_no_room_once_the_leader_has_compacted() {
     let Some(etcd) = Etcd::start_with(1, &["--quota-backend-bytes", "33554432"]) else { return };
     let journal = etcd.journal([1; 16]);
-    journal.acquire("a", Some(Sequence(0))).unwrap().unwrap();
+    journal.acquire("a", Some(begun(0))).unwrap().unwrap();
     // Appends twice as much as etcd's quota in total, with little of it stored at a time.
     for last in 1..=1024 {
         journal.renew().unwrap();
@@ -213,7 +218,7 @@ fn what_was_cut_takes_no_room_once_the_leader_has_compacted() {
 fn etcd_that_is_full_says_what_to_do_and_confirms_nothing_more() {
     let Some(etcd) = Etcd::start_with(1, &["--quota-backend-bytes", "16777216"]) else { return };
     let journal = etcd.journal([1; 16]);
-    journal.acquire("a", Some(Sequence(0))).unwrap().unwrap();
+    journal.acquire("a", Some(begun(0))).unwrap().unwrap();
     let mut last = 0;
     let error = loop {
         journal.renew().unwrap();

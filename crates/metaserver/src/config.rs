@@ -80,6 +80,9 @@ pub struct MetaServerConfig {
     /// The most connections.
     #[serde(default = "default_max_connections")]
     pub max_connections: usize,
+    /// The most audit records; 0 for none.
+    #[serde(default = "default_audit_records")]
+    pub audit_records: usize,
     /// The journal that it shares with other metadata servers, of which one leads; `None`: it is
     /// the only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,6 +152,9 @@ fn default_sync_delay_ms() -> u64 {
 fn default_cache_bytes() -> usize {
     128 << 20
 }
+fn default_audit_records() -> usize {
+    16_384
+}
 fn default_max_connections() -> usize {
     65_536
 }
@@ -177,6 +183,7 @@ impl MetaServerConfig {
             sync_delay_ms: default_sync_delay_ms(),
             cache_bytes: default_cache_bytes(),
             max_connections: default_max_connections(),
+            audit_records: default_audit_records(),
             journal: None,
         }
     }
@@ -218,6 +225,9 @@ impl MetaServerConfig {
         }
         if self.capability_ms < 1000 || self.ticket_ms < 1000 {
             return bad("`capability_ms` and `ticket_ms` must be at least 1000");
+        }
+        if self.audit_records > weir_audit::MAX_RECORDS {
+            return bad("`audit_records` must be at most 65536");
         }
         if !(1..=100).contains(&self.rebuild_busy_percent) {
             return bad("`rebuild_busy_percent` must be from 1 to 100");
@@ -374,7 +384,8 @@ mod tests {
         let places = ["dir", "listen", "metrics", "master_key_file", "cluster"];
         assert_eq!(
             same,
-            [&places[..], &["leases_per_client", "max_connections", "journal"]].concat()
+            [&places[..], &["leases_per_client", "max_connections", "audit_records", "journal"]]
+                .concat()
         );
     }
 

@@ -25,6 +25,7 @@ mod candidate;
 pub mod config;
 mod disk_watch;
 mod fault;
+mod history;
 pub mod init;
 pub mod keys;
 pub mod leases;
@@ -46,6 +47,7 @@ mod run;
 pub mod schema;
 mod service;
 pub mod signing;
+pub mod target_keys;
 mod timed;
 
 pub use config::{JournalConfig, MetaServerConfig};

@@ -9,26 +9,28 @@
 use crate::candidate::{Candidate, Standing};
 use crate::config::{JournalConfig, MetaServerConfig, read_master_key};
 use crate::disk_watch::DiskWatch;
+use crate::history;
 use crate::metrics::Observer;
 use crate::news::News;
 use crate::observed::{Heard, Members};
 use crate::receive::Receiver;
 use crate::run::{
     Notify, ROOM_EVERY, ReadyInfo, broken, check_cluster, has_format, in_directory, listen, net,
-    require_format, room, start_machine, wait_for,
+    require_format, room, start_machine, unix_ms, wait_for,
 };
 use crate::service::{Failure, MetaService};
 use crate::timed::Timed;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use weir_audit::Log;
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::Mutex;
 use weir_host::thread::{self, JoinHandle};
-use weir_metastore::{Embedded, Engine, Held, Journal, Progress, Sequence};
-use weir_net::{LoopHandle, Server};
+use weir_metastore::{Begun, Embedded, Engine, Held, Journal, Progress, Sequence};
+use weir_net::{LoopHandle, Server, random_bytes};
 use weir_types::{Error, ErrorKind, Result};
 
 /// Interval at which a standby reads the journal and looks whether somebody leads.
@@ -128,6 +130,8 @@ pub fn run_member(
     let start = clock::now();
     let mut machine = start_machine(&config, engine, master, start)?;
     machine.set_term(term);
+    let audit = Arc::new(Log::open(&config.dir, config.audit_records));
+    machine.set_audit(audit.clone());
     // Whatever was acknowledged is durable in the journal, whichever machine restarts.
     machine.set_boot(u32::from_be_bytes([cluster[0], cluster[1], cluster[2], cluster[3]]));
     let wake = Signal::new().map_err(|e| broken(e).context("make an eventfd"))?;
@@ -146,7 +150,9 @@ pub fn run_member(
     let (journal_of, member) = (journal.clone(), journal_config.member);
     let upkeep = Upkeep { journal: journal_of, member, progress, begun, term };
     let marks = Mutex::new((Marks::default(), Heard::default()));
+    let written = audit.clone();
     let look = move || {
+        written.write(&dir, unix_ms());
         let mut seen = marks.lock();
         let (marks, heard) = &mut *seen;
         match (upkeep.run(marks, heard), handle.get()) {
@@ -162,6 +168,7 @@ pub fn run_member(
     let waited = wait_for([shutdown, failure.wake()], ROOM_EVERY, look);
     observer.end();
     let stopped = running.stop();
+    audit.finish(&config.dir);
     // Not before the loop has ended, which might reply.
     renewing.end();
     journal.resign();
@@ -229,7 +236,9 @@ impl Follower {
                         observer.stand_by(None);
                     }
                     let Self { mut engine, journal, .. } = self;
-                    if let Err(error) = engine.lead(journal.clone()) {
+                    let led = engine.lead(journal.clone()).and_then(|()| begun_of(&*journal));
+                    let led = led.and_then(|begun| history::follow(&mut engine, begun.id));
+                    if let Err(error) = led {
                         renewing.end();
                         journal.resign();
                         // It stands by once more.
@@ -281,13 +290,19 @@ impl Follower {
                  {head}: it has served without the journal; empty it, and it gets a snapshot \
                  of the metadata server that leads"
             ))),
-            Some(_) if !self.engine.is_replicated()? => self.engine.mark_replicated(),
+            Some(_) => {
+                history::check(&self.engine, begun_of(&*self.journal)?)?;
+                match self.engine.is_replicated()? {
+                    true => Ok(()),
+                    false => self.engine.mark_replicated(),
+                }
+            }
             None if self.engine.is_replicated()? => Err(unfit(format!(
                 "the journal is gone from etcd: if it is lost, find the member whose directory has \
                  the most operations (this one has {here}), remove the file `replicated` from that \
-                 directory, and start that member first"
+                 directory, empty those of the others, and start that member first"
             ))),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -342,7 +357,10 @@ impl Follower {
 
     /// Tries to take the lead, and then reads the rest of the journal.
     fn stand(&mut self, head: Option<Sequence>, address: &str) -> Result<Option<(u64, Renewing)>> {
-        let begin = head.is_none().then(|| self.engine.sequence());
+        let begin = match head {
+            Some(_) => None,
+            None => Some(Begun { id: random_bytes()?, at: self.engine.sequence() }),
+        };
         if begin.is_some() {
             // All of it is durable before others count on it.
             self.engine.sync()?;
@@ -362,6 +380,17 @@ impl Follower {
         }
         Ok(Some((term, renewing)))
     }
+}
+
+/// What a journal was begun with.
+fn begun_of(journal: &dyn Journal) -> Result<Begun> {
+    journal.begun()?.ok_or_else(|| {
+        unfit(
+            "the journal in etcd has no id: an older version of weir has begun it; delete it \
+             (docs/high-availability.md, Back to one server), and begin it anew"
+                .to_owned(),
+        )
+    })
 }
 
 /// Whether an error of the journal, or of the disk, may be gone a moment later.

@@ -71,6 +71,8 @@ pub fn restore(engine: &mut dyn Engine, from: impl Read) -> Result<Restored> {
                         key::FORMAT => format = Some(value.clone()),
                         key::IDS => tx.put(key, &later_ids(value)?)?,
                         key::MAP_EPOCH => tx.put(key, &later_epoch(value)?)?,
+                        // What is imported follows from no journal.
+                        key::JOURNAL => {}
                         key::WORKING_KEYS => keys = schema::decode(value, "of working keys")?,
                         _ => tx.put(key, value)?,
                     }

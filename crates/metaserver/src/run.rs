@@ -1,6 +1,7 @@
 //! Makes a metadata directory; starts a metadata server, waits, stops it.
 
 use crate::config::{MetaServerConfig, read_master_key};
+use crate::history;
 use crate::init::{NewFileSystem, check_format, initialize};
 use crate::machine::MetaMachine;
 use crate::metrics::Observer;
@@ -10,6 +11,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use weir_audit::Log;
 use weir_host::net::{Events, Poller, Signal};
 use weir_host::{clock, fs, thread};
 use weir_metastore::{Embedded, EmbeddedConfig, Engine};
@@ -110,7 +112,11 @@ fn serve_observed<E: Engine + Send + 'static>(
         }
     };
     let start = clock::now();
-    let machine = start_machine(&config, open(&config, Box::new(notify))?, master, start)?;
+    let mut engine = open(&config, Box::new(notify))?;
+    history::leave(&mut engine).map_err(|e| in_directory(&config, e))?;
+    let mut machine = start_machine(&config, engine, master, start)?;
+    let audit = Arc::new(Log::open(&config.dir, config.audit_records));
+    machine.set_audit(audit.clone());
     let wake = Signal::new().map_err(|e| broken(e).context("make an eventfd"))?;
     let failure = Arc::new(Failure::new(wake));
     let mut service = Some(MetaService::new(machine, start, observer.clone(), failure.clone()));
@@ -122,7 +128,9 @@ fn serve_observed<E: Engine + Send + 'static>(
         observer.begin(handle.clone(), running.counters().clone());
     }
     let dir = config.dir.clone();
+    let written = audit.clone();
     let look = move || {
+        written.write(&dir, unix_ms());
         if let Some((handle, room)) = handle.get().zip(room(&dir)) {
             handle.post(News::Room(room));
         }
@@ -135,10 +143,16 @@ fn serve_observed<E: Engine + Send + 'static>(
         .map_err(|e| broken(e).context("wait for the end"))?;
     observer.end();
     let stopped = running.stop();
+    audit.finish(&config.dir);
     match failure.take() {
         Some(error) => Err(error),
         None => stopped,
     }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    u64::try_from(clock::unix_now().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Limits of the event loop.

@@ -351,6 +351,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
 
 impl<E: Engine> Drop for MetaService<E> {
     fn drop(&mut self) {
+        self.machine.end_audit();
         if let Err(error) = self.machine.flush() {
             tracing::warn!("last flush of the metadata: {error}");
         }

@@ -13,6 +13,8 @@ pub struct Signer {
     master: MasterKey,
     /// Generation of the working keys.
     generation: KeyGeneration,
+    /// Generations of targets' own keys that are not those in their files.
+    own: BTreeMap<TargetId, KeyGeneration>,
     targets: BTreeMap<TargetId, Key>,
     /// Validity of capabilities, milliseconds.
     capability_ms: u64,
@@ -27,6 +29,8 @@ pub struct Grant {
     pub file: FileId,
     /// The session that may use it.
     pub session: SessionId,
+    /// The user that it is for.
+    pub user: u32,
     /// The granted rights.
     pub rights: Rights,
     /// The present time, milliseconds since 1970.
@@ -36,7 +40,8 @@ pub struct Grant {
 impl Signer {
     /// Signs with keys derived from the master key.
     pub fn new(master: MasterKey, generation: KeyGeneration, capability_ms: u64) -> Self {
-        Self { master, generation, targets: BTreeMap::new(), capability_ms, version: 0 }
+        let (own, targets) = Default::default();
+        Self { master, generation, own, targets, capability_ms, version: 0 }
     }
 
     /// The number of the last revocation. Capabilities that are made from now on have it.
@@ -58,6 +63,12 @@ impl Signer {
         }
     }
 
+    /// Sets the generations of targets' own keys.
+    pub fn set_own(&mut self, own: impl Iterator<Item = (TargetId, KeyGeneration)>) {
+        self.own = own.collect();
+        self.targets.clear();
+    }
+
     /// Signs with the working keys of a later generation from now on.
     pub fn rotate(&mut self, generation: KeyGeneration) {
         self.generation = generation;
@@ -65,7 +76,8 @@ impl Signer {
     }
 
     fn working(&self, target: TargetId) -> Key {
-        self.master.target(target, KEYS_IN_FILES).working(self.generation)
+        let own = self.own.get(&target).copied().unwrap_or(KEYS_IN_FILES);
+        self.master.target(target, own).working(self.generation)
     }
 
     /// The master key.
@@ -115,6 +127,7 @@ impl Signer {
         Capability {
             file: grant.file,
             session: grant.session,
+            user: grant.user,
             rights: grant.rights,
             version: self.version,
             key_generation: self.generation,

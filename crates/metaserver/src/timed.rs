@@ -3,7 +3,7 @@
 use crate::metrics::Observer;
 use std::sync::Arc;
 use weir_host::clock;
-use weir_metastore::{Batch, Held, Journal, Sequence};
+use weir_metastore::{Batch, Begun, Held, Journal, Sequence};
 use weir_types::Result;
 
 /// A journal whose appends are timed.
@@ -19,7 +19,10 @@ impl Journal for Timed {
     fn head(&self) -> Result<Option<Sequence>> {
         self.journal.head()
     }
-    fn acquire(&self, address: &str, begin: Option<Sequence>) -> Result<Option<u64>> {
+    fn begun(&self) -> Result<Option<Begun>> {
+        self.journal.begun()
+    }
+    fn acquire(&self, address: &str, begin: Option<Begun>) -> Result<Option<u64>> {
         self.journal.acquire(address, begin)
     }
     fn read(&self, after: Sequence) -> Result<Vec<Batch>> {

@@ -153,6 +153,64 @@ fn a_directory_that_does_not_fit_to_the_journal_is_refused() {
 }
 
 #[test]
+fn a_directory_of_another_history_is_refused_though_its_numbers_fit() {
+    let journal = ModelJournal::default();
+    let places = members();
+    let [place, other] = &places;
+    let late = Place::new();
+    copy(&place.config().dir, &late.config().dir);
+    let a = start(place, "a", journal.another());
+    let mut on_a = client(&a, SessionId(0));
+    for n in 0..20 {
+        on_a.make(&mkdir(&format!("d{n}"))).unwrap();
+    }
+    let refused = |place: &Place, word: &str| {
+        let error = start(place, "b", journal.another()).thread.join().unwrap().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+        assert!(error.message.contains(word) && error.message.contains("snapshot"), "{error}");
+    };
+    // It has served by itself, and has fewer operations than the journal.
+    let alone = Place::new();
+    alone.init();
+    let server = Running::start(alone.config());
+    Client::open(&server.addresses[0], SessionId(0)).unwrap().make(&mkdir("own")).unwrap();
+    server.stop();
+    refused(&alone, "served without the journal");
+
+    // It is a member of another journal of the same cluster.
+    let another = ModelJournal::default();
+    let b = start(other, "b", another.another());
+    client(&b, SessionId(0)).make(&mkdir("other")).unwrap();
+    b.stop();
+    refused(other, "another journal");
+
+    // It has left this journal, and gone on by itself; meanwhile another member leads.
+    let config_of_late = config(&late, "late");
+    let b = start(&late, "late", journal.another());
+    let (head, until) =
+        (journal.head().unwrap().unwrap(), Instant::now() + Duration::from_secs(60));
+    while !journal.members().unwrap().iter().any(|it| it.member == "late" && it.upto >= head) {
+        assert!(Instant::now() < until, "it does not follow");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    a.stop();
+    client(&b, SessionId(0)).make(&mkdir("late")).unwrap();
+    b.stop();
+    let as_one: Arc<dyn Journal> = Arc::new(journal.another());
+    weir_metaserver::leave_journal(&config_of_late, &as_one).unwrap();
+    let server = Running::start(late.config());
+    Client::open(&server.addresses[0], SessionId(0)).unwrap().make(&mkdir("own")).unwrap();
+    server.stop();
+    let a = start(place, "a", journal.another());
+    let mut on_a = client(&a, SessionId(0));
+    for n in 0..20 {
+        on_a.make(&mkdir(&format!("e{n}"))).unwrap();
+    }
+    refused(&late, "served without the journal");
+    a.stop();
+}
+
+#[test]
 fn a_member_that_is_new_or_was_away_too_long_gets_a_snapshot_of_the_one_that_leads() {
     let journal = ModelJournal::default();
     let [place, late] = members();

@@ -197,7 +197,11 @@ fn new_keys_sign_at_once_and_old_ones_count_until_what_they_signed_has_expired()
     let before = c.create(&mut admin, FileId::ROOT, "f");
     let open = OpenRequest { file: before.attr.file, rights: Rights::READ };
     assert_eq!(generation(&before), 1);
-    let rotate = |target: Option<u32>, now| RotateKeysRequest { target: target.map(TargetId), now };
+    let rotate = |target: Option<u32>, now| RotateKeysRequest {
+        target: target.map(TargetId),
+        now,
+        own: false,
+    };
     assert_eq!(kind(c.ask(&guest, &rotate(None, false))), ErrorKind::NotAdministrator);
     assert_eq!(kind(c.ask(&admin, &rotate(Some(9), false))), ErrorKind::TargetMissing);
     let oldest = |c: &mut Model, server| c.heartbeat(server, vec![Model::report(server)]).unwrap();

@@ -173,6 +173,8 @@ fn register(address: &str, server: u32) -> Result<()> {
         hangs_ms: 0,
         given_up: false,
         work: weir_wire::targets::TargetWork::default(),
+        own_key: weir_types::KeyGeneration(1),
+        own_key_from: weir_types::KeyGeneration(0),
     };
     let request = RegisterRequest {
         host: "node".into(),

@@ -26,6 +26,15 @@ pub struct Batch {
     pub records: Vec<u8>,
 }
 
+/// How a log was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Random id of the log, made when it was begun: it tells the log from every other one.
+    pub id: [u8; 16],
+    /// The last operation before the log.
+    pub at: Sequence,
+}
+
 /// A member's durable progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
@@ -48,10 +57,13 @@ pub trait Journal: Send + Sync {
     /// The last record that was appended; `None` if nobody has begun the log.
     fn head(&self) -> Result<Option<Sequence>>;
 
-    /// Takes the lead for a server with this address, unless somebody has it (`None`). `begin` is
-    /// the head of a log that is begun with this. Without it a log that is not begun is an error
+    /// How the log was begun; `None` if nobody has begun it.
+    fn begun(&self) -> Result<Option<Begun>>;
+
+    /// Takes the lead for a server with this address, unless somebody has it (`None`). With `begin`
+    /// a log that is not begun is begun. Without it a log that is not begun is an error
     /// (`NotFound`). Returns the term, which is greater than all before.
-    fn acquire(&self, address: &str, begin: Option<Sequence>) -> Result<Option<u64>>;
+    fn acquire(&self, address: &str, begin: Option<Begun>) -> Result<Option<u64>>;
 
     /// Some of the batches that end after this sequence, in order from the first one. Empty: there
     /// are none.

@@ -1,7 +1,7 @@
 //! Conformance suite for journals.
 
 use crate::engine::Sequence;
-use crate::journal::{Batch, Journal};
+use crate::journal::{Batch, Begun, Journal};
 use weir_types::ErrorKind;
 
 /// Two servers with one empty journal.
@@ -19,14 +19,18 @@ pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     let Pair { a, b } = pair;
     let batch = |last: u64, bytes: &[u8]| Batch { last: Sequence(last), records: bytes.to_vec() };
 
+    let begun = |at: u64| Begun { id: [at as u8; 16], at: Sequence(at) };
+
     // The first server that names a start begins the log.
+    assert_eq!(a.begun().unwrap(), None);
     assert_eq!((a.head().unwrap(), a.leader().unwrap()), (None, None));
     assert_eq!(a.acquire("a", None).unwrap_err().kind, ErrorKind::NotFound);
     assert!(a.check().is_err(), "nobody leads");
-    let first = a.acquire("a", Some(Sequence(5))).unwrap().unwrap();
-    assert_eq!(b.acquire("b", Some(Sequence(9))).unwrap(), None);
+    let first = a.acquire("a", Some(begun(5))).unwrap().unwrap();
+    assert_eq!(b.acquire("b", Some(begun(9))).unwrap(), None);
     assert_eq!(b.leader().unwrap().as_deref(), Some("a"));
     assert_eq!(b.head().unwrap(), Some(Sequence(5)));
+    assert_eq!([&a, &b].map(|it| it.begun().unwrap()), [Some(begun(5)); 2]);
 
     // Only the leader appends.
     a.check().unwrap();

@@ -2,7 +2,7 @@
 //! unknown to its caller.
 
 use crate::engine::Sequence;
-use crate::journal::{Batch, Held, Journal};
+use crate::journal::{Batch, Begun, Held, Journal};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_host::sync::{Mutex, MutexGuard};
@@ -22,6 +22,7 @@ struct Shared {
     /// Number and address of the server that leads, and its term.
     leader: Option<(usize, String)>,
     term: u64,
+    begun: Option<Begun>,
     head: Option<Sequence>,
     batches: BTreeMap<Sequence, Vec<u8>>,
     members: BTreeMap<String, (Sequence, u64)>,
@@ -81,12 +82,18 @@ impl Journal for ModelJournal {
         Ok(self.shared.lock().head)
     }
 
-    fn acquire(&self, address: &str, begin: Option<Sequence>) -> Result<Option<u64>> {
+    fn begun(&self) -> Result<Option<Begun>> {
+        Ok(self.shared.lock().begun)
+    }
+
+    fn acquire(&self, address: &str, begin: Option<Begun>) -> Result<Option<u64>> {
         let mut shared = self.shared.lock();
         if shared.leader.is_some() {
             return Ok(None);
         }
-        shared.head = Some(shared.head.or(begin).ok_or(ErrorKind::NotFound)?);
+        let begun = shared.begun.or(begin).ok_or(ErrorKind::NotFound)?;
+        shared.begun = Some(begun);
+        shared.head = Some(shared.head.unwrap_or(begun.at));
         shared.term += 1;
         shared.leader = Some((self.server, address.to_owned()));
         Ok(Some(shared.term))

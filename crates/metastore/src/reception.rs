@@ -103,8 +103,10 @@ impl Reception {
 /// Whether an engine uses this file name.
 fn is_ours(name: &str) -> bool {
     // A mount point has `lost+found`.
-    matches!(name, "." | ".." | "lost+found" | "alive" | "lock" | "reserve" | "replicated")
-        || ["format", "tree.redb", "poisoned."].iter().any(|ours| name.starts_with(ours))
+    matches!(
+        name,
+        "." | ".." | "lost+found" | "alive" | "audit" | "lock" | "reserve" | "replicated"
+    ) || ["format", "tree.redb", "poisoned."].iter().any(|ours| name.starts_with(ours))
         || segment_first(name.trim_end_matches(".new")).is_some()
 }
 

@@ -65,6 +65,9 @@ pub struct Capability {
     pub file: FileId,
     /// The session that may use the capability. For any other session it is useless.
     pub session: SessionId,
+    /// The user that it was made for. With the session it identifies the capability in audit
+    /// records (NASD's audit identifier); it gives and takes no right.
+    pub user: u32,
     /// The granted rights.
     pub rights: Rights,
     /// The number of the last revocation when the capability was made: later ones may end it before
@@ -80,6 +83,7 @@ impl Encode for Capability {
     fn encode(&self, out: &mut Vec<u8>) {
         self.file.encode(out);
         self.session.encode(out);
+        self.user.encode(out);
         self.rights.encode(out);
         self.version.encode(out);
         self.key_generation.encode(out);
@@ -91,6 +95,7 @@ impl Decode for Capability {
         Ok(Self {
             file: Decode::decode(r)?,
             session: Decode::decode(r)?,
+            user: Decode::decode(r)?,
             rights: Rights::decode_granted(r)?,
             version: Decode::decode(r)?,
             key_generation: Decode::decode(r)?,
@@ -113,6 +118,7 @@ impl Capability {
         Self {
             file: ANY_FILE,
             session,
+            user: 0,
             rights: Rights::ADMIN,
             version,
             key_generation,
@@ -242,6 +248,7 @@ mod tests {
         Capability {
             file: FileId(7),
             session: SessionId(3),
+            user: 1000,
             rights: Rights::READ,
             version: 1,
             key_generation: KeyGeneration(1),
@@ -282,6 +289,8 @@ mod tests {
 
         let forged = Capability { rights: Rights::READ_WRITE, ..capability() };
         assert!(forged.check(&mac, &check(&k)).is_err(), "forged rights");
+        let user = Capability { user: 0, ..capability() };
+        assert!(user.check(&mac, &check(&k)).is_err(), "for another user");
         assert!(good.check(&Mac([0; 16]), &check(&k)).is_err(), "forged code");
         let generation = Capability { key_generation: KeyGeneration(2), ..capability() };
         assert!(generation.check(&mac, &check(&k)).is_err(), "another generation");

@@ -3,6 +3,7 @@
 //!
 //! `docs/format.md` draws every byte.
 
+pub mod audit;
 pub mod auth;
 pub mod capability;
 pub mod data;

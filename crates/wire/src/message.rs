@@ -107,6 +107,8 @@ ops! {
     ListLacking = 0x118, "list_lacking";
     /// Makes a copy serve its own bytes where newer ones are lost (administrators).
     AcceptLoss = 0x119, "accept_loss";
+    /// A page of the audit records of a target (administrators).
+    ListAudit = 0x11a, "list_audit";
     /// The cluster map.
     GetMap = 0x200, "get_map";
     /// Tickets for data servers.
@@ -225,6 +227,8 @@ ops! {
     ListQuotas = 0x251, "list_quotas";
     /// Makes new working keys (administrators).
     RotateKeys = 0x252, "rotate_keys";
+    /// A page of the audit records of the metadata server (administrators).
+    ListMetaAudit = 0x253, "list_meta_audit";
     /// Registers a data server.
     Register = 0x300, "register";
     /// A data server reports and gets its instructions.

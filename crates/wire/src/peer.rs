@@ -2,6 +2,7 @@
 
 use crate::capability::Capability;
 use crate::data::CopyAccess;
+use crate::key::Key;
 use crate::map::{ServerEntry, Standing};
 use crate::message::{records, requests};
 use crate::targets::{MachineLoad, TargetWork};
@@ -46,6 +47,25 @@ records! {
         given_up: bool,
         /// Work that the target has done.
         work: TargetWork,
+        /// Generation of the target's latest own key that its server has on disk; 0 if the target is
+        /// not served.
+        own_key: KeyGeneration,
+        /// The first generation of working keys that follow from that key; 0 if the server has not
+        /// heard of it, or if it is the key in the target's file.
+        own_key_from: KeyGeneration,
+    }
+    /// A target's own key, for its server. Repeated until it is reported.
+    OwnKey {
+        /// The target.
+        target: TargetId,
+        /// Generation of the key.
+        generation: KeyGeneration,
+        /// The first generation of working keys that follow from it; 0 if none do yet.
+        from: KeyGeneration,
+        /// Random bytes, never used twice.
+        nonce: [u8; 16],
+        /// The key, encrypted under the server's key.
+        hidden_key: [u8; 32],
     }
     /// An order to make a copy of a column from the copy on a target. If the copy is whole already,
     /// the order is to report when it has everything, before another copy is removed.
@@ -164,10 +184,34 @@ records! {
         /// Of targets of the server whose working keys were replaced, the lowest generation that
         /// counts. Of others every generation does.
         oldest_keys: Vec<(TargetId, KeyGeneration)>,
+        /// Own keys of targets that the server lacks.
+        own_keys: Vec<OwnKey>,
         /// Revocations that the server does not know yet; after a registration the first of all.
         revoked: Revocations,
         /// Time until the next report, milliseconds.
         interval_ms: u32,
+    }
+}
+
+impl OwnKey {
+    /// Encrypts a target's own key for its server.
+    pub fn seal(
+        target: TargetId,
+        (generation, from): (KeyGeneration, KeyGeneration),
+        key: &Key,
+        nonce: [u8; 16],
+        server_key: &Key,
+    ) -> Self {
+        let mut hidden_key = *key.expose();
+        server_key.mask(&nonce, &mut hidden_key);
+        Self { target, generation, from, nonce, hidden_key }
+    }
+
+    /// Decrypts the key, in the server.
+    pub fn open(&self, server_key: &Key) -> Key {
+        let mut key = self.hidden_key;
+        server_key.mask(&self.nonce, &mut key);
+        Key::from_bytes(key)
     }
 }
 

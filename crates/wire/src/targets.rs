@@ -186,6 +186,9 @@ requests! {
         /// Whether they count no more at once, and not when the capabilities that they have signed
         /// have expired.
         now: bool,
+        /// Whether the targets' own keys are replaced, too. Their servers get the new keys first; the
+        /// rotation follows for each target when its server has confirmed that.
+        own: bool,
     }
     /// Asks for ids for a new data server and its targets (administrators).
     FreeNumbersRequest(FreeNumbers) -> Numbers {

@@ -26,6 +26,7 @@ const SOURCES: &[&str] = &[
     include_str!("../../types/src/layout.rs"),
     include_str!("../../types/src/restrictions.rs"),
     include_str!("../../layout/src/region.rs"),
+    include_str!("../src/audit.rs"),
     include_str!("../src/capability.rs"),
     include_str!("../src/ticket.rs"),
     include_str!("../src/handshake.rs"),
@@ -219,6 +220,7 @@ fn capability() -> Capability {
     Capability {
         file: FileId(0x1122),
         session: SessionId(0x33),
+        user: 0x44,
         rights: Rights::READ_WRITE,
         version: 2,
         key_generation: KeyGeneration(1),

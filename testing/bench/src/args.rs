@@ -65,6 +65,9 @@ pub enum Other {
     Hints(Pieces),
     /// Sequential calls of one record, and a file that is read again
     Small(Small),
+    /// Files made per second by many clients, with one metadata server and with several, beside a
+    /// commit of etcd
+    Creates(Creates),
     /// Small files: created, stated and removed, by one process and by four; and common operations
     /// on trees of them, as root and as an ordinary user
     Names(Trees),
@@ -138,6 +141,26 @@ pub struct Small {
     /// Measured rounds of each way
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99), default_value_t = 5)]
     pub rounds: u32,
+    /// Also write the results as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Files that clients make at the same time.
+#[derive(Args)]
+pub struct Creates {
+    /// Clients, each with a session and a directory of its own
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=512), default_value_t = 64)]
+    pub clients: u32,
+    /// Files that each client makes in a round
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), default_value_t = 300)]
+    pub files: u32,
+    /// Measured rounds
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99), default_value_t = 5)]
+    pub rounds: u32,
+    /// Numbers of metadata servers; more than one needs etcd
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 3])]
+    pub metas: Vec<u32>,
     /// Also write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

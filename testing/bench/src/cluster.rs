@@ -23,6 +23,8 @@ pub struct Cluster {
     mountpoint: PathBuf,
     mount: Option<Child>,
     targets: usize,
+    /// Number of metadata servers.
+    metas: u32,
     data_pids: Vec<u32>,
     /// Number of the server that was killed last; 0: none.
     killed: usize,
@@ -36,9 +38,20 @@ impl Cluster {
         targets: usize,
         accounting: &mut Accounting,
     ) -> Done<Self> {
+        Self::start_with_metas(weir, dir, (targets, 1), accounting)
+    }
+
+    /// As [`Cluster::start`], with this many metadata servers.
+    pub fn start_with_metas(
+        weir: &Path,
+        dir: &Path,
+        (targets, metas): (usize, u32),
+        accounting: &mut Accounting,
+    ) -> Done<Self> {
         let mut cluster = Self {
             weir: weir.to_owned(),
             targets,
+            metas,
             state: dir.join("cluster"),
             mountpoint: dir.join("mnt"),
             mount: None,
@@ -55,6 +68,9 @@ impl Cluster {
         let mut up = accounting.command(Group::Data, &self.weir)?;
         up.args(["up", "--name", "bench", "--targets", &self.targets.to_string(), "--dir"]);
         up.arg(&self.state);
+        if self.metas > 1 {
+            up.args(["--meta", &self.metas.to_string()]);
+        }
         run(up, "weir up")?;
         self.find_pids(accounting)
     }
@@ -140,6 +156,13 @@ impl Cluster {
     /// The processes of the data servers.
     pub fn data_pids(&self) -> &[u32] {
         &self.data_pids
+    }
+
+    /// The configuration of a daemon.
+    pub fn configuration(&self, daemon: &str) -> Done<toml::Table> {
+        let path = self.state.join(format!("{daemon}.toml"));
+        let text = std::fs::read_to_string(&path).map_err(|e| Failure::file(&path, e))?;
+        text.parse().map_err(|e| Failure::other(format!("{}: {e}", path.display())))
     }
 
     /// The credential file.

@@ -14,6 +14,7 @@ mod accounting;
 mod args;
 mod cluster;
 mod coding;
+mod creates;
 mod failure;
 mod files;
 mod fuse_limit;
@@ -58,6 +59,9 @@ fn main() -> ExitCode {
             measure(&arguments, |weir, dir| pieces::run(pieces, weir, dir))
         }
         Some(Other::Hints(hints)) => measure(&arguments, |weir, dir| hints::run(hints, weir, dir)),
+        Some(Other::Creates(creates)) => {
+            measure(&arguments, |weir, dir| creates::run(creates, weir, dir))
+        }
         Some(Other::Names(trees)) => names(&arguments, trees),
         Some(Other::Small(small)) => measure(&arguments, |weir, dir| small::run(small, weir, dir)),
         None => bench(&arguments),

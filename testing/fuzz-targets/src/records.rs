@@ -8,6 +8,7 @@ use weir_metaserver::schema::{
     Past, QuotaRecord, RegularFile, SegmentPage, ServerRecord, SessionRecord, SlotRecord,
     TargetRecord, WrittenPage, key,
 };
+use weir_metaserver::target_keys::TargetKeys;
 use weir_types::limits::MAX_PAST;
 use weir_types::{Decode, Encode, FileKind, FileLayout, ObjectId, TargetId};
 
@@ -38,7 +39,7 @@ macro_rules! records {
 }
 records! {
     Inode Dentry ListEntry SegmentPage WrittenPage DeadList Orphan SessionRecord SlotRecord ServerRecord
-    ClientRecord FormatRecord QuotaRecord WorkingKeys
+    ClientRecord FormatRecord QuotaRecord WorkingKeys TargetKeys
 }
 
 pub(crate) fn record_example(g: &mut Gen) -> Vec<u8> {
@@ -117,6 +118,15 @@ impl Sample for WorkingKeys {
         let of = [TargetId(1), TargetId::sample(g)];
         let (then, now) = (g.number(), g.number());
         WorkingKeys::default().rotated(&of, then, now, |_| true).unwrap_or_default()
+    }
+}
+
+impl Sample for TargetKeys {
+    fn sample(g: &mut Gen) -> Self {
+        let (target, now) = (TargetId::sample(g), g.one_in(2));
+        let begun = TargetKeys::default().begun(target, now, |_| true).unwrap_or_default();
+        let has = (Sample::sample(g), Sample::sample(g));
+        begun.switched(TargetId(1), has, Sample::sample(g), |_| true).unwrap_or_default()
     }
 }
 

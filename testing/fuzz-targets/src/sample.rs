@@ -12,6 +12,7 @@ use weir_types::{
     Restrictions, Scheme, Segment, SegmentIndex, SegmentState, ServerId, SessionId, SlotId,
     SlotSequence, Squash, StripeMap, TargetId, Timestamp,
 };
+use weir_wire::audit::{AuditPage, AuditRecord, ListAuditRequest, ListMetaAuditRequest};
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
     AcceptLossRequest, Access, AdminAccess, AlignRequest, AllocateRequest, Copied, CopyAccess,
@@ -51,7 +52,7 @@ use weir_wire::meta::{
 };
 use weir_wire::peer::{
     Build, Copies, CopyPage, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply,
-    HeartbeatRequest, ListCopiesRequest, Peer, RegisterRequest, Revocation, Revocations,
+    HeartbeatRequest, ListCopiesRequest, OwnKey, Peer, RegisterRequest, Revocation, Revocations,
     TargetReport,
 };
 use weir_wire::quota::{
@@ -380,7 +381,7 @@ sample_struct! {
     FsUsage { total_bytes, free_bytes, total_files, free_files }
     Caller { uid, gid, groups }
     ObjectId { file, segment, column, copy }
-    Capability { file, session, rights, version, key_generation, expires_unix_ms }
+    Capability { file, session, user, rights, version, key_generation, expires_unix_ms }
     Ticket { server, client, session, expires_unix_ms, nonce }
     MutationId { slot, sequence }
     MetaPrefix { caller, mutation }
@@ -528,7 +529,7 @@ sample_struct! {
     RemoveTargetRequest { target, force, place }
     Numbers { server, target }
     KeyRotation { generation, old_until_unix_ms }
-    RotateKeysRequest { target, now }
+    RotateKeysRequest { target, now, own }
     CountCopiesRequest { targets, place }
     FreeNumbersRequest {}
     RemoveServerRequest { server }
@@ -543,10 +544,17 @@ sample_struct! {
     Lacking { object, ranges }
     LackingPage { objects, next }
     ListLackingRequest { access, from, max_objects }
+    ListAuditRequest { access, after }
+    ListMetaAuditRequest { after }
+    AuditPage { records, more }
+    AuditRecord {
+        number, client, session, user, file, op, rights, status, about, count, bytes,
+        first_unix_ms, last_unix_ms
+    }
     AcceptLossRequest { access, object, start, end }
     TargetReport {
         target, usage, disk, trouble, removed, gaps, filled, built, unreachable, distrusted,
-        hangs_ms, given_up, work
+        hangs_ms, given_up, work, own_key, own_key_from
     }
     Fill { from, object, to, generation }
     Build { object, to, generation, columns, parities, coded, len }
@@ -557,7 +565,8 @@ sample_struct! {
     Standing { target, state, since, forgot }
     Revocation { number, client, file, until_unix_ms }
     Revocations { list, upto, more }
-    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, build, distrust, give_up, busy_percent, oldest_keys, revoked, interval_ms }
+    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, build, distrust, give_up, busy_percent, oldest_keys, own_keys, revoked, interval_ms }
+    OwnKey { target, generation, from, nonce, hidden_key }
     RegisterRequest { host, domain, tcp, unix, first, runs, targets }
     HeartbeatRequest { acting, revoked, machine, targets }
     Peer { entry, ticket }

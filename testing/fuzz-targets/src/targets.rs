@@ -7,6 +7,7 @@ use crate::{c, disk, frames, fuse, layouts, records, sio};
 use weir_types::codec::Bytes;
 use weir_types::{Attr, Decode, Encode, Error, FileLayout};
 use weir_wire::Request;
+use weir_wire::audit::{ListAuditRequest, ListMetaAuditRequest};
 use weir_wire::data::*;
 use weir_wire::handshake::{Challenge, Hello, Proof, Welcome};
 use weir_wire::holders::{ListHoldsRequest, ListSessionsRequest};
@@ -186,6 +187,7 @@ targets! {
         forward_request / forward_reply: ForwardRequest;
         list_lacking_request / list_lacking_reply: ListLackingRequest;
         accept_loss_request / accept_loss_reply: AcceptLossRequest;
+        list_audit_request / list_audit_reply: ListAuditRequest;
     }
     metadata {
         get_map_request / get_map_reply: GetMapRequest;
@@ -247,6 +249,7 @@ targets! {
         free_numbers_request / free_numbers_reply: FreeNumbersRequest;
         rotate_keys_request / rotate_keys_reply: RotateKeysRequest;
         count_copies_request / count_copies_reply: CountCopiesRequest;
+        list_meta_audit_request / list_meta_audit_reply: ListMetaAuditRequest;
     }
     others {
         frame_header: frames::header, frames::header_example;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::thread::sleep;
-use weir_metastore::{Batch, Held, Journal, Sequence};
+use weir_metastore::{Batch, Begun, Held, Journal, Sequence};
 use weir_types::{Error, ErrorKind, Result};
 
 /// Duration of a lead without renewal, and the shorter time for which the holder trusts it.
@@ -33,6 +33,7 @@ struct State {
     rng: fastrand::Rng,
     leader: Option<Leader>,
     term: u64,
+    begun: Option<Begun>,
     head: Option<Sequence>,
     batches: BTreeMap<Sequence, Vec<u8>>,
     members: BTreeMap<String, (Sequence, u64)>,
@@ -59,6 +60,7 @@ impl JournalModel {
             rng: fastrand::Rng::with_seed(seed),
             leader: None,
             term: 0,
+            begun: None,
             head: None,
             batches: BTreeMap::new(),
             members: BTreeMap::new(),
@@ -165,14 +167,21 @@ impl Journal for MemberJournal {
         Ok(self.model.lock().head)
     }
 
-    fn acquire(&self, address: &str, begin: Option<Sequence>) -> Result<Option<u64>> {
+    fn begun(&self) -> Result<Option<Begun>> {
+        self.reach()?;
+        Ok(self.model.lock().begun)
+    }
+
+    fn acquire(&self, address: &str, begin: Option<Begun>) -> Result<Option<u64>> {
         let sent = clock::since_boot();
         self.reach()?;
         let mut state = self.model.lock();
         if state.leader.is_some() {
             return Ok(None);
         }
-        state.head = Some(state.head.or(begin).ok_or(ErrorKind::NotFound)?);
+        let begun = state.begun.or(begin).ok_or(ErrorKind::NotFound)?;
+        state.begun = Some(begun);
+        state.head = Some(state.head.unwrap_or(begun.at));
         state.term += 1;
         let (number, address) = (state.term, address.to_owned());
         let until = clock::since_boot() + LEASE;

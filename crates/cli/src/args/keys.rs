@@ -101,6 +101,10 @@ pub struct KeyRotate {
     /// The earlier keys of all targets become invalid
     #[arg(long)]
     pub all: bool,
+    /// Replace the own key of the target, too, from which its working keys follow: its data server
+    /// gets a new one, and then the rotation follows
+    #[arg(long)]
+    pub own: bool,
     /// Invalidate the earlier keys at once, as after a theft, and not when the capabilities that
     /// they signed have expired
     #[arg(long)]

@@ -31,6 +31,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const LACKING: &str = "revocations.servers_lacking";
 
 /// A session of the administrator.
+/// Time for data servers to get new own keys.
+const OWN_KEYS_WITHIN: Duration = Duration::from_secs(10);
+
 struct Server {
     client: Client,
     admin: Administrator,
@@ -252,7 +255,11 @@ pub fn rotate(rotate: &KeyRotate) -> Done {
     let state = settings::state_dir(&rotate.cluster)?;
     state.require()?;
     let target = rotate.target.map(TargetId).filter(|_| !rotate.all);
-    let made = Server::of(&state)?.admin.rotate_keys(target, rotate.now)?;
+    let server = Server::of(&state)?;
+    let made = server.admin.rotate_keys(target, rotate.now, rotate.own)?;
+    if rotate.own {
+        return tell_own(&server);
+    }
     let whose = match target {
         Some(target) => format!("target {target}"),
         None => "all targets".to_owned(),
@@ -274,6 +281,30 @@ pub fn rotate(rotate: &KeyRotate) -> Done {
          {until}\n",
         made.generation
     ))
+}
+
+/// Waits until the servers of targets have their new keys, and tells the result.
+fn tell_own(server: &Server) -> Done {
+    let begun = Instant::now();
+    let waiting = || {
+        let counters = server.client.metadata_status()?.counters;
+        let found = counters.into_iter().find(|(name, _)| name == "keys.own_waiting");
+        Ok::<u64, Failure>(found.map_or(0, |(_, number)| number))
+    };
+    let mut left = waiting()?;
+    while left > 0 && begun.elapsed() < OWN_KEYS_WITHIN {
+        std::thread::sleep(Duration::from_millis(100));
+        left = waiting()?;
+    }
+    print(&match left {
+        0 => "new own keys of targets sign capabilities from now on, with new working keys\n"
+            .to_owned(),
+        left => format!(
+            "{left} targets wait for their new own keys: their data servers do not answer, or two \
+             generations of their keys count already\n  until then their present keys sign; the \
+             rest goes by itself\n"
+        ),
+    })
 }
 
 /// Runs `weir key list`.

@@ -1,5 +1,6 @@
 //! `weir log`: shows the logs of the daemons and mounts on this machine, ordered by time.
 
+mod audit;
 mod file;
 pub mod since;
 
@@ -19,6 +20,9 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// Runs `weir log`.
 pub fn run(asked: &Log) -> Done {
+    if asked.audit {
+        return audit::show(asked);
+    }
     let cluster = settings::cluster(&asked.client)?;
     let dir = match &cluster {
         Cluster::Here(state) => {

@@ -14,6 +14,7 @@ use weir_types::{
     Attr, ClientId, Error, ErrorKind, FileId, Generation, ObjectId, Result, Retry, Segment,
     ServerId, SessionId, TargetId,
 };
+use weir_wire::audit::{AuditPage, ListAuditRequest, ListMetaAuditRequest};
 use weir_wire::capability::{ANY_FILE, Rights, SignedCapability};
 use weir_wire::data::{
     AcceptLossRequest, Access, AdminAccess, LackingPage, ListLackingRequest, ListObjectsRequest,
@@ -224,11 +225,18 @@ impl Administrator {
 
     /// Makes new working keys, which sign all capabilities from now on. The earlier ones of a
     /// target, or of all, count until what they have signed has expired, or, with `now`, no more.
+    /// With `own` the targets' own keys are replaced first, and each target's working keys follow
+    /// when its server has the new key.
     ///
     /// # Errors
     /// `Busy` while earlier ones count since the last rotation, `TargetMissing`.
-    pub fn rotate_keys(&self, target: Option<TargetId>, now: bool) -> Result<KeyRotation> {
-        self.inner.session.call(&Context::root(), &RotateKeysRequest { target, now })
+    pub fn rotate_keys(
+        &self,
+        target: Option<TargetId>,
+        now: bool,
+        own: bool,
+    ) -> Result<KeyRotation> {
+        self.inner.session.call(&Context::root(), &RotateKeysRequest { target, now, own })
     }
 
     /// Number of files with copies on any of these targets.
@@ -242,6 +250,16 @@ impl Administrator {
                 next => place = next,
             }
         }
+    }
+
+    /// A page of the audit records of a target with greater numbers than `after`.
+    pub fn audit_of_target(&self, target: TargetId, after: u64) -> Result<AuditPage> {
+        self.ask(target, |access| ListAuditRequest { access, after })
+    }
+
+    /// A page of the audit records of the metadata server with greater numbers than `after`.
+    pub fn audit_of_metadata(&self, after: u64) -> Result<AuditPage> {
+        self.inner.session.call(&Context::root(), &ListMetaAuditRequest { after })
     }
 
     /// Bytes that copies on a target do not serve, from an object on.

@@ -211,6 +211,7 @@ fn access(n: u32) -> Access {
     let capability = Capability {
         file: FileId(9),
         session: SessionId(5),
+        user: 0,
         rights: Rights::READ_WRITE,
         version: 1,
         key_generation: KeyGeneration(1),

@@ -5,6 +5,7 @@ use super::work::{CopyWork, OpId, ReadWork, RepairWork, Work};
 use weir_types::codec::Encode;
 use weir_types::{Error, ObjectId, SessionId, TargetId};
 use weir_wire::Header;
+use weir_wire::audit::AuditPage;
 use weir_wire::data::{
     Copied, LackingPage, ObjectLen, ObjectPage, ObjectStat, ReadersPage, ScrubPage,
 };
@@ -147,6 +148,8 @@ pub enum Body {
     Scrub(ScrubPage),
     /// Reply to [`weir_wire::data::ListReadersRequest`].
     Readers(ReadersPage),
+    /// Reply to [`weir_wire::audit::ListAuditRequest`].
+    Audit(AuditPage),
     /// Failure.
     Error(Error),
 }
@@ -163,6 +166,7 @@ impl Encode for Body {
             Body::Lacking(page) => page.encode(out),
             Body::Scrub(page) => page.encode(out),
             Body::Readers(page) => page.encode(out),
+            Body::Audit(page) => page.encode(out),
             Body::Error(error) => error.encode(out),
         }
     }

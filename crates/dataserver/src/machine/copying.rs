@@ -12,9 +12,11 @@ impl<C: Copy> Machine<C> {
     pub(super) fn copy(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let CopyRequest { access, source, pieces } = CopyRequest::from_bytes(incoming.body)?;
         let target = self.admit(incoming, &access, Rights::WRITE)?;
+        let by = self.admitted.take();
         let local = self.targets.binary_search_by_key(&source.target, |t| t.id).is_ok();
         if local {
-            self.admit(incoming, &source, Rights::READ)?;
+            let from = self.admit(incoming, &source, Rights::READ)?;
+            self.note_source(&from);
         } else if source.capability.session != incoming.session {
             // Whoever serves it checks the rest, and cannot check this.
             let refusal = Refusal::OtherSession;
@@ -30,6 +32,7 @@ impl<C: Copy> Machine<C> {
         }
         check_copy(&pieces)?;
         let Access { object, generation, .. } = access;
+        self.admitted = by;
         let work = Box::new(CopyWork { object, generation, source, local, pieces });
         let id = target.id;
         let op = self.begin(incoming, target, false);

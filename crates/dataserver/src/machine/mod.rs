@@ -10,10 +10,12 @@
 mod action;
 mod administering;
 mod asking;
+mod auditing;
 pub(crate) mod change;
 mod changing;
 mod copying;
 mod load;
+mod own_keys;
 pub(crate) mod readers;
 pub(crate) mod revoked;
 mod target;
@@ -26,17 +28,22 @@ pub use crate::counters::Counters;
 pub use action::{Action, Body};
 pub use change::{Asked, Change};
 pub use load::{Asker, Load};
+pub use own_keys::{LaterKey, OwnKeys};
 pub use revoked::Revoked;
 pub use target::ServedTarget;
 pub use work::{CopyWork, OpId, Outcome, ReadWork, RepairWork, Work};
 
 use crate::counters::add;
+use auditing::Who;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use weir_audit::Tally;
 use weir_layout::{Piece, cut_count, share};
 use weir_types::codec::Decode;
 use weir_types::limits::{MAX_ALLOCATE_BYTES, MAX_PAYLOAD_BYTES};
-use weir_types::{Error, ErrorKind, FileId, Result, ServerId, SessionId, StripeMap, TargetId};
+use weir_types::{
+    ClientId, Error, ErrorKind, FileId, Result, ServerId, SessionId, StripeMap, TargetId,
+};
 use weir_wire::capability::{ANY_FILE, Check, Refusal};
 use weir_wire::data::{
     Access, AdminAccess, AllocateRequest, FenceRequest, ObjectLen, PunchRequest, ReadRequest,
@@ -52,6 +59,8 @@ pub struct Incoming<'a, C> {
     pub conn: C,
     /// Session of the connection's ticket.
     pub session: SessionId,
+    /// Client of the connection's ticket; the number of a server if the session is of servers.
+    pub client: ClientId,
     /// Its header.
     pub header: &'a Header,
     /// Its body.
@@ -71,6 +80,8 @@ struct Pending<C> {
     of_copies: bool,
     /// Whether a client waits for it, so that background work makes way.
     asked: bool,
+    /// Who is recorded for it.
+    who: Option<Who>,
 }
 
 /// The requests of one event loop.
@@ -84,6 +95,9 @@ pub struct Machine<C> {
     pending: Vec<Option<Pending<C>>>,
     free: Vec<OpId>,
     pieces: Vec<Piece>,
+    /// Who is recorded for the request that is being checked.
+    admitted: Option<Who>,
+    tally: Tally<TargetId>,
 }
 
 impl<C: Copy> Machine<C> {
@@ -96,13 +110,15 @@ impl<C: Copy> Machine<C> {
     ) -> Self {
         targets.sort_by_key(|t| t.id);
         let (pending, free, pieces) = (Vec::new(), Vec::new(), Vec::new());
-        Self { server, targets, counters, revoked, pending, free, pieces }
+        let (admitted, tally) = <_>::default();
+        Self { server, targets, counters, revoked, pending, free, pieces, admitted, tally }
     }
 
     /// Handles a request.
     pub fn on_request(&mut self, incoming: &Incoming<'_, C>, actions: &mut Vec<Action<C>>) {
         let Incoming { conn, header, .. } = *incoming;
         self.counters.count_op(header.op);
+        self.admitted = None;
         let result = match header.op {
             op if incoming.session == OF_SERVERS && !may_servers_ask(op) => Err(Error::new(
                 ErrorKind::Unsupported,
@@ -132,6 +148,7 @@ impl<C: Copy> Machine<C> {
             Op::RemoveObjects => self.remove_objects(incoming),
             Op::ListLacking => self.list_lacking(incoming),
             Op::AcceptLoss => self.accept_loss(incoming),
+            Op::ListAudit => self.list_audit(incoming),
             Op::Ping => Ok(self.answer_at_once(incoming)),
             Op::Load => self.load(incoming),
             Op::ListReaders => self.list_readers(incoming),
@@ -166,7 +183,8 @@ impl<C: Copy> Machine<C> {
             return;
         };
         self.free.push(op);
-        let Pending { conn, header: request, target, asked, .. } = pending;
+        let Pending { conn, header: request, target, asked, who, .. } = pending;
+        self.note_done(who, &target, &request, &result);
         add(&self.counters.asked_ended, u64::from(asked));
         target.load.in_flight.fetch_sub(1, Relaxed);
         let mut data_of = None;
@@ -366,7 +384,7 @@ impl<C: Copy> Machine<C> {
 
     /// Checks that the client may do this to the object at all.
     fn admit(
-        &self,
+        &mut self,
         incoming: &Incoming<'_, C>,
         access: &Access,
         needed: Rights,
@@ -383,7 +401,7 @@ impl<C: Copy> Machine<C> {
 
     /// Checks that the client may administer the target.
     fn admit_administrator(
-        &self,
+        &mut self,
         incoming: &Incoming<'_, C>,
         access: &AdminAccess,
     ) -> Result<Arc<ServedTarget>> {
@@ -404,7 +422,7 @@ impl<C: Copy> Machine<C> {
 
     /// Checks a capability for a request; `of_client`: also whether it has ended before its time.
     fn check(
-        &self,
+        &mut self,
         incoming: &Incoming<'_, C>,
         target: TargetId,
         (capability, mac): (&Capability, &Mac),
@@ -412,17 +430,10 @@ impl<C: Copy> Machine<C> {
         of_client: bool,
     ) -> Result<Arc<ServedTarget>> {
         let target = self.served(target)?;
-        let check = Check {
-            target: target.id,
-            target_key: &target.key,
-            // Another data server shows what was shown to it.
-            session: match incoming.session {
-                OF_SERVERS => capability.session,
-                session => session,
-            },
-            file,
-            needed,
-            now_unix_ms: incoming.now_unix_ms,
+        // Another data server shows what was shown to it.
+        let session = match incoming.session {
+            OF_SERVERS => capability.session,
+            session => session,
         };
         if of_client && let Err(error) = self.revoked.is_known() {
             add(&self.counters.refused_unsure, 1);
@@ -435,8 +446,17 @@ impl<C: Copy> Machine<C> {
             true => self.revoked.refusal(file, capability.version),
             false => None,
         };
-        if let Some(refusal) = capability.refusal(mac, &check).or_else(revoked) {
+        let refusal = target.keys.check(capability.key_generation, |key| {
+            let (target, now_unix_ms) = (target.id, incoming.now_unix_ms);
+            let check = Check { target, target_key: key, session, file, needed, now_unix_ms };
+            match capability.refusal(mac, &check) {
+                Some(Refusal::NotSigned) => Err(Some(Refusal::NotSigned)),
+                refusal => Ok(refusal),
+            }
+        });
+        if let Some(refusal) = refusal.or_else(revoked) {
             self.counters.count_refusal(refusal);
+            self.note_refused(incoming, &target, (capability, file), refusal);
             let message = format!("target {}: {}", target.id, refusal.text());
             return Err(Error::new(ErrorKind::BadCapability, message));
         }
@@ -444,6 +464,7 @@ impl<C: Copy> Machine<C> {
             add(&self.counters.refused_unopened, 1);
             return Err(Error::new(ErrorKind::Io, why.clone()));
         }
+        self.admitted = target.audit.is_on().then(|| Who::of(incoming, capability)).flatten();
         Ok(target)
     }
 
@@ -508,8 +529,8 @@ impl<C: Copy> Machine<C> {
         let (conn, header) = (incoming.conn, *incoming.header);
         let asked = incoming.session != OF_SERVERS;
         add(&self.counters.asked_begun, u64::from(asked));
-        let session = incoming.session;
-        let pending = Some(Pending { conn, session, header, target, of_copies, asked });
+        let (session, who) = (incoming.session, self.admitted.take());
+        let pending = Some(Pending { conn, session, header, target, of_copies, asked, who });
         if let Some(op) = self.free.pop() {
             self.pending[op.index()] = pending;
             return op;

@@ -13,6 +13,7 @@ use weir_wire::{Capability, Key};
 
 const NOW: u64 = 1_000_000;
 const SESSION: SessionId = SessionId(3);
+const CLIENT: ClientId = ClientId(9);
 const TARGET: TargetId = TargetId(7);
 const STRIPE: StripeMap = StripeMap { unit_bytes: 65_536, columns: 4 };
 
@@ -45,6 +46,7 @@ fn capability() -> Capability {
     Capability {
         file: FileId(42),
         session: SESSION,
+        user: 1000,
         rights: Rights::READ_WRITE,
         version: 1,
         key_generation: KeyGeneration(1),
@@ -80,8 +82,14 @@ fn header<R: Request>(_: &R) -> Header {
 fn ask_with<R: Request>(machine: &mut Machine<u8>, request: &R, header: Header) -> Actions {
     let mut actions = Vec::new();
     let body = request.to_bytes();
-    let incoming =
-        Incoming { conn: 1, session: SESSION, header: &header, body: &body, now_unix_ms: NOW };
+    let incoming = Incoming {
+        conn: 1,
+        session: SESSION,
+        client: CLIENT,
+        header: &header,
+        body: &body,
+        now_unix_ms: NOW,
+    };
     machine.on_request(&incoming, &mut actions);
     actions
 }
@@ -335,8 +343,14 @@ fn garbage_and_foreign_operations_are_refused() {
     for op in Op::ALL.iter().filter(|op| !matches!(op, Op::Ping | Op::Status)) {
         let header = Header::request(*op, RequestId(11));
         let body = &[0xff; 40];
-        let incoming =
-            Incoming { conn: 1, session: SESSION, header: &header, body, now_unix_ms: NOW };
+        let incoming = Incoming {
+            conn: 1,
+            session: SESSION,
+            client: CLIENT,
+            header: &header,
+            body,
+            now_unix_ms: NOW,
+        };
         m.on_request(&incoming, &mut actions);
         let kind = refusal(&actions);
         assert!(matches!(kind, ErrorKind::Protocol | ErrorKind::Unsupported), "{op:?} {kind:?}");
@@ -420,8 +434,14 @@ fn a_copy_is_checked_here_as_far_as_it_can_be_and_another_server_asks_for_none()
     assert_eq!(refusal(&ask(&mut m, &copy(overheard))), ErrorKind::BadCapability);
     let request = copy(from(TargetId(8)));
     let (header, body) = (header(&request), request.to_bytes());
-    let incoming =
-        Incoming { conn: 1, session: OF_SERVERS, header: &header, body: &body, now_unix_ms: NOW };
+    let incoming = Incoming {
+        conn: 1,
+        session: OF_SERVERS,
+        client: CLIENT,
+        header: &header,
+        body: &body,
+        now_unix_ms: NOW,
+    };
     let mut actions = Vec::new();
     m.on_request(&incoming, &mut actions);
     assert_eq!(refusal(&actions), ErrorKind::Unsupported);

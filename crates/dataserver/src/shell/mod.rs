@@ -13,6 +13,7 @@ mod descriptors;
 mod disk_thread;
 mod forward;
 mod herald;
+mod key_files;
 mod listening;
 mod machine_load;
 pub(crate) mod metrics;

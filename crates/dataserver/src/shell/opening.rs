@@ -2,16 +2,18 @@
 //! the metadata server and the starting process are told the progress; nothing is served yet.
 
 use super::herald::{AtWork, Herald};
+use super::key_files;
 use super::listening::{Listening, listen, runs};
 use super::metrics::Observer;
 use super::threads::{is_raised, spawn};
 use super::under::Under;
 use crate::config::{DataServerConfig, TargetConfig, read_key};
 use crate::disk::{Disk, Unopened};
-use crate::machine::ServedTarget;
+use crate::machine::{LaterKey, ServedTarget};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_audit::Log;
 use weir_host::clock;
 use weir_host::device::Counts;
 use weir_host::net::Signal;
@@ -51,6 +53,7 @@ pub(crate) struct Opener<'a> {
 struct Item {
     id: TargetId,
     key: Key,
+    later: Vec<LaterKey>,
     dir: PathBuf,
     opening: Result<Opening>,
 }
@@ -83,10 +86,10 @@ impl Opener<'_> {
             failure.get_or_insert(error);
         };
         let (mut kept, mut openings) = (Vec::new(), Vec::new());
-        for Item { id, key, dir, opening } in items {
+        for Item { id, key, later, dir, opening } in items {
             match opening {
                 Ok(opening) => {
-                    kept.push((id, key, dir));
+                    kept.push((id, (key, later), dir));
                     openings.push((id, opening));
                 }
                 Err(error) => fails(id, key, dir, error),
@@ -94,11 +97,13 @@ impl Opener<'_> {
         }
         let Some(ended) = self.finish(openings, cluster)? else { return Ok(None) };
         let mut disks = Vec::new();
-        for ((id, key, dir), result) in kept.into_iter().zip(ended) {
+        for ((id, (key, later), dir), result) in kept.into_iter().zip(ended) {
             match result {
                 Ok(store) => {
                     keep_gaps(&store);
-                    let served = ServedTarget::new(id, key, None);
+                    let mut served = ServedTarget::new(id, key, None);
+                    served.keys.set_later(later);
+                    served.audit = Log::open(store.dir(), self.config.audit_records);
                     let (limit, probes) = (self.config.queue_limit, self.config.probe_disks);
                     disks.push(Arc::new(Disk::new(store, Arc::new(served), limit, probes)));
                 }
@@ -120,8 +125,9 @@ impl Opener<'_> {
         let begin = |target: &TargetConfig| {
             let id = TargetId(target.target);
             let key = read_key(&target.key_file, &format!("target {id}"))?;
+            let later = key_files::read(&target.key_file)?;
             let opening = self.begin_when_free(target, patience);
-            Ok(Item { id, key, dir: target.dir.clone(), opening })
+            Ok(Item { id, key, later, dir: target.dir.clone(), opening })
         };
         self.config.targets.iter().map(begin).collect()
     }

@@ -3,10 +3,13 @@
 //! because a slow disk would look like a server that is away. One thread; data is served whether or
 //! not it succeeds.
 
+use super::key_files;
 use super::machine_load::Machine;
+use super::threads::spawn;
 use crate::copies::pools::Pools;
 use crate::disk::chores::Batch;
 use crate::disk::{Disk, Health};
+use crate::machine::LaterKey;
 use crate::state::Shared;
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
@@ -16,10 +19,13 @@ use std::time::Duration;
 use weir_host::clock;
 use weir_host::load::MachineCounts;
 use weir_host::net::Signal;
+use weir_host::thread::JoinHandle;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
 use weir_store::{ELSEWHERE, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{DiskId, Error, ErrorKind, FsUsage, Result, ServerId, SessionId, TargetId};
+use weir_types::{
+    DiskId, Error, ErrorKind, FsUsage, KeyGeneration, Result, ServerId, SessionId, TargetId,
+};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity};
 use weir_wire::message::Request;
@@ -60,6 +66,8 @@ pub(crate) struct Registrar {
     machine: Machine,
     /// The last logged state.
     registered: Option<bool>,
+    /// Writes keys that have come, so that reports wait for no disk.
+    keeps: Option<JoinHandle>,
 }
 
 impl Registrar {
@@ -87,6 +95,7 @@ impl Registrar {
             first,
             machine,
             registered,
+            keeps: None,
         }
     }
 
@@ -169,6 +178,7 @@ impl Registrar {
                 disk.served.oldest_key.store(oldest.0, Relaxed);
             }
         }
+        self.keep_keys(&reply);
         // Last: a server that has just started serves from then on.
         self.shared.revoked.adopt(&reply.revoked, clock::unix_now().as_millis() as u64);
         self.shared.busy_percent.store(reply.busy_percent, Relaxed);
@@ -179,6 +189,36 @@ impl Registrar {
         }
         self.give_up(&reply.give_up);
         Ok(reply)
+    }
+
+    /// Keeps targets' own keys that the metadata server has brought. They are reported, and used, when
+    /// they are on disk; until then they come again.
+    fn keep_keys(&mut self, reply: &HeartbeatReply) {
+        if reply.own_keys.is_empty() || self.keeps.as_ref().is_some_and(|it| !it.is_finished()) {
+            return;
+        }
+        let mut new = Vec::new();
+        for own in &reply.own_keys {
+            let file = self.shared.key_files.get(&own.target).cloned();
+            if let Some((disk, file)) = self.shared.disk(own.target).zip(file) {
+                let (generation, from) = (own.generation, own.from);
+                let key = LaterKey { generation, from, key: own.open(&self.shared.server_key) };
+                new.push((disk.served.clone(), file, key));
+            }
+        }
+        let keep = move || {
+            for (served, file, key) in new {
+                let oldest = KeyGeneration(served.oldest_key.load(Relaxed));
+                let later = served.keys.later_with(key, oldest);
+                match key_files::write(&file, &later) {
+                    Ok(()) => served.keys.set_later(later),
+                    Err(error) => tracing::warn!("a new key of target {}: {error}", served.id),
+                }
+            }
+        };
+        self.keeps = spawn("weir-keys", keep)
+            .inspect_err(|error| tracing::warn!("cannot keep new keys: {error}"))
+            .ok();
     }
 
     /// Gives up targets whose disks still hang: their columns with several copies are not served
@@ -266,6 +306,7 @@ impl Registrar {
             };
             let filled = disk.progress.filled(lacks);
             let unreachable = self.shared.copies.unreachable.of(target);
+            let own = disk.served.keys.latest();
             TargetReport {
                 target,
                 usage,
@@ -280,6 +321,8 @@ impl Registrar {
                 hangs_ms,
                 given_up: false,
                 work: disk.work(),
+                own_key: own.0,
+                own_key_from: own.1,
             }
         });
         let unopened = self.shared.unopened.iter().map(|unopened| {
@@ -389,5 +432,7 @@ pub(crate) fn nothing(target: TargetId, trouble: String) -> TargetReport {
         hangs_ms: 0,
         given_up: false,
         work: TargetWork::default(),
+        own_key: KeyGeneration(0),
+        own_key_from: KeyGeneration(0),
     }
 }

@@ -148,6 +148,11 @@ fn serve(
         server_key,
         cluster,
         runs,
+        key_files: config
+            .targets
+            .iter()
+            .map(|t| (TargetId(t.target), t.key_file.clone()))
+            .collect(),
         started: clock::now(),
         disks,
         unopened,
@@ -205,7 +210,10 @@ fn close_targets(shared: Arc<Shared>) -> Result<()> {
             disk.store.drop_unclosed();
             Ok(())
         }
-        Some(disk) => disk.store.close(),
+        Some(disk) => {
+            disk.served.audit.finish(disk.store.dir());
+            disk.store.close()
+        }
         None => Err(Error::new(ErrorKind::Internal, "a target is still in use")),
     });
     // All of them, whatever becomes of the first.

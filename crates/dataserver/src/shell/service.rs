@@ -20,7 +20,7 @@ use std::time::Instant;
 use weir_host::clock;
 use weir_net::server::ServerCounters;
 use weir_net::{ConnId, Frame, LoopHandle, Outbox, PooledBuf, Service};
-use weir_types::{Error, ErrorKind, Result, TargetId};
+use weir_types::{ClientId, Error, ErrorKind, Result, TargetId};
 use weir_wire::frame::decode_checks;
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::ticket::OF_SERVERS;
@@ -447,10 +447,23 @@ impl Service for DataService {
     }
 
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
+        let client = match &frame.peer.identity {
+            Identity::Ticket(ticket, _) => ticket.client,
+            _ => ClientId(0),
+        };
+        let incoming = Incoming {
+            conn: frame.conn,
+            session: frame.peer.session,
+            client,
+            header: &frame.header,
+            body: frame.body,
+            now_unix_ms: unix_ms(),
+        };
         if let Identity::Ticket(ticket, _) = &frame.peer.identity
             && self.shared.revoked.is_over(ticket.client, ticket.session)
         {
             add(&self.shared.counters.refused_session_over, 1);
+            self.machine.note_session_over(&incoming, REVOKED);
             let error = Error::new(ErrorKind::BadTicket, REVOKED);
             out.reply_error(frame.conn, &frame.header, &error);
             out.close(frame.conn);
@@ -458,13 +471,6 @@ impl Service for DataService {
         }
         let mut arrived = Data { buf: frame.payload, checks: Vec::new() };
         decode_checks(frame.checks, &mut arrived.checks);
-        let incoming = Incoming {
-            conn: frame.conn,
-            session: frame.peer.session,
-            header: &frame.header,
-            body: frame.body,
-            now_unix_ms: unix_ms(),
-        };
         self.machine.on_request(&incoming, &mut self.actions);
         if let Some(op) = self.actions.last().and_then(Action::op) {
             if self.begun.len() <= op.index() {
@@ -501,6 +507,16 @@ impl Service for DataService {
 
     fn on_turn_end(&mut self, out: &mut Outbox) {
         self.serve_waiting(out);
+    }
+
+    fn on_tick(&mut self, _out: &mut Outbox) {
+        self.machine.hand_over();
+    }
+}
+
+impl Drop for DataService {
+    fn drop(&mut self) {
+        self.machine.hand_over();
     }
 }
 

@@ -13,6 +13,8 @@ use crate::counters::Counters;
 use crate::disk::{Disk, Unopened};
 use crate::machine::Revoked;
 use copies::Copies;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::time::Instant;
@@ -49,6 +51,8 @@ pub(crate) struct Shared {
     /// As long as that of a target is the same, nothing that it confirmed was lost.
     pub(crate) runs: Vec<(TargetId, u64)>,
     pub(crate) started: Instant,
+    /// The files of the keys of targets.
+    pub(crate) key_files: BTreeMap<TargetId, PathBuf>,
     /// Sorted by target id.
     pub(crate) disks: Vec<Arc<Disk>>,
     /// Targets of the configuration that could not be opened.

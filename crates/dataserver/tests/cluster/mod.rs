@@ -144,10 +144,14 @@ pub fn object(file: u64) -> ObjectId {
     }
 }
 
+/// The user that capabilities are made for.
+pub const USER: u32 = 1000;
+
 pub fn capability(file: u64, rights: Rights) -> Capability {
     Capability {
         file: FileId(file),
         session: SESSION,
+        user: USER,
         rights,
         version: 1,
         key_generation: KeyGeneration(1),

@@ -8,6 +8,7 @@ use crate::schema::{
     self, ClientRecord, DeadList, Dentry, Inode, ListEntry, Orphan, QuotaRecord, SegmentPage,
     ServerRecord, SessionRecord, SlotRecord, WrittenPage, key,
 };
+use crate::target_keys::TargetKeys;
 use std::collections::BTreeSet;
 use weir_types::{Epoch, Error, ErrorKind, FileId, FileKind, Result, TargetId};
 
@@ -206,6 +207,10 @@ impl SnapshotReader {
                 schema::decode::<Epoch>(value, "of a counter")?;
             }
             key::WORKING_KEYS => drop(schema::decode::<WorkingKeys>(value, "of working keys")?),
+            key::TARGET_KEYS => {
+                schema::decode::<TargetKeys>(value, "of targets' keys")?;
+            }
+            key::JOURNAL => drop(schema::decode::<[u8; 16]>(value, "of the journal")?),
             key::REVOKED | key::LASTED => drop(schema::decode::<u64>(value, "of revocations")?),
             _ => match key.first_chunk::<2>() {
                 Some(b"n/") => {

@@ -51,6 +51,7 @@ pub mod set_layout;
 pub mod set_xattr;
 pub mod setattr;
 pub mod statfs;
+pub mod subject;
 pub mod symlink;
 pub mod truncate_done;
 mod truncation;
@@ -214,7 +215,8 @@ impl Context<'_> {
     /// A capability for the targets of these segments.
     fn sign(&self, file: FileId, rights: Rights, segments: &[Segment]) -> SignedCapability {
         let now_unix_ms = self.now_unix_ms();
-        let grant = Grant { file, session: self.session, rights, now_unix_ms };
+        let (session, user) = (self.session, self.caller.uid);
+        let grant = Grant { file, session, user, rights, now_unix_ms };
         self.signer.sign(grant, segments)
     }
 

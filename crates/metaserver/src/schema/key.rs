@@ -15,6 +15,10 @@ pub const MAP_EPOCH: &[u8] = b"m/epoch";
 pub const MIRRORED: &[u8] = b"m/mirrored";
 /// The generations of working keys: [`crate::keys::WorkingKeys`].
 pub const WORKING_KEYS: &[u8] = b"m/keys";
+/// The generations of targets' own keys: [`crate::target_keys::TargetKeys`].
+pub const TARGET_KEYS: &[u8] = b"m/target-keys";
+/// The id of the journal that the metadata follows from (16 bytes).
+pub const JOURNAL: &[u8] = b"m/journal";
 /// Until when capabilities that were revoked may not have run out by themselves.
 pub const REVOKED: &[u8] = b"m/revoked";
 /// The longest validity that capabilities and tickets ever had, milliseconds.

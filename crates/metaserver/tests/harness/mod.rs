@@ -215,6 +215,8 @@ impl<E: Engine> Cluster<E> {
             hangs_ms: 0,
             given_up: false,
             work: weir_wire::targets::TargetWork::default(),
+            own_key: weir_types::KeyGeneration(1),
+            own_key_from: weir_types::KeyGeneration(0),
         }
     }
 

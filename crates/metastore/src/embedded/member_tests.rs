@@ -1,7 +1,7 @@
 //! Members that share a journal: nothing acknowledged is lost, nobody acknowledges late.
 
 use super::*;
-use crate::journal::Journal;
+use crate::journal::{Begun, Journal};
 use crate::model_journal::{LostAppend, ModelJournal};
 use crate::tx::transact;
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ fn catch_up(engine: &mut Embedded, journal: &ModelJournal) -> Result<()> {
 
 /// Takes the lead as a server does.
 fn lead(engine: &mut Embedded, journal: ModelJournal) -> Arc<ModelJournal> {
-    let begin = Some(engine.sequence());
+    let begin = Some(Begun { id: [1; 16], at: engine.sequence() });
     journal.acquire("here", begin).unwrap().unwrap();
     catch_up(engine, &journal).unwrap();
     let journal = Arc::new(journal);

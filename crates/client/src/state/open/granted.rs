@@ -173,6 +173,7 @@ mod tests {
         let capability = Capability {
             file: FileId(5),
             session: SessionId(1),
+            user: 0,
             rights: Rights::READ,
             version: 1,
             key_generation: weir_types::KeyGeneration(1),

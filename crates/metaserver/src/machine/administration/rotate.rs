@@ -1,9 +1,10 @@
-//! Rotation of working keys.
+//! Rotation of working keys, and of targets' own keys.
 
 use crate::keys::WorkingKeys;
 use crate::machine::moment::Moment;
 use crate::machine::state::MetaMachine;
 use crate::schema::{self, key};
+use crate::target_keys::TargetKeys;
 use weir_metastore::{Engine, Tx, transact};
 use weir_types::{ClientId, Error, ErrorKind, Result, TargetId};
 use weir_wire::targets::{KeyRotation, RotateKeysRequest};
@@ -12,6 +13,13 @@ use weir_wire::targets::{KeyRotation, RotateKeysRequest};
 pub(in crate::machine) fn load(engine: &dyn Engine) -> Result<WorkingKeys> {
     let stored = Tx::new(engine).get(key::WORKING_KEYS)?;
     let stored = stored.map(|it| schema::decode(&it, "of working keys")).transpose()?;
+    Ok(stored.unwrap_or_default())
+}
+
+/// The stored generations of targets' own keys.
+pub(in crate::machine) fn load_own(engine: &dyn Engine) -> Result<TargetKeys> {
+    let stored = Tx::new(engine).get(key::TARGET_KEYS)?;
+    let stored = stored.map(|it| schema::decode(&it, "of targets' keys")).transpose()?;
     Ok(stored.unwrap_or_default())
 }
 
@@ -46,13 +54,19 @@ impl<E: Engine> MetaMachine<E> {
                 return Err(Error::new(ErrorKind::TargetMissing, message));
             }
         };
-        // At once, also for a data server whose clock, or this one's later, is behind.
-        let old_until_unix_ms = match request.now {
-            true => 0,
-            false => self.revoked.lasts_until(now.unix_ms()),
-        };
+        let old_until_unix_ms = self.old_until(request.now, now);
         let there = |target| all.contains(&target);
         let keys = self.keys.rotated(&of, old_until_unix_ms, now.unix_ms(), there)?;
+        if request.own {
+            let mut own = self.target_keys.clone();
+            for target in of {
+                own = own.begun(target, request.now, there)?;
+            }
+            let record = schema::encode(&own);
+            transact(&mut self.engine, |tx| Ok::<_, Error>(tx.put(key::TARGET_KEYS, &record)?))?;
+            self.target_keys = own;
+            return Ok(KeyRotation { generation: self.keys.generation(), old_until_unix_ms });
+        }
         let record = schema::encode(&keys);
         transact(&mut self.engine, |tx| Ok::<_, Error>(tx.put(key::WORKING_KEYS, &record)?))?;
         let generation = keys.generation();

@@ -84,6 +84,7 @@ impl<E: Engine> MetaMachine<E> {
         let capability = self.signer.for_servers(Grant {
             file: object.file,
             session: OF_SERVERS,
+            user: 0,
             rights,
             now_unix_ms: now.unix_ms(),
         });

@@ -8,5 +8,6 @@ mod find_copies;
 mod garbage;
 mod membership;
 mod mover;
+mod own_keys;
 mod servers;
 mod shortfalls;

@@ -94,6 +94,7 @@ impl<E: Engine> MetaMachine<E> {
         now: Moment,
     ) -> Result<Reply> {
         self.take_distrusted(server, reports)?;
+        self.take_own_keys(server, reports, now)?;
         let distrust = self.distrusting()?;
         let is_source = |target| self.mover.is_only_source(target);
         if let Some(change) = self.cluster.judge(now.monotonic_ms, &distrust, is_source) {
@@ -145,6 +146,11 @@ impl<E: Engine> MetaMachine<E> {
             true => interval_ms,
             false => BUSY_HEARTBEAT_MS.min(interval_ms),
         };
+        let own_keys = self.own_keys_for(server, reports);
+        let interval_ms = match own_keys.is_empty() {
+            true => interval_ms,
+            false => BUSY_HEARTBEAT_MS.min(interval_ms),
+        };
         let is_source = |target| self.mover.is_only_source(target);
         let give_up = self.cluster.who_hangs(reports, is_source);
         let serve_ms = serve_ms(self.times.target_timeout_ms);
@@ -160,6 +166,7 @@ impl<E: Engine> MetaMachine<E> {
             give_up,
             busy_percent: self.mover.busy_percent(),
             oldest_keys,
+            own_keys,
             revoked,
             interval_ms,
         }))

@@ -7,6 +7,7 @@ use crate::machine::state::counters;
 use weir_metastore::Engine;
 use weir_types::codec::Reader;
 use weir_types::{Decode, Error, ErrorKind, Result, SessionId};
+use weir_wire::audit::ListMetaAuditRequest;
 use weir_wire::holders::ListSessionsRequest;
 use weir_wire::lease::{AckEventsRequest, EndSessionRequest, PollEventsRequest};
 use weir_wire::lock::TestLockRequest;
@@ -113,6 +114,10 @@ impl<E: Engine> MetaMachine<E> {
             Op::RotateKeys => {
                 let rotation = self.rotate_keys(client, &request(rest)?, now)?;
                 return Ok(self.after_sync(Reply::ok(&rotation)));
+            }
+            Op::ListMetaAudit => {
+                let after = request::<ListMetaAuditRequest>(rest)?.after;
+                Reply::ok(&self.list_audit(client, after)?)
             }
             Op::CountCopies => Reply::ok(&self.count_copies(client, request(rest)?)?),
             Op::AcceptLosses => {

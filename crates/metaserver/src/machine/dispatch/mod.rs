@@ -11,20 +11,31 @@ mod tick;
 
 use crate::machine::answer::{Answer, Peer, Reply, request};
 use crate::machine::moment::{LONG_TICK_MS, Moment};
+use crate::machine::sessions::recorded::is_administration;
 use crate::machine::state::MetaMachine;
 use weir_metastore::Engine;
 use weir_types::codec::Reader;
-use weir_types::{ErrorKind, Result};
+use weir_types::{Decode, ErrorKind, Result};
 use weir_wire::Header;
 use weir_wire::message::Op;
-use weir_wire::meta::ExportMetaRequest;
+use weir_wire::meta::{ExportMetaRequest, MetaPrefix};
 
 impl<E: Engine> MetaMachine<E> {
     /// Handles a request. `body` is everything after the header.
     pub fn on_request(&mut self, peer: Peer, header: &Header, body: &[u8], now: Moment) -> Answer {
         self.notice_pause(now);
         let result = match peer {
-            Peer::Client(session) => self.on_client(session, header.op, body, now),
+            Peer::Client(session) => {
+                let result = self.on_client(session, header.op, body, now);
+                if is_administration(header.op)
+                    && let Ok(prefix) = MetaPrefix::decode(&mut Reader::new(body))
+                {
+                    let status = result.as_ref().err().map(|error| error.kind);
+                    let user = prefix.caller.uid;
+                    self.record_administration(session, header.op, user, status, now);
+                }
+                result
+            }
             Peer::Server(server) => self.on_server(server, header.op, body, now),
             Peer::Metadata => self.on_metadata(header.op, body, now),
         };

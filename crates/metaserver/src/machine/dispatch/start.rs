@@ -12,6 +12,7 @@ use crate::machine::state::exports::Exports;
 use crate::machine::state::leases::Leases;
 use crate::machine::state::lock_table::LockTable;
 use crate::machine::state::mover::Mover;
+use crate::machine::state::recorded::Recorded;
 use crate::machine::state::sessions::{Session, Sessions};
 use crate::machine::store::each;
 use crate::open_files::OpenFiles;
@@ -49,6 +50,8 @@ impl<E: Engine> MetaMachine<E> {
         let cluster = Cluster::load(&engine, now.monotonic_ms)?;
         let keys = rotate::load(&engine)?;
         let mut signer = Signer::new(master, keys.generation(), times.capability_ms);
+        let target_keys = rotate::load_own(&engine)?;
+        signer.set_own(target_keys.replaced());
         signer.prepare(cluster.view.targets.iter().map(|t| t.target));
         let lasts_ms = times.capability_ms.max(times.ticket_ms);
         let (revoked, number) = revoke::load(&mut engine, &mut ids, lasts_ms, now)?;
@@ -57,6 +60,7 @@ impl<E: Engine> MetaMachine<E> {
             times,
             format,
             keys,
+            target_keys,
             signer,
             revoked,
             ids,
@@ -80,6 +84,7 @@ impl<E: Engine> MetaMachine<E> {
             started_ms: now.monotonic_ms,
             room: FsUsage::default(),
             members: None,
+            recorded: Recorded::default(),
             last_tick_ms: now.monotonic_ms,
             connections: 0,
             engine,

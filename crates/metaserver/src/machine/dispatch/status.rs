@@ -19,6 +19,7 @@ impl<E: Engine> MetaMachine<E> {
         counters.extend(self.shortfalls());
         counters.push(("map_epoch".into(), self.cluster.epoch.0));
         counters.push(("keys.generation".into(), self.keys.generation().0.into()));
+        counters.push(("keys.own_waiting".into(), self.target_keys.waiting()));
         let lacking = self.revoked.lacking(self.cluster.servers.keys());
         counters.push(("revocations.servers_lacking".into(), lacking));
         counters.push(("disk.size_bytes".into(), self.room.total_bytes));

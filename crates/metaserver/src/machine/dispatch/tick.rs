@@ -14,6 +14,7 @@ impl<E: Engine> MetaMachine<E> {
         self.engine.poll()?;
         self.notice_pause(now);
         self.last_tick_ms = now.monotonic_ms;
+        self.recorded.hand_over();
         self.exports.forget_old(now.monotonic_ms);
         self.revoked.forget_old(now.unix_ms());
         // A step that finds no room does not keep the others from being taken.

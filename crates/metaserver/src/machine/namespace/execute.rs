@@ -102,6 +102,7 @@ impl<E: Engine> MetaMachine<E> {
             self.require_number()?;
         }
         let fresh = if takes_fresh_id(op) { self.spare()? } else { FileId(0) };
+        let asked = body.clone();
         let done = self.attempts(session, op, prefix, body, fresh, now);
         if done.as_ref().is_err_and(|error| error.kind == ErrorKind::NoSpace) {
             // Nothing has changed, and its next try is another one.
@@ -121,6 +122,7 @@ impl<E: Engine> MetaMachine<E> {
             self.background.look_again();
         }
         let (mut reply, mut effects) = done?;
+        self.record(session, (op, asked), prefix.caller.uid, reply.status, now);
         if effects.size_unknown {
             reply.keep = SIZE_UNKNOWN;
         }

@@ -4,6 +4,7 @@
 mod ends;
 mod events;
 pub(super) mod obstacles;
+pub(super) mod recorded;
 mod rights;
 mod silence;
 mod tickets;

@@ -9,10 +9,11 @@ pub(super) mod exports;
 pub(super) mod leases;
 pub(super) mod lock_table;
 pub(super) mod mover;
+pub(super) mod recorded;
 pub(super) mod sessions;
 pub(super) mod waiting;
 
-use super::moment::Times;
+use super::moment::{Moment, Times};
 use crate::keys::WorkingKeys;
 use crate::observed::Members;
 use crate::open_files::OpenFiles;
@@ -20,6 +21,7 @@ use crate::quota::Quotas;
 use crate::revoked::Revoked;
 use crate::schema::FormatRecord;
 use crate::signing::Signer;
+use crate::target_keys::TargetKeys;
 use background::Background;
 use clients::Clients;
 use cluster::Cluster;
@@ -28,8 +30,11 @@ use exports::Exports;
 use leases::Leases;
 use lock_table::LockTable;
 use mover::Mover;
+use recorded::Recorded;
 use sessions::Sessions;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use weir_audit::Log;
 use weir_metastore::{Engine, IdAllocator, Sequence};
 use weir_types::{FileId, FsUsage, Result};
 use weir_wire::Key;
@@ -40,6 +45,7 @@ pub struct MetaMachine<E: Engine> {
     pub(super) times: Times,
     pub(super) format: FormatRecord,
     pub(super) keys: WorkingKeys,
+    pub(super) target_keys: TargetKeys,
     pub(super) signer: Signer,
     pub(super) revoked: Revoked,
     pub(super) ids: IdAllocator,
@@ -67,6 +73,7 @@ pub struct MetaMachine<E: Engine> {
     pub(super) room: FsUsage,
     /// What the metadata servers hold, if there are several.
     pub(super) members: Option<Members>,
+    pub(super) recorded: Recorded,
     pub(super) last_tick_ms: u64,
     pub(super) connections: u32,
 }
@@ -82,6 +89,22 @@ impl<E: Engine> MetaMachine<E> {
     /// because the clocks of the servers may differ.
     pub fn set_term(&mut self, term: u64) {
         self.leases.events.set_term(term);
+    }
+
+    /// Sets where it is recorded who did what.
+    pub fn set_audit(&mut self, log: Arc<Log>) {
+        self.recorded = Recorded::in_log(log);
+    }
+
+    /// Until when keys count that are replaced now. At once, also for a data server whose clock, or
+    /// this one's later, is behind.
+    pub(super) fn old_until(&self, at_once: bool, now: Moment) -> u64 {
+        if at_once { 0 } else { self.revoked.lasts_until(now.unix_ms()) }
+    }
+
+    /// Adds what was counted to the log: when the server ends.
+    pub fn end_audit(&mut self) {
+        self.recorded.hand_over();
     }
 
     /// Sets what the metadata servers of the cluster hold.

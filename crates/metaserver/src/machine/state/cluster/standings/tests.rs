@@ -39,6 +39,8 @@ fn report(target: u32, gaps: &[(u32, u64)], unreachable: &[u32]) -> TargetReport
         hangs_ms: 0,
         given_up: false,
         work: weir_wire::targets::TargetWork::default(),
+        own_key: weir_types::KeyGeneration(1),
+        own_key_from: weir_types::KeyGeneration(0),
     }
 }
 
