@@ -24,7 +24,7 @@ use weir_wire::handshake::{Attempt, Hello, Identity, Welcome};
 use weir_wire::map::{ServerEntry, Standing, TargetState};
 use weir_wire::peer::{FindPeerRequest, HeartbeatReply, Peer, Revocation, Revocations};
 use weir_wire::ticket::{OF_SERVERS, SealedTicket, Ticket};
-use weir_wire::{Capability, Header, Key, Op, Rights};
+use weir_wire::{Capability, Header, Key, Level, Op, Rights};
 
 const OTHER: ServerId = ServerId(2);
 const FAR: [TargetId; 1] = [TargetId(20)];
@@ -116,6 +116,7 @@ impl Service for Metadata {
                 distrust: Vec::new(),
                 give_up: Vec::new(),
                 busy_percent: 100,
+                protection: weir_wire::Level::Args,
                 oldest_keys: news.oldest_keys.clone(),
                 revoked: news.revoked.clone(),
                 interval_ms: 20,
@@ -530,7 +531,8 @@ fn a_client_is_passed_on_to_the_server_of_another_copy_and_nowhere_else() {
     client.ask(&ForwardRequest { access, to: far }).unwrap();
     // Now it speaks with the other server, which wants a ticket of its own.
     let go_on = |client: Client, ticket: Ticket, key| {
-        let hello = hello_of(ticket, Attempt { run: 1, number: 0 });
+        let protection = client.conn.level();
+        let hello = Hello { protection, ..hello_of(ticket, Attempt { run: 1, number: 0 }) };
         let Client { conn, wait } = client;
         let conn = conn.go_on_with(&world.near.address(), key, &hello, &wait, None)?.0;
         Ok::<_, Error>(Client { conn, wait })
@@ -545,6 +547,17 @@ fn a_client_is_passed_on_to_the_server_of_another_copy_and_nowhere_else() {
     assert_eq!(through.write(&forged, 0, &[1]).unwrap_err().kind, ErrorKind::BadCapability);
     assert_eq!(through.read(&on(near, 1), 0, 1).unwrap_err().kind, ErrorKind::TargetMissing);
     assert_eq!(world.near.counter("connections.forwarded"), 1);
+
+    // Each end of a tunnel may be protected in any way.
+    for level in Level::ALL {
+        let mut client = Client::connect_at(&world.near.address(), level).unwrap();
+        let access = among(on(near, 1), &[far]);
+        client.ask(&ForwardRequest { access, to: far }).unwrap();
+        let right = cluster::ticket(OTHER, FOREVER);
+        let mut through = go_on(client, right.clone(), key_of(&right, OTHER)).unwrap();
+        assert_eq!(through.conn.level(), level);
+        assert!(through.read(&on(far, 1), 0, data.len()).unwrap() == data);
+    }
 
     let mut client = world.client(near);
     let access = among(on(near, 1), &[far]);

@@ -76,6 +76,7 @@ impl Metadata {
             distrust: heard.distrust.clone(),
             give_up: Vec::new(),
             busy_percent: 100,
+            protection: weir_wire::Level::Args,
             oldest_keys: heard.oldest_keys.clone(),
             revoked: heard.revoked.clone(),
             interval_ms: 20,

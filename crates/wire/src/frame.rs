@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// First bytes of every frame: "WEIR".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"WEIR");
 /// The protocol that this build speaks.
-pub const VERSION: u16 = 13;
+pub const VERSION: u16 = 14;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 80;
 /// A disk spends as much time on each request as on this many bytes. [`Header::progress`] of
@@ -20,6 +20,7 @@ pub const REQUEST_COST_BYTES: u64 = 64 << 10;
 /// Bytes of the header that the MAC covers (all but the MAC).
 pub(crate) const MAC_OFFSET: usize = 64;
 pub(crate) const SEQUENCE_OFFSET: usize = 32;
+pub(crate) const PAYLOAD_LEN_OFFSET: usize = 20;
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 

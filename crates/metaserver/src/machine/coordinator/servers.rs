@@ -159,6 +159,7 @@ impl<E: Engine> MetaMachine<E> {
             distrust,
             give_up,
             busy_percent: self.mover.busy_percent(),
+            protection: self.protection,
             oldest_keys,
             revoked,
             interval_ms,

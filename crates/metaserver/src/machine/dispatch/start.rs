@@ -21,8 +21,8 @@ use crate::signing::Signer;
 use std::collections::BTreeSet;
 use weir_metastore::{Engine, IdAllocator};
 use weir_types::{FsUsage, Result};
-use weir_wire::Key;
 use weir_wire::key::MasterKey;
+use weir_wire::{Key, Level};
 
 /// File ids reserved at a time, more than are used while a reservation becomes durable.
 const ID_BLOCK: u64 = 1 << 17;
@@ -55,6 +55,7 @@ impl<E: Engine> MetaMachine<E> {
         signer.revoked(number);
         let mut machine = Self {
             times,
+            protection: Level::Args,
             format,
             keys,
             signer,

@@ -32,12 +32,14 @@ use sessions::Sessions;
 use std::collections::BTreeSet;
 use weir_metastore::{Engine, IdAllocator, Sequence};
 use weir_types::{FileId, FsUsage, Result};
-use weir_wire::Key;
+use weir_wire::{Key, Level};
 
 /// The metadata server.
 pub struct MetaMachine<E: Engine> {
     pub(super) engine: E,
     pub(super) times: Times,
+    /// The lowest level of protection of connections to servers of the cluster.
+    pub(super) protection: Level,
     pub(super) format: FormatRecord,
     pub(super) keys: WorkingKeys,
     pub(super) signer: Signer,
