@@ -222,13 +222,15 @@ fn bad_capabilities_are_refused_at_every_level() {
         let mut client = Client::connect_at(&server.address(), level).unwrap();
         client.write(&access(1), 0, &pattern(100)).unwrap();
         let good = || capability(1, Rights::READ_WRITE);
-        let of_others = Capability { key_generation: KeyGeneration(2), ..good() };
+        // Signed by a working key of another generation than it says.
+        let mut of_others = access_with(TARGETS[0], 1, good());
+        of_others.capability.key_generation = KeyGeneration(2);
         let mut forged = access_with(TARGETS[0], 1, capability(1, Rights::READ));
         forged.capability.rights = Rights::READ_WRITE;
         let expired = Capability { expires_unix_ms: 1, ..good() };
         let bad = [
             forged,
-            access_with(TARGETS[0], 1, of_others),
+            of_others,
             access_with(TARGETS[0], 1, expired),
             access_with(TARGETS[0], 1, capability(2, Rights::READ_WRITE)),
         ];

@@ -180,7 +180,7 @@ fn a_recorded_connection_cannot_be_replayed() {
 
     let mut stream = raw(&server);
     stream.write_all(&recorded).unwrap();
-    let mut challenge = [0; HEADER_BYTES + 48];
+    let mut challenge = [0; HEADER_BYTES + 49];
     stream.read_exact(&mut challenge).unwrap();
     assert_eq!(last_words(&mut stream).kind, ErrorKind::AuthFailed);
     assert_eq!(server.connect().read(&access(1), 0, 5).unwrap(), b"newer");
