@@ -87,6 +87,7 @@ fn run(
     config.cluster.clone_from(&credential.cluster);
     config.name = program::this(&format!("weir mount {}", path.display()));
     config.transport = options.transport;
+    config.protection = options.protection.max(credential.protection);
     config.request_timeout_ms = options.timeout_ms.unwrap_or(config.request_timeout_ms);
     // The kernel already reads ahead; a second read-ahead fetches bytes that nobody reads
     // (measured: a fifth more on the wire with four readers). But for users other than root the

@@ -10,6 +10,7 @@ use weir_client::{Consistency, ReadPolicy, Transport};
 use weir_fuse::Config;
 use weir_mount::{AccessTimes, Options};
 use weir_types::ErrorKind;
+use weir_wire::Level;
 
 /// The options of a mount.
 pub struct MountOptions {
@@ -19,6 +20,8 @@ pub struct MountOptions {
     pub weir: Options,
     /// How servers are reached.
     pub transport: Transport,
+    /// The lowest level of protection of connections, if it is above that of the credential.
+    pub protection: Level,
     /// Which copy of a file is read if it has several.
     pub read_policy: ReadPolicy,
     /// Whether read-ahead and write-behind are off.
@@ -35,7 +38,8 @@ pub struct MountOptions {
 pub const KNOWN: &str = "ro, rw, allow_other, allow_root_only, default_permissions, suid, nosuid, \
     dev, nodev, exec, noexec, relatime, norelatime, atime, noatime, strictatime, nostrictatime, \
     diratime, nodiratime, remount, nocache, lazy, direct_io, tcp, consistency=strict|relaxed|none, \
-    read_policy=POLICY, ttl=SECONDS, timeout=SECONDS, max_io=SIZE, read_ahead=SIZE, \
+    read_policy=POLICY, protection=args|data|private, ttl=SECONDS, timeout=SECONDS, max_io=SIZE, \
+    read_ahead=SIZE, \
     metrics=ADDRESS:PORT";
 /// How long a step of a call may wait for a server, in seconds.
 const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=3600;
@@ -81,6 +85,7 @@ impl MountOptions {
             fuse,
             weir: Options::default(),
             transport: Transport::Auto,
+            protection: Level::Args,
             read_policy: ReadPolicy::Proportional,
             no_cache: false,
             lazy: false,
@@ -129,6 +134,7 @@ impl MountOptions {
                     bad("not proportional, primary, halves, skip-hot, graduated or graduated-primary")
                 })?;
             }
+            "protection" => self.protection = Level::parse(value).map_err(|e| bad(&e))?,
             "ttl" => {
                 let seconds: f64 = value.parse().map_err(|_| bad("not a number of seconds"))?;
                 let ttl = Duration::try_from_secs_f64(seconds);
@@ -220,6 +226,9 @@ mod tests {
         assert!(parse(&["consistency=some"]).err().unwrap().to_string().contains("relaxed"));
         let unknown = parse(&["turbo"]).err().unwrap().to_string();
         assert!(unknown.contains("turbo") && unknown.contains("nocache"), "{unknown}");
+        assert_eq!(parse(&["protection=private"]).unwrap().protection, Level::Private);
+        let unknown = parse(&["protection=most"]).err().unwrap().to_string();
+        assert!(unknown.contains("args, data or private"), "{unknown}");
         assert!(parse(&["ttl=-1"]).is_err());
         assert_eq!(parse(&["read_ahead=16M"]).unwrap().fuse.read_ahead_kib, 16 << 10);
         assert_eq!(parse(&["read_ahead=512"]).unwrap().fuse.read_ahead_kib, 1);

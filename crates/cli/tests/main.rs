@@ -95,6 +95,7 @@ mod programs_rsync;
 mod programs_sqlite;
 mod programs_stress;
 mod promises;
+mod protection;
 mod protocols;
 mod quota;
 mod reduce;

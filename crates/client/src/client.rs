@@ -16,9 +16,9 @@ use std::sync::Arc;
 use weir_host::thread::{self, JoinHandle};
 use weir_net::Wait;
 use weir_types::{Result, SessionId, TargetId};
-use weir_wire::Request;
 use weir_wire::data::{ListReadersRequest, ReaderEntry, ReadersPage, ServerStatus, StatusRequest};
 use weir_wire::map::ClusterMap;
+use weir_wire::{Level, Request};
 
 /// Number of readers in one page of a target's readers.
 const READERS_PAGE: u32 = 4096;
@@ -77,6 +77,12 @@ impl Client {
     /// Id of the session.
     pub fn session(&self) -> SessionId {
         self.inner.session.id()
+    }
+
+    /// How the last connection to the metadata server was protected: at least as servers of the
+    /// cluster require.
+    pub fn protection(&self) -> Level {
+        self.inner.session.level()
     }
 
     /// Counters, sorted by name, and as `buffer_bytes` the memory that fetched data and data to be

@@ -4,7 +4,7 @@ pub use weir_policy::ReadPolicy;
 pub use weir_types::Consistency;
 
 use weir_types::ClientId;
-use weir_wire::Key;
+use weir_wire::{Key, Level};
 
 /// How to reach data servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,9 @@ pub struct ClientConfig {
     pub name: String,
     /// How to reach data servers.
     pub transport: Transport,
+    /// The lowest level of protection of connections. Servers may require a higher one, which is then
+    /// used.
+    pub protection: Level,
     /// The first connection must be made within this time.
     pub connect_timeout_ms: u64,
     /// Every call ends within this time, at the latest with an error that names the server.
@@ -71,6 +74,7 @@ impl ClientConfig {
             key,
             name: "weir".into(),
             transport: Transport::Auto,
+            protection: Level::Args,
             connect_timeout_ms: 5_000,
             request_timeout_ms: 30_000,
             read_ahead_bytes: 4 << 20,

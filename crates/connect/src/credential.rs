@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::path::Path;
 use weir_client::{Client, ClientConfig};
 use weir_types::{ClientId, Error, ErrorKind};
-use weir_wire::Key;
+use weir_wire::{Key, Level};
 
 /// A client's credential.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct Credential {
     pub metadata: Vec<String>,
     /// The purpose of the credential, for people.
     pub note: String,
+    /// The lowest level of protection of the client's connections.
+    pub protection: Level,
 }
 
 #[derive(Deserialize)]
@@ -33,6 +35,8 @@ struct CredentialFile {
     metadata: Vec<String>,
     #[serde(default)]
     note: String,
+    #[serde(default)]
+    protection: Option<String>,
 }
 
 impl Credential {
@@ -52,7 +56,9 @@ impl Credential {
         if file.metadata.is_empty() {
             return Err(bad("no address of a metadata server"));
         }
+        let protection = file.protection.as_deref().map_or(Ok(Level::Args), Level::parse);
         Ok(Self {
+            protection: protection.map_err(|e| bad(&format!("protection: {e}")))?,
             cluster: file.cluster,
             client: ClientId(file.client),
             key: Key::from_hex(&file.key).ok_or_else(|| bad("its key is not 64 hex digits"))?,
@@ -68,6 +74,7 @@ impl Credential {
         config.metadata.clone_from(&self.metadata);
         config.cluster.clone_from(&self.cluster);
         config.name = program_name(program);
+        config.protection = self.protection;
         config
     }
 
@@ -85,9 +92,13 @@ impl Credential {
     pub fn write_new(&self, path: &Path) -> Result<(), Problem> {
         let quoted = |text: &str| toml::Value::from(text).to_string();
         let metadata: Vec<String> = self.metadata.iter().map(|a| quoted(a)).collect();
+        let protection = match self.protection {
+            Level::Args => String::new(),
+            level => format!("protection = {}\n", quoted(level.label())),
+        };
         let text = format!(
             "# A client's credential for a Weir cluster. Whoever has it can use the cluster.\n\
-             cluster = {}\nclient = {}\nkey = {}\nmetadata = [{}]\nnote = {}\n",
+             cluster = {}\nclient = {}\nkey = {}\nmetadata = [{}]\nnote = {}\n{protection}",
             quoted(&self.cluster),
             self.client,
             quoted(&self.key.to_hex()),
@@ -112,6 +123,7 @@ mod tests {
             key: Key::from_bytes([7; 32]),
             metadata: vec!["/run/meta.sock".into(), "127.0.0.1:1".into()],
             note: String::new(),
+            protection: Level::Data,
         };
         credential.write_new(&path).unwrap();
         let back = Credential::read(&path).unwrap();
@@ -119,6 +131,12 @@ mod tests {
         assert_eq!(back.client, credential.client);
         assert_eq!(back.key, credential.key);
         assert_eq!(back.metadata, credential.metadata);
+        assert_eq!(back.protection, credential.protection);
+        let text = secret::read(&path).unwrap().replace("\"data\"", "\"most\"");
+        let other = dir.path().join("other.toml");
+        secret::write_new(&other, &text).unwrap();
+        let problem = Credential::read(&other).unwrap_err().to_string();
+        assert!(problem.contains("args, data or private"), "{problem}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use weir_wire::handshake::{Attempt, Hello, Identity, Welcome};
 use weir_wire::map::{ServerEntry, Standing, TargetState};
 use weir_wire::peer::{FindPeerRequest, HeartbeatReply, Peer, Revocation, Revocations};
 use weir_wire::ticket::{OF_SERVERS, SealedTicket, Ticket};
-use weir_wire::{Capability, Header, Key, Op, Rights};
+use weir_wire::{Capability, Header, Key, Level, Op, Rights};
 
 const OTHER: ServerId = ServerId(2);
 const FAR: [TargetId; 1] = [TargetId(20)];
@@ -116,6 +116,7 @@ impl Service for Metadata {
                 distrust: Vec::new(),
                 give_up: Vec::new(),
                 busy_percent: 100,
+                protection: weir_wire::Level::Args,
                 oldest_keys: news.oldest_keys.clone(),
                 own_keys: Vec::new(),
                 revoked: news.revoked.clone(),
@@ -500,7 +501,7 @@ fn among(access: Access, others: &[TargetId]) -> Access {
 fn a_client_is_passed_on_to_the_server_of_another_copy_and_nowhere_else() {
     let world = World::new();
     let (near, far) = (TARGETS[0], FAR[0]);
-    let mut client = world.client(near);
+    let mut client = Client::connect_at(&world.near.address(), Level::Private).unwrap();
     let refused = [
         (on(near, 1), far),
         (among(on(near, 1), &[far]), NOWHERE),
@@ -531,7 +532,8 @@ fn a_client_is_passed_on_to_the_server_of_another_copy_and_nowhere_else() {
     client.ask(&ForwardRequest { access, to: far }).unwrap();
     // Now it speaks with the other server, which wants a ticket of its own.
     let go_on = |client: Client, ticket: Ticket, key| {
-        let hello = hello_of(ticket, Attempt { run: 1, number: 0 });
+        let protection = client.conn.level();
+        let hello = Hello { protection, ..hello_of(ticket, Attempt { run: 1, number: 0 }) };
         let Client { conn, wait } = client;
         let conn = conn.go_on_with(&world.near.address(), key, &hello, &wait, None)?.0;
         Ok::<_, Error>(Client { conn, wait })

@@ -9,5 +9,6 @@ mod copies;
 mod late;
 mod objects;
 mod overload;
+mod protection;
 mod refusals;
 mod registration;

@@ -110,11 +110,11 @@ fn bad_tickets_are_refused() {
     let mut stream = raw(&server);
     let (_, frame) = ClientHandshake::start(Key::from_bytes([1; 32]), &hello);
     stream.write_all(&frame).unwrap();
-    let mut challenge = [0; HEADER_BYTES + 48];
+    let mut challenge = [0; HEADER_BYTES + 49];
     stream.read_exact(&mut challenge).unwrap();
     let mut proof = Vec::new();
     let header = Header::request(Op::Proof, weir_types::RequestId(0));
-    weir_wire::frame::encode_head(&mut proof, header, &[0u8; 16], &[], 0);
+    weir_wire::frame::encode_head(&mut proof, header, &[0u8; 20], &[], 0);
     stream.write_all(&proof).unwrap();
     assert_eq!(last_words(&mut stream).kind, ErrorKind::AuthFailed);
     assert_eq!(server.counter("net.refused_handshake"), 3);
@@ -180,7 +180,7 @@ fn a_recorded_connection_cannot_be_replayed() {
 
     let mut stream = raw(&server);
     stream.write_all(&recorded).unwrap();
-    let mut challenge = [0; HEADER_BYTES + 48];
+    let mut challenge = [0; HEADER_BYTES + 49];
     stream.read_exact(&mut challenge).unwrap();
     assert_eq!(last_words(&mut stream).kind, ErrorKind::AuthFailed);
     assert_eq!(server.connect().read(&access(1), 0, 5).unwrap(), b"newer");

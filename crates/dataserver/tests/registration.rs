@@ -81,6 +81,7 @@ impl Metadata {
             distrust: heard.distrust.clone(),
             give_up: Vec::new(),
             busy_percent: 100,
+            protection: weir_wire::Level::Args,
             oldest_keys: heard.oldest_keys.clone(),
             own_keys: heard.own_keys.clone(),
             revoked: heard.revoked.clone(),

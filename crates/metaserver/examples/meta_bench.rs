@@ -48,6 +48,7 @@ impl Bench {
             session: SessionId(0),
             name: "bench".into(),
             host: String::new(),
+            protection: weir_wire::Level::Args,
         };
         let session = machine.welcome(&hello, now)?.session;
         let caller = Caller { uid: 0, gid: 0, groups: vec![4, 27] };

@@ -7,8 +7,8 @@ use weir_host::sync::Mutex;
 use weir_metastore::Engine;
 use weir_net::{ConnId, Frame, Outbox, Service};
 use weir_types::{Error, ErrorKind, Result};
-use weir_wire::Key;
 use weir_wire::handshake::{Hello, Welcome};
+use weir_wire::{Key, Level};
 
 /// What the thread that follows the journal tells the loop.
 pub(crate) struct Standing<E: Engine> {
@@ -65,6 +65,11 @@ impl<E: Engine + Send + 'static> Service for Candidate<E> {
 
     fn key_for(&mut self, hello: &Hello) -> Result<Key> {
         self.service()?.key_for(hello)
+    }
+
+    fn protection(&self) -> Level {
+        // Without a service nobody gets as far as that.
+        self.leads.as_ref().map_or(Level::Private, Service::protection)
     }
 
     fn welcome(&mut self, conn: ConnId, hello: &Hello) -> Result<Welcome> {

@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use weir_metastore::EmbeddedConfig;
 use weir_types::{Error, ErrorKind, Result};
-use weir_wire::Key;
 use weir_wire::key::MasterKey;
+use weir_wire::{Key, Level};
 
 /// The configuration of one metadata server process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +70,10 @@ pub struct MetaServerConfig {
     /// space than this, percent; 0 for never.
     #[serde(default = "default_encode_below_percent")]
     pub encode_below_percent: u8,
+    /// The lowest level of protection at which the servers of the cluster accept connections: `args`,
+    /// `data` or `private`.
+    #[serde(default, with = "level")]
+    pub protection: Level,
     /// Time from a first change to the sync that makes it durable. A power cut may lose changes of
     /// this time.
     #[serde(default = "default_sync_delay_ms")]
@@ -107,6 +111,20 @@ impl JournalConfig {
             return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
         Ok(())
+    }
+}
+
+/// The name of a level of protection.
+mod level {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use weir_wire::Level;
+
+    pub(super) fn serialize<S: Serializer>(level: &Level, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(level.label())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Level, D::Error> {
+        Level::parse(&String::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 
@@ -180,6 +198,7 @@ impl MetaServerConfig {
             rebuild_concurrency: default_rebuild_concurrency(),
             rebuild_busy_percent: default_rebuild_busy_percent(),
             encode_below_percent: default_encode_below_percent(),
+            protection: Level::Args,
             sync_delay_ms: default_sync_delay_ms(),
             cache_bytes: default_cache_bytes(),
             max_connections: default_max_connections(),
@@ -349,6 +368,7 @@ mod tests {
             rebuild_concurrency = 255
             rebuild_busy_percent = 26
             encode_below_percent = 11
+            protection = "data"
             sync_delay_ms = 503
             cache_bytes = 1048576
         "#;
@@ -373,6 +393,12 @@ mod tests {
             encode_below_percent,
         };
         assert_eq!(config.mover(), mover);
+        assert_eq!(config.protection, Level::Data);
+        let again: MetaServerConfig = toml::from_str(&toml::to_string(&config).unwrap()).unwrap();
+        assert_eq!(again, config);
+        let unknown = text.replace("\"data\"", "\"all\"");
+        let error = toml::from_str::<MetaServerConfig>(&unknown).unwrap_err().to_string();
+        assert!(error.contains("args, data or private"), "{error}");
         let engine = config.engine();
         assert_eq!((engine.sync_delay_ms, engine.cache_bytes), (503, 1 << 20));
         // None of that is what goes without saying: only these are.

@@ -103,6 +103,7 @@ pub fn run_member(
         dir: &config.dir,
         cluster,
         master: &master,
+        protection: config.protection,
         journal: &journal,
         member: &member,
         standing: &standing,

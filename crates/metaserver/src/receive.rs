@@ -14,12 +14,12 @@ use weir_metastore::{Embedded, Journal, MAX_REQUEST_BYTES, Reception, Sequence};
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
 use weir_types::codec::Bytes;
 use weir_types::{Error, ErrorKind, Result, SessionId};
-use weir_wire::Header;
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity};
 use weir_wire::key::MasterKey;
 use weir_wire::message::Request;
 use weir_wire::meta::{ExportMetaRequest, ExportPlace, ExportRecord};
+use weir_wire::{Header, Level};
 
 /// Interval at which it is looked whether somebody leads who can be asked.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -31,6 +31,8 @@ pub(crate) struct Receiver<'a> {
     pub dir: &'a Path,
     pub cluster: [u8; 16],
     pub master: &'a MasterKey,
+    /// The lowest level of protection of the connection.
+    pub protection: Level,
     pub journal: &'a Arc<dyn Journal>,
     pub member: &'a str,
     pub standing: &'a Standing<Embedded>,
@@ -150,6 +152,7 @@ impl Receiver<'_> {
                 session: SessionId(0),
                 name: format!("metadata server {} on {}", self.member, host_name()),
                 host: host_name(),
+                protection: self.protection,
             };
             let wait = Wait::until(clock::now() + PATIENCE);
             let key = self.master.metadata();

@@ -238,6 +238,7 @@ pub(crate) fn start_machine<E: Engine>(
         .map_err(|e| e.context(shown.to_string()))?;
     machine.limit_leases(config.leases_per_client);
     machine.set_mover(config.mover());
+    machine.set_protection(config.protection);
     // Another one also if the disk was mounted anew, and what was not synced is gone. A kernel that
     // does not say is taken for another one each time.
     let dir = fs::Directory::open(&config.dir).ok();

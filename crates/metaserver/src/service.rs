@@ -19,7 +19,7 @@ use weir_net::{ConnId, Frame, Outbox, Service};
 use weir_types::{Encode, Error, ErrorKind, Result, Retry, Timestamp};
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::message::Op;
-use weir_wire::{Header, Key};
+use weir_wire::{Header, Key, Level};
 
 /// Background transactions at the end of a turn with such work.
 const STEPS_PER_TURN: usize = 8;
@@ -252,6 +252,10 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
     fn key_for(&mut self, hello: &Hello) -> Result<Key> {
         self.machine.engine().check_lead()?;
         self.machine.key_for(hello)
+    }
+
+    fn protection(&self) -> Level {
+        self.machine.protection()
     }
 
     fn welcome(&mut self, _conn: ConnId, hello: &Hello) -> Result<Welcome> {

@@ -101,7 +101,8 @@ fn connect(
 ) -> Result<(BlockingConn, Welcome)> {
     let nonce = weir_net::random_bytes()?;
     let (name, host) = ("test".into(), String::new());
-    let hello = Hello { version: VERSION, identity, nonce, session, name, host };
+    let protection = weir_wire::Level::Args;
+    let hello = Hello { version: VERSION, identity, nonce, session, name, host, protection };
     BlockingConn::connect(&Address::parse(address)?, key, &hello, &wait())
 }
 

@@ -30,10 +30,12 @@ fn rights_last_as_long_as_capability_ms_and_ticket_ms_say() {
 fn servers_are_told_heartbeat_ms_and_rebuild_busy_percent() {
     let mut c = with(Times { heartbeat_ms: 321, ..Times::default() });
     let mover = MoverSettings { busy_percent: 7, ..MoverSettings::default() };
+    c.machine.set_protection(weir_wire::Level::Data);
     // As `rebuild_busy_percent` sets it.
     c.machine.set_mover(mover);
     let reply = c.register(1, &[1]).unwrap();
     assert_eq!((reply.interval_ms, reply.busy_percent), (321, 7));
+    assert_eq!(reply.protection, weir_wire::Level::Data);
 }
 
 #[test]

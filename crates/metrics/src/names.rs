@@ -37,13 +37,15 @@ families! {
     NETWORK {
         CONNECTIONS: Gauge "weir_connections" ["state"] =
             "Connections that are open: authenticated, or not yet (unauthenticated)";
+        PROTECTED: Gauge "weir_connections_protected" ["level"] =
+            "Connections that are open and authenticated, by level of protection: args, data, private";
         ACCEPTED: Counter "weir_connections_accepted_total" [] = "Connections that were accepted";
         AUTHENTICATED: Counter "weir_connections_authenticated_total" [] =
             "Handshakes that succeeded";
         REFUSED: Counter "weir_connections_refused_total" ["reason"] =
             "Connections that were refused: too_many, handshake (wrong key, bad ticket), version";
         CLOSED: Counter "weir_connections_closed_total" ["reason"] =
-            "Connections that the server closed: malformed, not_authentic, stalled";
+            "Connections that the server closed: malformed, not_authentic (changed, repeated or out of order), unprotected (less than required meanwhile), stalled";
         FRAMES: Counter "weir_frames_total" ["direction"] =
             "Frames that were received and sent (direction)";
         BUFFER_WAITS: Counter "weir_connection_buffer_waits_total" [] =

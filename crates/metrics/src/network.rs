@@ -8,6 +8,10 @@ use crate::page::Page;
 pub fn tell_network(page: &mut Page, counted: &mut Counted) {
     let open = [("authenticated", "net.connections"), ("unauthenticated", "net.unauthenticated")];
     counted.tell_all(page, &n::CONNECTIONS, &open);
+    let levels = ["args", "data", "private"];
+    let protected = ["net.protected_args", "net.protected_data", "net.protected_private"];
+    let protected: Vec<_> = levels.into_iter().zip(protected).collect();
+    counted.tell_all(page, &n::PROTECTED, &protected);
     counted.tell(page, &n::ACCEPTED, "net.accepted");
     counted.tell(page, &n::AUTHENTICATED, "net.authenticated");
     counted.tell_prefix(page, &n::REFUSED, "net.refused_");

@@ -6,6 +6,7 @@
 
 mod handshake;
 mod receive;
+mod stream;
 
 pub use receive::{Arrival, DataReply};
 
@@ -14,10 +15,11 @@ use crate::wait::Wait;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::time::Duration;
+use stream::Stream;
 use weir_host::net::{Interest, Socket};
 use weir_types::{Encode, Error, ErrorKind, RequestId, Result};
 use weir_wire::frame::encode_head;
-use weir_wire::{Header, Opener, Sealer};
+use weir_wire::{Header, Level, Opener, Sealer};
 
 /// Number of buffers in one system call.
 const MAX_IOVECS: usize = 1024;
@@ -36,8 +38,9 @@ pub struct Expected {
 /// An authenticated connection to a server.
 #[derive(Debug)]
 pub struct BlockingConn {
-    socket: Socket,
+    stream: Stream,
     address: Address,
+    level: Level,
     sealer: Sealer,
     opener: Opener,
     next_id: u64,
@@ -58,7 +61,12 @@ impl BlockingConn {
 
     /// The socket.
     pub fn socket(&self) -> &Socket {
-        &self.socket
+        &self.stream.socket
+    }
+
+    /// How the connection is protected.
+    pub fn level(&self) -> Level {
+        self.level
     }
 
     /// Whether the connection can take the next request. An error reply from the server leaves the
@@ -89,8 +97,8 @@ impl BlockingConn {
         let payload_len = payload.iter().map(|p| p.len()).sum();
         self.head.clear();
         encode_head(&mut self.head, header, body, checks, payload_len);
-        self.sealer.seal(&mut self.head);
-        let result = send_all(&self.socket, &self.head, payload, wait);
+        self.sealer.seal_with(&mut self.head, 0, payload.iter().map(|part| &**part));
+        let result = self.stream.send_all(&self.head, payload, wait);
         self.broken |= result.is_err();
         result
     }
@@ -99,7 +107,10 @@ impl BlockingConn {
     ///
     /// Errors: `TimedOut`, after which the caller may wait again; `Interrupted`.
     pub fn readable(&self, wait: &Wait) -> Result<()> {
-        wait.ready(&self.socket, Interest::READ)
+        match self.stream.has_some() {
+            true => Ok(()),
+            false => wait.ready(&self.stream.socket, Interest::READ),
+        }
     }
 
     fn check_usable(&self) -> Result<()> {
@@ -113,26 +124,6 @@ impl BlockingConn {
 /// Whether a system call may block instead of a separate `poll`.
 fn may_block(wait: &Wait) -> bool {
     !wait.is_interruptible() && wait.remaining() > SLICE + SLICE / 2
-}
-
-fn send_all(socket: &Socket, head: &[u8], payload: &[IoSlice<'_>], wait: &Wait) -> Result<()> {
-    let mut iovecs = Vec::with_capacity(1 + payload.len());
-    iovecs.push(IoSlice::new(head));
-    iovecs.extend(payload.iter().map(|p| IoSlice::new(p)));
-    let mut rest = &mut iovecs[..];
-    IoSlice::advance_slices(&mut rest, 0);
-    while !rest.is_empty() {
-        let some = &rest[..rest.len().min(MAX_IOVECS)];
-        match socket.send(some, may_block(wait)) {
-            Ok(n) => IoSlice::advance_slices(&mut rest, n),
-            Err(Errno::AGAIN) => {
-                wait.ready(socket, Interest::WRITE).map_err(|e| e.context("send a request"))?;
-            }
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(lost(e)),
-        }
-    }
-    Ok(())
 }
 
 fn lost(e: Errno) -> Error {

@@ -17,6 +17,7 @@ pub mod address;
 pub mod blocking;
 pub mod buffer;
 pub mod host;
+mod link;
 pub mod server;
 pub mod socket;
 pub mod tunnel;

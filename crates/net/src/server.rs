@@ -31,6 +31,7 @@ mod event_loop;
 mod mailbox;
 mod outbox;
 mod peer;
+mod private;
 mod receive;
 mod service;
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_net::server::ServerCounters;
 use weir_net::{
@@ -17,7 +17,7 @@ use weir_types::codec::Bytes;
 use weir_types::{ClientId, Decode, Error, ErrorKind, RequestId, Result, SessionId};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity, Welcome};
-use weir_wire::{Header, Key, Op};
+use weir_wire::{Header, Key, Level, Op};
 
 /// Answers each operation in its own way; see `on_frame`.
 struct Echo {
@@ -28,6 +28,8 @@ struct Echo {
     held: VecDeque<(ConnId, Header)>,
     turns_with_replies: Arc<AtomicU64>,
     closed: Arc<AtomicU64>,
+    /// The lowest level of protection.
+    least: Arc<AtomicU8>,
 }
 
 fn key() -> Key {
@@ -42,6 +44,10 @@ impl Service for Echo {
             Identity::Client(ClientId(1..=2)) => Ok(key()),
             _ => Err(Error::new(ErrorKind::AuthFailed, "no such client")),
         }
+    }
+
+    fn protection(&self) -> Level {
+        Level::from_code(self.least.load(Relaxed)).unwrap()
     }
 
     fn welcome(&mut self, _: ConnId, hello: &Hello) -> Result<Welcome> {
@@ -104,6 +110,7 @@ struct Running {
     server: Server<(ConnId, Header)>,
     turns_with_replies: Arc<AtomicU64>,
     closed: Arc<AtomicU64>,
+    least: Arc<AtomicU8>,
 }
 
 fn start_with(change: impl FnOnce(&mut ServerConfig)) -> Running {
@@ -113,6 +120,7 @@ fn start_with(change: impl FnOnce(&mut ServerConfig)) -> Running {
     config.max_connections = 1000;
     change(&mut config);
     let (turns_with_replies, closed) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+    let least = Arc::new(AtomicU8::new(Level::Args as u8));
     let server = Server::start(config, vec![listener], |handle, _: &Arc<ServerCounters>| {
         Ok(Echo {
             handle,
@@ -120,9 +128,10 @@ fn start_with(change: impl FnOnce(&mut ServerConfig)) -> Running {
             held: VecDeque::new(),
             turns_with_replies: turns_with_replies.clone(),
             closed: closed.clone(),
+            least: least.clone(),
         })
     });
-    Running { address, server: server.unwrap(), turns_with_replies, closed }
+    Running { address, server: server.unwrap(), turns_with_replies, closed, least }
 }
 
 fn start() -> Running {
@@ -132,6 +141,10 @@ fn start() -> Running {
 impl Running {
     fn connect(&self) -> BlockingConn {
         connect(&self.address, ClientId(1), key()).unwrap()
+    }
+
+    fn connect_at(&self, level: Level) -> BlockingConn {
+        connect_at(&self.address, ClientId(1), key(), level).unwrap()
     }
 
     fn counters(&self) -> &ServerCounters {
@@ -144,6 +157,10 @@ impl Running {
 }
 
 fn connect(address: &Address, client: ClientId, key: Key) -> Result<BlockingConn> {
+    connect_at(address, client, key, Level::Args)
+}
+
+fn connect_at(address: &Address, client: ClientId, key: Key, level: Level) -> Result<BlockingConn> {
     let hello = Hello {
         version: VERSION,
         identity: Identity::Client(client),
@@ -151,6 +168,7 @@ fn connect(address: &Address, client: ClientId, key: Key) -> Result<BlockingConn
         session: SessionId(0),
         name: "test".into(),
         host: String::new(),
+        protection: level,
     };
     let (conn, welcome) = BlockingConn::connect(address, key, &hello, &wait())?;
     assert_eq!(welcome.session, SessionId(8));
@@ -177,9 +195,14 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn bodies_and_payloads_of_every_size_come_through() {
+fn bodies_and_payloads_of_every_size_come_through_at_every_level() {
     let running = start_with(|c| c.loops = 2);
-    let mut conn = running.connect();
+    for level in Level::ALL {
+        bodies_and_payloads_come_through(running.connect_at(level));
+    }
+}
+
+fn bodies_and_payloads_come_through(mut conn: BlockingConn) {
     for len in [0, 1, 100, 8000, 9000, 17_000, 300_000, 1 << 20, 4 << 20] {
         let data: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
         let id = send(&mut conn, Op::Write, b"", &data);
@@ -199,9 +222,14 @@ fn bodies_and_payloads_of_every_size_come_through() {
 }
 
 #[test]
-fn a_reply_that_is_not_the_expected_one_is_put_in_order() {
+fn a_reply_that_is_not_the_expected_one_is_put_in_order_at_every_level() {
     let running = start();
-    let mut conn = running.connect();
+    for level in Level::ALL {
+        replies_are_put_in_order(running.connect_at(level));
+    }
+}
+
+fn replies_are_put_in_order(mut conn: BlockingConn) {
     let data: Vec<u8> = (0..100_000).map(|i| (i % 251) as u8).collect();
     let mut back = vec![0; 100_000];
     // The reply is an error instead of data.
@@ -298,13 +326,19 @@ fn a_paused_connection_delivers_nothing_until_it_is_resumed() {
 #[test]
 fn wrong_keys_and_refused_sessions_are_explained() {
     let running = start();
-    let wrong_key = connect(&running.address, ClientId(1), Key::from_bytes([6; 32]));
-    assert_eq!(wrong_key.unwrap_err().kind, ErrorKind::AuthFailed);
-    let unknown = connect(&running.address, ClientId(3), key()).unwrap_err();
-    assert_eq!((unknown.kind, &unknown.message[..]), (ErrorKind::AuthFailed, "no such client"));
-    let refused = connect(&running.address, ClientId(2), key()).unwrap_err();
-    assert_eq!(refused.kind, ErrorKind::SessionExpired);
-    assert_eq!(running.counters().refused_handshake.load(Relaxed), 2);
+    for level in Level::ALL {
+        let with = |client, key| connect_at(&running.address, ClientId(client), key, level);
+        let wrong_key = with(1, Key::from_bytes([6; 32])).unwrap_err();
+        assert_eq!(wrong_key.kind, ErrorKind::AuthFailed);
+        let unknown = with(3, key()).unwrap_err();
+        assert_eq!((unknown.kind, &unknown.message[..]), (ErrorKind::AuthFailed, "no such client"));
+        let refused = with(2, key()).unwrap_err();
+        assert_eq!(
+            (refused.kind, &refused.message[..]),
+            (ErrorKind::SessionExpired, "the session is gone")
+        );
+    }
+    assert_eq!(running.counters().refused_handshake.load(Relaxed), 6);
     until("connections are forgotten", || {
         running.counters().unauthenticated.load(Relaxed) == 0
             && running.counters().connections.load(Relaxed) == 0
@@ -382,6 +416,72 @@ fn who_is_cut_off_before_it_is_authenticated_connects_again_a_few_times() {
     let error = connect(&address, ClientId(1), key()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable);
     assert_eq!(attempts.load(Relaxed), 6);
+}
+
+#[test]
+fn many_requests_at_once_are_answered_on_a_private_connection() {
+    let running = start_with(|c| c.loops = 1);
+    let mut conn = running.connect_at(Level::Private);
+    let data: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
+    for round in 0..20 {
+        // More than the server may have unsent, and than a socket takes at once.
+        let lens: Vec<usize> = (0..40).map(|n| (n * 5_003 + round) % 200_000).collect();
+        for len in &lens {
+            send(&mut conn, Op::Write, b"", &data[..*len]);
+        }
+        for len in &lens {
+            let header = conn.recv_head(&wait()).unwrap();
+            let mut back = vec![0; *len];
+            conn.recv_payload(&header, &mut [IoSliceMut::new(&mut back)], &wait()).unwrap();
+            assert!(back == data[..*len]);
+        }
+    }
+    assert_eq!(running.counters().protected_private.load(Relaxed), 1);
+}
+
+#[test]
+fn a_level_that_is_required_meanwhile_ends_lower_connections_and_is_used_by_new_ones() {
+    let running = start();
+    let mut conns = Level::ALL.map(|level| running.connect_at(level));
+    assert_eq!(conns.each_ref().map(|conn| conn.level()), Level::ALL);
+    let counters = running.counters();
+    let by_level = || {
+        let all = [&counters.protected_args, &counters.protected_data, &counters.protected_private];
+        all.map(|counter| counter.load(Relaxed))
+    };
+    assert_eq!(by_level(), [1, 1, 1]);
+    running.least.store(Level::Private as u8, Relaxed);
+    until("two are closed", || by_level() == [0, 0, 1]);
+    assert_eq!(counters.closed_unprotected.load(Relaxed), 2);
+    for conn in &mut conns[..2] {
+        assert_eq!(conn.recv_head(&wait()).unwrap_err().kind, ErrorKind::Unreachable);
+    }
+    send(&mut conns[2], Op::GetAttr, b"here", b"");
+    assert_eq!(conns[2].recv_reply::<Bytes>(&wait()).unwrap().0, b"here");
+    let mut raised = running.connect_at(Level::Args);
+    assert_eq!(raised.level(), Level::Private);
+    send(&mut raised, Op::GetAttr, b"here", b"");
+    assert_eq!(raised.recv_reply::<Bytes>(&wait()).unwrap().0, b"here");
+    // A lower one is no reason to close anything.
+    running.least.store(Level::Args as u8, Relaxed);
+    assert_eq!(running.connect_at(Level::Data).level(), Level::Data);
+    assert_eq!(by_level()[2], 2);
+}
+
+#[test]
+fn half_a_record_keeps_a_private_connection_no_longer_than_half_a_frame() {
+    let running = start_with(|c| c.stall_timeout_ms = 500);
+    let mut idle = running.connect_at(Level::Private);
+    let stalled = running.connect_at(Level::Private);
+    let mut stalled: TcpStream =
+        stalled.socket().fd().unwrap().try_clone_to_owned().unwrap().into();
+    stalled.write_all(&[100, 0, 1, 2, 3]).unwrap();
+    stalled.set_nonblocking(false).unwrap();
+    stalled.set_read_timeout(None).unwrap();
+    stalled.read_to_end(&mut Vec::new()).ok();
+    assert_eq!(running.counters().closed_stalled.load(Relaxed), 1);
+    send(&mut idle, Op::GetAttr, b"here", b"");
+    assert_eq!(idle.recv_reply::<Bytes>(&wait()).unwrap().0, b"here");
 }
 
 #[test]

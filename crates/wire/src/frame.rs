@@ -20,6 +20,7 @@ pub const REQUEST_COST_BYTES: u64 = 64 << 10;
 /// Bytes of the header that the MAC covers (all but the MAC).
 pub(crate) const MAC_OFFSET: usize = 64;
 pub(crate) const SEQUENCE_OFFSET: usize = 32;
+pub(crate) const PAYLOAD_LEN_OFFSET: usize = 20;
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 

@@ -88,6 +88,17 @@ impl Key {
         Mac(mac)
     }
 
+    /// Computes the MAC of the bytes of several pieces, one after the other, without a purpose.
+    pub fn mac_parts<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> Mac {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        for part in parts {
+            hasher.update(part);
+        }
+        let mut mac = [0; 16];
+        mac.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        Mac(mac)
+    }
+
     /// The working key of a target, which signs its capabilities, from the target's key. The
     /// metadata server and the target's server derive each generation alike, so no key travels; and
     /// who knows one knows no other.

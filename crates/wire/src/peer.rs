@@ -5,6 +5,7 @@ use crate::data::CopyAccess;
 use crate::key::Key;
 use crate::map::{ServerEntry, Standing};
 use crate::message::{records, requests};
+use crate::protection::Level;
 use crate::targets::{MachineLoad, TargetWork};
 use crate::ticket::SealedTicket;
 use weir_types::{
@@ -181,6 +182,8 @@ records! {
         give_up: Vec<TargetId>,
         /// Share of the time for making and updating copies while clients have requests, percent.
         busy_percent: u8,
+        /// The lowest level of protection at which the server accepts connections.
+        protection: Level,
         /// Of targets of the server whose working keys were replaced, the lowest generation that
         /// counts. Of others every generation does.
         oldest_keys: Vec<(TargetId, KeyGeneration)>,

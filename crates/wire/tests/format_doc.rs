@@ -14,7 +14,7 @@ use weir_types::{
 use weir_wire::data::{Access, ReadFlags, ReadRequest};
 use weir_wire::frame::{FrameKind, MAGIC, VERSION, encode_head};
 use weir_wire::handshake::{ClientHandshake, Hello, Identity};
-use weir_wire::{Capability, HEADER_BYTES, Header, Key, Op, Rights};
+use weir_wire::{Capability, HEADER_BYTES, Header, Key, Level, Op, Rights};
 
 const DOC: &str = include_str!("../../../docs/format.md");
 
@@ -37,6 +37,7 @@ const SOURCES: &[&str] = &[
     include_str!("../src/lease.rs"),
     include_str!("../src/lock.rs"),
     include_str!("../src/peer.rs"),
+    include_str!("../src/protection.rs"),
     include_str!("../src/quota.rs"),
     include_str!("../src/targets.rs"),
 ];
@@ -191,6 +192,7 @@ fn every_limit_is_listed_with_its_value() {
 fn every_purpose_of_a_key_is_listed() {
     let code = [
         include_str!("../src/key.rs"),
+        include_str!("../src/auth.rs"),
         include_str!("../src/handshake.rs"),
         include_str!("../src/holders.rs"),
         include_str!("../src/capability.rs"),
@@ -247,6 +249,7 @@ fn the_examples_are_what_is_written() {
         session: SessionId(0),
         name: "golden".into(),
         host: "node".into(),
+        protection: Level::Data,
     };
     assert_example("hello", &ClientHandshake::start(Key::from_bytes([7; 32]), &hello).1);
 

@@ -11,6 +11,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use weir_wire::Level;
 
 /// Maximum time of `weir up`, `weir down` and mounting.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -168,6 +169,24 @@ impl Cluster {
     /// The credential file.
     pub fn credential(&self) -> PathBuf {
         self.state.join("client.toml")
+    }
+
+    /// The credential file for sessions at a level of protection.
+    pub fn credential_at(&self, level: Level) -> Done<PathBuf> {
+        let usual = self.credential();
+        if level == Level::Args {
+            return Ok(usual);
+        }
+        let path = self.state.join(format!("client-{level}.toml"));
+        if !path.exists() {
+            // With the mode of the other one: it has the key.
+            let copied = std::fs::copy(&usual, &path);
+            let file = copied.and_then(|_| std::fs::File::options().append(true).open(&path));
+            let line = format!("protection = \"{level}\"\n");
+            file.and_then(|mut file| file.write_all(line.as_bytes()))
+                .map_err(|e| Failure::file(&path, e))?;
+        }
+        Ok(path)
     }
 
     /// Where the cluster is mounted.

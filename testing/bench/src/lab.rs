@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
+use weir_wire::Level;
 
 /// Data servers of the cluster, with a target each.
 const TARGETS: usize = 4;
@@ -58,10 +59,9 @@ impl Lab {
         self.dir.path().to_owned()
     }
 
-    /// The cluster's credential file.
-    pub fn credential(&self) -> Done<PathBuf> {
-        let cluster = self.cluster.as_ref().ok_or_else(no_cluster)?;
-        Ok(cluster.credential())
+    /// The cluster's credential file for sessions at a level of protection.
+    pub fn credential_at(&self, level: Level) -> Done<PathBuf> {
+        self.cluster.as_ref().ok_or_else(no_cluster)?.credential_at(level)
     }
 
     /// Makes a directory whose files have two copies, written with a protocol.

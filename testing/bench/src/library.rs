@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use weir_client::{Client, ClientConfig, Context, CreateOptions, File, Transport};
 use weir_types::{ClientId, ErrorKind, FileId};
-use weir_wire::Key;
 use weir_wire::capability::Rights;
+use weir_wire::{Key, Level};
 
 /// A session with the cluster.
 #[derive(Clone)]
@@ -25,6 +25,8 @@ struct Credential {
     client: u64,
     key: String,
     metadata: Vec<String>,
+    #[serde(default)]
+    protection: Option<String>,
 }
 
 impl Library {
@@ -87,7 +89,9 @@ fn config(credential: &Path, verify: bool, transport: Transport) -> Done<ClientC
         .first()
         .ok_or_else(|| Failure::other("the credential has no TCP address"))?
         .clone();
+    let protection = found.protection.as_deref().map_or(Ok(Level::Args), Level::parse);
     Ok(ClientConfig {
+        protection: protection.map_err(Failure::other)?,
         cluster: found.cluster,
         metadata,
         name: "weir-bench".into(),

@@ -266,7 +266,7 @@ impl Bench<'_> {
             }
             _ if via.is_mount() => posix(self.lab.mountpoint()?, true, via.is_direct()),
             _ if via.is_weir() => Place::Library {
-                credential: self.lab.credential()?,
+                credential: self.lab.credential_at(via.protection())?,
                 verify: via != Via::LibraryUnchecked,
             },
             _ => posix(self.lab.local_dir(), false, false),

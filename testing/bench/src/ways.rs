@@ -3,6 +3,7 @@
 use crate::accounting::Group;
 use clap::ValueEnum;
 use serde::Serialize;
+use weir_wire::Level;
 
 /// Number of processes in rows with more than one.
 pub const MANY: usize = 4;
@@ -70,6 +71,10 @@ pub enum Via {
     Library,
     /// Weir's client library without checking checksums.
     LibraryUnchecked,
+    /// Weir's client library at the level of protection `data`.
+    LibraryData,
+    /// Weir's client library at the level of protection `private`.
+    LibraryPrivate,
     /// Weir's mount.
     Mount,
     /// Weir's mount, used by an ordinary user in a directory of the user's own.
@@ -175,9 +180,10 @@ impl Row {
     /// The ways of the row, limits first.
     pub fn ways(self) -> &'static [Via] {
         use Via::{
-            ClientAsync, ClientSync, Disk, Fuse, FuseDirect, Hybrid, Library, LibraryTwo,
-            LibraryUnchecked, Mount, MountDirect, MountTwo, MountTwoDirect, MountUser, PingPong,
-            PreadSend, PreadSendCrc, RoundTrip, ServerAsync, Tcp,
+            ClientAsync, ClientSync, Disk, Fuse, FuseDirect, Hybrid, Library, LibraryData,
+            LibraryPrivate, LibraryTwo, LibraryUnchecked, Mount, MountDirect, MountTwo,
+            MountTwoDirect, MountUser, PingPong, PreadSend, PreadSendCrc, RoundTrip, ServerAsync,
+            Tcp,
         };
         match self {
             Row::Read1 | Row::Read4 => &[
@@ -189,14 +195,26 @@ impl Row {
                 FuseDirect,
                 Library,
                 LibraryUnchecked,
+                LibraryData,
+                LibraryPrivate,
                 Mount,
                 MountDirect,
                 LibraryTwo,
                 MountTwo,
             ],
-            Row::Rewrite1 | Row::Rewrite4 => {
-                &[Tcp, Disk, Fuse, FuseDirect, Library, Mount, MountDirect, LibraryTwo, MountTwo]
-            }
+            Row::Rewrite1 | Row::Rewrite4 => &[
+                Tcp,
+                Disk,
+                Fuse,
+                FuseDirect,
+                Library,
+                LibraryData,
+                LibraryPrivate,
+                Mount,
+                MountDirect,
+                LibraryTwo,
+                MountTwo,
+            ],
             Row::Protocols1 | Row::Protocols4 => {
                 &[Library, LibraryTwo, ServerAsync, ClientSync, ClientAsync, Hybrid]
             }
@@ -227,6 +245,8 @@ impl Via {
             Via::FuseDirect => "trivial FUSE server, O_DIRECT",
             Via::Library => "Weir library",
             Via::LibraryUnchecked => "Weir library, checksums off",
+            Via::LibraryData => "Weir library, protected as data",
+            Via::LibraryPrivate => "Weir library, private",
             Via::Mount => "Weir mount",
             Via::MountUser => "Weir mount, ordinary user",
             Via::MountDirect => "Weir mount, O_DIRECT",
@@ -281,6 +301,15 @@ impl Via {
         }
     }
 
+    /// How its connections are protected at least.
+    pub fn protection(self) -> Level {
+        match self {
+            Via::LibraryData => Level::Data,
+            Via::LibraryPrivate => Level::Private,
+            _ => Level::Args,
+        }
+    }
+
     /// Whether it goes through the mount.
     pub fn is_mount(self) -> bool {
         matches!(
@@ -299,11 +328,13 @@ impl Via {
         if self.is_weir() && !self.is_mount() { Group::Library } else { Group::Posix }
     }
 
-    /// The index of a load generator. Generators keep their sessions, so those without checksums
-    /// and those of another user are different ones.
+    /// The index of a load generator. Generators keep their sessions, so those without checksums,
+    /// with another level of protection and of another user are different ones.
     pub fn worker_index(self, index: usize) -> usize {
         match self {
             Via::LibraryUnchecked | Via::MountUser => index + MANY,
+            Via::LibraryData => index + 2 * MANY,
+            Via::LibraryPrivate => index + 3 * MANY,
             _ => index,
         }
     }

@@ -24,7 +24,7 @@ use weir_wire::data::{
     Staged, StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest,
     WriteFlags, WriteRequest,
 };
-use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, Proof, Welcome};
+use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, KeyAnswer, Proof, Welcome};
 use weir_wire::holders::{
     Hold, HoldKind, HoldPage, HoldPlace, ListHoldsRequest, ListSessionsRequest, SessionPage,
     SessionStanding, SessionView,
@@ -65,7 +65,7 @@ use weir_wire::targets::{
     RemoveTargetRequest, RotateKeysRequest, SetTargetRequest, TargetPage, TargetView, TargetWork,
 };
 use weir_wire::ticket::{SealedTicket, Ticket};
-use weir_wire::{Key, Mac};
+use weir_wire::{Key, Level, Mac};
 
 /// The key of every sample that needs one, and of the targets that check MACs.
 pub fn key() -> Key {
@@ -119,6 +119,7 @@ sample_one_of! {
         FileKind::CharDevice, FileKind::BlockDevice,
     ];
     Consistency: Consistency::ALL;
+    Level: Level::ALL;
     Rights: [Rights::READ, Rights::WRITE, Rights::READ_WRITE];
     Scheme: [Scheme::Copies, Scheme::Coded];
     Placement: [
@@ -565,15 +566,16 @@ sample_struct! {
     Standing { target, state, since, forgot }
     Revocation { number, client, file, until_unix_ms }
     Revocations { list, upto, more }
-    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, build, distrust, give_up, busy_percent, oldest_keys, own_keys, revoked, interval_ms }
+    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, build, distrust, give_up, busy_percent, protection, oldest_keys, own_keys, revoked, interval_ms }
     OwnKey { target, generation, from, nonce, hidden_key }
     RegisterRequest { host, domain, tcp, unix, first, runs, targets }
     HeartbeatRequest { acting, revoked, machine, targets }
     Peer { entry, ticket }
     FindPeerRequest { target }
     Attempt { run, number }
-    Hello { version, identity, nonce, session, name, host }
-    Challenge { nonce, proof }
-    Proof { proof }
+    Hello { version, identity, nonce, session, name, host, protection }
+    Challenge { nonce, protection, proof }
+    Proof { opening, proof }
+    KeyAnswer { message }
     Welcome { session, cluster, instance, runs }
 }

@@ -255,6 +255,9 @@ targets! {
         frame_header: frames::header, frames::header_example;
         frame_checks: frames::checks, frames::checks_example;
         sealed_frame: frames::sealed, frames::sealed_example;
+        coded_payload: frames::coded_payload, frames::coded_payload_example;
+        private_records: frames::private_records, frames::private_records_example;
+        key_agreement: frames::key_agreement, frames::key_agreement_example;
         server_handshake: frames::server_handshake, frames::server_handshake_example;
         client_handshake: frames::client_handshake, frames::client_handshake_example;
         capability: frames::capability, frames::capability_example;

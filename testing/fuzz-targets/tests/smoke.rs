@@ -12,8 +12,8 @@ use weir_fuzz_targets::{Gen, OPS, TARGETS, Target};
 use weir_wire::Op;
 
 const DEFAULT_ITERATIONS: u64 = 20_000;
-/// Targets that use files and threads run fewer inputs.
-const SLOW: [&str; 1] = ["sio_calls"];
+/// Targets that use files and threads, or agree on keys, run fewer inputs.
+const SLOW: [&str; 3] = ["sio_calls", "private_records", "key_agreement"];
 /// Inputs of other targets for each input of a slow one.
 const SLOW_SHARE: u64 = 20;
 /// No input of this size may take longer, even on a busy machine.

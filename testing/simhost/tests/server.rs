@@ -15,7 +15,7 @@ use weir_simhost::{Options, Simulation};
 use weir_types::{ClientId, Error, ErrorKind, RequestId, Result, SessionId};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity, Welcome};
-use weir_wire::{Header, Key, Op};
+use weir_wire::{Header, Key, Level, Op};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -60,6 +60,7 @@ fn connect(wait: &Wait) -> Result<BlockingConn> {
         nonce: weir_net::random_bytes()?,
         name: "test".into(),
         host: String::new(),
+        protection: Level::Args,
     };
     let address = Address::parse("server:77")?;
     Ok(BlockingConn::connect(&address, Key::from_bytes([5; 32]), &hello, wait)?.0)

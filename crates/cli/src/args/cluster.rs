@@ -5,6 +5,7 @@ use crate::text::{ByteSize, parse_domain, parse_size};
 use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use weir_wire::Level;
 
 /// Start a cluster on this machine: make it, or start the daemons that are not running
 #[derive(Args)]
@@ -45,6 +46,11 @@ pub struct Up {
     /// cluster are restarted for it, one after the other
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1")]
     pub metrics: Option<IpAddr>,
+    /// How much all connections are protected at least: args (requests against changes), data (file
+    /// data, too) or private (everything encrypted) [default: args]. The metadata servers of an
+    /// existing cluster are restarted for it
+    #[arg(long, value_name = "LEVEL", value_parser = Level::parse)]
+    pub protection: Option<Level>,
     /// Failure domain of this machine: the name of what fails together with it, such as its rack
     #[arg(long, value_parser = parse_domain, value_name = "NAME")]
     pub domain: Option<String>,

@@ -152,6 +152,7 @@ pub fn make(new: &KeyNew) -> Done {
         key: master.client(client),
         metadata: first.metadata,
         note: new.note.clone(),
+        protection: first.protection,
     };
     let restricted = match told {
         true => Some(tell(&state, client, new)?),

@@ -18,8 +18,8 @@ use weir_connect::Credential;
 use weir_types::checksum::crc32c;
 use weir_types::restrictions::plain_client;
 use weir_types::{ClientId, KeyGeneration, ServerId, TargetId};
-use weir_wire::Key;
 use weir_wire::key::MasterKey;
+use weir_wire::{Key, Level};
 
 /// The prefix of an invitation. A line with another version number is refused.
 const HEAD: &str = "weir-invitation-1:";
@@ -89,6 +89,7 @@ impl Invitation {
             key: key(&self.client_key)?,
             metadata: self.metadata_servers(),
             note: "by weir join".to_owned(),
+            protection: Level::Args,
         })
     }
 

@@ -17,6 +17,7 @@ use weir_dataserver::{DataServerConfig, TargetConfig};
 use weir_store::TargetIdentity;
 use weir_types::{ClientId, KeyGeneration, ServerId, TargetId};
 use weir_wire::Key as SecretKey;
+use weir_wire::Level;
 use weir_wire::key::MasterKey;
 
 /// The credential that `weir up` makes.
@@ -46,6 +47,7 @@ pub fn write_first_credential(
         key: master.client(FIRST_CLIENT),
         metadata,
         note: "made by weir up".to_owned(),
+        protection: Level::Args,
     };
     Ok(credential.write_new(&state.credential_file())?)
 }

@@ -145,6 +145,14 @@ pub fn settle(state: &StateDir, description: &Description) -> Done {
     Ok(())
 }
 
+/// Sets an entry in the configuration of a metadata server and keeps the others.
+pub fn set(state: &StateDir, name: &str, key: &str, value: &str) -> Done {
+    change(&state.config_file(name), 0o644, |table| {
+        table.insert(key.to_owned(), value.into());
+        Ok(())
+    })
+}
+
 fn read(path: &Path) -> Done<toml::Table> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, e))?;
     text.parse().map_err(|e: toml::de::Error| Failure::new(e.to_string()).about(path.display()))

@@ -30,6 +30,7 @@ mod planned;
 pub mod ports;
 pub mod process;
 pub mod program;
+pub mod protection;
 pub mod rebalance;
 pub mod removal;
 mod replaced;

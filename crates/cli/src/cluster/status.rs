@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use weir_client::Client;
 use weir_types::{Error, ErrorKind, FsUsage, ServerId, TargetId};
+use weir_wire::Level;
 use weir_wire::data::ServerStatus;
 use weir_wire::map::{ClusterMap, ServerEntry};
 use weir_wire::targets::TargetView;
@@ -73,6 +74,8 @@ struct Picture {
     servers: Vec<(String, ServerStatus)>,
     /// The problems, with what to do about each.
     trouble: Vec<Trouble>,
+    /// How the connection of this command to the metadata server was protected.
+    protection: Option<Level>,
     /// The cluster's state on this machine, if it has one.
     here: Option<(StateDir, Description)>,
 }
@@ -102,6 +105,7 @@ fn look(cluster: &Cluster) -> Done<Picture> {
         metas: Vec::new(),
         servers: Vec::new(),
         trouble: Vec::new(),
+        protection: None,
         here: None,
     };
     match cluster {
@@ -153,6 +157,7 @@ fn ask_servers(cluster: &Cluster, picture: &mut Picture) -> Done {
             return Ok(());
         }
     };
+    picture.protection = Some(client.protection());
     let of_metadata = |error| no_answer("metadata server".to_owned(), error);
     match client.metadata_status() {
         Ok(status) => picture.look_at_metadata(status, &host),
@@ -383,6 +388,9 @@ impl Picture {
             }
             text += &format!("\n{}", table.render());
         }
+        if let Some(level) = self.protection.filter(|level| *level > Level::Args) {
+            text += &format!("\nConnections are protected as `{level}`.\n");
+        }
         text += &meta_members::text(&self.metas);
         text += &self.targets_text();
         text += &Moving::of(&self.servers).map(|moving| moving.text()).unwrap_or_default();
@@ -544,6 +552,7 @@ impl Picture {
             "name": self.name,
             "daemons": self.daemons,
             "metadata_servers": self.metas,
+            "protection": self.protection.map(Level::label),
             "servers": servers,
             "targets": targets,
             "mounts": self.mounts.iter().map(|m| &m.mountpoint).collect::<Vec<_>>(),

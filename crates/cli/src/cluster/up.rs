@@ -12,7 +12,7 @@ use crate::cluster::starting::{self, Begun, Started, start_daemons};
 use crate::cluster::state::{Description, ServerDescription, StateDir, StateLock};
 use crate::cluster::undo::Undo;
 use crate::cluster::{
-    daemon, data_servers, grow, invitation, keys, metas, metrics_on, planned, secret,
+    daemon, data_servers, grow, invitation, keys, metas, metrics_on, planned, protection, secret,
 };
 use crate::failure::{Done, Failure};
 use crate::files::remote::{caller, try_to_connect};
@@ -30,6 +30,7 @@ use weir_dataserver::DataServerConfig;
 use weir_metaserver::{MetaServerConfig, NewFileSystem};
 use weir_store::{Target, TargetIdentity};
 use weir_types::{ErrorKind, LayoutSpec, ServerId, TargetId};
+use weir_wire::Level;
 use weir_wire::key::MasterKey;
 
 /// The longest to wait for a metadata server that is running but does not answer.
@@ -74,7 +75,8 @@ fn make_new(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mu
     let plan = planned::plan(&state, up, defaults)?;
     undo.may_change(&plan.dirs)?;
     planned::link_targets(&state, &plan)?;
-    lay_out(&state, &plan.description, &up.domain, &plan.metrics)?;
+    let least = up.protection.unwrap_or_default();
+    lay_out(&state, &plan.description, (&up.domain, least), &plan.metrics)?;
     planned::warn(&state, up, &plan.description);
     let planned::Plan { mut description, held, .. } = plan;
     let started = start_daemons(&state, &description, undo)?;
@@ -117,12 +119,15 @@ fn go_on(up: &Up, mountpoint: Option<&Path>, undo: &mut Undo, lock: StateLock) -
         missing = await_targets(&await_metadata(&state)?, &targets)?;
     }
     let metrics = up.metrics.filter(|at| failed.is_empty() && description.metrics != Some(*at));
-    let lock = match metrics.is_some() || mountpoint.is_some() {
+    let lock = match metrics.is_some() || mountpoint.is_some() || up.protection.is_some() {
         true => Some(state.lock()?),
         false => None,
     };
     if lock.is_some() {
         description = state.description()?;
+    }
+    if let Some(level) = up.protection {
+        protection::run(&state, &description, level)?;
     }
     if let Some(address) = metrics {
         metrics_on::run(&state, &mut description, address, up.port)?;
@@ -152,7 +157,7 @@ fn goes_on_without(cluster: &str, servers: &BTreeSet<u32>) -> Failure {
 /// Makes a cluster from a description in the directories that [`StateDir::make`] made, and starts
 /// its daemons. If this fails no daemon is running, and the caller has to delete the files.
 pub fn make_described(state: &StateDir, description: &Description) -> Done {
-    lay_out(state, description, &None, &[])?;
+    lay_out(state, description, (&None, Level::Args), &[])?;
     let mut undo = Undo::of_existing(state);
     let started = start_daemons(state, description, &mut undo);
     if started.is_err() {
@@ -166,7 +171,7 @@ pub fn make_described(state: &StateDir, description: &Description) -> Done {
 fn lay_out(
     state: &StateDir,
     description: &Description,
-    domain: &Option<String>,
+    (domain, least): (&Option<String>, Level),
     metrics: &[String],
 ) -> Done {
     let master = MasterKey(secret::fresh_key()?);
@@ -179,6 +184,7 @@ fn lay_out(
     let meta = MetaServerConfig {
         cluster: Some(cluster),
         metrics: metrics_of.next(),
+        protection: least,
         journal: metas::journal_config(description, META),
         ..MetaServerConfig::new(state.metadata_dir(), listen, state.key_file("master"))
     };
@@ -331,7 +337,7 @@ fn running_metadata(state: &StateDir) -> Option<Process> {
 }
 
 /// Connects to the metadata server. If it is running but does not answer, this waits and says so.
-fn await_metadata(state: &StateDir) -> Done<Client> {
+pub fn await_metadata(state: &StateDir) -> Done<Client> {
     let credential = Credential::read(&state.credential_file())?;
     let several = !state.description()?.etcd.is_empty();
     let begin = Instant::now();

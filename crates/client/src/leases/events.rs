@@ -133,6 +133,9 @@ impl Inner {
                 true => wait.remaining(),
                 false => SLICE,
             };
+            if conn.has_some() {
+                break;
+            }
             match conn.socket().wait(Interest::READ, slice, self.events.ending().fd()) {
                 Ok(Woken::Ready) => break,
                 Ok(_) => {}

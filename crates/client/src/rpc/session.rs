@@ -29,7 +29,7 @@ use weir_wire::data::PingRequest;
 use weir_wire::lease::EndSessionRequest;
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, SyncMetaRequest};
-use weir_wire::{Header, Request};
+use weir_wire::{Header, Level, Request};
 
 /// The most idle connections.
 const MAX_IDLE: usize = 16;
@@ -42,6 +42,8 @@ const LEARN_MS: u64 = 1_000;
 
 struct State {
     session: SessionId,
+    /// How the last connection was protected.
+    level: Level,
     /// The run of the server that knows this client's open files.
     instance: Option<u64>,
     /// The boot of its machine: a server on the same boot has forgotten no report.
@@ -114,6 +116,7 @@ impl MetaSession {
             slots: Slots::default(),
             state: Mutex::new(State {
                 session: SessionId(0),
+                level: Level::Args,
                 instance: None,
                 boot: None,
                 idle: Vec::new(),
@@ -153,6 +156,11 @@ impl MetaSession {
     /// Id of the session.
     pub(crate) fn id(&self) -> SessionId {
         self.lock().session
+    }
+
+    /// How the last connection to the metadata server was protected.
+    pub(crate) fn level(&self) -> Level {
+        self.lock().level
     }
 
     /// Incremented when the session or the run of the server changes.

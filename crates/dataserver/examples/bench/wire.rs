@@ -48,6 +48,7 @@ impl Client {
                 nonce: random_bytes().expect("random bytes"),
                 name: "wire_bench".into(),
                 host: String::new(),
+                protection: weir_wire::Level::Args,
             };
             let address = Address::parse(address).expect("an address");
             BlockingConn::connect(&address, key, &hello, &wait).expect("a connection").0

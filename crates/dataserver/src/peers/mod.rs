@@ -2,10 +2,13 @@
 //! a target, and never an address.
 
 pub(crate) mod lines;
+pub(crate) mod protection;
 pub(crate) mod pull;
 
+use protection::Protection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_host::clock;
@@ -50,6 +53,7 @@ struct State {
 pub(crate) struct Peers {
     server: ServerId,
     key: Key,
+    protection: Arc<Protection>,
     cluster: [u8; 16],
     metadata: Vec<Address>,
     /// Which of them has answered last.
@@ -64,15 +68,14 @@ pub(crate) type Connected = (BlockingConn, Option<u64>);
 
 impl Peers {
     pub(crate) fn new(
-        server: ServerId,
-        key: Key,
+        (server, key, protection): (ServerId, Key, Arc<Protection>),
         cluster: [u8; 16],
         metadata: &[Address],
         shutdown: Signal,
     ) -> Self {
         let (metadata, state) = (metadata.to_vec(), Mutex::default());
         let answers = AtomicUsize::new(0);
-        Self { server, key, cluster, metadata, answers, shutdown, state }
+        Self { server, key, protection, cluster, metadata, answers, shutdown, state }
     }
 
     /// A wait of `ms` milliseconds, at most until the server stops.
@@ -286,6 +289,7 @@ impl Peers {
             session,
             name: format!("data server {} on {}", self.server, host_name()),
             host: host_name(),
+            protection: self.protection.least(),
         })
     }
 }
@@ -297,7 +301,8 @@ mod tests {
     #[test]
     fn who_cannot_be_found_was_not_tried() {
         let key = Key::from_bytes([1; 32]);
-        let peers = Peers::new(ServerId(1), key, [0; 16], &[], Signal::new().unwrap());
+        let own = (ServerId(1), key, Arc::default());
+        let peers = Peers::new(own, [0; 16], &[], Signal::new().unwrap());
         let target = TargetId(7);
         assert!(!peers.is_unfound(target));
         let attempt = Attempt { run: 1, number: 1 };

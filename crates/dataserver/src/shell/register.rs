@@ -31,7 +31,7 @@ use weir_wire::handshake::{Hello, Identity};
 use weir_wire::message::Request;
 use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
 use weir_wire::targets::TargetWork;
-use weir_wire::{Header, Key};
+use weir_wire::{Header, Key, Level};
 
 /// Timeout of one exchange, milliseconds.
 const EXCHANGE_MS: u64 = 5_000;
@@ -179,6 +179,8 @@ impl Registrar {
             }
         }
         self.keep_keys(&reply);
+        // Before the last: nobody is served below it.
+        self.shared.protection.set(reply.protection);
         // Last: a server that has just started serves from then on.
         self.shared.revoked.adopt(&reply.revoked, clock::unix_now().as_millis() as u64);
         self.shared.busy_percent.store(reply.busy_percent, Relaxed);
@@ -396,6 +398,8 @@ pub(crate) fn connect(
         session: SessionId(0),
         name: format!("data server {server} on {}", host_name()),
         host: host_name(),
+        // The metadata server knows what is required.
+        protection: Level::Args,
     };
     let (conn, welcome) = BlockingConn::connect(address, key, &hello, wait)?;
     if welcome.cluster != cluster {

@@ -19,6 +19,7 @@ use crate::counters::Counters;
 use crate::machine::Revoked;
 use crate::peers::Peers;
 use crate::peers::lines::Lines;
+use crate::peers::protection::Protection;
 use crate::state::copies::Copies;
 use crate::state::{RequestTimes, Shared};
 use std::sync::Arc;
@@ -133,7 +134,9 @@ fn serve(
     // The same if it begins anew.
     config.listen = bound;
     let ending = Signal::new().map_err(|e| Error::from(std::io::Error::from(e)))?;
-    let peers = Peers::new(server, server_key.clone(), cluster, &metadata, ending.clone());
+    let protection = Arc::<Protection>::default();
+    let own = (server, server_key.clone(), protection.clone());
+    let peers = Peers::new(own, cluster, &metadata, ending.clone());
     let peers = Arc::new(peers);
     let lines = Lines::new(peers.clone(), u64::from_le_bytes(random_bytes()?));
     let targets = disks.iter().map(|disk| disk.served.id);
@@ -163,6 +166,7 @@ fn serve(
         copies: Copies::new(lines, config.buffer_bytes),
         resync_bytes_per_s: config.resync_bytes_per_s,
         busy_percent: AtomicU8::new(BUSY_PERCENT),
+        protection,
         anew: AtomicBool::new(false),
     });
     let mut threads = Vec::new();

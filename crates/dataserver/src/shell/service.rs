@@ -24,7 +24,7 @@ use weir_types::{ClientId, Error, ErrorKind, Result, TargetId};
 use weir_wire::frame::decode_checks;
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::ticket::OF_SERVERS;
-use weir_wire::{Header, Key, Op};
+use weir_wire::{Header, Key, Level, Op};
 
 /// Replies with at least this much data are sent at once, while it is in the CPU caches; smaller
 /// ones at the end of the turn, many together.
@@ -431,6 +431,10 @@ impl Service for DataService {
             return refuse(REVOKED.into());
         }
         Ok(ticket.key(&self.shared.server_key))
+    }
+
+    fn protection(&self) -> Level {
+        self.shared.protection.least()
     }
 
     fn welcome(&mut self, conn: ConnId, hello: &Hello) -> Result<Welcome> {

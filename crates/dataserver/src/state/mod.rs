@@ -12,6 +12,7 @@ use crate::attempts::Attempts;
 use crate::counters::Counters;
 use crate::disk::{Disk, Unopened};
 use crate::machine::Revoked;
+use crate::peers::protection::Protection;
 use copies::Copies;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -67,6 +68,7 @@ pub(crate) struct Shared {
     /// Share of the time for that while clients have requests, as set by the metadata server,
     /// percent.
     pub(crate) busy_percent: AtomicU8,
+    pub(crate) protection: Arc<Protection>,
     /// Whether the server has to restart after it has stopped.
     pub(crate) anew: AtomicBool,
 }

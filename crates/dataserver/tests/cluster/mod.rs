@@ -22,7 +22,7 @@ use weir_wire::handshake::{Attempt, Hello, Identity};
 use weir_wire::key::MasterKey;
 use weir_wire::message::Request;
 use weir_wire::ticket::Ticket;
-use weir_wire::{Capability, Header, Key, Op, Rights};
+use weir_wire::{Capability, Header, Key, Level, Op, Rights};
 
 pub const SERVER: ServerId = ServerId(1);
 pub const TARGETS: [TargetId; 2] = [TargetId(10), TargetId(11)];
@@ -128,6 +128,7 @@ pub fn hello_of(ticket: Ticket, attempt: Attempt) -> Hello {
         nonce: random_bytes().unwrap(),
         name: "test".into(),
         host: String::new(),
+        protection: Level::Args,
     }
 }
 
@@ -209,6 +210,15 @@ impl Client {
     pub fn connect_as(address: &Address, ticket: Ticket, attempt: Attempt) -> Result<Self> {
         let key = ticket_key(&ticket);
         Self::connect_with(address, key, ticket, attempt)
+    }
+
+    /// At a level of protection.
+    pub fn connect_at(address: &Address, level: Level) -> Result<Self> {
+        let ticket = ticket(SERVER, FOREVER);
+        let (key, wait) = (ticket_key(&ticket), Wait::for_ms(30_000));
+        let hello = Hello { protection: level, ..hello(ticket) };
+        let conn = BlockingConn::connect(address, key, &hello, &wait)?.0;
+        Ok(Self { conn, wait })
     }
 
     /// To any server.

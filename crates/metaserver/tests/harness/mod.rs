@@ -144,6 +144,7 @@ impl<E: Engine> Cluster<E> {
             session,
             name: "test".into(),
             host: String::new(),
+            protection: weir_wire::Level::Args,
         }
     }
 

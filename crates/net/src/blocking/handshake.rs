@@ -1,7 +1,8 @@
 //! Opening a connection: the client's side of the handshake.
 
 use super::receive::{Received, protocol_error};
-use super::{BlockingConn, SLICE, send_all};
+use super::stream::Stream;
+use super::{BlockingConn, SLICE};
 use crate::address::Address;
 use crate::host::random_bytes;
 use crate::socket;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use weir_host::net::{Interest, Socket};
 use weir_types::{Decode, Error, ErrorKind, Result};
 use weir_wire::frame::HEADER_BYTES;
-use weir_wire::handshake::{ClientHandshake, Hello, Welcome};
+use weir_wire::handshake::{ClientHandshake, Hello, Proved, Welcome};
 use weir_wire::{Header, Key, Opener};
 
 /// Pauses between attempts. A server with too many unauthenticated connections may close one of
@@ -100,10 +101,10 @@ impl BlockingConn {
         watch: Option<Watch<'_>>,
     ) -> Result<(Self, Welcome)> {
         self.check_usable()?;
-        if self.received.left() > 0 {
+        if self.received.left() > 0 || !self.stream.is_empty() {
             return Err(protocol_error("the server sent more than the expected answer"));
         }
-        Self::shake_hands(self.socket, address, key, hello, (wait, watch))
+        Self::shake_hands(self.stream.socket, address, key, hello, (wait, watch))
     }
 
     fn shake_hands(
@@ -114,24 +115,35 @@ impl BlockingConn {
         (wait, watch): (&Wait, Option<Watch<'_>>),
     ) -> Result<(Self, Welcome)> {
         // Frames of the handshake arrive as a whole once they begin.
-        let begins = || match watch {
-            Some(_) => wait.ready_watched(&socket, Interest::READ, watch),
-            None => Ok(()),
+        let begins = |stream: &Stream| match watch {
+            Some(_) if !stream.has_some() => {
+                wait.ready_watched(&stream.socket, Interest::READ, watch)
+            }
+            _ => Ok(()),
         };
 
-        let mut received = Received::default();
+        let (mut received, mut stream) = (Received::default(), Stream::new(socket));
         let (shaking, frame) = ClientHandshake::start(key, hello);
-        send_all(&socket, &frame, &[], wait)?;
-        begins()?;
-        let header = received.head(&socket, wait)?;
-        let (frame, sealer, mut opener) = shaking.on_challenge(&header, received.body(&header))?;
-        send_all(&socket, &frame, &[], wait)?;
-        begins()?;
-        let header = received.head(&socket, wait)?;
+        stream.send_all(&frame, &[], wait)?;
+        begins(&stream)?;
+        let header = received.plain_head(&mut stream, wait)?;
+        let proved = shaking.on_challenge(&header, received.body(&header), random_bytes)?;
+        let Proved { frame, sealer, mut opener, level, initiator } = proved;
+        stream.send_all(&frame, &[], wait)?;
+        begins(&stream)?;
+        if let Some(initiator) = initiator {
+            let header = received.plain_head(&mut stream, wait)?;
+            let records = Proved::on_key_answer(initiator, &header, received.body(&header))?;
+            stream.hide(records, received.rest());
+            received = Received::default();
+            begins(&stream)?;
+        }
+        let header = received.plain_head(&mut stream, wait)?;
         let welcome = open_welcome(&header, received.head_bytes(), &mut opener)?;
         let conn = Self {
-            socket,
+            stream,
             address: address.clone(),
+            level,
             sealer,
             opener,
             next_id: 0,

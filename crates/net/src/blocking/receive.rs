@@ -1,8 +1,8 @@
 //! Receiving replies.
 
-use super::{BlockingConn, Expected, MAX_IOVECS, lost, may_block};
+use super::stream::Stream;
+use super::{BlockingConn, Expected, MAX_IOVECS};
 use crate::wait::{Wait, Watch};
-use rustix::io::Errno;
 use std::io::IoSliceMut;
 use std::time::Duration;
 use weir_host::clock;
@@ -10,7 +10,7 @@ use weir_host::net::{Interest, Socket};
 use weir_types::{Decode, DecodeError, Error, ErrorKind, RequestId, Result};
 use weir_wire::frame::{HEADER_BYTES, VERSION, decode_checks, peer_version};
 use weir_wire::handshake::version_mismatch;
-use weir_wire::{FrameKind, Header, Op};
+use weir_wire::{FrameKind, Header, Op, Opener};
 
 /// Bytes that one system call receives when the sizes of the reply are not known.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -45,12 +45,18 @@ impl Received {
     }
 
     fn checks(&self, header: &Header) -> &[u8] {
-        &self.bytes[self.head_start + HEADER_BYTES + header.body_len as usize..self.head_end]
+        let start = self.head_start + HEADER_BYTES;
+        &self.bytes[start + header.body_len as usize..start + header.meta_len()]
     }
 
     /// Received bytes that were not taken yet.
     pub(super) fn left(&self) -> usize {
         self.end - self.head_end
+    }
+
+    /// The bytes behind the last head.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.head_end..self.end]
     }
 
     /// Forgets the last head.
@@ -74,24 +80,40 @@ impl Received {
         }
     }
 
-    /// Receives the next head, without checking its MAC.
-    pub(super) fn head(&mut self, socket: &Socket, wait: &Wait) -> Result<Header> {
+    /// Receives the next head, without checking its MAC. It has no payload.
+    pub(super) fn plain_head(&mut self, stream: &mut Stream, wait: &Wait) -> Result<Header> {
+        self.head(stream, wait, |header| header.meta_len())
+    }
+
+    /// Receives the next head, without checking its MAC. `meta_len` tells how many bytes it has
+    /// between header and payload.
+    fn head(
+        &mut self,
+        stream: &mut Stream,
+        wait: &Wait,
+        meta_len: impl FnOnce(&Header) -> usize,
+    ) -> Result<Header> {
         self.forget_head();
-        self.fill(socket, HEADER_BYTES, wait)?;
+        self.fill(stream, HEADER_BYTES, wait)?;
         let header = parse(&self.bytes[..self.end])?;
-        let head_len = HEADER_BYTES + header.meta_len();
-        self.fill(socket, head_len, wait)?;
+        let head_len = HEADER_BYTES + meta_len(&header);
+        self.fill(stream, head_len, wait)?;
         self.head_end = head_len;
         Ok(header)
     }
 
+    /// As [`Received::plain_head`], for a frame that `opener` will open.
+    fn sealed_head(&mut self, stream: &mut Stream, opener: &Opener, wait: &Wait) -> Result<Header> {
+        self.head(stream, wait, |header| opener.meta_len(header))
+    }
+
     /// Receives until at least `want` bytes have arrived.
-    fn fill(&mut self, socket: &Socket, want: usize, wait: &Wait) -> Result<()> {
+    fn fill(&mut self, stream: &mut Stream, want: usize, wait: &Wait) -> Result<()> {
         while self.end < want {
             self.make_room((want - self.end).max(CHUNK_BYTES));
             let end = self.end;
             let mut iovecs = [IoSliceMut::new(&mut self.bytes[end..])];
-            self.end += receive(socket, &mut iovecs, wait)?;
+            self.end += stream.receive(&mut iovecs, wait)?;
         }
         Ok(())
     }
@@ -135,42 +157,25 @@ fn parse(bytes: &[u8]) -> Result<Header> {
     }
 }
 
-/// Receives at least one byte, with one successful system call.
-fn receive(socket: &Socket, iovecs: &mut [IoSliceMut<'_>], wait: &Wait) -> Result<usize> {
-    loop {
-        match socket.receive(iovecs, may_block(wait)) {
-            Ok(0) => {
-                return Err(Error::new(ErrorKind::Unreachable, "the server closed the connection"));
-            }
-            Ok(n) => return Ok(n),
-            Err(Errno::AGAIN) => {
-                wait.ready(socket, Interest::READ).map_err(|e| e.context("wait for an answer"))?;
-            }
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(lost(e)),
-        }
-    }
-}
-
 impl BlockingConn {
     /// Waits until some bytes of the next reply have arrived, or the connection is broken
     /// (receiving the reply then fails). The connection is unchanged.
     ///
     /// Errors: `TimedOut`, `Interrupted`.
     pub fn wait_for_reply(&self, wait: &Wait) -> Result<()> {
-        if self.received.left() > 0 {
+        if self.has_some() {
             return Ok(());
         }
-        wait.ready(&self.socket, Interest::READ).map_err(|e| e.context("wait for an answer"))
+        wait.ready(&self.stream.socket, Interest::READ).map_err(|e| e.context("wait for an answer"))
     }
 
     /// As [`BlockingConn::wait_for_reply`], for several connections. Returns the index of one that
     /// is ready.
     pub fn wait_for_any_reply(conns: &[&Self], wait: &Wait) -> Result<usize> {
-        if let Some(at) = conns.iter().position(|conn| conn.received.left() > 0) {
+        if let Some(at) = conns.iter().position(|conn| conn.has_some()) {
             return Ok(at);
         }
-        let sockets: Vec<&Socket> = conns.iter().map(|conn| &conn.socket).collect();
+        let sockets: Vec<&Socket> = conns.iter().map(|conn| &conn.stream.socket).collect();
         wait.any_readable(&sockets).map_err(|e| e.context("wait for an answer"))
     }
 
@@ -178,10 +183,15 @@ impl BlockingConn {
     ///
     /// Errors: also those of the watch.
     pub fn watch_for_reply(&self, wait: &Wait, watch: Option<Watch<'_>>) -> Result<()> {
-        match self.received.left() {
-            0 => wait.ready_watched(&self.socket, Interest::READ, watch),
-            _ => Ok(()),
+        match self.has_some() {
+            false => wait.ready_watched(&self.stream.socket, Interest::READ, watch),
+            true => Ok(()),
         }
+    }
+
+    /// Whether something of the next reply was received already.
+    pub fn has_some(&self) -> bool {
+        self.received.left() > 0 || self.stream.has_some()
     }
 
     /// Receives the reply to the only outstanding request. The reply has no payload.
@@ -236,7 +246,7 @@ impl BlockingConn {
     /// Errors: those of the connection, after which it is not usable.
     pub fn recv_head(&mut self, wait: &Wait) -> Result<Header> {
         self.check_usable()?;
-        let header = self.received.head(&self.socket, wait);
+        let header = self.received.sealed_head(&mut self.stream, &self.opener, wait);
         let header = header.and_then(|header| self.opened(header));
         self.broken |= header.is_err();
         header
@@ -280,6 +290,31 @@ impl BlockingConn {
         result
     }
 
+    /// Receives a payload with `receive`, which is told where to, and checks its code. Nothing of
+    /// it counts as received before.
+    fn checked_payload(
+        &mut self,
+        len: usize,
+        destination: &mut [IoSliceMut<'_>],
+        receive: impl FnOnce(&mut Self, &mut [IoSliceMut<'_>]) -> Result<()>,
+    ) -> Result<()> {
+        if len == 0 || !self.opener.has_payload_codes() {
+            return receive(self, destination);
+        }
+        // `receive` advances its slices.
+        let mut again: Vec<IoSliceMut<'_>> =
+            destination.iter_mut().map(|part| IoSliceMut::new(part)).collect();
+        receive(self, &mut again)?;
+        drop(again);
+        let mut left = len;
+        let parts = destination.iter().map(|part| {
+            let n = left.min(part.len());
+            left -= n;
+            &part[..n]
+        });
+        self.opener.check_payload(self.received.head_bytes(), parts)
+    }
+
     /// Receives the next reply, head and payload together if it is the expected one. The caller
     /// compares the id in the header. If another request was answered, its payload has to be taken
     /// next, with [`BlockingConn::recv_payload`]. Bytes of `destination` behind the payload are
@@ -305,16 +340,18 @@ impl BlockingConn {
         destination: &mut [IoSliceMut<'_>],
         wait: &Wait,
     ) -> Result<Header> {
-        let head_len = HEADER_BYTES + expected.meta_len;
+        let head_len = HEADER_BYTES + expected.meta_len + self.opener.payload_code_len();
         self.received.forget_head();
         if self.received.end == 0 && destination.len() < MAX_IOVECS {
             let direct = self.guess(head_len, destination, wait)?;
             if let Some(header) = self.as_expected(expected, direct, destination)? {
                 self.received.head_end = head_len;
                 let header = self.opened(header)?;
-                let mut rest = destination;
-                IoSliceMut::advance_slices(&mut rest, direct);
-                self.receive_rest(header.payload_len as usize - direct, rest, wait)?;
+                let len = header.payload_len as usize;
+                self.checked_payload(len, destination, |conn, mut rest| {
+                    IoSliceMut::advance_slices(&mut rest, direct);
+                    conn.receive_rest(len - direct, rest, wait)
+                })?;
                 return Ok(header);
             }
             // Another frame has arrived than the expected one: sort the bytes.
@@ -328,7 +365,7 @@ impl BlockingConn {
                 left -= n;
             }
         }
-        let header = self.received.head(&self.socket, wait)?;
+        let header = self.received.sealed_head(&mut self.stream, &self.opener, wait)?;
         let header = self.opened(header)?;
         if header.request_id == expected.request_id {
             self.payload(header.payload_len as usize, destination, wait)?;
@@ -348,7 +385,7 @@ impl BlockingConn {
         let mut iovecs = Vec::with_capacity(1 + destination.len());
         iovecs.push(IoSliceMut::new(&mut self.received.bytes[..head_len]));
         iovecs.extend(destination.iter_mut().map(|part| IoSliceMut::new(part)));
-        let n = receive(&self.socket, &mut iovecs, wait)?;
+        let n = self.stream.receive(&mut iovecs, wait)?;
         self.received.end = n.min(head_len);
         Ok(n - self.received.end)
     }
@@ -361,7 +398,8 @@ impl BlockingConn {
         direct: usize,
         destination: &[IoSliceMut<'_>],
     ) -> Result<Option<Header>> {
-        let head_len = HEADER_BYTES + expected.meta_len;
+        let code_len = self.opener.payload_code_len();
+        let head_len = HEADER_BYTES + expected.meta_len + code_len;
         if self.received.end < head_len {
             return Ok(None);
         }
@@ -370,6 +408,8 @@ impl BlockingConn {
         let room: usize = destination.iter().map(|d| d.len()).sum();
         let fits = header.meta_len() == expected.meta_len
             && header.request_id == expected.request_id
+            // Without a payload there is no code, and bytes of the next frame in its place.
+            && (payload_len > 0 || code_len == 0)
             && (direct..=room).contains(&payload_len);
         Ok(fits.then_some(header))
     }
@@ -388,6 +428,17 @@ impl BlockingConn {
     }
 
     fn payload(
+        &mut self,
+        len: usize,
+        destination: &mut [IoSliceMut<'_>],
+        wait: &Wait,
+    ) -> Result<()> {
+        self.checked_payload(len, destination, |conn, destination| {
+            conn.unchecked_payload(len, destination, wait)
+        })
+    }
+
+    fn unchecked_payload(
         &mut self,
         len: usize,
         destination: &mut [IoSliceMut<'_>],
@@ -441,7 +492,7 @@ impl BlockingConn {
         wait: &Wait,
     ) -> Result<()> {
         while len > 0 {
-            let n = receive_at_most(&self.socket, destination, len, wait)?;
+            let n = receive_at_most(&mut self.stream, destination, len, wait)?;
             len -= n;
             IoSliceMut::advance_slices(&mut destination, n);
         }
@@ -451,7 +502,7 @@ impl BlockingConn {
 
 /// Receives at most `len` bytes. The bytes behind them belong to another frame.
 fn receive_at_most(
-    socket: &Socket,
+    stream: &mut Stream,
     destination: &mut [IoSliceMut<'_>],
     len: usize,
     wait: &Wait,
@@ -463,10 +514,10 @@ fn receive_at_most(
         whole += 1;
     }
     if whole > 0 {
-        return receive(socket, &mut destination[..whole], wait);
+        return stream.receive(&mut destination[..whole], wait);
     }
     let Some(first) = destination.first_mut() else {
         return Err(ErrorKind::Internal.into());
     };
-    receive(socket, &mut [IoSliceMut::new(&mut first[..len])], wait)
+    stream.receive(&mut [IoSliceMut::new(&mut first[..len])], wait)
 }

@@ -1,12 +1,13 @@
 //! The state of one connection. An idle connection has no buffers and takes a few hundred bytes.
 
 use super::peer::{ConnId, Peer};
+use super::private::Private;
 use crate::buffer::PooledBuf;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use weir_host::net::Socket;
 use weir_wire::handshake::ServerHandshake;
-use weir_wire::{Header, Opener, Sealer};
+use weir_wire::{Header, Level, Opener, Sealer};
 
 /// Function that receives the socket of a connection that leaves its loop.
 pub type Heir = Box<dyn FnOnce(Socket) + Send>;
@@ -72,8 +73,12 @@ pub(super) struct Connection {
     pub(super) id: ConnId,
     pub(super) socket: Socket,
     pub(super) phase: Phase,
+    /// The records in which everything travels, if the connection is private.
+    pub(super) private: Option<Box<Private>>,
     /// Whether the service was told of the connection.
     pub(super) welcomed: bool,
+    /// How the connection is protected, once it is authenticated.
+    pub(super) level: Level,
 
     /// Whether the socket may have received bytes.
     pub(super) readable: bool,
@@ -119,7 +124,9 @@ impl Connection {
             id,
             socket,
             phase: Phase::Hello,
+            private: None,
             welcomed: false,
+            level: Level::Args,
             readable: true,
             hangup: false,
             partial: Vec::new(),
@@ -151,7 +158,8 @@ impl Connection {
 
     /// Whether a frame is partly received.
     pub(super) fn is_mid_frame(&self) -> bool {
-        (self.incoming.is_some() || !self.partial.is_empty()) && !self.held_back
+        let mid_record = || self.private.as_ref().is_some_and(|private| private.is_mid_record());
+        (self.incoming.is_some() || !self.partial.is_empty() || mid_record()) && !self.held_back
     }
 
     /// Whether the loop has to receive or deliver something.

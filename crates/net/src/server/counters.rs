@@ -1,6 +1,7 @@
 //! Counters of the event loops.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weir_wire::Level;
 
 macro_rules! counters {
     ($($(#[$meta:meta])* $name:ident,)*) => {
@@ -26,6 +27,12 @@ counters! {
     authenticated,
     /// Connections that are open and authenticated.
     connections,
+    /// Open, authenticated connections at the level `args`.
+    protected_args,
+    /// Open, authenticated connections at the level `data`.
+    protected_data,
+    /// Open, authenticated connections at the level `private`.
+    protected_private,
     /// Connections that are open and not authenticated.
     unauthenticated,
     /// Connections refused, or closed before authentication, because there were too many.
@@ -36,8 +43,10 @@ counters! {
     refused_version,
     /// Connections closed because a frame was malformed or a length was over its limit.
     closed_malformed,
-    /// Connections closed because a MAC or sequence number was wrong.
+    /// Connections closed because a MAC, a record or a sequence number was wrong.
     closed_not_authentic,
+    /// Connections closed because they are protected less than required meanwhile.
+    closed_unprotected,
     /// Connections closed because the peer was silent during the handshake or inside a frame, or
     /// accepted no data.
     closed_stalled,
@@ -50,6 +59,15 @@ counters! {
 }
 
 impl ServerCounters {
+    /// The counter of open connections at a level.
+    pub(crate) fn protected(&self, level: Level) -> &AtomicU64 {
+        match level {
+            Level::Args => &self.protected_args,
+            Level::Data => &self.protected_data,
+            Level::Private => &self.protected_private,
+        }
+    }
+
     pub(crate) fn add(counter: &AtomicU64) {
         counter.fetch_add(1, Relaxed);
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_host::net::{Event, Events, Interest, Poller};
 use weir_types::{Error, Result};
+use weir_wire::Level;
 
 const TICK_MS: u64 = 1_000;
 /// Delay of the next turn when something waits for memory, milliseconds.
@@ -270,8 +271,27 @@ impl<S: Service> EventLoop<S> {
             self.block_accept(false);
         }
         self.cut_off_stalled();
+        self.cut_off_unprotected();
         self.service.on_tick(&mut self.out);
         self.report_closed();
+    }
+
+    /// Disconnects peers whose connections are protected less than required meanwhile. They come
+    /// again.
+    fn cut_off_unprotected(&mut self) {
+        let least = self.service.protection();
+        if least == Level::Args {
+            return;
+        }
+        let is_below = |id: &ConnId| {
+            let conn = self.out.get(*id);
+            conn.is_some_and(|conn| matches!(conn.phase, Phase::Open(_)) && conn.level < least)
+        };
+        let ended: Vec<ConnId> = self.out.ids().filter(is_below).collect();
+        for id in ended {
+            ServerCounters::add(&self.out.counters.closed_unprotected);
+            self.out.close(id);
+        }
     }
 
     /// Disconnects peers that stall.

@@ -4,6 +4,7 @@ use super::config::ServerConfig;
 use super::connection::{Chunk, Connection, Heir, Phase};
 use super::counters::ServerCounters;
 use super::peer::{ConnId, Peer};
+use super::private;
 use crate::buffer::{BufferPool, PooledBuf};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -56,6 +57,8 @@ pub struct Outbox {
     /// Connections to be handed over when everything on them is sent.
     pub(super) leaving: Vec<ConnId>,
     pub(super) spare: Vec<Vec<u8>>,
+    /// Memory for the records of private connections that are sent.
+    records: Vec<u8>,
     start: Instant,
     pub(super) now_ms: u64,
     /// Whether the service wants another turn within a millisecond.
@@ -92,6 +95,7 @@ impl Outbox {
             closed: Vec::new(),
             leaving: Vec::new(),
             spare: Vec::new(),
+            records: Vec::new(),
             start: clock::now(),
             now_ms: 0,
             soon: false,
@@ -126,7 +130,7 @@ impl Outbox {
             let start = bytes.len();
             let payload_len = payload.as_ref().map_or(0, |p| p.len());
             encode_head(bytes, header, body, checks, payload_len);
-            session.sealer.seal(&mut bytes[start..]);
+            session.sealer.seal_with(bytes, start, payload.iter().map(|payload| &payload[..]));
             c.unsent_bytes += bytes.len() - start + payload_len;
         }
         c.unsent.extend(payload.filter(|p| !p.is_empty()).map(Chunk::Payload));
@@ -192,7 +196,8 @@ impl Outbox {
     /// otherwise the connection is closed.
     pub fn let_go(&mut self, conn: ConnId, heir: Heir) {
         let Some(c) = self.get_mut(conn) else { return };
-        let waits = c.partial.is_empty() && c.incoming.is_none() && c.in_flight == 0;
+        let took_all = c.private.as_ref().is_none_or(|private| private.is_empty());
+        let waits = c.partial.is_empty() && c.incoming.is_none() && c.in_flight == 0 && took_all;
         if !waits || c.is_closing() {
             self.close(conn);
             return;
@@ -394,6 +399,7 @@ impl Outbox {
         if conn.welcomed {
             self.closed.push(id);
             ServerCounters::sub(&self.counters.connections);
+            ServerCounters::sub(self.counters.protected(conn.level));
         } else {
             ServerCounters::sub(&self.counters.unauthenticated);
         }
@@ -423,10 +429,14 @@ impl Outbox {
 
     /// Sends as much as the socket accepts.
     fn send(&mut self, id: ConnId) -> Result<(), Error> {
-        let Self { slots, spare, .. } = self;
+        let Self { slots, spare, records, now_ms, .. } = self;
         let Some(c) = slots.get_mut(id.slot()).and_then(|s| s.conn.as_mut()) else {
             return Ok(());
         };
+        if c.private.is_some() {
+            c.writable = private::send(c, spare, records, *now_ms)?;
+            return Ok(());
+        }
         while c.unsent_bytes > 0 {
             let mut iovecs = [IoSlice::new(&[]); MAX_IOVECS];
             let mut asked = 0;

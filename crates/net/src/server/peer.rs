@@ -1,6 +1,7 @@
 //! Connections and who is at their other end.
 
 use weir_types::SessionId;
+use weir_wire::Level;
 use weir_wire::handshake::Identity;
 
 /// Id of a connection. Never reused within a process.
@@ -35,6 +36,8 @@ pub struct Peer {
     pub session: SessionId,
     /// The name that the peer gives itself, for messages.
     pub name: String,
+    /// How the connection is protected.
+    pub level: Level,
 }
 
 #[cfg(test)]

@@ -9,8 +9,10 @@ use super::counters::ServerCounters;
 use super::event_loop::EventLoop;
 use super::outbox::keep_spare;
 use super::peer::{ConnId, Peer};
+use super::private::Private;
 use super::service::{Frame, Service};
 use crate::host::random_bytes;
+use crate::link::LinkError;
 use rustix::io::Errno;
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use weir_types::limits::MAX_BODY_BYTES;
 use weir_types::{DecodeError, Error, ErrorKind};
 use weir_wire::FrameKind;
 use weir_wire::frame::{HEADER_BYTES, Header, VERSION, peer_version};
-use weir_wire::handshake::{self, ServerHandshake, version_mismatch};
+use weir_wire::handshake::{self, Accepted, ServerHandshake, version_mismatch};
 
 /// Size of the scratch buffer: the most bytes of one call, not counting a payload.
 pub(super) const SCRATCH_BYTES: usize = 16 << 10;
@@ -91,38 +93,51 @@ impl<S: Service> EventLoop<S> {
         let now_ms = self.out.now_ms;
         let Some(conn) = self.out.get_mut(id) else { return };
         let kept = conn.partial.len();
-        let (result, asked, want) = match &mut conn.incoming {
-            Some(incoming) => {
+        let (result, asked, want) = match (&mut conn.incoming, &mut conn.private) {
+            (Some(incoming), private) => {
                 let rest = &mut incoming.buf[incoming.have..];
                 let want = rest.len();
                 let mut iovecs = [IoSliceMut::new(rest), IoSliceMut::new(scratch)];
                 let asked = want + iovecs[1].len();
-                (conn.socket.read_vectored(&mut iovecs), asked, want)
+                let result = match private {
+                    None => conn.socket.read_vectored(&mut iovecs).map_err(LinkError::Socket),
+                    Some(private) => private.receive(&conn.socket, &mut iovecs),
+                };
+                (result, asked, want)
             }
-            None => {
+            (None, private) => {
                 scratch[..kept].copy_from_slice(&conn.partial);
                 let room = &mut scratch[kept..];
                 let asked = room.len();
-                (conn.socket.receive_one(room), asked, 0)
+                let result = match private {
+                    None => conn.socket.receive_one(room).map_err(LinkError::Socket),
+                    Some(private) => private.receive(&conn.socket, &mut [IoSliceMut::new(room)]),
+                };
+                (result, asked, 0)
             }
         };
         let received = match result {
             Ok(0) => return self.out.release(id),
             Ok(n) => n,
-            Err(Errno::AGAIN) => {
+            Err(LinkError::Socket(Errno::AGAIN)) => {
                 conn.readable = false;
                 return;
             }
-            Err(Errno::INTR) => return,
-            Err(e) => {
+            Err(LinkError::Socket(Errno::INTR)) => return,
+            Err(LinkError::Socket(e)) => {
                 tracing::debug!("connection lost while receiving: {e}");
                 return self.out.release(id);
+            }
+            Err(LinkError::Broken(error)) => {
+                ServerCounters::add(&self.out.counters.closed_not_authentic);
+                return self.out.fail(id, &error);
             }
         };
         conn.received_ms = now_ms;
         // Fewer bytes than asked for mean that the socket is empty, and the poller will report
-        // more. Only the end of the stream has to be received now.
-        if received < asked && !conn.hangup {
+        // more. Only the end of the stream has to be received now. What is private says when the
+        // socket is empty.
+        if received < asked && !conn.hangup && conn.private.is_none() {
             conn.readable = false;
         }
         if let Some(incoming) = &mut conn.incoming {
@@ -139,10 +154,17 @@ impl<S: Service> EventLoop<S> {
     /// Delivers the frames in `bytes`, and keeps the remaining bytes.
     fn consume(&mut self, id: ConnId, bytes: &mut [u8], budget: &mut usize) {
         let mut at = 0;
+        let was_private = self.out.get(id).is_some_and(|conn| conn.private.is_some());
         loop {
             let Some(conn) = self.out.get(id) else { return };
             if conn.is_closing() {
                 return;
+            }
+            if conn.private.is_some() != was_private && at < bytes.len() {
+                // Nobody can have known yet how to seal them.
+                ServerCounters::add(&self.out.counters.closed_malformed);
+                let what = "bytes came outside of the records of a private connection";
+                return self.out.fail(id, &Error::new(ErrorKind::Protocol, what));
             }
             let complete = conn.incoming.as_ref().is_some_and(|i| i.have == i.buf.len());
             if at == bytes.len() && !complete {
@@ -198,6 +220,9 @@ impl<S: Service> EventLoop<S> {
         let Some(mut incoming) = incoming else { return Step::Ended };
         match incoming.part {
             Part::Payload { header, head } => {
+                if let Err(step) = self.check_payload(id, &head, &incoming.buf) {
+                    return step;
+                }
                 let step = self.deliver(id, header, &head, Some(incoming.buf));
                 keep_spare(&mut self.out.spare, head);
                 step
@@ -222,6 +247,25 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
+    /// Checks the code of a payload, if it has one.
+    fn check_payload(&mut self, id: ConnId, head: &[u8], payload: &[u8]) -> Result<(), Step> {
+        let Some(conn) = self.out.get(id) else { return Err(Step::Ended) };
+        let Phase::Open(session) = &conn.phase else { return Err(Step::Ended) };
+        session.opener.check_payload(head, std::iter::once(payload)).map_err(|error| {
+            ServerCounters::add(&self.out.counters.closed_not_authentic);
+            self.out.fail(id, &error);
+            Step::Ended
+        })
+    }
+
+    /// Bytes of a frame between its header and its payload.
+    fn meta_len(&self, id: ConnId, header: &Header) -> usize {
+        match self.out.get(id).map(|conn| &conn.phase) {
+            Some(Phase::Open(session)) => session.opener.meta_len(header),
+            _ => header.meta_len(),
+        }
+    }
+
     /// Handles the frame, or the part of a frame, at the beginning of `bytes`.
     fn begin(&mut self, id: ConnId, bytes: &mut [u8]) -> Step {
         if bytes.len() < HEADER_BYTES {
@@ -231,7 +275,7 @@ impl<S: Service> EventLoop<S> {
             Ok(header) => header,
             Err(step) => return step,
         };
-        let head_len = HEADER_BYTES + header.meta_len();
+        let head_len = HEADER_BYTES + self.meta_len(id, &header);
         if bytes.len() >= head_len {
             return self.frame(id, header, &mut bytes[..head_len]);
         }
@@ -331,7 +375,8 @@ impl<S: Service> EventLoop<S> {
         payload: Option<crate::buffer::PooledBuf>,
     ) -> Step {
         ServerCounters::add(&self.out.counters.frames_received);
-        let (body, checks) = head[HEADER_BYTES..].split_at(header.body_len as usize);
+        let meta = &head[HEADER_BYTES..HEADER_BYTES + header.meta_len()];
+        let (body, checks) = meta.split_at(header.body_len as usize);
         let Some(conn) = self.out.get_mut(id) else { return Step::Ended };
         if let Phase::Open(session) = &conn.phase {
             let peer = session.peer.clone();
@@ -360,13 +405,18 @@ impl<S: Service> EventLoop<S> {
             Phase::Hello => {
                 let service = &mut self.service;
                 let nonce = random_bytes()?;
-                let key_for = |hello: &_| service.key_for(hello);
+                let key_for = |hello: &_| Ok((service.key_for(hello)?, service.protection()));
                 let (shaking, challenge) = ServerHandshake::on_hello(header, body, nonce, key_for)?;
                 conn.phase = Phase::Proof(Box::new(shaking));
                 self.out.push_frame(id, challenge);
             }
             Phase::Proof(shaking) => {
-                let (hello, mut sealer, opener) = shaking.on_proof(header, body)?;
+                let accepted = shaking.on_proof(header, body, random_bytes)?;
+                let Accepted { hello, mut sealer, opener, level, private } = accepted;
+                conn.level = level;
+                if let Some((first, records)) = private {
+                    conn.private = Some(Box::new(Private::new(records, first)));
+                }
                 let welcome = match self.service.welcome(id, &hello) {
                     Ok(welcome) => welcome,
                     Err(error) => {
@@ -375,6 +425,7 @@ impl<S: Service> EventLoop<S> {
                             identity: hello.identity,
                             session: hello.session,
                             name: hello.name,
+                            level,
                         });
                         conn.phase = Phase::Open(Box::new(Session { sealer, opener, peer }));
                         return Err(error);
@@ -385,12 +436,14 @@ impl<S: Service> EventLoop<S> {
                     identity: hello.identity,
                     session: welcome.session,
                     name: hello.name,
+                    level,
                 });
                 conn.phase = Phase::Open(Box::new(Session { sealer, opener, peer }));
                 conn.welcomed = true;
                 let counters = &self.out.counters;
                 ServerCounters::add(&counters.authenticated);
                 ServerCounters::add(&counters.connections);
+                ServerCounters::add(counters.protected(level));
                 ServerCounters::sub(&counters.unauthenticated);
                 self.out.push_frame(id, bytes);
             }

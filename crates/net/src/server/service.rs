@@ -5,7 +5,7 @@ use super::peer::{ConnId, Peer};
 use crate::buffer::PooledBuf;
 use weir_types::Result;
 use weir_wire::handshake::{Hello, Welcome};
-use weir_wire::{Header, Key};
+use weir_wire::{Header, Key, Level};
 
 /// A complete, authentic request.
 #[derive(Debug)]
@@ -33,6 +33,12 @@ pub trait Service: Send + 'static {
 
     /// Returns the key of an identity, or an error. The peer has proved nothing yet.
     fn key_for(&mut self, hello: &Hello) -> Result<Key>;
+
+    /// The lowest level of protection of connections. Each of a lower level is closed within about a
+    /// second.
+    fn protection(&self) -> Level {
+        Level::Args
+    }
 
     /// Called when the peer has proved its identity. An error still refuses the connection.
     fn welcome(&mut self, conn: ConnId, hello: &Hello) -> Result<Welcome>;

@@ -183,6 +183,7 @@ impl Servers {
             nonce: random_bytes()?,
             name: self.config.name.clone(),
             host: self.host.clone(),
+            protection: self.config.protection,
         };
         let via = detour.as_ref().map(|(via, _)| *via);
         let connected = match detour {

@@ -119,6 +119,7 @@ impl MetaSession {
             session,
             name: self.config.name.clone(),
             host: host_name(),
+            protection: self.config.protection,
         };
         let short = wait.at_most(HANDSHAKE);
         let wait = if self.has_several_servers() { &short } else { wait };

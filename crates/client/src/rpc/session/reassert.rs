@@ -32,6 +32,7 @@ impl MetaSession {
                 return Err(Error::new(ErrorKind::Unreachable, "the session changed; try again"));
             }
             state.session = welcome.session;
+            state.level = conn.level();
             let forgets = state.boot != Some(boot_of(welcome.instance));
             (new_session, state.instance != Some(welcome.instance), forgets)
         };

@@ -165,6 +165,7 @@ impl<E: Engine> MetaMachine<E> {
             distrust,
             give_up,
             busy_percent: self.mover.busy_percent(),
+            protection: self.protection,
             oldest_keys,
             own_keys,
             revoked,

@@ -6,10 +6,20 @@ use crate::machine::state::sessions::{MAX_SESSIONS, Session};
 use crate::schema::{self, ClientStanding, SessionRecord, key};
 use weir_metastore::{Engine, transact};
 use weir_types::{ClientId, Error, ErrorKind, Result, SessionId, check_host};
-use weir_wire::Key;
 use weir_wire::handshake::{Hello, Identity, Welcome};
+use weir_wire::{Key, Level};
 
 impl<E: Engine> MetaMachine<E> {
+    /// Sets the lowest level of protection of connections to this server and to data servers.
+    pub fn set_protection(&mut self, least: Level) {
+        self.protection = least;
+    }
+
+    /// The lowest level of protection of connections.
+    pub fn protection(&self) -> Level {
+        self.protection
+    }
+
     /// The key that a peer has to know, or why it has none.
     ///
     /// # Errors

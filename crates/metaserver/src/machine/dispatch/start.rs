@@ -22,8 +22,8 @@ use crate::signing::Signer;
 use std::collections::BTreeSet;
 use weir_metastore::{Engine, IdAllocator};
 use weir_types::{FsUsage, Result};
-use weir_wire::Key;
 use weir_wire::key::MasterKey;
+use weir_wire::{Key, Level};
 
 /// File ids reserved at a time, more than are used while a reservation becomes durable.
 const ID_BLOCK: u64 = 1 << 17;
@@ -58,6 +58,7 @@ impl<E: Engine> MetaMachine<E> {
         signer.revoked(number);
         let mut machine = Self {
             times,
+            protection: Level::Args,
             format,
             keys,
             target_keys,

@@ -37,12 +37,14 @@ use std::sync::Arc;
 use weir_audit::Log;
 use weir_metastore::{Engine, IdAllocator, Sequence};
 use weir_types::{FileId, FsUsage, Result};
-use weir_wire::Key;
+use weir_wire::{Key, Level};
 
 /// The metadata server.
 pub struct MetaMachine<E: Engine> {
     pub(super) engine: E,
     pub(super) times: Times,
+    /// The lowest level of protection of connections to servers of the cluster.
+    pub(super) protection: Level,
     pub(super) format: FormatRecord,
     pub(super) keys: WorkingKeys,
     pub(super) target_keys: TargetKeys,
