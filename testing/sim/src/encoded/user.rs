@@ -320,7 +320,9 @@ pub(super) fn live(world: &World, own: Range<usize>, config: &ClientConfig) {
             2..6 => {
                 // Of a disk that is slow the first read only tells.
                 let number = rng.usize(0..all);
-                (0..rng.u8(1..=MOST_LOOKS)).for_each(|_| drop(world.look(&client, number)));
+                for _ in 0..rng.u8(1..=MOST_LOOKS) {
+                    world.look(&client, number);
+                }
             }
             _ => sleep(Duration::from_millis(rng.u64(0..5_000))),
         }
