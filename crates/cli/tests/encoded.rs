@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LEN: usize = 3_000_001;
 /// Long enough for any machine: what is awaited comes in seconds.
@@ -101,6 +101,102 @@ fn any_two_servers_may_die_when_copies_have_become_parities() {
     }
     cluster.weir(&["rm", "/d/data"]).ok();
     eventually_within(PATIENCE, "nothing of it stays", || stored(&cluster.dir()) == 0);
+}
+
+/// Waits until the file has one parity, and two copies of each of four columns, on six servers. Checks
+/// that no two columns have theirs on the same two, and that the parity is on none of these.
+fn mirrored(cluster: &Cluster<'_>) {
+    let mut all = Vec::new();
+    eventually_within(PATIENCE, "it has a parity beside its copies", || {
+        let layout = layout(cluster);
+        all = objects(&layout);
+        layout["coded"] == true && all.len() == 9 && all.iter().all(|o| o["state"] == "online")
+    });
+    let servers = |column: u64| -> Vec<u64> {
+        let of = all.iter().filter(|object| object["column"] == column);
+        let mut servers: Vec<u64> = of.map(|object| object["server"].as_u64().unwrap()).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        servers
+    };
+    let pairs: std::collections::BTreeSet<Vec<u64>> = (0..4).map(servers).collect();
+    assert!(pairs.len() == 4 && pairs.iter().all(|pair| pair.len() == 2), "{all:?}");
+    let parity = servers(4);
+    assert!(parity.len() == 1 && !pairs.iter().flatten().any(|s| *s == parity[0]), "{all:?}");
+}
+
+/// Waits until every target is online, and has been heard of since.
+fn all_back(cluster: &Cluster<'_>) {
+    let begin = Instant::now();
+    eventually_within(PATIENCE, "all targets are online", || {
+        let since = begin.elapsed().as_millis() as u64;
+        let targets = cluster.weir(&["targets", "--json"]).json();
+        let is_back = |target: &Value| {
+            target["state"] == "online" && target["heard_ms_ago"].as_u64().unwrap() < since
+        };
+        targets.as_array().unwrap().iter().all(is_back)
+    });
+}
+
+/// Flips a bit of an object on its disk, at an offset in its data.
+fn flip(object: &Value, at: u64) {
+    /// Header and checksums come first.
+    const DATA: u64 = 32 * 4096;
+    let dir = Path::new(object["directory"].as_str().unwrap()).join("objects");
+    let name = format!("f{}", object["object"].as_str().unwrap());
+    let folders = fs::read_dir(dir).unwrap().map(|folder| folder.unwrap().path().join(&name));
+    let path = folders.into_iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{name}"));
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, DATA + at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], DATA + at).unwrap();
+}
+
+#[test]
+fn any_two_servers_may_die_when_a_parity_stands_beside_two_copies() {
+    let place = Place::new();
+    let cluster = place.up("encoded", &["--targets", "6"]);
+    let mut bytes = noise(LEN, 9);
+    fs::write(place.path("data"), &bytes).unwrap();
+    cluster.weir(&["mkdir", "/d"]).ok();
+    let wish = ["--copies", "2", "--reduce", "raid5-mirror:4", "--after", "0s"];
+    cluster.weir(&[&["setlayout", "weir:/d"][..], &wish].concat()).ok();
+    let said = cluster.weir(&["setlayout", "weir:/d"]).ok();
+    assert!(said.contains("1 parity beside two copies after 0 s"), "{said}");
+    cluster.weir(&["cp", "data", "weir:/d/data"]).ok();
+    mirrored(&cluster);
+    let said = cluster.weir(&["layout", "weir:/d/data"]).ok();
+    assert!(said.contains("2 copies") && said.contains(", 1 parity,"), "{said}");
+    for first in 1..=6 {
+        for second in first + 1..=6 {
+            let dead = [format!("data-{first}"), format!("data-{second}")];
+            dead.iter().for_each(|daemon| cluster.kill(daemon));
+            reads_back(&place, &cluster, &bytes, &format!("without {dead:?}"));
+            cluster.weir(&["up"]).ok();
+            // A copy that has come back is not read before it is known to lack nothing.
+            all_back(&cluster);
+        }
+    }
+    // What rots in both copies is computed, and repaired.
+    for object in objects(&layout(&cluster)).iter().filter(|object| object["column"] == 1) {
+        flip(object, 5 * 4096 + 100);
+    }
+    reads_back(&place, &cluster, &bytes, "with a block that is rotten in both copies");
+    eventually_within(PATIENCE, "it is repaired", || {
+        cluster.weir(&["scrub", "--json"]).code == Some(0)
+    });
+    // Written again, and then as RAID 6.
+    bytes = noise(LEN - 70_000, 10);
+    fs::write(place.path("data"), &bytes).unwrap();
+    cluster.weir(&["cp", "data", "weir:/d/data"]).ok();
+    mirrored(&cluster);
+    reads_back(&place, &cluster, &bytes, "written again");
+    cluster.weir(&["setlayout", "weir:/d/data", "--reduce", "raid6", "--after", "0s"]).ok();
+    encoded(&cluster);
+    ["data-1", "data-2"].iter().for_each(|daemon| cluster.kill(daemon));
+    reads_back(&place, &cluster, &bytes, "as RAID 6");
+    cluster.weir(&["up"]).ok();
+    cluster.weir(&["fsck"]).ok();
 }
 
 fn mounted_with_file(place: &Place) -> (Cluster<'_>, PathBuf, Vec<u8>) {
@@ -208,12 +304,12 @@ fn codes_that_do_not_fit_are_refused() {
     refused(&["--reduce", "rs:8+3"], &["need as many targets", "has 3"]);
     refused(&["--reduce", "rs:2+1", "--count", "3"], &["--count"]);
     refused(&["--reduce", "rs:2+1", "--layout", "chunked"], &["striped"]);
-    for bad in [&["--reduce", "raid5-mirror"], &["--after", "1h"]] {
-        let mut command = cluster.command(&[&["setlayout", "weir:/d"][..], bad].concat());
-        let said = command.output().unwrap();
-        let said = (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned());
-        assert!(said.0 == Some(2) && said.1.contains("--reduce"), "{said:?}");
-    }
+    refused(&["--reduce", "raid5-mirror:2"], &["add --copies 2"]);
+    let two = ["--copies", "2", "--reduce", "raid5-mirror:2"];
+    refused(&two, &["2 columns with two copies", "have room for 1", "add servers"]);
+    let said = cluster.command(&["setlayout", "weir:/d", "--after", "1h"]).output().unwrap();
+    let said = (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned());
+    assert!(said.0 == Some(2) && said.1.contains("--reduce"), "{said:?}");
     cluster.weir(&["mkfile", "weir:/d/own", "--reduce", "rs:2+1", "--after", "7d"]).ok();
     cluster.weir(&["setlayout", "weir:/d", "--reduce", "rs:2+1"]).ok();
     assert!(cluster.weir(&["setlayout", "weir:/d"]).ok().contains("1 parity after 1 h"));

@@ -177,6 +177,9 @@ impl Run<'_> {
         self.set(calm(&self.policy));
         let took = self.go_on(0, 5, PATIENCE);
         println!("  all went on within {took:.1?}");
+        if faults.iter().any(|fault| fault.silences_a_server()) {
+            self.lab.all_stay_online(PATIENCE);
+        }
     }
 
     /// Everybody waits; what there is, is what there should be, on both mounts and in all

@@ -103,6 +103,16 @@ bugs! {
     CountUnmadeParities = "count-unmade-parities",
     /// A block of a set goes to a target that already has another block of it.
     SetOnOneTarget = "set-on-one-target",
+    /// A read around a slow disk computes a column from whatever came, whatever happened meanwhile.
+    ComputeUnchecked = "compute-unchecked",
+    /// The same, only where the lease was lost meanwhile.
+    ComputeWithoutLease = "compute-without-lease",
+    /// The same, only where the file has another layout by then.
+    ComputeFromOtherLayout = "compute-from-other-layout",
+    /// The same, only while the client itself changes the file.
+    ComputeWhileCut = "compute-while-cut",
+    /// The same, only where an object was shorter than what was asked of it.
+    ComputeFromShort = "compute-from-short",
     /// A metadata server goes on answering after it has lost the lead.
     OldLeaderAnswers = "old-leader-answers",
     /// A snapshot for another metadata server claims to include an operation that it lacks.

@@ -369,6 +369,8 @@ pub struct LayoutSpec {
     pub placement: Placement,
     /// Parities that replace the copies of a file which is no longer written; 0: none.
     pub parities: u8,
+    /// Whether two copies of each column stay beside the parities.
+    pub mirrors: bool,
     /// A file gets parities when it was not written for this long, seconds.
     pub encode_after_s: u32,
 }
@@ -392,13 +394,17 @@ impl Encode for LayoutSpec {
         };
         (self.copies & LOWER_HALF | protocol << 4).encode(out);
         if self.parities > 0 {
-            (self.parities, self.encode_after_s).encode(out);
+            let mirrors = if self.mirrors { MIRRORS } else { 0 };
+            (self.parities | mirrors, self.encode_after_s).encode(out);
         }
     }
 }
 
 /// In the lower half of the first byte: parities follow at the end.
 const CODED: u8 = 0x08;
+
+/// In the byte with the number of parities: two copies of each column stay.
+const MIRRORS: u8 = 0x80;
 
 /// Mask of the number of copies in the last byte, and of the family in the first byte.
 const LOWER_HALF: u8 = 0x0f;
@@ -422,10 +428,11 @@ impl Decode for LayoutSpec {
             tag => Some(Duplication::from_bytes(&[tag])?),
         };
         let copies = both & LOWER_HALF;
-        let (parities, encode_after_s) = match is_coded {
+        let (both, encode_after_s) = match is_coded {
             true => (u8::decode(r)?, u32::decode(r)?),
             false => (0, 0),
         };
+        let (parities, mirrors) = (both & !MIRRORS, both & MIRRORS != 0);
         if is_coded && !(1..=MAX_PARITIES).contains(&usize::from(parities)) {
             return Err(DecodeError::BadValue);
         }
@@ -440,6 +447,7 @@ impl Decode for LayoutSpec {
             duplication,
             placement,
             parities,
+            mirrors,
             encode_after_s,
         })
     }
@@ -517,7 +525,10 @@ mod tests {
         assert_eq!(coded.target(4, CopyIndex(0)), Some(TargetId(4)));
         assert!(coded.is_filling(ColumnIndex(5), CopyIndex(0)) && coded.member(6).is_none());
         let spec = LayoutSpec { parities: 8, encode_after_s: 7, ..LayoutSpec::default() };
-        assert_eq!(LayoutSpec::from_bytes(&spec.to_bytes()), Ok(spec));
+        let mirrors = LayoutSpec { parities: 1, mirrors: true, ..spec.clone() };
+        for spec in [spec, mirrors] {
+            assert_eq!(LayoutSpec::from_bytes(&spec.to_bytes()), Ok(spec));
+        }
     }
 
     #[test]
@@ -533,7 +544,9 @@ mod tests {
         refused(Segment { state: SegmentState::Sealed, ..segment(4, 0) });
         let nowhere = Column { targets: vec![TargetId::NONE] };
         refused(Segment { parities: vec![nowhere], ..segment(4, 1) });
-        let spec = LayoutSpec { parities: 9, ..LayoutSpec::default() };
-        assert_eq!(LayoutSpec::from_bytes(&spec.to_bytes()), Err(DecodeError::BadValue));
+        for mirrors in [false, true] {
+            let spec = LayoutSpec { parities: 9, mirrors, ..LayoutSpec::default() };
+            assert_eq!(LayoutSpec::from_bytes(&spec.to_bytes()), Err(DecodeError::BadValue));
+        }
     }
 }

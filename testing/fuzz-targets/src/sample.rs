@@ -262,6 +262,7 @@ impl Sample for LayoutSpec {
             duplication: Sample::sample(g),
             placement: Sample::sample(g),
             parities,
+            mirrors: parities > 0 && g.one_in(2),
             encode_after_s: if parities > 0 { Sample::sample(g) } else { 0 },
         }
     }

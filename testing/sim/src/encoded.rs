@@ -40,6 +40,8 @@ const SPY_PAUSE: Duration = Duration::from_millis(60);
 const HEARD: Duration = Duration::from_secs(5);
 /// Free space of a disk.
 const PLENTY_BYTES: u64 = 1 << 40;
+/// The policy in [`weir_client::ReadPolicy::OF_ANY_READER`] with which clients go around slow disks.
+const BY_SPEED: u8 = 0;
 /// Number of clients, and of files of each.
 const USERS: u8 = 2;
 const FILES_EACH: usize = 2;
@@ -55,8 +57,9 @@ pub struct Set {
     pub copies: u8,
 }
 
-/// Runs a seed. Errors: what went wrong.
-pub fn try_seed(seed: u64) -> std::result::Result<(), String> {
+/// Runs a seed. Returns how many columns clients have computed to go around slow disks. Errors: what
+/// went wrong.
+pub fn try_seed(seed: u64) -> std::result::Result<u64, String> {
     let mut rng = Rng::with_seed(seed ^ 0x656e_636f_6465);
     let set = Set { columns: rng.u8(2..=4), parities: rng.u8(1..=2), copies: rng.u8(2..=3) };
     let plan = plan_of(&mut rng, seed, set);
@@ -66,7 +69,9 @@ pub fn try_seed(seed: u64) -> std::result::Result<(), String> {
     run.attack(kills)?;
     run.finish()?;
     run.read_without(usize::from(set.parities))?;
-    run.end()
+    let world = run.world.clone();
+    run.end()?;
+    Ok(world.computed.get())
 }
 
 /// Encodes files, and reads them without each set of targets that may be lost. Returns the number
@@ -191,8 +196,39 @@ fn plan_of(rng: &mut Rng, seed: u64, set: Set) -> Plan {
     let faults = faults(rng, &shape);
     let client = ClientPlan { write_behind: false, keeps_pages: false, ops: Vec::new() };
     let clients = vec![client; usize::from(USERS)];
-    let read_policy = first_copies();
+    // A separate generator, so that the rest of the plan does not depend on it.
+    let mut of_slow = Rng::with_seed(seed ^ 0x736c_6f77);
+    let mut faults = faults;
+    let read_policy = match of_slow.u8(0..4) {
+        0 => first_copies(),
+        _ => {
+            faults.extend(slow_disks(&mut of_slow, &shape));
+            faults.sort_by_key(|planned| planned.at_ms);
+            BY_SPEED
+        }
+    };
     Plan { seed, duration_ms: DURATION_MS, shape, clients, faults, read_policy }
+}
+
+/// Disks that are slow for a while. Clients that go around them may lose their leases meanwhile.
+fn slow_disks(rng: &mut Rng, shape: &Shape) -> Vec<PlannedFault> {
+    let mut faults = Vec::new();
+    for _ in 0..rng.u8(2..=4) {
+        let at_ms = rng.u32(500..DURATION_MS);
+        let (client, meta) = (NodeName::Client(rng.u8(0..USERS)), NodeName::Meta);
+        for _ in 0..rng.u8(1..=2) {
+            let node = NodeName::Data(rng.u8(0..shape.data_servers));
+            let ms = rng.u32(2_000..8_000);
+            let fault = Fault::SlowDisk { node, operation_ms: rng.u32(50..1_500), ms };
+            faults.push(PlannedFault { at_ms, fault });
+        }
+        if shape.leases && rng.bool() {
+            let ms = rng.u32(500..shape.lease_ms * 2);
+            let fault = Fault::Partition { a: client, b: meta, both: true, ms };
+            faults.push(PlannedFault { at_ms: at_ms + rng.u32(0..2_000), fault });
+        }
+    }
+    faults
 }
 
 fn faults(rng: &mut Rng, shape: &Shape) -> Vec<PlannedFault> {
@@ -272,6 +308,10 @@ impl Run {
         cluster.wait_for(&[maker], "make files")?;
         for node in cluster.nodes.keys().copied().collect::<Vec<_>>() {
             usual_latency(cluster.disk(node));
+            if shared.plan.read_policy == BY_SPEED {
+                // What is in memory is not slow.
+                cluster.disk(node).set_not_cached(0.9);
+            }
         }
         cluster.sim.network().set_reset_rate(shared.plan.shape.reset_ppm);
         let nemesis = Nemesis::new(&cluster);

@@ -321,8 +321,8 @@ const MAX_SEEDS: u64 = 500;
 /// that serves without a lease shows to clients that still reach it, one that applies
 /// what was ordered before it was away when just that is late, and one that orders too
 /// early when another has not heard of it: what is made for them finds those (`standings.rs`,
-/// `regrant.rs`). Those of files with parities `encoded.rs` finds, those of several metadata servers
-/// `members.rs`.
+/// `regrant.rs`). Those of files with parities `encoded.rs` finds (and those of reads around slow disks
+/// `weir-client`: `core/around.rs`), those of several metadata servers `members.rs`.
 const FOUND_ELSEWHERE: &[Bug] = &[
     Bug::ServeUnverified,
     Bug::ForgetGeneration,
@@ -337,6 +337,11 @@ const FOUND_ELSEWHERE: &[Bug] = &[
     Bug::SkipParitySync,
     Bug::CountUnmadeParities,
     Bug::SetOnOneTarget,
+    Bug::ComputeUnchecked,
+    Bug::ComputeWithoutLease,
+    Bug::ComputeFromOtherLayout,
+    Bug::ComputeWhileCut,
+    Bug::ComputeFromShort,
     Bug::OldLeaderAnswers,
     Bug::SnapshotSkips,
     Bug::CutJournalEarly,

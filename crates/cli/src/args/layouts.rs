@@ -82,7 +82,8 @@ pub struct LayoutFlags {
     #[arg(long, value_enum)]
     pub placement: Option<Places>,
     /// Parities that replace the copies of a striped file that is no longer written: raid6 (two),
-    /// raid6:K or rs:K+M (M parities of K columns), or none
+    /// raid6:K or rs:K+M (M parities of K columns), raid5-mirror or raid5-mirror:K (one beside two
+    /// copies), or none
     #[arg(long, value_parser = parse_reduce, value_name = "CODE")]
     pub reduce: Option<Reduced>,
     /// With --reduce: a file gets parities when it was not written for this long, as in 30m or 7d
@@ -96,24 +97,26 @@ pub struct LayoutFlags {
 pub struct Reduced {
     /// Number of parities; 0: copies stay.
     pub parities: u8,
+    /// Whether two copies stay.
+    pub mirrors: bool,
     /// Number of columns, if given.
     pub columns: Option<u16>,
 }
 
 fn parse_reduce(text: &str) -> Result<Reduced, String> {
+    let usual = |parities, mirrors| Ok(Reduced { parities, mirrors, columns: None });
     match text {
-        "none" => return Ok(Reduced { parities: 0, columns: None }),
-        "raid6" => return Ok(Reduced { parities: 2, columns: None }),
+        "none" => return usual(0, false),
+        "raid6" => return usual(2, false),
+        "raid5-mirror" => return usual(1, true),
         _ => {}
     }
-    match text.parse::<SetCode>().map_err(|e| e.to_string())? {
-        SetCode::Raid5Mirror { .. } => {
-            Err("raid5-mirror is for plain directories only (`weir reduce`): use raid6".to_owned())
-        }
-        code => {
-            Ok(Reduced { parities: code.parities() as u8, columns: Some(code.members() as u16) })
-        }
-    }
+    let code = text.parse::<SetCode>().map_err(|e| e.to_string())?;
+    Ok(Reduced {
+        parities: code.parities() as u8,
+        mirrors: matches!(code, SetCode::Raid5Mirror { .. }),
+        columns: Some(code.members() as u16),
+    })
 }
 
 /// The placement of a file's copies.

@@ -84,13 +84,13 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
     if count.zip(columns).is_some_and(|(count, columns)| count != columns) {
         return Err(Failure::new("--reduce says another number of columns than --count"));
     }
-    let (parities, encode_after_s) = match reduce {
-        None => (0, 0),
+    let (parities, mirrors, encode_after_s) = match reduce {
+        None => (0, false, 0),
         // `--reduce none` for a file that has parities: it gets no further ones.
-        Some(Reduced { parities: 0, .. }) => (1, NEVER_S),
-        Some(Reduced { parities, .. }) => {
+        Some(Reduced { parities: 0, .. }) => (1, false, NEVER_S),
+        Some(Reduced { parities, mirrors, .. }) => {
             let after_s = after.map_or(0, |after| after.as_secs());
-            (*parities, u32::try_from(after_s).unwrap_or(NEVER_S).min(NEVER_S - 1))
+            (*parities, *mirrors, u32::try_from(after_s).unwrap_or(NEVER_S).min(NEVER_S - 1))
         }
     };
     let spec = LayoutSpec {
@@ -105,6 +105,7 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
         duplication,
         placement,
         parities,
+        mirrors,
         encode_after_s,
     };
     weir_layout::check_spec(&spec)?;
@@ -180,8 +181,9 @@ pub fn text(spec: &LayoutSpec) -> String {
     }
     if spec.parities > 0 && spec.encode_after_s != NEVER_S {
         words.push(format!(
-            "{} after {} without writers",
+            "{}{} after {} without writers",
             parities_name(usize::from(spec.parities)),
+            if spec.mirrors { " beside two copies" } else { "" },
             human_time(u64::from(spec.encode_after_s))
         ));
     }
@@ -215,6 +217,7 @@ pub fn describe(spec: &LayoutSpec) -> Value {
         "duplication": duplication_name(spec.duplication.unwrap_or_default()),
         "placement": placement_name(spec.placement.of(spec.kind)),
         "parities": if spec.encode_after_s == NEVER_S { 0 } else { spec.parities },
+        "mirrors": spec.mirrors && spec.encode_after_s != NEVER_S,
         "encode_after_s": spec.encode_after_s,
     })
 }

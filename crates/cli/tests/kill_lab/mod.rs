@@ -28,6 +28,9 @@ const MACHINES: [&str; 7] =
 const PORT: u16 = 7700;
 /// A server is missed after this time.
 pub const DETECTION: Duration = Duration::from_secs(3);
+/// For so long a server may go on to report one that it could not reach (`KEPT` of
+/// `dataserver/src/standing/unreachable.rs`), with two heartbeats.
+const SUSPICION: Duration = Duration::from_millis(4_500);
 /// How long a mount's call waits for a server that is away.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -266,7 +269,19 @@ impl<'a> Lab<'a> {
     /// Waits until all targets are online, and have been heard of since this was called;
     /// how long that took.
     pub fn all_online(&mut self, within: Duration) -> Duration {
+        self.online_for(Duration::ZERO, within)
+    }
+
+    /// Waits until nobody can lose its place any more for what was before: a server reports one that
+    /// it could not reach for a while after it could. Until then the targets there may be left out,
+    /// and files have a copy less.
+    pub fn all_stay_online(&mut self, within: Duration) -> Duration {
+        self.online_for(SUSPICION, within)
+    }
+
+    fn online_for(&mut self, time: Duration, within: Duration) -> Duration {
         let begin = Instant::now();
+        let mut online_since = None;
         loop {
             let since = begin.elapsed();
             let states = self.states();
@@ -275,7 +290,8 @@ impl<'a> Lab<'a> {
                     |(state, heard): &(String, Duration)| state == "online" && *heard < since;
                 states.len() == SERVERS.len() && states.iter().all(is_online)
             });
-            if are_online {
+            online_since = are_online.then(|| online_since.unwrap_or(since));
+            if online_since.is_some_and(|online| since - online >= time) {
                 return begin.elapsed();
             }
             assert!(begin.elapsed() < within, "not all online within {within:?}: {states:?}");

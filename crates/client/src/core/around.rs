@@ -1,6 +1,9 @@
 //! Which columns of whole stripes are computed from parities, because their disks are slow. Who reads
 //! whole stripes has the other columns anyway, so a parity costs as many bytes as the column.
 
+use weir_host::plant::{Bug, planted};
+use weir_types::{Epoch, SegmentIndex};
+
 /// A disk is slow if it takes so many times as long as that of the middle column.
 const SLOW: f64 = 1.5;
 /// It is busy if it would take so many times as long, with what others ask there. That is known only
@@ -44,6 +47,66 @@ pub struct Instead {
     pub parity: usize,
     /// Time until the parity comes, microseconds.
     pub answer_us: f64,
+}
+
+/// What has to stay as it was when parities were asked for, until the columns are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The segment, and the epoch of its layout.
+    pub segment: (SegmentIndex, Epoch),
+    /// Number of losses of leases.
+    pub losses: u64,
+}
+
+/// How the file is when everything has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The segment with its epoch, if it has parities.
+    pub segment: Option<(SegmentIndex, Epoch)>,
+    /// Whether leases hold now.
+    pub is_held: bool,
+    /// Number of losses of leases.
+    pub losses: u64,
+    /// Whether a newer layout was seen than the one that is known.
+    pub is_behind: bool,
+    /// Whether this client is changing the file, or may be.
+    pub is_changing: bool,
+    /// Whether an object was shorter than what was asked of it.
+    pub is_short: bool,
+}
+
+/// Why columns are not computed from what came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Others may have written the file meanwhile.
+    LeaseLost,
+    /// The parities may be of other bytes, or others may count by now.
+    OtherLayout,
+    /// A file that this client cuts has other bytes, or none, at once.
+    Changing,
+    /// A column that is short may have been cut just now.
+    Short,
+}
+
+/// Whether what came belongs together, so that columns may be computed from it.
+pub fn refusal(asked: &Asked, found: &Found) -> Option<Refusal> {
+    let skips = |bug| planted(bug) || planted(Bug::ComputeUnchecked);
+    let reasons = [
+        (
+            found.segment != Some(asked.segment) || found.is_behind,
+            Refusal::OtherLayout,
+            Bug::ComputeFromOtherLayout,
+        ),
+        (
+            !found.is_held || found.losses != asked.losses,
+            Refusal::LeaseLost,
+            Bug::ComputeWithoutLease,
+        ),
+        (found.is_changing, Refusal::Changing, Bug::ComputeWhileCut),
+        (found.is_short, Refusal::Short, Bug::ComputeFromShort),
+    ];
+    let mut all = reasons.into_iter().filter(|(is_so, _, bug)| *is_so && !skips(*bug));
+    all.next().map(|(_, refusal, _)| refusal)
 }
 
 /// The one in the middle, of those that are known and give something; 0 if there are none.
@@ -100,6 +163,7 @@ pub fn around(columns: &[Seen], parities: &[Option<Seen>], soon_us: f64) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_host::plant::plant;
 
     const SOON_US: f64 = 1_000.0;
 
@@ -151,6 +215,67 @@ mod tests {
         assert_eq!(pairs(&columns, &parities), [(2, 0), (0, 2)]);
         assert_eq!(pairs(&columns, &[None, Some(seen(50_000.0, 0, 0))]), [(2, 1)]);
         assert_eq!(pairs(&columns, &[Some(seen(50_000.0, 2, 0))]), []);
+    }
+
+    /// Environment variable that names the bug for a test's process.
+    const PLANTED: &str = "WEIR_PLANTED_HERE";
+
+    #[test]
+    fn columns_are_computed_only_from_what_belongs_together() {
+        if let Ok(name) = std::env::var(PLANTED) {
+            let bug = Bug::ALL.iter().find(|(_, known)| *known == name).unwrap().0;
+            assert!(plant(Some(bug)));
+        }
+        let segment = (SegmentIndex(3), Epoch(7));
+        let asked = Asked { segment, losses: 2 };
+        let found = Found {
+            segment: Some(segment),
+            is_held: true,
+            losses: 2,
+            is_behind: false,
+            is_changing: false,
+            is_short: false,
+        };
+        assert_eq!(refusal(&asked, &found), None);
+        let other =
+            |index, epoch| Found { segment: Some((SegmentIndex(index), Epoch(epoch))), ..found };
+        for (found, why) in [
+            (Found { is_held: false, ..found }, Refusal::LeaseLost),
+            // It was lost, and got again.
+            (Found { losses: 3, ..found }, Refusal::LeaseLost),
+            (other(3, 8), Refusal::OtherLayout),
+            (other(4, 7), Refusal::OtherLayout),
+            (Found { segment: None, ..found }, Refusal::OtherLayout),
+            (Found { is_behind: true, ..found }, Refusal::OtherLayout),
+            (Found { is_changing: true, ..found }, Refusal::Changing),
+            (Found { is_short: true, ..found }, Refusal::Short),
+        ] {
+            assert_eq!(refusal(&asked, &found), Some(why), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn planted_bugs_are_found() {
+        if !plant(None) || !cfg!(debug_assertions) {
+            return;
+        }
+        let test = "core::around::tests::columns_are_computed_only_from_what_belongs_together";
+        let fails_with = |bug: Option<&str>| {
+            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+            command.args([test, "--exact"]);
+            if let Some(name) = bug {
+                command.env(PLANTED, name);
+            }
+            let output = command.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("running 1 test"), "{test} is not there: {text}");
+            !output.status.success()
+        };
+        assert!(!fails_with(None));
+        let bugs = Bug::ALL.iter().filter(|(_, name)| name.starts_with("compute-"));
+        let missed: Vec<&str> =
+            bugs.clone().map(|(_, name)| *name).filter(|name| !fails_with(Some(*name))).collect();
+        assert!(missed.is_empty() && bugs.count() == 5, "{missed:?}");
     }
 
     #[test]

@@ -180,9 +180,9 @@ pub fn require_kept(
              what was not synced before may be gone: write it again"
         ),
         None => format!(
-            "file {}, column {}: the machines of all its copies were started anew, or were away, \
-             at the same time since some of this was written, and what was not synced before may \
-             be gone: write it again",
+            "file {}, column {}: all its copies were away at the same time since some of this was \
+             written, or their disks failed, or their machines were started anew, and what was not \
+             synced before may be gone: write it again",
             place.object.file, place.object.column
         ),
     };
@@ -351,6 +351,29 @@ mod tests {
         assert!(!kept([5, 9, 1], &[1, 2]), "nobody was there");
         assert!(!kept([12, 1, 1], &[1, 2]) && !kept([5, 0, 1], &[1, 2]));
         assert!(!kept([5, 1, 12], &[1, 3]), "the one that has it now");
+    }
+
+    /// As when two servers do not reach each other for a while, so one goes on alone, and its disk
+    /// fails before the other is up to date. What the disk had not synced is gone, whatever the other
+    /// one gets from it afterwards.
+    #[test]
+    fn a_disk_that_fails_while_the_other_copy_lacks_something_may_have_lost_a_write() {
+        let mut unsynced = Unsynced::default();
+        unsynced.confirmed(place(0), taken(7, 5, &[1, 2]));
+        let kept = |left_out: u64, back: u64| {
+            let online = move |target: TargetId| match target.0 {
+                1 => vec![(Epoch(1), Some(Epoch(7))), (Epoch(12), None)],
+                _ => vec![(Epoch(1), Some(Epoch(left_out))), (Epoch(back), None)],
+            };
+            let anew = |target: TargetId| Some(Epoch([8, 1][target.0 as usize - 1]));
+            let mut in_doubt = unsynced.in_doubt(&[Some(8)]);
+            let now = [TargetId(1), TargetId(2)];
+            in_doubt.try_for_each(|taken| require_kept(taken, &now, online, anew))
+        };
+        let error = kept(4, 10).unwrap_err();
+        assert!(error.kind == ErrorKind::Io && error.message.contains("their disks failed"));
+        kept(4, 6).unwrap();
+        kept(4, 7).unwrap_err();
     }
 
     /// As when the target of a file with one copy is drained while it is written.

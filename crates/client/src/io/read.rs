@@ -157,12 +157,8 @@ impl ReadOp {
         let mut is_done = true;
         let until_ms = self.deadline_ms.min(now_ms() + around::PATIENCE_MS);
         for mut around in std::mem::take(&mut self.arounds) {
-            let lacking = (&self.plan, self.transfer.lacking());
-            // A column that is short may have been cut just now.
-            let filled = match self.is_short {
-                true => Ok(false),
-                false => around.fill(call, lacking, (dest, until_ms)),
-            };
+            let came = (&self.plan, self.transfer.lacking(), self.is_short);
+            let filled = around.fill(call, came, (dest, until_ms));
             match filled.unwrap_or_else(|error| {
                 tracing::debug!("a slow column is read: {error}");
                 false

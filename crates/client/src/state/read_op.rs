@@ -1,12 +1,13 @@
 //! A read whose replies have not all been received.
 
+use crate::core::around::Asked;
 use crate::core::job::JobReader;
 use crate::core::plan::Plan;
 use crate::core::transfer::Transfer;
 use crate::rpc::servers::{DataConn, Slot};
 use std::sync::Arc;
 use weir_policy::Micros;
-use weir_types::{Epoch, SegmentIndex, TargetId};
+use weir_types::TargetId;
 
 /// A read that was sent, or is about to be sent.
 pub(crate) struct ReadOp {
@@ -36,9 +37,10 @@ pub(crate) struct ReadOp {
 /// The columns of a chunk of whole stripes that are computed from parities.
 pub(crate) struct Around {
     pub(crate) chunk: usize,
-    pub(crate) segment: (SegmentIndex, Epoch),
-    /// Number of losses of leases when it was asked for.
-    pub(crate) losses: u64,
+    /// How the file was.
+    pub(crate) asked: Asked,
+    /// Number of parities of the segment.
+    pub(crate) of: usize,
     /// The parts without requests.
     pub(crate) skipped: Vec<usize>,
     /// The parities that are read instead, by their numbers among all members.

@@ -15,13 +15,18 @@ pub struct Coding {
     pub logical_bytes: u64,
     /// Bytes of columns, parities and all copies.
     pub stored_bytes: u64,
-    /// The part of these that goes when all segments have parities, and one copy.
+    /// The part of these that goes when all segments have parities, and no copies that need not stay.
     pub reclaimable_bytes: u64,
 }
 
 impl Coding {
-    /// A segment that gets so many parities. `bytes` says what a column or parity has.
-    pub fn of(segment: &Segment, parities: u8, bytes: impl Fn(usize) -> u64) -> Self {
+    /// A segment that gets so many parities, and keeps so many copies of its columns. `bytes` says
+    /// what a column or parity has.
+    pub fn of(
+        segment: &Segment,
+        (parities, copies): (u8, u8),
+        bytes: impl Fn(usize) -> u64,
+    ) -> Self {
         let columns = segment.columns.len();
         let logical_bytes = (0..columns).map(&bytes).sum::<u64>();
         let of = |(number, copies): (usize, usize)| bytes(number).saturating_mul(copies as u64);
@@ -30,7 +35,8 @@ impl Coding {
             (number, member.copies().count())
         });
         let stored_bytes = members.map(of).sum::<u64>();
-        let least = logical_bytes.saturating_add(of((columns, parities.into())));
+        let kept = logical_bytes.saturating_mul(copies.into());
+        let least = kept.saturating_add(of((columns, parities.into())));
         let (coded, sealed) = match (segment.scheme, segment.state) {
             (Scheme::Coded, _) => (1, 0),
             (Scheme::Copies, SegmentState::Sealed) => (0, 1),

@@ -8,8 +8,8 @@ use weir_layout::place::MAX_PLACES;
 use weir_types::{ColumnIndex, CopyIndex, Filling, Segment, TargetId};
 
 mod coded;
-pub(crate) use coded::without_parities;
 pub use coded::{Parities, improve_with, lacks_room};
+pub(crate) use coded::{mirrored, without_parities};
 
 /// A present or former copy of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -40,14 +40,14 @@ pub(crate) fn load_named(tx: &mut Tx<'_>, file: FileId) -> Outcome<Inode> {
 
 /// Stores an inode. The first that parities are wished for raises the version of the store.
 pub(crate) fn store(tx: &mut Tx<'_>, file: FileId, inode: &Inode) -> Outcome<()> {
-    let parities = match &inode.body {
-        Body::File(body) => body.spec.parities,
-        Body::Directory(body) => body.default_layout.parities,
-        Body::Other => 0,
+    let spec = match &inode.body {
+        Body::File(body) => Some(&body.spec),
+        Body::Directory(body) => Some(&body.default_layout),
+        Body::Other => None,
     };
-    if parities > 0
+    if let Some(spec) = spec.filter(|spec| spec.parities > 0)
         && let Some(format) = tx.get(key::FORMAT)?
-        && let Some(raised) = schema::with_parities(&format)
+        && let Some(raised) = schema::with_parities(&format, spec.mirrors)
     {
         tx.put(key::FORMAT, &raised)?;
     }

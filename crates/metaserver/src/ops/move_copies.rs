@@ -218,9 +218,11 @@ fn look_at(
 /// How a segment counts among those that get parities.
 fn coding(inode: &Inode, body: &RegularFile, segment: &Segment) -> Coding {
     match parities::has_or_gets_some(inode, body, segment) {
-        true => Coding::of(segment, body.spec.parities, |number| {
-            bytes_of(inode, segment, ColumnIndex(number as u16))
-        }),
+        true => {
+            Coding::of(segment, (body.spec.parities, parities::kept_copies(&body.spec)), |number| {
+                bytes_of(inode, segment, ColumnIndex(number as u16))
+            })
+        }
         false => Coding::default(),
     }
 }

@@ -4,7 +4,7 @@
 //! [`waits_to_write`]. So no session has such a file open for writing, and none that has it open for
 //! writing learns of a generation that the fence of its objects lets pass.
 
-use crate::mover::plan::Parities;
+use crate::mover::plan::{Parities, mirrored};
 use crate::open_files::OpenFiles;
 use crate::ops::{Context, Outcome, inodes, layouts};
 use crate::schema::{Inode, RegularFile};
@@ -62,6 +62,7 @@ pub(crate) fn wish(
     };
     match are_wished(&body.spec) && !awaited && (segment.state == SegmentState::Sealed || begins())
     {
+        true if body.spec.mirrors => Parities::Mirrored,
         true => Parities::Wished(body.spec.parities),
         false => Parities::None,
     }
@@ -116,7 +117,13 @@ fn saves_room(spec: &LayoutSpec, inode: &Inode, segment: &Segment) -> bool {
     let column = |number| object_len(segment.stripe(), ColumnIndex(number), within);
     let one_copy: u64 = (0..segment.columns.len() as u16).map(column).sum();
     // A parity is as long as the longest column, which is the first.
-    u64::from(spec.copies.saturating_sub(1)) * one_copy > u64::from(spec.parities) * column(0)
+    u64::from(spec.copies.saturating_sub(kept_copies(spec))) * one_copy
+        > u64::from(spec.parities) * column(0)
+}
+
+/// Copies of each column that stay beside parities.
+pub(crate) fn kept_copies(spec: &LayoutSpec) -> u8 {
+    if spec.mirrors { mirrored::COPIES as u8 } else { 1 }
 }
 
 fn since_change_ms(inode: &Inode, writers: &Writers<'_>) -> u64 {
@@ -137,7 +144,10 @@ pub(crate) fn waits_to_write(tx: &mut Tx<'_>, file: FileId) -> Outcome<bool> {
 /// The layout with so few columns that the parities have targets, if it says "all".
 pub(crate) fn with_room(ctx: &Context<'_>, spec: &LayoutSpec) -> LayoutSpec {
     let mut spec = spec.clone();
-    if spec.parities > 0 && spec.count == 0 {
+    if spec.mirrors && spec.count == 0 {
+        let homes = ctx.cluster.targets.iter().map(|info| info.home);
+        spec.count = Mirrors::of(homes).usual().min(MAX_CODED_COLUMNS) as u16;
+    } else if spec.parities > 0 && spec.count == 0 {
         let room = room(ctx, spec.parities).saturating_sub(usize::from(spec.parities));
         spec.count = room.min(MAX_CODED_COLUMNS) as u16;
     }
@@ -183,6 +193,9 @@ pub(crate) fn check_spec(ctx: &Context<'_>, spec: &LayoutSpec) -> Outcome<()> {
              --reduce rs:K+M"
         ));
     }
+    if spec.mirrors {
+        return check_mirrors(ctx, spec, columns);
+    }
     if columns + parities > targets {
         return refuse(format!(
             "{columns} columns and {parities} parities need as many targets, and the cluster has \
@@ -201,6 +214,69 @@ pub(crate) fn check_spec(ctx: &Context<'_>, spec: &LayoutSpec) -> Outcome<()> {
     Ok(())
 }
 
+/// The parts of the cluster in which sets of RAID 5 and mirror have their copies.
+struct Mirrors {
+    targets: usize,
+    parts: usize,
+    /// Targets of the smallest part.
+    smallest: usize,
+}
+
+impl Mirrors {
+    fn of(homes: impl Iterator<Item = Home> + Clone) -> Self {
+        let all = Spread::of(homes.clone());
+        let mut of_parts = BTreeMap::<_, usize>::new();
+        homes.clone().for_each(|home| *of_parts.entry(all.part(home)).or_default() += 1);
+        let targets = homes.count();
+        match of_parts.contains_key(&None) {
+            true => Self { targets, parts: targets, smallest: targets.min(1) },
+            false => {
+                let smallest = of_parts.values().min().copied().unwrap_or_default();
+                Self { targets, parts: of_parts.len(), smallest }
+            }
+        }
+    }
+
+    /// The most columns: each is in two parts, no two are in the same two, and one part is left for
+    /// the parity.
+    fn most(&self) -> usize {
+        let parts = self.parts.saturating_sub(1);
+        parts * parts.saturating_sub(1) / 2
+    }
+
+    /// The columns of a file that is on all targets: one target each, apart from the parity's part.
+    fn usual(&self) -> usize {
+        (self.targets - self.smallest).min(self.most())
+    }
+}
+
+/// Refuses RAID 5 and mirror where no file could get it.
+fn check_mirrors(ctx: &Context<'_>, spec: &LayoutSpec, columns: usize) -> Outcome<()> {
+    let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message).into());
+    if spec.copies < mirrored::COPIES as u8 {
+        return refuse("raid5-mirror keeps two copies of each column: add --copies 2".into());
+    }
+    let targets = ctx.cluster.targets.len();
+    if columns > targets {
+        return refuse(format!(
+            "{columns} columns need as many targets, and the cluster has {targets}: add targets, or \
+             say fewer with --reduce raid5-mirror:K"
+        ));
+    }
+    let parts = Mirrors::of(ctx.cluster.targets.iter().map(|info| info.home));
+    if columns > parts.most() {
+        return refuse(format!(
+            "{columns} columns with two copies each and a parity: no two columns may be in the same \
+             two servers (or failure domains), nor the parity beside any, and for that the {} that \
+             there are have room for {}: add servers, or say fewer columns with --reduce \
+             raid5-mirror:K",
+            parts.parts,
+            parts.most()
+        ));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +290,20 @@ mod tests {
             Home { server, host: Host(first), domain: Domain(first) }
         };
         (0..targets).map(home).collect()
+    }
+
+    #[test]
+    fn six_servers_have_room_for_ten_pairs_of_copies_and_a_parity() {
+        let of = |homes: &[Home]| {
+            let mirrors = Mirrors::of(homes.iter().copied());
+            (mirrors.most(), mirrors.usual())
+        };
+        assert_eq!(of(&homes(6, 6, 1)), (10, 5));
+        assert_eq!(of(&homes(12, 6, 1)), (10, 10));
+        assert_eq!(of(&homes(12, 6, 2)), (1, 1), "three domains: one pair, and the parity's");
+        assert_eq!(of(&homes(4, 1, 1)), (3, 3), "the targets of the only server");
+        assert_eq!(of(&homes(3, 3, 1)), (1, 1));
+        assert_eq!(of(&[]), (0, 0));
     }
 
     #[test]

@@ -67,6 +67,7 @@ fn set_copies(
         duplication: None,
         placement: Placement::default(),
         parities: 0,
+        mirrors: false,
         encode_after_s: 0,
         ..spec.clone()
     };
@@ -109,10 +110,10 @@ fn set_copies(
     let before = protocol(&body.spec);
     let copies = if spec.copies == 0 { body.spec.copies } else { spec.copies };
     if spec.parities > 0 {
-        let of_file = LayoutSpec { count: columns as u16, ..spec.clone() };
+        let of_file = LayoutSpec { count: columns as u16, copies, ..spec.clone() };
         if spec.encode_after_s != NEVER_S {
             parities::check_spec(ctx, &LayoutSpec { kind: body.spec.kind, ..of_file })?;
-            body.spec.parities = spec.parities;
+            (body.spec.parities, body.spec.mirrors) = (spec.parities, spec.mirrors);
         }
         // What it has stays known until it has copies again.
         body.spec.encode_after_s = spec.encode_after_s;

@@ -34,6 +34,9 @@ const QUOTA_FORMAT_VERSION: u8 = 6;
 /// would take the records of such files for broken ones.
 const PARITY_FORMAT_VERSION: u8 = 7;
 const QUOTA_PARITY_FORMAT_VERSION: u8 = 8;
+/// The same versions since two copies beside parities were wished for some file.
+const MIRROR_FORMAT_VERSION: u8 = 9;
+const QUOTA_MIRROR_FORMAT_VERSION: u8 = 10;
 /// Version since inodes have a time of birth and access control lists at their end.
 const WITH_LONGER_INODES: u8 = 3;
 /// The same version with quotas.
@@ -94,11 +97,14 @@ pub fn encode_format(record: &FormatRecord, quotas: bool) -> Vec<u8> {
     bytes
 }
 
-/// The format record of a store in which parities are wished from now on; `None` if it says so.
-pub fn with_parities(bytes: &[u8]) -> Option<Vec<u8>> {
-    let version = match *bytes.first()? {
-        FORMAT_VERSION => PARITY_FORMAT_VERSION,
-        QUOTA_FORMAT_VERSION => QUOTA_PARITY_FORMAT_VERSION,
+/// The format record of a store in which parities are wished from now on, or with `mirrors` two
+/// copies beside them; `None` if it says so.
+pub fn with_parities(bytes: &[u8], mirrors: bool) -> Option<Vec<u8>> {
+    let version = match (*bytes.first()?, mirrors) {
+        (FORMAT_VERSION, false) => PARITY_FORMAT_VERSION,
+        (QUOTA_FORMAT_VERSION, false) => QUOTA_PARITY_FORMAT_VERSION,
+        (FORMAT_VERSION | PARITY_FORMAT_VERSION, true) => MIRROR_FORMAT_VERSION,
+        (QUOTA_FORMAT_VERSION | QUOTA_PARITY_FORMAT_VERSION, true) => QUOTA_MIRROR_FORMAT_VERSION,
         _ => return None,
     };
     let mut bytes = bytes.to_vec();
@@ -106,15 +112,15 @@ pub fn with_parities(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The format record with or without quotas, and with parities if `before` has them.
+/// The format record with or without quotas, and with parities and mirrors if `before` has them.
 pub fn with_quotas(record: &FormatRecord, quotas: bool, before: Option<&[u8]>) -> Vec<u8> {
     let bytes = encode_format(record, quotas);
-    match before.and_then(<[u8]>::first) {
-        Some(&(PARITY_FORMAT_VERSION | QUOTA_PARITY_FORMAT_VERSION)) => {
-            with_parities(&bytes).unwrap_or(bytes)
-        }
-        _ => bytes,
-    }
+    let mirrors = match before.and_then(<[u8]>::first) {
+        Some(&(PARITY_FORMAT_VERSION | QUOTA_PARITY_FORMAT_VERSION)) => false,
+        Some(&(MIRROR_FORMAT_VERSION | QUOTA_MIRROR_FORMAT_VERSION)) => true,
+        _ => return bytes,
+    };
+    with_parities(&bytes, mirrors).unwrap_or(bytes)
 }
 
 /// Decodes the format record, and returns whether the store is up to date.
@@ -124,12 +130,12 @@ pub fn with_quotas(record: &FormatRecord, quotas: bool, before: Option<&[u8]>) -
 pub fn decode_format(bytes: &[u8]) -> Result<(FormatRecord, Age)> {
     const WHAT: &str = "of the format";
     let age = match bytes.first() {
-        Some(&(FORMAT_VERSION..=QUOTA_PARITY_FORMAT_VERSION)) => Age::Current,
+        Some(&(FORMAT_VERSION..=QUOTA_MIRROR_FORMAT_VERSION)) => Age::Current,
         Some(&WITH_LONGER_INODES) => Age::NoHoles { quotas: false },
         Some(&WITH_LONGER_INODES_AND_QUOTAS) => Age::NoHoles { quotas: true },
         Some(&WITH_DIRECTORIES) => Age::ShorterInodes,
-        Some(&version) if version > QUOTA_PARITY_FORMAT_VERSION => {
-            let reads = format!("{RECORD_VERSION} to {QUOTA_PARITY_FORMAT_VERSION}");
+        Some(&version) if version > QUOTA_MIRROR_FORMAT_VERSION => {
+            let reads = format!("{RECORD_VERSION} to {QUOTA_MIRROR_FORMAT_VERSION}");
             return Err(other_version(WHAT, version, &reads));
         }
         _ => return Ok((decode(bytes, WHAT)?, Age::NoDirectories)),
@@ -153,6 +159,8 @@ mod tests {
         };
         let mut bytes = encode_format(&record, false);
         for (version, age) in [
+            (10, Age::Current),
+            (9, Age::Current),
             (8, Age::Current),
             (7, Age::Current),
             (6, Age::Current),
@@ -165,17 +173,28 @@ mod tests {
             bytes[0] = version;
             assert_eq!(decode_format(&bytes).unwrap(), (record.clone(), age));
         }
-        bytes[0] = 9;
+        bytes[0] = 11;
         let refused = decode_format(&bytes).unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Unsupported);
-        assert!(refused.message.contains("has version 9; this program reads version 1 to 8"));
+        assert!(refused.message.contains("has version 11; this program reads version 1 to 10"));
         // Parities stay, whatever becomes of quotas.
         let plain = encode_format(&record, false);
-        let parities = with_parities(&plain).unwrap();
+        let parities = with_parities(&plain, false).unwrap();
         let both = with_quotas(&record, true, Some(&parities));
         assert_eq!([plain[0], parities[0], both[0]], [5, 7, 8]);
-        assert_eq!(with_parities(&encode_format(&record, true)), Some(both.clone()));
-        assert_eq!((with_parities(&parities), with_parities(&both)), (None, None));
+        assert_eq!(with_parities(&encode_format(&record, true), false), Some(both.clone()));
+        for known in [&parities, &both] {
+            assert_eq!(with_parities(known, false), None);
+            let mirrors = with_parities(known, true).unwrap();
+            assert_eq!(mirrors[0], known[0] + 2);
+            assert_eq!(
+                (with_parities(&mirrors, false), with_parities(&mirrors, true)),
+                (None, None)
+            );
+            assert_eq!(with_quotas(&record, false, Some(&mirrors))[0], 9);
+            assert_eq!(with_quotas(&record, true, Some(&mirrors))[0], 10);
+        }
+        assert_eq!(with_parities(&plain, true).unwrap()[0], 9);
         assert_eq!(with_quotas(&record, false, Some(&both)), parities);
         assert_eq!(with_quotas(&record, false, Some(&plain)), plain);
         assert_eq!(with_quotas(&record, true, None), encode_format(&record, true));

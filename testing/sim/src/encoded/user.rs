@@ -3,10 +3,13 @@
 use fastrand::Rng;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use weir_client::{Client, ClientConfig, Context};
+use weir_client::{Client, ClientConfig, Context, File};
 use weir_host::simulated;
-use weir_host::thread::sleep;
+use weir_host::sync::Mutex;
+use weir_host::thread::{JoinHandle, sleep, spawn};
 use weir_types::{FileId, Result};
 use weir_wire::Rights;
 
@@ -16,6 +19,11 @@ const MOST: usize = 48 << 10;
 const PIECE: usize = 512;
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(200);
+/// The most reads of a client beside a change of its own, and the pause between two.
+const MOST_BESIDE: usize = 32;
+const PAUSE_BESIDE: Duration = Duration::from_millis(20);
+/// The most reads of a file one after another.
+const MOST_LOOKS: u8 = 6;
 /// Number of recent versions that may be read: without leases, a copy that takes over may or may
 /// not have the last write yet.
 const GO_AND_COME: usize = 2;
@@ -92,6 +100,8 @@ pub(super) struct World {
     leases: bool,
     /// Whether clients should end.
     pub over: Cell<bool>,
+    /// Number of columns that clients have computed because a disk was slow.
+    pub computed: Cell<u64>,
     /// The first error.
     pub trouble: RefCell<Option<String>>,
     /// The last observation of a waiting process.
@@ -105,6 +115,7 @@ impl World {
             files: RefCell::default(),
             leases,
             over: Cell::new(false),
+            computed: Cell::new(0),
             trouble: RefCell::default(),
             last: RefCell::default(),
             seeds: RefCell::new(Rng::with_seed(seed)),
@@ -151,7 +162,10 @@ impl World {
 
     /// Begins a change, or resumes the one in progress, and tries until it succeeds.
     fn change(&self, client: &Client, number: usize, rng: &mut Rng) {
-        let (id, step) = {
+        let oldest = self.oldest(number);
+        let id = self.files.borrow()[number].id;
+        let beside = if rng.bool() { Beside::begin(client, id) } else { None };
+        let step = {
             let mut files = self.files.borrow_mut();
             let file = &mut files[number];
             let last = file.versions.last().cloned().unwrap_or_default();
@@ -164,13 +178,16 @@ impl World {
                 step
             });
             file.pending = Some(step.clone());
-            (file.id, step)
+            step
         };
         while let Err(error) = step.perform(client, id) {
             *self.last.borrow_mut() = format!("file {id}: {error}");
             sleep(PAUSE);
         }
         self.files.borrow_mut()[number].pending = None;
+        for read in beside.map(Beside::end).unwrap_or_default() {
+            self.compare(number, oldest, &read);
+        }
     }
 
     /// Reads a file and compares it. Returns whether it could be read.
@@ -184,12 +201,20 @@ impl World {
                 return false;
             }
         };
+        self.compare(number, oldest, &read);
+        true
+    }
+
+    /// Compares what was read since the version `oldest` was the newest that is certain.
+    fn compare(&self, number: usize, oldest: usize, read: &[u8]) {
         let oldest = if self.leases { oldest } else { oldest.saturating_sub(GO_AND_COME) };
-        let wrong = wrong_with(&read, &self.files.borrow()[number].versions[oldest..]);
+        let (wrong, id) = {
+            let file = &self.files.borrow()[number];
+            (wrong_with(read, &file.versions[oldest..]), file.id)
+        };
         if let Some(at) = wrong {
             self.complain(format!("file {id}: byte {at} of {} is of no version", read.len()));
         }
-        true
     }
 
     /// Reads all files, which are no longer written, until each could be read.
@@ -222,11 +247,52 @@ fn wrong_with(read: &[u8], versions: &[Vec<u8>]) -> Option<usize> {
 fn read(client: &Client, file: FileId) -> Result<Vec<u8>> {
     let ctx = Context::root();
     let (open, _) = client.open(&ctx, file, Rights::READ)?;
-    let mut bytes = vec![0; MOST + PIECE];
-    let read = open.read_at(&ctx, 0, &mut bytes);
+    let read = read_all(&open);
     open.close(&ctx)?;
-    bytes.truncate(read?);
+    read
+}
+
+fn read_all(open: &File) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; MOST + PIECE];
+    let read = open.read_at(&Context::root(), 0, &mut bytes)?;
+    bytes.truncate(read);
     Ok(bytes)
+}
+
+/// Reads of a file by a thread of the client that changes it at the same time.
+struct Beside {
+    over: Arc<AtomicBool>,
+    reads: Arc<Mutex<Vec<Vec<u8>>>>,
+    thread: JoinHandle,
+}
+
+impl Beside {
+    /// Begins. `None` if the file cannot be opened.
+    fn begin(client: &Client, file: FileId) -> Option<Self> {
+        let (open, _) = client.open(&Context::root(), file, Rights::READ).ok()?;
+        let (over, reads) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<_>>::default());
+        let (ends, to): (_, Arc<Mutex<Vec<_>>>) = (over.clone(), reads.clone());
+        let read = move || {
+            while !ends.load(Ordering::Relaxed) && to.lock().len() < MOST_BESIDE {
+                if let Ok(read) = read_all(&open) {
+                    to.lock().push(read);
+                }
+                sleep(PAUSE_BESIDE);
+            }
+            // It has changed nothing.
+            let _ = open.close(&Context::root());
+        };
+        let thread = spawn("beside", read).ok()?;
+        Some(Self { over, reads, thread })
+    }
+
+    /// What was read.
+    fn end(self) -> Vec<Vec<u8>> {
+        self.over.store(true, Ordering::Relaxed);
+        // A panic of it is found like any other.
+        let _ = self.thread.join();
+        std::mem::take(&mut self.reads.lock())
+    }
 }
 
 fn connect(config: &ClientConfig) -> Client {
@@ -251,7 +317,13 @@ pub(super) fn live(world: &World, own: Range<usize>, config: &ClientConfig) {
     while !world.over.get() {
         match rng.u8(0..8) {
             0 | 1 => world.change(&client, rng.usize(own.clone()), &mut rng),
-            2..6 => drop(world.look(&client, rng.usize(0..all))),
+            2..6 => {
+                // Of a disk that is slow the first read only tells.
+                let number = rng.usize(0..all);
+                for _ in 0..rng.u8(1..=MOST_LOOKS) {
+                    world.look(&client, number);
+                }
+            }
             _ => sleep(Duration::from_millis(rng.u64(0..5_000))),
         }
         sleep(Duration::from_millis(rng.u64(0..300)));
@@ -263,5 +335,8 @@ pub(super) fn live(world: &World, own: Range<usize>, config: &ClientConfig) {
             world.change(&client, number, &mut rng);
         }
     }
+    let all = client.counters();
+    let computed = all.iter().find(|(name, _)| name == "columns_computed");
+    world.computed.set(world.computed.get() + computed.map_or(0, |(_, count)| *count));
     client.shutdown();
 }

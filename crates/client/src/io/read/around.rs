@@ -6,7 +6,7 @@
 //! what is read belongs together.
 
 use super::decode::{UNIT, has_whole, plan_part};
-use crate::core::around::{Instead, Seen, around};
+use crate::core::around::{Asked, Found, Instead, Seen, around, refusal};
 use crate::core::choices::goes_by_speed;
 use crate::core::plan::{Chunk, Part, Place, Plan};
 use crate::counters::add;
@@ -60,7 +60,7 @@ fn slow_columns(call: Call<'_>, plan: &Plan, number: usize) -> Option<(Vec<Inste
     let columns = u64::from(chunk.stripe.columns);
     let of_column = whole.start / columns..whole.end / columns;
     // A parity is asked for in one unit of the widest stripe.
-    if of_column.start / UNIT != (of_column.end - 1) / UNIT {
+    if !is_in_one_unit(&of_column) {
         return None;
     }
     let targets = |segment: &Segment| {
@@ -88,6 +88,11 @@ fn slow_columns(call: Call<'_>, plan: &Plan, number: usize) -> Option<(Vec<Inste
         of_columns.iter().map(|seen| seen.unwrap_or(Seen::NOTHING)).collect();
     let instead = around(&of_columns, parities, SOON_US);
     (!instead.is_empty()).then_some((instead, whole))
+}
+
+/// Whether one request gets a range of an object, whatever else the object has.
+fn is_in_one_unit(of_column: &Range<u64>) -> bool {
+    of_column.start / UNIT == of_column.end.saturating_sub(1) / UNIT
 }
 
 fn skip(
@@ -125,8 +130,8 @@ pub(super) fn ask(call: Call<'_>, plan: &Plan, choice: Choice, ahead: bool) -> O
         read.transfer.expect(0, (answer_us / 1e3) as u64);
         parities.push((columns + parity, read));
     }
-    let segment = (segment.index, segment.epoch);
-    Some(Around { chunk, segment, losses, skipped, parities })
+    let asked = Asked { segment: (segment.index, segment.epoch), losses };
+    Some(Around { chunk, asked, of: segment.parities.len(), skipped, parities })
 }
 
 /// The whole stripes of a contiguous chunk of several columns, relative to the segment.
@@ -184,12 +189,13 @@ fn cut(plan: &mut Plan, number: usize, whole: &Range<u64>) -> usize {
 }
 
 impl Around {
-    /// Computes its columns, whose rest is in `dest`. Whether that could be done: not if something
-    /// else of it is lacking too, or if its segment may be another one since.
+    /// Computes its columns, whose rest is in `dest`; `is_short` says that an object of these was.
+    /// Whether that could be done: not if something else of it is lacking too, or if what came may
+    /// not belong together ([`refusal`]).
     pub(super) fn fill(
         &mut self,
         call: Call<'_>,
-        (plan, lacking): (&Plan, &[(usize, Error)]),
+        (plan, lacking, is_short): (&Plan, &[(usize, Error)], bool),
         (dest, deadline_ms): (&mut [u8], u64),
     ) -> Result<bool> {
         let is_ours = |part: &usize| plan.parts[*part].chunk == self.chunk;
@@ -197,30 +203,32 @@ impl Around {
         if parts.any(|part| !self.skipped.contains(part)) {
             return Ok(false);
         }
-        let mut came = Vec::new();
+        let (mut came, mut is_short) = (Vec::new(), is_short);
         for (number, read) in &mut self.parities {
             let mut bytes = Buffer::take(&call.inner.buffers, read.len);
             let to = bytes.get_mut(..read.len).ok_or_else(|| Error::from(ErrorKind::Internal))?;
             read.deadline_ms = deadline_ms;
-            if !read.take(call, to)?.is_empty() || read.is_short {
+            if !read.take(call, to)?.is_empty() {
                 return Ok(false);
             }
+            is_short |= read.is_short;
             came.push((*number, bytes));
         }
         let column = |part: &usize| plan.parts[*part].place.object.column.0.into();
         let wanted: Vec<usize> = self.skipped.iter().map(column).collect();
-        let parities = |segment: &Segment| {
-            let stays = segment.is_coded() && (segment.index, segment.epoch) == self.segment;
-            stays.then_some(segment.parities.len())
-        };
         let object = plan.parts[self.skipped[0]].place.object;
-        let Some(parities) = call.file.with_segment(object, parities).flatten() else {
-            return Ok(false);
+        let key = |segment: &Segment| segment.is_coded().then_some((segment.index, segment.epoch));
+        let found = Found {
+            segment: call.file.with_segment(object, key).flatten(),
+            // In this order: a loss is counted before the clock is good again.
+            is_held: call.inner.holdings.clock.is_good(),
+            losses: call.file.losses(),
+            is_behind: call.file.is_behind(),
+            is_changing: call.file.has_changes_under_way(),
+            is_short,
         };
-        // In this order: a loss is counted before the clock is good again.
-        let is_held = call.inner.holdings.clock.is_good() && call.file.losses() == self.losses;
-        // A file that this client cuts has other bytes, or none, at once.
-        if !is_held || call.file.is_behind() || call.file.has_changes_under_way() {
+        if let Some(refusal) = refusal(&self.asked, &found) {
+            tracing::debug!("file {}: a slow column is read: {refusal:?}", call.file.id);
             return Ok(false);
         }
         let Chunk { stripe, buffer_offset, regions, .. } = &plan.chunks[self.chunk];
@@ -228,7 +236,7 @@ impl Around {
         let at = *buffer_offset as usize;
         let bytes = dest.get_mut(at..at + regions.total_bytes() as usize);
         let bytes = bytes.ok_or_else(|| Error::from(ErrorKind::Internal))?;
-        compute((columns, parities, unit), &wanted, &came, bytes)?;
+        compute((columns, self.of, unit), &wanted, &came, bytes)?;
         add(&call.inner.counters.columns_computed, wanted.len() as u64);
         Ok(true)
     }
@@ -272,7 +280,10 @@ fn compute(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_types::{CopyIndex, FileId, SegmentIndex, StripeMap, TargetId};
+    use weir_layout::scatter;
+    use weir_types::{
+        Column, CopyIndex, Epoch, FileId, Scheme, SegmentIndex, SegmentState, StripeMap, TargetId,
+    };
 
     const STRIPE: StripeMap = StripeMap { unit_bytes: 4096, columns: 3 };
     /// An eighth of a unit.
@@ -348,6 +359,45 @@ mod tests {
         let chunk =
             Chunk { regions: two.unwrap(), stripe: STRIPE, segment_start: 0, buffer_offset: 0 };
         assert_eq!(whole_stripes(&chunk), None, "it has two regions");
+    }
+
+    #[test]
+    fn a_parity_is_asked_for_only_where_one_request_gets_all_of_it() {
+        let segment = Segment {
+            index: SegmentIndex(0),
+            start: 0,
+            len: None,
+            stripe_unit_bytes: STRIPE.unit_bytes,
+            columns: vec![Column { targets: vec![TargetId(1)] }; usize::from(STRIPE.columns)],
+            parities: vec![Column { targets: vec![TargetId(9)] }],
+            filling: Vec::new(),
+            scheme: Scheme::Coded,
+            state: SegmentState::Sealed,
+            epoch: Epoch(1),
+        };
+        let column = ColumnIndex(STRIPE.columns);
+        let object =
+            ObjectId { file: FileId(9), segment: SegmentIndex(0), column, copy: CopyIndex(0) };
+        let unit = u64::from(STRIPE.unit_bytes);
+        for (range, is_one) in [
+            (UNIT - unit..UNIT, true),
+            (UNIT - unit..UNIT + 1, false),
+            (UNIT - unit..UNIT + unit, false),
+            (UNIT..UNIT + unit, true),
+            (0..UNIT, true),
+            (0..UNIT + unit, false),
+            (2 * UNIT..3 * UNIT, true),
+        ] {
+            assert_eq!(is_in_one_unit(&range), is_one, "{range:?}");
+            let mut plan = Plan::default();
+            plan_part(&mut plan, (&segment, object), column.0.into(), &range, 0).unwrap();
+            let chunk = &plan.chunks[0];
+            let mut runs = Vec::new();
+            scatter(&chunk.regions, chunk.stripe, column, &mut runs).unwrap();
+            let got: Vec<_> =
+                runs.iter().map(|run| run.object_offset..run.object_offset + run.len).collect();
+            assert_eq!(got == std::slice::from_ref(&range), is_one, "{range:?}: {got:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Repairs bytes that have rotted in the copy here from another copy; without one, from its set
-//! ([`of_set`]).
+//! Repairs bytes that have rotted in the copy here from another copy; without one, or where that has
+//! rotted too, from its set ([`of_set`]).
 //!
 //! Blocks are replaced in place. The copy that orders changes sends them again to another copy, or
 //! fetches its own from a copy that has all changes. Both happen under the lock of the range, so
@@ -94,7 +94,13 @@ impl Mender<'_> {
             Suspect::Bytes(range) if self.is_alone(&column) => {
                 self.blocks_of_set(&column, &object, range)
             }
-            Suspect::Bytes(range) => self.blocks(&column, &object, range),
+            Suspect::Bytes(range) => match self.blocks(&column, &object, range) {
+                // The other copy has rotted there, too.
+                Err(error) if error.kind == ErrorKind::Corrupt && column.parities > 0 => {
+                    self.blocks_of_set(&column, &object, range)
+                }
+                mended => mended,
+            },
         }
     }
 

@@ -1,4 +1,5 @@
-//! Repairs bytes that have rotted in a column or parity without copies from the rest of its set.
+//! Repairs bytes that have rotted in a column or parity, in all copies of it, from the rest of its
+//! set.
 //!
 //! Nobody writes a segment while its parities count. Somebody may begin to while a repair is under
 //! way: then nothing is replaced that was written since.

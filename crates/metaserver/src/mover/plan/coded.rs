@@ -11,6 +11,8 @@
 //!   as many copies again, online, as are wished, or two if no more can be made, or if they never
 //!   counted.
 
+pub(crate) mod mirrored;
+
 use super::{
     Change, Found, Place, Slot, Verdict, Wish, absent, improve, place_for, slots_of, taken,
     with_columns,
@@ -29,8 +31,10 @@ use weir_types::{
 pub enum Parities {
     /// None: somebody writes, or wants to, or they are not wished.
     None,
-    /// So many.
+    /// So many, and one copy of each column.
     Wished(u8),
+    /// One, and two copies of each column.
+    Mirrored,
 }
 
 /// Decides what a segment needs that has parities, or may get them. New copies are counted in
@@ -41,18 +45,27 @@ pub fn improve_with(
     wish: &Wish<'_>,
     sites: &mut Sites,
 ) -> Verdict {
-    match (parities, segment.state, segment.scheme) {
-        (Parities::None, SegmentState::Open, _) => improve(segment, wish, sites),
-        (Parities::None, SegmentState::Sealed, Scheme::Copies) => unsealed(segment),
-        (Parities::None, SegmentState::Sealed, Scheme::Coded) => thaw(segment, wish, sites),
-        (Parities::Wished(count), SegmentState::Open, _) => {
-            match improve(segment, wish, sites) {
-                Verdict::Fine | Verdict::Unsettled(_) => seal(segment, count, wish, sites),
-                // First what it needs as a file of copies.
-                other => other,
-            }
+    let (count, mirrors) = match parities {
+        Parities::None => {
+            return match (segment.state, segment.scheme) {
+                (SegmentState::Open, _) => improve(segment, wish, sites),
+                (SegmentState::Sealed, Scheme::Copies) => unsealed(segment),
+                (SegmentState::Sealed, Scheme::Coded) => thaw(segment, wish, sites),
+            };
         }
-        (Parities::Wished(count), SegmentState::Sealed, Scheme::Copies) => {
+        Parities::Wished(count) => (count, false),
+        Parities::Mirrored => (1, true),
+    };
+    match (segment.state, segment.scheme) {
+        (SegmentState::Open, _) => match improve(segment, wish, sites) {
+            Verdict::Fine | Verdict::Unsettled(_) if mirrors => {
+                mirrored::seal(segment, wish, sites)
+            }
+            Verdict::Fine | Verdict::Unsettled(_) => seal(segment, count, wish, sites),
+            // First what it needs as a file of copies.
+            other => other,
+        },
+        (SegmentState::Sealed, Scheme::Copies) => {
             // What the columns need they get as copies.
             let wide = Wish { most: usize::MAX, room: usize::MAX, ..*wish };
             let needs = improve(segment, &wide, &mut sites.clone());
@@ -71,13 +84,13 @@ pub fn improve_with(
                 false => changed(Segment { scheme: Scheme::Coded, ..segment.clone() }, Vec::new()),
             }
         }
-        (Parities::Wished(count), SegmentState::Sealed, Scheme::Coded) => {
-            match segment.parities.len() == usize::from(count) {
-                true => keep(segment, wish, sites),
-                // With so many it is encoded anew.
-                false => thaw(segment, wish, sites),
-            }
-        }
+        (SegmentState::Sealed, Scheme::Coded) => match segment.parities.len() == usize::from(count)
+        {
+            true if mirrors => mirrored::keep(segment, wish, sites),
+            true => keep(segment, wish, sites),
+            // With so many it is encoded anew.
+            false => thaw(segment, wish, sites),
+        },
     }
 }
 

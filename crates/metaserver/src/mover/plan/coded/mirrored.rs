@@ -1,0 +1,292 @@
+//! Sets of RAID 5 and mirror: two copies of each column stay beside one parity.
+//!
+//! Invariants
+//! - Any two parts of the cluster, see [`Sites::part`], may die: the two copies of a column are in two
+//!   parts, no two columns have theirs in the same two parts, and the parity is in none of these. A
+//!   segment is sealed only if its set can be so. Where there are too few parts later, each column
+//!   still has two copies.
+//! - Copies are dropped only when all that is so, and everything that stays is whole.
+
+use super::{absent, begun, decodes, is_whole};
+use crate::mover::plan::{
+    Change, Found, Place, Slot, Verdict, Wish, place_for, slots_of, taken, with_columns,
+};
+use crate::mover::sites::Sites;
+use std::collections::{BTreeMap, BTreeSet};
+use weir_layout::place::MAX_PLACES;
+use weir_types::limits::{MAX_CODED_COLUMNS, MIN_CODED_COLUMNS};
+use weir_types::{Column, ColumnIndex, CopyIndex, Segment, SegmentState, ServerId, TargetId};
+
+/// Copies of a column that stay.
+pub(crate) const COPIES: usize = 2;
+/// The most parts that are tried for a parity.
+const MAX_TRIED: usize = 16;
+
+/// What fails as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Of(ServerId),
+    /// A target on the only server.
+    Alone(TargetId),
+}
+
+/// The parts of the copies that stay.
+#[derive(Clone)]
+struct Pairs {
+    part_of: BTreeMap<TargetId, Part>,
+    /// Those of each column, and then of the parity.
+    of: Vec<Vec<Part>>,
+}
+
+impl Pairs {
+    fn none(columns: usize, sites: &Sites) -> Self {
+        let part = |target| sites.part(target).map_or(Part::Alone(target), Part::Of);
+        let part_of = sites.all().map(|(target, _)| (target, part(target))).collect();
+        Self { part_of, of: vec![Vec::new(); columns + 1] }
+    }
+
+    fn part(&self, target: TargetId) -> Part {
+        self.part_of.get(&target).copied().unwrap_or(Part::Alone(target))
+    }
+
+    /// Number of copies of a member that stay.
+    fn needed(&self, number: usize) -> usize {
+        if number + 1 < self.of.len() { COPIES } else { 1 }
+    }
+
+    /// Whether a copy of a member may be in a part, beside all others so far.
+    fn allows(&self, number: usize, part: Part) -> bool {
+        let Some((parity, columns)) = self.of.split_last() else { return false };
+        if number >= columns.len() {
+            return !columns.iter().flatten().any(|of| *of == part);
+        }
+        if parity.contains(&part) || columns[number].contains(&part) {
+            return false;
+        }
+        match columns[number][..] {
+            [other] => self.is_free(part, other),
+            // The other copy needs a place too.
+            _ => self.parts().any(|other| !parity.contains(&other) && self.is_free(part, other)),
+        }
+    }
+
+    fn parts(&self) -> impl Iterator<Item = Part> {
+        self.part_of.values().copied()
+    }
+
+    /// Whether no column has its copies in these two parts.
+    fn is_free(&self, one: Part, other: Part) -> bool {
+        let is_same =
+            |of: &Vec<Part>| of.len() == COPIES && of.contains(&one) && of.contains(&other);
+        one != other && !self.of.iter().any(is_same)
+    }
+
+    fn take(&mut self, number: usize, target: TargetId) {
+        let part = self.part(target);
+        self.of[number].push(part);
+    }
+
+    /// Chooses copies that stay among those that suit, the parity first.
+    fn settle(
+        &mut self,
+        all: &[Vec<Slot>],
+        kept: &mut [Vec<usize>],
+        suits: &dyn Fn(&Slot) -> bool,
+    ) {
+        for number in (0..all.len()).rev() {
+            for (at, slot) in all[number].iter().enumerate() {
+                let is_new =
+                    !kept[number].contains(&at) && kept[number].len() < self.needed(number);
+                if is_new && suits(slot) && self.allows(number, self.part(slot.target)) {
+                    kept[number].push(at);
+                    self.take(number, slot.target);
+                }
+            }
+        }
+    }
+
+    /// Place and target for another copy of a member; `anywhere`: if need be beside others that it
+    /// should be apart from.
+    fn room(
+        &self,
+        number: usize,
+        (slots, anywhere): (&[Slot], bool),
+        wish: &Wish<'_>,
+        sites: &Sites,
+    ) -> Option<(usize, TargetId)> {
+        let mut barred = taken(slots);
+        let is_barred = |target: &TargetId| !anywhere && !self.allows(number, self.part(*target));
+        barred.extend(sites.all().map(|(target, _)| target).filter(is_barred));
+        self.free_of(number, (slots, &barred), wish, sites)
+    }
+
+    fn free_of(
+        &self,
+        number: usize,
+        (slots, barred): (&[Slot], &BTreeSet<TargetId>),
+        wish: &Wish<'_>,
+        sites: &Sites,
+    ) -> Option<(usize, TargetId)> {
+        let stay = slots.iter().filter(|slot| slot.is_good()).map(|slot| slot.target).collect();
+        let candidates = sites.candidates(barred, &stay);
+        let column = ColumnIndex(number as u16);
+        place_for(column, slots, (slots.len()..MAX_PLACES, &candidates), wish, sites)
+    }
+
+    /// Whether every column can have its copies, if the parity is where it is.
+    fn can_be_complete(&mut self, all: &[Vec<Slot>], wish: &Wish<'_>, sites: &Sites) -> bool {
+        let mut kept = vec![Vec::new(); all.len()];
+        self.settle(all, &mut kept, &is_whole);
+        (0..all.len()).all(|number| {
+            let has_source = all[number].iter().any(is_whole);
+            let mut slots = all[number].clone();
+            (kept[number].len()..COPIES).all(|_| {
+                let Some((copy, target)) = self.room(number, (&slots, false), wish, sites) else {
+                    return false;
+                };
+                slots.resize(slots.len().max(copy + 1), absent());
+                slots[copy].target = target;
+                self.take(number, target);
+                has_source
+            })
+        })
+    }
+}
+
+/// Chooses a target for the parity: in the part with the fewest copies of columns, if the others
+/// have room for the set.
+pub(super) fn seal(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
+    let columns = segment.columns.len();
+    if !(MIN_CODED_COLUMNS..=MAX_CODED_COLUMNS).contains(&columns) {
+        return Verdict::Stuck;
+    }
+    let mut all: Vec<Vec<Slot>> =
+        (0..columns).map(|n| slots_of(segment, ColumnIndex(n as u16), wish, sites)).collect();
+    let none = Pairs::none(columns, sites);
+    let mut parts: BTreeMap<Part, usize> = none.parts().map(|part| (part, 0)).collect();
+    for slot in all.iter().flatten().filter(|slot| is_whole(slot)) {
+        *parts.entry(none.part(slot.target)).or_default() += 1;
+    }
+    let mut parts: Vec<(usize, Part)> = parts.into_iter().map(|(part, has)| (has, part)).collect();
+    parts.sort();
+    let place = parts.iter().take(MAX_TRIED).find_map(|(_, part)| {
+        let elsewhere = |target: &TargetId| none.part(*target) != *part;
+        let barred = sites.all().map(|(target, _)| target).filter(elsewhere).collect();
+        let (copy, target) = none.free_of(columns, (&[], &barred), wish, sites)?;
+        let mut pairs = none.clone();
+        pairs.take(columns, target);
+        pairs.can_be_complete(&all, wish, sites).then_some((copy, target))
+    });
+    let Some((copy, target)) = place else { return Verdict::Stuck };
+    let mut slots = vec![absent(); copy];
+    slots.push(begun(target, sites));
+    all.push(slots);
+    let column = ColumnIndex(columns as u16);
+    let added = vec![Place { column, copy: CopyIndex(copy as u8), target }];
+    let parities = vec![Column { targets: Vec::new() }];
+    let segment = Segment { parities, state: SegmentState::Sealed, ..segment.clone() };
+    let (segment, dropped, unsettled) = (with_columns(&segment, &all), Vec::new(), Vec::new());
+    Verdict::Change(Box::new(Change { segment, added, dropped, unsettled }))
+}
+
+/// Makes what is lost, or in a wrong place, and then drops what is too much.
+pub(super) fn keep(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
+    let columns = segment.columns.len();
+    let mut all: Vec<Vec<Slot>> =
+        (0..=columns).map(|n| slots_of(segment, ColumnIndex(n as u16), wish, sites)).collect();
+    let mut pairs = Pairs::none(columns, sites);
+    let mut kept: Vec<Vec<usize>> = vec![Vec::new(); all.len()];
+    let away = |slot: &Slot| slot.is_good() && !slot.filling;
+    let made = |slot: &Slot| slot.is_good() && slot.filling;
+    for suits in [&is_whole as &dyn Fn(&Slot) -> bool, &away, &made] {
+        pairs.settle(&all, &mut kept, suits);
+    }
+    let is_complete = |(number, of): (usize, &Vec<usize>)| {
+        of.len() == pairs.needed(number) && of.iter().all(|at| all[number][*at].is_current())
+    };
+    let complete = kept.iter().enumerate().all(is_complete);
+    let decodes = decodes(segment, sites);
+    let mut found = Found::default();
+    for number in (0..all.len()).rev() {
+        let column = ColumnIndex(number as u16);
+        let place = |copy: usize, target| Place { column, copy: CopyIndex(copy as u8), target };
+        let slots = &mut all[number];
+        let has_source = decodes || slots.iter().any(Slot::is_current);
+        while kept[number].len() < pairs.needed(number) {
+            if found.added.len() >= wish.room.min(wish.most) {
+                break;
+            }
+            // What is only in a wrong place is not made in another wrong one.
+            let lacks = slots.iter().filter(|slot| slot.is_good()).count() < pairs.needed(number);
+            let next = pairs.room(number, (&slots[..], false), wish, sites);
+            let next = next.or_else(|| match lacks {
+                true => pairs.room(number, (&slots[..], true), wish, sites),
+                false => None,
+            });
+            let Some((copy, target)) = next.filter(|_| has_source) else {
+                found.stuck = true;
+                break;
+            };
+            if copy >= slots.len() {
+                slots.resize(copy + 1, absent());
+            } else if slots[copy].is_there() {
+                found.dropped.push(place(copy, slots[copy].target));
+            }
+            slots[copy] = begun(target, sites);
+            pairs.take(number, target);
+            kept[number].push(copy);
+            found.added.push(place(copy, target));
+        }
+        found.filling |= kept[number].iter().any(|at| slots[*at].filling);
+        drop_others((column, columns), slots, (&kept[number], complete), wish, &mut found);
+    }
+    if found.added.is_empty() && found.dropped.is_empty() {
+        return match found {
+            Found { unsettled, .. } if !unsettled.is_empty() => Verdict::Unsettled(unsettled),
+            Found { filling: true, .. } => Verdict::Filling,
+            Found { stuck: true, .. } => Verdict::Stuck,
+            _ => Verdict::Fine,
+        };
+    }
+    let segment = with_columns(segment, &all);
+    let Found { added, dropped, unsettled, .. } = found;
+    Verdict::Change(Box::new(Change { segment, added, dropped, unsettled }))
+}
+
+/// Drops the copies of a member that do not stay: those that are whole only if the set is `complete`.
+fn drop_others(
+    (column, columns): (ColumnIndex, usize),
+    slots: &mut [Slot],
+    (kept, complete): (&[usize], bool),
+    wish: &Wish<'_>,
+    found: &mut Found,
+) {
+    let place = |copy: usize, target| Place { column, copy: CopyIndex(copy as u8), target };
+    let is_parity = usize::from(column.0) >= columns;
+    let is_settled = |at: &usize| wish.settled.contains(&(column, CopyIndex(*at as u8)));
+    for other in (0..slots.len()).filter(|at| !kept.contains(at)) {
+        let slot = slots[other];
+        if !slot.is_there() {
+            continue;
+        }
+        if !complete && !slot.filling {
+            // It may go when others are back, or elsewhere.
+            found.stuck = true;
+            continue;
+        }
+        if let Some(at) = kept.iter().find(|at| !is_parity && !is_settled(at))
+            && !slot.filling
+        {
+            found.unsettled.push(place(*at, slots[*at].target));
+            break;
+        }
+        if found.dropped.len() + found.added.len() >= wish.most {
+            break;
+        }
+        found.dropped.push(place(other, slot.target));
+        slots[other] = absent();
+    }
+}
+
+#[cfg(test)]
+mod tests;
