@@ -47,8 +47,8 @@ impl WeirFs {
     }
 
     /// How long the kernel may use the name of a file in a directory without asking: for a moment, if
-    /// the client caches the very same. If the kernel is told of none, [`crate::kernel::names::Names::tells_none`] has to
-    /// follow.
+    /// the client caches the very same. If the kernel is told of none, [`names::Names::tells_none`]
+    /// has to follow.
     pub(crate) fn name_lifetime(
         &self,
         ctx: &RequestContext<'_>,
